@@ -1,0 +1,1 @@
+"""A ModelMesh model-runtime adapter for NVIDIA Triton: loads and unloads models beside a Triton server."""

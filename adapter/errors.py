@@ -1,0 +1,155 @@
+"""
+Every failure the adapter can report, grouped by what the caller may conclude from it.
+
+Owns the tree and nothing else: `adapter.spi.status` turns classes into gRPC codes, the rooms that
+touch a library (`storage.s3`, `triton.client`) turn foreign exceptions into these. A text is one
+readable sentence, root cause first, and never holds a secret: ModelMesh stores it in its registry
+and shows it to users.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class AdapterError(Exception):
+    """A failure with words for the person who reads the model's status."""
+
+    reason: ClassVar[str] = "internal"
+    """Stable label in snake_case: the `reason` of logs and metrics."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.text = text
+        self.model_id: str | None = None
+        self.phases: str | None = None
+
+    def located(self, model_id: str, phases: str | None) -> AdapterError:
+        """Note which model it was and where the time went; the first caller's answer stays."""
+        self.model_id = self.model_id or model_id
+        self.phases = self.phases or phases
+        return self
+
+
+class Rejected(AdapterError):
+    """Triton was never asked: the same request would fail again."""
+
+    reason = "rejected"
+
+
+class InvalidRequest(Rejected):
+    """The request itself is wrong: model id, modelKey, modelPath, storage configuration."""
+
+    reason = "invalid_request"
+
+
+class InvalidModel(Rejected):
+    """The files are there, but Triton could not serve them: layout, config.pbtxt, schema."""
+
+    reason = "invalid_model"
+
+
+class NoCapacity(Rejected):
+    """The model does not fit into the usable memory capacity."""
+
+    reason = "no_capacity"
+
+
+class Draining(Rejected):
+    """The adapter is shutting down and takes no new loads."""
+
+    reason = "draining"
+
+
+class WrongServer(Rejected):
+    """Triton runs in a mode, or over a folder, that the adapter cannot work with."""
+
+    reason = "wrong_server"
+
+
+class ModelNotLoaded(Rejected):
+    """A question about a model that is not loaded."""
+
+    reason = "not_loaded"
+
+
+class SourceError(AdapterError):
+    """Storage did not give us the model."""
+
+    reason = "source"
+
+
+class SourceNotFound(SourceError):
+    """Storage has nothing at that place."""
+
+    reason = "source_not_found"
+
+
+class SourceDenied(SourceError):
+    """Storage refused the credentials, or there were none."""
+
+    reason = "source_denied"
+
+
+class SourceUnavailable(SourceError):
+    """Storage is away, answers 5xx, or its answers stay short. Can pass; retried before it is raised."""
+
+    reason = "source_unavailable"
+
+
+class SourceChanged(SourceError):
+    """An object was replaced while it was being pulled. The pull starts again a few times."""
+
+    reason = "source_changed"
+
+
+class DiskFull(AdapterError):
+    """The volume has no room for the model's files."""
+
+    reason = "disk_full"
+
+
+class ServerError(AdapterError):
+    """Triton was asked, and it did not work."""
+
+    reason = "server"
+
+
+class ServerUnavailable(ServerError):
+    """Triton is away, or died during the call."""
+
+    reason = "server_unavailable"
+
+
+class ModelRefused(ServerError):
+    """Triton tried to load the model and failed."""
+
+    reason = "model_refused"
+
+
+class UnloadUnfinished(ServerError):
+    """Triton has not freed the model within the bound; ModelMesh repeats the unload."""
+
+    reason = "unload_unfinished"
+
+
+class BudgetExceeded(AdapterError):
+    """The load did not end within the announced loading timeout."""
+
+    reason = "budget_exceeded"
+
+
+class Superseded(AdapterError):
+    """An unload or a purge of the same model overtook this load."""
+
+    reason = "superseded"
+
+
+class Abandoned(AdapterError):
+    """The last caller of a load has gone; the load is undone. Nobody is left to read this text."""
+
+    reason = "abandoned"
+
+
+class ListenError(Exception):
+    """A port or a socket of ours cannot be used; one sentence says why. The start ends with exit code 1."""

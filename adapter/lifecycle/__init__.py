@@ -1,0 +1,1 @@
+"""What happens to a model, decided without knowing gRPC, storage or Triton."""

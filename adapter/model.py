@@ -1,0 +1,182 @@
+"""
+The nouns of the domain: what ModelMesh asks for, what a store lists, what was pulled.
+
+All are frozen and validated when made; they know nothing of gRPC, of boto3 or of asyncio.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from adapter.errors import InvalidRequest
+from adapter.settings import CACHE_DIR, REPOSITORY_DIR
+
+RESERVED_IDS = frozenset({REPOSITORY_DIR, CACHE_DIR})
+MAX_ID_BYTES = 255
+"""Length of a directory name; Triton fails beyond it."""
+
+
+def id_problem(model_id: str) -> str | None:
+    """Why this id can never be a Triton model name, or None. Source: Triton's repository scan."""
+    if not model_id:
+        return "the model id is empty"
+    if model_id in (".", ".."):
+        return f"the model id {model_id!r} is a directory of its own"
+    if "/" in model_id:
+        return "the model id contains '/', which cannot be part of a Triton model name"
+    if "\0" in model_id:
+        return "the model id contains a NUL byte"
+    if len(model_id.encode("utf-8", "surrogatepass")) > MAX_ID_BYTES:
+        return f"the model id is longer than {MAX_ID_BYTES} bytes"
+    if model_id in RESERVED_IDS:
+        return f"the model id {model_id!r} is reserved for the adapter's own folders"
+    return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSpec:
+    """
+    One model as `loadModel` names it: decoded from modelId, modelType, modelPath and modelKey.
+
+    Raises:
+        InvalidRequest: the id could never be loaded.
+    """
+
+    model_id: str
+    model_type: str
+    """Lower case, without version: `onnx`, `tensorflow`…; empty when unknown."""
+    path: str
+    """As ModelMesh sent it: a path in the store, or an absolute local one."""
+    storage_key: str | None = None
+    storage_params: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Overrides by dot path. May hold credentials: never logged, never quoted."""
+    bucket: str | None = None
+    schema_path: str | None = None
+    disk_size_bytes: int | None = None
+    size_hint_bytes: int | None = None
+    """Memory size given with the model: `storage_params["adapter.modelSizeBytes"]`."""
+
+    def __post_init__(self) -> None:
+        if problem := id_problem(self.model_id):
+            raise InvalidRequest(problem)
+
+    def is_same_model(self, other: ModelSpec) -> bool:
+        """Same type, path and key: such loads may share one operation."""
+        return self == other
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """One file of a model, as its store lists it."""
+
+    path: str
+    """Relative to the model, with `/`. For a model that is one object: its base name."""
+    size_bytes: int
+    etag: str
+    """Opaque version of the content, without quotes; empty when the store has none."""
+
+
+@dataclass(frozen=True)
+class Listing:
+    """
+    What a store has for one model at one moment. Two equal listings mean equal content.
+
+    `config.pbtxt` and the schema are read before anything else is fetched.
+    """
+
+    origin: str
+    """For people: `s3://bucket/path`. Never holds credentials."""
+    name: str
+    """Base name of the model path; names a single file, and appears in layouts."""
+    is_single_file: bool
+    files: tuple[SourceFile, ...]
+    """Sorted by path. Paths are checked: no absolute path, no `..`, no empty segment."""
+    schema: SourceFile | None = None
+    """The file that `schema_path` names, outside `files`."""
+
+    def find(self, path: str) -> SourceFile | None:
+        """The file at this path of the model, or None."""
+        return next((file for file in self.files if file.path == path), None)
+
+    @property
+    def size_bytes(self) -> int:
+        """Sum of all files, the schema not counted."""
+        return sum(file.size_bytes for file in self.files)
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What a store could tell of a model within a short time."""
+
+    seen_bytes: int
+    """Bytes listed until the time was up; a lower bound when `listing` is None."""
+    listing: Listing | None
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """Pulled files on our volume, whole and verified."""
+
+    root: Path
+    """Holds every file at its listing path."""
+    is_ours: bool
+    """False for files that a storage helper or a claim owns: linked, never deleted."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A model as Triton's repository shall hold it. Paths are relative to the model directory."""
+
+    links: Mapping[str, SourceFile]
+    """Placed path → file of the listing."""
+    written: Mapping[str, bytes] = field(default_factory=dict)
+    """Placed path → content that we make: `config.pbtxt`."""
+    directories: tuple[str, ...] = ()
+    """Directories that must exist even when empty: the version directory of an ensemble."""
+
+    @property
+    def files(self) -> tuple[SourceFile, ...]:
+        """The files to fetch, each once."""
+        return tuple(dict.fromkeys(self.links.values()))
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the files that Triton will see."""
+        return sum(file.size_bytes for file in self.files)
+
+
+@dataclass(frozen=True)
+class ServerModel:
+    """One row of Triton's RepositoryIndex."""
+
+    name: str
+    version: str
+    state: str
+    """READY, LOADING, UNLOADING, UNAVAILABLE, or empty: a directory that was never loaded."""
+    reason: str
+
+    @property
+    def holds_memory(self) -> bool:
+        """False once Triton has freed the version, or never had it."""
+        return self.state not in ("", "UNAVAILABLE")
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """What a load is answered with."""
+
+    size_bytes: int
+    max_concurrency: int
+
+
+@dataclass(frozen=True)
+class RuntimeState:
+    """Whether ModelMesh may start to use us."""
+
+    is_ready: bool
+    version: str
+    """Triton's version, as far as it is known."""
+    problem: str | None
+    """Why it is not ready, for logs and `/readyz`."""

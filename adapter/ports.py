@@ -1,0 +1,209 @@
+"""
+What the lifecycle needs from the world, as Protocols. `adapter.app` hands it the implementations.
+
+Cancellation: every coroutine here may be cancelled at any await. It then leaves nothing behind of
+its own, and its threads have ended, before the `CancelledError` goes on. The one exception is
+`ModelServer.load`: Triton cannot cancel a load, so `unload` waits for it.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
+
+from adapter.model import Artifact, Layout, Listing, LoadedModel, ModelSpec, RuntimeState, ServerModel, SourceFile, Survey
+
+
+class StoredModel(Protocol):
+    """One model in its store, listed and ready to be read."""
+
+    @property
+    def listing(self) -> Listing:
+        """What the store had when it was asked."""
+        ...
+
+    async def read(self, file: SourceFile) -> bytes:
+        """
+        Content of a small file (config.pbtxt, schema; at most 4 MiB).
+
+        Raises:
+            InvalidModel: the file is larger than that.
+            SourceError: it could not be read, or is no longer what was listed.
+        """
+        ...
+
+    async def fetch(self, files: tuple[SourceFile, ...]) -> Artifact:
+        """
+        Pull these files into an artifact: staged, verified, published as a whole.
+
+        Raises:
+            SourceError: any file could not be read whole and unchanged (SourceChanged: list again).
+            DiskFull: no room, with both numbers.
+        """
+        ...
+
+
+class ModelStore(Protocol):
+    """Where models come from."""
+
+    async def open(self, spec: ModelSpec) -> StoredModel:
+        """
+        Find the model and list it.
+
+        Raises:
+            InvalidRequest: storage configuration or path are wrong.
+            SourceNotFound: nothing is there.
+            SourceError: the store could not be asked.
+        """
+        ...
+
+    async def survey(self, spec: ModelSpec, timeout_seconds: float) -> Survey:
+        """
+        What can be learned of the model's size within the time, whatever the store does.
+
+        Has threads of its own; none free means an empty survey at once. A store that hangs is left
+        behind, not waited for.
+
+        Raises:
+            InvalidRequest, SourceError: as `open`, when the store answered in time.
+        """
+        ...
+
+    async def release(self, artifact: Artifact) -> None:
+        """Give up an artifact that `fetch` returned. Never raises; what cannot be deleted is retried later."""
+        ...
+
+
+class ModelRepository(Protocol):
+    """Triton's model repository folder, of which we are the only writer."""
+
+    def wanted(self, listing: Listing) -> tuple[SourceFile, ...]:
+        """The small files whose content `plan` needs: a top-level config.pbtxt, the schema."""
+        ...
+
+    def plan(self, spec: ModelSpec, listing: Listing, contents: dict[SourceFile, bytes]) -> Layout:
+        """
+        Decide how the model will look in the repository, and so which files are fetched.
+
+        Raises:
+            InvalidModel: Triton could not serve these files; says what was found and what is expected.
+        """
+        ...
+
+    async def place(self, model_id: str, layout: Layout, artifact: Artifact) -> None:
+        """Make the model visible to Triton in one rename. Raises DiskFull."""
+        ...
+
+    async def remove(self, model_id: str) -> None:
+        """Take the model out of the repository. Absent is fine."""
+        ...
+
+    async def clear(self) -> None:
+        """Take everything out of the repository."""
+        ...
+
+    def size_bytes(self, model_id: str) -> int:
+        """Bytes of a placed model's files; 0 when it is absent."""
+        ...
+
+
+class ModelServer(Protocol):
+    """Triton, as far as models are concerned. Every call waits for a Triton that is away."""
+
+    @property
+    def problem(self) -> str | None:
+        """Why Triton cannot be used now, in words; None when it answers."""
+        ...
+
+    def loading_slot(self) -> AbstractAsyncContextManager[None]:
+        """Wait for Triton and for one of its loading slots; hold it during `load`."""
+        ...
+
+    async def load(self, model_id: str) -> None:
+        """
+        Load the placed model; returns when Triton is ready to serve it.
+
+        Raises:
+            ModelRefused: Triton tried and failed; the text is Triton's reason.
+            ServerUnavailable: Triton died meanwhile.
+            WrongServer: Triton is not in explicit mode.
+        """
+        ...
+
+    async def unload(self, model_id: str) -> None:
+        """
+        Returns when no version of the model holds memory. Unknown models are fine.
+
+        Waits for a load of the same model that was cancelled here but still runs in Triton.
+
+        Raises:
+            UnloadUnfinished: not within the bound.
+            WrongServer: Triton is not in explicit mode.
+        """
+        ...
+
+    async def is_ready(self, model_id: str) -> bool:
+        """Whether Triton serves the model now."""
+        ...
+
+    async def index(self) -> list[ServerModel]:
+        """All rows of the repository index, waiting for a Triton that is away."""
+        ...
+
+    async def reported_bytes(self, model_id: str) -> int:
+        """Memory that Triton's backend reports for the model; 0 when it reports none."""
+        ...
+
+    async def verify(self) -> str:
+        """
+        Wait until Triton answers, and make sure that it is ours to control.
+
+        Returns:
+            Triton's version.
+
+        Raises:
+            WrongServer: not in explicit mode, or its repository is not our folder.
+        """
+        ...
+
+    async def purge(self) -> None:
+        """Unload every model in any state; returns when none holds memory and the repository is empty."""
+        ...
+
+
+class Lifecycle(Protocol):
+    """What ModelMesh can ask for, already decoded. `adapter.spi` calls it."""
+
+    async def load(self, spec: ModelSpec) -> LoadedModel:
+        """
+        Load the model, join an equal load, or confirm a loaded equal model.
+
+        Raises:
+            AdapterError: it was not loaded, and what had been begun is undone.
+        """
+        ...
+
+    async def unload(self, model_id: str) -> None:
+        """
+        Free everything the model holds. Unknown models are fine.
+
+        Raises:
+            UnloadUnfinished, WrongServer: ModelMesh repeats the unload.
+        """
+        ...
+
+    async def predict(self, spec: ModelSpec) -> int:
+        """Size in bytes that the model will have, well within 500 ms. Never raises for trouble with storage."""
+        ...
+
+    def default_prediction(self) -> int:
+        """Size in bytes of a model of which nothing can be known."""
+        ...
+
+    async def size_of(self, model_id: str) -> int:
+        """Size in bytes of a loaded model, never 0. Raises ModelNotLoaded."""
+        ...
+
+    async def status(self) -> RuntimeState:
+        """Whether ModelMesh may start; begins the purge that comes before it."""
+        ...

@@ -1,0 +1,60 @@
+"""
+All metrics, declared in one place: name, unit in the name, labels, meaning.
+
+The README's table is made from `TABLE`. No model id is ever a label: thousands of models would be
+thousands of series.
+"""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client.metrics import MetricWrapperBase
+
+REGISTRY = CollectorRegistry()
+ProcessCollector(registry=REGISTRY)  # memory, processor time, open files, start time of the adapter itself
+PREFIX = "triton_adapter"
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
+
+
+def _counter(name: str, meaning: str, *labels: str) -> Counter:
+    return Counter(f"{PREFIX}_{name}", meaning, labels, registry=REGISTRY)
+
+
+def _gauge(name: str, meaning: str, *labels: str) -> Gauge:
+    return Gauge(f"{PREFIX}_{name}", meaning, labels, registry=REGISTRY)
+
+
+def _histogram(name: str, meaning: str, *labels: str) -> Histogram:
+    return Histogram(f"{PREFIX}_{name}", meaning, labels, registry=REGISTRY, buckets=_SECONDS)
+
+
+RPC_SECONDS = _histogram("rpc_seconds", "Duration of a call from ModelMesh, by gRPC code", "method", "code")
+FAILURES = _counter("failures_total", "Failed calls from ModelMesh, by reason", "method", "reason")
+PHASE_SECONDS = _histogram("load_phase_seconds", "Duration of a load's phases: queue, list, pull, place, triton, measure, undo", "phase")
+MODELS = _gauge("models", "Models by lifecycle state", "state")
+LOADED_BYTES = _gauge("loaded_bytes", "Sum of the sizes told to ModelMesh for loaded models")
+CAPACITY_BYTES = _gauge("capacity_bytes", "Capacity announced to ModelMesh")
+PULLED_BYTES = _counter("pulled_bytes_total", "Bytes pulled from storage", "type")
+PULLED_FILES = _counter("pulled_files_total", "Files pulled from storage", "type")
+SOURCE_RETRIES = _counter("source_retries_total", "Repeated requests to storage", "type")
+UNLOAD_WAIT_SECONDS = _histogram("unload_wait_seconds", "Time from Triton's answer to an unload until the memory was free")
+INDEX_POLLS = _counter("index_polls_total", "Calls of Triton's RepositoryIndex while unloads were pending")
+TRITON_UP = _gauge("triton_up", "1 while Triton answers, else 0")
+UNLOADS_UNFINISHED = _counter("unloads_unfinished_total", "Unloads that Triton did not finish within the bound: it may need a restart")
+LEFTOVERS = _gauge("leftover_paths", "Removed files that could not be deleted; retried at the next start")
+
+TABLE: tuple[MetricWrapperBase, ...] = (
+    RPC_SECONDS, FAILURES, PHASE_SECONDS, MODELS, LOADED_BYTES, CAPACITY_BYTES, PULLED_BYTES, PULLED_FILES,
+    SOURCE_RETRIES, UNLOAD_WAIT_SECONDS, INDEX_POLLS, TRITON_UP, UNLOADS_UNFINISHED, LEFTOVERS,
+)  # fmt: skip
+
+
+def markdown() -> str:
+    """The README's table: name, type, labels, meaning."""
+    rows = ["| metric | type | labels | meaning |", "|---|---|---|---|"]
+    for metric in TABLE:
+        family = next(iter(metric.describe()))
+        name = f"{family.name}_total" if family.type == "counter" else family.name
+        labels = ", ".join(f"`{label}`" for label in metric._labelnames)  # the library has no public name for them
+        rows.append(f"| `{name}` | {family.type} | {labels} | {family.documentation} |")
+    return "\n".join(rows) + "\n"

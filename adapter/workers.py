@@ -1,0 +1,143 @@
+"""
+Bounded threads for blocking work, whose calls are never left behind unseen.
+
+A cancelled `asyncio.to_thread` keeps running and may write into files that its owner deletes
+meanwhile. Here every piece of work gets a `Stop`, checks it, and the caller's cancellation goes on
+only when the thread has ended. The event loop's default executor is never used: eight silent
+listings would starve it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+T = TypeVar("T")
+
+
+class Stopped(BaseException):
+    """Raised inside a thread whose work is no longer wanted. Never leaves `Workers`."""
+
+
+class Stop:
+    """Tells a thread to end: a flag to look at, and actions that wake a blocked read."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+        self._lock = threading.Lock()
+        self._wakers: list[Callable[[], None]] = []
+
+    def set(self) -> None:
+        """Ask the work to end, and wake what it is blocked in."""
+        with self._lock:
+            self._event.set()
+            wakers = list(self._wakers)
+        for wake in wakers:
+            wake()
+
+    def check(self) -> None:
+        """Raise Stopped when the work is no longer wanted."""
+        if self._event.is_set():
+            raise Stopped
+
+    def pause(self, seconds: float) -> None:
+        """Sleep, unless the work is no longer wanted."""
+        if self._event.wait(seconds):
+            raise Stopped
+
+    @contextmanager
+    def waking(self, wake: Callable[[], None]) -> Iterator[None]:
+        """While inside, `set` also calls `wake` (from another thread), for instance to shut a socket down."""
+        with self._lock:
+            self.check()
+            self._wakers.append(wake)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._wakers.remove(wake)
+
+
+class Workers:
+    """A named pool of threads; daemonic in effect: `close` does not wait for a hung call."""
+
+    def __init__(self, name: str, threads: int) -> None:
+        self.threads = threads
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
+        self._busy = 0
+
+    async def run(self, work: Callable[[Stop], T]) -> T:
+        """
+        Run `work` in a thread. When cancelled, stop it, wait for its end, then go on with the cancel.
+
+        Raises:
+            whatever `work` raises.
+        """
+        stop = Stop()
+        future = self._pool.submit(work, stop)
+        waiting = asyncio.wrap_future(future)
+        try:
+            return await asyncio.shield(waiting)
+        except asyncio.CancelledError:
+            if not future.cancel():
+                stop.set()
+                await _ended(waiting)
+            raise
+
+    async def run_within(self, work: Callable[[Stop], T], seconds: float) -> T | None:
+        """
+        Run `work` if a thread is free now, and give up on it (not waiting for its end) after the time.
+
+        Returns:
+            None when no thread was free or the time was up.
+        """
+        if self._busy >= self.threads:
+            return None
+        stop = Stop()
+        self._busy += 1
+        future = self._pool.submit(work, stop)
+        loop = asyncio.get_running_loop()
+        future.add_done_callback(lambda _: _call_soon(loop, self._release))
+        waiting = asyncio.wrap_future(future)
+        try:
+            done, _ = await asyncio.wait({waiting}, timeout=seconds)
+        finally:
+            if not waiting.done():
+                stop.set()
+                waiting.add_done_callback(_retrieve)
+        return waiting.result() if done else None
+
+    def close(self) -> None:
+        """Take no more work; does not wait for what runs."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _release(self) -> None:
+        self._busy -= 1
+
+
+async def _ended(waiting: asyncio.Future[T]) -> None:
+    while not waiting.done():
+        try:
+            await asyncio.wait({waiting})
+        except asyncio.CancelledError:  # a second cancel must not leave the thread behind
+            continue
+    _retrieve(waiting)
+
+
+def _retrieve(future: asyncio.Future[T]) -> None:
+    if not future.cancelled():
+        future.exception()
+
+
+def _call_soon(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
+    try:
+        loop.call_soon_threadsafe(callback)
+    except RuntimeError:
+        return  # the loop is closed: nobody counts any more

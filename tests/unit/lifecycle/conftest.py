@@ -1,0 +1,51 @@
+"""A lifecycle over a world in memory, in virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from adapter.lifecycle.lifecycle import RuntimeLifecycle
+from adapter.settings import CapacitySettings, read_group
+from tests.fakes.world import FakeRepository, FakeServer, FakeStore, World
+
+MIB = 1024 * 1024
+
+
+@pytest.fixture
+def capacity() -> CapacitySettings:
+    return read_group(
+        CapacitySettings,
+        {
+            "CONTAINER_MEM_REQ_BYTES": "1280MiB",
+            "LOADING_CONCURRENCY": "2",
+            "LOADTIME_TIMEOUT": "90000",
+            "LIMIT_PER_MODEL_CONCURRENCY": "4",
+        },
+    )
+
+
+@pytest.fixture
+def world() -> World:
+    world = World()
+    world.add("models/a")
+    return world
+
+
+@pytest.fixture
+def make(world: World, capacity: CapacitySettings) -> Callable[[], RuntimeLifecycle]:
+    """A new adapter process over the same world."""
+
+    def make_one() -> RuntimeLifecycle:
+        return RuntimeLifecycle(store=FakeStore(world), repository=FakeRepository(world), server=FakeServer(world), capacity=capacity)
+
+    return make_one
+
+
+@pytest.fixture
+async def lifecycle(make: Callable[[], RuntimeLifecycle]) -> RuntimeLifecycle:
+    """One that has found nothing at its start."""
+    lifecycle = make()
+    lifecycle.start()
+    return lifecycle

@@ -1,0 +1,176 @@
+"""Cancel means undone, at whatever point it comes; an unload overtakes a load and leaves nothing."""
+
+import asyncio
+import contextlib
+
+import pytest
+
+from adapter.errors import ServerUnavailable, Superseded, UnloadUnfinished
+from adapter.lifecycle.lifecycle import RuntimeLifecycle
+from adapter.lifecycle.states import State
+from adapter.model import ModelSpec
+from tests.fakes.world import World
+
+pytestmark = pytest.mark.looptime
+A = ModelSpec(model_id="a", model_type="onnx", path="models/a")
+POINTS = ["open", "fetch", "place", "slot", "load", "measure"]
+
+
+async def start_and_hold(lifecycle: RuntimeLifecycle, world: World, point: str) -> asyncio.Task[object]:
+    world.hold(point)
+    load = asyncio.create_task(lifecycle.load(A))
+    await world.until_held(point)
+    return load
+
+
+async def cancel(task: asyncio.Task[object]) -> None:
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+
+
+@pytest.mark.parametrize("point", POINTS)
+async def test_a_cancelled_load_is_undone_without_any_unload(lifecycle: RuntimeLifecycle, world: World, point: str) -> None:
+    load = await start_and_hold(lifecycle, world, point)
+    await cancel(load)
+    world.let_go(point)
+    await asyncio.sleep(10)
+
+    assert world.is_empty
+    assert len(lifecycle.registry) == 0
+
+
+@pytest.mark.parametrize("point", POINTS)
+async def test_the_unload_after_a_cancelled_load_waits_for_its_end(lifecycle: RuntimeLifecycle, world: World, point: str) -> None:
+    """ModelMesh sends it 0.5 to 3 s later; when it is answered nothing is left, and the id loads again."""
+    load = await start_and_hold(lifecycle, world, point)
+    await cancel(load)
+    unload = asyncio.create_task(lifecycle.unload("a"))
+    await asyncio.sleep(0.5)
+    world.let_go(point)
+    await unload
+
+    assert world.is_empty
+    assert (await lifecycle.load(A)).size_bytes == 1_250_000
+
+
+@pytest.mark.parametrize("point", POINTS)
+async def test_an_unload_overtakes_a_load_that_nobody_cancelled(lifecycle: RuntimeLifecycle, world: World, point: str) -> None:
+    load = await start_and_hold(lifecycle, world, point)
+    unload = asyncio.create_task(lifecycle.unload("a"))
+    await asyncio.sleep(0.1)
+    world.let_go(point)
+
+    with pytest.raises(Superseded):
+        await load
+    await unload
+    assert world.is_empty
+
+
+@pytest.mark.parametrize("point", ["ready", "open"])
+async def test_a_cancelled_check_of_a_loaded_model_changes_nothing(lifecycle: RuntimeLifecycle, world: World, point: str) -> None:
+    await lifecycle.load(A)
+    load = await start_and_hold(lifecycle, world, point)
+    await cancel(load)
+    world.let_go(point)
+    await asyncio.sleep(1)
+
+    assert lifecycle.registry.find("a").state is State.LOADED
+    assert world.memory == {"a": "READY"}
+
+
+async def test_a_load_cancelled_before_its_first_step_ends_too(lifecycle: RuntimeLifecycle, world: World) -> None:
+    load = asyncio.create_task(lifecycle.load(A))
+    await asyncio.sleep(0)
+    await cancel(load)
+    await asyncio.wait_for(lifecycle.unload("a"), 5)
+
+    assert len(lifecycle.registry) == 0
+
+
+async def test_a_load_goes_on_while_one_caller_is_left(lifecycle: RuntimeLifecycle, world: World) -> None:
+    first = await start_and_hold(lifecycle, world, "fetch")
+    second = asyncio.create_task(lifecycle.load(A))
+    await asyncio.sleep(0)
+    await cancel(first)
+    world.let_go("fetch")
+
+    assert (await second).size_bytes == 1_250_000
+
+
+async def test_a_load_after_a_cancelled_one_does_not_join_it(lifecycle: RuntimeLifecycle, world: World) -> None:
+    load = await start_and_hold(lifecycle, world, "load")
+    await cancel(load)
+    again = asyncio.create_task(lifecycle.load(A))
+    await asyncio.sleep(1)
+    world.let_go("load")
+
+    assert (await again).size_bytes == 1_250_000
+    assert world.trace.count("load a") == 2
+
+
+async def test_an_unknown_id_is_asked_of_triton(lifecycle: RuntimeLifecycle, world: World) -> None:
+    await lifecycle.unload("never-heard-of")
+
+    assert "unload never-heard-of" in world.trace
+    assert len(lifecycle.registry) == 0
+
+
+async def test_equal_unloads_share_one_operation(lifecycle: RuntimeLifecycle, world: World) -> None:
+    await lifecycle.load(A)
+    await asyncio.gather(*(lifecycle.unload("a") for _ in range(5)))
+
+    assert world.trace.count("unload a") == 1
+
+
+async def test_a_load_during_an_unload_waits_for_it(lifecycle: RuntimeLifecycle, world: World) -> None:
+    await lifecycle.load(A)
+    unload = asyncio.create_task(lifecycle.unload("a"))
+    await asyncio.sleep(0.1)
+    assert (await lifecycle.load(A)).size_bytes == 1_250_000
+
+    await unload
+    assert world.memory == {"a": "READY"}
+
+
+async def test_an_unload_that_does_not_end_is_an_error_and_its_repetition_finishes_it(lifecycle: RuntimeLifecycle, world: World) -> None:
+    """ModelMesh repeats an unload up to 90 times; FAILED remembers that something may be left."""
+    await lifecycle.load(A)
+    world.fail("unload", UnloadUnfinished("Triton still holds it"))
+    with pytest.raises(UnloadUnfinished):
+        await lifecycle.unload("a")
+    assert lifecycle.registry.find("a").state is State.FAILED
+
+    await lifecycle.unload("a")
+    assert world.is_empty
+
+
+async def test_a_load_over_a_failed_undo_finishes_the_undo_first(lifecycle: RuntimeLifecycle, world: World) -> None:
+    await lifecycle.load(A)
+    world.fail("unload", UnloadUnfinished("Triton still holds it"))
+    with pytest.raises(UnloadUnfinished):
+        await lifecycle.unload("a")
+    world.trace.clear()
+
+    await lifecycle.load(A)
+
+    assert world.trace[0] == "unload a"
+
+
+async def test_a_triton_that_dies_in_a_load_is_told_and_undone(lifecycle: RuntimeLifecycle, world: World) -> None:
+    world.fail("load", ServerUnavailable("Triton died while it was loading the model"))
+
+    with pytest.raises(ServerUnavailable):
+        await lifecycle.load(A)
+
+    assert world.is_empty
+
+
+async def test_an_unload_outlives_its_caller(lifecycle: RuntimeLifecycle, world: World) -> None:
+    await lifecycle.load(A)
+    unload = asyncio.create_task(lifecycle.unload("a"))
+    await asyncio.sleep(0.1)
+    await cancel(unload)
+    await asyncio.sleep(5)
+
+    assert world.is_empty

@@ -1,0 +1,193 @@
+"""What a load does, and what it answers."""
+
+import asyncio
+
+import pytest
+
+from adapter.errors import (
+    BudgetExceeded,
+    ModelRefused,
+    NoCapacity,
+    SourceChanged,
+    SourceNotFound,
+    SourceUnavailable,
+)
+from adapter.lifecycle.lifecycle import RuntimeLifecycle
+from adapter.lifecycle.states import State
+from adapter.model import ModelSpec
+from tests.fakes.world import World
+
+pytestmark = pytest.mark.looptime
+A = ModelSpec(model_id="a", model_type="onnx", path="models/a")
+
+
+async def test_a_loaded_model_is_answered_with_its_size(lifecycle: RuntimeLifecycle, world: World) -> None:
+    """Files × multiplier where Triton reports nothing."""
+    loaded = await lifecycle.load(A)
+
+    assert (loaded.size_bytes, loaded.max_concurrency) == (1_250_000, 4)
+    assert world.memory == {"a": "READY"}
+    assert await lifecycle.size_of("a") == 1_250_000
+
+
+async def test_memory_reported_by_triton_beats_the_estimate(lifecycle: RuntimeLifecycle, world: World) -> None:
+    world.reported = 77_000_000
+    assert (await lifecycle.load(A)).size_bytes == 77_000_000
+
+
+async def test_equal_loads_share_one_operation(lifecycle: RuntimeLifecycle, world: World) -> None:
+    """Eight equal loads at once: one listing, one pull, one load."""
+    answers = await asyncio.gather(*(lifecycle.load(A) for _ in range(8)))
+
+    assert len(set(answers)) == 1
+    assert [step for step in world.trace if step.startswith(("open", "fetch", "load"))] == ["open a", "fetch", "load a"]
+
+
+async def test_an_equal_load_of_a_loaded_model_only_looks(lifecycle: RuntimeLifecycle, world: World) -> None:
+    await lifecycle.load(A)
+    world.trace.clear()
+
+    await lifecycle.load(A)
+
+    assert world.trace == ["ready a", "open a"]
+
+
+async def test_changed_content_is_unloaded_before_it_is_loaded(lifecycle: RuntimeLifecycle, world: World) -> None:
+    """Never reload in place: Triton would hold both copies."""
+    await lifecycle.load(A)
+    world.add("models/a", etag="e2", size_bytes=2_000_000)
+    world.trace.clear()
+
+    loaded = await lifecycle.load(A)
+
+    assert loaded.size_bytes == 2_500_000
+    assert [step for step in world.trace if step in ("unload a", "load a")] == ["unload a", "load a"]
+
+
+async def test_a_ready_model_counts_as_equal_while_storage_cannot_be_asked(lifecycle: RuntimeLifecycle, world: World) -> None:
+    await lifecycle.load(A)
+    world.fail("open", SourceUnavailable("storage is away"))
+
+    assert (await lifecycle.load(A)).size_bytes == 1_250_000
+
+
+async def test_a_loaded_model_that_triton_has_lost_is_loaded_again(lifecycle: RuntimeLifecycle, world: World) -> None:
+    """After a restart of Triton its models are gone while we believe them loaded."""
+    await lifecycle.load(A)
+    world.memory.clear()
+
+    await lifecycle.load(A)
+
+    assert world.memory == {"a": "READY"}
+
+
+async def test_another_key_waits_for_the_running_load_and_replaces_it(lifecycle: RuntimeLifecycle, world: World) -> None:
+    world.add("models/b", size_bytes=4_000_000)
+    other = ModelSpec(model_id="a", model_type="onnx", path="models/b")
+
+    first, second = await asyncio.gather(lifecycle.load(A), lifecycle.load(other))
+
+    assert (first.size_bytes, second.size_bytes) == (1_250_000, 5_000_000)
+    assert lifecycle.registry.find("a").spec == other
+
+
+@pytest.mark.parametrize(
+    ("point", "error"),
+    [
+        ("open", SourceNotFound("nothing there")),
+        ("fetch", SourceUnavailable("storage is away")),
+        ("place", OSError("disk")),
+        ("load", ModelRefused("bad model")),
+    ],
+)
+async def test_a_failed_load_leaves_nothing(lifecycle: RuntimeLifecycle, world: World, point: str, error: Exception) -> None:
+    """The unload that follows may never come: the load itself cleans up, and can be tried again."""
+    world.fail(point, error)
+
+    with pytest.raises(Exception) as raised:
+        await lifecycle.load(A)
+
+    assert raised.value.model_id == "a"
+    assert raised.value.phases
+    assert world.is_empty
+    assert len(lifecycle.registry) == 0
+    await lifecycle.load(A)
+
+
+async def test_a_defect_is_told_without_its_text(lifecycle: RuntimeLifecycle, world: World) -> None:
+    """An exception of ours may hold anything; the caller gets a fixed text."""
+    world.fail("fetch", RuntimeError("secret_access_key=hunter2"))
+
+    with pytest.raises(Exception, match="internal error of the adapter") as raised:
+        await lifecycle.load(A)
+
+    assert "hunter2" not in str(raised.value)
+
+
+async def test_an_object_replaced_during_the_pull_starts_it_again(lifecycle: RuntimeLifecycle, world: World) -> None:
+    world.fail("fetch", SourceChanged("replaced"), times=2)
+
+    await lifecycle.load(A)
+
+    assert world.trace.count("open a") == 3
+
+
+async def test_an_object_that_keeps_changing_is_an_error(lifecycle: RuntimeLifecycle, world: World) -> None:
+    world.fail("fetch", SourceChanged("replaced"), times=3)
+
+    with pytest.raises(SourceChanged):
+        await lifecycle.load(A)
+
+    assert world.is_empty
+
+
+async def test_a_model_that_cannot_fit_is_refused_before_a_byte_is_pulled(lifecycle: RuntimeLifecycle, world: World) -> None:
+    """The refusal shows the arithmetic."""
+    world.add("models/a", size_bytes=2 * 1024**3)
+
+    with pytest.raises(NoCapacity, match=r"2048 MiB .* × 1\.25 = 2560 MiB .* usable capacity is 1014 MiB"):
+        await lifecycle.load(A)
+
+    assert "fetch" not in world.trace
+
+
+async def test_the_budget_names_the_slow_phase(lifecycle: RuntimeLifecycle, world: World) -> None:
+    """A little below the announced 90 s, so that our text arrives before ModelMesh's timeout."""
+    world.hold("fetch")
+
+    with pytest.raises(BudgetExceeded, match="not loaded within 88.0 s") as raised:
+        await lifecycle.load(A)
+
+    assert raised.value.phases == "list 0.0 s, pull 88.0 s"
+    await asyncio.sleep(0.1)
+    assert world.is_empty
+
+
+async def test_each_caller_has_its_own_budget(lifecycle: RuntimeLifecycle, world: World) -> None:
+    """A caller that came later still gets the model after the first has given up."""
+    world.hold("fetch")
+    first = asyncio.create_task(lifecycle.load(A))
+    await asyncio.sleep(60)
+    second = asyncio.create_task(lifecycle.load(A))
+    with pytest.raises(BudgetExceeded):
+        await first
+    world.let_go("fetch")
+
+    assert (await second).size_bytes == 1_250_000
+
+
+async def test_a_slow_undo_does_not_keep_the_answer(lifecycle: RuntimeLifecycle, world: World) -> None:
+    """The failure is told after two seconds; the undo goes on, and the next load waits for it."""
+    world.fail("load", ModelRefused("bad model"))
+    world.hold("unload")
+    started = asyncio.get_running_loop().time()
+
+    with pytest.raises(ModelRefused):
+        await lifecycle.load(A)
+
+    assert asyncio.get_running_loop().time() - started == pytest.approx(2.0)
+    assert lifecycle.registry.find("a").state is State.UNLOADING
+    again = asyncio.create_task(lifecycle.load(A))
+    await asyncio.sleep(1)
+    world.let_go("unload")
+    assert (await again).size_bytes == 1_250_000

@@ -1,0 +1,184 @@
+"""READY means empty; a restart of the adapter alone keeps what Triton serves."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from adapter.errors import Draining, ModelNotLoaded, Superseded, WrongServer
+from adapter.lifecycle.lifecycle import RuntimeLifecycle
+from adapter.lifecycle.states import State
+from adapter.model import Layout, ModelSpec, SourceFile
+from tests.fakes.world import World
+
+pytestmark = pytest.mark.looptime
+A = ModelSpec(model_id="a", model_type="onnx", path="models/a")
+
+
+async def test_ready_is_answered_when_everything_is_gone(lifecycle: RuntimeLifecycle, world: World) -> None:
+    await lifecycle.load(A)
+
+    state = await lifecycle.status()
+
+    assert (state.is_ready, state.version) == (True, "2.51.0")
+    assert world.is_empty
+    assert len(lifecycle.registry) == 0
+    assert lifecycle.readiness() is None
+
+
+async def test_polls_join_one_purge_and_get_starting_until_it_ends(lifecycle: RuntimeLifecycle, world: World) -> None:
+    world.hold("purge")
+    states = [await lifecycle.status() for _ in range(3)]
+    world.let_go("purge")
+
+    assert [state.is_ready for state in states] == [False, False, False]
+    assert (await lifecycle.status()).is_ready
+    assert world.trace.count("purge") == 1
+
+
+async def test_a_question_after_ready_purges_again(lifecycle: RuntimeLifecycle, world: World) -> None:
+    """ModelMesh asks only while it starts: it has restarted."""
+    await lifecycle.status()
+    await lifecycle.load(A)
+
+    assert (await lifecycle.status()).is_ready
+    assert world.is_empty
+
+
+async def test_a_load_under_way_is_superseded_by_a_purge(lifecycle: RuntimeLifecycle, world: World) -> None:
+    world.hold("load")
+    load = asyncio.create_task(lifecycle.load(A))
+    await world.until_held("load")
+    assert not (await lifecycle.status()).is_ready
+    world.let_go("load")
+
+    with pytest.raises(Superseded):
+        await load
+    await asyncio.sleep(3)
+    assert (await lifecycle.status()).is_ready
+    assert world.is_empty
+
+
+async def test_a_load_during_a_purge_waits_for_it(lifecycle: RuntimeLifecycle, world: World) -> None:
+    world.hold("purge")
+    await lifecycle.status()
+    load = asyncio.create_task(lifecycle.load(A))
+    await asyncio.sleep(1)
+    assert "open a" not in world.trace
+    world.let_go("purge")
+
+    assert (await load).size_bytes == 1_250_000
+
+
+async def test_a_wrong_triton_stays_starting_and_is_named(lifecycle: RuntimeLifecycle, world: World) -> None:
+    """Never FAILING: ModelMesh would give up for good."""
+    world.fail("verify", WrongServer("Triton is not in explicit mode"), times=2)
+
+    first, second, third = [await lifecycle.status() for _ in range(3)]
+
+    assert (first.is_ready, first.problem) == (False, "Triton is not in explicit mode")
+    assert (second.is_ready, third.is_ready) == (False, True)
+
+
+async def test_a_triton_that_is_away_is_waited_for(lifecycle: RuntimeLifecycle, world: World) -> None:
+    world.hold("verify")
+    world.problem = "Triton does not answer"
+    assert (await lifecycle.status()).problem == "Triton does not answer"
+    world.problem = None
+    world.let_go("verify")
+
+    assert (await lifecycle.status()).is_ready
+
+
+async def test_models_found_loaded_at_start_serve_on(world: World, make: Callable[[], RuntimeLifecycle]) -> None:
+    """The adapter alone has restarted: nothing is purged; content unknown, so a load is unload, wait, load."""
+    world.placed["a"] = Layout({"1/model.onnx": SourceFile("model.onnx", 4000, "e1")})
+    world.memory["a"] = "READY"
+    lifecycle = make()
+    lifecycle.start()
+    await asyncio.sleep(0.1)
+
+    assert lifecycle.registry.find("a").state is State.LOADED
+    assert await lifecycle.size_of("a") == 8193
+    assert world.memory == {"a": "READY"}
+    assert lifecycle.readiness() is None
+    await lifecycle.load(A)
+    assert "unload a" in world.trace
+
+
+async def test_a_half_loaded_model_is_undone_at_start(world: World, make: Callable[[], RuntimeLifecycle]) -> None:
+    """An adapter that was killed in the middle of a load; the unload for it may never come."""
+    world.placed["a"] = Layout({})
+    world.memory["a"] = "LOADING"
+    lifecycle = make()
+    lifecycle.start()
+    await asyncio.sleep(3)
+
+    assert world.is_empty
+
+
+async def test_a_directory_that_triton_never_loaded_is_removed_at_start(world: World, make: Callable[[], RuntimeLifecycle]) -> None:
+    world.placed["a"] = Layout({})
+    lifecycle = make()
+    lifecycle.start()
+    await asyncio.sleep(0.1)
+
+    assert world.is_empty
+
+
+async def test_a_purge_interrupts_an_adoption_that_waits_for_triton(world: World, make: Callable[[], RuntimeLifecycle]) -> None:
+    world.hold("index")
+    lifecycle = make()
+    lifecycle.start()
+    await world.until_held("index")
+
+    assert (await lifecycle.status()).is_ready
+
+
+async def test_the_size_of_a_model_that_is_not_loaded_is_not_found(lifecycle: RuntimeLifecycle) -> None:
+    with pytest.raises(ModelNotLoaded):
+        await lifecycle.size_of("nobody")
+
+
+async def test_a_drain_lets_a_load_finish_and_takes_no_new_one(lifecycle: RuntimeLifecycle, world: World) -> None:
+    load = asyncio.create_task(lifecycle.load(A))
+    await asyncio.sleep(0)
+    drain = asyncio.create_task(lifecycle.drain(25))
+    await asyncio.sleep(0.1)
+    with pytest.raises(Draining):
+        await lifecycle.load(ModelSpec(model_id="b", model_type="onnx", path="models/a"))
+
+    assert await drain
+    assert (await load).size_bytes == 1_250_000
+
+
+async def test_a_drain_answers_unloads(lifecycle: RuntimeLifecycle, world: World) -> None:
+    await lifecycle.load(A)
+    drain = asyncio.create_task(lifecycle.drain(25))
+    await asyncio.sleep(0.5)
+    await lifecycle.unload("a")
+
+    assert await drain
+    assert world.is_empty
+
+
+async def test_a_drain_undoes_a_load_that_does_not_end(lifecycle: RuntimeLifecycle, world: World) -> None:
+    world.hold("fetch")
+    load = asyncio.create_task(lifecycle.load(A))
+    await world.until_held("fetch")
+
+    assert await lifecycle.drain(25)
+    with pytest.raises(Draining):
+        await load
+    assert world.is_empty
+
+
+async def test_a_drain_that_cannot_settle_says_so(lifecycle: RuntimeLifecycle, world: World) -> None:
+    await lifecycle.load(A)
+    world.hold("unload")
+    unload = asyncio.create_task(lifecycle.unload("a"))
+    await world.until_held("unload")
+
+    assert not await lifecycle.drain(25)
+    world.let_go("unload")
+    await unload
