@@ -12,27 +12,15 @@ the image. Source: its `server/config.go`, and design decision 14.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from adapter.units import (
-    Endpoint,
-    parse_absolute_path,
-    parse_bool,
-    parse_bytes,
-    parse_count,
-    parse_endpoint,
-    parse_number,
-    parse_optional_bool,
-    parse_optional_port,
-    parse_port,
-    parse_positive,
-    show_bytes,
-)
+from adapter import units
+from adapter.units import Endpoint, read, setting, show_bytes
 
-T = TypeVar("T")
 G = TypeVar("G")
 MIB = 1024 * 1024
 
@@ -55,33 +43,17 @@ class SettingsError(Exception):
         self.problems = problems
 
 
-def _setting(env: str, parse: Callable[[str], T], default: str | None, unit: str, meaning: str) -> Any:
-    metadata = {"env": env, "parse": parse, "default": default, "unit": unit, "meaning": meaning}
-    return field(metadata=metadata)
-
-
-def _log_level(text: str) -> str:
-    level = {"trace": "debug", "warn": "warning", "fatal": "error", "panic": "error"}.get(text.lower(), text.lower())
-    if level not in ("debug", "info", "warning", "error"):
-        raise ValueError(f"{text!r} is not a log level (debug, info, warning, error)")
-    return level
-
-
-def _log_format(text: str) -> str:
-    if text not in ("auto", "json", "text"):
-        raise ValueError(f"{text!r} is not a log format (auto, json, text)")
-    return text
-
-
 @dataclass(frozen=True, kw_only=True)
 class SpiSettings:
     """Where ModelMesh reaches the adapter."""
 
-    port: int = _setting("ADAPTER_PORT", parse_port, "8085", "port", "Port of `mmesh.ModelRuntime` on the loopback interface")
-    endpoint: Endpoint | None = _setting(
-        "ADAPTER_ENDPOINT", parse_endpoint, None, "endpoint",
-        "`port:N`, `host:N` or `unix:/path`; beats `ADAPTER_PORT`")  # fmt: skip
-    reflection: bool = _setting("GRPC_REFLECTION", parse_bool, "false", "boolean", "Serve gRPC reflection, for debugging with grpcurl")
+    port: int = field(metadata=setting(units.PORT, "ADAPTER_PORT", "8085", "Port of `mmesh.ModelRuntime` on the loopback interface"))
+    endpoint: Endpoint | None = field(
+        metadata=setting(units.ENDPOINT, "ADAPTER_ENDPOINT", None, "`port:N`, `host:N` or `unix:/path`; beats `ADAPTER_PORT`")
+    )
+    reflection: bool = field(
+        metadata=setting(units.BOOLEAN, "GRPC_REFLECTION", "false", "Serve gRPC reflection, for debugging with grpcurl")
+    )
 
     @property
     def listen(self) -> Endpoint:
@@ -93,44 +65,78 @@ class SpiSettings:
 class TritonSettings:
     """How the adapter reaches Triton."""
 
-    port: int = _setting("RUNTIME_PORT", parse_port, "8001", "port", "Triton's gRPC port on localhost")
-    endpoint: Endpoint | None = _setting(
-        "RUNTIME_ENDPOINT", parse_endpoint, None, "endpoint",
-        "`port:N`, `host:N` or `unix:/path`; beats `RUNTIME_PORT`. A Triton started with `--grpc-address unix:/p/t.sock` is `unix:/p/t.sock:8001`")  # fmt: skip
-    unload_timeout_seconds: float = _setting(
-        "UNLOAD_TIMEOUT_SECONDS", parse_number, "170", "seconds",
-        "Longest wait for Triton to free a model before the unload is answered with an error, which ModelMesh repeats; below ModelMesh's own 180 s")  # fmt: skip
+    port: int = field(metadata=setting(units.PORT, "RUNTIME_PORT", "8001", "Triton's gRPC port on localhost"))
+    endpoint: Endpoint | None = field(
+        metadata=setting(
+            units.ENDPOINT,
+            "RUNTIME_ENDPOINT",
+            None,
+            "`port:N`, `host:N` or `unix:/path`; beats `RUNTIME_PORT`. "
+            "A Triton started with `--grpc-address unix:/p/t.sock` is `unix:/p/t.sock:8001`",
+        )
+    )
+    unload_timeout_seconds: float = field(
+        metadata=setting(
+            units.SECONDS,
+            "UNLOAD_TIMEOUT_SECONDS",
+            "170",
+            "Longest wait for Triton to free a model before the unload is answered with an error, which ModelMesh repeats; "
+            "below ModelMesh's own 180 s",
+        )
+    )
 
     @property
     def target(self) -> str:
-        """gRPC target of Triton."""
-        return (self.endpoint or Endpoint(host="localhost", port=self.port)).target
+        """Triton, in gRPC's form."""
+        return self.reach.target
+
+    @property
+    def reach(self) -> Endpoint:
+        """The endpoint in force."""
+        return self.endpoint or Endpoint(host="localhost", port=self.port)
 
 
 @dataclass(frozen=True, kw_only=True)
 class CapacitySettings:
     """What is announced to ModelMesh, and the arithmetic of sizes."""
 
-    container_memory_bytes: int = _setting(
-        "CONTAINER_MEM_REQ_BYTES", parse_bytes, "-1", "bytes",
-        "**Required.** Memory that Triton's container requests (`requests.memory`, by `resourceFieldRef`)")  # fmt: skip
-    buffer_bytes: int = _setting(
-        "MEM_BUFFER_BYTES", parse_bytes, str(256 * MIB), "bytes", "Part of it that Triton itself needs; capacity = memory − buffer"
+    container_memory_bytes: int = field(
+        metadata=setting(
+            units.BYTES,
+            "CONTAINER_MEM_REQ_BYTES",
+            "-1",
+            "**Required.** Memory that Triton's container requests (`requests.memory`, by `resourceFieldRef`)",
+        )
     )
-    default_model_bytes: int = _setting(
-        "DEFAULT_MODELSIZE", parse_bytes, "1000000", "bytes", "Size of a model whose size cannot be learned; more than 8192")  # fmt: skip
-    multiplier: float = _setting(
-        "MODELSIZE_MULTIPLIER", parse_number, "1.25", "factor", "Memory of a loaded model = bytes of its files × this"
+    buffer_bytes: int = field(
+        metadata=setting(units.BYTES, "MEM_BUFFER_BYTES", str(256 * MIB), "Part of it that Triton itself needs; capacity = memory − buffer")
     )
-    max_loading: int = _setting(
-        "LOADING_CONCURRENCY", parse_positive, "1", "loads", "Loads that ModelMesh, and the adapter towards Triton, run at once")  # fmt: skip
-    load_timeout_ms: int = _setting(
-        "LOADTIME_TIMEOUT", parse_positive, "30000", "milliseconds",
-        "Loading timeout announced to ModelMesh; the adapter's own budget is a little below")  # fmt: skip
-    max_concurrency: int = _setting(
-        "LIMIT_PER_MODEL_CONCURRENCY", parse_count, "0", "requests",
-        "Parallel inference requests per model copy; 0 = no limit, more than 0 also turns on ModelMesh's per-model limit")  # fmt: skip
-    runtime_version: str = _setting("RUNTIME_VERSION", str, "v1", "text", "Announced until Triton has told its own version")
+    default_model_bytes: int = field(
+        metadata=setting(units.BYTES, "DEFAULT_MODELSIZE", "1000000", "Size of a model whose size cannot be learned; more than 8192")
+    )
+    multiplier: float = field(
+        metadata=setting(units.FACTOR, "MODELSIZE_MULTIPLIER", "1.25", "Memory of a loaded model = bytes of its files × this")
+    )
+    max_loading: int = field(
+        metadata=setting(units.LOADS, "LOADING_CONCURRENCY", "1", "Loads that ModelMesh, and the adapter towards Triton, run at once")
+    )
+    load_timeout_ms: int = field(
+        metadata=setting(
+            units.MILLISECONDS,
+            "LOADTIME_TIMEOUT",
+            "30000",
+            "Loading timeout announced to ModelMesh; the adapter's own budget is a little below",
+        )
+    )
+    max_concurrency: int = field(
+        metadata=setting(
+            units.REQUESTS,
+            "LIMIT_PER_MODEL_CONCURRENCY",
+            "0",
+            "Parallel inference requests per model copy; 0 = no limit, more than 0 also turns on ModelMesh's per-model limit",
+        )
+    )
+    runtime_version: str = field(metadata=setting(units.TEXT, "RUNTIME_VERSION", "v1", "Announced until Triton has told its own version"))
 
     @property
     def capacity_bytes(self) -> int:
@@ -156,43 +162,50 @@ class CapacitySettings:
 
     def problems(self) -> Iterator[str]:
         """What ModelMesh would refuse at start, with the arithmetic. Source: `ModelMesh.java` 1264-1276, 682-685."""
-        if self.container_memory_bytes <= 0:
-            yield (
-                "CONTAINER_MEM_REQ_BYTES is missing (or not positive): give Triton's container a `requests.memory` "
-                "and pass it on with a resourceFieldRef"
-            )
-            return
-        if self.capacity_bytes <= 0:
-            yield (
-                f"CONTAINER_MEM_REQ_BYTES ({show_bytes(self.container_memory_bytes)}) leaves nothing after MEM_BUFFER_BYTES "
-                f"({show_bytes(self.buffer_bytes)}): raise Triton's `requests.memory`"
-            )
-            return
+        if self.load_timeout_ms < 100:
+            yield f"LOADTIME_TIMEOUT is {self.load_timeout_ms} ms, but ModelMesh refuses less than 100 ms"
         if self.default_model_bytes < MIN_SIZE_BYTES:
             yield (
                 f"DEFAULT_MODELSIZE is {self.default_model_bytes} bytes, but must be more than {MIN_SIZE_BYTES - 1}: "
                 "ModelMesh never retries a failed model of that size or less"
             )
-            return
-        twice, cap = 2 * self.default_model_bytes, min(512 * MIB, 10 * self.default_model_bytes)
-        if self.capacity_bytes < max(twice, cap):
+        if self.buffer_bytes < 0:
+            yield f"MEM_BUFFER_BYTES is {self.buffer_bytes} bytes, but must be 0 or more"
+        elif self.container_memory_bytes <= 0:
+            yield (
+                "CONTAINER_MEM_REQ_BYTES is missing (or not positive): give Triton's container a `requests.memory` "
+                "and pass it on with a resourceFieldRef"
+            )
+        elif self.capacity_bytes <= 0:
+            yield (
+                f"CONTAINER_MEM_REQ_BYTES ({show_bytes(self.container_memory_bytes)}) leaves nothing after MEM_BUFFER_BYTES "
+                f"({show_bytes(self.buffer_bytes)}): raise Triton's `requests.memory`"
+            )
+        elif self.capacity_bytes < (needed := max(2 * self.default_model_bytes, min(512 * MIB, 10 * self.default_model_bytes))):
             yield (
                 f"capacity is too small: {show_bytes(self.container_memory_bytes)} − {show_bytes(self.buffer_bytes)} = "
                 f"{show_bytes(self.capacity_bytes)}, but ModelMesh needs at least max(2 × DEFAULT_MODELSIZE, min(512 MiB, "
-                f"10 × DEFAULT_MODELSIZE)) = {show_bytes(max(twice, cap))}"
+                f"10 × DEFAULT_MODELSIZE)) = {show_bytes(needed)}"
             )
-        if self.load_timeout_ms < 100:
-            yield f"LOADTIME_TIMEOUT is {self.load_timeout_ms} ms, but ModelMesh refuses less than 100 ms"
 
 
 @dataclass(frozen=True, kw_only=True)
 class VolumeSettings:
     """The volume shared with Triton."""
 
-    root: Path = _setting(
-        "ROOT_MODEL_DIR", parse_absolute_path, "/models", "path", f"Volume shared with Triton; Triton's `--model-repository` is `{REPOSITORY_DIR}` below it")  # fmt: skip
-    cache: Path | None = _setting(
-        "CACHE_DIR", parse_absolute_path, None, "path", f"Staging and pulled files; on the same file system. Default `ROOT_MODEL_DIR/{CACHE_DIR}`")  # fmt: skip
+    root: Path = field(
+        metadata=setting(
+            units.PATH,
+            "ROOT_MODEL_DIR",
+            "/models",
+            f"Volume shared with Triton; Triton's `--model-repository` is `{REPOSITORY_DIR}` below it",
+        )
+    )
+    cache: Path | None = field(
+        metadata=setting(
+            units.PATH, "CACHE_DIR", None, f"Staging and pulled files; on the same file system. Default `ROOT_MODEL_DIR/{CACHE_DIR}`"
+        )
+    )
 
     @property
     def repository_dir(self) -> Path:
@@ -216,18 +229,27 @@ class VolumeSettings:
 class PullSettings:
     """How models are pulled."""
 
-    config_dir: Path = _setting(
-        "STORAGE_CONFIG_DIR", parse_absolute_path, "/storage-config", "path", "Mounted storage secret: one JSON file per storage key; read at each load")  # fmt: skip
-    embedded: bool | None = _setting(
-        "USE_EMBEDDED_PULLER", parse_optional_bool, "auto", "boolean or auto",
-        "`true`: the adapter pulls every model; `false`: ModelMesh's storage helper has pulled them; `auto`: decided per load")  # fmt: skip
-    threads: int = _setting("PULL_THREADS", parse_positive, "16", "threads", "Parallel requests to storage, over all pulls")
-    part_bytes: int = _setting(
-        "PULL_PART_BYTES",
-        parse_bytes,
-        str(16 * MIB),
-        "bytes",
-        "Larger files are pulled in ranges of this size, in parallel; at least 1 MiB",
+    config_dir: Path = field(
+        metadata=setting(
+            units.PATH, "STORAGE_CONFIG_DIR", "/storage-config", "Mounted storage secret: one JSON file per storage key; read at each load"
+        )
+    )
+    embedded: bool | None = field(
+        metadata=setting(
+            units.OPTIONAL_BOOLEAN,
+            "USE_EMBEDDED_PULLER",
+            "auto",
+            "`true`: the adapter pulls every model; `false`: ModelMesh's storage helper has pulled them; `auto`: decided per load",
+        )
+    )
+    threads: int = field(metadata=setting(units.THREADS, "PULL_THREADS", "16", "Parallel requests to storage, over all pulls"))
+    part_bytes: int = field(
+        metadata=setting(
+            units.BYTES,
+            "PULL_PART_BYTES",
+            str(16 * MIB),
+            "Larger files are pulled in ranges of this size, in parallel; at least 1 MiB",
+        )
     )
 
     def problems(self) -> Iterator[str]:
@@ -240,18 +262,29 @@ class PullSettings:
 class TelemetrySettings:
     """What operators see."""
 
-    metrics_port: int = _setting(
-        "METRICS_PORT", parse_optional_port, "9464", "port", "`/metrics`, `/healthz`, `/readyz` over HTTP on all interfaces; 0 = off")  # fmt: skip
-    log_level: str = _setting("LOG_LEVEL", _log_level, "info", "level", "debug, info, warning or error")
-    log_format: str = _setting("LOG_FORMAT", _log_format, "auto", "format", "`json`, `text`, or `auto`: text on a terminal, else JSON")
+    metrics_port: int = field(
+        metadata=setting(
+            units.OPTIONAL_PORT, "METRICS_PORT", "9464", "`/metrics`, `/healthz`, `/readyz` over HTTP on all interfaces; 0 = off"
+        )
+    )
+    log_level: str = field(metadata=setting(units.LOG_LEVEL, "LOG_LEVEL", "info", "debug, info, warning or error"))
+    log_format: str = field(
+        metadata=setting(units.LOG_FORMAT, "LOG_FORMAT", "auto", "`json`, `text`, or `auto`: text on a terminal, else JSON")
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class LifetimeSettings:
     """The end of the process."""
 
-    grace_seconds: float = _setting(
-        "GRACE_PERIOD_SECONDS", parse_number, "25", "seconds", "Time after SIGTERM to finish or undo what runs; below the pod's grace period")  # fmt: skip
+    grace_seconds: float = field(
+        metadata=setting(
+            units.SECONDS,
+            "GRACE_PERIOD_SECONDS",
+            "25",
+            "Time after SIGTERM to finish or undo what runs; below the pod's grace period",
+        )
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -276,19 +309,33 @@ class Settings:
         """
         environ = os.environ if environ is None else environ
         problems: list[str] = []
-        groups = {name: _read(group, environ, problems) for name, group in GROUPS.items()}
+        groups = {name: read(group, environ, problems) for name, group in GROUPS.items()}
+        for group in groups.values():
+            problems.extend(getattr(group, "problems", tuple)())
         if not problems:
-            for group in groups.values():
-                problems.extend(getattr(group, "problems", tuple)())
+            settings = cls(**groups)
+            problems.extend(settings.problems())
         if problems:
             raise SettingsError(problems)
-        return cls(**groups)
+        return settings
+
+    def problems(self) -> Iterator[str]:
+        """Two servers of this pod on one port or socket."""
+        places = {
+            "ADAPTER_ENDPOINT" if self.spi.endpoint else "ADAPTER_PORT": self.spi.listen,
+            "RUNTIME_ENDPOINT" if self.triton.endpoint else "RUNTIME_PORT": self.triton.reach,
+            "METRICS_PORT": Endpoint(host="localhost", port=self.telemetry.metrics_port),
+        }
+        used = Counter(place for place in places.values() if place.port or place.socket)
+        for place in (place for place, count in used.items() if count > 1):
+            names = [name for name, other in places.items() if other == place]
+            yield f"{' and '.join(names)} are both {place.socket or place.port}"
 
 
 def read_group(group: type[G], environ: Mapping[str, str] | None = None) -> G:
     """One group alone, for commands that need no more. Raises SettingsError."""
     problems: list[str] = []
-    values = _read(group, os.environ if environ is None else environ, problems)
+    values = read(group, os.environ if environ is None else environ, problems)
     if problems:
         raise SettingsError(problems)
     return cast("G", values)
@@ -320,17 +367,6 @@ def retired_warnings(environ: Mapping[str, str] | None = None) -> list[str]:
 
 
 def all_fields() -> Iterator[Field[Any]]:
-    """Every setting, in the order of the table."""
+    """Every setting, in the order of the table; metadata as `adapter.units.setting` makes it."""
     for group in GROUPS.values():
         yield from fields(group)
-
-
-def _read(group: type[Any], environ: Mapping[str, str], problems: list[str]) -> Any:
-    values: dict[str, Any] = {}
-    for entry in fields(group):
-        text = environ.get(entry.metadata["env"]) or entry.metadata["default"]
-        try:
-            values[entry.name] = None if text is None else entry.metadata["parse"](text)
-        except ValueError as error:
-            problems.append(f"{entry.metadata['env']}: {error}")
-    return group(**values) if len(values) == len(fields(group)) else None

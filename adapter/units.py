@@ -1,10 +1,18 @@
-"""Parsers for settings: bytes, milliseconds, seconds, booleans, endpoints. Each raises ValueError in words."""
+"""
+What a setting can be: how its text is read, and in which unit it is.
+
+A parser takes the text of a variable and raises ValueError in words. Nothing here reads the environment.
+"""
 
 from __future__ import annotations
 
+import os
 import re
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 _SUFFIX_BYTES = {
     "": 1,
@@ -12,6 +20,11 @@ _SUFFIX_BYTES = {
     "ki": 1024, "mi": 1024**2, "gi": 1024**3, "ti": 1024**4,
 }  # fmt: skip
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]i?)?b?", re.IGNORECASE)
+_MAX_INT32 = 2**31 - 1
+"""ModelMesh reads counts and milliseconds as Java's int."""
+_MAX_INT64 = 2**63 - 1
+_MAX_SOCKET_PATH_BYTES = 107
+"""Linux: `sun_path` has 108 with its NUL."""
 _TRUE = frozenset({"1", "t", "true", "yes", "on"})
 _FALSE = frozenset({"0", "f", "false", "no", "off"})
 
@@ -27,24 +40,32 @@ class Endpoint:
     @property
     def target(self) -> str:
         """The address in gRPC's form."""
-        if self.socket is not None:
-            return f"unix:{self.socket}"
-        return f"{self.host}:{self.port}"
+        return f"{self.host}:{self.port}" if self.socket is None else f"unix:{self.socket}"
 
     def __str__(self) -> str:
         return self.target
 
 
+@dataclass(frozen=True)
+class Kind:
+    """A kind of setting."""
+
+    parse: Callable[[str], Any]
+    unit: str
+
+
 def parse_endpoint(text: str) -> Endpoint:
-    """`port:N`, `host:N`, `unix:/path` or `unix:///path`."""
+    """`port:N`, `host:N`, `unix:/path` or `unix:///path`. Source: the controller's endpoint forms."""
     if text.startswith("unix:"):
-        path = text.removeprefix("unix:")
-        path = path.removeprefix("//")
+        path = text.removeprefix("unix:").removeprefix("//")
         if not path.startswith("/") or path.endswith("/"):
             raise ValueError(f"{text!r} is not a unix socket; write unix:/path/to.sock")
+        if len(os.fsencode(path)) > _MAX_SOCKET_PATH_BYTES:
+            raise ValueError(f"{text!r} is too long for a unix socket (at most {_MAX_SOCKET_PATH_BYTES} bytes)")
         return Endpoint(socket=Path(path))
     host, colon, port = text.rpartition(":")
-    if not colon or not host or "/" in host:
+    is_plain = "/" not in host and (":" not in host or (host.startswith("[") and host.endswith("]")))
+    if not colon or not host or not is_plain:
         raise ValueError(f"{text!r} is not an endpoint; write port:N, host:N or unix:/path/to.sock")
     return Endpoint(host="localhost" if host == "port" else host, port=parse_port(port))
 
@@ -71,39 +92,44 @@ def parse_int(text: str) -> int:
 
 def parse_positive(text: str) -> int:
     """A whole number of 1 or more."""
-    number = parse_int(text)
-    if number < 1:
-        raise ValueError(f"{text!r} must be 1 or more")
-    return number
+    return _at_most_int32(text, at_least=1)
 
 
 def parse_count(text: str) -> int:
     """A whole number of 0 or more."""
+    return _at_most_int32(text, at_least=0)
+
+
+def _at_most_int32(text: str, at_least: int) -> int:
     number = parse_int(text)
-    if number < 0:
-        raise ValueError(f"{text!r} must be 0 or more")
+    if number < at_least:
+        raise ValueError(f"{text!r} must be {at_least} or more")
+    if number > _MAX_INT32:
+        raise ValueError(f"{text!r} is too large (at most {_MAX_INT32})")
     return number
 
 
 def parse_number(text: str) -> float:
     """A finite number greater than 0."""
-    try:
-        number = float(text)
-    except ValueError:
-        raise ValueError(f"{text!r} is not a number") from None
+    if not re.fullmatch(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", text.strip()):
+        raise ValueError(f"{text!r} is not a number")
+    number = float(text)
     if not 0 < number < float("inf"):
         raise ValueError(f"{text!r} must be a number greater than 0")
     return number
 
 
 def parse_bytes(text: str) -> int:
-    """A whole number of bytes, or with a unit: 512MiB, 1.5Gi, 2G."""
+    """A whole number of bytes, or with a unit: 512MiB, 1.5Gi, 2G. `m` is a million bytes, as `M`."""
     if re.fullmatch(r"[+-]?\d{1,18}", text.strip()):
         return int(text)
     match = _SIZE.fullmatch(text.strip())
-    if not match:
+    if not match or ("." in match[1] and not match[2]):
         raise ValueError(f"{text!r} is not a size; write bytes, or a unit as in 512MiB")
-    return int(float(match[1]) * _SUFFIX_BYTES[(match[2] or "").lower()])
+    count = Decimal(match[1]) * _SUFFIX_BYTES[(match[2] or "").lower()]
+    if count > _MAX_INT64:
+        raise ValueError(f"{text!r} is more bytes than a machine can have")
+    return int(count)
 
 
 def parse_bool(text: str) -> bool:
@@ -129,8 +155,59 @@ def parse_absolute_path(text: str) -> Path:
     return path
 
 
+def parse_log_level(text: str) -> str:
+    """A level of the log; the names of the Go adapter's logger are understood too."""
+    aliases = {"trace": "debug", "warn": "warning", "dpanic": "error", "panic": "error", "fatal": "error"}
+    level = aliases.get(text.lower(), text.lower())
+    if level not in ("debug", "info", "warning", "error"):
+        raise ValueError(f"{text!r} is not a log level (debug, info, warning, error)")
+    return level
+
+
+def parse_log_format(text: str) -> str:
+    """`auto`, `json` or `text`."""
+    if text not in ("auto", "json", "text"):
+        raise ValueError(f"{text!r} is not a log format (auto, json, text)")
+    return text
+
+
 def show_bytes(count: int) -> str:
     """For people: `1536 MiB (1610612736 bytes)` from 1 MiB up, else bytes."""
     if count < 1024 * 1024:
         return f"{count} bytes"
     return f"{count / (1024 * 1024):.0f} MiB ({count} bytes)"
+
+
+PORT = Kind(parse_port, "port")
+OPTIONAL_PORT = Kind(parse_optional_port, "port")
+ENDPOINT = Kind(parse_endpoint, "endpoint")
+BYTES = Kind(parse_bytes, "bytes")
+SECONDS = Kind(parse_number, "seconds")
+MILLISECONDS = Kind(parse_positive, "milliseconds")
+FACTOR = Kind(parse_number, "factor")
+LOADS = Kind(parse_positive, "loads")
+THREADS = Kind(parse_positive, "threads")
+REQUESTS = Kind(parse_count, "requests")
+BOOLEAN = Kind(parse_bool, "boolean")
+OPTIONAL_BOOLEAN = Kind(parse_optional_bool, "boolean or auto")
+PATH = Kind(parse_absolute_path, "path")
+TEXT = Kind(str, "text")
+LOG_LEVEL = Kind(parse_log_level, "level")
+LOG_FORMAT = Kind(parse_log_format, "format")
+
+
+def setting(kind: Kind, env: str, default: str | None, meaning: str) -> Mapping[str, Any]:
+    """Metadata of a dataclass field that is a setting. `default` is text as in the environment; None leaves the field None."""
+    return {"kind": kind, "env": env, "default": default, "meaning": meaning}
+
+
+def read(group: type[Any], environ: Mapping[str, str], problems: list[str]) -> Any:
+    """An instance of a dataclass of settings, or None after adding a sentence for each variable that is wrong."""
+    values: dict[str, Any] = {}
+    for entry in fields(group):
+        text = environ.get(entry.metadata["env"]) or entry.metadata["default"]
+        try:
+            values[entry.name] = None if text is None else entry.metadata["kind"].parse(text)
+        except ValueError as error:
+            problems.append(f"{entry.metadata['env']}: {error}")
+    return group(**values) if len(values) == len(fields(group)) else None

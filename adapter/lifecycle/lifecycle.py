@@ -23,6 +23,7 @@ from adapter.lifecycle.view import View
 from adapter.model import Listing, LoadedModel, ModelSpec, RuntimeState
 from adapter.ports import ModelRepository, ModelServer, ModelStore
 from adapter.settings import CapacitySettings
+from adapter.telemetry.logs import note
 
 SURVEY_SECONDS = 0.3
 """Longest look into storage for a prediction; ModelMesh waits 500 ms in all."""
@@ -91,6 +92,9 @@ class RuntimeLifecycle:
                 return await self._wait_for(operation)
         except TimeoutError:
             raise self._over_budget(spec, operation) from None
+        finally:
+            if operation is not None:
+                note(phases=operation.phases.seconds())
 
     async def unload(self, model_id: str) -> None:
         """Free the model, whatever is under way for it. Raises UnloadUnfinished, WrongServer."""

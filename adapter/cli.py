@@ -1,0 +1,128 @@
+"""
+The command line: `serve`, `settings`, `probe`.
+
+Turns words into calls and outcomes into exit codes: 0 done, 1 it did not work, 2 wrong usage or
+settings. Imports late: a probe starts every few seconds and needs neither storage nor Triton.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import textwrap
+from collections.abc import Sequence
+
+from adapter.settings import Settings, SettingsError, SpiSettings, all_fields, read_group, retired_warnings
+
+PROGRAM = "modelmesh-triton-adapter"
+OK, FAILED, USAGE = 0, 1, 2
+_MIN_WIDTH = 60
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit code."""
+    parser = _parser()
+    chosen = parser.parse_args(arguments)
+    try:
+        if chosen.version:
+            return _print_version()
+        if chosen.verb == "serve":
+            return _serve()
+        if chosen.verb == "settings":
+            return _print_settings(is_markdown=chosen.markdown)
+        if chosen.verb == "probe":
+            return _probe(ready=chosen.ready, timeout_seconds=chosen.timeout)
+    except SettingsError as error:
+        _complain("the settings cannot work:")
+        for problem in error.problems:
+            _complain(f"  - {problem}")
+        _complain(f"`{PROGRAM} settings` explains them all")
+        return USAGE
+    parser.print_help(sys.stderr)
+    return USAGE
+
+
+def settings_markdown() -> str:
+    """The README's table of settings."""
+    rows = ["| variable | unit | default | meaning |", "|---|---|---|---|"]
+    for entry in all_fields():
+        about = entry.metadata
+        default = f"`{about['default']}`" if about["default"] is not None else ""
+        rows.append(f"| `{about['env']}` | {about['kind'].unit} | {default} | {about['meaning']} |")
+    return "\n".join(rows) + "\n"
+
+
+def settings_table(width: int) -> str:
+    """The same for a terminal: meanings wrapped under a line of name, unit and default."""
+    lines = []
+    for entry in all_fields():
+        about = entry.metadata
+        default = "" if about["default"] is None else f", default {about['default']}"
+        lines.append(f"{about['env']}  ({about['kind'].unit}{default})")
+        meaning = about["meaning"].replace("`", "").replace("**", "")
+        lines.extend(textwrap.wrap(meaning, max(width, _MIN_WIDTH), initial_indent="    ", subsequent_indent="    "))
+    return "\n".join(lines) + "\n"
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=PROGRAM, description="Lets ModelMesh load and unload models in an NVIDIA Triton server.")
+    parser.add_argument("--version", action="store_true", help="print the version")
+    verbs = parser.add_subparsers(dest="verb", metavar="COMMAND")
+    verbs.add_parser("serve", help="run the adapter; its settings are environment variables")
+    settings = verbs.add_parser("settings", help="explain all settings")
+    settings.add_argument("--markdown", action="store_true", help="as a Markdown table")
+    probe = verbs.add_parser("probe", help="ask a running adapter for its health; exit code 0 or 1")
+    probe.add_argument("--ready", action="store_true", help="also ask whether ModelMesh can be served")
+    probe.add_argument("--timeout", type=_seconds, default=5.0, metavar="SECONDS", help="longest wait for an answer (default: 5)")
+    return parser
+
+
+def _seconds(text: str) -> float:
+    from adapter.units import parse_number  # noqa: PLC0415 - only for this option
+
+    try:
+        return parse_number(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _serve() -> int:
+    settings = Settings.from_env()
+    for warning in retired_warnings():
+        _complain(f"warning: {warning}")
+    from adapter import app  # noqa: PLC0415 - everything heavy hangs on it
+
+    return app.serve(settings)
+
+
+def _print_settings(*, is_markdown: bool) -> int:
+    _say(settings_markdown() if is_markdown else settings_table(shutil.get_terminal_size().columns))
+    return OK
+
+
+def _probe(*, ready: bool, timeout_seconds: float) -> int:
+    endpoint = read_group(SpiSettings).listen
+    from adapter.spi.probe import probe  # noqa: PLC0415 - brings gRPC
+
+    is_well, line = probe(endpoint, ready=ready, timeout_seconds=timeout_seconds)
+    _say(f"{line}\n")
+    return OK if is_well else FAILED
+
+
+def _print_version() -> int:
+    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - reads the installed package
+
+    try:
+        _say(f"{PROGRAM} {version(PROGRAM)}\n")
+    except PackageNotFoundError:
+        _say(f"{PROGRAM} (not installed: runs from its sources)\n")
+    return OK
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text)
+
+
+def _complain(line: str) -> None:
+    sys.stderr.write(f"{PROGRAM}: {line}\n")

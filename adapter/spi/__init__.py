@@ -1,0 +1,1 @@
+"""The face towards ModelMesh: decode, call the lifecycle, encode."""

@@ -1,0 +1,204 @@
+"""
+Requests of `mmesh.ModelRuntime` ↔ the nouns of `adapter.model`.
+
+Owns the meaning of modelType and modelKey. Refuses what it does not understand with a sentence that
+names the field and the type that was found, and never quotes a value: modelKey may hold credentials
+and error texts are shown to users. Knows no state and asks nobody.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any, NoReturn, Protocol
+
+from adapter.errors import InvalidRequest
+from adapter.model import ModelSpec, id_problem
+from adapter.units import parse_bytes
+
+MAX_SIZE_BYTES = 2**63 - 1
+"""ModelMesh holds sizes in signed 64-bit numbers."""
+ADAPTER_PREFIX = "adapter."
+"""Storage parameters with this prefix are for us and never reach the storage configuration."""
+SIZE_HINT = "adapter.modelSizeBytes"
+
+
+class ModelRequest(Protocol):
+    """What `loadModel` and `predictModelSize` have in common."""
+
+    modelId: str  # noqa: N815 - names of the contract
+    modelType: str  # noqa: N815
+    modelPath: str  # noqa: N815
+    modelKey: str  # noqa: N815
+
+
+def decode(request: ModelRequest) -> ModelSpec:
+    """
+    The model that a request names.
+
+    Raises:
+        InvalidRequest: the request could never work.
+    """
+    if problem := id_problem(request.modelId):
+        raise InvalidRequest(problem)
+    key = _ModelKey(request.modelKey)
+    params = key.params()
+    hint = _size_hint(params)
+    return ModelSpec(
+        model_id=request.modelId,
+        model_type=key.model_type() or type_of_label(request.modelType),
+        path=_checked_path("modelPath", request.modelPath),
+        storage_key=key.text("storage_key"),
+        storage_params=params,
+        bucket=key.text("bucket"),
+        schema_path=_checked_path("modelKey field schema_path", key.text("schema_path") or "") or None,
+        disk_size_bytes=key.size("disk_size_bytes"),
+        size_hint_bytes=hint,
+    )
+
+
+def type_of_label(label: str) -> str:
+    """
+    Model type of a request's modelType: `mt:onnx:1|pv:grpc-v2` and `onnx` are `onnx`, `rt:triton-2.x` is unknown.
+
+    Source: the labels that the ModelMesh controller makes of a predictor.
+    """
+    first = label.partition("|")[0].strip().lower()
+    if first.startswith(("rt:", "pv:")):
+        return ""
+    return _bare_type(first.removeprefix("mt:"))
+
+
+class _ModelKey:
+    """The JSON object of modelKey, whose field names match without regard to case, an exact match first."""
+
+    def __init__(self, text: str) -> None:
+        self._fields = _parse_object(text) if text.strip() else {}
+
+    def text(self, name: str) -> str | None:
+        """A string; null and the empty string are absent."""
+        return _text(f"modelKey field {name}", _field(self._fields, name))
+
+    def size(self, name: str) -> int | None:
+        """A count of bytes."""
+        value = _field(self._fields, name)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int):
+            _refuse(f"modelKey field {name}", "a whole number of bytes", value)
+        if not 0 <= value <= MAX_SIZE_BYTES:
+            raise InvalidRequest(f"modelKey field {name} must be from 0 to {MAX_SIZE_BYTES} bytes")
+        return value
+
+    def model_type(self) -> str:
+        """Lower case, without a version; empty when absent."""
+        value = _field(self._fields, "model_type")
+        if isinstance(value, dict):
+            name = _text("modelKey field model_type.name", _field(value, "name"))
+        elif value is None or isinstance(value, str):
+            name = _text("modelKey field model_type", value)
+        else:
+            _refuse("modelKey field model_type", "a string or an object with a name", value)
+        return _bare_type(name or "")
+
+    def params(self) -> dict[str, str]:
+        """The storage parameters; null and empty values are absent."""
+        value = _field(self._fields, "storage_params")
+        if value is None:
+            return {}
+        if not isinstance(value, dict):
+            _refuse("modelKey field storage_params", "an object of strings", value)
+        found = ((_checked_text("a name in modelKey field storage_params", name), inner) for name, inner in value.items())
+        return {name: text for name, inner in found if (text := _text(f"modelKey field storage_params[{name[:64]!r}]", inner))}
+
+
+def _parse_object(text: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text, parse_constant=_refuse_constant)
+    except json.JSONDecodeError as error:
+        fault = re.split(r":| \(| at$", error.msg)[0].lower()  # what follows a colon may quote the text
+        raise InvalidRequest(f"modelKey is not valid JSON: {fault} at line {error.lineno} column {error.colno}") from None
+    except RecursionError:
+        raise InvalidRequest("modelKey is not usable JSON: it is nested too deeply") from None
+    except ValueError:  # Python refuses to read numbers of more than 4300 digits
+        raise InvalidRequest("modelKey is not usable JSON: a number in it has too many digits") from None
+    if not isinstance(value, dict):
+        _refuse("modelKey", "a JSON object", value)
+    return value
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise InvalidRequest(f"modelKey is not valid JSON: {name} is not a JSON number")
+
+
+def _field(fields: dict[str, Any], name: str) -> Any:
+    if name in fields:
+        return fields[name]
+    return next(_alike(fields, name), None)
+
+
+def _alike(fields: dict[str, Any], name: str) -> Iterator[Any]:
+    """Values whose names differ in case only, the last one first, as the Go adapter's decoder has it."""
+    return (value for found, value in reversed(fields.items()) if found.lower() == name)
+
+
+def _text(where: str, value: Any) -> str | None:
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        _refuse(where, "a string", value)
+    return _checked_text(where, value) or None
+
+
+def _checked_text(where: str, text: str) -> str:
+    if "\0" in text:
+        raise InvalidRequest(f"{where} contains a NUL character")
+    if not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text):
+        raise InvalidRequest(f"{where} contains half of a surrogate pair, which is not a character")
+    return text
+
+
+def _checked_path(where: str, path: str) -> str:
+    """A path that stays below where it starts. Whether it may be absolute depends on who reads it."""
+    _checked_text(where, path)
+    if ".." in path.split("/"):
+        raise InvalidRequest(f"{where} contains '..', which could lead out of the model's folder")
+    return path
+
+
+def _size_hint(params: dict[str, str]) -> int | None:
+    """Take our own parameters out of `params`."""
+    ours = {name: params.pop(name) for name in list(params) if name.lower().startswith(ADAPTER_PREFIX)}
+    if unknown := sorted(set(ours) - {SIZE_HINT}):
+        raise InvalidRequest(f"unknown storage parameter {unknown[0][:64]!r}; the adapter knows {SIZE_HINT}")
+    if SIZE_HINT not in ours:
+        return None
+    try:
+        size = parse_bytes(ours[SIZE_HINT])
+    except ValueError:
+        size = 0
+    if not 1 <= size <= MAX_SIZE_BYTES:
+        raise InvalidRequest(f"storage parameter {SIZE_HINT} must be a size greater than 0, in bytes or with a unit as in 512MiB")
+    return size
+
+
+def _bare_type(name: str) -> str:
+    return name.partition(":")[0].strip().lower()
+
+
+def _refuse(where: str, expected: str, value: Any) -> NoReturn:
+    raise InvalidRequest(f"{where} must be {expected}, found {_kind(value)}")
+
+
+def _kind(value: Any) -> str:
+    kinds = {
+        type(None): "null",
+        bool: "a boolean",
+        int: "a number",
+        float: "a number with a decimal point or an exponent",
+        str: "a string",
+        list: "an array",
+        dict: "an object",
+    }
+    return kinds[type(value)]

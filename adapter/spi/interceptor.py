@@ -1,0 +1,133 @@
+"""
+Around every call of `mmesh.ModelRuntime`: status, metrics, and one canonical log line.
+
+Three facts about grpc.aio 1.85 shape it, each held by a test. A `CancelledError` that leaves a call
+because a *child* task was cancelled gives the caller no answer until its deadline. The text of an
+unmapped exception goes to the peer. `AbortError` is a plain `Exception`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, NoReturn, TypeAlias
+
+import grpc
+import structlog
+from grpc import StatusCode, aio
+
+from adapter.errors import AdapterError, Superseded, UnloadUnfinished, WrongServer
+from adapter.spi import status
+from adapter.telemetry import logs, metrics
+
+SERVICE = "/mmesh.ModelRuntime/"
+_SHOWN_ID_CHARACTERS = 300
+
+Call = Callable[[Any, Any], Any]
+Context = aio.ServicerContext[Any, Any]
+Method: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
+
+log = structlog.stdlib.get_logger(__name__)
+
+
+class CallInterceptor(aio.ServerInterceptor):
+    """Wraps the five calls; health and reflection pass untouched."""
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Method | None]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> Method | None:
+        """Put `_answer` around a call of ours."""
+        found = await continuation(handler_call_details)
+        name = handler_call_details.method
+        if found is None or not name.startswith(SERVICE) or found.unary_unary is None:
+            return found
+        call, method = found.unary_unary, name.removeprefix(SERVICE)
+
+        async def answer(request: Any, context: Context) -> Any:
+            return await _answer(method, call, request, context)
+
+        return grpc.unary_unary_rpc_method_handler(answer, found.request_deserializer, found.response_serializer)
+
+
+async def _answer(method: str, call: Call, request: Any, context: Context) -> Any:
+    loop = asyncio.get_running_loop()
+    started = loop.time()
+    model_id = getattr(request, "modelId", None)
+    line = _Line(method, model_id)
+    with logs.noting() as notes, structlog.contextvars.bound_contextvars(**line.context):
+        try:
+            response = await call(request, context)
+        except asyncio.CancelledError:
+            if _is_cancelled_from_outside():
+                line.outcome(StatusCode.CANCELLED, reason="cancelled")  # the peer went, its deadline passed, or we stop
+                raise
+            await _fail(line, context, Superseded("a later call for the same model overtook this one"))
+        except AdapterError as error:
+            await _fail(line, context, error)
+        except aio.AbortError:
+            line.outcome(_code_in(context), reason="aborted")
+            raise
+        except Exception as error:  # noqa: BLE001 - logged with its traceback in the canonical line
+            line.crash = error
+            await _fail(line, context, AdapterError(status.UNEXPECTED))
+        else:
+            line.outcome(StatusCode.OK)
+            return response
+        finally:
+            line.write(loop.time() - started, notes)
+
+
+def _is_cancelled_from_outside() -> bool:
+    """False when the CancelledError comes from a task that this call was waiting for."""
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
+
+
+def _code_in(context: Context) -> StatusCode:
+    """The code that a call aborted with; grpc.aio keeps its number."""
+    return next((code for code in StatusCode if context.code() in (code, code.value[0])), StatusCode.UNKNOWN)
+
+
+async def _fail(line: _Line, context: Context, error: AdapterError) -> NoReturn:
+    if line.model_id:
+        error.located(line.model_id, None)
+    code, text = status.code_of(error, line.method), status.text_of(error)
+    line.outcome(code, reason=error.reason, error=text)
+    line.is_for_operators = isinstance(error, (WrongServer, UnloadUnfinished))
+    await context.abort(code, text)
+
+
+class _Line:
+    """What the metrics and the canonical log line of one call will say."""
+
+    def __init__(self, method: str, model_id: str | None) -> None:
+        self.method = method
+        self.model_id = model_id
+        self.context = {"method": method} | ({"model_id": model_id[:_SHOWN_ID_CHARACTERS]} if model_id else {})
+        """Bound to every line that is logged inside the call."""
+        self.code = StatusCode.UNKNOWN
+        self.reason: str | None = None
+        self.error: str | None = None
+        self.crash: Exception | None = None
+        self.is_for_operators = False
+
+    def outcome(self, code: StatusCode, reason: str | None = None, error: str | None = None) -> None:
+        self.code, self.reason, self.error = code, reason, error
+
+    def write(self, seconds: float, notes: dict[str, Any]) -> None:
+        metrics.RPC_SECONDS.labels(self.method, self.code.name).observe(seconds)
+        if self.reason is not None:
+            metrics.FAILURES.labels(self.method, self.reason).inc()
+        failure = {"reason": self.reason, "error": self.error, "exc_info": self.crash}
+        told = {name: value for name, value in failure.items() if value is not None}
+        self._level()("rpc", **{**notes, **self.context, "code": self.code.name, "seconds": round(seconds, 4), **told})
+
+    def _level(self) -> Callable[..., Any]:
+        """Error: an operator must act. Warning: a model or a neighbour failed."""
+        if self.crash is not None or self.is_for_operators:
+            return log.error
+        if self.code in (StatusCode.OK, StatusCode.CANCELLED, StatusCode.ABORTED):
+            return log.info
+        return log.warning

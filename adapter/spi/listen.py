@@ -1,0 +1,185 @@
+"""
+The gRPC server on its endpoint: bound, started, stopped.
+
+Owns the port or the socket file. A second adapter on the same endpoint fails in one sentence instead
+of sharing it. Only loopback is bound unless the endpoint names another host.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+from grpc import aio
+from grpc_health.v1 import health_pb2_grpc
+
+from adapter._pb import model_runtime_pb2_grpc
+from adapter.errors import ListenError
+from adapter.spi.health import Health
+from adapter.spi.interceptor import CallInterceptor
+from adapter.spi.servicer import ModelRuntime
+from adapter.units import Endpoint
+
+OPTIONS = (("grpc.so_reuseport", 0),)
+SOCKET_MODE = 0o666
+"""ModelMesh runs as another user."""
+PROBE_SECONDS = 1.0
+"""Longest wait for whoever listens on an existing socket file."""
+
+
+class SpiServer:
+    """The server while it listens."""
+
+    def __init__(self, *, server: aio.Server, health: Health, addresses: list[str], socket_file: Path | None) -> None:
+        self._server = server
+        self._health = health
+        self._socket_file = socket_file
+        self._socket_identity = _identity(socket_file)
+        self.addresses = addresses
+        """gRPC targets that reach it, the IPv4 one first."""
+
+    async def stop(self, grace_seconds: float) -> None:
+        """Take no new calls, give those under way the grace period, then cancel them; remove our socket file."""
+        self._health.close()
+        await self._server.stop(grace_seconds)
+        if self._socket_file is not None and self._socket_identity == _identity(self._socket_file):
+            self._socket_file.unlink(missing_ok=True)
+
+
+async def listen(*, endpoint: Endpoint, runtime: ModelRuntime, readiness: Callable[[], str | None], reflection: bool) -> SpiServer:
+    """
+    Serve `mmesh.ModelRuntime` and `grpc.health.v1` on the endpoint.
+
+    Raises:
+        ListenError: it cannot be bound; the text says why.
+    """
+    server = aio.server(options=OPTIONS, interceptors=(CallInterceptor(),))
+    health = Health(readiness)
+    model_runtime_pb2_grpc.add_ModelRuntimeServicer_to_server(runtime, server)
+    health_pb2_grpc.add_HealthServicer_to_server(health, server)
+    if reflection:
+        _reflect(server)
+    try:
+        addresses = _bind_socket(server, endpoint.socket) if endpoint.socket else _bind_port(server, endpoint)
+        await server.start()
+    except BaseException:
+        await server.stop(None)
+        raise
+    return SpiServer(server=server, health=health, addresses=addresses, socket_file=endpoint.socket)
+
+
+def _reflect(server: aio.Server) -> None:
+    from grpc_health.v1 import health_pb2  # noqa: PLC0415 - reflection is for debugging: its modules stay out otherwise
+    from grpc_reflection.v1alpha import reflection  # noqa: PLC0415
+
+    from adapter._pb import model_runtime_pb2  # noqa: PLC0415
+
+    services = [
+        file.services_by_name[name].full_name
+        for file in (model_runtime_pb2.DESCRIPTOR, health_pb2.DESCRIPTOR)
+        for name in file.services_by_name
+    ]
+    reflection.enable_server_reflection((*services, reflection.SERVICE_NAME), server)
+
+
+def _bind_port(server: aio.Server, endpoint: Endpoint) -> list[str]:
+    """`localhost` is both loopback addresses: ModelMesh's resolver may try either first. IPv4 is a must."""
+    port, addresses = endpoint.port, []
+    for host in _hosts(endpoint.host):
+        _check_port(host, port)
+        try:
+            bound = server.add_insecure_port(f"{host}:{port}")
+        except RuntimeError as error:
+            raise ListenError(f"{host}:{port} cannot be used: gRPC failed to bind it") from error
+        port = bound
+        addresses.append(f"{host}:{port}")
+    return addresses
+
+
+def _hosts(host: str) -> Iterator[str]:
+    if host != "localhost":
+        yield host
+        return
+    yield "127.0.0.1"
+    if _has_ipv6_loopback():
+        yield "[::1]"
+
+
+def _has_ipv6_loopback() -> bool:
+    try:
+        with socket.socket(socket.AF_INET6) as probe:
+            probe.bind(("::1", 0))
+    except OSError:
+        return False
+    return True
+
+
+def _check_port(host: str, port: int) -> None:
+    """Bind it ourselves for a moment: gRPC does not tell why it failed."""
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        with socket.socket(family, kind) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+            probe.listen(1)
+    except OSError as error:
+        hint = "; another adapter may be running, or ADAPTER_PORT is taken" if error.errno == errno.EADDRINUSE else ""
+        raise ListenError(f"{host}:{port} cannot be used: {_words(error)}{hint}") from error
+
+
+def _bind_socket(server: aio.Server, path: Path) -> list[str]:
+    """
+    Bind under a name of its own, then rename.
+
+    Nobody finds a socket that he may not use yet; and gRPC, which removes the file that it has bound
+    when it stops, cannot remove that of a successor.
+    """
+    staged = path.with_name(f".{secrets.token_hex(3)}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _remove_stale(path)
+        server.add_insecure_port(f"unix:{staged}")
+        staged.chmod(SOCKET_MODE)
+        staged.rename(path)
+    except OSError as error:
+        raise ListenError(f"the socket {path} cannot be used: {_words(error)}") from error
+    except RuntimeError as error:
+        raise ListenError(f"the socket {path} cannot be used: gRPC failed to bind it (may we write to {path.parent}?)") from error
+    return [f"unix:{path}"]
+
+
+def _remove_stale(path: Path) -> None:
+    """Remove the socket file of a server that has gone; refuse anything else that is in the way."""
+    if not os.path.lexists(path):
+        return
+    if not path.is_socket():
+        raise ListenError(f"the socket {path} cannot be used: something that is not a socket is there")
+    with closing(socket.socket(socket.AF_UNIX)) as probe:
+        probe.settimeout(PROBE_SECONDS)
+        try:
+            probe.connect(str(path))
+        except ConnectionRefusedError:
+            path.unlink()
+            return
+        except TimeoutError:
+            pass  # somebody listens, but is too busy to accept
+    raise ListenError(f"the socket {path} cannot be used: another server listens on it")
+
+
+def _identity(path: Path | None) -> tuple[int, int] | None:
+    if path is None:
+        return None
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _words(error: OSError) -> str:
+    return (error.strerror or str(error)).lower()

@@ -1,0 +1,152 @@
+"""
+Failures → gRPC status: the one table of codes, and the rules for the text.
+
+Codes say what the caller may conclude (design: a neighbour's code is never passed through). ModelMesh
+treats all codes of a failed load alike, stores the text in its registry and shows it to users; a
+text of more than about 8 KB on the wire is lost whole. Source: modelmesh-contract §2, observed.
+"""
+
+from __future__ import annotations
+
+import re
+
+from grpc import StatusCode
+
+from adapter.errors import (
+    Abandoned,
+    AdapterError,
+    BudgetExceeded,
+    DiskFull,
+    Draining,
+    InvalidModel,
+    InvalidRequest,
+    ModelNotLoaded,
+    ModelRefused,
+    NoCapacity,
+    Rejected,
+    ServerError,
+    ServerUnavailable,
+    SourceChanged,
+    SourceDenied,
+    SourceError,
+    SourceNotFound,
+    SourceUnavailable,
+    Superseded,
+    UnloadUnfinished,
+    WrongServer,
+)
+from adapter.telemetry.redaction import redact
+
+CODES: dict[type[AdapterError], StatusCode] = {
+    AdapterError: StatusCode.INTERNAL,
+    Rejected: StatusCode.FAILED_PRECONDITION,
+    InvalidRequest: StatusCode.INVALID_ARGUMENT,
+    InvalidModel: StatusCode.INVALID_ARGUMENT,
+    WrongServer: StatusCode.FAILED_PRECONDITION,
+    NoCapacity: StatusCode.RESOURCE_EXHAUSTED,
+    DiskFull: StatusCode.RESOURCE_EXHAUSTED,
+    SourceError: StatusCode.UNAVAILABLE,
+    SourceNotFound: StatusCode.NOT_FOUND,
+    SourceDenied: StatusCode.PERMISSION_DENIED,
+    SourceUnavailable: StatusCode.UNAVAILABLE,
+    SourceChanged: StatusCode.UNAVAILABLE,
+    ServerError: StatusCode.INTERNAL,
+    ModelRefused: StatusCode.INTERNAL,
+    ServerUnavailable: StatusCode.UNAVAILABLE,
+    UnloadUnfinished: StatusCode.UNAVAILABLE,
+    Draining: StatusCode.UNAVAILABLE,
+    BudgetExceeded: StatusCode.DEADLINE_EXCEEDED,
+    Superseded: StatusCode.ABORTED,
+    Abandoned: StatusCode.ABORTED,
+    ModelNotLoaded: StatusCode.NOT_FOUND,
+}
+"""Inherited by subclasses that are not listed."""
+
+FAMILIES = frozenset({AdapterError, Rejected, SourceError, ServerError})
+"""Classes that say whose fault it was; what is raised is one of their children."""
+
+UNEXPECTED = "internal error of the adapter; its log has the details"
+"""The whole text of a failure that nobody foresaw: its own might say anything."""
+
+MAX_WIRE_BYTES = 4096
+"""Bound of a text as gRPC percent-encodes it; far below the 8 KiB of headers that ModelMesh's client accepts."""
+_CUT = "..."
+_MOST_BYTES_PER_CHARACTER = 4 * 3
+_MAX_CHARACTERS = 65_536
+"""More is not looked at; nothing beyond could be shown."""
+_SHOWN_ID_BYTES = 1024
+"""Of the wire: more than the longest valid id costs."""
+_SHOWN_PHASES_BYTES = 1024
+_SQUEEZED = re.compile(r"[\s\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ufeff]+")
+"""White space, control characters, and the marks that turn the direction of text."""
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def code_of(error: AdapterError, method: str = "") -> StatusCode:
+    """
+    The code of a failure, of the nearest listed class.
+
+    `runtimeStatus` never says DEADLINE_EXCEEDED: ModelMesh would end its process.
+    Source: modelmesh `SidecarModelMesh.java` 661-672.
+    """
+    code = next(CODES[kind] for kind in type(error).__mro__ if kind in CODES)
+    if code is StatusCode.DEADLINE_EXCEEDED and method == "runtimeStatus":
+        return StatusCode.UNAVAILABLE
+    return code
+
+
+def text_of(error: AdapterError) -> str:
+    """One line: the root cause, then ` (model 'x'; list 0.1 s, pull 26.8 s)`, within `MAX_WIRE_BYTES` on the wire."""
+    tail = _place(error)
+    return shown(error.text or error.reason, MAX_WIRE_BYTES - _wire_bytes(tail)) + tail
+
+
+def shown(text: str, budget: int = MAX_WIRE_BYTES) -> str:
+    """A text made safe to show: one line, no secrets, at a cost of no more than `budget` bytes on the wire."""
+    return _shortened(_clean(text), budget)
+
+
+def markdown() -> str:
+    """The README's table: code, reason, when. The reason is the label of logs and metrics."""
+    rows = ["| code | reason | when |", "|---|---|---|"]
+    for kind, code in CODES.items():
+        if kind not in FAMILIES:
+            rows.append(f"| `{code.name}` | `{kind.reason}` | {' '.join((kind.__doc__ or '').split())} |")
+    rows.append(f"| `{StatusCode.INTERNAL.name}` | `{AdapterError.reason}` | A defect of the adapter; the log has the traceback. |")
+    return "\n".join(rows) + "\n"
+
+
+def _place(error: AdapterError) -> str:
+    parts = []
+    if error.model_id is not None:
+        parts.append(f"model '{shown(error.model_id, _SHOWN_ID_BYTES)}'")
+    if error.phases:
+        parts.append(shown(error.phases, _SHOWN_PHASES_BYTES))
+    return f" ({'; '.join(parts)})" if parts else ""
+
+
+def _clean(text: str) -> str:
+    """One line of characters that can be encoded, without secrets."""
+    if len(text) > _MAX_CHARACTERS:
+        text = text[:_MAX_CHARACTERS].rpartition(" ")[0] or text[: MAX_WIRE_BYTES + 1]  # not half of a word: it may be a secret
+    text = redact(text)
+    return _SQUEEZED.sub(" ", _SURROGATE.sub("\ufffd", text)).strip()
+
+
+def _shortened(text: str, budget: int) -> str:
+    """The text, or its beginning and `...`, at a cost of no more than `budget` bytes on the wire."""
+    if len(text) * _MOST_BYTES_PER_CHARACTER <= budget:
+        return text
+    used, fits_with_mark = 0, 0
+    for position, character in enumerate(text):
+        if used <= budget - len(_CUT):
+            fits_with_mark = position
+        used += _wire_bytes(character)
+        if used > budget:
+            return text[:fits_with_mark] + _CUT
+    return text
+
+
+def _wire_bytes(text: str) -> int:
+    """Bytes of a grpc-message: what is not printable ASCII, and '%', takes three. Source: gRPC over HTTP/2, Status-Message."""
+    return sum(1 if 0x20 <= byte <= 0x7E and byte != 0x25 else 3 for byte in text.encode())

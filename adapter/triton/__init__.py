@@ -1,0 +1,1 @@
+"""The face towards Triton: its gRPC calls, its repository folder, the layout of a model."""

@@ -1,0 +1,205 @@
+"""
+Triton's gRPC service as coroutines: the calls that control models, and what their failures mean.
+
+The only place beside `spi` that knows gRPC. It waits for nothing and repeats nothing: whether a
+Triton that is away is waited for is decided above. A failure is one of four things that the caller
+may conclude from (`CallError`), or an error of `adapter.errors` that goes to the user as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any, NamedTuple
+
+import grpc
+import grpc.aio
+
+from adapter.errors import ModelRefused, WrongServer
+from adapter.model import ServerModel
+from adapter.triton.reason import reason_of_refusal
+from adapter.triton.stubs import service_pb2, service_pb2_grpc
+
+METADATA_BYTES = 1024 * 1024
+"""Triton puts the reason of a failed load into the trailers; gRPC's own 16 KiB turn long ones into RESOURCE_EXHAUSTED."""
+ANSWER_SECONDS = 10.0
+"""For calls that never wait for a model. Longer means that Triton hangs."""
+
+CHANNEL_OPTIONS = (
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_metadata_size", METADATA_BYTES),
+    ("grpc.absolute_max_metadata_size", METADATA_BYTES),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 1000),  # in fact the time for one attempt to connect
+    ("grpc.max_reconnect_backoff_ms", 1000),
+    ("grpc.enable_http_proxy", 0),  # proxies are for the object stores
+)
+# No keepalive pings: Triton answers them with GOAWAY when no calls are made (triton-inference-server's gRPC defaults).
+
+_EXPLICIT_MODE = "explicit model load / unload is not allowed"
+_RESTRICTED = "This protocol is restricted"
+_NOT_TAKEN = ("failed to connect to all addresses", "DNS resolution failed", "empty address list", "Server exiting", "Server not ready")
+_BROKEN = ("Stream removed", "RST_STREAM", "Socket closed")
+
+
+class CallError(Exception):
+    """A call brought no answer, for reasons that are not the model's."""
+
+
+class TritonAway(CallError):
+    """Triton does not answer, or is stopping. It has not taken the call, or the call may be repeated."""
+
+
+class TritonDied(TritonAway):
+    """The connection broke during the call: Triton may have taken it."""
+
+
+class CallRefused(CallError):
+    """Triton answered with an error."""
+
+    def __init__(self, code: grpc.StatusCode, details: str) -> None:
+        super().__init__(details)
+        self.code = code
+
+
+class AnswerLost(CallError):
+    """Triton's answer was too long to arrive, or could not be parsed."""
+
+
+class Metadata(NamedTuple):
+    """What a Triton says of itself."""
+
+    name: str
+    """`--id` of the server: a new one at each start, if its operator saw to it."""
+    version: str
+
+
+class TritonClient:
+    """One channel to one Triton."""
+
+    def __init__(self, target: str) -> None:
+        self.target = target
+        self._channel = grpc.aio.insecure_channel(target, options=CHANNEL_OPTIONS)
+        self._stub = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
+
+    async def close(self) -> None:
+        """End the channel and whatever calls run on it."""
+        await self._channel.close()
+
+    async def live(self, timeout_seconds: float) -> None:
+        """
+        Returns when Triton answers.
+
+        Raises:
+            TritonAway: not within the time, or it says itself that it is not live.
+        """
+        reply = await self._call(self._stub.ServerLive, service_pb2.ServerLiveRequest(), timeout_seconds)
+        if not reply.live:
+            raise TritonAway("it says that it is not live")
+
+    async def metadata(self) -> Metadata:
+        """Triton's name and version. Raises CallError."""
+        reply = await self._call(self._stub.ServerMetadata, service_pb2.ServerMetadataRequest(), ANSWER_SECONDS)
+        return Metadata(reply.name, reply.version)
+
+    async def index(self, names: Collection[str] | None = None) -> list[ServerModel]:
+        """
+        The rows of the repository index; with `names`, only theirs (thousands of others cost nothing then).
+
+        Raises:
+            CallRefused: one bad entry in the repository folder breaks it for all, and so does one that vanishes meanwhile.
+            CallError: or it could not be asked.
+        """
+        reply = await self._call(self._stub.RepositoryIndex, service_pb2.RepositoryIndexRequest(), ANSWER_SECONDS)
+        return [ServerModel(row.name, row.version, row.state, row.reason) for row in reply.models if names is None or row.name in names]
+
+    async def load(self, name: str) -> None:
+        """
+        RepositoryModelLoad: returns when every version is ready. Has no deadline; a cancelled one goes on in Triton.
+
+        Raises:
+            TritonAway: it was not taken.
+            TritonDied: it was, and nobody knows more.
+            AnswerLost: it failed; the index has the reason.
+            ModelRefused, WrongServer
+        """
+        try:
+            await self._call(self._stub.RepositoryModelLoad, service_pb2.RepositoryModelLoadRequest(model_name=name), None)
+        except CallRefused as refused:
+            raise ModelRefused(reason_of_refusal(name, str(refused))) from refused
+
+    async def unload(self, name: str) -> None:
+        """
+        RepositoryModelUnload, composing models included; returns while the memory is still held. Unknown names are fine.
+
+        Has no deadline: it waits in Triton for a load of the same name. One that is cancelled takes effect all the same.
+
+        Raises:
+            CallError, WrongServer
+        """
+        request = service_pb2.RepositoryModelUnloadRequest(model_name=name)
+        request.parameters["unload_dependents"].bool_param = True
+        await self._call(self._stub.RepositoryModelUnload, request, None)
+
+    async def ready(self, name: str) -> bool:
+        """ModelReady: whether inference works now. Raises CallError."""
+        reply = await self._call(self._stub.ModelReady, service_pb2.ModelReadyRequest(name=name), ANSWER_SECONDS)
+        return bool(reply.ready)
+
+    async def reported_bytes(self, name: str) -> int:
+        """Sum of the memory that the backend reports for all versions and devices; 0 without reports. Raises CallError."""
+        reply = await self._statistics(name)
+        return sum(usage.byte_size for model in reply.model_stats for usage in model.memory_usage)
+
+    async def served_names(self) -> set[str]:
+        """Every model that can infer now, also those that the index leaves out for want of a directory. Raises CallError."""
+        return {model.name for model in (await self._statistics("")).model_stats}
+
+    async def config(self, name: str) -> Any:
+        """The normalised `inference.ModelConfig` of a loaded model. Raises CallError."""
+        reply = await self._call(self._stub.ModelConfig, service_pb2.ModelConfigRequest(name=name), ANSWER_SECONDS)
+        return reply.config
+
+    async def _statistics(self, name: str) -> Any:
+        return await self._call(self._stub.ModelStatistics, service_pb2.ModelStatisticsRequest(name=name), ANSWER_SECONDS)
+
+    async def _call(self, method: Any, request: Any, timeout_seconds: float | None) -> Any:
+        try:
+            reply = await method(request, timeout=timeout_seconds)
+        except grpc.aio.AioRpcError as error:
+            raise _meaning(error.code(), error.details() or "", timeout_seconds) from error
+        if reply is None:  # grpc.aio's answer when the reply cannot be parsed: a directory name that is not UTF-8
+            raise AnswerLost("Triton's answer cannot be parsed")
+        return reply
+
+
+def _meaning(code: grpc.StatusCode, details: str, timeout_seconds: float | None) -> Exception:
+    if code is grpc.StatusCode.UNAVAILABLE:
+        return _unavailable(details)
+    if code is grpc.StatusCode.DEADLINE_EXCEEDED and timeout_seconds is not None:
+        return TritonAway(f"no answer within {timeout_seconds:g} s")
+    if code is grpc.StatusCode.RESOURCE_EXHAUSTED and "metadata size exceeds" in details:
+        return AnswerLost("Triton's answer is too long")
+    if code is grpc.StatusCode.CANCELLED or (code in (grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL) and details.startswith(_BROKEN)):
+        return TritonDied(details)
+    return CallRefused(code, details)
+
+
+def _unavailable(details: str) -> Exception:
+    """Of the one code that Triton and gRPC use for everything: what it was."""
+    if _EXPLICIT_MODE in details:
+        return WrongServer(
+            f"Triton refuses to load and unload models on request: it runs without --model-control-mode=explicit (it says: {details})"
+        )
+    if _RESTRICTED in details:
+        return WrongServer(
+            "Triton restricts the calls that the adapter needs: start it without --grpc-restricted-protocol for health, metadata, "
+            f"model-repository and statistics (it says: {details})"
+        )
+    if details.startswith(_NOT_TAKEN):
+        return TritonAway(_last_part(details))
+    return TritonDied(details)
+
+
+def _last_part(details: str) -> str:
+    """Of gRPC's chain of causes the last: `Connection refused`."""
+    return details.rpartition(": ")[2]

@@ -1,0 +1,180 @@
+"""
+From the files of a store to the tree that Triton loads: which files, under which names, which config.
+
+Owns the order of the steps and the texts of what does not fit. A model is a *native repository* (it
+has a config.pbtxt), a *version tree* (all its directories are numbers), or the files of one version.
+Pure: no I/O; the caller reads the small files that `wanted` names and places what `plan` returns.
+
+Invariant: a layout links only files of its listing, at relative paths without `..`, no path is both
+file and directory, and whatever looks like a number at its top is a version that Triton reads so.
+
+Source: the archived Go adapter, `server/adaptmodellayout.go`; `triton-semantics` §1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from adapter.errors import InvalidModel
+from adapter.model import Layout, Listing, ModelSpec, SourceFile
+from adapter.triton import model_config, native, placement, python_backend, schema
+from adapter.triton.model_config import ModelConfig
+from adapter.triton.model_types import TYPES, ModelType, by_backend, model_type
+from adapter.triton.schema import Schema
+from adapter.triton.tree import LayoutError, Tree, is_residue, path_problem, shortened, shown, tree_of
+from adapter.triton.versions import is_odd, is_version, newest
+
+DEFAULT_VERSION = "1"
+SCHEMA_FILE = "_schema.json"
+"""ModelMesh's own name for a schema in the model's directory; never part of the model."""
+
+
+def wanted(listing: Listing) -> tuple[SourceFile, ...]:
+    """The small files whose content `plan` needs: a directory's config.pbtxt, and the schema."""
+    config = None if listing.is_single_file else listing.find(model_config.FILE_NAME)
+    return tuple(file for file in (config, listing.schema) if file is not None)
+
+
+def plan(spec: ModelSpec, listing: Listing, contents: dict[SourceFile, bytes]) -> Layout:
+    """
+    Choose the files to serve and arrange them, given the contents of every file in `wanted(listing)`.
+
+    Raises:
+        InvalidModel: Triton could not serve these files; says what is wrong, what was found and what is expected.
+    """
+    if spec.schema_path and listing.schema is None:
+        raise InvalidModel(f"the schema {shortened(spec.schema_path)} was not found")
+    config = None if listing.is_single_file else listing.find(model_config.FILE_NAME)
+    known = None if config is None else model_config.read(contents[config])
+    schema_content = None if listing.schema is None else contents[listing.schema]
+    with _explained(spec, listing, known):
+        return _arrange(spec, _select(spec, listing, known), known, schema_content)
+
+
+def select(spec: ModelSpec, listing: Listing, config: bytes | None) -> Listing:
+    """
+    The listing without the files that will not be served: other versions, and `_schema.json`.
+
+    `config` is the content of a top-level config.pbtxt, None where there is none.
+
+    Raises:
+        InvalidModel: as `plan`.
+    """
+    known = None if config is None else model_config.read(config)
+    with _explained(spec, listing, known):
+        return _select(spec, listing, known)
+
+
+def arrange(spec: ModelSpec, listing: Listing, config: bytes | None, schema_content: bytes | None) -> Layout:
+    """
+    The tree to place for exactly the files of this listing.
+
+    `config` is the content of a top-level config.pbtxt, `schema_content` that of the file which
+    `schema_path` names; None where there is none.
+
+    Raises:
+        InvalidModel: as `plan`.
+    """
+    known = None if config is None else model_config.read(config)
+    with _explained(spec, listing, known):
+        return _arrange(spec, listing, known, schema_content)
+
+
+def _select(spec: ModelSpec, listing: Listing, config: ModelConfig | None) -> Listing:
+    tree = tree_of(listing)
+    if config is not None:
+        kept = native.selected(config, tree)
+    elif listing.is_single_file:
+        kept = tree
+    else:
+        version, inner = _version(model_type(spec.model_type), tree)
+        kept = inner if version is None else Tree(inner.prefixed(version))
+    return replace(listing, files=tuple(file for file in listing.files if file.path in kept.files))
+
+
+def _arrange(spec: ModelSpec, listing: Listing, config: ModelConfig | None, schema_content: bytes | None) -> Layout:
+    tree = tree_of(listing)
+    tensors = None if schema_content is None else schema.read(schema_content, config.max_batch_size if config else 0)
+    layout = native.arranged(spec, config, tensors, tree) if config else _arranged(spec, listing, tree, tensors)
+    _check_paths(layout)
+    return layout
+
+
+def _arranged(spec: ModelSpec, listing: Listing, tree: Tree, tensors: Schema | None) -> Layout:
+    """One version of a model that brought no config."""
+    kind = model_type(spec.model_type)
+    version, inner = (None, tree) if listing.is_single_file else _version(kind, tree)
+    directory = version or DEFAULT_VERSION
+    placed = Tree(Tree(placement.place(kind, inner, is_single_file=listing.is_single_file)).prefixed(directory))
+    if listing.files and not placed:
+        raise LayoutError("there are no files of a model")
+    config = ModelConfig() if tensors is None else model_config.new(kind.backend, tensors)
+    python_backend.check(spec, config, placed, (directory,))
+    return Layout(
+        links=dict(placed.files),
+        written={} if tensors is None else {model_config.FILE_NAME: config.rewritten(None)},
+        directories=() if placed else (f"{directory}/{kind.directory_name}".rstrip("/"),),
+    )
+
+
+def _version(kind: ModelType, tree: Tree) -> tuple[str | None, Tree]:
+    """
+    The version to serve and its files; None, and all files, when the directory is model data itself.
+
+    It is a version tree when every directory is a version, what tools leave behind not counted.
+    """
+    tree = tree.without_file(SCHEMA_FILE)
+    names = [name for name in tree.directory_names if not is_residue(name)]
+    versions = [name for name in names if is_version(name)]
+    odd = [name for name in names if is_odd(name)]
+    if len(versions) + len(odd) < len(names) or not names:
+        return None, tree
+    if not odd:
+        version = newest(versions)
+        return version, tree.below(version).without_file(SCHEMA_FILE)
+    if placement.is_recognised(kind, tree):
+        return None, tree
+    raise LayoutError(
+        f"{' and '.join(map(shortened, odd[:5]))} cannot be a version directory: "
+        "a version is a number without sign or leading zeros, of at most 18 digits"
+    )
+
+
+@contextmanager
+def _explained(spec: ModelSpec, listing: Listing, config: ModelConfig | None) -> Iterator[None]:
+    """Show the tree found beside the tree expected."""
+    try:
+        yield
+    except LayoutError as error:
+        found = shown(file.path for file in listing.files)
+        raise InvalidModel(f"{error}; found {found}; Triton expects {_expected(model_type(spec.model_type), config)}") from error
+
+
+def _expected(kind: ModelType, config: ModelConfig | None) -> str:
+    """The tree that would work. What a config says of itself counts more than the model type."""
+    if config is not None:
+        if config.is_ensemble:
+            return TYPES["ensemble"].expected
+        return f"config.pbtxt and {(by_backend(config.backend) or kind).expected}"
+    return f"for type {kind.name} {kind.expected}" if kind.name else kind.expected
+
+
+def _check_paths(layout: Layout) -> None:
+    """
+    The last look before anything is placed.
+
+    Raises:
+        LayoutError: a path would be file and directory at once, or too long a name.
+    """
+    files = {*layout.links, *layout.written}
+    for path in (*files, *layout.directories):
+        if problem := path_problem(path):
+            raise LayoutError(f"{shortened(path)} {problem}")
+        parts = path.split("/")
+        for depth in range(1, len(parts)):
+            if (parent := "/".join(parts[:depth])) in files:
+                raise LayoutError(f"{shortened(parent)} would be a file and a directory at once")
+    if taken := sorted(files.intersection(layout.directories)):
+        raise LayoutError(f"{shortened(taken[0])} would be a file and a directory at once")

@@ -1,0 +1,82 @@
+"""
+Native repositories: directories that have a config.pbtxt and are laid out for Triton already.
+
+Their entries keep their places; only the config is rewritten. Owns which versions are pulled and what
+must be there before Triton may look. Pure.
+"""
+
+from __future__ import annotations
+
+from adapter.model import Layout, ModelSpec
+from adapter.triton import model_config, python_backend
+from adapter.triton.model_config import ModelConfig
+from adapter.triton.schema import Schema
+from adapter.triton.tree import LayoutError, Tree, is_residue, shortened
+from adapter.triton.versions import is_odd, is_version
+
+
+def selected(config: ModelConfig, tree: Tree) -> Tree:
+    """
+    Without the versions that Triton will not serve, and without directories that would mislead it.
+
+    Raises:
+        LayoutError: directory names that Triton would misread, or a policy that selects nothing.
+    """
+    served = _served(config, tree)
+    return tree.without_directories(lambda name: (is_version(name) and name not in served) or _misleads(config, name))
+
+
+def arranged(spec: ModelSpec, config: ModelConfig, schema: Schema | None, tree: Tree) -> Layout:
+    """
+    The tree as it is, with the config rewritten.
+
+    Raises:
+        LayoutError: nothing that Triton could load, or something that would wedge it.
+        InvalidModel: the schema does not go with the config.
+    """
+    served = _served(config, tree)
+    rest = tree.without_file(model_config.FILE_NAME).without_directories(lambda name: _misleads(config, name))
+    python_backend.check(spec, config, rest, served)
+    directories = () if served else (_ensemble_version(config),)
+    return Layout(links=dict(rest.files), written={model_config.FILE_NAME: config.rewritten(schema)}, directories=directories)
+
+
+def _misleads(config: ModelConfig, directory: str) -> bool:
+    """
+    Whether Triton would look for the backend in a directory that tools left behind (`.cache`).
+
+    It looks into the one whose name sorts first, and finds none: "failed to poll from model repository".
+    """
+    return is_residue(directory) and not config.says_backend and not config.is_ensemble
+
+
+def _served(config: ModelConfig, tree: Tree) -> tuple[str, ...]:
+    """The versions that Triton will load; none for an ensemble that brought no directory."""
+    if odd := [name for name in tree.directory_names if is_odd(name)]:
+        raise LayoutError(
+            f"Triton would misread {_directories(odd)}: a version is a number without sign or leading zeros, of at most 18 digits"
+        )
+    versions = [name for name in tree.directory_names if is_version(name)]
+    if versions:
+        served = config.version_policy.served(versions)
+        if not served:
+            raise LayoutError(f"version_policy asks for {config.version_policy}, and of versions there is only {_directories(versions)}")
+        return served
+    if config.is_ensemble:
+        return ()
+    if files := [name for name in tree.file_names if is_version(name)]:
+        raise LayoutError(f"{files[0]} is a file, a version directory is expected")
+    raise LayoutError("there is no version directory beside config.pbtxt")
+
+
+def _ensemble_version(config: ModelConfig) -> str:
+    """Name of the version directory to make; object stores keep no empty ones."""
+    wanted = [str(version) for version in config.version_policy.specific or (1,) if is_version(str(version))]
+    if not wanted or not config.version_policy.served(wanted):
+        raise LayoutError(f"version_policy asks for {config.version_policy}, and there is no version directory")
+    return wanted[0]
+
+
+def _directories(names: list[str]) -> str:
+    shown = ", ".join(map(shortened, names[:5])) + (", …" if len(names) > 5 else "")
+    return f"director{'y' if len(names) == 1 else 'ies'} {shown}"

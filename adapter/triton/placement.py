@@ -1,0 +1,167 @@
+"""
+How the files of one version of a model are named inside its version directory.
+
+One function per way of laying out; `model_types` says which names, `layout` says which version. Owns
+the answer to "which of these files is the model". Pure.
+
+Where the archived Go adapter served a tree, ours serves the same; see its `adaptmodellayout.go`
+124-193, and bugs B31 and B32 of the reference for the differences.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from adapter.model import SourceFile
+from adapter.triton.model_types import ModelType
+from adapter.triton.tree import LayoutError, Tree, shortened
+
+Placed = dict[str, SourceFile]
+"""Path inside the version directory → file."""
+
+_SAVED_MODEL_FILES = ("saved_model.pb", "saved_model.pbtxt")
+_KERAS_SUFFIXES = (".h5", ".hdf5", ".keras")
+
+
+def place(kind: ModelType, tree: Tree, *, is_single_file: bool) -> Placed:
+    """
+    Name the files of one version, given these alone.
+
+    With `is_single_file` the model path is a file: it is the model, whatever its name.
+
+    Raises:
+        LayoutError: no file can be told to be the model.
+    """
+    rule = _RULES.get(kind.name, _as_it_is)
+    return rule(kind, tree, is_single_file)
+
+
+def is_recognised(kind: ModelType, tree: Tree) -> bool:
+    """Whether the top of this tree is plainly a model of this type."""
+    if kind.directory_name == "model.savedmodel" and any(name in tree.file_names for name in _SAVED_MODEL_FILES):
+        return True
+    if not kind.file_name and not kind.directory_name:
+        return bool(tree.visible().file_names)
+    return kind.file_name in tree.file_names or _main_file(kind, tree) is not None
+
+
+def _as_it_is(_kind: ModelType, tree: Tree, _is_single_file: bool) -> Placed:
+    """Unknown types: every file under its own name."""
+    return dict(tree.files)
+
+
+def _python(kind: ModelType, tree: Tree, is_single_file: bool) -> Placed:
+    """`model.py` with everything beside it, left as it is."""
+    if is_single_file:
+        return _renamed(tree, tree.file_names[0], kind.file_name)
+    inner = _entered(kind, tree)
+    if kind.file_name not in inner.file_names:
+        raise LayoutError(f"there is no {kind.file_name}, and Triton's python backend would wait for it for ever")
+    return dict(inner.files)
+
+
+def _one_file(kind: ModelType, tree: Tree, is_single_file: bool) -> Placed:
+    """A model of one file with a fixed name; other files stay beside it."""
+    inner = tree if is_single_file else _entered(kind, tree).visible()
+    return _renamed(inner, _chosen_file(kind, inner), kind.file_name)
+
+
+def _onnx(kind: ModelType, tree: Tree, is_single_file: bool) -> Placed:
+    """A single file, or a directory in which external data lies beside the model."""
+    if is_single_file:
+        return _one_file(kind, tree, is_single_file)
+    visible = tree.visible()
+    if len(visible.files) == 1 and visible.file_names:
+        return _one_file(kind, visible, True)
+    if kind.directory_name in visible.directory_names and len(visible.names) > 1:
+        return dict(visible.files)
+    inner = _entered(kind, tree).visible()
+    return Tree(_renamed(inner, _chosen_file(kind, inner), kind.file_name)).prefixed(kind.directory_name)
+
+
+def _tensorflow(kind: ModelType, tree: Tree, _is_single_file: bool) -> Placed:
+    """A SavedModel, known by the name of its file, or a GraphDef."""
+    inner = _entered(kind, tree).visible()
+    is_alone = len(inner.files) == 1 and bool(inner.file_names)
+    if any(name in inner.file_names for name in _SAVED_MODEL_FILES):
+        return inner.prefixed(kind.directory_name)
+    _refuse_keras(inner)
+    if kind.directory_name in inner.directory_names:
+        return dict(inner.files)
+    main = inner.file_names[0] if is_alone else _main_file(kind, inner)
+    if kind.file_name and main is not None and "variables" not in inner.names:
+        return _renamed(inner, main, kind.file_name)
+    if is_alone:
+        raise LayoutError(f"{shortened(inner.file_names[0])} is not a SavedModel")
+    return inner.prefixed(kind.directory_name)
+
+
+def _ensemble(_kind: ModelType, _tree: Tree, _is_single_file: bool) -> Placed:
+    raise LayoutError("an ensemble is described by its config.pbtxt, and there is none")
+
+
+_RULES: dict[str, Callable[[ModelType, Tree, bool], Placed]] = {
+    "onnx": _onnx,
+    "tensorrt": _one_file,
+    "pytorch": _one_file,
+    "tensorflow": _tensorflow,
+    "keras": _tensorflow,
+    "python": _python,
+    "ensemble": _ensemble,
+}
+
+
+def _entered(kind: ModelType, tree: Tree) -> Tree:
+    """Step into a directory that is the only entry; deeper ones only when a model is found there."""
+    first: Tree | None = None
+    inner = tree
+    while not is_recognised(kind, inner) and not inner.visible().file_names and len(inner.visible().directory_names) == 1:
+        inner = inner.below(inner.visible().directory_names[0])
+        if is_recognised(kind, inner):
+            return inner
+        first = first or inner
+    return first or tree
+
+
+def _chosen_file(kind: ModelType, tree: Tree) -> str:
+    """The file that is the model."""
+    if kind.file_name in tree.file_names:
+        return kind.file_name
+    main = _main_file(kind, tree) or (tree.file_names[0] if len(tree.files) == 1 and tree.file_names else None)
+    if main is None:
+        several = [name for name in tree.file_names if name.lower().endswith(kind.suffixes)]
+        if several:
+            raise LayoutError(f"{' and '.join(map(shortened, several[:3]))} could each be the model; name one of them {kind.file_name}")
+        raise LayoutError(f"no file could be told to be the {kind.name} model")
+    return main
+
+
+def _main_file(kind: ModelType, tree: Tree) -> str | None:
+    """The only file at the top with one of the type's endings."""
+    found = [name for name in tree.file_names if kind.suffixes and name.lower().endswith(kind.suffixes)]
+    return found[0] if len(found) == 1 else None
+
+
+def _renamed(tree: Tree, old: str, new: str) -> Placed:
+    """
+    The tree with one file at its top renamed.
+
+    Raises:
+        LayoutError: the new name is taken.
+    """
+    if old != new and new in tree.names:
+        raise LayoutError(f"{shortened(old)} would be placed as {new}, which is there already")
+    return {new if path == old else path: file for path, file in tree.files.items()}
+
+
+def _refuse_keras(tree: Tree) -> None:
+    """Keras' own formats need a conversion that runs the model's code."""
+    for name in tree.file_names:
+        if name.lower().endswith(_KERAS_SUFFIXES):
+            shown = name if re.fullmatch(r"[\w.-]+", name, re.ASCII) else "model.keras"
+            raise LayoutError(
+                f"{shortened(name)} is a Keras file, which Triton cannot read, and converting it here would run code that it contains; "
+                f"convert it with python -c \"import keras; keras.saving.load_model('{shown}').export('model.savedmodel')\" "
+                "and upload the directory"
+            )

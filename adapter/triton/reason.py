@@ -1,0 +1,80 @@
+"""
+Triton's words for a failed load, turned into one sentence that begins with the cause.
+
+Pure text. Source of the forms: Triton 2.51's answers and index reasons, as the tests quote them.
+"""
+
+from __future__ import annotations
+
+import re
+
+LONGEST = 3000
+"""Characters. The wire has room for about 4 KB; what is cut here is the tail of a long message."""
+
+_VERSION = re.compile(r"version (-?\d+) is at \w+ state: ")
+_CODE = re.compile(
+    r"(?:Internal|Invalid argument|Not found|Unavailable|Unsupported|Unknown|Already exists|Cancelled):\s*",
+    re.IGNORECASE,
+)
+_INNERMOST = re.compile(r"^\s*(?P<file>\S.*?)\((?P<line>\d+)\): (?P<function>\S+)", re.MULTILINE)
+_FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in (?P<function>\S+))?', re.MULTILINE)
+_STUB_DIED = re.compile(r"Stub process '[^']*' is not healthy")
+
+NOT_READ = (
+    "Triton could not read the model from its repository (a config.pbtxt that it does not accept, or files that no backend "
+    "is known for); Triton's log has the reason"
+)
+
+
+def reason_of_refusal(model_id: str, details: str) -> str:
+    """One line for the details of a failed RepositoryModelLoad."""
+    if "failed to poll from model repository" in details:
+        return NOT_READ
+    details = details.removeprefix(f"load failed for model '{model_id}': ")
+    parts = _VERSION.split(details)
+    if len(parts) == 1:
+        return one_line(details)
+    versions: dict[str, list[str]] = {}
+    for version, text in zip(parts[1::2], parts[2::2], strict=True):
+        versions.setdefault(one_line(text), []).append(version)
+    if len(versions) == 1:
+        return next(iter(versions))
+    return "; ".join(f"version {', '.join(numbers)}: {text}" for text, numbers in versions.items())
+
+
+def one_line(text: str) -> str:
+    """A reason of the index or of one version: without Triton's code, a traceback squeezed to its last line and its place."""
+    text = text.strip().removesuffix(";").strip()
+    if code := _CODE.match(text):
+        text = text[code.end() :]
+    if _STUB_DIED.search(text):
+        text = f"the model's python process died while it was loading ({text.rstrip('.')}); Triton's log may have the reason"
+    text = " ".join(_squeezed(text).split())
+    if len(text) > LONGEST:
+        text = text[: LONGEST - 1] + "…"
+    return text or "Triton gave no reason; its log may have it"
+
+
+def _squeezed(text: str) -> str:
+    message, marker, frames = text.partition("\n\nAt:\n")
+    if marker:  # pybind11's form: the innermost frame comes first
+        frame = _INNERMOST.search(frames)
+        return f"{message}{_place(frame)}"
+    before, marker, traceback = text.rpartition("Traceback (most recent call last):")
+    if not marker:
+        return text
+    frames_found = list(_FRAME.finditer(traceback))  # Python's form: the innermost frame comes last
+    after = traceback[frames_found[-1].end() :] if frames_found else traceback
+    lines = after.splitlines()
+    # What follows the innermost frame is its source line (and its carets), indented; then the exception, which is not.
+    message = "\n".join(lines[next((n for n, line in enumerate(lines) if line and not line[0].isspace()), 0) :])
+    context = before.partition("Traceback (most recent call last):")[0].strip().rstrip(":")
+    return f"{message}{_place(frames_found[-1] if frames_found else None)}" + (f"; {context}" if context else "")
+
+
+def _place(frame: re.Match[str] | None) -> str:
+    if frame is None:
+        return ""
+    file = "/".join(frame["file"].split("/")[-2:])
+    function = f", in {frame['function']}" if frame["function"] else ""
+    return f" ({file} line {frame['line']}{function})"

@@ -1,0 +1,218 @@
+"""
+Triton's model repository folder, of which the adapter is the only writer.
+
+A model is built in a staging folder of its own on the same file system, with directories of its own
+(Triton's python stub writes into them) and hard links to the artifact's files, and becomes visible
+in one rename. It leaves by a rename too, into the trash, and is deleted from there as far as
+permitted. One bad entry in the folder breaks Triton's index for every model: `sweep` takes such out.
+
+Knows nothing of Triton's calls; how a model must look is `layout`'s business.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+
+from adapter.errors import AdapterError, InvalidRequest
+from adapter.model import Artifact, Layout, Listing, ModelSpec, SourceFile
+from adapter.triton import layout as rules
+from adapter.volume import FILE_MODE, Volume, make_plain_directory
+from adapter.workers import Stop, Workers
+
+THREADS = 4
+
+log = logging.getLogger(__name__)
+
+
+class Repository:
+    """Places models, and takes them out."""
+
+    def __init__(self, volume: Volume) -> None:
+        self._volume = volume
+        self._workers = Workers("repository", THREADS)
+
+    @property
+    def folder(self) -> Path:
+        """What Triton's `--model-repository` must be."""
+        return self._volume.repository_dir
+
+    def wanted(self, listing: Listing) -> tuple[SourceFile, ...]:
+        """The small files whose content `plan` needs."""
+        return rules.wanted(listing)
+
+    def plan(self, spec: ModelSpec, listing: Listing, contents: dict[SourceFile, bytes]) -> Layout:
+        """How the model will look. Raises InvalidModel."""
+        return rules.plan(spec, listing, contents)
+
+    async def place(self, model_id: str, layout: Layout, artifact: Artifact) -> None:
+        """
+        Build the model's tree and rename it into the folder; whatever had the name is discarded first.
+
+        Raises:
+            DiskFull: no room for the directory entries or for what we write.
+            AdapterError: the volume does not let us.
+        """
+        destination = self._at(model_id)
+        try:
+            await self._workers.run(lambda stop: self._place(destination, layout, artifact, stop))
+        except asyncio.CancelledError:  # it may come when the thread has just renamed
+            await self.remove(model_id)
+            raise
+
+    async def remove(self, model_id: str) -> None:
+        """Take the model out of the folder. Absent is fine."""
+        path = self._at(model_id)
+        await self._workers.run(lambda _: self._volume.discard(path))
+
+    async def clear(self) -> None:
+        """Take everything out of the folder."""
+        await self._workers.run(self._clear)
+
+    def size_bytes(self, model_id: str) -> int:
+        """Bytes of the model's files, links followed, each file once; 0 when it is absent."""
+        seen: set[tuple[int, int]] = set()
+        return sum(_file_sizes(self._at(model_id), seen))
+
+    async def ensure_directory(self, model_id: str) -> None:
+        """
+        Make an empty directory if there is none (a file makes way): Triton's index leaves out what has no directory.
+
+        Raises:
+            AdapterError: the volume does not let us.
+        """
+        path = self._at(model_id)
+        try:
+            await self._workers.run(lambda _: self._ensure_directory(path))
+        except OSError as failure:
+            raise AdapterError(f"no directory for the model can be made in {self.folder}: {failure.strerror}") from failure
+
+    async def place_probe(self) -> str:
+        """An empty directory with a name that nobody has; `remove` it. Raises AdapterError."""
+        name = f"adapter-probe-{secrets.token_hex(8)}"
+        await self.ensure_directory(name)
+        return name
+
+    async def sweep(self) -> None:
+        """Take out what breaks Triton's index: dangling links, files, names that are not UTF-8. We place only directories."""
+        await self._workers.run(self._sweep)
+
+    def close(self) -> None:
+        """Take no more work."""
+        self._workers.close()
+
+    def can_hold(self, name: str) -> bool:
+        """Whether a directory of the folder can have this name."""
+        return bool(name) and name not in (".", "..") and "/" not in name and "\0" not in name
+
+    def _at(self, model_id: str) -> Path:
+        if not self.can_hold(model_id):
+            raise InvalidRequest(f"the model id {model_id!r} cannot be the name of a directory")
+        return self.folder / model_id
+
+    def _place(self, destination: Path, layout: Layout, artifact: Artifact, stop: Stop) -> None:
+        with self._volume.writing(sum(len(content) for content in layout.written.values())):
+            staging = self._volume.new_staging()
+            try:
+                _build(staging, layout, artifact, stop)
+                if os.path.lexists(destination):
+                    self._volume.discard(destination)
+                staging.rename(destination)
+            except BaseException:  # also Stopped: the work is no longer wanted
+                self._volume.discard(staging)
+                raise
+
+    def _ensure_directory(self, path: Path) -> None:
+        try:
+            make_plain_directory(path)
+        except FileExistsError:
+            if path.is_dir():
+                return
+            self._volume.discard(path)
+            make_plain_directory(path)
+
+    def _clear(self, stop: Stop) -> None:
+        for path in self._entries():
+            stop.check()
+            self._volume.discard(path)
+
+    def _sweep(self, stop: Stop) -> None:
+        for path in self._entries():
+            stop.check()
+            if not path.is_dir() or not _is_utf8(path.name):
+                log.warning("%r is no model and breaks Triton's index: removed from %s", path.name, self.folder)
+                self._volume.discard(path)
+
+    def _entries(self) -> list[Path]:
+        return [self.folder / name for name in os.listdir(self.folder)]  # noqa: PTH208 - plain names, undecodable ones too
+
+
+def _build(staging: Path, layout: Layout, artifact: Artifact, stop: Stop) -> None:
+    made: set[Path] = {staging}
+    for directory in layout.directories:
+        _make_directories(staging / directory, made)
+    for placed, file in layout.links.items():
+        stop.check()
+        target = staging / placed
+        _make_directories(target.parent, made)
+        _link(artifact, file, target)
+    for placed, content in layout.written.items():
+        stop.check()
+        target = staging / placed
+        _make_directories(target.parent, made)
+        target.write_bytes(content)
+        target.chmod(FILE_MODE)
+
+
+def _link(artifact: Artifact, file: SourceFile, target: Path) -> None:
+    source = artifact.root / file.path
+    try:
+        mode = source.stat().st_mode & 0o777
+    except FileNotFoundError:  # Triton would pass over a link to nothing without a word
+        raise AdapterError(f"the model's file {file.path} is not on the volume any more") from None
+    if not artifact.is_ours:
+        target.symlink_to(source.absolute())
+        return
+    if mode != FILE_MODE:
+        source.chmod(FILE_MODE)
+    target.hardlink_to(source)
+
+
+def _make_directories(directory: Path, made: set[Path]) -> None:
+    """Like `mkdir -p` below the staging folder, with modes that do not depend on the umask."""
+    if directory not in made:
+        _make_directories(directory.parent, made)
+        make_plain_directory(directory)
+        made.add(directory)
+
+
+def _file_sizes(directory: Path, seen: set[tuple[int, int]]) -> Iterator[int]:
+    """Of every file below, also behind links; a directory that was seen (a link loop) is not entered again."""
+    try:
+        entries = list(os.scandir(directory))
+    except OSError:
+        return
+    for entry in entries:
+        try:
+            status = entry.stat()
+        except OSError:  # a dangling link, or deleted meanwhile
+            continue
+        if (status.st_dev, status.st_ino) in seen:
+            continue
+        seen.add((status.st_dev, status.st_ino))
+        if entry.is_dir():
+            yield from _file_sizes(Path(entry.path), seen)
+        else:
+            yield status.st_size
+
+
+def _is_utf8(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

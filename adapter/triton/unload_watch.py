@@ -1,0 +1,166 @@
+"""
+Waiting until Triton has really freed a model, with one shared poller of the repository index.
+
+The index is the only witness, and asking it costs all others: it holds the lock that inference
+needs. So there is one poller for all waiters, it runs only while somebody waits, begins at once,
+backs off from 5 ms to 100 ms, and rests at least ten times as long as the last answer took.
+
+A model is gone when the index lists it and no version of it holds memory. A row that is missing
+proves nothing (the index leaves out models whose directory is missing), and neither does a failed
+call. Knows no gRPC: `look` asks the index for some names and returns None when that failed;
+`restore` makes an empty directory for a name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from adapter.model import ServerModel
+from adapter.telemetry.metrics import INDEX_POLLS
+
+FIRST_PAUSE_SECONDS = 0.005
+LONGEST_PAUSE_SECONDS = 0.1
+REST_FACTOR = 10
+LONGEST_REST_SECONDS = 1.0
+"""An answer that took longer than a tenth of it came from a Triton that hung, not from a long list."""
+ABSENT_POLLS = 3
+"""So often a row may be missing before its directory is made again: a listing races with renames."""
+
+
+@dataclass(eq=False)
+class _Waiter:
+    name: str
+    gone: asyncio.Future[None]
+    absent_polls: int = 0
+
+
+@dataclass
+class _Sight:
+    states: str
+    since: float
+
+
+class UnloadWatch:
+    """Waits for models to be gone from Triton's memory."""
+
+    def __init__(
+        self,
+        *,
+        look: Callable[[frozenset[str]], Awaitable[Sequence[ServerModel] | None]],
+        restore: Callable[[str], Awaitable[None]],
+    ) -> None:
+        self._look = look
+        self._restore = restore
+        self._waiters: set[_Waiter] = set()
+        self._poller: asyncio.Task[None] | None = None
+        self._has_fresh_waiter = asyncio.Event()
+        self._rest_until = 0.0
+        """Time of the loop before which the index is not asked, whoever comes."""
+        self._sights: dict[str, _Sight] = {}
+
+    async def gone(self, name: str) -> None:
+        """
+        Return when no version of the model holds memory. Call it after Triton has answered the unload.
+
+        Raises:
+            whatever `look` or `restore` raise.
+        """
+        waiter = _Waiter(name, asyncio.get_running_loop().create_future())
+        self._sights.pop(name, None)
+        self._waiters.add(waiter)
+        self._has_fresh_waiter.set()
+        if self._poller is None:
+            self._poller = asyncio.get_running_loop().create_task(self._poll(), name="unload watch")
+        try:
+            await waiter.gone
+        finally:
+            self._waiters.remove(waiter)
+        self._sights.pop(name, None)
+
+    def sight(self, name: str) -> str | None:
+        """What the index said last of a model that was waited for in vain: `version 1 is UNLOADING for 12 s`."""
+        sight = self._sights.get(name)
+        if sight is None:
+            return None
+        return f"{sight.states} for {asyncio.get_running_loop().time() - sight.since:.0f} s"
+
+    async def close(self) -> None:
+        """Stop polling; whoever still waits is cancelled."""
+        if self._poller is not None:
+            self._poller.cancel()
+            await asyncio.wait({self._poller})
+        for waiter in self._waiters:
+            waiter.gone.cancel()
+
+    async def _poll(self) -> None:
+        loop = asyncio.get_running_loop()
+        pause = FIRST_PAUSE_SECONDS
+        try:
+            while True:
+                await asyncio.sleep(max(0.0, self._rest_until - loop.time()))
+                waiters = [waiter for waiter in self._waiters if not waiter.gone.done()]
+                if not waiters:
+                    return
+                if self._has_fresh_waiter.is_set():
+                    self._has_fresh_waiter.clear()
+                    pause = FIRST_PAUSE_SECONDS
+                await self._ask(waiters)
+                await self._pause(pause)
+                pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+        except Exception as failure:  # noqa: BLE001 - whatever it is, the waiters must hear of it instead of waiting on
+            for waiter in self._waiters:
+                _fail(waiter, failure)
+        finally:
+            self._poller = None
+
+    async def _ask(self, waiters: list[_Waiter]) -> None:
+        """One call of the index, judged for those who waited before it began: later ones could see an older state."""
+        loop = asyncio.get_running_loop()
+        asked_at = loop.time()
+        rows = await self._look(frozenset(waiter.name for waiter in waiters))
+        INDEX_POLLS.inc()
+        if rows is None:
+            return
+        self._rest_until = loop.time() + min(REST_FACTOR * (loop.time() - asked_at), LONGEST_REST_SECONDS)
+        found: dict[str, list[ServerModel]] = {}
+        for row in rows:
+            found.setdefault(row.name, []).append(row)
+        for waiter in waiters:
+            await self._judge(waiter, found.get(waiter.name, []))
+
+    async def _judge(self, waiter: _Waiter, versions: list[ServerModel]) -> None:
+        if not versions:
+            self._note(waiter.name, "the model is missing from Triton's index")
+            waiter.absent_polls += 1
+            if waiter.absent_polls % ABSENT_POLLS == 0:
+                try:
+                    await self._restore(waiter.name)
+                except Exception as failure:  # noqa: BLE001 - this waiter's trouble, not that of all
+                    _fail(waiter, failure)
+            return
+        waiter.absent_polls = 0
+        if held := [row for row in versions if row.holds_memory]:
+            self._note(waiter.name, ", ".join(f"version {row.version} is {row.state}" for row in held))
+        elif not waiter.gone.done():
+            waiter.gone.set_result(None)
+
+    async def _pause(self, seconds: float) -> None:
+        if all(waiter.gone.done() for waiter in self._waiters):
+            return
+        try:
+            async with asyncio.timeout(seconds):
+                await self._has_fresh_waiter.wait()
+        except TimeoutError:
+            return
+
+    def _note(self, name: str, states: str) -> None:
+        sight = self._sights.get(name)
+        if sight is None or sight.states != states:
+            self._sights[name] = _Sight(states, asyncio.get_running_loop().time())
+
+
+def _fail(waiter: _Waiter, failure: Exception) -> None:
+    if not waiter.gone.done():
+        waiter.gone.set_exception(failure)

@@ -1,0 +1,129 @@
+"""
+Freeing models: one as ModelMesh asks for it, or all of them in a purge.
+
+An unload of a model follows every load of it that Triton has and never overtakes it: Triton serves
+the two in any order. It ends when the index shows that the memory is free, and for that the model
+needs a directory, which is made before Triton is told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from adapter.errors import ServerError
+from adapter.telemetry.metrics import UNLOAD_WAIT_SECONDS
+from adapter.triton.client import CallError, TritonClient
+from adapter.triton.index import Index
+from adapter.triton.loads import SentLoads
+from adapter.triton.presence import Presence
+from adapter.triton.reason import one_line
+from adapter.triton.repository import Repository
+from adapter.triton.unload_watch import UnloadWatch
+
+PARALLEL = 16
+"""Unload calls of a purge at once. More is no faster (a global lock), fewer would let long loads hold up the others."""
+NEWS_SECONDS = 10.0
+NAMED = 5
+
+log = logging.getLogger(__name__)
+
+
+class Unloads:
+    """Tells Triton to unload, and waits until it has."""
+
+    def __init__(self, *, client: TritonClient, presence: Presence, index: Index, loads: SentLoads, repository: Repository) -> None:
+        self._client = client
+        self._presence = presence
+        self._index = index
+        self._loads = loads
+        self._repository = repository
+        self._watch = UnloadWatch(look=index.look, restore=repository.ensure_directory)
+        self.problem: str | None = None
+        """What a purge that takes long is waiting for."""
+
+    async def close(self) -> None:
+        """Wait for nothing any more."""
+        await self._watch.close()
+
+    async def tell(self, name: str) -> None:
+        """RepositoryModelUnload, as often as it takes. Raises WrongServer, ServerError."""
+        try:
+            await self._presence.until_taken(lambda: self._client.unload(name))
+        except CallError as failure:
+            raise ServerError(f"Triton does not unload the model: {one_line(str(failure))}") from failure
+
+    async def free(self, name: str, telling: asyncio.Semaphore | None = None) -> None:
+        """Return when no version holds memory; `telling` bounds the calls, not the wait. Raises WrongServer, ServerError."""
+        async with telling or asyncio.Semaphore():
+            await self._loads.ended(name)
+            await self._repository.ensure_directory(name)
+            await self.tell(name)
+        loop = asyncio.get_running_loop()
+        told_at = loop.time()
+        await self._watch.gone(name)
+        UNLOAD_WAIT_SECONDS.observe(loop.time() - told_at)
+
+    def obstacle(self, name: str) -> str:
+        """What an unload that did not end in time was waiting for."""
+        seconds = self._loads.seconds_since_sent(name)
+        if seconds is not None:
+            return f"it is loading it since {seconds:.0f} s, and a load cannot be cancelled"
+        return self._presence.problem or self._index.problem or self._watch.sight(name) or "it has not answered the unload"
+
+    async def purge(self) -> None:
+        """
+        Unload every model in any state; returns when none holds memory and the repository folder is empty.
+
+        Waits as long as that takes. Raises WrongServer, ServerError.
+        """
+        await self._repository.sweep()
+        told: set[str] = set()
+        try:
+            while names := await self._held(told):
+                await self._free_all(names)
+                told |= names
+        finally:
+            self.problem = None
+        await self._repository.clear()
+
+    async def _held(self, told: set[str]) -> set[str]:
+        """
+        What may hold memory, and what has any state and was not told to unload yet.
+
+        The index leaves out models whose directory is missing; those that serve have statistics.
+        """
+        rows = await self._index.rows()
+        try:
+            served = await self._presence.until_taken(self._client.served_names)
+        except CallError as failure:
+            log.warning("Triton has no statistics, so models without a directory are not purged: %s", failure)
+            served = set()
+        unlisted = served - {row.name for row in rows}
+        nameless = {name for name in unlisted if not self._repository.can_hold(name)}
+        for name in nameless:  # `a/`, `../b`: names that other callers of an old Triton can load, and that no index shows
+            await self.tell(name)
+        held = {row.name for row in rows if row.holds_memory or (row.state and row.name not in told)}
+        return held | self._loads.names() | (unlisted - nameless)
+
+    async def _free_all(self, names: set[str]) -> None:
+        telling = asyncio.Semaphore(PARALLEL)
+        tasks = {asyncio.create_task(self.free(name, telling), name=name) for name in names}
+        pending = tasks
+        try:
+            while pending:
+                done, pending = await asyncio.wait(pending, timeout=NEWS_SECONDS, return_when=asyncio.FIRST_EXCEPTION)
+                for task in done:
+                    task.result()
+                if pending:
+                    self._report(sorted(task.get_name() for task in pending))
+        finally:
+            for task in pending:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _report(self, names: list[str]) -> None:
+        more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+        waits = "; ".join(f"{name}: {self.obstacle(name)}" for name in names[:NAMED])
+        self.problem = f"Triton still holds {len(names)} models that are being purged: {waits}{more}"
+        log.info("%s", self.problem)

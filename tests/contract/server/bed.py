@@ -1,0 +1,234 @@
+"""
+A Triton, our `TritonServer` on it, and a second client that looks on: the same for the fake and the real one.
+
+A model is told how long it takes to load, to infer and to unload; the fake gets a behaviour, the
+real one a python model that sleeps.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import struct
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Any
+
+import grpc.aio
+
+from adapter.model import Artifact, Layout, ServerModel, SourceFile
+from adapter.triton.client import CHANNEL_OPTIONS, TritonClient
+from adapter.triton.repository import Repository
+from adapter.triton.server import TritonServer
+from adapter.triton.stubs import service_pb2 as pb
+from adapter.triton.stubs import service_pb2_grpc
+from adapter.volume import Volume
+from tests.fakes.triton import FakeTriton
+from tests.parts.triton import Triton
+
+CONFIG = """backend: "python"
+input [{ name: "X" data_type: TYPE_FP32 dims: [-1] }]
+output [{ name: "X" data_type: TYPE_FP32 dims: [-1] }]
+instance_group [{ kind: KIND_CPU count: 1 }]
+version_policy { all {} }
+"""
+MODEL = """import time
+import triton_python_backend_utils as triton
+
+class TritonPythonModel:
+    def initialize(self, args):
+        time.sleep({load_seconds})
+        {fail}
+
+    def execute(self, requests):
+        time.sleep({infer_seconds})
+        return [triton.InferenceResponse([triton.get_input_tensor_by_name(request, "X")]) for request in requests]
+
+    def finalize(self):
+        time.sleep({unload_seconds})
+"""
+
+
+class Bed(ABC):
+    """What a test of the suite works with."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.volume = Volume(repository_dir=root / "_triton_models", cache_dir=root / "_adapter")
+        self.volume.claim()
+        self.repository = Repository(self.volume)
+        self._servers: list[TritonServer] = []
+        self._channels: list[grpc.aio.Channel] = []
+        self._artifacts = 0
+
+    target: str
+    is_real: bool
+
+    @abstractmethod
+    async def start(self) -> None:
+        """Start, or start again after `kill`, at the same address."""
+
+    @abstractmethod
+    async def kill(self) -> None:
+        """As `kill -9`."""
+
+    @abstractmethod
+    def freeze(self) -> None:
+        """As SIGSTOP."""
+
+    @abstractmethod
+    def thaw(self) -> None:
+        """As SIGCONT."""
+
+    def connect(self, *, max_loading: int = 4, unload_timeout_seconds: float = 30, repository: Repository | None = None) -> TritonServer:
+        """Our side of the connection; closed at the end of the test."""
+        server = TritonServer(
+            client=TritonClient(self.target),
+            repository=repository or self.repository,
+            max_loading=max_loading,
+            unload_timeout_seconds=unload_timeout_seconds,
+        )
+        self._servers.append(server)
+        return server
+
+    def stub(self) -> Any:
+        """A client of somebody else: the service as it is."""
+        channel = grpc.aio.insecure_channel(self.target, options=CHANNEL_OPTIONS)
+        self._channels.append(channel)
+        return service_pb2_grpc.GRPCInferenceServiceStub(channel)
+
+    async def place(
+        self,
+        name: str,
+        *,
+        load_seconds: float = 0.0,
+        infer_seconds: float = 0.0,
+        unload_seconds: float = 0.0,
+        error: str | None = None,
+        versions: tuple[str, ...] = ("1",),
+    ) -> None:
+        """Place a model that takes these times, or fails to load with `RuntimeError: <error>`."""
+        source = MODEL.format(
+            load_seconds=load_seconds,
+            infer_seconds=infer_seconds,
+            unload_seconds=unload_seconds,
+            fail=f"raise RuntimeError({error!r})" if error is not None else "pass",
+        ).encode()
+        self._artifacts += 1
+        artifact = self.volume.cache_dir / f"artifact-{self._artifacts}"
+        artifact.mkdir(parents=True)
+        (artifact / "model.py").write_bytes(source)
+        file = SourceFile("model.py", len(source), "")
+        layout = Layout({f"{version}/model.py": file for version in versions}, {"config.pbtxt": CONFIG.encode()})
+        await self.repository.place(name, layout, Artifact(artifact, is_ours=True))
+
+    async def rows(self, name: str | None = None) -> list[ServerModel]:
+        """What Triton's index says now, asked by the onlooker."""
+        reply = await self.stub().RepositoryIndex(pb.RepositoryIndexRequest())
+        return [ServerModel(row.name, row.version, row.state, row.reason) for row in reply.models if name in (None, row.name)]
+
+    async def states(self, name: str) -> list[str]:
+        """The states of the model's rows; empty when the index does not list it."""
+        return [row.state for row in await self.rows(name)]
+
+    async def until_state(self, name: str, state: str) -> None:
+        """Wait until the index shows the state."""
+        while await self.states(name) != [state]:
+            await asyncio.sleep(0.01)
+
+    async def infer(self, name: str, value: float = 1.5) -> float:
+        """One inference: the number that was sent."""
+        request = pb.ModelInferRequest(model_name=name, raw_input_contents=[struct.pack("<f", value)])
+        request.inputs.add(name="X", datatype="FP32", shape=[1])
+        reply = await self.stub().ModelInfer(request)
+        return float(struct.unpack("<f", reply.raw_output_contents[0])[0])
+
+    async def close(self) -> None:
+        """End what `connect` and `stub` made."""
+        for server in self._servers:
+            await server.close()
+        for channel in self._channels:
+            await channel.close()
+        self.repository.close()
+        self.volume.close()
+
+
+class FakeBed(Bed):
+    """Over the fake."""
+
+    is_real = False
+
+    def __init__(self, root: Path, *, explicit: bool = True) -> None:
+        super().__init__(root)
+        self.triton = FakeTriton(self.volume.repository_dir, explicit=explicit)
+
+    @property
+    def target(self) -> str:  # type: ignore[override]
+        return self.triton.target
+
+    async def place(self, name: str, **behaviour: Any) -> None:
+        """Also tells the fake how the model behaves."""
+        own = self.triton.behaviour(name)
+        own.load_seconds = behaviour.get("load_seconds", 0.0)
+        own.infer_seconds = behaviour.get("infer_seconds", 0.0)
+        own.unload_seconds = behaviour.get("unload_seconds", 0.0)
+        error = behaviour.get("error")
+        own.refuse = (
+            None if error is None else f"RuntimeError: {error}\n\nAt:\n  {self.volume.repository_dir}/{name}/1/model.py(7): initialize\n"
+        )
+        await super().place(name, **behaviour)
+
+    async def start(self) -> None:
+        await self.triton.start()
+
+    async def kill(self) -> None:
+        await self.triton.stop()
+
+    def freeze(self) -> None:
+        self.triton.freeze()
+
+    def thaw(self) -> None:
+        self.triton.thaw()
+
+    async def close(self) -> None:
+        await super().close()
+        self.thaw()
+        await self.triton.stop()
+
+
+class RealBed(Bed):
+    """Over the real one."""
+
+    is_real = True
+
+    def __init__(self, root: Path, *, explicit: bool = True) -> None:
+        super().__init__(root)
+        self.triton = Triton(
+            self.volume.repository_dir,
+            explicit=explicit,
+            extra_args=["--disable-auto-complete-config"],
+            log_path=root / "triton.log",
+        )
+
+    @property
+    def target(self) -> str:  # type: ignore[override]
+        return self.triton.grpc_target
+
+    async def start(self) -> None:
+        await asyncio.to_thread(self.triton.start)
+
+    async def kill(self) -> None:
+        await asyncio.to_thread(self.triton.kill)
+
+    def freeze(self) -> None:
+        os.kill(self.triton.pid, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        os.kill(self.triton.pid, signal.SIGCONT)
+
+    async def close(self) -> None:
+        await super().close()
+        if self.triton.is_running:
+            self.thaw()
+        await self.kill()

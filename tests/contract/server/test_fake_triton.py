@@ -1,0 +1,163 @@
+"""What only the fake can be told to do."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from adapter.errors import ModelRefused, ServerUnavailable, WrongServer
+from adapter.model import ServerModel
+from adapter.triton.client import CallRefused, TritonAway, TritonClient
+from tests.contract.server.bed import FakeBed
+
+
+@pytest_asyncio.fixture
+async def fake(tmp_path: Path) -> AsyncIterator[FakeBed]:
+    """Started, with a client of the plain kind beside our server."""
+    bed = FakeBed(tmp_path)
+    await bed.start()
+    yield bed
+    await bed.close()
+
+
+@pytest_asyncio.fixture
+async def client(fake: FakeBed) -> AsyncIterator[TritonClient]:
+    """Nothing waits or repeats here."""
+    client = TritonClient(fake.target)
+    yield client
+    await client.close()
+
+
+async def test_a_hung_load_takes_a_thread_and_can_not_be_unloaded(fake: FakeBed, client: TritonClient) -> None:
+    """As the python backend does without model.py: four of them, and nothing loads any more."""
+    for number in range(4):
+        await fake.place(f"hung{number}")
+        (fake.repository.folder / f"hung{number}/1/model.py").unlink()
+    await fake.place("m")
+    hung = [asyncio.create_task(client.load(f"hung{number}")) for number in range(4)]
+    for number in range(4):
+        await fake.until_state(f"hung{number}", "LOADING")
+    blocked = [asyncio.create_task(client.load("m")), asyncio.create_task(client.unload("hung0"))]
+    await fake.triton.arrival("load", "m")
+    await fake.triton.arrival("unload", "hung0")
+    await client.live(1.0)
+
+    assert not any(task.done() for task in blocked)
+    for task in (*hung, *blocked):
+        task.cancel()
+    await asyncio.wait({*hung, *blocked})
+
+
+@pytest.mark.parametrize("cause", ["backend", "version"])
+async def test_a_model_can_take_triton_down(fake: FakeBed, cause: str) -> None:
+    """Every model is gone, and the load is not repeated."""
+    server = fake.connect()
+    await fake.place("other")
+    await server.load("other")
+    if cause == "backend":
+        await fake.place("m")
+        fake.triton.behaviour("m").die = True
+    else:
+        await fake.place("m", versions=("99999999999999999999",))
+
+    with pytest.raises(ServerUnavailable):
+        await server.load("m")
+
+    assert fake.triton.in_memory == {}
+    await fake.start()
+    assert not await server.is_ready("other")
+    assert fake.triton.journal == [("load", "other"), ("load", "m")]
+
+
+async def test_a_stopping_triton_refuses_calls(fake: FakeBed, client: TritonClient) -> None:
+    """Until it starts again."""
+    fake.triton.is_exiting = True
+
+    with pytest.raises(TritonAway, match="Server exiting"):
+        await client.live(1.0)
+    with pytest.raises(TritonAway, match="Server not ready"):
+        await client.load("m")
+
+
+async def test_listings_can_fail(fake: FakeBed, client: TritonClient) -> None:
+    """So many times."""
+    fake.triton.failing_listings = 1
+
+    with pytest.raises(CallRefused, match="failed to stat file"):
+        await client.index()
+    assert await client.index() == []
+
+
+async def test_memory_is_reported(fake: FakeBed) -> None:
+    """As ONNX Runtime and TensorRT do on a GPU."""
+    server = fake.connect()
+    await fake.place("m")
+    fake.triton.behaviour("m").reported_bytes = 123456
+    await server.load("m")
+
+    assert await server.reported_bytes("m") == 123456
+
+
+async def test_an_endless_reason_is_read_from_the_index(fake: FakeBed) -> None:
+    """It is too long for any trailer."""
+    server = fake.connect()
+    await fake.place("m", error="x" * 2_000_000)
+
+    with pytest.raises(ModelRefused, match=r"^RuntimeError: xxxx"):
+        await server.load("m")
+
+
+async def test_the_mode_can_change(fake: FakeBed) -> None:
+    """Someone restarts Triton with other flags."""
+    server = fake.connect()
+    await server.verify()
+    fake.triton.explicit = False
+
+    with pytest.raises(WrongServer):
+        await server.verify()
+
+
+async def test_hidden_copies_are_counted(fake: FakeBed, client: TritonClient) -> None:
+    """A load during the unload holds the memory twice, whatever the index says."""
+    await fake.place("m", unload_seconds=0.2)
+    await client.load("m")
+    await client.unload("m")
+    await client.load("m")
+
+    assert await client.index() == [ServerModel("m", "1", "READY", "")]
+    assert fake.triton.in_memory == {"m": 2}
+    async with asyncio.timeout(5):
+        while fake.triton.in_memory != {"m": 1}:
+            await asyncio.sleep(0.01)
+
+
+async def test_loads_at_once_are_counted(fake: FakeBed) -> None:
+    """What a server sees of its caller's bound."""
+    server = fake.connect(max_loading=3)
+    for number in range(12):
+        await fake.place(f"m{number}", load_seconds=0.02)
+
+    async def load(name: str) -> None:
+        async with server.loading_slot():
+            await server.load(name)
+
+    await asyncio.gather(*(load(f"m{number}") for number in range(12)))
+
+    assert fake.triton.max_parallel_loads == 3
+    assert fake.triton.calls["RepositoryModelLoad"] == 12
+
+
+async def test_ten_thousand_models_are_listed_quickly(fake: FakeBed, client: TritonClient) -> None:
+    """Tests of that size are about the adapter."""
+    for number in range(10_000):
+        (fake.repository.folder / f"m{number}").mkdir()
+    started = time.monotonic()
+
+    assert len(await client.index()) == 10_000
+
+    assert time.monotonic() - started < 2.0

@@ -1,0 +1,127 @@
+"""A load returns when the model serves; Triton's refusals come out as one readable sentence."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from adapter.errors import ModelRefused
+from tests.contract.server.bed import Bed
+
+
+async def test_a_loaded_model_serves(bed: Bed) -> None:
+    """When load returns, the model is READY and answers."""
+    server = bed.connect()
+    await bed.place("m")
+
+    async with server.loading_slot():
+        await server.load("m")
+
+    assert await bed.states("m") == ["READY"]
+    assert await server.is_ready("m")
+    assert await bed.infer("m", 2.5) == 2.5
+
+
+async def test_every_version_is_loaded(bed: Bed) -> None:
+    """A model with several versions has a row for each."""
+    server = bed.connect()
+    await bed.place("m", versions=("1", "3"))
+
+    await server.load("m")
+
+    assert sorted((row.version, row.state) for row in await server.index()) == [("1", "READY"), ("3", "READY")]
+
+
+async def test_a_model_that_reports_no_memory_counts_as_zero(bed: Bed) -> None:
+    """Most backends report nothing, and an unknown model has no statistics at all."""
+    server = bed.connect()
+    await bed.place("m")
+    await server.load("m")
+
+    assert await server.reported_bytes("m") == 0
+    assert await server.reported_bytes("unknown") == 0
+
+
+async def test_an_unknown_model_is_not_ready(bed: Bed) -> None:
+    """Asking is no error."""
+    assert not await bed.connect().is_ready("unknown")
+
+
+async def test_a_failed_load_begins_with_the_cause(bed: Bed) -> None:
+    """The user reads what the model's code said, and where; not Triton's frame around it."""
+    server = bed.connect()
+    await bed.place("m", error="weights are corrupt")
+
+    with pytest.raises(ModelRefused) as refused:
+        await server.load("m")
+
+    assert refused.value.text == "RuntimeError: weights are corrupt (1/model.py line 7, in initialize)"
+    assert await bed.states("m") == ["UNAVAILABLE"]
+
+
+async def test_a_long_reason_arrives(bed: Bed) -> None:
+    """Longer than gRPC's default limit of 16 KiB for trailers; its end may be cut."""
+    server = bed.connect()
+    await bed.place("m", error="é" * 20_000)
+
+    with pytest.raises(ModelRefused) as refused:
+        await server.load("m")
+
+    assert refused.value.text.startswith("RuntimeError: ééé")
+    assert len(refused.value.text) <= 3000
+
+
+async def test_a_model_that_triton_cannot_read_is_pointed_to_the_log(bed: Bed) -> None:
+    """Triton tells its log only."""
+    server = bed.connect()
+    await bed.repository.ensure_directory("empty")
+
+    with pytest.raises(ModelRefused, match=r"could not read the model from its repository.*log"):
+        await server.load("empty")
+
+
+async def test_a_model_without_versions_is_refused(bed: Bed) -> None:
+    """The reason comes without the frame."""
+    server = bed.connect()
+    await bed.place("m", versions=("v1",))
+
+    with pytest.raises(ModelRefused) as refused:
+        await server.load("m")
+
+    assert refused.value.text.startswith("at least one version must be available")
+
+
+async def test_a_failed_model_loads_when_it_is_placed_anew(bed: Bed) -> None:
+    """A refusal leaves nothing that stands in the way."""
+    server = bed.connect()
+    await bed.place("m", error="weights are corrupt")
+    with pytest.raises(ModelRefused):
+        await server.load("m")
+    await server.unload("m")
+    await bed.place("m")
+
+    await server.load("m")
+
+    assert await bed.infer("m") == 1.5
+
+
+async def test_a_given_up_load_keeps_its_slot_until_triton_is_done(bed: Bed) -> None:
+    """Triton goes on with it, so nobody else may load meanwhile."""
+    server = bed.connect(max_loading=1)
+    await bed.place("slow", load_seconds=1.0)
+    await bed.place("next")
+
+    async def load_slow() -> None:
+        async with server.loading_slot():
+            await server.load("slow")
+
+    given_up = asyncio.create_task(load_slow())
+    await bed.until_state("slow", "LOADING")
+    given_up.cancel()
+    await asyncio.wait({given_up})
+    assert given_up.cancelled()
+    async with server.loading_slot():
+        states_at_the_slot = await bed.states("slow")
+
+    assert states_at_the_slot == ["READY"]

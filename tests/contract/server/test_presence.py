@@ -1,0 +1,119 @@
+"""A Triton that is away is waited for; one that dies over a load is not given the same load again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from adapter.errors import ServerUnavailable, UnloadUnfinished
+from tests.contract.server.bed import Bed
+
+
+async def test_calls_wait_for_a_triton_that_is_not_there_yet(make_bed: Callable[..., Bed]) -> None:
+    """Both a load and an unload: failing would brand the model for minutes."""
+    bed = make_bed()
+    await bed.start()
+    await bed.kill()
+    server = bed.connect()
+    await bed.place("m")
+    load = asyncio.create_task(server.load("m"))
+    unload = asyncio.create_task(server.unload("other"))
+    await asyncio.sleep(0.3)
+    assert not load.done()
+    assert not unload.done()
+    assert server.problem is not None
+    assert "does not answer" in server.problem
+    assert not server.is_live
+
+    await bed.start()
+    async with asyncio.timeout(20):
+        await asyncio.gather(load, unload)
+
+    assert await bed.states("m") == ["READY"]
+    assert server.is_live
+    assert server.problem is None
+
+
+async def test_a_restarted_triton_has_forgotten_its_models(bed: Bed) -> None:
+    """The view tells the truth, and the models load again over the same connection."""
+    server = bed.connect()
+    await bed.place("m")
+    await server.load("m")
+    await bed.kill()
+    await bed.start()
+
+    assert not await server.is_ready("m")
+    assert [row.state for row in await server.index()] == [""]
+    await server.load("m")
+    assert await bed.infer("m") == 1.5
+
+
+async def test_a_load_that_triton_died_over_is_not_repeated(bed: Bed) -> None:
+    """The model may be what killed it."""
+    server = bed.connect()
+    await bed.place("m", load_seconds=30)
+    load = asyncio.create_task(server.load("m"))
+    await bed.until_state("m", "LOADING")
+
+    await bed.kill()
+    await bed.start()
+
+    with pytest.raises(ServerUnavailable, match="Triton died while it was loading the model"):
+        async with asyncio.timeout(10):
+            await load
+    assert await bed.states("m") == [""]
+
+
+async def test_an_unload_goes_on_over_a_restart(bed: Bed) -> None:
+    """A Triton that died has freed everything."""
+    server = bed.connect()
+    await bed.place("m", unload_seconds=30)
+    await server.load("m")
+    unload = asyncio.create_task(server.unload("m"))
+    await bed.until_state("m", "UNLOADING")
+
+    await bed.kill()
+    await asyncio.sleep(0.3)
+    assert not unload.done()
+    await bed.start()
+    async with asyncio.timeout(10):
+        await unload
+
+    assert await bed.states("m") == [""]
+
+
+async def test_a_hung_triton_is_away(bed: Bed) -> None:
+    """It accepts connections and answers nothing. The unload ends within its bound, and says why."""
+    server = bed.connect(unload_timeout_seconds=2.5)
+    await bed.place("m")
+    await server.load("m")
+    bed.freeze()
+    await asyncio.sleep(0.3)  # what was asked before counts for a quarter of a second
+
+    with pytest.raises(UnloadUnfinished, match=r"does not answer at .*: no answer within 1 s"):
+        await server.unload("m")
+
+    bed.thaw()
+    await server.unload("m")
+    assert await bed.states("m") == ["UNAVAILABLE"]
+
+
+async def test_the_watch_notices_a_triton_that_goes_and_comes(bed: Bed) -> None:
+    """Without any call from ModelMesh."""
+    server = bed.connect()
+    watch = asyncio.create_task(server.watch())
+
+    async def until(is_live: bool) -> None:
+        async with asyncio.timeout(10):
+            while server.is_live is not is_live:
+                await asyncio.sleep(0.02)
+
+    await until(True)
+    await bed.kill()
+    await until(False)
+    await bed.start()
+    await until(True)
+    watch.cancel()
+    await asyncio.wait({watch})

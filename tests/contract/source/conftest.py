@@ -1,0 +1,80 @@
+"""One bed for each kind of store: the same suite runs on all of them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from adapter.storage.connection import connection_of
+from adapter.storage.s3 import S3Client
+from adapter.storage.source import ObjectSource, StoredObject
+from adapter.workers import Stop
+from tests.fakes.memory_source import MemorySource
+from tests.fakes.s3_proxy import S3Proxy
+from tests.parts.s3 import S3Server
+
+_numbers = itertools.count()
+
+
+@dataclass(frozen=True)
+class Bed:
+    """An empty bucket and ways to change it behind the source's back."""
+
+    source: ObjectSource
+    put: Callable[[str, bytes], None]
+    remove: Callable[[str], None]
+    absent: ObjectSource
+    """A bucket that does not exist, in the same store."""
+
+    def stored(self, key: str) -> StoredObject:
+        """The object as it is listed now."""
+        return next(row for row in self.source.list_page(key, Stop()).objects if row.key == key)
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[S3Server]:
+    """A real S3 server."""
+    with S3Server() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def s3_client(s3_server: S3Server) -> S3Client:
+    """A client of it."""
+    return S3Client(connection_of(s3_server.storage_config(), "test"), 16)
+
+
+@pytest.fixture
+def bucket(s3_server: S3Server) -> str:
+    """A new empty bucket."""
+    name = f"bucket-{next(_numbers)}"
+    (s3_server.root / name).mkdir()
+    return name
+
+
+@pytest.fixture
+def proxy(s3_server: S3Server) -> Iterator[S3Proxy]:
+    """A proxy in front of the server."""
+    with S3Proxy(s3_server.endpoint_url) as started:
+        yield started
+
+
+@pytest.fixture(params=["memory", "s3"])
+def bed(request: pytest.FixtureRequest) -> Bed:
+    """An empty bucket of each kind of store."""
+    if request.param == "memory":
+        source, absent = MemorySource(), MemorySource(bucket="absent")
+        absent.remove_bucket()
+        return Bed(source, source.put, source.remove, absent)
+    server: S3Server = request.getfixturevalue("s3_server")
+    client: S3Client = request.getfixturevalue("s3_client")
+    name: str = request.getfixturevalue("bucket")
+    return Bed(
+        client.bucket(name),
+        lambda key, content: server.put(name, key, content),
+        lambda key: (server.root / name / key).unlink(),
+        client.bucket("no-such-bucket"),
+    )

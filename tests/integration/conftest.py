@@ -1,0 +1,107 @@
+"""
+The adapter as a process between the real S3 server and the real Triton.
+
+With `--triton-endpoint` and `--triton-volume` the Triton is one that somebody else started, for
+instance a container: its model repository is `_triton_models` in that folder. Everything in it is
+purged.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.parts.adapter import AdapterProcess
+from tests.parts.mesh import Mesh
+from tests.parts.s3 import S3Server
+from tests.parts.triton import Triton
+
+BUCKET = "models"
+
+
+@dataclass(frozen=True)
+class Bed:
+    """A Triton and the volume that it shares with the adapter."""
+
+    triton_target: str
+    volume: Path
+
+    @property
+    def repository(self) -> Path:
+        return self.volume / "_triton_models"
+
+    def leftovers(self) -> list[Path]:
+        """Files of any model, in the repository or in the adapter's own folder."""
+        return [path for path in self.volume.rglob("*") if path.name != "lock" and not path.is_dir()]
+
+
+@pytest.fixture(scope="session")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    with S3Server(tmp_path_factory.mktemp("s3")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def storage_config(s3: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("storage-config")
+    (folder / "s3").write_text(json.dumps(s3.storage_config() | {"bucket": BUCKET}))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def bed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
+    endpoint = request.config.getoption("--triton-endpoint")
+    if endpoint:
+        yield Bed(endpoint, Path(request.config.getoption("--triton-volume")))
+        return
+    volume = tmp_path_factory.mktemp("volume")
+    (volume / "_triton_models").mkdir()
+    with Triton(volume / "_triton_models") as triton:
+        yield Bed(triton.grpc_target, volume)
+
+
+@pytest.fixture
+def put(s3: S3Server) -> Callable[[str, dict[str, bytes]], None]:
+    """Put a model's files below a path of the bucket."""
+
+    def put_all(path: str, files: dict[str, bytes]) -> None:
+        for name, content in files.items():
+            s3.put(BUCKET, f"{path}/{name}", content)
+
+    return put_all
+
+
+@pytest.fixture
+def start_adapter(bed: Bed, storage_config: Path) -> Iterator[Callable[..., AdapterProcess]]:
+    """Start an adapter over the bed; settings as keywords. All are stopped at the end."""
+    with ExitStack() as stack:
+
+        def start(**env: str) -> AdapterProcess:
+            return stack.enter_context(
+                AdapterProcess(
+                    volume=bed.volume,
+                    storage_config=storage_config,
+                    triton_target=bed.triton_target,
+                    env={"LOADTIME_TIMEOUT": "90000", "LOADING_CONCURRENCY": "2"} | env,
+                )
+            )
+
+        yield start
+
+
+@pytest.fixture
+def adapter(start_adapter: Callable[..., AdapterProcess]) -> AdapterProcess:
+    return start_adapter()
+
+
+@pytest.fixture
+def mesh(adapter: AdapterProcess, bed: Bed) -> Iterator[Mesh]:
+    """ModelMesh, after its start: nothing is loaded."""
+    with Mesh(adapter.channel_target, bed.triton_target) as mesh:
+        mesh.start()
+        yield mesh

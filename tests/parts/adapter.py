@@ -1,0 +1,129 @@
+"""The adapter as a real process: `python -m adapter serve`, on free ports or a unix socket, killed at the end."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+
+import grpc
+from grpc_health.v1 import health_pb2
+
+from tests.parts.children import TOP, Child, bare_environment
+from tests.parts.ports import free_ports
+
+START_SECONDS = 30
+
+
+class AdapterProcess:
+    """A running adapter. Ports stay the same over `kill` and `start`, as in a pod."""
+
+    def __init__(
+        self,
+        *,
+        volume: Path,
+        storage_config: Path,
+        triton_target: str,
+        env: Mapping[str, str],
+        wait: bool = True,
+        log_path: Path | None = None,
+    ) -> None:
+        """
+        `env`: further settings, or others. Where it listens is chosen here unless they say so.
+
+        Without `wait`, entering the context does not wait for an answer: for starts that fail.
+        """
+        port, metrics_port = free_ports(2)
+        self.settings = {
+            "ADAPTER_PORT": str(port),
+            "METRICS_PORT": str(metrics_port),
+            "ROOT_MODEL_DIR": str(volume),
+            "STORAGE_CONFIG_DIR": str(storage_config),
+            "RUNTIME_ENDPOINT": triton_target,
+            "CONTAINER_MEM_REQ_BYTES": "2GiB",
+            "LOG_FORMAT": "json",
+            **env,
+        }
+        self.channel_target = self.settings.get("ADAPTER_ENDPOINT", f"127.0.0.1:{self.settings['ADAPTER_PORT']}")
+        """For a gRPC channel, as ModelMesh would open it."""
+        self.metrics_url = f"http://127.0.0.1:{self.settings['METRICS_PORT']}"
+        """Below it: `/metrics`, `/healthz`, `/readyz`."""
+        self._wait = wait
+        self._log_path = log_path
+        self._child: Child | None = None
+
+    @property
+    def pid(self) -> int:
+        """Of the adapter."""
+        return self._started().pid
+
+    @property
+    def log_path(self) -> Path:
+        """What it has written."""
+        return self._started().log_path
+
+    def log_text(self) -> str:
+        """Everything it has written so far."""
+        return self._started().log_text()
+
+    @property
+    def returncode(self) -> int | None:
+        """None while it runs."""
+        return self._started().returncode
+
+    def launch(self) -> AdapterProcess:
+        """Start without waiting."""
+        self.kill()
+        env = bare_environment() | {"PYTHONPATH": str(TOP)} | self.settings
+        self._child = Child("adapter", [sys.executable, "-m", "adapter", "serve"], env=env, log_path=self._log_path)
+        return self
+
+    def start(self) -> AdapterProcess:
+        """Start, and return when it answers. Raises PartError with the last lines of its log."""
+        self.launch()
+        self._started().wait_until(self.answers, "answering", START_SECONDS)
+        return self
+
+    def answers(self) -> bool:
+        """Whether its gRPC health service answers, whatever it says."""
+        options = [("grpc.enable_http_proxy", 0), ("grpc.use_local_subchannel_pool", 1)]
+        with grpc.insecure_channel(self.channel_target, options=options) as channel:
+            check = channel.unary_unary(
+                "/grpc.health.v1.Health/Check",
+                request_serializer=health_pb2.HealthCheckRequest.SerializeToString,
+                response_deserializer=health_pb2.HealthCheckResponse.FromString,
+            )
+            try:
+                check(health_pb2.HealthCheckRequest(), timeout=2)
+            except grpc.RpcError:
+                return False
+        return True
+
+    def wait(self, timeout_seconds: float) -> int:
+        """Its exit code; raises PartError when it still runs after the time."""
+        return self._started().wait(timeout_seconds)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send it a signal, and do not wait."""
+        self._started().signal(number)
+
+    def terminate(self, grace_seconds: float = 30) -> int:
+        """SIGTERM, as Kubernetes does, then SIGKILL after the grace. The answer is its exit code."""
+        return self._started().stop(grace_seconds)
+
+    def kill(self) -> None:
+        """`kill -9`; one that does not run is fine."""
+        if self._child is not None:
+            self._child.kill()
+
+    def __enter__(self) -> AdapterProcess:
+        return self.start() if self._wait else self.launch()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.kill()
+
+    def _started(self) -> Child:
+        assert self._child is not None, "the adapter was not started"
+        return self._child

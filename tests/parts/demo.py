@@ -1,0 +1,201 @@
+"""
+The main job, for real, step by step: S3 → adapter → Triton → inference → unload.
+
+Starts a real S3 server, a real Triton and the adapter as processes, and acts as ModelMesh. Every
+claim in the table was checked when its line is printed; the exit code is 0 only if all hold.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import grpc
+import numpy as np
+
+from tests.parts.adapter import AdapterProcess
+from tests.parts.children import PartError
+from tests.parts.mesh import Mesh
+from tests.parts.models import count_text, digits_classifier, text_statistics
+from tests.parts.s3 import S3Server
+from tests.parts.triton import Triton
+
+BUCKET = "models"
+DIGITS, TEXTS = "digits__isvc-3f2a9c", "texts__isvc-81b07d"
+STEP_WIDTH, WHAT_WIDTH = 12, 58
+TICK_SECONDS = 0.5
+
+
+class Table:
+    """Steps as they happen: one line each, with a clock while it runs on a terminal."""
+
+    def __init__(self) -> None:
+        self.failures = 0
+        print(f"\n{'step':{STEP_WIDTH}}{'what happened':{WHAT_WIDTH}}{'seconds':>8}")
+        print("─" * (STEP_WIDTH + WHAT_WIDTH + 8), flush=True)
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[list[str]]:
+        """Fill the list with what happened; an exception becomes a failed line and goes on."""
+        what: list[str] = []
+        started = time.perf_counter()
+        done = threading.Event()
+        clock = threading.Thread(target=self._tick, args=(name, started, done), daemon=True)
+        clock.start()
+        try:
+            yield what
+        except BaseException:
+            done.set()
+            clock.join()
+            self._line(name, "FAILED", time.perf_counter() - started)
+            raise
+        done.set()
+        clock.join()
+        for number, line in enumerate(what or ["done"]):
+            self._line(name if number == 0 else "", line, time.perf_counter() - started if number == 0 else None)
+
+    def check(self, what: list[str], claim: str, holds: bool) -> None:
+        """Note a claim that was just tested."""
+        what.append(f"{'✓' if holds else '✗'} {claim}")
+        self.failures += not holds
+
+    def _tick(self, name: str, started: float, done: threading.Event) -> None:
+        while not done.wait(TICK_SECONDS):
+            if sys.stdout.isatty():
+                print(f"{name:{STEP_WIDTH}}{'…':{WHAT_WIDTH}}{time.perf_counter() - started:8.1f}", end="\r", flush=True)
+
+    def _line(self, name: str, what: str, seconds: float | None) -> None:
+        print(f"{name:{STEP_WIDTH}}{what:{WHAT_WIDTH}}{'' if seconds is None else f'{seconds:8.2f}'}", flush=True)
+
+
+def main() -> int:
+    """Run the demo; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="scripts/demo", description=__doc__.strip().splitlines()[0])
+    parser.add_argument("--keep", action="store_true", help="leave everything running, and print what to try next")
+    chosen = parser.parse_args()
+    try:
+        with ExitStack() as stack:
+            return _run(stack, keep=chosen.keep)
+    except KeyboardInterrupt:
+        print("\nstopped")
+        return 130
+    except (PartError, TimeoutError, grpc.RpcError) as error:
+        print(f"\ndemo failed: {_words(error)}", file=sys.stderr)
+        return 1
+
+
+def _run(stack: ExitStack, *, keep: bool) -> int:
+    table = Table()
+    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="modelmesh-triton-demo-")))
+    volume = folder / "models"
+    (volume / "_triton_models").mkdir(parents=True)
+    digits = digits_classifier()
+    with table.step("train") as what:
+        model = digits.onnx_bytes()
+        what.append(f"digits classifier, {digits.accuracy:.1%} of 1,000 held-out digits right")
+    with table.step("S3") as what:
+        s3 = stack.enter_context(S3Server(folder / "s3"))
+        files = {"digits/model.onnx": model} | {f"texts/{path}": content for path, content in text_statistics().items()}
+        for key, content in files.items():
+            s3.put(BUCKET, key, content)
+        what.append(f"{len(files)} objects, {sum(map(len, files.values())):,} bytes in s3://{BUCKET} at {s3.endpoint_url}")
+    with table.step("Triton") as what:
+        triton = stack.enter_context(Triton(volume / "_triton_models"))
+        what.append(f"tritonserver live at {triton.grpc_target}, no models")
+    with table.step("adapter") as what:
+        config = folder / "storage-config"
+        config.mkdir()
+        (config / "s3").write_text(json.dumps(s3.storage_config() | {"bucket": BUCKET}))
+        adapter = stack.enter_context(
+            AdapterProcess(volume=volume, storage_config=config, triton_target=triton.grpc_target, env={"LOADTIME_TIMEOUT": "90000"})
+        )
+        what.append(f"mmesh.ModelRuntime answers at {adapter.channel_target}")
+    mesh = stack.enter_context(Mesh(adapter.channel_target, triton.grpc_target))
+    with table.step("start") as what:
+        state = mesh.start()
+        what.append(f"runtimeStatus READY: Triton {state.runtimeVersion}, capacity {state.capacityInBytes >> 20:,} MiB")
+    _serve_digits(table, mesh)
+    _serve_texts(table, mesh)
+    if keep:
+        _keep(mesh, adapter, triton, s3)
+    _unload(table, mesh, volume)
+    print("─" * (STEP_WIDTH + WHAT_WIDTH + 8))
+    print("everything holds" if not table.failures else f"{table.failures} claims do not hold")
+    return 1 if table.failures else 0
+
+
+def _serve_digits(table: Table, mesh: Mesh) -> None:
+    digits = digits_classifier()
+    with table.step("predict") as what:
+        what.append(f"predictModelSize({DIGITS}) = {mesh.predict(DIGITS, 'onnx', 'digits'):,} bytes")
+    with table.step("load") as what:
+        size = mesh.load(DIGITS, "onnx", "digits").sizeInBytes
+        what.append(f"ONNX model {DIGITS}, {size:,} bytes")
+    with table.step("infer") as what:
+        answer = mesh.infer(DIGITS, {"image": digits.images[:100]})["probabilities"]
+        own = digits.predict(digits.images[:100])
+        table.check(what, "100 digits: probabilities equal the model's own", bool(np.allclose(answer, own, atol=1e-5)))
+        right = int((answer.argmax(axis=1) == digits.labels[:100]).sum())
+        what.append(f"  {right} of 100 read right; the first is a {answer[0].argmax()} ({answer[0].max():.0%} sure)")
+
+
+def _serve_texts(table: Table, mesh: Mesh) -> None:
+    texts = ["ModelMesh asks,", "Triton answers,", "and the adapter stays out of the way"]
+    with table.step("load") as what:
+        size = mesh.load(TEXTS, "python", "texts").sizeInBytes
+        what.append(f"python model {TEXTS}, {size:,} bytes")
+    with table.step("infer") as what:
+        counts = mesh.infer(TEXTS, {"TEXT": np.array(texts, dtype=np.object_)})["COUNTS"]
+        table.check(what, "3 texts: characters and words as counted here", bool((counts == count_text(texts)).all()))
+    with table.step("again") as what:
+        mesh.load(TEXTS, "python", "texts")
+        what.append("the same load once more: a look, no work")
+
+
+def _unload(table: Table, mesh: Mesh, volume: Path) -> None:
+    for model_id in (DIGITS, TEXTS):
+        with table.step("unload") as what:
+            mesh.unload(model_id)
+            what.append(model_id)
+    with table.step("proof") as what:
+        held = {name: state for name, state in mesh.index().items() if state not in ("", "UNAVAILABLE")}
+        table.check(what, "Triton's index shows no model", not held)
+        table.check(what, "Triton's repository folder is empty", not list((volume / "_triton_models").iterdir()))
+        left = [path for path in (volume / "_adapter").rglob("*") if path.is_file() and path.name != "lock"]
+        table.check(what, "nothing is left in the adapter's own folder", not left)
+
+
+def _keep(mesh: Mesh, adapter: AdapterProcess, triton: Triton, s3: S3Server) -> None:
+    print(f"""
+Both models stay loaded. To try next:
+
+  curl {adapter.metrics_url}/readyz
+  curl {adapter.metrics_url}/metrics
+  curl -X POST localhost:{triton.http_port}/v2/repository/index
+  curl -X POST localhost:{triton.http_port}/v2/models/{TEXTS}/infer -d \\
+    '{{"inputs": [{{"name": "TEXT", "datatype": "BYTES", "shape": [1], "data": ["hello world"]}}]}}'
+  ADAPTER_ENDPOINT={adapter.channel_target} .venv/bin/modelmesh-triton-adapter probe --ready
+  tail -f {adapter.log_path}
+
+S3 is at {s3.endpoint_url} (access key {s3.access_key}, secret key {s3.secret_key}), bucket {BUCKET}.
+Enter or Ctrl-C ends everything.
+""")
+    try:
+        input()
+    except (EOFError, KeyboardInterrupt):
+        print()
+
+
+def _words(error: BaseException) -> str:
+    return f"{error.code().name}: {error.details()}" if isinstance(error, grpc.Call) else str(error)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,113 @@
+"""
+ModelMesh's side of both wires, for tests and the demo: the SPI towards the adapter, V2 inference towards Triton.
+
+Like ModelMesh it puts the model id where the request names its model, waits without a deadline for
+loads and unloads, and asks for the runtime's status until it is READY.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import time
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any
+
+import grpc
+import numpy as np
+from tritonclient.grpc import service_pb2 as v2
+from tritonclient.grpc import service_pb2_grpc as v2_rpc
+
+from adapter._pb import model_runtime_pb2 as spi
+from adapter._pb import model_runtime_pb2_grpc as spi_rpc
+
+POLL_SECONDS = 0.1
+"""ModelMesh waits 2 s between two questions."""
+DATATYPES = {
+    np.dtype(np.float32): "FP32", np.dtype(np.float64): "FP64", np.dtype(np.int32): "INT32", np.dtype(np.int64): "INT64",
+    np.dtype(np.uint8): "UINT8", np.dtype(np.bool_): "BOOL",
+}  # fmt: skip
+LONG_ENOUGH_SECONDS = 120
+OPTIONS = [("grpc.max_receive_message_length", -1), ("grpc.enable_http_proxy", 0)]
+
+
+class Mesh:
+    """Two channels and the words for them."""
+
+    def __init__(self, adapter_target: str, triton_target: str) -> None:
+        self._channels = [grpc.insecure_channel(target, options=OPTIONS) for target in (adapter_target, triton_target)]
+        self.runtime = spi_rpc.ModelRuntimeStub(self._channels[0])
+        self.triton = v2_rpc.GRPCInferenceServiceStub(self._channels[1])
+
+    def __enter__(self) -> Mesh:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        for channel in self._channels:
+            channel.close()
+
+    def start(self, seconds: float = 60) -> spi.RuntimeStatusResponse:
+        """Ask for the runtime's status until READY: this purges. Raises TimeoutError."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            state = self.runtime.runtimeStatus(spi.RuntimeStatusRequest(), timeout=LONG_ENOUGH_SECONDS, wait_for_ready=True)
+            if state.status == spi.RuntimeStatusResponse.READY:
+                return state
+            time.sleep(POLL_SECONDS)
+        raise TimeoutError(f"the runtime is not READY after {seconds:g} s")
+
+    def load_request(self, model_id: str, model_type: str, path: str, **key: Any) -> spi.LoadModelRequest:
+        """What ModelMesh would send for an InferenceService of this type."""
+        model_key = json.dumps({"storage_key": "s3", "model_type": {"name": model_type}} | key)
+        return spi.LoadModelRequest(modelId=model_id, modelType=f"mt:{model_type}", modelPath=path, modelKey=model_key)
+
+    def load(self, model_id: str, model_type: str, path: str, **key: Any) -> spi.LoadModelResponse:
+        """Load, and wait for the answer. Further entries of the modelKey as keywords."""
+        return self.runtime.loadModel(self.load_request(model_id, model_type, path, **key), timeout=LONG_ENOUGH_SECONDS)
+
+    def predict(self, model_id: str, model_type: str, path: str, **key: Any) -> int:
+        """Predicted size in bytes."""
+        load = self.load_request(model_id, model_type, path, **key)
+        request = spi.PredictModelSizeRequest(
+            modelId=load.modelId, modelType=load.modelType, modelPath=load.modelPath, modelKey=load.modelKey
+        )
+        return self.runtime.predictModelSize(request, timeout=LONG_ENOUGH_SECONDS).sizeInBytes
+
+    def unload(self, model_id: str) -> None:
+        """Unload, and wait for the answer."""
+        self.runtime.unloadModel(spi.UnloadModelRequest(modelId=model_id), timeout=LONG_ENOUGH_SECONDS)
+
+    def infer_request(self, model_id: str, inputs: Mapping[str, np.ndarray[Any, Any]]) -> v2.ModelInferRequest:
+        """A V2 request; arrays of objects are texts."""
+        request = v2.ModelInferRequest(model_name=model_id)
+        for name, array in inputs.items():
+            request.inputs.add(name=name, datatype=DATATYPES.get(array.dtype, "BYTES"), shape=list(array.shape))
+            request.raw_input_contents.append(_raw(array))
+        return request
+
+    def infer(self, model_id: str, inputs: Mapping[str, np.ndarray[Any, Any]]) -> dict[str, np.ndarray[Any, Any]]:
+        """One inference, as ModelMesh forwards it."""
+        answer = self.triton.ModelInfer(self.infer_request(model_id, inputs), timeout=LONG_ENOUGH_SECONDS)
+        return arrays_of(answer)
+
+    def index(self) -> dict[str, str]:
+        """Model id → Triton's state, of models that hold memory or have a reason not to."""
+        rows = self.triton.RepositoryIndex(v2.RepositoryIndexRequest(), timeout=LONG_ENOUGH_SECONDS).models
+        return {row.name: row.state for row in rows}
+
+
+def arrays_of(answer: v2.ModelInferResponse) -> dict[str, np.ndarray[Any, Any]]:
+    """The outputs of a V2 answer."""
+    dtypes = {name: dtype for dtype, name in DATATYPES.items()}
+    return {
+        output.name: np.frombuffer(raw, dtypes[output.datatype]).reshape(list(output.shape))
+        for output, raw in zip(answer.outputs, answer.raw_output_contents, strict=True)
+    }
+
+
+def _raw(array: np.ndarray[Any, Any]) -> bytes:
+    if array.dtype != np.object_:
+        return array.tobytes()
+    texts = [str(item).encode() for item in array.ravel()]
+    return b"".join(struct.pack("<I", len(text)) + text for text in texts)

@@ -1,0 +1,159 @@
+"""
+A real S3 server as a context manager: `rclone serve s3` over a folder, with keys of its own.
+
+Its sub-folders are the buckets. Also over https, with a certificate of a private authority.
+"""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+import secrets
+import shutil
+import sysconfig
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from tests.parts.children import Child, PartError, bare_environment
+from tests.parts.ports import free_ports
+
+START_SECONDS = 20
+PORT_TRIES = 3
+
+
+class S3Server:
+    """An S3 server with random keys. The port stays the same over `kill` and `start`."""
+
+    region = "us-east-1"
+
+    def __init__(self, root: Path | None = None, *, tls: bool = False, extra_args: Sequence[str] = ()) -> None:
+        """`root`: a folder to serve; by default a temporary one."""
+        self._folder = Path(tempfile.mkdtemp(prefix="s3-"))
+        self.root = root or self._folder / "buckets"
+        self.access_key = secrets.token_hex(10)
+        self.secret_key = secrets.token_hex(20)
+        self.ca_pem = self._make_certificates() if tls else None
+        self._extra_args = tuple(extra_args)
+        self._port = 0
+        self._child: Child | None = None
+
+    @property
+    def endpoint_url(self) -> str:
+        """As it stands in a storage secret."""
+        return f"{'https' if self.ca_pem else 'http'}://127.0.0.1:{self._port}"
+
+    @property
+    def log_path(self) -> Path:
+        """What it has written: with `--verbose` in `extra_args`, every request."""
+        return self._started().log_path
+
+    def storage_config(self, bucket: str | None = None) -> dict[str, str]:
+        """One entry of ModelMesh's storage secret."""
+        config = {
+            "type": "s3",
+            "endpoint_url": self.endpoint_url,
+            "region": self.region,
+            "access_key_id": self.access_key,
+            "secret_access_key": self.secret_key,
+        }
+        return config | ({"bucket": bucket} if bucket else {}) | ({"certificate": self.ca_pem} if self.ca_pem else {})
+
+    def put(self, bucket: str, key: str, content: bytes) -> None:
+        """Store an object, or replace it in one step: a running read goes on with the old one."""
+        target, new = self.root / bucket / key, self.root / f".new-{secrets.token_hex(8)}"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        new.write_bytes(content)
+        new.replace(target)
+
+    def put_folder(self, bucket: str, prefix: str, files: Mapping[str, bytes]) -> None:
+        """Store a model, path by path, under a prefix."""
+        for path, content in files.items():
+            self.put(bucket, f"{prefix}/{path}", content)
+
+    def start(self) -> S3Server:
+        """Raises PartError when it does not come up, with the last lines of its log."""
+        self.kill()
+        self.root.mkdir(parents=True, exist_ok=True)
+        has_port, tries = bool(self._port), PORT_TRIES
+        while True:
+            self._port = self._port if has_port else free_ports(1)[0]
+            tries -= 1
+            try:
+                return self._start()
+            except PartError as error:
+                self.kill()
+                if has_port or not tries or "address already in use" not in str(error):
+                    raise
+
+    def kill(self) -> None:
+        """`kill -9`; objects stay. One that does not run is fine."""
+        if self._child is not None:
+            self._child.kill()
+
+    def stop(self) -> None:
+        """Kill it and remove the temporary folder."""
+        self.kill()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def __enter__(self) -> S3Server:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()
+
+    def _started(self) -> Child:
+        assert self._child is not None, "the S3 server was not started"
+        return self._child
+
+    def _start(self) -> S3Server:
+        command: list[str | Path] = [Path(sysconfig.get_path("scripts")) / "rclone", "serve", "s3", self.root, "--config="]
+        command += [f"--addr=127.0.0.1:{self._port}", f"--auth-key={self.access_key},{self.secret_key}"]
+        command += ["--dir-cache-time=0s", "--poll-interval=0"]  # what is written into the folder is seen at once
+        if self.ca_pem:
+            command += [f"--cert={self._folder / 'server.pem'}", f"--key={self._folder / 'server.key'}"]
+        self._child = child = Child("s3", [*command, *self._extra_args], env=bare_environment())
+        child.wait_until(lambda: "Starting s3 server" in child.log_text(), "serving", START_SECONDS)
+        return self
+
+    def _make_certificates(self) -> str:
+        authority_key, authority = _certificate("private authority of the tests")
+        key, certificate = _certificate("localhost", (authority_key, authority))
+        plain = (serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+        (self._folder / "server.key").write_bytes(key.private_bytes(serialization.Encoding.PEM, *plain))
+        (self._folder / "server.pem").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+        return authority.public_bytes(serialization.Encoding.PEM).decode()
+
+
+Signer = tuple[ec.EllipticCurvePrivateKey, x509.Certificate]
+
+
+def _certificate(name: str, issuer: Signer | None = None) -> Signer:
+    """A key and its certificate: an authority's, or a server's on loopback when there is an issuer."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    signing_key, issuer_name = (issuer[0], issuer[1].subject) if issuer else (key, subject)
+    now, day = datetime.datetime.now(datetime.UTC), datetime.timedelta(days=1)
+    builder = x509.CertificateBuilder(issuer_name, subject, key.public_key(), x509.random_serial_number(), now - day, now + 30 * day)
+    usage = dict.fromkeys(
+        ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement", "encipher_only", "decipher_only"), False
+    )
+    ca = issuer is None
+    extensions: list[tuple[x509.ExtensionType, bool]] = [
+        (x509.BasicConstraints(ca=ca, path_length=None), True),
+        (x509.KeyUsage(digital_signature=not ca, key_cert_sign=ca, crl_sign=ca, **usage), True),
+        (x509.SubjectKeyIdentifier.from_public_key(key.public_key()), False),
+        (x509.AuthorityKeyIdentifier.from_issuer_public_key(signing_key.public_key()), False),
+    ]
+    if not ca:
+        addresses = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+        extensions += [(x509.SubjectAlternativeName(addresses), False), (x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), False)]
+    for extension, is_critical in extensions:
+        builder = builder.add_extension(extension, critical=is_critical)
+    return key, builder.sign(signing_key, hashes.SHA256())

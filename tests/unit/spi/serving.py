@@ -1,0 +1,48 @@
+"""A real grpc.aio server around one lifecycle, for tests of what travels over the wire."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from grpc import aio
+
+from adapter._pb.model_runtime_pb2_grpc import ModelRuntimeStub
+from adapter.model import LoadedModel, ModelSpec
+from adapter.settings import CapacitySettings, read_group
+from adapter.spi.listen import listen
+from adapter.spi.servicer import ModelRuntime
+from adapter.units import Endpoint
+from tests.contract.spi.fake_lifecycle import FakeLifecycle
+
+
+def capacity(**variables: str) -> CapacitySettings:
+    """Settings of a runtime with 2 GiB."""
+    return read_group(CapacitySettings, {"CONTAINER_MEM_REQ_BYTES": "2Gi", **variables})
+
+
+class ScriptedLifecycle(FakeLifecycle):
+    """Its load does what the test says."""
+
+    def __init__(self, load: Callable[[ModelSpec], Awaitable[Any]]) -> None:
+        super().__init__()
+        self._load = load
+
+    async def load(self, spec: ModelSpec) -> LoadedModel:
+        return await self._load(spec) or LoadedModel(size_bytes=10_000, max_concurrency=0)
+
+
+@asynccontextmanager
+async def serving(what: FakeLifecycle | ModelRuntime) -> AsyncIterator[ModelRuntimeStub]:
+    """The SPI over this lifecycle, or these calls, asked through a real channel."""
+    runtime = what if isinstance(what, ModelRuntime) else ModelRuntime(lifecycle=what, capacity=capacity())
+    server = await listen(
+        endpoint=Endpoint(host="127.0.0.1", port=0),
+        runtime=runtime,
+        readiness=lambda: None,
+        reflection=False,
+    )
+    try:
+        async with aio.insecure_channel(server.addresses[0]) as channel:
+            yield ModelRuntimeStub(channel)
+    finally:
+        await server.stop(0)

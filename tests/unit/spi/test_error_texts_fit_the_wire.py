@@ -1,0 +1,122 @@
+"""One line, root cause first, model and phases last, short as percent-encoded, never a secret."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapter.errors import AdapterError, ModelRefused, SourceDenied
+from adapter.spi.status import MAX_WIRE_BYTES, shown, text_of
+from tests.contract.spi.texts import assert_is_fit_for_users, wire_bytes
+
+ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=300)
+
+
+def test_root_cause_comes_first_and_the_place_last() -> None:
+    """What a user reads in the model's status."""
+    error = ModelRefused("unable to find 'libtorch.so'").located("m1", "list 0.1 s, triton 2.0 s")
+
+    assert text_of(error) == "unable to find 'libtorch.so' (model 'm1'; list 0.1 s, triton 2.0 s)"
+
+
+@pytest.mark.parametrize(
+    ("model_id", "phases", "tail"),
+    [(None, None, ""), ("m1", None, " (model 'm1')"), (None, "pull 1.0 s", " (pull 1.0 s)")],
+)
+def test_tail_holds_what_is_known(model_id: str | None, phases: str | None, tail: str) -> None:
+    """No empty brackets."""
+    error = SourceDenied("403")
+    error.model_id, error.phases = model_id, phases
+
+    assert text_of(error) == f"403{tail}"
+
+
+def test_first_place_that_was_noted_stays() -> None:
+    """The one who was nearest knew best."""
+    error = SourceDenied("403").located("m1", "pull 1.0 s").located("m2", "list 9.0 s")
+
+    assert text_of(error) == "403 (model 'm1'; pull 1.0 s)"
+
+
+@pytest.mark.parametrize("character", ["x", "é", "%", "語", "😀", "\x7f"])
+def test_long_text_is_cut_before_the_tail(character: str) -> None:
+    """3.5 KB of accented text would become 10 KB on the wire, and be lost whole."""
+    text = text_of(ModelRefused("no " + character * 20_000).located("m" * 255, "triton 2.0 s"))
+
+    assert wire_bytes(text) <= MAX_WIRE_BYTES
+    assert text.startswith("no ")
+    assert text.endswith(f"... (model '{'m' * 255}'; triton 2.0 s)") or character == "\x7f"
+
+
+def test_text_uses_the_room_that_it_has() -> None:
+    """Nothing is cut that would fit; what is cut is cut as late as possible."""
+    exact = "x" * MAX_WIRE_BYTES
+
+    assert shown(exact) == exact
+    assert shown(exact + "x") == "x" * (MAX_WIRE_BYTES - 3) + "..."
+    assert MAX_WIRE_BYTES - 12 < wire_bytes(shown("語" * 2000)) <= MAX_WIRE_BYTES
+
+
+def test_id_of_the_worst_kind_leaves_room_for_the_cause() -> None:
+    """A model id comes from outside and may be a megabyte of anything."""
+    text = text_of(ModelRefused("the cause" * 1000).located("😀" * 250_000, "pull 1.0 s"))
+
+    assert text.startswith("the cause")
+    assert text.endswith("...'; pull 1.0 s)")
+    assert_is_fit_for_users(text)
+
+
+@pytest.mark.parametrize(
+    ("raw", "clean"),
+    [
+        ("a\nb\r\n\tc", "a b c"),
+        ("  a   b ", "a b"),
+        ("a\0b\x1b[31mc", "a b [31mc"),
+        ("a\u2028b\u202ec", "a b c"),
+        ("a\ud800b", "a\ufffdb"),
+    ],
+)
+def test_only_one_line_of_characters_remains(raw: str, clean: str) -> None:
+    """No line breaks, no terminal sequences, no halves of characters."""
+    assert shown(raw) == clean
+
+
+def test_error_without_words_says_its_reason() -> None:
+    """An empty text helps nobody."""
+    assert text_of(AdapterError("")) == "internal"
+
+
+@pytest.mark.parametrize(
+    ("raw", "clean"),
+    [
+        ("GET http://user:pass@minio:9000/b failed", "GET http://minio:9000/b failed"),
+        ("cannot read 'https://h/b?X-Amz-Signature=abc&y=z': 403", "cannot read 'https://h/b': 403"),
+        ("key AKIAIOSFODNN7EXAMPLE is unknown", "key *** is unknown"),
+        ("signed with wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", "signed with ***"),
+        ("bad PEM: -----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY-----.", "bad PEM: [PEM ***]."),
+    ],
+)
+def test_what_looks_like_a_secret_is_removed(raw: str, clean: str) -> None:
+    """The last defence, for texts of libraries."""
+    assert shown(raw) == clean
+
+
+def test_secret_at_the_edge_of_the_cut_does_not_survive_in_part() -> None:
+    """Removed before the text is cut, so that no half of it stays."""
+    text = shown("x " * (MAX_WIRE_BYTES // 2 - 12) + "AKIAIOSFODNN7EXAMPLE and more")
+
+    assert "AKIA" not in text
+
+
+@given(text=ANY_TEXT, model_id=ANY_TEXT, phases=st.none() | ANY_TEXT, times=st.sampled_from([1, 40, 400]))
+def test_any_text_fits(text: str, model_id: str, phases: str | None, times: int) -> None:
+    """Whatever a library says and whatever a client sends."""
+    shown_text = text_of(ModelRefused(f"cause {text * times}").located(model_id, phases))
+
+    assert_is_one_line(shown_text)
+    assert wire_bytes(shown_text) <= MAX_WIRE_BYTES
+    assert shown_text.startswith("cause")
+
+
+def assert_is_one_line(text: str) -> None:
+    assert text.encode()
+    assert not any(ord(character) < 0x20 or character in "\x7f\u2028\u2029" for character in text)

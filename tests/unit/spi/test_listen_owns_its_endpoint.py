@@ -1,0 +1,177 @@
+"""Loopback only, one adapter per endpoint, and a sentence when it cannot be had."""
+
+import socket
+import stat
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+
+import grpc
+import pytest
+from grpc import aio
+from grpc_health.v1 import health_pb2
+from grpc_health.v1.health_pb2_grpc import HealthStub
+
+from adapter._pb import model_runtime_pb2 as pb
+from adapter._pb.model_runtime_pb2_grpc import ModelRuntimeStub
+from adapter.errors import ListenError
+from adapter.spi.listen import SpiServer, listen
+from adapter.spi.servicer import ModelRuntime
+from adapter.units import Endpoint
+from tests.contract.spi.fake_lifecycle import FakeLifecycle
+from tests.unit.spi.serving import capacity
+
+
+async def start(endpoint: Endpoint, *, reflection: bool = False) -> SpiServer:
+    runtime = ModelRuntime(lifecycle=FakeLifecycle(), capacity=capacity())
+    return await listen(endpoint=endpoint, runtime=runtime, readiness=lambda: None, reflection=reflection)
+
+
+@asynccontextmanager
+async def listening(endpoint: Endpoint, *, reflection: bool = False) -> AsyncIterator[SpiServer]:
+    server = await start(endpoint, reflection=reflection)
+    try:
+        yield server
+    finally:
+        await server.stop(0)
+
+
+async def answers(target: str) -> bool:
+    async with aio.insecure_channel(target) as channel:
+        answer = await ModelRuntimeStub(channel).unloadModel(pb.UnloadModelRequest(modelId="m1"), timeout=5)
+    return answer == pb.UnloadModelResponse()
+
+
+@pytest.fixture
+def short_path(tmp_path: Path) -> Iterator[Path]:
+    """A folder whose name leaves room for a socket path of 107 bytes."""
+    assert len(str(tmp_path)) < 90
+    yield tmp_path
+
+
+async def test_localhost_is_both_loopback_addresses() -> None:
+    """IPv4 is a must, and first; IPv6 is there where the machine has it."""
+    async with listening(Endpoint(host="localhost", port=0)) as server:
+        assert server.addresses[0].startswith("127.0.0.1:")
+        assert len({address.rpartition(":")[2] for address in server.addresses}) == 1
+        for address in server.addresses:
+            assert await answers(address)
+
+
+async def test_second_adapter_on_a_port_fails_in_one_sentence() -> None:
+    """Not shared by SO_REUSEPORT: ModelMesh would reach either."""
+    async with listening(Endpoint(host="localhost", port=0)) as first:
+        port = int(first.addresses[0].rpartition(":")[2])
+
+        with pytest.raises(ListenError, match=rf"127.0.0.1:{port} cannot be used: address already in use; another adapter"):
+            await start(Endpoint(host="localhost", port=port))
+
+        assert await answers(first.addresses[0])
+
+
+async def test_host_that_is_not_ours_fails_in_one_sentence() -> None:
+    """TEST-NET-1 belongs to no machine."""
+    with pytest.raises(ListenError, match=r"192\.0\.2\.1:8085 cannot be used: cannot assign requested address"):
+        await start(Endpoint(host="192.0.2.1", port=8085))
+
+
+async def test_port_is_free_after_the_stop() -> None:
+    """A restart finds it free at once."""
+    async with listening(Endpoint(host="localhost", port=0)) as first:
+        port = int(first.addresses[0].rpartition(":")[2])
+    async with listening(Endpoint(host="localhost", port=port)) as second:
+        assert await answers(second.addresses[0])
+
+
+async def test_socket_is_made_with_its_folder_and_removed_at_the_stop(short_path: Path) -> None:
+    """ModelMesh runs as another user, so anybody may connect."""
+    path = short_path / "new" / "mm.sock"
+
+    async with listening(Endpoint(socket=path)) as server:
+        assert server.addresses == [f"unix:{path}"]
+        assert await answers(f"unix:{path}")
+        assert stat.S_IMODE(path.stat().st_mode) == 0o666
+
+    assert not path.exists()
+
+
+async def test_socket_file_of_a_dead_server_is_replaced(short_path: Path) -> None:
+    """A killed adapter leaves one."""
+    path = short_path / "mm.sock"
+    with closing(socket.socket(socket.AF_UNIX)) as dead:
+        dead.bind(str(path))
+
+    async with listening(Endpoint(socket=path)):
+        assert await answers(f"unix:{path}")
+
+
+async def test_socket_of_a_live_server_is_refused_and_left_alone(short_path: Path) -> None:
+    """gRPC itself would take it away without a word."""
+    path = short_path / "mm.sock"
+    async with listening(Endpoint(socket=path)):
+        with pytest.raises(ListenError, match=f"the socket {path} cannot be used: another server listens on it"):
+            await start(Endpoint(socket=path))
+
+        assert await answers(f"unix:{path}")
+
+
+async def test_file_in_the_way_is_refused_and_left_alone(short_path: Path) -> None:
+    """Only sockets are replaced."""
+    path = short_path / "mm.sock"
+    path.write_text("precious")
+
+    with pytest.raises(ListenError, match="something that is not a socket is there"):
+        await start(Endpoint(socket=path))
+
+    assert path.read_text() == "precious"
+
+
+async def test_folder_that_cannot_be_made_is_named(short_path: Path) -> None:
+    """A file where a folder should be."""
+    (short_path / "file").write_text("")
+
+    with pytest.raises(ListenError, match="cannot be used: not a directory"):
+        await start(Endpoint(socket=short_path / "file" / "sub" / "mm.sock"))
+
+
+async def test_socket_file_of_a_successor_is_not_removed(short_path: Path) -> None:
+    """What another server has put in our place is not ours."""
+    path = short_path / "mm.sock"
+    server = await start(Endpoint(socket=path))
+    path.unlink()
+    with closing(socket.socket(socket.AF_UNIX)) as successor:
+        successor.bind(str(path))
+
+        await server.stop(0)
+
+        assert [file.name for file in short_path.iterdir()] == ["mm.sock"]
+
+
+async def test_reflection_only_on_request() -> None:
+    """Off by default; on, it lists the services."""
+
+    async def list_services(address: str) -> bytes:
+        async with aio.insecure_channel(address) as channel:
+            call = channel.stream_stream("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo")(iter([b"\x3a\x01*"]))
+            return bytes(await call.read())
+
+    async with listening(Endpoint(host="127.0.0.1", port=0)) as server:
+        with pytest.raises(aio.AioRpcError) as caught:
+            await list_services(server.addresses[0])
+        assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
+    async with listening(Endpoint(host="127.0.0.1", port=0), reflection=True) as server:
+        listed = await list_services(server.addresses[0])
+        assert b"mmesh.ModelRuntime" in listed
+        assert b"grpc.health.v1.Health" in listed
+
+
+async def test_watch_does_not_hold_the_stop() -> None:
+    """A watch never ends by itself; the server's stop must not wait for its grace."""
+    server = await start(Endpoint(host="127.0.0.1", port=0))
+    async with aio.insecure_channel(server.addresses[0]) as channel:
+        watch = HealthStub(channel).Watch(health_pb2.HealthCheckRequest())
+        await watch.read()
+
+        await server.stop(60)
+
+        assert await watch.read() is aio.EOF

@@ -1,0 +1,218 @@
+"""Metrics and probes over HTTP, from threads that live when the event loop does not."""
+
+import asyncio
+import http.client
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from adapter.errors import ListenError
+from adapter.telemetry import http as telemetry_http
+from adapter.telemetry import metrics
+from adapter.telemetry.http import STUCK_AFTER_SECONDS, Heartbeat, TelemetryServer
+
+
+class Clock:
+    """Time that the test moves."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@contextmanager
+def serving(clock: Clock | None = None, readiness: Callable[[], str | None] = lambda: None) -> Iterator[TelemetryServer]:
+    server = TelemetryServer(port=0, heartbeat=Heartbeat(clock or Clock()), readiness=readiness)
+    try:
+        yield server
+    finally:
+        server.close()
+
+
+def ask(server: TelemetryServer, path: str, method: str = "GET", host: str = "127.0.0.1") -> tuple[int, str, http.client.HTTPMessage]:
+    with closing(http.client.HTTPConnection(host, server.port, timeout=10)) as connection:
+        connection.request(method, path)
+        response = connection.getresponse()
+        return response.status, response.read().decode(), response.headers
+
+
+def test_metrics_are_prometheus_text() -> None:
+    """Ours and those of the process."""
+    with serving() as server:
+        status, body, headers = ask(server, "/metrics")
+
+    families = {family.name for family in text_string_to_metric_families(body)}
+    assert status == 200
+    assert headers["Content-Type"].startswith("text/plain; version=")
+    assert {"triton_adapter_rpc_seconds", "triton_adapter_models", "process_resident_memory_bytes", "process_open_fds"} <= families
+
+
+def test_alive_while_the_loop_beats() -> None:
+    """Red only when the event loop has been stuck for longer than a probe's period."""
+    clock = Clock()
+    with serving(clock) as server:
+        assert ask(server, "/healthz")[:2] == (200, "alive\n")
+
+        clock.now += STUCK_AFTER_SECONDS
+        assert ask(server, "/healthz")[0] == 200
+
+        clock.now += 2
+        assert ask(server, "/healthz")[:2] == (503, "the event loop has not run for 12 s\n")
+        assert ask(server, "/readyz")[0] == 503
+
+
+def test_not_ready_says_why() -> None:
+    """Triton away is not the adapter dead."""
+    with serving(readiness=lambda: "Triton does not answer on http://user:pw@host: ö") as server:
+        assert ask(server, "/readyz")[:2] == (503, "not ready: Triton does not answer on http://host: ö\n")
+        assert ask(server, "/healthz")[0] == 200
+    with serving() as server:
+        assert ask(server, "/readyz")[:2] == (200, "ready\n")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/", 404),
+        ("GET", "/metrics/", 404),
+        ("GET", "/metrics?name[]=x", 200),
+        ("GET", "/../healthz", 404),
+        ("POST", "/healthz", 405),
+        ("PUT", "/metrics", 405),
+        ("DELETE", "/metrics", 405),
+        ("PATCH", "/", 405),
+        ("OPTIONS", "/healthz", 405),
+        ("BREW", "/healthz", 501),
+    ],
+)
+def test_only_three_paths_can_only_be_read(method: str, path: str, status: int) -> None:
+    """Anything else is refused as HTTP says."""
+    with serving() as server:
+        answer = ask(server, path, method)
+
+    assert answer[0] == status
+    assert answer[2].get("Allow") == ("GET, HEAD" if status == 405 else None)
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/healthz", "/readyz", "/nothing"])
+def test_head_is_get_without_the_body(path: str) -> None:
+    """Some checkers send HEAD."""
+    with serving() as server:
+        get, head = ask(server, path), ask(server, path, "HEAD")
+
+    assert (head[0], head[1]) == (get[0], "")
+    assert int(head[2]["Content-Length"]) > 0
+
+
+def test_both_families_are_served_by_one_port() -> None:
+    """Pods have IPv4, IPv6, or both."""
+    with serving() as server:
+        assert ask(server, "/healthz", host="127.0.0.1")[0] == 200
+        if server.is_dual_stack:
+            assert ask(server, "/healthz", host="::1")[0] == 200
+
+
+def test_machine_without_ipv6_has_ipv4(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel without IPv6 refuses the family."""
+    real = socket.socket
+
+    def without_ipv6(family: int = socket.AF_INET, *arguments: int) -> socket.socket:
+        if family == socket.AF_INET6:
+            raise OSError(97, "Address family not supported by protocol")
+        return real(family, *arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(telemetry_http.socket, "socket", without_ipv6)
+        server = TelemetryServer(port=0, heartbeat=Heartbeat(), readiness=lambda: None)
+    with closing(server):
+        assert not server.is_dual_stack
+        assert ask(server, "/healthz")[0] == 200
+
+
+def test_port_in_use_is_one_sentence() -> None:
+    """Another adapter, or ModelMesh's own metrics."""
+    with serving() as first:
+        with pytest.raises(ListenError, match=f"METRICS_PORT {first.port} cannot be used: address already in use"):
+            TelemetryServer(port=first.port, heartbeat=Heartbeat(), readiness=lambda: None)
+        assert ask(first, "/healthz")[0] == 200
+
+
+def test_client_that_says_nothing_blocks_nobody() -> None:
+    """Ten of them, silent, and one that has sent half a request."""
+    with serving() as server:
+        silent = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(10)]
+        silent[0].sendall(b"GET /metr")
+
+        assert ask(server, "/healthz")[0] == 200
+
+        for connection in silent:
+            connection.close()
+
+
+def test_client_that_dribbles_is_cut_off_by_one_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A byte now and then does not keep a thread: the deadline is for the whole request."""
+    monkeypatch.setattr(telemetry_http, "CLIENT_SECONDS", 0.2)
+    with serving() as server, closing(socket.create_connection(("127.0.0.1", server.port))) as connection:
+        connection.settimeout(10)
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nX: ")
+
+        answer = connection.recv(100)  # the server hangs up; without the deadline this ends with a timeout
+
+    assert answer == b""
+
+
+def test_client_that_goes_away_in_the_middle_is_forgotten() -> None:
+    """Reset by the peer: the next one is served."""
+    with serving() as server:
+        with closing(socket.create_connection(("127.0.0.1", server.port))) as connection:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
+            connection.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
+
+        assert ask(server, "/healthz")[0] == 200
+
+
+def test_close_frees_the_port_at_once() -> None:
+    """And ends the accepting thread."""
+    with serving() as server:
+        port = server.port
+    with closing(socket.socket()) as again:
+        again.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        again.bind(("127.0.0.1", port))
+
+    assert "telemetry-http" not in {thread.name for thread in threading.enumerate()}
+
+
+async def test_heartbeat_beats_in_the_loop() -> None:
+    """Its task keeps it young until it is cancelled."""
+    clock = Clock()
+    heartbeat = Heartbeat(clock)
+    clock.now += 50
+    assert heartbeat.age_seconds() == 50
+
+    task = asyncio.create_task(heartbeat.run())
+    await asyncio.sleep(0)
+    assert heartbeat.age_seconds() == 0
+
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+def test_readme_table_has_every_metric_with_a_unit() -> None:
+    """Each metric that is registered is in the table, with the name that Prometheus shows."""
+    rows = metrics.markdown().splitlines()[2:]
+    described = {row.split("`")[1] for row in rows}
+
+    registered = {
+        f"{family.name}_total" if family.type == "counter" else family.name
+        for family in metrics.REGISTRY.collect()
+        if not family.name.startswith("process_")
+    }
+    assert described == registered
+    assert all(name.startswith("triton_adapter_") for name in described)

@@ -1,0 +1,218 @@
+"""One reader of the environment; every mistake at once; what ModelMesh would refuse is refused by us, with the arithmetic."""
+
+from collections.abc import Mapping
+from dataclasses import FrozenInstanceError
+from pathlib import Path
+
+import pytest
+
+from adapter.settings import (
+    RETIRED,
+    CapacitySettings,
+    Settings,
+    SettingsError,
+    SpiSettings,
+    all_fields,
+    read_group,
+    retired_warnings,
+)
+from adapter.units import Endpoint
+
+MIB = 2**20
+ENOUGH = {"CONTAINER_MEM_REQ_BYTES": "8Gi"}
+
+
+def problems_of(variables: Mapping[str, str]) -> list[str]:
+    with pytest.raises(SettingsError) as caught:
+        Settings.from_env(variables)
+    return caught.value.problems
+
+
+def capacity(**variables: str) -> CapacitySettings:
+    return Settings.from_env({**ENOUGH, **variables}).capacity
+
+
+def test_only_the_memory_is_required() -> None:
+    """Everything else has a default, most of them the Go adapter's."""
+    settings = Settings.from_env(ENOUGH)
+
+    assert settings.spi.listen == Endpoint(host="localhost", port=8085)
+    assert settings.triton.target == "localhost:8001"
+    assert settings.capacity.capacity_bytes == 8 * 1024 * MIB - 256 * MIB
+    assert settings.capacity.default_model_bytes == 1_000_000
+    assert settings.capacity.load_timeout_ms == 30_000
+    assert settings.capacity.multiplier == 1.25
+    assert settings.volume.repository_dir == Path("/models/_triton_models")
+    assert settings.volume.cache_dir == Path("/models/_adapter")
+    assert settings.pull.config_dir == Path("/storage-config")
+    assert settings.pull.embedded is None
+    assert settings.telemetry.metrics_port == 9464
+
+
+def test_environment_of_the_go_adapter_is_understood() -> None:
+    """As the controller sets it for a built-in adapter; a running install swaps the image."""
+    settings = Settings.from_env(
+        {
+            "ADAPTER_PORT": "8085", "RUNTIME_PORT": "8001", "RUNTIME_DATA_ENDPOINT": "port:8001",
+            "CONTAINER_MEM_REQ_BYTES": "1073741824", "MEM_BUFFER_BYTES": "134217728", "LOADTIME_TIMEOUT": "90000",
+            "LOADING_CONCURRENCY": "2", "LIMIT_PER_MODEL_CONCURRENCY": "", "USE_EMBEDDED_PULLER": "true",
+            "RUNTIME_VERSION": "23.04-py3", "LOG_LEVEL": "debug", "PORT": "8084", "MODEL_SERVER_ENDPOINT": "port:8085",
+        }
+    )  # fmt: skip
+
+    assert settings.capacity.capacity_bytes == 939524096
+    assert settings.capacity.max_loading == 2
+    assert settings.capacity.load_timeout_ms == 90_000
+    assert settings.capacity.max_concurrency == 0
+    assert settings.capacity.runtime_version == "23.04-py3"
+    assert settings.pull.embedded is True
+
+
+def test_settings_cannot_be_changed() -> None:
+    """Read once, passed on."""
+    with pytest.raises(FrozenInstanceError):
+        Settings.from_env(ENOUGH).capacity.max_loading = 5  # type: ignore[misc] # what the test is about
+
+
+@pytest.mark.parametrize("text", ["", None])
+def test_empty_variable_is_absent(text: str | None) -> None:
+    """Manifests pass on empty values."""
+    variables = ENOUGH if text is None else {**ENOUGH, "ADAPTER_PORT": text, "CACHE_DIR": text, "LOG_LEVEL": text}
+
+    assert Settings.from_env(variables) == Settings.from_env(ENOUGH)
+
+
+def test_all_mistakes_are_reported_together() -> None:
+    """Parsing and sense alike, each with its variable."""
+    problems = problems_of({"ADAPTER_PORT": "x", "LOG_LEVEL": "loud", "PULL_PART_BYTES": "5", "LOADTIME_TIMEOUT": "-1"})
+
+    assert [problem.split()[0].rstrip(":") for problem in problems] == [
+        "ADAPTER_PORT", "LOADTIME_TIMEOUT", "LOG_LEVEL", "PULL_PART_BYTES",
+    ]  # fmt: skip
+    assert problems[0] == "ADAPTER_PORT: 'x' is not a whole number"
+
+
+@pytest.mark.parametrize("memory", ["", "-1", "0"])
+def test_missing_memory_request_is_named(memory: str) -> None:
+    """What the manifest lacks, not what the number is."""
+    (problem,) = problems_of({"CONTAINER_MEM_REQ_BYTES": memory})
+
+    assert "CONTAINER_MEM_REQ_BYTES is missing" in problem
+    assert "`requests.memory`" in problem
+
+
+def test_memory_below_the_buffer_leaves_nothing() -> None:
+    """The Go adapter announced a huge capacity then."""
+    (problem,) = problems_of({"CONTAINER_MEM_REQ_BYTES": "128Mi"})
+
+    assert "128 MiB (134217728 bytes)) leaves nothing after MEM_BUFFER_BYTES (256 MiB" in problem
+
+
+@pytest.mark.parametrize(
+    ("memory", "default", "needed"),
+    [("266Mi", "1000000", None), ("265Mi", "1000000", "9.5"), ("300Mi", "50Mi", "500 MiB"), ("1255Mi", "500Mi", "1000 MiB")],
+)
+def test_capacity_that_modelmesh_refuses_is_refused_with_the_arithmetic(memory: str, default: str, needed: str | None) -> None:
+    """At least max(2 × default, min(512 MiB, 10 × default)). Source: ModelMesh.java 1264-1276."""
+    variables = {"CONTAINER_MEM_REQ_BYTES": memory, "DEFAULT_MODELSIZE": default}
+    if needed is None:
+        assert Settings.from_env(variables).capacity.capacity_bytes >= 10_000_000
+        return
+
+    (problem,) = problems_of(variables)
+
+    assert problem.startswith("capacity is too small: ")
+    assert "10 × DEFAULT_MODELSIZE)) = " in problem
+    if "MiB" in needed:
+        assert f"= {needed} (" in problem
+
+
+@pytest.mark.parametrize(
+    ("variables", "words"),
+    [
+        ({"DEFAULT_MODELSIZE": "8192"}, "must be more than 8192"),
+        ({"LOADTIME_TIMEOUT": "99"}, "refuses less than 100 ms"),
+        ({"LOADTIME_TIMEOUT": "2147483648"}, "is too large"),
+        ({"LOADING_CONCURRENCY": "0"}, "must be 1 or more"),
+        ({"LIMIT_PER_MODEL_CONCURRENCY": "-1"}, "must be 0 or more"),
+        ({"MODELSIZE_MULTIPLIER": "0"}, "greater than 0"),
+        ({"MEM_BUFFER_BYTES": "-5"}, "must be 0 or more"),
+        ({"CACHE_DIR": "/models/_triton_models/cache"}, "lies in Triton's repository folder"),
+        ({"CACHE_DIR": "/models/_triton_models"}, "lies in Triton's repository folder"),
+        ({"CACHE_DIR": "/models"}, "folder of its own"),
+        ({"CACHE_DIR": "/"}, "folder of its own"),
+        ({"METRICS_PORT": "8085"}, "ADAPTER_PORT and METRICS_PORT are both 8085"),
+        ({"RUNTIME_PORT": "8085"}, "ADAPTER_PORT and RUNTIME_PORT are both 8085"),
+        ({"ADAPTER_ENDPOINT": "port:8001"}, "ADAPTER_ENDPOINT and RUNTIME_PORT are both 8001"),
+        ({"ADAPTER_ENDPOINT": "unix:/a", "RUNTIME_ENDPOINT": "unix:/a"}, "ADAPTER_ENDPOINT and RUNTIME_ENDPOINT are both /a"),
+    ],
+)
+def test_what_cannot_work_is_refused(variables: dict[str, str], words: str) -> None:
+    """One sentence for one mistake."""
+    (problem,) = problems_of({**ENOUGH, **variables})
+
+    assert words in problem
+
+
+def test_endpoint_beats_its_port() -> None:
+    """And metrics that are off collide with nobody."""
+    settings = Settings.from_env(
+        {
+            **ENOUGH, "ADAPTER_PORT": "1", "ADAPTER_ENDPOINT": "unix:/run/mm.sock", "RUNTIME_ENDPOINT": "unix:/run/t.sock:8001",
+            "METRICS_PORT": "0",
+        }
+    )  # fmt: skip
+
+    assert settings.spi.listen.target == "unix:/run/mm.sock"
+    assert settings.triton.target == "unix:/run/t.sock:8001"
+
+
+@pytest.mark.parametrize(
+    ("loading", "default", "reserve"),
+    [
+        ("1", "1000000", 2**30 // 100),  # below 1 %
+        ("2", "50Mi", 50 * MIB),
+        ("8", "50Mi", 100 * MIB),
+        ("16", "50Mi", 2**30 // 10),  # above 10 %
+    ],
+)
+def test_usable_capacity_leaves_modelmeshs_reserve(loading: str, default: str, reserve: int) -> None:
+    """threads × default ÷ (2 or 4), between 1 % and 10 %. Source: ModelMesh.java 746-763."""
+    settings = capacity(CONTAINER_MEM_REQ_BYTES="1Gi", MEM_BUFFER_BYTES="0", LOADING_CONCURRENCY=loading, DEFAULT_MODELSIZE=default)
+
+    assert settings.usable_bytes == 2**30 - reserve
+
+
+@pytest.mark.parametrize(("announced_ms", "budget_seconds"), [("100", 0.09), ("10000", 9.0), ("30000", 28.0), ("600000", 598.0)])
+def test_own_budget_ends_before_the_announced_timeout(announced_ms: str, budget_seconds: float) -> None:
+    """So that our error, which says what was slow, arrives first."""
+    assert capacity(LOADTIME_TIMEOUT=announced_ms).budget_seconds == pytest.approx(budget_seconds)
+
+
+def test_one_group_can_be_read_alone() -> None:
+    """A probe needs no memory request."""
+    assert read_group(SpiSettings, {"ADAPTER_PORT": "9"}).listen.port == 9
+    with pytest.raises(SettingsError, match="ADAPTER_PORT"):
+        read_group(SpiSettings, {"ADAPTER_PORT": "none"})
+
+
+def test_variables_without_effect_are_mentioned() -> None:
+    """What happens to keras models now."""
+    assert retired_warnings({}) == []
+    (warning,) = retired_warnings({"MAX_CONC_KERAS_CONV_PROCS": "2"})
+
+    assert warning.startswith("MAX_CONC_KERAS_CONV_PROCS has no effect any more: .h5 and .keras files are not converted")
+
+
+def test_every_setting_explains_itself() -> None:
+    """Name, unit, default that can be read, meaning; no name twice, none that is retired."""
+    names = [entry.metadata["env"] for entry in all_fields()]
+
+    assert len(set(names)) == len(names) >= 20
+    assert not set(names) & set(RETIRED)
+    for entry in all_fields():
+        about = entry.metadata
+        assert about["kind"].unit
+        assert about["meaning"] == about["meaning"].strip() != ""
+        if about["default"] is not None:
+            about["kind"].parse(about["default"])

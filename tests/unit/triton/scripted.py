@@ -1,0 +1,155 @@
+"""A client and a repository in memory for `TritonServer` in virtual time: everything they do is in one trace."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Collection
+from pathlib import Path
+
+from adapter.model import ServerModel
+from adapter.triton.client import Metadata, TritonAway
+from adapter.triton.server import TritonServer
+
+GONE = "UNAVAILABLE"
+
+
+class ScriptedTriton:
+    """
+    What `TritonClient` offers, without gRPC.
+
+    `script[call]` holds what the next calls do: an exception is raised, a number is slept. Without
+    a script entry a call works: loads and unloads take their seconds.
+    """
+
+    target = "triton:8001"
+
+    def __init__(self, repository: ScriptedRepository) -> None:
+        self.repository = repository
+        self.trace = repository.trace
+        self.script: dict[str, list[BaseException | float]] = defaultdict(list)
+        self.is_away = False
+        self.states: dict[str, str] = {}
+        self.reasons: dict[str, str] = {}
+        self.load_seconds = 1.0
+        self.unload_seconds = 1.0
+        self.lists_our_folder = True
+        self.loading = 0
+        self.most_loading = 0
+        self.telling = 0
+        self.most_telling = 0
+        self._background: set[asyncio.Task[None]] = set()
+
+    async def live(self, timeout_seconds: float) -> None:
+        await self._step("live")
+
+    async def metadata(self) -> Metadata:
+        await self._step("metadata")
+        return Metadata("id", "2.51.0")
+
+    async def index(self, names: Collection[str] | None = None) -> list[ServerModel]:
+        await self._step("index")
+        if not self.lists_our_folder:
+            return []
+        return [
+            ServerModel(name, "1" if name in self.states else "", self.states.get(name, ""), self.reasons.get(name, ""))
+            for name in sorted(self.repository.directories)
+            if names is None or name in names
+        ]
+
+    async def load(self, name: str) -> None:
+        self.loading += 1
+        self.most_loading = max(self.most_loading, self.loading)
+        try:
+            await self._step("load", name)
+            self.states[name] = "LOADING"
+            await asyncio.sleep(self.load_seconds)
+            self.states[name] = "READY"
+            self.trace.append(f"loaded {name}")
+        finally:
+            self.loading -= 1
+
+    async def unload(self, name: str) -> None:
+        self.telling += 1
+        self.most_telling = max(self.most_telling, self.telling)
+        try:
+            await self._step("unload", name)
+        finally:
+            self.telling -= 1
+        if self.states.get(name) in ("READY", "LOADING"):
+            self.states[name] = "UNLOADING"
+            task = asyncio.create_task(self._free(name))
+            self._background.add(task)
+            task.add_done_callback(self._background.discard)
+
+    async def ready(self, name: str) -> bool:
+        await self._step("ready", name)
+        return self.states.get(name) == "READY"
+
+    async def reported_bytes(self, name: str) -> int:
+        await self._step("statistics", name)
+        return 4096
+
+    async def served_names(self) -> set[str]:
+        await self._step("served")
+        return {name for name, state in self.states.items() if state == "READY"}
+
+    async def close(self) -> None:
+        self.trace.append("close")
+
+    async def _free(self, name: str) -> None:
+        await asyncio.sleep(self.unload_seconds)
+        self.states[name] = GONE
+        self.trace.append(f"freed {name}")
+
+    async def _step(self, call: str, name: str = "") -> None:
+        if call not in ("live", "index"):
+            self.trace.append(f"{call} {name}".strip())
+        if self.script[call]:
+            step = self.script[call].pop(0)
+            if isinstance(step, BaseException):
+                raise step
+            await asyncio.sleep(step)
+        elif self.is_away:
+            raise TritonAway("Connection refused")
+
+
+class ScriptedRepository:
+    """What `Repository` offers to the rest of the room, without a disk."""
+
+    folder = Path("/models/_triton_models")
+
+    def __init__(self) -> None:
+        self.trace: list[str] = []
+        self.directories: set[str] = set()
+
+    async def ensure_directory(self, model_id: str) -> None:
+        self.directories.add(model_id)
+
+    async def place_probe(self) -> str:
+        self.directories.add("probe")
+        return "probe"
+
+    async def remove(self, model_id: str) -> None:
+        self.trace.append(f"remove {model_id}")
+        self.directories.discard(model_id)
+
+    async def sweep(self) -> None:
+        self.trace.append("sweep")
+
+    async def clear(self) -> None:
+        self.trace.append("clear")
+        self.directories.clear()
+
+    def can_hold(self, name: str) -> bool:
+        return "/" not in name
+
+
+def serve(triton: ScriptedTriton, *, max_loading: int = 2, unload_timeout_seconds: float = 170.0) -> TritonServer:
+    """The server under test."""
+    return TritonServer(
+        client=triton,  # type: ignore[arg-type]
+        repository=triton.repository,  # type: ignore[arg-type]
+        max_loading=max_loading,
+        unload_timeout_seconds=unload_timeout_seconds,
+    )

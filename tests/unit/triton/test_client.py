@@ -1,0 +1,333 @@
+"""The client on a real channel: what each failure of a call means. The server says what the real ones were heard to say."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+import pytest_asyncio
+
+from adapter.errors import ModelRefused, WrongServer
+from adapter.model import ServerModel
+from adapter.triton.client import CHANNEL_OPTIONS, AnswerLost, CallRefused, Metadata, TritonAway, TritonClient, TritonDied
+from adapter.triton.stubs import service_pb2 as pb
+from tests.fakes.triton import FakeTriton
+
+SERVICE = "/inference.GRPCInferenceService/"
+Answer = bytes | tuple[grpc.StatusCode, str]
+
+
+class Peer(grpc.GenericRpcHandler):
+    """Answers each method with bytes or a status, or hangs; keeps the requests."""
+
+    def __init__(self) -> None:
+        self.answers: dict[str, Answer] = {}
+        self.requests: dict[str, bytes] = {}
+        self.called = asyncio.Event()
+
+    def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler:
+        method = details.method.removeprefix(SERVICE)
+
+        async def answer(request: bytes, context: Any) -> bytes:
+            self.requests[method] = request
+            self.called.set()
+            if method not in self.answers:
+                await asyncio.get_running_loop().create_future()
+            told = self.answers[method]
+            if isinstance(told, tuple):
+                await context.abort(*told)
+            return told
+
+        return grpc.unary_unary_rpc_method_handler(answer)
+
+
+@pytest.fixture
+def peer() -> Peer:
+    return Peer()
+
+
+@pytest_asyncio.fixture
+async def client(peer: Peer, tmp_path: Path) -> AsyncIterator[TritonClient]:
+    """On a unix socket, as Triton names it: `<path>:<port>`."""
+    server = grpc.aio.server(handlers=[peer])
+    server.add_insecure_port(f"unix:{tmp_path}/t.sock:8001")
+    await server.start()
+    client = TritonClient(f"unix:{tmp_path}/t.sock:8001")
+    yield client
+    await client.close()
+    await server.stop(None)
+
+
+CALLS: dict[str, Callable[[TritonClient], Any]] = {
+    "ServerLive": lambda client: client.live(1.0),
+    "ServerMetadata": lambda client: client.metadata(),
+    "RepositoryIndex": lambda client: client.index(),
+    "RepositoryModelLoad": lambda client: client.load("m"),
+    "RepositoryModelUnload": lambda client: client.unload("m"),
+    "ModelReady": lambda client: client.ready("m"),
+    "ModelStatistics": lambda client: client.reported_bytes("m"),
+    "ModelConfig": lambda client: client.config("m"),
+}
+EVERY_CALL = pytest.mark.parametrize("method", CALLS)
+
+
+def fails_with(code: grpc.StatusCode, text: str) -> dict[str, Answer]:
+    return dict.fromkeys(CALLS, (code, text))
+
+
+@EVERY_CALL
+@pytest.mark.parametrize("text", ["Server exiting", "Server not ready"])
+async def test_a_stopping_triton_is_away(client: TritonClient, peer: Peer, method: str, text: str) -> None:
+    """It has not taken the call."""
+    peer.answers = fails_with(grpc.StatusCode.UNAVAILABLE, text)
+
+    with pytest.raises(TritonAway, match=f"^{text}$") as away:
+        await CALLS[method](client)
+
+    assert not isinstance(away.value, TritonDied)
+
+
+@EVERY_CALL
+async def test_nobody_on_the_other_side_is_away(method: str, tmp_path: Path) -> None:
+    """The call was never sent; the cause is the last part of gRPC's chain."""
+    client = TritonClient(f"unix:{tmp_path}/none.sock")
+
+    with pytest.raises(TritonAway, match=r"^No such file or directory$") as away:
+        await CALLS[method](client)
+
+    assert not isinstance(away.value, TritonDied)
+    await client.close()
+
+
+@EVERY_CALL
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        (grpc.StatusCode.UNAVAILABLE, "Stream removed (Socket closed)"),
+        (grpc.StatusCode.UNAVAILABLE, "recvmsg:Connection reset by peer"),
+        (grpc.StatusCode.UNAVAILABLE, "words that we never heard"),
+        (grpc.StatusCode.UNKNOWN, "Stream removed"),
+        (grpc.StatusCode.INTERNAL, "RST_STREAM closed stream. HTTP/2 error code: INTERNAL_ERROR"),
+        (grpc.StatusCode.CANCELLED, "RST_STREAM closed stream. HTTP/2 error code: CANCEL"),
+    ],
+)
+async def test_a_connection_that_breaks_is_a_death(client: TritonClient, peer: Peer, method: str, code: grpc.StatusCode, text: str) -> None:
+    """Triton may have taken the call: so says also what we do not know."""
+    peer.answers = fails_with(code, text)
+
+    with pytest.raises(TritonDied) as died:
+        await CALLS[method](client)
+
+    assert str(died.value) == text
+
+
+async def test_a_connection_that_really_breaks_is_a_death(peer: Peer, tmp_path: Path) -> None:
+    """The other side goes away during a load."""
+    server = grpc.aio.server(handlers=[peer])
+    server.add_insecure_port(f"unix:{tmp_path}/t.sock")
+    await server.start()
+    client = TritonClient(f"unix:{tmp_path}/t.sock")
+    load = asyncio.create_task(client.load("m"))
+    await peer.called.wait()
+
+    await server.stop(None)
+
+    with pytest.raises(TritonDied):
+        await load
+    await client.close()
+
+
+@EVERY_CALL
+async def test_the_wrong_mode_is_named(client: TritonClient, peer: Peer, method: str) -> None:
+    """Although its code is that of a Triton that is away."""
+    peer.answers = fails_with(grpc.StatusCode.UNAVAILABLE, "explicit model load / unload is not allowed if polling is enabled")
+
+    with pytest.raises(WrongServer, match="without --model-control-mode=explicit"):
+        await CALLS[method](client)
+
+
+async def test_restricted_calls_are_named(client: TritonClient, peer: Peer) -> None:
+    """So is a Triton that wants a secret header."""
+    peer.answers = fails_with(grpc.StatusCode.UNAVAILABLE, "This protocol is restricted, expecting header 'triton-grpc-protocol-k'")
+
+    with pytest.raises(WrongServer, match="--grpc-restricted-protocol"):
+        await client.load("m")
+
+
+async def test_a_hung_triton_is_away(client: TritonClient) -> None:
+    """The question has a deadline."""
+    with pytest.raises(TritonAway, match=r"^no answer within 0\.05 s$"):
+        await client.live(0.05)
+
+
+async def test_a_triton_that_is_not_live_is_away(client: TritonClient, peer: Peer) -> None:
+    """It says so itself."""
+    peer.answers["ServerLive"] = pb.ServerLiveResponse(live=False).SerializeToString()
+
+    with pytest.raises(TritonAway, match="it says that it is not live"):
+        await client.live(1.0)
+
+
+@pytest.mark.parametrize("code", [grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.INTERNAL, grpc.StatusCode.UNIMPLEMENTED])
+async def test_a_refused_load_has_a_reason(client: TritonClient, peer: Peer, code: grpc.StatusCode) -> None:
+    """Whatever the code: Triton's mean nothing to users."""
+    peer.answers["RepositoryModelLoad"] = (
+        code,
+        "load failed for model 'm': version 1 is at UNAVAILABLE state: Internal: ValueError: no weights;\n",
+    )
+
+    with pytest.raises(ModelRefused) as refused:
+        await client.load("m")
+
+    assert refused.value.text == "ValueError: no weights"
+
+
+async def test_other_refusals_keep_code_and_words(client: TritonClient, peer: Peer) -> None:
+    """For those above to decide."""
+    peer.answers["RepositoryIndex"] = (grpc.StatusCode.INTERNAL, "failed to stat file /x")
+
+    with pytest.raises(CallRefused, match="failed to stat file /x") as refused:
+        await client.index()
+
+    assert refused.value.code is grpc.StatusCode.INTERNAL
+
+
+@pytest.mark.parametrize(("length", "arrives"), [(20_000, True), (500_000, True), (1_100_000, False)])
+async def test_long_reasons_arrive_up_to_a_mebibyte(client: TritonClient, peer: Peer, length: int, arrives: bool) -> None:
+    """gRPC's own limit is 16 KiB; beyond ours the answer is lost, and known to be."""
+    peer.answers["RepositoryModelLoad"] = (grpc.StatusCode.INVALID_ARGUMENT, "x" * length)
+
+    with pytest.raises(ModelRefused if arrives else AnswerLost):
+        await client.load("m")
+
+
+async def test_an_index_that_cannot_be_parsed_is_a_failure(client: TritonClient, peer: Peer) -> None:
+    """A directory name that is not UTF-8 makes one: it must not look like an empty index."""
+    peer.answers["RepositoryIndex"] = b"\x0a\x04\x0a\x02\xff\xfe"
+
+    with pytest.raises(AnswerLost, match="cannot be parsed"):
+        await client.index()
+
+
+async def test_an_index_of_any_size_arrives(client: TritonClient, peer: Peer) -> None:
+    """gRPC's own limit is 4 MiB; and only the rows that are asked for are built."""
+    reply = pb.RepositoryIndexResponse()
+    for number in range(5):
+        reply.models.add(name=f"m{number}", version="1", state="UNAVAILABLE", reason="x" * 1_000_000)
+    peer.answers["RepositoryIndex"] = reply.SerializeToString()
+
+    assert len(await client.index()) == 5
+    assert await client.index({"m3", "unknown"}) == [ServerModel("m3", "1", "UNAVAILABLE", "x" * 1_000_000)]
+
+
+async def test_an_unload_takes_the_composing_models_along(client: TritonClient, peer: Peer) -> None:
+    """Otherwise an ensemble leaves them in memory."""
+    peer.answers["RepositoryModelUnload"] = b""
+
+    await client.unload("m")
+
+    request = pb.RepositoryModelUnloadRequest.FromString(peer.requests["RepositoryModelUnload"])
+    assert request.model_name == "m"
+    assert request.parameters["unload_dependents"].bool_param is True
+
+
+async def test_memory_is_summed_over_versions_and_devices(client: TritonClient, peer: Peer) -> None:
+    """One number of bytes."""
+    reply = pb.ModelStatisticsResponse()
+    for version in ("1", "2"):
+        model = reply.model_stats.add(name="m", version=version)
+        model.memory_usage.add(type="GPU", id=0, byte_size=1000)
+        model.memory_usage.add(type="CPU", id=0, byte_size=10)
+    peer.answers["ModelStatistics"] = reply.SerializeToString()
+
+    assert await client.reported_bytes("m") == 2020
+    assert await client.served_names() == {"m"}
+
+
+async def test_plain_answers(client: TritonClient, peer: Peer) -> None:
+    """Metadata, readiness, configuration."""
+    config = pb.ModelConfigResponse()
+    config.config.max_batch_size = 8
+    peer.answers = {
+        "ServerMetadata": pb.ServerMetadataResponse(name="x1", version="2.51.0").SerializeToString(),
+        "ModelReady": pb.ModelReadyResponse(ready=True).SerializeToString(),
+        "ModelConfig": config.SerializeToString(),
+    }
+
+    assert await client.metadata() == Metadata("x1", "2.51.0")
+    assert await client.ready("m") is True
+    assert (await client.config("m")).max_batch_size == 8
+
+
+async def test_a_proxy_of_the_environment_is_not_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Users set proxies for S3."""
+    for name in ("http_proxy", "https_proxy", "grpc_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    for name in ("no_proxy", "no_grpc_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    async with FakeTriton(tmp_path) as triton:
+        client = TritonClient(triton.target)
+
+        await client.live(5.0)
+
+        await client.close()
+
+
+async def test_a_restarted_triton_is_found_within_a_second(tmp_path: Path) -> None:
+    """gRPC's own backoff would take two, and grow to minutes."""
+    async with FakeTriton(tmp_path) as triton:
+        client = TritonClient(triton.target)
+        await client.live(5.0)
+        await triton.stop()
+        for _ in range(3):
+            with pytest.raises(TritonAway):
+                await client.live(5.0)
+        await triton.start()
+        async with asyncio.timeout(1.5):
+            while True:
+                try:
+                    await client.live(5.0)
+                    break
+                except TritonAway:
+                    await asyncio.sleep(0)
+
+        await client.close()
+
+
+def test_no_keepalive_pings() -> None:
+    """Triton answers them with GOAWAY when there are no calls."""
+    assert not [name for name, _ in CHANNEL_OPTIONS if "keepalive" in name or "ping" in name]
+
+
+def test_the_stubs_come_without_numpy() -> None:
+    """14 MiB and a tenth of a second; the real package can be imported afterwards and shares the messages."""
+    program = """
+import sys
+from adapter.triton import client, stubs
+assert "numpy" not in sys.modules and "tritonclient.grpc" not in sys.modules
+import tritonclient.grpc
+assert tritonclient.grpc.service_pb2 is stubs.service_pb2
+assert tritonclient.grpc.InferInput
+"""
+    root = Path(__file__).parents[3]
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], cwd=root, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_stubs_follow_a_package_that_is_there() -> None:
+    """And the other way round."""
+    program = """
+import tritonclient.grpc
+from adapter.triton import stubs
+assert tritonclient.grpc.service_pb2 is stubs.service_pb2
+"""
+    root = Path(__file__).parents[3]
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], cwd=root, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

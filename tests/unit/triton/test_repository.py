@@ -1,0 +1,352 @@
+"""The repository folder: whole models appear in one rename, and nothing else is ever in it."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from adapter.errors import AdapterError, DiskFull, InvalidRequest
+from adapter.model import Artifact, Layout, Listing, ModelSpec, SourceFile
+from adapter.triton import layout as rules
+from adapter.triton.repository import Repository
+from adapter.volume import Volume
+
+WEIGHTS = SourceFile("weights.onnx", 5, "e1")
+CODE = SourceFile("code/model.py", 4, "e2")
+LAYOUT = Layout({"1/model.onnx": WEIGHTS, "1/lib/model.py": CODE}, {"config.pbtxt": b"max_batch_size: 0\n"}, ("2",))
+
+
+@pytest.fixture
+def volume(tmp_path: Path) -> Iterator[Volume]:
+    volume = Volume(repository_dir=tmp_path / "_triton_models", cache_dir=tmp_path / "_adapter")
+    volume.claim()
+    yield volume
+    volume.close()
+
+
+@pytest.fixture
+def repository(volume: Volume) -> Iterator[Repository]:
+    repository = Repository(volume)
+    yield repository
+    repository.close()
+
+
+@pytest.fixture
+def artifact(volume: Volume) -> Artifact:
+    root = volume.cache_dir / "artifacts" / "a1"
+    (root / "code").mkdir(parents=True)
+    (root / "weights.onnx").write_bytes(b"12345")
+    (root / "code" / "model.py").write_bytes(b"pass")
+    return Artifact(root, is_ours=True)
+
+
+def tree(folder: Path) -> dict[str, str]:
+    """Path → kind and mode."""
+    return {
+        str(
+            path.relative_to(folder)
+        ): f"{'link' if path.is_symlink() else 'dir' if path.is_dir() else 'file'} {path.stat().st_mode & 0o777:o}"
+        for path in sorted(folder.rglob("*"))
+    }
+
+
+PLACED = {
+    "m": "dir 755",
+    "m/1": "dir 755",
+    "m/1/lib": "dir 755",
+    "m/1/lib/model.py": "file 644",
+    "m/1/model.onnx": "file 644",
+    "m/2": "dir 755",
+    "m/config.pbtxt": "file 644",
+}
+
+
+def staged(volume: Volume) -> list[str]:
+    return os.listdir(volume.staging_dir)
+
+
+async def test_a_placed_model_is_as_planned(repository: Repository, volume: Volume, artifact: Artifact) -> None:
+    """Linked, written, and empty directories; readable by another user; nothing left in staging."""
+    await repository.place("m", LAYOUT, artifact)
+
+    assert tree(repository.folder) == PLACED
+    assert (repository.folder / "m/1/model.onnx").samefile(artifact.root / "weights.onnx")
+    assert (repository.folder / "m/config.pbtxt").read_bytes() == b"max_batch_size: 0\n"
+    assert staged(volume) == []
+
+
+async def test_modes_do_not_depend_on_the_process(repository: Repository, artifact: Artifact) -> None:
+    """Triton runs as another user: neither a strict umask nor a strict artifact may lock it out."""
+    (artifact.root / "weights.onnx").chmod(0o600)
+    before = os.umask(0o077)
+    try:
+        await repository.place("m", LAYOUT, artifact)
+    finally:
+        os.umask(before)
+
+    assert tree(repository.folder) == PLACED
+
+
+async def test_directories_are_never_shared_with_the_artifact(repository: Repository, artifact: Artifact) -> None:
+    """Triton's python stub writes `__pycache__` into them."""
+    await repository.place("m", LAYOUT, artifact)
+    (repository.folder / "m/1/lib/__pycache__").mkdir()
+    (repository.folder / "m/1/lib/__pycache__/model.pyc").write_bytes(b"x")
+
+    await repository.remove("m")
+
+    assert sorted(path.name for path in artifact.root.rglob("*")) == ["code", "model.py", "weights.onnx"]
+    assert (artifact.root / "weights.onnx").read_bytes() == b"12345"
+
+
+async def test_files_of_others_are_linked_one_by_one(repository: Repository, artifact: Artifact) -> None:
+    """Those of a claim or a storage helper may lie on another file system, and are not ours to change."""
+    theirs = Artifact(artifact.root, is_ours=False)
+    (artifact.root / "weights.onnx").chmod(0o600)
+
+    await repository.place("m", LAYOUT, theirs)
+
+    placed = repository.folder / "m/1/model.onnx"
+    assert placed.readlink() == artifact.root / "weights.onnx"
+    assert tree(repository.folder)["m/1"] == "dir 755"
+    assert (artifact.root / "weights.onnx").stat().st_mode & 0o777 == 0o600
+    await repository.remove("m")
+    assert (artifact.root / "weights.onnx").exists()
+
+
+@pytest.mark.parametrize("residue", ["empty", "model", "file", "dangling link"])
+async def test_whatever_has_the_name_makes_way(repository: Repository, volume: Volume, artifact: Artifact, residue: str) -> None:
+    """An unload leaves an empty directory, a crash a whole model."""
+    there = repository.folder / "m"
+    if residue == "empty":
+        await repository.ensure_directory("m")
+    elif residue == "model":
+        (there / "1").mkdir(parents=True)
+        (there / "1/old.bin").write_bytes(b"old")
+    elif residue == "file":
+        there.write_bytes(b"")
+    else:
+        there.symlink_to("/nowhere")
+
+    await repository.place("m", LAYOUT, artifact)
+
+    assert tree(repository.folder) == PLACED
+    assert staged(volume) == []
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
+async def test_a_full_disk_is_named(
+    repository: Repository, volume: Volume, artifact: Artifact, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And nothing of the model stays."""
+
+    def full(self: Path, content: bytes) -> int:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+
+    with pytest.raises(DiskFull, match="the volume has no room"):
+        await repository.place("m", LAYOUT, artifact)
+
+    assert os.listdir(repository.folder) == []
+    assert staged(volume) == []
+
+
+@pytest.mark.parametrize("is_ours", [True, False])
+async def test_a_file_that_is_missing_is_named(repository: Repository, volume: Volume, artifact: Artifact, is_ours: bool) -> None:
+    """Triton would ignore a link to nothing; and nothing of the model stays."""
+    (artifact.root / "weights.onnx").unlink()
+
+    with pytest.raises(AdapterError, match=r"the model's file weights\.onnx is not on the volume any more"):
+        await repository.place("m", LAYOUT, Artifact(artifact.root, is_ours=is_ours))
+
+    assert os.listdir(repository.folder) == []
+    assert staged(volume) == []
+
+
+async def test_a_volume_that_cannot_be_written_is_an_error(
+    repository: Repository, artifact: Artifact, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In words."""
+
+    def refuse(self: Path, content: bytes) -> int:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(Path, "write_bytes", refuse)
+
+    with pytest.raises(AdapterError, match="the model volume cannot be written: Read-only file system"):
+        await repository.place("m", LAYOUT, artifact)
+
+
+async def test_a_cancelled_place_leaves_nothing(
+    repository: Repository, volume: Volume, artifact: Artifact, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread has ended when the cancel goes on."""
+    began, go_on = threading.Event(), threading.Event()
+    link = Path.hardlink_to
+
+    def slow(self: Path, target: Path) -> None:
+        began.set()
+        go_on.wait(10)
+        link(self, target)
+
+    monkeypatch.setattr(Path, "hardlink_to", slow)
+    placing = asyncio.create_task(repository.place("m", LAYOUT, artifact))
+    while not began.is_set():
+        await asyncio.sleep(0)
+    placing.cancel()
+    await asyncio.sleep(0)
+    assert not placing.done()
+    go_on.set()
+    await asyncio.wait({placing})
+
+    assert placing.cancelled()
+    assert os.listdir(repository.folder) == []
+    assert staged(volume) == []
+
+
+async def test_a_cancel_after_the_rename_takes_the_model_out(
+    repository: Repository, artifact: Artifact, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It comes too late for the thread, not for us."""
+    renamed, go_on = threading.Event(), threading.Event()
+    rename = Path.rename
+
+    def slow(self: Path, target: Path) -> Path:
+        path = rename(self, target)
+        if target == repository.folder / "m":
+            renamed.set()
+            go_on.wait(10)
+        return path
+
+    monkeypatch.setattr(Path, "rename", slow)
+    placing = asyncio.create_task(repository.place("m", LAYOUT, artifact))
+    while not renamed.is_set():
+        await asyncio.sleep(0)
+    placing.cancel()
+    await asyncio.sleep(0)
+    go_on.set()
+    await asyncio.wait({placing})
+
+    assert placing.cancelled()
+    assert os.listdir(repository.folder) == []
+
+
+async def test_remove_takes_one_model(repository: Repository, artifact: Artifact) -> None:
+    """Absent is fine."""
+    await repository.place("m", LAYOUT, artifact)
+    await repository.place("n", LAYOUT, artifact)
+
+    await repository.remove("m")
+    await repository.remove("m")
+
+    assert os.listdir(repository.folder) == ["n"]
+
+
+async def test_clear_takes_everything(repository: Repository, volume: Volume, artifact: Artifact) -> None:
+    """Models, files, links and names that are no text; artifacts stay."""
+    await repository.place("m", LAYOUT, artifact)
+    (repository.folder / "file").write_bytes(b"")
+    (repository.folder / "stray").symlink_to("/nowhere")
+    os.mkdir(os.fsencode(repository.folder) + b"/\xff\xfe")
+
+    await repository.clear()
+
+    assert os.listdir(repository.folder) == []
+    assert (artifact.root / "weights.onnx").exists()
+
+
+async def test_sweep_takes_what_breaks_the_index(repository: Repository, artifact: Artifact, tmp_path: Path) -> None:
+    """Links to directories are models too: in memory, they must stay visible."""
+    await repository.place("m", LAYOUT, artifact)
+    (tmp_path / "elsewhere").mkdir()
+    (repository.folder / "linked").symlink_to(tmp_path / "elsewhere")
+    (repository.folder / "file").write_bytes(b"")
+    (repository.folder / "stray").symlink_to("/nowhere")
+    os.mkdir(os.fsencode(repository.folder) + b"/\xff\xfe")
+
+    await repository.sweep()
+
+    assert sorted(os.listdir(repository.folder)) == ["linked", "m"]
+
+
+async def test_sizes_count_each_file_once(repository: Repository, artifact: Artifact) -> None:
+    """Ours and linked ones alike."""
+    written = len(LAYOUT.written["config.pbtxt"])
+    await repository.place("ours", LAYOUT, artifact)
+    await repository.place("theirs", LAYOUT, Artifact(artifact.root, is_ours=False))
+    await repository.place("twice", Layout({"1/a": WEIGHTS, "2/a": WEIGHTS}), artifact)
+    (repository.folder / "theirs/loop").symlink_to(repository.folder / "theirs")
+    (repository.folder / "theirs/stray").symlink_to("/nowhere")
+
+    assert repository.size_bytes("ours") == 9 + written
+    assert repository.size_bytes("theirs") == 9 + written
+    assert repository.size_bytes("twice") == 5
+    assert repository.size_bytes("absent") == 0
+
+
+async def test_an_existing_directory_is_left_alone(repository: Repository, artifact: Artifact) -> None:
+    """Only a missing one is made, also where a file has its name."""
+    await repository.place("m", LAYOUT, artifact)
+
+    (repository.folder / "file").write_bytes(b"")
+    (repository.folder / "stray").symlink_to("/nowhere")
+
+    for name in ("m", "new", "file", "stray"):
+        await repository.ensure_directory(name)
+
+    assert tree(repository.folder) == {**PLACED, "new": "dir 755", "file": "dir 755", "stray": "dir 755"}
+
+
+async def test_a_directory_that_cannot_be_made_is_an_error(repository: Repository) -> None:
+    """In words."""
+    repository.folder.rmdir()
+    repository.folder.write_bytes(b"")
+
+    with pytest.raises(AdapterError, match=r"no directory for the model can be made in .*: Not a directory"):
+        await repository.ensure_directory("m")
+
+
+async def test_a_probe_has_a_name_of_its_own(repository: Repository) -> None:
+    """Two at once do not meet."""
+    first, second = await repository.place_probe(), await repository.place_probe()
+
+    assert first != second
+    assert sorted(os.listdir(repository.folder)) == sorted([first, second])
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "../outside", "a\0b"])
+async def test_names_that_lead_elsewhere_are_refused(repository: Repository, artifact: Artifact, name: str) -> None:
+    """Whoever asks; nothing outside the folder is touched."""
+    assert not repository.can_hold(name)
+    for call in (repository.place(name, LAYOUT, artifact), repository.remove(name), repository.ensure_directory(name)):
+        with pytest.raises(InvalidRequest):
+            await call
+    with pytest.raises(InvalidRequest):
+        repository.size_bytes(name)
+    assert repository.folder.is_dir()
+
+
+@pytest.mark.parametrize("name", ["a b", "ü", "%2F", "-x", ".hidden", "x" * 255, 'quo"te\n'])
+async def test_odd_names_are_names(repository: Repository, artifact: Artifact, name: str) -> None:
+    """Triton takes them, so do we."""
+    assert repository.can_hold(name)
+
+    await repository.place(name, LAYOUT, artifact)
+
+    assert os.listdir(repository.folder) == [name]
+
+
+def test_the_layout_rules_are_those_of_layout(repository: Repository) -> None:
+    """The repository adds nothing to them."""
+    listing = Listing("s3://b/m", "m.onnx", is_single_file=True, files=(SourceFile("m.onnx", 5, "e"),))
+    spec = ModelSpec(model_id="m", model_type="onnx", path="m.onnx")
+
+    assert repository.wanted(listing) == rules.wanted(listing)
+    assert repository.plan(spec, listing, {}) == rules.plan(spec, listing, {})

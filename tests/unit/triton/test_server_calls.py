@@ -1,0 +1,279 @@
+"""Loads, unloads and questions: what is repeated, what is not, and what the words are."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from adapter.errors import ModelRefused, ServerError, ServerUnavailable, UnloadUnfinished, WrongServer
+from adapter.telemetry.metrics import REGISTRY
+from adapter.triton.client import AnswerLost, CallError, TritonAway, TritonDied
+from tests.unit.triton.scripted import GONE, ScriptedTriton, serve
+
+pytestmark = pytest.mark.looptime
+
+
+def now() -> float:
+    return round(asyncio.get_running_loop().time(), 3)
+
+
+def counted(name: str) -> float:
+    return REGISTRY.get_sample_value(f"triton_adapter_{name}") or 0.0
+
+
+async def loaded(triton: ScriptedTriton, *names: str) -> None:
+    for name in names:
+        triton.repository.directories.add(name)
+        triton.states[name] = "READY"
+
+
+async def test_a_load_that_was_not_taken_is_sent_again(triton: ScriptedTriton) -> None:
+    """The connection was refused: Triton has seen nothing."""
+    triton.script["load"] = [TritonAway("Connection refused"), TritonAway("Server not ready")]
+
+    await serve(triton).load("m")
+
+    assert triton.trace == ["load m", "load m", "load m", "loaded m"]
+
+
+async def test_a_load_that_triton_died_over_is_not_sent_again(triton: ScriptedTriton) -> None:
+    """It may be what killed it."""
+    triton.script["load"] = [TritonDied("Stream removed (Socket closed)")]
+    server = serve(triton)
+
+    with pytest.raises(ServerUnavailable, match=r"Triton died while it was loading the model \(Stream removed \(Socket closed\)\)"):
+        await server.load("m")
+
+    assert triton.trace == ["load m"]
+    assert not server.is_live
+
+
+async def test_a_load_waits_for_triton_in_its_slot(triton: ScriptedTriton) -> None:
+    """And can be cancelled there."""
+    triton.is_away = True
+    server = serve(triton, max_loading=1)
+
+    async def load() -> None:
+        async with server.loading_slot():
+            await server.load("m")
+
+    waiting = asyncio.create_task(load())
+    await asyncio.sleep(30)
+    assert server.problem == "Triton does not answer at triton:8001: Connection refused"
+    waiting.cancel()
+    await asyncio.wait({waiting})
+    triton.is_away = False
+    await asyncio.sleep(1)
+
+    await load()
+
+    assert triton.trace == ["load m", "loaded m"]
+
+
+async def test_a_reason_too_long_to_send_is_read_from_the_index(triton: ScriptedTriton) -> None:
+    """The index has it whole."""
+    triton.repository.directories.add("m")
+    triton.states["m"] = GONE
+    triton.reasons["m"] = "Internal: RuntimeError: a long one\n\nAt:\n  /m/1/model.py(4): initialize\n"
+    triton.script["load"] = [AnswerLost("Triton's answer is too long")]
+
+    with pytest.raises(ModelRefused) as refused:
+        await serve(triton).load("m")
+
+    assert refused.value.text == "RuntimeError: a long one (1/model.py line 4, in initialize)"
+
+
+async def test_a_reason_that_nobody_has_is_in_the_log(triton: ScriptedTriton) -> None:
+    """There is always a sentence."""
+    triton.script["load"] = [AnswerLost("Triton's answer is too long")]
+
+    with pytest.raises(ModelRefused, match="Triton gave no reason; its log may have it"):
+        await serve(triton).load("m")
+
+
+async def test_a_refusal_comes_through(triton: ScriptedTriton) -> None:
+    """At once, and the model can be loaded again."""
+    triton.script["load"] = [ModelRefused("no weights")]
+    server = serve(triton)
+
+    with pytest.raises(ModelRefused, match="no weights"):
+        await server.load("m")
+    await server.load("m")
+
+
+async def test_an_unload_makes_the_directory_before_it_tells_triton(triton: ScriptedTriton) -> None:
+    """Without it the index would say nothing."""
+    triton.states["m"] = "READY"
+
+    await serve(triton).unload("m")
+
+    assert triton.trace == ["unload m", "freed m"]
+    assert triton.repository.directories == {"m"}
+
+
+async def test_an_unload_follows_the_load_that_was_given_up(triton: ScriptedTriton) -> None:
+    """However long that takes: the final state is certain."""
+    triton.load_seconds = 60
+    server = serve(triton)
+    load = asyncio.create_task(server.load("m"))
+    await asyncio.sleep(1)
+    load.cancel()
+    await asyncio.wait({load})
+    assert now() == 1
+
+    await server.unload("m")
+
+    assert triton.trace == ["load m", "loaded m", "unload m", "freed m"]
+    assert triton.states["m"] == GONE
+
+
+async def test_the_bound_of_an_unload_covers_everything(triton: ScriptedTriton) -> None:
+    """Also the wait for a Triton that is away; ModelMesh itself waits 180 s."""
+    triton.is_away = True
+    unfinished = counted("unloads_unfinished_total")
+
+    with pytest.raises(UnloadUnfinished) as error:
+        await serve(triton, unload_timeout_seconds=170).unload("m")
+
+    assert now() == 170
+    assert error.value.text == ("Triton has not freed the model within 170 s: Triton does not answer at triton:8001: Connection refused")
+    assert counted("unloads_unfinished_total") == unfinished + 1
+
+
+async def test_an_unload_that_triton_does_not_finish_says_the_state(triton: ScriptedTriton) -> None:
+    """And since when."""
+    await loaded(triton, "m")
+    triton.unload_seconds = 1000
+
+    with pytest.raises(UnloadUnfinished, match=r"within 170 s: version 1 is UNLOADING for 1(69|70) s$"):
+        await serve(triton).unload("m")
+
+
+async def test_an_unload_behind_an_endless_load_names_it(triton: ScriptedTriton) -> None:
+    """A python model without model.py never comes back."""
+    triton.load_seconds = 10_000
+    server = serve(triton)
+    load = asyncio.create_task(server.load("m"))
+    await asyncio.sleep(30)
+    load.cancel()
+
+    with pytest.raises(UnloadUnfinished, match="it is loading it since 200 s, and a load cannot be cancelled"):
+        await server.unload("m")
+
+    assert "unload m" not in triton.trace
+    await server.close()
+
+
+async def test_an_unload_call_that_hangs_is_bounded(triton: ScriptedTriton) -> None:
+    """Triton waits in it for a load that somebody else sent."""
+    triton.script["unload"] = [10_000.0]
+
+    with pytest.raises(UnloadUnfinished, match="it has not answered the unload"):
+        await serve(triton).unload("m")
+
+
+async def test_an_unload_over_a_broken_connection_is_sent_again(triton: ScriptedTriton) -> None:
+    """Twice does no harm."""
+    await loaded(triton, "m")
+    triton.script["unload"] = [TritonDied("Socket closed")]
+
+    await serve(triton).unload("m")
+
+    assert triton.trace == ["unload m", "unload m", "freed m"]
+
+
+async def test_the_wait_for_the_memory_is_measured(triton: ScriptedTriton) -> None:
+    """From Triton's answer on."""
+    await loaded(triton, "m")
+    triton.unload_seconds = 4
+    seconds, count = counted("unload_wait_seconds_sum"), counted("unload_wait_seconds_count")
+
+    await serve(triton).unload("m")
+
+    assert counted("unload_wait_seconds_count") == count + 1
+    assert counted("unload_wait_seconds_sum") - seconds == pytest.approx(4, abs=0.2)
+
+
+async def test_the_wrong_mode_is_not_waited_for(triton: ScriptedTriton) -> None:
+    """Nothing would change."""
+    triton.script["unload"] = [WrongServer("--model-control-mode=explicit is missing")]
+
+    with pytest.raises(WrongServer):
+        await serve(triton).unload("m")
+
+    assert now() == 0
+
+
+async def test_an_unload_that_triton_refuses_is_an_error(triton: ScriptedTriton) -> None:
+    """Never an endless wait, and never success."""
+    triton.script["unload"] = [CallError("Internal: broken")]
+
+    with pytest.raises(ServerError, match="Triton does not unload the model: broken"):
+        await serve(triton).unload("m")
+
+
+async def test_a_broken_index_does_not_end_an_unload(triton: ScriptedTriton) -> None:
+    """The folder is swept, and the index is asked again."""
+    await loaded(triton, "m")
+    triton.script["index"] = [CallError("failed to stat file /stray")]
+    server = serve(triton)
+
+    await server.unload("m")
+
+    assert triton.trace == ["unload m", "sweep", "freed m"]
+    assert server.problem is None
+
+
+async def test_an_index_that_stays_broken_is_the_obstacle(triton: ScriptedTriton) -> None:
+    """Its reason is in the text."""
+    triton.script["index"] = [CallError("failed to stat file /stray") for _ in range(10_000)]
+    server = serve(triton)
+
+    with pytest.raises(UnloadUnfinished, match="Triton cannot list its model repository: failed to stat file /stray"):
+        await server.unload("m")
+
+    assert server.problem == "Triton cannot list its model repository: failed to stat file /stray"
+
+
+async def test_questions_wait_for_triton(triton: ScriptedTriton) -> None:
+    """All of them."""
+    await loaded(triton, "m")
+    triton.is_away = True
+    server = serve(triton)
+    asked = [asyncio.create_task(call) for call in (server.is_ready("m"), server.reported_bytes("m"), server.index())]
+    await asyncio.sleep(60)
+    assert not any(task.done() for task in asked)
+
+    triton.is_away = False
+    ready, reported, rows = await asyncio.gather(*asked)
+
+    assert (ready, reported, [row.name for row in rows]) == (True, 4096, ["m"])
+
+
+async def test_refused_questions_have_an_answer(triton: ScriptedTriton) -> None:
+    """Not ready, and nothing reported."""
+    triton.script["ready"] = [CallError("no such model")]
+    triton.script["statistics"] = [CallError("no such model")]
+    server = serve(triton)
+
+    assert await server.is_ready("m") is False
+    assert await server.reported_bytes("m") == 0
+
+
+async def test_close_leaves_no_task(triton: ScriptedTriton) -> None:
+    """Neither a load, nor the unload watch."""
+    await loaded(triton, "m")
+    triton.unload_seconds = triton.load_seconds = 1000
+    server = serve(triton)
+    calls = [asyncio.create_task(server.load("n")), asyncio.create_task(server.unload("m"))]
+    await asyncio.sleep(1)
+    for call in calls:
+        call.cancel()
+    await asyncio.wait(calls)
+
+    await server.close()
+
+    left = {task.get_name() for task in asyncio.all_tasks()}
+    assert not {name for name in left if name.startswith("load ") or name == "unload watch"}
+    assert triton.trace[-1] == "close"
