@@ -70,6 +70,7 @@ async def _serve(settings: Settings) -> int:
         if settings.telemetry.metrics_port:
             http = TelemetryServer(port=settings.telemetry.metrics_port, heartbeat=heartbeat, readiness=lifecycle.readiness)
             stack.callback(http.close)
+        root_tasks = [_root_task("heartbeat", heartbeat.run()), _root_task("watch of Triton", server.watch())]
         await store.prepare()
         lifecycle.start()
         spi = await listen(
@@ -79,7 +80,7 @@ async def _serve(settings: Settings) -> int:
             reflection=settings.spi.reflection,
         )
         log.info("adapter.started", listens=spi.addresses, triton=settings.triton.target, **_arithmetic(settings))
-        is_asked = await _until_asked_to_stop({"heartbeat": heartbeat.run(), "watch of Triton": server.watch()})
+        is_asked = await _until_asked_to_stop(root_tasks)
         has_settled = await lifecycle.drain(settings.lifetime.grace_seconds)
         await spi.stop(ANSWER_SECONDS)
         log.info("adapter.stopped", settled=has_settled)
@@ -89,7 +90,11 @@ async def _serve(settings: Settings) -> int:
     return UNSETTLED
 
 
-async def _until_asked_to_stop(root_tasks: dict[str, Coroutine[Any, Any, None]]) -> bool:
+def _root_task(name: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    return asyncio.create_task(work, name=name)
+
+
+async def _until_asked_to_stop(root_tasks: list[asyncio.Task[None]]) -> bool:
     """True after a signal; False when a root task has ended, which none ever should."""
     asked = asyncio.Event()
 
@@ -103,9 +108,8 @@ async def _until_asked_to_stop(root_tasks: dict[str, Coroutine[Any, Any, None]])
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal, number)
-    tasks = [asyncio.create_task(work, name=name) for name, work in root_tasks.items()]
     stopped = asyncio.create_task(asked.wait(), name="signals")
-    done, _ = await asyncio.wait({stopped, *tasks}, return_when=asyncio.FIRST_COMPLETED)
+    done, _ = await asyncio.wait({stopped, *root_tasks}, return_when=asyncio.FIRST_COMPLETED)
     for task in done - {stopped}:
         log.error("task.ended", task=task.get_name(), exc_info=task.exception())
     return stopped in done

@@ -69,6 +69,9 @@ class Volume:
                 _make_directory(folder)
             self._check_links()
             self._clear_residue()
+        except OSError as error:
+            self.close()
+            raise VolumeError(f"cannot clear {self.cache_dir} of what an earlier adapter left: {error.strerror}") from error
         except BaseException:
             self.close()
             raise
@@ -182,16 +185,16 @@ class Volume:
 
     def _clear_residue(self) -> None:
         for folder in (self.staging_dir, self.artifacts_dir):
-            for entry in folder.iterdir():
+            for entry in list(folder.iterdir()):
                 self.discard(entry)
-        for entry in self.trash_dir.iterdir():
+        for entry in list(self.trash_dir.iterdir()):
             self._delete(entry, is_new=False)
         with self._counting:
             self._leftovers = sum(1 for _ in self.trash_dir.iterdir())
             LEFTOVERS.set(self._leftovers)
 
     def _delete(self, path: Path, *, is_new: bool = True) -> None:
-        if path.is_dir() and not path.is_symlink():
+        if os.path.isdir(path) and not os.path.islink(path):  # noqa: PTH112, PTH114 - Path's own may raise
             shutil.rmtree(path, ignore_errors=True)
         else:
             _unlink(path)

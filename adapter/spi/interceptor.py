@@ -52,31 +52,26 @@ class CallInterceptor(aio.ServerInterceptor):
 
 
 async def _answer(method: str, call: Call, request: Any, context: Context) -> Any:
-    loop = asyncio.get_running_loop()
-    started = loop.time()
-    model_id = getattr(request, "modelId", None)
-    line = _Line(method, model_id)
-    with logs.noting() as notes, structlog.contextvars.bound_contextvars(**line.context):
-        try:
-            response = await call(request, context)
-        except asyncio.CancelledError:
-            if _is_cancelled_from_outside():
-                line.outcome(StatusCode.CANCELLED, reason="cancelled")  # the peer went, its deadline passed, or we stop
+    with logs.noting() as notes:
+        line = _Line(method, getattr(request, "modelId", None), notes)
+        with structlog.contextvars.bound_contextvars(**line.place):
+            try:
+                response = await call(request, context)
+            except asyncio.CancelledError:
+                if _is_cancelled_from_outside():
+                    line.write(StatusCode.CANCELLED, reason="cancelled")  # the peer went, its deadline passed, or we stop
+                    raise
+                await _fail(line, context, Superseded("a later call for the same model overtook this one"))
+            except AdapterError as error:
+                await _fail(line, context, error)
+            except aio.AbortError:
+                line.write(_code_in(context), reason="aborted")
                 raise
-            await _fail(line, context, Superseded("a later call for the same model overtook this one"))
-        except AdapterError as error:
-            await _fail(line, context, error)
-        except aio.AbortError:
-            line.outcome(_code_in(context), reason="aborted")
-            raise
-        except Exception as error:  # noqa: BLE001 - logged with its traceback in the canonical line
-            line.crash = error
-            await _fail(line, context, AdapterError(status.UNEXPECTED))
-        else:
-            line.outcome(StatusCode.OK)
-            return response
-        finally:
-            line.write(loop.time() - started, notes)
+            except Exception as error:  # noqa: BLE001 - logged with its traceback in the canonical line
+                await _fail(line, context, AdapterError(status.UNEXPECTED), crash=error)
+            else:
+                line.write(StatusCode.OK)
+                return response
 
 
 def _is_cancelled_from_outside() -> bool:
@@ -90,44 +85,42 @@ def _code_in(context: Context) -> StatusCode:
     return next((code for code in StatusCode if context.code() in (code, code.value[0])), StatusCode.UNKNOWN)
 
 
-async def _fail(line: _Line, context: Context, error: AdapterError) -> NoReturn:
+async def _fail(line: _Line, context: Context, error: AdapterError, crash: Exception | None = None) -> NoReturn:
     if line.model_id:
         error.located(line.model_id, None)
     code, text = status.code_of(error, line.method), status.text_of(error)
-    line.outcome(code, reason=error.reason, error=text)
-    line.is_for_operators = isinstance(error, (WrongServer, UnloadUnfinished))
+    is_for_operators = crash is not None or isinstance(error, (WrongServer, UnloadUnfinished))
+    failure = {"error": text} | ({} if crash is None else {"exc_info": crash})
+    line.write(code, reason=error.reason, is_for_operators=is_for_operators, **failure)
     await context.abort(code, text)
 
 
 class _Line:
-    """What the metrics and the canonical log line of one call will say."""
+    """The metrics and the canonical log line of one call, written just before its answer leaves."""
 
-    def __init__(self, method: str, model_id: str | None) -> None:
+    def __init__(self, method: str, model_id: str | None, notes: dict[str, Any]) -> None:
         self.method = method
         self.model_id = model_id
-        self.context = {"method": method} | ({"model_id": model_id[:_SHOWN_ID_CHARACTERS]} if model_id else {})
+        self.place = {"method": method} | ({"model_id": model_id[:_SHOWN_ID_CHARACTERS]} if model_id else {})
         """Bound to every line that is logged inside the call."""
-        self.code = StatusCode.UNKNOWN
-        self.reason: str | None = None
-        self.error: str | None = None
-        self.crash: Exception | None = None
-        self.is_for_operators = False
+        self._notes = notes
+        self._started = asyncio.get_running_loop().time()
 
-    def outcome(self, code: StatusCode, reason: str | None = None, error: str | None = None) -> None:
-        self.code, self.reason, self.error = code, reason, error
+    def write(self, code: StatusCode, reason: str | None = None, *, is_for_operators: bool = False, **failure: Any) -> None:
+        """Once for each call."""
+        seconds = asyncio.get_running_loop().time() - self._started
+        metrics.RPC_SECONDS.labels(self.method, code.name).observe(seconds)
+        if reason is not None:
+            metrics.FAILURES.labels(self.method, reason).inc()
+            failure = {"reason": reason, **failure}
+        outcome = {"code": code.name, "seconds": round(seconds, 4), **failure}
+        _level(code, is_for_operators)("rpc", **{**self._notes, **self.place, **outcome})
 
-    def write(self, seconds: float, notes: dict[str, Any]) -> None:
-        metrics.RPC_SECONDS.labels(self.method, self.code.name).observe(seconds)
-        if self.reason is not None:
-            metrics.FAILURES.labels(self.method, self.reason).inc()
-        failure = {"reason": self.reason, "error": self.error, "exc_info": self.crash}
-        told = {name: value for name, value in failure.items() if value is not None}
-        self._level()("rpc", **{**notes, **self.context, "code": self.code.name, "seconds": round(seconds, 4), **told})
 
-    def _level(self) -> Callable[..., Any]:
-        """Error: an operator must act. Warning: a model or a neighbour failed."""
-        if self.crash is not None or self.is_for_operators:
-            return log.error
-        if self.code in (StatusCode.OK, StatusCode.CANCELLED, StatusCode.ABORTED):
-            return log.info
-        return log.warning
+def _level(code: StatusCode, is_for_operators: bool) -> Callable[..., Any]:
+    """Error: an operator must act. Warning: a model or a neighbour failed."""
+    if is_for_operators:
+        return log.error
+    if code in (StatusCode.OK, StatusCode.CANCELLED, StatusCode.ABORTED):
+        return log.info
+    return log.warning

@@ -134,7 +134,7 @@ def _check_port(host: str, port: int) -> None:
 
 def _bind_socket(server: aio.Server, path: Path) -> list[str]:
     """
-    Bind under a name of its own, then rename.
+    Bind under a name of its own, then rename, over what a dead server has left.
 
     Nobody finds a socket that he may not use yet; and gRPC, which removes the file that it has bound
     when it stops, cannot remove that of a successor.
@@ -142,7 +142,7 @@ def _bind_socket(server: aio.Server, path: Path) -> list[str]:
     staged = path.with_name(f".{secrets.token_hex(3)}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        _remove_stale(path)
+        _refuse_taken(path)
         server.add_insecure_port(f"unix:{staged}")
         staged.chmod(SOCKET_MODE)
         staged.rename(path)
@@ -153,8 +153,8 @@ def _bind_socket(server: aio.Server, path: Path) -> list[str]:
     return [f"unix:{path}"]
 
 
-def _remove_stale(path: Path) -> None:
-    """Remove the socket file of a server that has gone; refuse anything else that is in the way."""
+def _refuse_taken(path: Path) -> None:
+    """Only the socket file of a server that has gone may be replaced."""
     if not os.path.lexists(path):
         return
     if not path.is_socket():
@@ -164,7 +164,6 @@ def _remove_stale(path: Path) -> None:
         try:
             probe.connect(str(path))
         except ConnectionRefusedError:
-            path.unlink()
             return
         except TimeoutError:
             pass  # somebody listens, but is too busy to accept

@@ -12,9 +12,10 @@ import functools
 import os
 import socket
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Literal, TextIO, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 from urllib.parse import urlsplit
 
 import botocore.session
@@ -35,6 +36,7 @@ from adapter.storage.s3_errors import (
     READ_TIMEOUT_SECONDS,
     Where,
     no_credentials,
+    not_s3,
     refused,
     unreachable,
 )
@@ -50,7 +52,7 @@ DEFAULT_REGION = "us-east-1"
 CHUNK_BYTES = 256 * 1024
 """Most bytes in memory per read. Larger ones were measured to be no faster."""
 _SOCKET_OPTIONS = [(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1), (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)]
-_NETWORK_ERRORS = (boto.HTTPClientError, boto.IncompleteReadError, HTTPError, OSError)
+_NETWORK_ERRORS = (boto.HTTPClientError, boto.ConnectionError, boto.IncompleteReadError, HTTPError, OSError)
 _CREDENTIAL_ERRORS = (
     boto.NoCredentialsError, boto.NoAuthTokenError, boto.CredentialRetrievalError, boto.PartialCredentialsError,
     boto.MetadataRetrievalError, boto.TokenRetrievalError, boto.SSOError, boto.ProfileNotFound,
@@ -71,6 +73,8 @@ class S3Client:
         self.connection = connection
         session = botocore.session.Session()
         session.register_component("data_loader", _loader())
+        # nobody reads the timestamps, and parsing them is half of the work of a listing
+        session.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=str)
         timeouts = Config(connect_timeout=CONNECT_TIMEOUT_SECONDS, read_timeout=READ_TIMEOUT_SECONDS)
         session.set_default_client_config(timeouts)  # for the calls of the credential chain
         self.region = connection.region or cast("str | None", session.get_config_variable("region")) or DEFAULT_REGION
@@ -84,7 +88,10 @@ class S3Client:
             raise no_credentials(place, f"the default credential chain failed ({type(error).__name__})") from error
         except (boto.BotoCoreError, ValueError) as error:
             raise InvalidRequest(f"no S3 client for {connection.host}: {_config_words(error, place)}") from error
-        self._bundle = _memory_file(connection.ca_pem) if connection.ca_pem else None
+        self._bundle: int | None = None
+        if connection.ca_pem:
+            self._bundle = _memory_file(connection.ca_pem)
+            weakref.finalize(self, os.close, self._bundle)
         self._http = _CuttableSession(
             verify=self._trust(session),
             proxies=get_environ_proxies(self.boto.meta.endpoint_url),
@@ -132,11 +139,16 @@ class S3Client:
         if not self.connection.verify_tls:
             return False
         if self._bundle is not None:
-            return f"/proc/self/fd/{self._bundle.fileno()}"
+            return f"/proc/self/fd/{self._bundle}"
         return cast("str | None", session.get_config_variable("ca_bundle")) or True
 
     def _send(self, request: AWSPreparedRequest, **_: object) -> AWSResponse:
-        return self._http.send(request)
+        answer = self._http.send(request)
+        length = answer.headers.get("Content-Length")
+        if length is not None and not request.stream_output and request.method != "HEAD" and len(answer.content) != int(length):
+            # botocore takes a body of nothing for an empty listing
+            raise boto.IncompleteReadError(actual_bytes=len(answer.content), expected_bytes=int(length))
+        return answer
 
 
 class S3Source:
@@ -156,8 +168,10 @@ class S3Source:
             optional["Delimiter"] = "/"
         with _cuttable(stop), self._translated(stop):
             answer = self._client.list_objects_v2(Bucket=self._where.bucket, Prefix=prefix, MaxKeys=limit, **optional)
-        next_token = answer.get("NextContinuationToken") if answer.get("IsTruncated") else None
-        if answer.get("IsTruncated") and not next_token:
+        if "IsTruncated" not in answer:  # another XML document parses as an empty listing
+            raise not_s3(self._where)
+        next_token = answer.get("NextContinuationToken") if answer["IsTruncated"] else None
+        if answer["IsTruncated"] and not next_token:
             raise SourceUnavailable(f"{self._where.words} cut its listing short without saying where it goes on")
         return Page(
             objects=tuple(StoredObject(row["Key"], row["Size"], _bare(row.get("ETag"))) for row in answer.get("Contents", ())),
@@ -180,6 +194,8 @@ class S3Source:
                 self._check_version(answer, wanted)
                 if is_range:
                     self._check_range(answer, wanted, start)
+                elif (size := answer.get("ContentLength", length)) != length:
+                    raise self._resized(wanted, str(size))
                 self._copy(raw, wanted.key, length, sink, stop)
 
     def _check_version(self, answer: GetObjectOutputTypeDef, wanted: StoredObject) -> None:
@@ -195,7 +211,10 @@ class S3Source:
         if unit != "bytes" or not span.startswith(f"{start}-"):
             raise SourceUnavailable(f"{self._where.words} did not answer the range of {wanted.key!r} that was asked for")
         if total != "*" and total != str(wanted.size_bytes):
-            raise SourceChanged(f"{wanted.key!r} has {total} bytes, but had {wanted.size_bytes} when it was listed ({self._where.words})")
+            raise self._resized(wanted, total)
+
+    def _resized(self, wanted: StoredObject, size: str) -> SourceChanged:
+        return SourceChanged(f"{wanted.key!r} has {size} bytes, but had {wanted.size_bytes} when it was listed ({self._where.words})")
 
     def _copy(self, raw: Any, key: str, length: int, sink: Sink, stop: Stop) -> None:
         missing = length
@@ -235,7 +254,7 @@ def _translation(error: Exception, where: Where, key: str | None) -> AdapterErro
     if isinstance(error, _CREDENTIAL_ERRORS):
         return no_credentials(where, f"the default credential chain failed ({type(error).__name__})")
     if isinstance(error, ResponseParserError):
-        return SourceUnavailable(f"{where.words} gave an answer that is not S3's: is something else there?")
+        return not_s3(where)
     if isinstance(error, _NETWORK_ERRORS):
         return unreachable(where, error)
     return InvalidRequest(f"{where.words} cannot be asked: {_config_words(error, where)}")
@@ -261,11 +280,10 @@ def _loader() -> Loader:
     return create_loader()
 
 
-def _memory_file(pem: str) -> TextIO:
-    """A file that needs no disk (the pod's root is read-only) and goes with its client."""
-    file = os.fdopen(os.memfd_create("ca", os.MFD_CLOEXEC), "w")
-    file.write(pem)
-    file.flush()
+def _memory_file(pem: str) -> int:
+    """A file that needs no disk: the pod's root is read-only."""
+    file = os.memfd_create("ca", os.MFD_CLOEXEC)
+    os.write(file, pem.encode())
     return file
 
 

@@ -21,7 +21,7 @@ READ_TIMEOUT_SECONDS = 10
 _DENIED = frozenset({
     "AccessDenied", "AccountProblem", "AllAccessDisabled", "ExpiredToken", "InvalidAccessKeyId", "InvalidSecurity", "InvalidToken",
     "MissingSecurityHeader", "NotSignedUp", "RequestExpired", "RequestTimeTooSkewed", "SignatureDoesNotMatch", "TokenRefreshRequired",
-    "UnauthorizedAccess",
+    "UnauthorizedAccess", "UnsupportedAlgorithm",
 })  # fmt: skip
 _AWAY = frozenset({
     "BandwidthLimitExceeded", "InternalError", "OperationAborted", "RequestLimitExceeded", "RequestThrottled", "RequestTimeout",
@@ -29,12 +29,14 @@ _AWAY = frozenset({
 })  # fmt: skip
 _ELSEWHERE = frozenset({"AuthorizationHeaderMalformed", "IllegalLocationConstraintException", "PermanentRedirect", "TemporaryRedirect"})
 _REDIRECTS = (301, 302, 307, 308)
+_CUT = "the connection was cut"
+_HTTPS_HINT = "; is the endpoint https?"
 _CAUSES: tuple[tuple[type[BaseException], str], ...] = (
     (socket.gaierror, "its name cannot be resolved"),
     (ConnectionRefusedError, "the connection was refused"),
     (ssl.SSLError, "TLS failed; is the endpoint https?"),
     (TimeoutError, f"no answer within {READ_TIMEOUT_SECONDS} s"),
-    (ConnectionError, "the connection was cut"),
+    (ConnectionError, _CUT),
 )
 _CODE = re.compile(r"[A-Za-z][A-Za-z0-9.]{0,63}")
 _REGION = re.compile(r"[a-z0-9-]{2,32}")
@@ -69,7 +71,7 @@ def refused(where: Where, *, status: int, code: str, actual_region: str | None, 
         actual_region: `x-amz-bucket-region` of the answer.
         key: the listed object that was read; None for a listing.
     """
-    named = code if _CODE.fullmatch(code) else f"HTTP {status}"
+    named = f"{code}, HTTP {status}" if _CODE.fullmatch(code) else f"HTTP {status}"
     if code == "NoSuchBucket":
         return SourceNotFound(f"there is no {where.words}")
     if status in _REDIRECTS or code in _ELSEWHERE:
@@ -86,14 +88,21 @@ def _failed(where: Where, status: int, code: str, named: str) -> AdapterError:
     if status == 404:
         return SourceNotFound(f"nothing is at {where.words} ({named})")
     if status >= 500 or status in (408, 429) or code in _AWAY:
-        return SourceUnavailable(f"{where.words} cannot be read now ({named}, HTTP {status})")
-    hint = "; is the endpoint https?" if where.is_plain_http and status == 400 else ""
-    return InvalidRequest(f"{where.words} refused the request ({named}, HTTP {status}){hint}")
+        return SourceUnavailable(f"{where.words} cannot be read now ({named})")
+    is_silent = where.is_plain_http and not _CODE.fullmatch(code)
+    return InvalidRequest(f"{where.words} refused the request ({named}){_HTTPS_HINT if is_silent else ''}")
 
 
 def unreachable(where: Where, error: BaseException) -> SourceUnavailable:
     """The meaning of a request that got no whole answer."""
-    return SourceUnavailable(f"{where.words} cannot be reached: {_network_words(error)}")
+    words = _network_words(error)
+    hint = _HTTPS_HINT if where.is_plain_http and words == _CUT else ""
+    return SourceUnavailable(f"{where.words} cannot be reached: {words}{hint}")
+
+
+def not_s3(where: Where) -> SourceUnavailable:
+    """An answer in another language."""
+    return SourceUnavailable(f"{where.words} gave an answer that is not S3's: is something else there?")
 
 
 def no_credentials(where: Where, reason: str) -> SourceDenied:

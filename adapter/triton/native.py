@@ -17,13 +17,13 @@ from adapter.triton.versions import is_odd, is_version
 
 def selected(config: ModelConfig, tree: Tree) -> Tree:
     """
-    Without the versions that Triton will not serve, and without directories that would mislead it.
+    Without the versions that Triton will not serve.
 
     Raises:
         LayoutError: directory names that Triton would misread, or a policy that selects nothing.
     """
     served = _served(config, tree)
-    return tree.without_directories(lambda name: (is_version(name) and name not in served) or _misleads(config, name))
+    return tree.without_directories(lambda name: is_version(name) and name not in served)
 
 
 def arranged(spec: ModelSpec, config: ModelConfig, schema: Schema | None, tree: Tree) -> Layout:

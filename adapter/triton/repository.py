@@ -15,7 +15,8 @@ import asyncio
 import logging
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from adapter.errors import AdapterError, InvalidRequest
@@ -91,11 +92,15 @@ class Repository:
         except OSError as failure:
             raise AdapterError(f"no directory for the model can be made in {self.folder}: {failure.strerror}") from failure
 
-    async def place_probe(self) -> str:
-        """An empty directory with a name that nobody has; `remove` it. Raises AdapterError."""
+    @asynccontextmanager
+    async def probe(self) -> AsyncIterator[str]:
+        """Inside, there is an empty directory with a name that nobody has. Raises AdapterError."""
         name = f"adapter-probe-{secrets.token_hex(8)}"
-        await self.ensure_directory(name)
-        return name
+        try:
+            await self.ensure_directory(name)
+            yield name
+        finally:
+            await self.remove(name)
 
     async def sweep(self) -> None:
         """Take out what breaks Triton's index: dangling links, files, names that are not UTF-8. We place only directories."""

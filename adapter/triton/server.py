@@ -157,13 +157,10 @@ class TritonServer:
     async def _verify(self) -> str:
         await self._presence.wait()
         await self._repository.sweep()
-        probe = await self._repository.place_probe()
-        try:
+        async with self._repository.probe() as probe:
             await self._unloads.tell(probe)
             if not await self._index.lists(probe):
                 raise WrongServer(
                     f"Triton's --model-repository is not {self._repository.folder}: a directory made there is not in Triton's index"
                 )
-        finally:
-            await self._repository.remove(probe)
         return (await self._presence.until_taken(self._client.metadata)).version

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from adapter.errors import SourceChanged, SourceNotFound, SourceUnavailable
@@ -35,6 +36,8 @@ class MemorySource:
         """`list prefix` and `read key start+length`, in order."""
         self.hanging = threading.Event()
         """Set once a call hangs."""
+        self.active = 0
+        """Calls under way."""
         self._is_there = True
         self._page_objects = page_objects
         self._objects = dict(objects or {})
@@ -69,11 +72,17 @@ class MemorySource:
         """The object as a listing would show it now."""
         return StoredObject(key, len(self._objects[key]), self.etag(key))
 
-    def list_page(
-        self, prefix: str, stop: Stop, *, token: str | None = None, limit: int = PAGE_OBJECTS, by_folder: bool = False
-    ) -> Page:
+    def list_page(self, prefix: str, stop: Stop, *, token: str | None = None, limit: int = PAGE_OBJECTS, by_folder: bool = False) -> Page:
         """As the Protocol says."""
-        fault = self._called("list", f"list {prefix}")
+        with self._called("list", f"list {prefix}") as fault:
+            return self._page(fault, prefix, stop, token, limit, by_folder)
+
+    def read(self, wanted: StoredObject, start: int, length: int, sink: Sink, stop: Stop) -> None:
+        """As the Protocol says."""
+        with self._called("read", f"read {wanted.key} {start}+{length}") as fault:
+            self._read(fault, wanted, start, length, sink, stop)
+
+    def _page(self, fault: _Fault | None, prefix: str, stop: Stop, token: str | None, limit: int, by_folder: bool) -> Page:
         stop.check()
         if fault is not None:
             self._play(fault, stop)
@@ -88,9 +97,7 @@ class MemorySource:
             next_token=shown[-1] if len(shown) < len(rest) else None,
         )
 
-    def read(self, wanted: StoredObject, start: int, length: int, sink: Sink, stop: Stop) -> None:
-        """As the Protocol says."""
-        fault = self._called("read", f"read {wanted.key} {start}+{length}")
+    def _read(self, fault: _Fault | None, wanted: StoredObject, start: int, length: int, sink: Sink, stop: Stop) -> None:
         stop.check()
         if not length:
             return
@@ -108,10 +115,17 @@ class MemorySource:
         if len(content) < length:
             raise SourceUnavailable(f"the body of {wanted.key!r} ended early")
 
-    def _called(self, call: str, trace: str) -> _Fault | None:
+    @contextmanager
+    def _called(self, call: str, trace: str) -> Iterator[_Fault | None]:
         with self._lock:
             self.calls.append(trace)
-            return self._faults[call].pop(0) if self._faults[call] else None
+            self.active += 1
+            fault = self._faults[call].pop(0) if self._faults[call] else None
+        try:
+            yield fault
+        finally:
+            with self._lock:
+                self.active -= 1
 
     def _play(self, fault: _Fault, stop: Stop) -> None:
         if fault.error is not None:

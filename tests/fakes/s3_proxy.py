@@ -101,6 +101,7 @@ class S3Proxy:
 class _Handler(BaseHTTPRequestHandler):
     owner: S3Proxy
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # headers and body are two sends: the second would wait for an acknowledgement
 
     def do_GET(self) -> None:
         self.owner.requests.append(f"{self.command} {self.path}")
@@ -117,7 +118,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        self._write(body, fault)
+        if self.command != "HEAD":
+            self._write(body, fault)
 
     do_HEAD = do_GET
 

@@ -69,7 +69,7 @@ class _RefusalError(Exception):
 class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):
     """`async with FakeTriton(folder) as triton:`; a client finds it at `triton.target`, also after a restart."""
 
-    def __init__(self, repository: Path, *, load_threads: int = 4, explicit: bool = True) -> None:
+    def __init__(self, repository: Path, *, load_threads: int = 4, explicit: bool = True, socket: Path | None = None) -> None:
         self.repository = repository
         self.explicit = explicit
         self.default = Behaviour()
@@ -83,6 +83,7 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):
         self.max_parallel_loads = 0
         self.starts = 0
         self._load_threads = load_threads
+        self._socket = socket
         self._port = 0
         self._server: grpc.aio.Server | None = None
         self._behaviours: dict[str, Behaviour] = {}
@@ -103,7 +104,7 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):
     @property
     def target(self) -> str:
         """For a gRPC channel."""
-        return f"127.0.0.1:{self._port}"
+        return f"unix:{self._socket}" if self._socket else f"127.0.0.1:{self._port}"
 
     @property
     def in_memory(self) -> dict[str, int]:
@@ -116,10 +117,6 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):
             self._behaviours[name] = Behaviour(**vars(self.default))
         return self._behaviours[name]
 
-    def states(self, name: str) -> list[str]:
-        """What the index would say of the model if it had a directory."""
-        return [copy.state for copy in self._models[name].shown.values()] if name in self._models else []
-
     async def arrival(self, call: str, name: str) -> None:
         """Wait until a call (`load`, `unload`, `infer`) for this model has come, or return if one has since the start."""
         await self._arrived.setdefault((call, name), asyncio.Event()).wait()
@@ -130,7 +127,7 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):
             options=[("grpc.so_reuseport", 0), ("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
         )
         service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(self, self._server)
-        self._port = self._server.add_insecure_port(f"127.0.0.1:{self._port}")
+        self._port = self._server.add_insecure_port(self.target)
         await self._server.start()
         self.starts += 1
         self.is_exiting = False

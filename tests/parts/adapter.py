@@ -81,7 +81,7 @@ class AdapterProcess:
         return self
 
     def start(self) -> AdapterProcess:
-        """Start, and return when it answers. Raises PartError with the last lines of its log."""
+        """Start, and return when it answers. Raises PartError with its log in short."""
         self.launch()
         self._started().wait_until(self.answers, "answering", START_SECONDS)
         return self

@@ -30,7 +30,7 @@ POLL_SECONDS = 0.02
 
 
 class PartError(Exception):
-    """A part did not start or did not answer; says what its log ended with."""
+    """A part did not start or did not answer; says what its log says."""
 
 
 class Child:
@@ -86,18 +86,20 @@ class Child:
         Wait for something that this program brings about.
 
         Raises:
-            PartError: it ended, or the time is up; with the last lines of its log.
+            PartError: it ended, or the time is up; with its log in short.
         """
         end = time.monotonic() + timeout_seconds
         while not is_there():
             if self.returncode is not None:
-                raise PartError(f"{self.name} ended with code {self.returncode} before {what}; its log ends:\n{self._last_lines()}")
+                raise PartError(f"{self.name} ended with code {self.returncode} before {what}; its log:\n{self._excerpt()}")
             if time.monotonic() > end:
-                raise PartError(f"{self.name}: not {what} after {timeout_seconds:.0f} s; its log ends:\n{self._last_lines()}")
+                raise PartError(f"{self.name}: not {what} after {timeout_seconds:.0f} s; its log:\n{self._excerpt()}")
             time.sleep(POLL_SECONDS)
 
-    def _last_lines(self, count: int = 15) -> str:
-        return "\n".join(self.log_text().splitlines()[-count:])
+    def _excerpt(self, first: int = 2, last: int = 12) -> str:
+        """What a log says of a failed start: at its end, or before the usage that follows a wrong option."""
+        lines = self.log_text().splitlines()
+        return "\n".join(lines if len(lines) <= first + last else [*lines[:first], "…", *lines[-last:]])
 
 
 _running: set[Child] = set()
@@ -110,8 +112,10 @@ def _kill_all() -> None:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process of this id exists."""
-    return Path(f"/proc/{pid}").exists()
+    """Whether a process of this id runs. One that has ended and that nobody has asked about does not."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
 
 
 def bare_environment() -> dict[str, str]:

@@ -24,7 +24,7 @@ from adapter._pb import model_runtime_pb2_grpc as spi_rpc
 
 POLL_SECONDS = 0.1
 """ModelMesh waits 2 s between two questions."""
-DATATYPES = {
+DATATYPES: dict[np.dtype[Any], str] = {
     np.dtype(np.float32): "FP32", np.dtype(np.float64): "FP64", np.dtype(np.int32): "INT32", np.dtype(np.int64): "INT64",
     np.dtype(np.uint8): "UINT8", np.dtype(np.bool_): "BOOL",
 }  # fmt: skip

@@ -78,7 +78,7 @@ class S3Server:
             self.put(bucket, f"{prefix}/{path}", content)
 
     def start(self) -> S3Server:
-        """Raises PartError when it does not come up, with the last lines of its log."""
+        """Raises PartError when it does not come up, with its log in short."""
         self.kill()
         self.root.mkdir(parents=True, exist_ok=True)
         has_port, tries = bool(self._port), PORT_TRIES

@@ -52,8 +52,10 @@ class Triton:
         self._log_path = log_path
         self._ports: list[int] = []
         self._child: Child | None = None
-        self._shm_prefix = ""
+        self.shm_prefix = ""
+        """Its regions in /dev/shm."""
         self.server_id = ""
+        """`--id`: the name in its ServerMetadata."""
 
     @property
     def grpc_target(self) -> str:
@@ -96,7 +98,7 @@ class Triton:
         Start, and return when it is live.
 
         Raises:
-            PartError: it ended, or is not live within a minute; with the last lines of its log.
+            PartError: it ended, or is not live within a minute; with its log in short.
             CannotRunError: it is not installed and cannot be.
         """
         install.install()
@@ -118,13 +120,13 @@ class Triton:
         try:
             return self._started().stop(EXIT_TIMEOUT_SECONDS + 10)
         finally:
-            _sweep(self._shm_prefix)
+            _sweep(self.shm_prefix)
 
     def kill(self) -> None:
         """`kill -9`, the stubs too; one that does not run is fine."""
         if self._child is not None:
             self._child.kill()
-            _sweep(self._shm_prefix)
+            _sweep(self.shm_prefix)
 
     def is_live(self) -> bool:
         """Whether this very server answers: somebody else's may have taken the port."""
@@ -147,7 +149,7 @@ class Triton:
     def _start(self) -> Triton:
         _sweep_orphans()
         self.server_id = f"triton-{secrets.token_hex(4)}"
-        self._shm_prefix = f"{SHM_PREFIX}_{os.getpid()}_{secrets.token_hex(3)}_"
+        self.shm_prefix = f"{SHM_PREFIX}_{os.getpid()}_{secrets.token_hex(3)}_"
         self._child = Child("triton", self._command(), env=install.environment(), log_path=self._log_path)
         self._child.wait_until(self.is_live, "live", START_SECONDS)
         return self
@@ -160,8 +162,8 @@ class Triton:
             f"--id={self.server_id}",
             f"--model-repository={self.repository}",
             f"--backend-directory={install.BACKENDS}",
-            f"--backend-config=python,shm-region-prefix-name={self._shm_prefix}",
-            f"--backend-config=onnxruntime,shm-region-prefix-name={self._shm_prefix}",
+            f"--backend-config=python,shm-region-prefix-name={self.shm_prefix}",
+            f"--backend-config=onnxruntime,shm-region-prefix-name={self.shm_prefix}",
             *(["--model-control-mode=explicit"] if self._explicit else []),
             "--strict-readiness=false",
             "--model-load-thread-count=8",

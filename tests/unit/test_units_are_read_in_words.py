@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adapter import units
@@ -119,6 +119,7 @@ def test_bad_text_is_refused_with_what_was_found(parse: Callable[[str], Any], te
     assert found or not text
 
 
+@settings(deadline=None)
 @given(text=st.text(max_size=40))
 @pytest.mark.parametrize("parse", sorted({parse for parse, _, _ in BAD}, key=lambda parse: parse.__name__))
 def test_any_text_is_a_value_or_a_sentence(parse: Callable[[str], Any], text: str) -> None:

@@ -62,8 +62,10 @@ class Bed(ABC):
         self._channels: list[grpc.aio.Channel] = []
         self._artifacts = 0
 
-    target: str
-    is_real: bool
+    @property
+    @abstractmethod
+    def target(self) -> str:
+        """For a gRPC channel."""
 
     @abstractmethod
     async def start(self) -> None:
@@ -157,14 +159,12 @@ class Bed(ABC):
 class FakeBed(Bed):
     """Over the fake."""
 
-    is_real = False
-
-    def __init__(self, root: Path, *, explicit: bool = True) -> None:
+    def __init__(self, root: Path, *, explicit: bool = True, on_socket: bool = False) -> None:
         super().__init__(root)
-        self.triton = FakeTriton(self.volume.repository_dir, explicit=explicit)
+        self.triton = FakeTriton(self.volume.repository_dir, explicit=explicit, socket=root / "t.sock" if on_socket else None)
 
     @property
-    def target(self) -> str:  # type: ignore[override]
+    def target(self) -> str:
         return self.triton.target
 
     async def place(self, name: str, **behaviour: Any) -> None:
@@ -200,19 +200,18 @@ class FakeBed(Bed):
 class RealBed(Bed):
     """Over the real one."""
 
-    is_real = True
-
-    def __init__(self, root: Path, *, explicit: bool = True) -> None:
+    def __init__(self, root: Path, *, explicit: bool = True, on_socket: bool = False) -> None:
         super().__init__(root)
         self.triton = Triton(
             self.volume.repository_dir,
             explicit=explicit,
+            grpc_address=f"unix:{root}/t.sock" if on_socket else None,
             extra_args=["--disable-auto-complete-config"],
             log_path=root / "triton.log",
         )
 
     @property
-    def target(self) -> str:  # type: ignore[override]
+    def target(self) -> str:
         return self.triton.grpc_target
 
     async def start(self) -> None:

@@ -100,6 +100,25 @@ async def test_a_hung_triton_is_away(bed: Bed) -> None:
     assert await bed.states("m") == ["UNAVAILABLE"]
 
 
+async def test_a_triton_on_a_unix_socket_is_as_good(make_bed: Callable[..., Bed]) -> None:
+    """Also after a restart."""
+    bed = make_bed(on_socket=True)
+    await bed.start()
+    server = bed.connect()
+    assert bed.target.startswith("unix:/")
+    assert await server.verify() == "2.51.0"
+    await bed.place("m")
+    await server.load("m")
+    await bed.kill()
+    await bed.start()
+
+    async with asyncio.timeout(10):
+        await server.load("m")
+        await server.unload("m")
+
+    assert await bed.states("m") == ["UNAVAILABLE"]
+
+
 async def test_the_watch_notices_a_triton_that_goes_and_comes(bed: Bed) -> None:
     """Without any call from ModelMesh."""
     server = bed.connect()

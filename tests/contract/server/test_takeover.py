@@ -130,5 +130,5 @@ async def test_purge_waits_for_a_load_that_was_given_up(bed: Bed) -> None:
 
 async def test_purge_of_an_empty_triton_is_quick(bed: Bed) -> None:
     """The usual case at the start of a pod."""
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(5):
         await bed.connect().purge()

@@ -107,10 +107,10 @@ async def test_an_equal_load_is_a_no_op_and_newer_files_are_loaded(bed: Bed) -> 
 
     After a first load the files of a python model *are* newer: its stub has written `__pycache__`.
     """
-    await bed.place("m", load_seconds=0.5)
+    await bed.place("m", load_seconds=1.0)
     await load(bed, "m")
     await load(bed, "m")
-    async with asyncio.timeout(0.4):
+    async with asyncio.timeout(0.9):
         await load(bed, "m")
     await bed.place("m", error="a worse one")
 

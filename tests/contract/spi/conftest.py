@@ -1,5 +1,6 @@
 """The endpoint under test: a running adapter named by `--spi-endpoint`, or one in this process."""
 
+import asyncio
 import secrets
 from collections.abc import AsyncIterator, Callable
 
@@ -14,13 +15,16 @@ from adapter.spi.servicer import ModelRuntime
 from adapter.units import Endpoint, parse_endpoint
 from tests.contract.spi.fake_lifecycle import MODEL_PATH, FakeLifecycle
 
+CONNECT_SECONDS = 10
+
 
 @pytest.fixture
 async def channel(request: pytest.FixtureRequest) -> AsyncIterator[aio.Channel]:
-    """A channel to the endpoint under test."""
+    """A channel to the endpoint under test, connected as ModelMesh's is: its deadlines are for answers."""
     given = request.config.getoption("--spi-endpoint")
     if given:
         async with aio.insecure_channel(parse_endpoint(given).target) as channel:
+            await asyncio.wait_for(channel.channel_ready(), CONNECT_SECONDS)
             yield channel
         return
     capacity = read_group(CapacitySettings, {"CONTAINER_MEM_REQ_BYTES": "2Gi"})
@@ -31,6 +35,7 @@ async def channel(request: pytest.FixtureRequest) -> AsyncIterator[aio.Channel]:
         reflection=False,
     )
     async with aio.insecure_channel(server.addresses[0]) as channel:
+        await asyncio.wait_for(channel.channel_ready(), CONNECT_SECONDS)
         yield channel
     await server.stop(0)
 

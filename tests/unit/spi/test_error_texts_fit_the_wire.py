@@ -1,7 +1,7 @@
 """One line, root cause first, model and phases last, short as percent-encoded, never a secret."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adapter.errors import AdapterError, ModelRefused, SourceDenied
@@ -107,6 +107,7 @@ def test_secret_at_the_edge_of_the_cut_does_not_survive_in_part() -> None:
     assert "AKIA" not in text
 
 
+@settings(deadline=None)
 @given(text=ANY_TEXT, model_id=ANY_TEXT, phases=st.none() | ANY_TEXT, times=st.sampled_from([1, 40, 400]))
 def test_any_text_fits(text: str, model_id: str, phases: str | None, times: int) -> None:
     """Whatever a library says and whatever a client sends."""

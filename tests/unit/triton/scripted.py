@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from adapter.model import ServerModel
@@ -124,11 +125,17 @@ class ScriptedRepository:
         self.directories: set[str] = set()
 
     async def ensure_directory(self, model_id: str) -> None:
-        self.directories.add(model_id)
+        if model_id not in self.directories:
+            self.trace.append(f"directory {model_id}")
+            self.directories.add(model_id)
 
-    async def place_probe(self) -> str:
+    @asynccontextmanager
+    async def probe(self) -> AsyncIterator[str]:
         self.directories.add("probe")
-        return "probe"
+        try:
+            yield "probe"
+        finally:
+            await self.remove("probe")
 
     async def remove(self, model_id: str) -> None:
         self.trace.append(f"remove {model_id}")

@@ -301,6 +301,11 @@ async def test_a_restarted_triton_is_found_within_a_second(tmp_path: Path) -> No
         await client.close()
 
 
+def test_the_pause_between_attempts_does_not_grow() -> None:
+    """gRPC's default is two minutes."""
+    assert dict(CHANNEL_OPTIONS)["grpc.max_reconnect_backoff_ms"] <= 1000
+
+
 def test_no_keepalive_pings() -> None:
     """Triton answers them with GOAWAY when there are no calls."""
     assert not [name for name, _ in CHANNEL_OPTIONS if "keepalive" in name or "ping" in name]

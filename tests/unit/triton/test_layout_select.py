@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from adapter.errors import InvalidModel
@@ -110,6 +112,13 @@ def test_a_long_tree_is_shown_in_part():
     assert len(caught.value.text) < 2000
 
 
+@pytest.mark.parametrize(("count", "ending"), [(12, "12.txt; Triton"), (13, "12.txt and 1 more; Triton")])
+def test_a_tree_of_twelve_is_shown_whole(count, ending):
+    """And a count of what does not fit."""
+    with pytest.raises(InvalidModel, match=re.escape(ending)):
+        planned("onnx", [f"{number:02}.txt" for number in range(1, count + 1)])
+
+
 def test_paths_that_would_garble_an_error_text_are_quoted():
     """One line, and its separators stay readable."""
     with pytest.raises(InvalidModel) as caught:
@@ -120,10 +129,11 @@ def test_paths_that_would_garble_an_error_text_are_quoted():
 
 def test_a_path_out_of_the_model_is_refused():
     """Storage refuses such keys; if one came through, it would not be placed."""
-    for path in ("../x", "/etc/passwd", "a//b", "a/./b", "a/\0b"):
+    for path in ("../model.onnx", "/etc/model.onnx", "a//model.onnx", "./model.onnx", "a/\0/model.onnx", "../../model.onnx"):
         listing = Listing("s3://b/m", "m", False, (SourceFile(path, 1, ""),))
-        with pytest.raises(InvalidModel):
-            layout.plan(a_spec(), listing, {})
+        for model_type in ("", "onnx"):
+            with pytest.raises(InvalidModel):
+                layout.plan(a_spec(model_type), listing, {})
 
 
 def test_a_model_id_that_names_a_backend_does_not_wedge_triton():
@@ -147,6 +157,7 @@ def test_a_model_id_that_names_a_backend_does_not_wedge_triton():
         ("", ["1/model.py", "1/model.savedmodel/saved_model.pb", "2/x"]),
         ("", ["-extra/x", "1/model.py", "2/x"]),
         ("platform: 'ensemble'", ["1/model.py", "2/x"]),
+        ("ensemble_scheduling { }", ["1/model.py", "2/x"]),
     ],
 )
 def test_other_backends_need_no_model_py(config, files):

@@ -313,12 +313,38 @@ async def test_a_directory_that_cannot_be_made_is_an_error(repository: Repositor
         await repository.ensure_directory("m")
 
 
-async def test_a_probe_has_a_name_of_its_own(repository: Repository) -> None:
-    """Two at once do not meet."""
-    first, second = await repository.place_probe(), await repository.place_probe()
+async def test_a_probe_is_there_for_a_while(repository: Repository) -> None:
+    """Two at once do not meet, and a failure takes them away too."""
+    with pytest.raises(ZeroDivisionError):
+        async with repository.probe() as first, repository.probe() as second:
+            assert first != second
+            assert sorted(os.listdir(repository.folder)) == sorted([first, second])
+            raise ZeroDivisionError
 
-    assert first != second
-    assert sorted(os.listdir(repository.folder)) == sorted([first, second])
+    assert os.listdir(repository.folder) == []
+
+
+async def test_a_probe_that_is_cancelled_while_it_is_made_goes(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The directory exists before anybody has its name."""
+    made, go_on = threading.Event(), threading.Event()
+    mkdir = Path.mkdir
+
+    def slow(self: Path) -> None:
+        mkdir(self)
+        made.set()
+        go_on.wait(10)
+
+    monkeypatch.setattr(Path, "mkdir", slow)
+    probing = asyncio.create_task(repository.probe().__aenter__())
+    while not made.is_set():
+        await asyncio.sleep(0)
+    probing.cancel()
+    await asyncio.sleep(0)
+    go_on.set()
+    await asyncio.wait({probing})
+
+    assert probing.cancelled()
+    assert os.listdir(repository.folder) == []
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "../outside", "a\0b"])

@@ -61,7 +61,10 @@ def test_entries_of_other_names_go_and_new_ones_come():
     """In the schema's order, wherever the config had its list."""
     found = merged(CONFIG, outputs=[B, A])
 
-    assert found.startswith(CONFIG[: CONFIG.index("output")])
+    assert found == CONFIG[: CONFIG.index("output")] + (
+        'output {\n  name: "b"\n  data_type: TYPE_INT64\n  dims: [ -1 ]\n}\n'
+        'output { name: "a" dims: 1 dims: 2 data_type: TYPE_FP32 label_filename: "l.txt" }\n'
+    )
     assert (
         config_of(found).output
         == config_from(
@@ -97,6 +100,14 @@ def test_an_entry_may_be_written_in_any_form(entry, left):
 
     assert left is None or found == f"input {left}"
     assert (config_of(found).input[0].data_type, list(config_of(found).input[0].dims)) == (model_config_pb2.TYPE_FP32, [1, 2])
+
+
+@pytest.mark.parametrize("other", ["input { dims: 3 }", "input { name: nothing }", "input { name: 'x' name: 'y' }"])
+def test_an_entry_that_has_no_name_goes(other):
+    """The schema names every tensor that there is."""
+    found = merged(f"input {{ name: 'a' dims: 9 }} # first\n{other}\nbackend: 'x'\n", inputs=[A])
+
+    assert found == "input { data_type: TYPE_FP32  name: 'a' dims: [ 1, 2 ] }\n # first\nbackend: 'x'\n"
 
 
 def test_tensors_are_added_where_the_config_has_none():

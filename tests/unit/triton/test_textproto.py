@@ -206,6 +206,7 @@ def test_an_error_names_its_place(text, line, column, problem):
 def test_deep_nesting_is_refused_before_it_exhausts_the_stack():
     """A config of a megabyte of braces is an error like any other."""
     assert parse("a{" * MAX_DEPTH + "}" * MAX_DEPTH).fields
+    assert len(parse("a{b{}}" * MAX_DEPTH * 2).fields) == MAX_DEPTH * 2
     for text in ("a{" * 500_000, "a:[<" * 250_000):
         with pytest.raises(ParseError, match="nested more than 64 levels deep"):
             parse(text)

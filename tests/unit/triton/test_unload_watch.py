@@ -245,6 +245,19 @@ async def test_a_cancelled_waiter_leaves_the_others() -> None:
     assert a.cancelled()
 
 
+async def test_a_waiter_cancelled_during_the_call_does_not_disturb_its_answer() -> None:
+    """The row is there for one that has gone."""
+    index = ScriptedIndex([row("a", "UNAVAILABLE"), row("b", "UNAVAILABLE")], seconds=0.01)
+    watch = watch_of(index)
+    a, b = asyncio.create_task(watch.gone("a")), asyncio.create_task(watch.gone("b"))
+    await asyncio.sleep(0.005)
+    a.cancel()
+
+    await b
+
+    assert len(index.asked_at) == 1
+
+
 async def test_a_failure_reaches_every_waiter() -> None:
     """What is no answer of Triton's must not become an endless wait; the next waiter begins anew."""
     index = ScriptedIndex(AdapterError("not ours"), GONE)

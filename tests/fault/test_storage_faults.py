@@ -1,0 +1,120 @@
+"""What goes wrong with storage, seen from ModelMesh: code, words, and nothing left."""
+
+from __future__ import annotations
+
+import grpc
+import pytest
+
+from tests.fakes.s3_proxy import Fault
+from tests.fault.conftest import PART_BYTES, System
+
+Code = grpc.StatusCode
+MODEL = b"class TritonPythonModel: pass"
+
+
+@pytest.mark.parametrize(
+    ("fault", "code", "words"),
+    [
+        (Fault(status=403, code="AccessDenied"), Code.PERMISSION_DENIED, "AccessDenied"),
+        (Fault(status=403, code="SignatureDoesNotMatch"), Code.PERMISSION_DENIED, "SignatureDoesNotMatch"),
+        (Fault(status=400, code="ExpiredToken"), Code.PERMISSION_DENIED, "ExpiredToken"),
+        (Fault(status=401, code="Unauthorized"), Code.PERMISSION_DENIED, "401"),
+        (Fault(status=404, code="NoSuchBucket"), Code.NOT_FOUND, "bucket"),
+    ],
+    ids=lambda value: getattr(value, "code", None),
+)
+async def test_a_final_answer_is_told_by_meaning(system: System, fault: Fault, code: Code, words: str) -> None:
+    """Not repeated: it would be the same again."""
+    system.put("m", model=MODEL)
+    system.proxy.next(fault)
+
+    failure = await system.failure("m", "m")
+
+    assert failure.code() is code
+    assert words in failure.details()
+    assert system.s3.access_key not in failure.details()
+    assert system.s3.secret_key not in failure.details()
+    assert system.leftovers() == []
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault(status=500),
+        Fault(status=503, code="SlowDown"),
+        Fault(reset_after_bytes=-1),
+        Fault(reset_after_bytes=100),
+        Fault(cut_after_bytes=100),
+    ],
+    ids=["500", "503", "reset before the headers", "reset in the body", "body cut short"],
+)
+@pytest.mark.parametrize("request_of", ["list-type", "weights.bin"], ids=["listing", "object"])
+async def test_what_can_pass_is_repeated(system: System, fault: Fault, request_of: str) -> None:
+    """Twice in a row, then fine: the load succeeds with whole files."""
+    weights = bytes(range(256)) * (3 * PART_BYTES // 256)
+    system.put("m", model=MODEL, weights=weights)
+    system.proxy.next(fault, times=2, having=request_of)
+
+    await system.load("m", "m")
+
+    assert (system.volume.repository_dir / "m/1/weights.bin").read_bytes() == weights
+
+
+async def test_a_store_that_stays_away_is_unavailable(system: System) -> None:
+    system.put("m", model=MODEL)
+    system.proxy.next(Fault(status=503, code="SlowDown"), times=100)
+
+    failure = await system.failure("m", "m")
+
+    assert failure.code() is Code.UNAVAILABLE
+    assert "503" in failure.details() or "SlowDown" in failure.details()
+    assert "list" in failure.details()
+    assert system.leftovers() == []
+
+
+async def test_an_object_replaced_in_the_pull_is_never_a_mixture(system: System) -> None:
+    """The pull starts again from a new listing: all old or all new, here all new."""
+    old, new = b"o" * 4 * PART_BYTES, b"n" * 4 * PART_BYTES
+    system.put("m", model=MODEL, weights=old)
+    system.proxy.next(Fault(first=lambda: system.put("m", weights=new)), having="weights.bin")
+
+    await system.load("m", "m")
+
+    assert (system.volume.repository_dir / "m/1/weights.bin").read_bytes() == new
+
+
+async def test_nothing_there_names_near_misses(system: System) -> None:
+    system.put("near/model-v2", model=MODEL)
+
+    failure = await system.failure("m", "near/model_v2")
+
+    assert failure.code() is Code.NOT_FOUND
+    assert "near/model_v2" in failure.details()
+    assert "near/model-v2" in failure.details()
+
+
+@pytest.mark.parametrize("settings", [{"LOADTIME_TIMEOUT": "2000"}])
+async def test_a_slow_pull_ends_in_our_words(system: System) -> None:
+    """The budget is below the announced timeout; the phases say what was slow."""
+    system.put("m", model=MODEL, weights=b"w" * PART_BYTES)
+    system.proxy.next(Fault(hang_after_bytes=10), having="weights.bin", times=10)
+
+    failure = await system.failure("m", "m")
+
+    assert failure.code() is Code.DEADLINE_EXCEEDED
+    assert "pull 1." in failure.details()
+    await system.settled()
+    assert system.leftovers() == []
+
+
+async def test_a_hanging_store_does_not_hold_a_prediction(system: System) -> None:
+    """Within 500 ms, whatever storage does; the default when nothing could be learned."""
+    from adapter._pb import model_runtime_pb2 as spi
+
+    system.proxy.next(Fault(hang_after_bytes=-1), times=50)
+    request = spi.PredictModelSizeRequest(
+        modelId="m", modelType="python", modelPath="m", modelKey='{"storage_key": "s3", "model_type": "python"}'
+    )
+    answers = [await system.runtime.predictModelSize(request, timeout=0.5) for _ in range(6)]
+
+    assert {answer.sizeInBytes for answer in answers} == {1_000_000}

@@ -1,0 +1,106 @@
+"""What goes wrong with Triton, seen from ModelMesh."""
+
+from __future__ import annotations
+
+import asyncio
+
+import grpc
+import pytest
+
+from adapter._pb import model_runtime_pb2 as spi
+from tests.fault.conftest import System
+
+Code = grpc.StatusCode
+MODEL = b"class TritonPythonModel: pass"
+
+
+async def test_a_triton_that_dies_in_a_load_ends_that_load(system: System) -> None:
+    """Told at once and not repeated: the model may be what killed it."""
+    system.put("m", model=MODEL)
+    system.triton.behaviour("m").die = True
+
+    failure = await system.failure("m", "m")
+
+    assert failure.code() is Code.UNAVAILABLE
+    assert "died" in failure.details()
+    await system.triton.start()
+    await system.unload("m")
+    assert system.leftovers() == []
+
+
+async def test_loads_and_unloads_wait_for_a_triton_that_is_away(system: System) -> None:
+    system.put("m", model=MODEL)
+    await system.load("m", "m")
+    await system.triton.stop()
+    unload, load = system.unload("m"), system.load("other", "m")
+    await asyncio.sleep(0.5)
+    assert not unload.done() and not load.done()
+    await system.triton.start()
+
+    await unload
+    assert (await load).sizeInBytes > 8192
+    assert system.triton.in_memory == {"other": 1}
+
+
+async def test_a_frozen_triton_is_waited_for(system: System) -> None:
+    """A hang looks like silence; nothing is taken as gone, nothing fails."""
+    system.put("m", model=MODEL)
+    await system.load("m", "m")
+    system.triton.freeze()
+    unload = system.unload("m")
+    await asyncio.sleep(1)
+    assert not unload.done()
+    system.triton.thaw()
+
+    await unload
+    assert system.leftovers() == []
+
+
+async def test_a_refused_model_has_tritons_reason_first(system: System) -> None:
+    system.put("m", model=MODEL)
+    system.triton.behaviour("m").refuse = "Internal: ModuleNotFoundError: No module named 'torch'"
+
+    failure = await system.failure("m", "m")
+
+    assert failure.code() is Code.INTERNAL
+    assert "No module named 'torch'" in failure.details()[:120]
+    assert "(model 'm'; " in failure.details()
+    assert system.leftovers() == []
+
+
+async def test_20_kb_of_reason_arrive_as_4_kb(system: System) -> None:
+    """ModelMesh loses a status of more than 8 KB as a whole."""
+    system.put("m", model=MODEL)
+    system.triton.behaviour("m").refuse = "Internal: " + "é%" * 10_000
+
+    failure = await system.failure("m", "m")
+
+    assert failure.code() is Code.INTERNAL
+    assert failure.details().endswith(")")
+    assert 800 < len(failure.details())
+    encoded = sum(1 if 0x20 <= byte <= 0x7E and byte != 0x25 else 3 for byte in failure.details().encode())
+    assert encoded <= 4096
+
+
+async def test_unload_answers_after_the_memory_is_free(system: System) -> None:
+    system.put("m", model=MODEL)
+    system.triton.behaviour("m").unload_seconds = 1.0
+    await system.load("m", "m")
+
+    await system.unload("m")
+
+    assert system.triton.in_memory == {}
+
+
+@pytest.mark.parametrize("count", [40])
+async def test_a_storm_of_loads_never_exceeds_the_loading_slots(system: System, count: int) -> None:
+    """`LOADING_CONCURRENCY` holds towards Triton, however many calls come."""
+    system.put("m", model=MODEL)
+    system.triton.default.load_seconds = 0.02
+    await asyncio.gather(*(system.load(f"m{n}", "m") for n in range(count)))
+    assert system.triton.max_parallel_loads <= 2
+
+    state = await system.runtime.runtimeStatus(spi.RuntimeStatusRequest())
+    while state.status != spi.RuntimeStatusResponse.READY:
+        state = await system.runtime.runtimeStatus(spi.RuntimeStatusRequest())
+    assert system.leftovers() == []

@@ -1,0 +1,154 @@
+"""
+Models and storage that cannot work, as they lie in a bucket, and what their load is answered.
+
+Run as a program it prints the table of everything bad, this and the SPI's own, as a running adapter
+answers it: `python -m tests.integration.bad_models`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from adapter._pb import model_runtime_pb2 as spi
+from tests.contract.spi.bad_inputs import BAD_INPUTS
+from tests.parts.adapter import AdapterProcess
+from tests.parts.mesh import Mesh
+from tests.parts.models import text_statistics
+from tests.parts.s3 import S3Server
+from tests.parts.triton import Triton
+
+BUCKET = "models"
+PYTHON = dict(text_statistics())
+SHOWN_CHARACTERS = 230
+
+
+@dataclass(frozen=True)
+class BadModel:
+    """Files in the bucket below `path`, a type, further entries of the modelKey; and the answer."""
+
+    name: str
+    code: str
+    words: tuple[str, ...]
+    model_type: str = "python"
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    path: str = ""
+    """Default: the folder of `files`."""
+    key: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def folder(self) -> str:
+        """Where the files are put."""
+        return "bad/" + self.name.replace(" ", "-")
+
+
+def _config(text: bytes) -> dict[str, bytes]:
+    return PYTHON | {"config.pbtxt": text}
+
+
+def _schema(schema: Any, config: bytes = PYTHON["config.pbtxt"]) -> dict[str, bytes]:
+    return PYTHON | {"config.pbtxt": config, "schema.json": json.dumps(schema).encode()}
+
+
+def _with_schema(name: str, schema: Any, *words: str, config: bytes = PYTHON["config.pbtxt"]) -> BadModel:
+    files = _schema(schema, config)
+    key = {"schema_path": f"bad/{name.replace(' ', '-')}/schema.json"}
+    return BadModel(name, "INVALID_ARGUMENT", words, files=files, key=key)
+
+
+BATCHED = PYTHON["config.pbtxt"].replace(b"max_batch_size: 0", b"max_batch_size: 8")
+
+BAD_MODELS = (
+    BadModel("nothing at the path", "NOT_FOUND", ("'nowhere/at-all'", "s3://models"), path="nowhere/at-all"),
+    BadModel("near miss", "NOT_FOUND", ("near-miss-v1",), files=PYTHON, path="bad/near-mis"),
+    BadModel("no such bucket", "NOT_FOUND", ("no-such-bucket",), path="m", key={"storage_params": {"bucket": "no-such-bucket"}}),
+    BadModel("no such storage key", "INVALID_ARGUMENT", ("'nokey'", "s3"), path="m", key={"storage_key": "nokey"}),
+    BadModel("storage key that is a path", "INVALID_ARGUMENT", ("storage_key",), path="m", key={"storage_key": "../s3"}),
+    BadModel("storage type not supported", "INVALID_ARGUMENT", ("ftp", "s3"), path="m", key={"storage_params": {"type": "ftp"}}),
+    BadModel("certificate that is no PEM", "INVALID_ARGUMENT", ("certificate",), path="m", key={"storage_params": {"certificate": "x"}}),
+    BadModel(
+        "endpoint that is no URL", "INVALID_ARGUMENT", ("endpoint_url",), path="m", key={"storage_params": {"endpoint_url": "not a url"}}
+    ),
+    BadModel(
+        "storage that is away", "UNAVAILABLE", ("127.0.0.1:9",), path="m", key={"storage_params": {"endpoint_url": "http://127.0.0.1:9"}}
+    ),
+    BadModel(
+        "wrong secret key", "PERMISSION_DENIED", ("SignatureDoesNotMatch",), path="m", key={"storage_params": {"secret_access_key": "wrong-wrong"}}
+    ),
+    BadModel("schema that is not there", "NOT_FOUND", ("absent.json",), files=PYTHON, key={"schema_path": "bad/absent.json"}),
+    BadModel("python without model.py", "INVALID_ARGUMENT", ("model.py",), files={"1/other.py": b""}),
+    BadModel("native python without model.py", "INVALID_ARGUMENT", ("model.py",), files={"config.pbtxt": b'backend: "python"', "1/x.py": b""}),
+    BadModel(
+        "version beyond int64", "INVALID_ARGUMENT", ("99999999999999999999",),
+        files=_config(b'backend: "python"') | {"99999999999999999999/model.py": b""},
+    ),
+    BadModel("version that is no number", "INVALID_ARGUMENT", ("1abc",), files=_config(b'backend: "python"') | {"1abc/model.py": b""}),
+    BadModel("native without version", "INVALID_ARGUMENT", ("version",), files={"config.pbtxt": b'backend: "python"', "labels.txt": b""}),
+    BadModel("ensemble without config", "INVALID_ARGUMENT", ("config.pbtxt",), "ensemble", files={"1/x": b""}),
+    BadModel("keras file", "INVALID_ARGUMENT", ("savedmodel", "convert it with"), "keras", files={"model.h5": b"x"}),
+    BadModel("two onnx files", "INVALID_ARGUMENT", ("a.onnx", "b.onnx"), "onnx", files={"a.onnx": b"x", "b.onnx": b"x"}),
+    BadModel("config cut short", "INVALID_ARGUMENT", ("line 1",), files=_config(b'name: "x" {')),
+    BadModel("config name that is a number", "INVALID_ARGUMENT", ("name", "line 2"), files=_config(b'backend: "python"\nname: 7\n')),
+    BadModel("config that is not UTF-8", "INVALID_ARGUMENT", ("UTF-8",), files=_config(b'backend: "\xff\xfe"')),
+    _with_schema("schema datatype unknown", {"inputs": [{"name": "TEXT", "datatype": "FLOAT", "shape": [1]}]}, "FLOAT", "FP32"),
+    _with_schema("schema without name", {"inputs": [{"datatype": "FP32", "shape": [1]}]}, "name"),
+    _with_schema("schema that is a list", [], "object"),
+    _with_schema("schema shape empty with batching", {"inputs": [{"name": "TEXT", "datatype": "BYTES", "shape": []}]}, "TEXT", config=BATCHED),
+    _with_schema("schema batch dimension fixed", {"inputs": [{"name": "TEXT", "datatype": "BYTES", "shape": [3]}]}, "-1", config=BATCHED),
+    BadModel("schema that is not JSON", "INVALID_ARGUMENT", ("JSON",), files=PYTHON | {"s.json": b"{"}, key={"schema_path": "bad/schema-that-is-not-JSON/s.json"}),
+    BadModel("exception in initialize", "INTERNAL", ("no_such_module",), files=_config(PYTHON["config.pbtxt"]) | {"1/model.py": b"import no_such_module"}),
+    BadModel("backend that is not installed", "INTERNAL", ("tensorrt",), "tensorrt", files={"model.plan": b"x"}),
+    BadModel("broken onnx file", "INTERNAL", ("onnx",), "onnx", files={"model.onnx": b"this is no protobuf"}),
+    BadModel("config field unknown to this Triton", "INTERNAL", ("log",), files=_config(PYTHON["config.pbtxt"] + b"no_such_field: 1\n")),
+)  # fmt: skip
+
+
+def request_of(bad: BadModel) -> spi.LoadModelRequest:
+    """The load of it."""
+    key = {"storage_key": "s3", "model_type": bad.model_type} | dict(bad.key)
+    return spi.LoadModelRequest(modelId="bad", modelType=f"mt:{bad.model_type}", modelPath=bad.path or bad.folder, modelKey=json.dumps(key))
+
+
+def main() -> int:
+    """Print the table."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        (folder / "models/_triton_models").mkdir(parents=True)
+        (folder / "config").mkdir()
+        s3 = stack.enter_context(S3Server(folder / "s3"))
+        s3.put_folder(BUCKET, "bad/near-miss-v1", PYTHON)
+        for bad in BAD_MODELS:
+            s3.put_folder(BUCKET, bad.folder, bad.files)
+        (folder / "config/s3").write_text(json.dumps(s3.storage_config(BUCKET)))
+        triton = stack.enter_context(Triton(folder / "models/_triton_models"))
+        adapter = stack.enter_context(
+            AdapterProcess(volume=folder / "models", storage_config=folder / "config", triton_target=triton.grpc_target, env={})
+        )
+        mesh = stack.enter_context(Mesh(adapter.channel_target, triton.grpc_target))
+        mesh.start()
+        requests = [
+            (bad.name, spi.LoadModelRequest(modelId=bad.model_id, modelType=bad.model_type, modelPath=bad.path, modelKey=bad.key))
+            for bad in BAD_INPUTS
+        ] + [(bad.name, request_of(bad)) for bad in BAD_MODELS]
+        print("| bad input | code | text |\n|---|---|---|")
+        for name, request in requests:
+            try:
+                mesh.runtime.loadModel(request, timeout=60)
+                code, text = "OK", ""
+            except grpc.RpcError as error:
+                code, text = error.code().name, error.details()
+            shown = text.replace("|", "\\|")
+            print(f"| {name} | {code} | {shown[:SHOWN_CHARACTERS]}{'…' if len(shown) > SHOWN_CHARACTERS else ''} |")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,55 @@
+"""What cannot work is refused in words, by the adapter as users run it; nothing is left, and Triton lives on."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import grpc
+import pytest
+
+from tests.integration.bad_models import BAD_MODELS, PYTHON, BadModel, request_of
+from tests.integration.conftest import BUCKET, Bed
+from tests.parts.adapter import AdapterProcess
+from tests.parts.children import TOP
+from tests.parts.mesh import Mesh
+from tests.parts.s3 import S3Server
+
+
+@pytest.fixture(scope="module", autouse=True)
+def bucket(s3: S3Server) -> None:
+    s3.put_folder(BUCKET, "bad/near-miss-v1", PYTHON)
+    for bad in BAD_MODELS:
+        s3.put_folder(BUCKET, bad.folder, bad.files)
+
+
+@pytest.mark.parametrize("bad", BAD_MODELS, ids=lambda bad: bad.name)
+def test_a_bad_model_is_refused_in_words(bad: BadModel, mesh: Mesh, bed: Bed, s3: S3Server) -> None:
+    with pytest.raises(grpc.RpcError) as refused:
+        mesh.runtime.loadModel(request_of(bad), timeout=60)
+
+    text = refused.value.details()
+    assert refused.value.code() is grpc.StatusCode[bad.code], text
+    assert [word for word in bad.words if word not in text] == [], text
+    assert "\n" not in text
+    assert s3.secret_key not in text
+    assert mesh.index() == {}
+    assert bed.leftovers() == []
+
+
+def test_the_sanity_suite_holds_on_the_running_adapter(adapter: AdapterProcess, mesh: Mesh, s3: S3Server) -> None:
+    """The SPI suite that anybody can point at an endpoint, with nothing skipped."""
+    s3.put_folder(BUCKET, "sane", PYTHON)
+    options = {
+        "--spi-endpoint": adapter.channel_target,
+        "--spi-model-path": "sane",
+        "--spi-model-type": "mt:python",
+        "--spi-model-key": '{"storage_key": "s3", "model_type": "python"}',
+    }
+    words = [f"{name}={value}" for name, value in options.items()]
+    suite = subprocess.run(
+        [sys.executable, "-m", "pytest", "tests/contract/spi", "--purge", "-q", "-p", "no:cacheprovider", *words],
+        cwd=TOP, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert suite.returncode == 0, suite.stdout[-3000:]
+    assert "skipped" not in suite.stdout.splitlines()[-1]

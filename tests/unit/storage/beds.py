@@ -1,0 +1,116 @@
+"""Builders for the tests of storage: requests, a store over memory, and waiting for threads."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from adapter.model import ModelSpec
+from adapter.settings import PullSettings
+from adapter.storage.credentials import StorageConfig
+from adapter.storage.store import Store
+from adapter.volume import Volume
+from adapter.workers import Stop
+from tests.fakes.memory_source import MemorySource
+
+MIB = 1024 * 1024
+
+
+def make_spec(path: str = "m", **fields: object) -> ModelSpec:
+    """A request for the model at this path."""
+    return ModelSpec(**{"model_id": "id", "model_type": "onnx", "path": path, **fields})
+
+
+class CountedPauses(Stop):
+    """A stop whose pauses are written down instead of waited for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pauses: list[float] = []
+
+    def pause(self, seconds: float) -> None:
+        self.check()
+        self.pauses.append(seconds)
+
+
+@dataclass
+class MemorySources:
+    """Every config leads to the same bucket in memory."""
+
+    source: MemorySource
+    warmed: list[str] = field(default_factory=list)
+    asked: list[StorageConfig] = field(default_factory=list)
+    error: Exception | None = None
+
+    def warm(self, config: StorageConfig) -> None:
+        if self.error is not None:
+            raise self.error
+        self.warmed.append(config.label)
+
+    def source_of(self, config: StorageConfig) -> MemorySource:
+        self.asked.append(config)
+        return self.source
+
+
+class _Factory:
+    def __init__(self, sources: MemorySources) -> None:
+        self.warm = sources.warm
+        self.source = sources.source_of
+
+
+@dataclass
+class StoreBed:
+    """A store whose volume, config folder and bucket a test can look at."""
+
+    root: Path
+    volume: Volume
+    bucket: MemorySource
+    sources: MemorySources
+    config_dir: Path
+    store: Store
+
+    def configure(self, name: str, content: object) -> None:
+        """Write one entry of the storage secret."""
+        (self.config_dir / name).write_text(content if isinstance(content, str) else json.dumps(content))
+
+    @property
+    def is_clean(self) -> bool:
+        """Nothing is left of any pull."""
+        return not any(folder_content(folder) for folder in (self.volume.staging_dir, self.volume.artifacts_dir, self.volume.trash_dir))
+
+
+def make_bed(
+    folder: Path, volume: Volume, *, embedded: bool | None = None, threads: int = 4, part_bytes: int = MIB, max_loading: int = 1
+) -> StoreBed:
+    """A store over memory."""
+    config_dir = folder / "storage-config"
+    config_dir.mkdir(exist_ok=True)
+    bucket = MemorySource()
+    sources = MemorySources(bucket)
+    settings = PullSettings(config_dir=config_dir, embedded=embedded, threads=threads, part_bytes=part_bytes)
+    root = volume.repository_dir.parent
+    store = Store(settings=settings, root=root, volume=volume, max_loading=max_loading, sources=_Factory(sources), jitter=lambda: 0.0)
+    bed = StoreBed(root, volume, bucket, sources, config_dir, store)
+    bed.configure("default", {"type": "s3", "bucket": "b"})
+    return bed
+
+
+def folder_content(folder: Path) -> list[str]:
+    """Every path below a folder, relative, sorted; directories end in a slash."""
+    return sorted(f"{path.relative_to(folder)}{'/' if path.is_dir() else ''}" for path in folder.rglob("*"))
+
+
+def write_tree(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Files with their directories."""
+    for path, content in files.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_bytes(content)
+
+
+async def reached(event: threading.Event) -> None:
+    """Wait for something that a thread does."""
+    assert await asyncio.get_running_loop().run_in_executor(None, event.wait, 20), "no thread came here"

@@ -1,0 +1,35 @@
+"""A volume and a store over memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from adapter.volume import Volume
+from tests.fakes.memory_source import MemorySource
+from tests.unit.storage.beds import StoreBed, make_bed
+
+
+@pytest.fixture
+def volume(tmp_path: Path) -> Iterator[Volume]:
+    """A claimed volume below `models`."""
+    made = Volume(tmp_path / "models" / "_triton_models", tmp_path / "models" / "_adapter")
+    made.claim()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def bucket() -> MemorySource:
+    """An empty bucket in memory."""
+    return MemorySource()
+
+
+@pytest.fixture
+def bed(tmp_path: Path, volume: Volume) -> Iterator[StoreBed]:
+    """A store over an empty bucket in memory."""
+    made = make_bed(tmp_path, volume)
+    yield made
+    made.store.close()

@@ -1,0 +1,271 @@
+"""The store as a whole: local or pulled, listings, reads, surveys, release, and preparing clients."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from adapter.errors import InvalidModel, InvalidRequest, SourceNotFound, SourceUnavailable
+from adapter.model import Artifact
+from adapter.storage.credentials import StorageConfig
+from adapter.storage.sources import Sources
+from adapter.storage.store import READ_LIMIT_BYTES
+from tests.unit.storage.beds import folder_content, make_bed, make_spec, reached, write_tree
+
+
+def local_spec(bed, path="helped/m", **fields):
+    return make_spec(str(bed.root / path), **{"disk_size_bytes": 3} | fields)
+
+
+async def test_a_model_is_listed_read_and_fetched(bed):
+    """The way of a load."""
+    bed.bucket.put("m/config.pbtxt", b"platform: x")
+    bed.bucket.put("m/1/model.onnx", b"abc")
+    bed.bucket.put("s/schema.json", b"{}")
+    model = await bed.store.open(make_spec("/m/", schema_path="s/schema.json"))
+    assert model.listing.origin == "memory://b/m"
+    assert await model.read(model.listing.find("config.pbtxt")) == b"platform: x"
+    assert await model.read(model.listing.schema) == b"{}"
+    artifact = await model.fetch((model.listing.find("1/model.onnx"),))
+    assert folder_content(artifact.root) == ["1/", "1/model.onnx"]
+
+
+async def test_a_released_artifact_is_gone(bed):
+    """With its directory."""
+    bed.bucket.put("m/model", b"abc")
+    model = await bed.store.open(make_spec())
+    artifact = await model.fetch(model.listing.files)
+    await bed.store.release(artifact)
+    assert bed.is_clean
+    await bed.store.release(artifact)
+
+
+async def test_foreign_files_are_not_released(bed):
+    """They belong to the storage helper."""
+    write_tree(bed.root, {"helped/m": b"abc"})
+    await bed.store.release(Artifact(bed.root / "helped", is_ours=False))
+    assert (bed.root / "helped/m").exists()
+
+
+async def test_a_release_that_is_cancelled_still_deletes(bed):
+    """The caller is gone, the files too."""
+    bed.bucket.put("m/model", b"abc")
+    model = await bed.store.open(make_spec())
+    artifact = await model.fetch(model.listing.files)
+    task = asyncio.create_task(bed.store.release(artifact))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert bed.is_clean
+
+
+async def test_empty_and_large_files_are_read_with_care(bed):
+    """Nothing is asked for an empty one; a config of megabytes is refused unread."""
+    bed.bucket.put("m/config.pbtxt", b"")
+    bed.bucket.put("m/large", bytes(READ_LIMIT_BYTES + 1))
+    model = await bed.store.open(make_spec())
+    assert await model.read(model.listing.find("config.pbtxt")) == b""
+    with pytest.raises(InvalidModel, match=f"'large' of memory://b/m has {READ_LIMIT_BYTES + 1} bytes"):
+        await model.read(model.listing.find("large"))
+    assert bed.bucket.calls == ["list m/"]
+
+
+async def test_a_store_that_is_away_for_a_moment_is_asked_again(bed):
+    """Once, in this test: retries have tests of their own."""
+    bed.bucket.put("m/model", b"abc")
+    bed.bucket.fail("list", SourceUnavailable("away"))
+    assert (await bed.store.open(make_spec())).listing.size_bytes == 3
+
+
+# embedded setting, spec fields, is local
+CHOICES = [
+    (None, {}, True),
+    (None, {"disk_size_bytes": None}, False),
+    (None, {"storage_params": {"bucket": "b"}}, False),
+    (None, {"path": "/helped/m"}, False),
+    (None, {"path": "helped/m"}, False),
+    (None, {"path": "{root}/absent"}, False),
+    (None, {"storage_key": "default"}, True),
+    (True, {}, False),
+    (False, {}, True),
+    (False, {"disk_size_bytes": None, "storage_params": {"bucket": "b"}}, True),
+]
+
+
+@pytest.mark.parametrize(("embedded", "fields", "is_local"), CHOICES)
+@pytest.mark.parametrize("call", ["open", "survey"])
+async def test_local_or_pulled(tmp_path, volume, embedded, fields, is_local, call):
+    """Auto looks at the request and the volume; true and false force one."""
+    bed = make_bed(tmp_path, volume, embedded=embedded)
+    write_tree(bed.root, {"helped/m/file": b"abc"})
+    fields = dict(fields)
+    path = fields.pop("path", "{root}/helped/m").format(root=bed.root)
+    bed.bucket.put(f"{path.strip('/')}/other", b"12345")
+    spec = make_spec(path, **{"disk_size_bytes": 3} | fields)
+    listing = (await bed.store.open(spec)).listing if call == "open" else (await bed.store.survey(spec, 20)).listing
+    assert [file.path for file in listing.files] == (["file"] if is_local else ["other"])
+    assert bool(bed.bucket.calls) is not is_local
+    bed.store.close()
+
+
+async def test_forced_local_refuses_what_is_not_on_the_volume(tmp_path, volume):
+    """With the storage helper, no path leads elsewhere."""
+    bed = make_bed(tmp_path, volume, embedded=False)
+    with pytest.raises(InvalidRequest, match="is not an absolute path below"):
+        await bed.store.open(make_spec("m"))
+    with pytest.raises(SourceNotFound, match="does not exist"):
+        await bed.store.open(local_spec(bed))
+    bed.store.close()
+
+
+async def test_a_survey_tells_the_listing(bed):
+    """In time: all of it."""
+    bed.bucket.put("m/model", b"abc")
+    survey = await bed.store.survey(make_spec(), 20)
+    assert survey.seen_bytes == 3 and survey.listing.size_bytes == 3
+
+
+async def test_a_survey_that_runs_out_of_time_tells_what_it_saw(bed):
+    """A lower bound, and no thread left hanging."""
+    for number in range(10):
+        bed.bucket.put(f"m/{number}", bytes(100))
+    bed.bucket._page_objects = 5
+    original = bed.bucket.list_page
+
+    def list_page(prefix, stop, *, token=None, **options):
+        if token:
+            bed.bucket.hang("list")
+        return original(prefix, stop, token=token, **options)
+
+    bed.bucket.list_page = list_page
+    survey = asyncio.create_task(bed.store.survey(make_spec(), 0.2))
+    await reached(bed.bucket.hanging)
+    assert (await survey).listing is None
+    assert (await survey).seen_bytes == 500
+    while bed.bucket.active:
+        await asyncio.sleep(0)
+
+
+async def test_a_survey_without_a_free_thread_is_empty_at_once(bed):
+    """Two stores that hang do not make the third caller wait."""
+    bed.bucket.put("m/model", b"abc")
+    bed.bucket.hang("list", times=2)
+    hanging = [asyncio.create_task(bed.store.survey(make_spec(), 20)) for _ in range(2)]
+    while bed.bucket.active < 2:
+        await asyncio.sleep(0)
+    third = await bed.store.survey(make_spec(), 20)
+    assert (third.seen_bytes, third.listing) == (0, None)
+    for survey in hanging:
+        survey.cancel()
+    while (await bed.store.survey(make_spec(), 20)).listing is None:  # until a thread has ended
+        await asyncio.sleep(0)
+
+
+async def test_surveys_do_not_use_the_threads_of_loads(bed):
+    """Hanging listings of loads leave surveys alone."""
+    bed.bucket.put("m/model", b"abc")
+    bed.bucket.hang("list", times=30)
+    loads = [asyncio.create_task(bed.store.open(make_spec())) for _ in range(30)]
+    while bed.bucket.active < 16:
+        await asyncio.sleep(0)
+    bed.bucket._faults["list"].clear()
+    assert (await bed.store.survey(make_spec(), 20)).seen_bytes == 3
+    for load in loads:
+        load.cancel()
+    await asyncio.gather(*loads, return_exceptions=True)
+    assert bed.bucket.active == 0
+
+
+@pytest.mark.parametrize("problem", ["path", "absent", "config"])
+async def test_a_survey_tells_errors_as_open_does(bed, problem):
+    """When the store answered in time."""
+    if problem == "config":
+        bed.configure("default", {"bucket": "b"})
+    spec = make_spec(".." if problem == "path" else "m")
+    with pytest.raises(SourceNotFound if problem == "absent" else InvalidRequest) as opened:
+        await bed.store.open(spec)
+    with pytest.raises(type(opened.value)) as surveyed:
+        await bed.store.survey(spec, 20)
+    assert surveyed.value.text == opened.value.text
+
+
+async def test_a_survey_of_a_local_model(bed):
+    """Its own count, whatever the request says."""
+    write_tree(bed.root, {"helped/m/file": b"12345"})
+    survey = await bed.store.survey(local_spec(bed), 20)
+    assert survey.seen_bytes == 5 and survey.listing.size_bytes == 5
+
+
+async def test_prepare_makes_the_clients_of_all_keys(bed):
+    """Before the first load asks for them."""
+    bed.configure("one", {"type": "s3"})
+    bed.configure("two", {"type": "s3"})
+    await bed.store.prepare()
+    assert bed.sources.warmed == ["storage config 'default'", "storage config 'one'", "storage config 'two'"]
+
+
+async def test_prepare_only_warns(bed, capsys):
+    """A broken entry is some user's trouble, not the start's."""
+    bed.configure("broken", "the-secret{")
+    await bed.store.prepare()
+    bed.sources.error = InvalidRequest("cannot work")
+    await bed.store.prepare()
+    printed = capsys.readouterr().out
+    assert "storage.config_unusable" in printed and "is not JSON" in printed and "cannot work" in printed
+    assert "the-secret" not in printed
+
+
+async def test_a_request_reaches_the_source_with_its_own_config(bed):
+    """Selected, merged, and named."""
+    bed.configure("k", {"type": "s3", "default_bucket": "d", "region": "r"})
+    bed.bucket.put("m/model", b"abc")
+    await bed.store.open(make_spec(storage_key="k", storage_params={"region": "q"}))
+    config = bed.sources.asked[-1]
+    assert (config.type, config.bucket, config.label) == ("s3", "d", "storage config 'k'")
+    assert config.values["region"] == "q"
+
+
+def config(**fields) -> StorageConfig:
+    return StorageConfig(**{"type": "s3", "bucket": "b", "values": {"anonymous": "true"}, "label": "storage config 'k'"} | fields)
+
+
+@pytest.mark.parametrize("kind", ["gcs", "azure", "http", "pvc", "ftp", "S3"])
+def test_other_types_are_not_supported_yet(kind):
+    """The sentence says which are."""
+    with pytest.raises(InvalidRequest, match=f"^storage type '{kind}' is not supported yet; supported: s3$"):
+        Sources(4).source(config(type=kind))
+
+
+@pytest.mark.parametrize("bucket", [None, ""])
+def test_no_bucket_is_invalid(bucket):
+    """Neither in the config nor in the request."""
+    with pytest.raises(InvalidRequest, match="^no bucket: storage config 'k' has neither bucket nor default_bucket"):
+        Sources(4).source(config(bucket=bucket))
+
+
+def test_clients_are_kept_by_connection():
+    """Same connection, same client; another one, another. Source: cases/puller.json, client_reuse_cases."""
+    sources = Sources(4)
+    base = config(values={"anonymous": "true", "endpoint_url": "https://s3.example.service"})
+    one, same, other_bucket = sources.source(base), sources.source(base), sources.source(config(values=base.values, bucket="c"))
+    other = sources.source(config(values={"anonymous": "true", "endpoint_url": "https://s3.different.service"}))
+    assert one._client is same._client is other_bucket._client
+    assert one._client is not other._client
+    assert (one.place, other_bucket.place) == ("s3://b", "s3://c")
+
+
+def test_only_the_last_clients_are_kept(monkeypatch):
+    """Requests can name any number of endpoints."""
+    monkeypatch.setattr("adapter.storage.sources._KEPT_CLIENTS", 2)
+    sources = Sources(4)
+
+    def client(number):
+        return sources.source(config(values={"anonymous": "true", "endpoint_url": f"https://h{number}"}))._client
+
+    first, second = client(1), client(2)
+    assert client(1) is first
+    client(3)
+    assert client(1) is first
+    assert client(2) is not second

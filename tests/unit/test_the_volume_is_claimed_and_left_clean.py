@@ -1,0 +1,276 @@
+"""Our folders on the shared volume: one adapter at a time, one file system, and nothing of yesterday."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from adapter.errors import AdapterError, DiskFull
+from adapter.telemetry.metrics import REGISTRY
+from adapter.volume import Volume, VolumeError, make_plain_directory
+
+
+@pytest.fixture
+def volume(tmp_path):
+    """A volume that nobody has claimed yet."""
+    made = Volume(tmp_path / "models/_triton_models", tmp_path / "models/_adapter")
+    yield made
+    made.close()
+
+
+def leftovers():
+    return REGISTRY.get_sample_value("triton_adapter_leftover_paths")
+
+
+def test_a_claim_makes_the_folders(volume):
+    """All that are missing, for everybody to enter."""
+    before = os.umask(0o077)
+    try:
+        volume.claim()
+    finally:
+        os.umask(before)
+    for folder in (volume.repository_dir, volume.cache_dir, volume.staging_dir, volume.artifacts_dir, volume.trash_dir):
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o755
+    assert list(volume.repository_dir.iterdir()) == []
+    assert list(volume.staging_dir.iterdir()) == []
+
+
+def test_a_claim_leaves_what_is_not_ours(volume):
+    """The repository keeps its models, the root its files."""
+    (volume.repository_dir / "m/1").mkdir(parents=True)
+    (volume.repository_dir.parent / "lost+found").mkdir()
+    volume.cache_dir.mkdir()
+    (volume.cache_dir / "note").write_text("somebody's")
+    volume.claim()
+    assert (volume.repository_dir / "m/1").is_dir()
+    assert (volume.repository_dir.parent / "lost+found").is_dir()
+    assert (volume.cache_dir / "note").exists()
+
+
+def test_a_claim_removes_what_an_earlier_process_left(volume):
+    """Staging, artifacts and trash of yesterday, links not followed; files that are placed live on."""
+    volume.claim()
+    kept = volume.cache_dir / "kept"
+    kept.write_text("x")
+    for folder in (volume.staging_dir, volume.artifacts_dir, volume.trash_dir):
+        (folder / "old/1").mkdir(parents=True)
+        (folder / "old/1/model").write_text("model")
+        (folder / "link").symlink_to(kept)
+        (folder / "dangling").symlink_to("nowhere")
+        (folder / "file").write_text("")
+    placed = volume.repository_dir / "model"
+    placed.hardlink_to(volume.artifacts_dir / "old/1/model")
+    volume.close()
+    volume.claim()
+    for folder in (volume.staging_dir, volume.artifacts_dir, volume.trash_dir):
+        assert list(folder.iterdir()) == []
+    assert kept.exists()
+    assert placed.read_text() == "model"
+    assert leftovers() == 0
+
+
+def test_a_second_adapter_is_kept_out(volume):
+    """In one sentence; and nothing of the first one's staging is touched."""
+    volume.claim()
+    staging = volume.new_staging()
+    second = Volume(volume.repository_dir, volume.cache_dir)
+    with pytest.raises(VolumeError, match=r"^another adapter already works on .*_adapter \(it holds .*/lock\)$"):
+        second.claim()
+    assert staging.exists()
+    volume.close()
+    second.claim()
+    second.close()
+
+
+def test_a_dead_adapter_keeps_nobody_out(volume, tmp_path):
+    """The lock is the kernel's, not a file's existence."""
+    code = (
+        "import os, sys; from pathlib import Path; from adapter.volume import Volume;"
+        "Volume(Path(sys.argv[1]), Path(sys.argv[2])).claim(); os._exit(9)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, volume.repository_dir, volume.cache_dir], check=False, cwd=Path(__file__).parents[2])
+    assert done.returncode == 9
+    volume.claim()
+
+
+def test_a_claim_after_a_failed_one(volume, monkeypatch):
+    """A failed claim holds no lock."""
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "hardlink_to", _failing(errno.EPERM))
+        with pytest.raises(VolumeError):
+            volume.claim()
+    Volume(volume.repository_dir, volume.cache_dir).claim()
+
+
+@pytest.mark.parametrize("call", ["hardlink_to", "rename"])
+def test_folders_on_different_file_systems_are_refused(volume, monkeypatch, call):
+    """Tried, not guessed: bind mounts of one device differ too."""
+    monkeypatch.setattr(Path, call, _failing(errno.EXDEV))
+    with pytest.raises(VolumeError, match=r"are on different file systems \(or mounts\), but .*; change CACHE_DIR$"):
+        volume.claim()
+    assert list(volume.repository_dir.iterdir()) == []
+
+
+def test_a_volume_without_hard_links_is_refused(volume, monkeypatch):
+    """With the system's reason."""
+    monkeypatch.setattr(Path, "hardlink_to", _failing(errno.EOPNOTSUPP))
+    with pytest.raises(VolumeError, match="cannot move or hard-link a file from .* to .*: Operation not supported"):
+        volume.claim()
+
+
+def test_a_real_other_file_system_is_refused(tmp_path):
+    """/dev/shm is another one."""
+    shared = Path("/dev/shm")
+    if not shared.is_dir() or shared.stat().st_dev == tmp_path.stat().st_dev:
+        pytest.skip("there is no second file system here")
+    other = Volume(tmp_path / "_triton_models", shared / f"adapter-test-{os.getpid()}")
+    try:
+        with pytest.raises(VolumeError, match="different file systems"):
+            other.claim()
+    finally:
+        subprocess.run(["rm", "-rf", str(other.cache_dir)], check=True)
+
+
+@pytest.mark.parametrize("which", ["repository_dir", "cache_dir"])
+def test_a_folder_that_cannot_be_made_is_named(tmp_path, which):
+    """Here because a file is in the way."""
+    (tmp_path / "file").write_text("")
+    folders = {"repository_dir": tmp_path / "r", "cache_dir": tmp_path / "c"} | {which: tmp_path / "file/x"}
+    with pytest.raises(VolumeError, match=r"cannot create the folder .*/file/x: Not a directory"):
+        Volume(**folders).claim()
+
+
+def test_a_folder_that_is_a_file_is_named(tmp_path):
+    """The folder itself, too."""
+    (tmp_path / "r").write_text("")
+    with pytest.raises(VolumeError, match="cannot create the folder"):
+        Volume(tmp_path / "r", tmp_path / "c").claim()
+
+
+def test_staging_is_new_and_empty(volume):
+    """Each time another name."""
+    volume.claim()
+    one, two = volume.new_staging(), volume.new_staging()
+    assert one != two and one.parent == two.parent == volume.staging_dir
+    assert stat.S_IMODE(one.stat().st_mode) == 0o755
+
+
+def test_publishing_is_a_rename(volume):
+    """The files are the same ones."""
+    volume.claim()
+    staged = volume.new_staging()
+    (staged / "file").write_text("x")
+    inode = (staged / "file").stat().st_ino
+    artifact = volume.publish(staged)
+    assert artifact.parent == volume.artifacts_dir and not staged.exists()
+    assert (artifact / "file").stat().st_ino == inode
+
+
+@pytest.mark.parametrize("kind", ["file", "directory", "link", "dangling link", "absent"])
+def test_discard_takes_anything_away(volume, kind):
+    """A link's target stays."""
+    volume.claim()
+    target = volume.cache_dir / "target"
+    target.mkdir()
+    path = volume.repository_dir / "m"
+    if kind == "file":
+        path.write_text("x")
+    elif kind == "directory":
+        (path / "1/__pycache__").mkdir(parents=True)
+        (path / "1/__pycache__/x").write_text("")
+    elif kind == "link":
+        path.symlink_to(target)
+    elif kind == "dangling link":
+        path.symlink_to("nowhere")
+    before = leftovers()
+    volume.discard(path)
+    assert not os.path.lexists(path)
+    assert list(volume.trash_dir.iterdir()) == []
+    assert target.is_dir()
+    assert leftovers() == before
+
+
+def test_what_cannot_be_deleted_is_out_of_sight_counted_and_tried_again(volume, monkeypatch):
+    """A root Triton's `__pycache__`, for instance. Nothing is raised."""
+    volume.claim()
+    path = volume.repository_dir / "m"
+    (path / "1/__pycache__").mkdir(parents=True)
+    (path / "1/__pycache__/model.pyc").write_text("")
+    (path / "1/model.py").write_text("")
+    with monkeypatch.context() as patch:
+        original = os.unlink
+
+        def unlink(name, *arguments, **options):
+            if str(name).endswith(".pyc"):
+                raise PermissionError(errno.EACCES, "Permission denied")
+            original(name, *arguments, **options)
+
+        patch.setattr(os, "unlink", unlink)
+        volume.discard(path)
+    assert not path.exists()
+    left = [entry.relative_to(volume.trash_dir).parts[1:] for entry in volume.trash_dir.rglob("*") if entry.is_file()]
+    assert left == [("1", "__pycache__", "model.pyc")]
+    assert leftovers() == 1
+    volume.close()
+    volume.claim()
+    assert leftovers() == 0
+    assert list(volume.trash_dir.iterdir()) == []
+
+
+def test_discard_deletes_in_place_when_it_cannot_rename(volume, monkeypatch):
+    """Never raises, whatever the reason."""
+    volume.claim()
+    path = volume.repository_dir / "m"
+    (path / "1").mkdir(parents=True)
+    monkeypatch.setattr(Path, "rename", _failing(errno.EACCES))
+    volume.discard(path)
+    assert not path.exists()
+
+
+def test_writing_says_what_is_wrong(volume):
+    """No room is DiskFull with both numbers; anything else is said as it is."""
+    volume.claim()
+    with (
+        pytest.raises(
+            DiskFull, match=r"the volume has no room \(No space left on device\): the files need 2 MiB \(2097152 bytes\), free are "
+        ),
+        volume.writing(2 * 1024 * 1024),
+    ):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    with pytest.raises(DiskFull, match="quota"), volume.writing(1):
+        raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))
+    with pytest.raises(AdapterError, match="the model volume cannot be written: Read-only file system"), volume.writing(1):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+    with pytest.raises(KeyError), volume.writing(1):
+        raise KeyError
+
+
+def test_room_is_asked_of_the_file_system(volume):
+    """A petabyte is too much."""
+    volume.claim()
+    volume.require_room(1, 1)
+    with pytest.raises(DiskFull, match=r"the files need \d+ MiB \(1125899906842624 bytes\), free are \d+ MiB \(\d+ bytes\)"):
+        volume.require_room(1 << 50, 1)
+
+
+def test_a_plain_directory_is_for_everybody(tmp_path):
+    """Whatever the umask."""
+    before = os.umask(0o077)
+    try:
+        make_plain_directory(tmp_path / "d")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "d").stat().st_mode) == 0o755
+
+
+def _failing(number: int):
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    return fail
