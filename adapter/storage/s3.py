@@ -77,17 +77,15 @@ class S3Client:
         session.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=str)
         timeouts = Config(connect_timeout=CONNECT_TIMEOUT_SECONDS, read_timeout=READ_TIMEOUT_SECONDS)
         session.set_default_client_config(timeouts)  # for the calls of the credential chain
-        self.region = connection.region or cast("str | None", session.get_config_variable("region")) or DEFAULT_REGION
-        place = Where(
-            host=connection.host, bucket="", region=self.region, label="the storage config",
-            is_plain_http=False, is_unsigned=False,
-        )  # fmt: skip
+        self.region = connection.region or DEFAULT_REGION
         try:
+            self.region = connection.region or cast("str | None", session.get_config_variable("region")) or DEFAULT_REGION
             self.boto = cast("BotoClient", session.create_client("s3", **self._arguments()))
         except _CREDENTIAL_ERRORS as error:
-            raise no_credentials(place, f"the default credential chain failed ({type(error).__name__})") from error
+            reason = f"the default credential chain failed ({type(error).__name__})"
+            raise no_credentials(self._where("", "the storage config"), reason) from error
         except (boto.BotoCoreError, ValueError) as error:
-            raise InvalidRequest(f"no S3 client for {connection.host}: {_config_words(error, place)}") from error
+            raise InvalidRequest(f"no S3 client for {connection.host}: {_config_words(error, self.region)}") from error
         self._bundle: int | None = None
         if connection.ca_pem:
             self._bundle = _memory_file(connection.ca_pem)
@@ -103,15 +101,17 @@ class S3Client:
 
     def bucket(self, name: str, *, label: str = "the storage config", is_unsigned: bool = False) -> S3Source:
         """One bucket. The label says in errors which storage config led to it."""
-        where = Where(
+        return S3Source(self.boto, self._where(name, label, is_unsigned=is_unsigned))
+
+    def _where(self, bucket: str, label: str, *, is_unsigned: bool = False) -> Where:
+        return Where(
             host=self.connection.host,
-            bucket=name,
+            bucket=bucket,
             region=self.region,
             label=label,
             is_plain_http=urlsplit(self.connection.endpoint_url or "").scheme == "http",
             is_unsigned=is_unsigned,
         )
-        return S3Source(self.boto, where)
 
     def _arguments(self) -> dict[str, Any]:
         connection = self.connection
@@ -257,13 +257,13 @@ def _translation(error: Exception, where: Where, key: str | None) -> AdapterErro
         return not_s3(where)
     if isinstance(error, _NETWORK_ERRORS):
         return unreachable(where, error)
-    return InvalidRequest(f"{where.words} cannot be asked: {_config_words(error, where)}")
+    return InvalidRequest(f"{where.words} cannot be asked: {_config_words(error, where.region)}")
 
 
-def _config_words(error: Exception, where: Where) -> str:
+def _config_words(error: Exception, region: str) -> str:
     """Why botocore refused to build a client or a request. Its own words may quote any parameter."""
     if isinstance(error, boto.InvalidRegionError):
-        return f"{where.region!r} is not a region"
+        return f"{region!r} is not a region"
     if isinstance(error, boto.ParamValidationError):
         return "not a valid bucket name or key"
     return f"the endpoint, region or bucket name is not valid ({type(error).__name__})"

@@ -29,7 +29,7 @@ DATATYPES: dict[np.dtype[Any], str] = {
     np.dtype(np.uint8): "UINT8", np.dtype(np.bool_): "BOOL",
 }  # fmt: skip
 LONG_ENOUGH_SECONDS = 120
-OPTIONS = [("grpc.max_receive_message_length", -1), ("grpc.enable_http_proxy", 0)]
+OPTIONS = [("grpc.max_receive_message_length", -1), ("grpc.enable_http_proxy", 0), ("grpc.initial_reconnect_backoff_ms", 50)]
 
 
 class Mesh:

@@ -120,7 +120,7 @@ def test_folders_on_different_file_systems_are_refused(volume, monkeypatch, call
 def test_a_volume_without_hard_links_is_refused(volume, monkeypatch):
     """With the system's reason."""
     monkeypatch.setattr(Path, "hardlink_to", _failing(errno.EOPNOTSUPP))
-    with pytest.raises(VolumeError, match="cannot move or hard-link a file from .* to .*: Operation not supported"):
+    with pytest.raises(VolumeError, match=r"cannot move or hard-link a file from .* to .*: Operation not supported"):
         volume.claim()
 
 

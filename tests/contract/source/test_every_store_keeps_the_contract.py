@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -158,8 +159,6 @@ def test_what_the_sink_raises_goes_through(bed):
 
 def test_a_source_is_used_from_many_threads(bed):
     """One source, many reads at once, no mixture."""
-    from concurrent.futures import ThreadPoolExecutor
-
     contents = {f"m/f{number}": os.urandom(100_000) for number in range(16)}
     for key, content in contents.items():
         bed.put(key, content)

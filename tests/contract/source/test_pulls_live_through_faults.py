@@ -109,7 +109,7 @@ async def test_what_lasts_is_an_error_and_leaves_nothing(bed, proxy, name, fault
 
 async def test_a_bucket_that_does_not_exist(bed, s3_server):
     """The real server's answer."""
-    with pytest.raises(SourceNotFound, match="there is no bucket 'no-such-bucket' at 127.0.0.1"):
+    with pytest.raises(SourceNotFound, match=r"there is no bucket 'no-such-bucket' at 127.0.0.1"):
         await pull(bed, bucket="no-such-bucket")
 
 

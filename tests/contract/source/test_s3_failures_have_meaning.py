@@ -8,6 +8,7 @@ import time
 import pytest
 
 from adapter.errors import InvalidRequest, SourceChanged, SourceDenied, SourceNotFound, SourceUnavailable
+from adapter.storage import s3
 from adapter.storage.connection import connection_of
 from adapter.storage.s3 import S3Client
 from adapter.storage.source import StoredObject
@@ -172,23 +173,47 @@ def test_a_stop_wakes_a_call_that_hangs(source, proxy, call, after_bytes):
     assert type(ended[0]) is Stopped
 
 
+def test_a_stop_before_the_socket_is_known_is_not_lost(client_for, bucket, proxy):
+    """It comes while the request is being sent: nobody waits for the answer then."""
+    client, stop = client_for(), Stop()
+    client.boto.meta.events.register_first("before-send.s3", lambda **_: stop.set())
+    proxy.next(Fault(hang_after_bytes=-1))
+    begun = time.monotonic()
+    with pytest.raises(Stopped):
+        client.bucket(bucket).list_page("m/", stop)
+    assert time.monotonic() - begun < PROMPT_SECONDS
+
+
+def test_a_broken_environment_is_a_matter_of_credentials(monkeypatch):
+    """A profile that does not exist, for instance."""
+    monkeypatch.setenv("AWS_PROFILE", "no-such-profile")
+    with pytest.raises(SourceDenied, match=r"the default credential chain failed \(ProfileNotFound\)"):
+        S3Client(connection_of({}, "x"), 4)
+
+
 def test_a_client_works_on_after_a_stop(source, proxy):
     """A cut socket does not come back from the pool."""
     stored = listed(source)
     proxy.next(Fault(hang_after_bytes=1000))
     stop = Stop()
-    thread = threading.Thread(target=lambda: pytest.raises(Stopped, read, source, stored, stop=stop))
+    ended = []
+
+    def work() -> None:
+        with pytest.raises(Stopped):
+            read(source, stored, stop=stop)
+        ended.append(True)
+
+    thread = threading.Thread(target=work)
     thread.start()
     assert proxy.hanging.wait(10)
     stop.set()
     thread.join(PROMPT_SECONDS)
+    assert ended
     assert read(source, stored) == bytes(range(256)) * 1200
 
 
 def test_a_hang_becomes_unavailable_by_itself(source, proxy, monkeypatch):
     """Nobody waits for ever: the read timeout is ours."""
-    from adapter.storage import s3
-
     monkeypatch.setattr(s3, "READ_TIMEOUT_SECONDS", 0.3)
     config = {"type": "s3", "endpoint_url": proxy.endpoint_url, "anonymous": "true"}
     client = S3Client(connection_of(config, "test"), 4)

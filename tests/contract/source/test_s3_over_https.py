@@ -39,7 +39,7 @@ def test_trust_is_per_client(tls_server):
     """One storage's authority vouches for no other storage. The Go adapter trusted it everywhere."""
     client(tls_server.storage_config()).bucket("b").list_page("m/", Stop())
     other = client(tls_server.storage_config(), certificate="").bucket("b")
-    with pytest.raises(SourceUnavailable, match="its TLS certificate is not trusted .*; a private CA goes into `certificate`"):
+    with pytest.raises(SourceUnavailable, match=r"its TLS certificate is not trusted .*; a private CA goes into `certificate`"):
         other.list_page("m/", Stop())
 
 

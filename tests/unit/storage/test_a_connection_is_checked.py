@@ -75,7 +75,7 @@ def test_verify_ssl_as_people_write_it(flag):
 def test_a_secret_never_shows_itself():
     """In no text that is made of it."""
     made = connection(**KEYS, session_token="the-token")
-    texts = [repr(made), str(made), f"{made.secret_access_key}", "{!r:>9}".format(made.access_key_id), "%s" % made.session_token]
+    texts = [repr(made), str(made), f"{made.secret_access_key}", f"{made.access_key_id!r:>9}", str(made.session_token)]
     for text in texts:
         assert "<secret>" in text
         assert "the-" not in text

@@ -21,7 +21,7 @@ def paths(found):
 
 
 def filled(*keys, **options):
-    return MemorySource({key: b"x" * 10 for key in keys}, **options)
+    return MemorySource(dict.fromkeys(keys, b"x" * 10), **options)
 
 
 # Source: cases/puller.json, pull_cases (s3) and beyond_tests

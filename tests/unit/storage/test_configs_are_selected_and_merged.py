@@ -39,18 +39,22 @@ def secret(tmp_path):
 
 # name, secret, request, type and bucket that result
 SELECTIONS = [
-    ("single file, parameters", {"myStorage": STORED}, {"storage_key": "myStorage", "storage_params": {"bucket": "bucket1"}}, "s3", "bucket1"),
+    ("single file, parameters", {"myStorage": STORED},
+     {"storage_key": "myStorage", "storage_params": {"bucket": "bucket1"}}, "s3", "bucket1"),
     ("top-level bucket", {"myStorage": STORED}, {"storage_key": "myStorage", "bucket": "bucket1"}, "s3", "bucket1"),
     ("default bucket", {"myStorage": STORED}, {"storage_key": "myStorage"}, "s3", "default"),
     ("parameters alone", {}, {"storage_params": {"type": "generic"}}, "generic", None),
-    ("default of a type", {"default_test-type": {"type": "test-type", "default": "typed"}}, {"storage_params": {"type": "test-type"}}, "test-type", None),
+    ("default of a type", {"default_test-type": {"type": "test-type", "default": "typed"}},
+     {"storage_params": {"type": "test-type"}}, "test-type", None),
     ("no fall-back from a type to the default", {"default": {"type": "s3", "bucket": "x"}}, {"storage_params": {"type": "s3"}}, "s3", None),
     ("default", {"default": STORED}, {}, "s3", "default"),
     ("empty storage key is none", {"default": STORED}, {"storage_key": ""}, "s3", "default"),
-    ("top-level bucket without one in the config", {"s": {"type": "s3", "endpoint_url": "http://h"}}, {"storage_key": "s", "bucket": "bk"}, "s3", "bk"),
+    ("top-level bucket without one in the config", {"s": {"type": "s3", "endpoint_url": "http://h"}},
+     {"storage_key": "s", "bucket": "bk"}, "s3", "bk"),
     ("empty bucket in the config", {"s": STORED | {"bucket": ""}}, {"storage_key": "s"}, "s3", "default"),
     ("bucket beats default bucket", {"s": STORED | {"bucket": "own"}}, {"storage_key": "s"}, "s3", "own"),
-    ("parameters beat the top-level bucket", {"s": STORED}, {"storage_key": "s", "bucket": "b1", "storage_params": {"bucket": "b2"}}, "s3", "b2"),
+    ("parameters beat the top-level bucket", {"s": STORED},
+     {"storage_key": "s", "bucket": "b1", "storage_params": {"bucket": "b2"}}, "s3", "b2"),
     ("empty parameter is none", {"s": STORED | {"bucket": "own"}}, {"storage_key": "s", "storage_params": {"bucket": ""}}, "s3", "own"),
     ("null in the config is absent", {"s": STORED | {"bucket": None}}, {"storage_key": "s"}, "s3", "default"),
     ("parameters of our own are no overrides", {"s": STORED | {"adapter": "x"}},
@@ -113,8 +117,15 @@ async def test_a_storage_type_is_a_plain_name_too(secret):
         await secret.resolve(make_spec(storage_params={"type": "/../../x"}))
 
 
-@pytest.mark.parametrize(("content", "words"), [("the-secret {", "is not JSON"), ('["the-secret"]', "is not a JSON object"), ("", "is not JSON"),
-                                                ("[" * 100_000, "is not JSON")])  # fmt: skip
+BROKEN = [
+    ("the-secret {", "is not JSON"),
+    ('["the-secret"]', "is not a JSON object"),
+    ("", "is not JSON"),
+    ("[" * 100_000, "is not JSON"),
+]
+
+
+@pytest.mark.parametrize(("content", "words"), BROKEN)
 async def test_a_broken_config_is_named_and_not_quoted(secret, content, words):
     """Half a secret is a secret."""
     secret.write("s", content)
@@ -147,7 +158,7 @@ async def test_no_type_is_said_in_the_words_that_tests_of_modelmesh_know(secret)
     """Source: modelmesh-serving `fvt/predictor/predictor_test.go`."""
     secret.write("s", {"bucket": "b"})
     for fields in ({"storage_key": "s"}, {}, {"storage_params": {"bucket": "b"}}):
-        with pytest.raises(InvalidRequest, match="^Predictor Storage field missing"):
+        with pytest.raises(InvalidRequest, match=r"^Predictor Storage field missing"):
             await secret.resolve(make_spec(**fields))
 
 
@@ -208,6 +219,6 @@ def test_overrides_by_dot_path(values, params, expected):
         override(values, params)
         assert values == expected
         return
-    with pytest.raises(InvalidRequest, match="^storage_params: '") as caught:
+    with pytest.raises(InvalidRequest, match=r"^storage_params: '") as caught:
         override(values, params)
     assert not {"flat", "'x'", "'y'"} & set(caught.value.text.split())

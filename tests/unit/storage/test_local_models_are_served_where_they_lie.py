@@ -97,7 +97,7 @@ async def test_small_files_are_read_and_large_ones_are_not(root, find):
     write_tree(root / "id/m", {"config.pbtxt": b"x" * 100, "large": b"x" * 101})
     model = find("id/m")
     assert await model.read(model.listing.find("config.pbtxt")) == b"x" * 100
-    with pytest.raises(InvalidModel, match="'large' of .* has 101 bytes, expected at most 100"):
+    with pytest.raises(InvalidModel, match=r"'large' of .* has 101 bytes, expected at most 100"):
         await model.read(model.listing.find("large"))
 
 

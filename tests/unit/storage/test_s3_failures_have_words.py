@@ -42,7 +42,8 @@ def untrusted() -> ssl.SSLCertVerificationError:
 CHAINS = [
     (caused(RuntimeError(), socket.gaierror(-2, "x")), "its name cannot be resolved"),
     (caused(RuntimeError(), OSError(), ConnectionRefusedError(111, "x")), "the connection was refused"),
-    (caused(RuntimeError(), untrusted()), "its TLS certificate is not trusted (self-signed certificate); a private CA goes into `certificate`"),
+    (caused(RuntimeError(), untrusted()),
+     "its TLS certificate is not trusted (self-signed certificate); a private CA goes into `certificate`"),
     (caused(RuntimeError(), CertificateError()), "its TLS certificate is for another host name"),
     (caused(RuntimeError(), ssl.SSLError(1, "x")), "TLS failed; is the endpoint https?"),
     (caused(ConnectTimeoutError(), TimeoutError()), "no connection within 3 s"),

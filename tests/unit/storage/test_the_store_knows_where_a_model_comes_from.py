@@ -241,7 +241,7 @@ def test_other_types_are_not_supported_yet(kind):
 @pytest.mark.parametrize("bucket", [None, ""])
 def test_no_bucket_is_invalid(bucket):
     """Neither in the config nor in the request."""
-    with pytest.raises(InvalidRequest, match="^no bucket: storage config 'k' has neither bucket nor default_bucket"):
+    with pytest.raises(InvalidRequest, match=r"^no bucket: storage config 'k' has neither bucket nor default_bucket"):
         Sources(4).source(config(bucket=bucket))
 
 
