@@ -20,19 +20,15 @@ MAX_ID_BYTES = 255
 
 def id_problem(model_id: str) -> str | None:
     """Why this id can never be a Triton model name, or None. Source: Triton's repository scan."""
-    if not model_id:
-        return "the model id is empty"
-    if model_id in (".", ".."):
-        return f"the model id {model_id!r} is a directory of its own"
-    if "/" in model_id:
-        return "the model id contains '/', which cannot be part of a Triton model name"
-    if "\0" in model_id:
-        return "the model id contains a NUL byte"
-    if len(model_id.encode("utf-8", "surrogatepass")) > MAX_ID_BYTES:
-        return f"the model id is longer than {MAX_ID_BYTES} bytes"
-    if model_id in RESERVED_IDS:
-        return f"the model id {model_id!r} is reserved for the adapter's own folders"
-    return None
+    problems = {
+        "the model id is empty": not model_id,
+        f"the model id {model_id!r} is a directory of its own": model_id in (".", ".."),
+        "the model id contains '/', which cannot be part of a Triton model name": "/" in model_id,
+        "the model id contains a NUL byte": "\0" in model_id,
+        f"the model id is longer than {MAX_ID_BYTES} bytes": len(model_id.encode("utf-8", "surrogatepass")) > MAX_ID_BYTES,
+        f"the model id {model_id!r} is reserved for the adapter's own folders": model_id in RESERVED_IDS,
+    }
+    return next((problem for problem, is_true in problems.items() if is_true), None)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import grpc
 import pytest
 
+from adapter._pb import model_runtime_pb2 as spi
 from tests.fakes.s3_proxy import Fault
 from tests.fault.conftest import PART_BYTES, System
 
@@ -109,8 +110,6 @@ async def test_a_slow_pull_ends_in_our_words(system: System) -> None:
 
 async def test_a_hanging_store_does_not_hold_a_prediction(system: System) -> None:
     """Within 500 ms, whatever storage does; the default when nothing could be learned."""
-    from adapter._pb import model_runtime_pb2 as spi
-
     system.proxy.next(Fault(hang_after_bytes=-1), times=50)
     request = spi.PredictModelSizeRequest(
         modelId="m", modelType="python", modelPath="m", modelKey='{"storage_key": "s3", "model_type": "python"}'

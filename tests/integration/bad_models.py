@@ -81,13 +81,21 @@ BAD_MODELS = (
         "storage that is away", "UNAVAILABLE", ("127.0.0.1:9",), path="m", key={"storage_params": {"endpoint_url": "http://127.0.0.1:9"}}
     ),
     BadModel(
-        "wrong secret key", "PERMISSION_DENIED", ("SignatureDoesNotMatch",), path="m", key={"storage_params": {"secret_access_key": "wrong-wrong"}}
+        "wrong secret key",
+        "PERMISSION_DENIED",
+        ("SignatureDoesNotMatch",),
+        path="m",
+        key={"storage_params": {"secret_access_key": "wrong-wrong"}},
     ),
     BadModel("schema that is not there", "NOT_FOUND", ("absent.json",), files=PYTHON, key={"schema_path": "bad/absent.json"}),
     BadModel("python without model.py", "INVALID_ARGUMENT", ("model.py",), files={"1/other.py": b""}),
-    BadModel("native python without model.py", "INVALID_ARGUMENT", ("model.py",), files={"config.pbtxt": b'backend: "python"', "1/x.py": b""}),
     BadModel(
-        "version beyond int64", "INVALID_ARGUMENT", ("99999999999999999999",),
+        "native python without model.py", "INVALID_ARGUMENT", ("model.py",), files={"config.pbtxt": b'backend: "python"', "1/x.py": b""}
+    ),
+    BadModel(
+        "version beyond int64",
+        "INVALID_ARGUMENT",
+        ("99999999999999999999",),
         files=_config(b'backend: "python"') | {"99999999999999999999/model.py": b""},
     ),
     BadModel("version that is no number", "INVALID_ARGUMENT", ("1abc",), files=_config(b'backend: "python"') | {"1abc/model.py": b""}),
@@ -101,14 +109,27 @@ BAD_MODELS = (
     _with_schema("schema datatype unknown", {"inputs": [{"name": "TEXT", "datatype": "FLOAT", "shape": [1]}]}, "FLOAT", "FP32"),
     _with_schema("schema without name", {"inputs": [{"datatype": "FP32", "shape": [1]}]}, "name"),
     _with_schema("schema that is a list", [], "object"),
-    _with_schema("schema shape empty with batching", {"inputs": [{"name": "TEXT", "datatype": "BYTES", "shape": []}]}, "TEXT", config=BATCHED),
+    _with_schema(
+        "schema shape empty with batching", {"inputs": [{"name": "TEXT", "datatype": "BYTES", "shape": []}]}, "TEXT", config=BATCHED
+    ),
     _with_schema("schema batch dimension fixed", {"inputs": [{"name": "TEXT", "datatype": "BYTES", "shape": [3]}]}, "-1", config=BATCHED),
-    BadModel("schema that is not JSON", "INVALID_ARGUMENT", ("JSON",), files=PYTHON | {"s.json": b"{"}, key={"schema_path": "bad/schema-that-is-not-JSON/s.json"}),
-    BadModel("exception in initialize", "INTERNAL", ("no_such_module",), files=_config(PYTHON["config.pbtxt"]) | {"1/model.py": b"import no_such_module"}),
+    BadModel(
+        "schema that is not JSON",
+        "INVALID_ARGUMENT",
+        ("JSON",),
+        files=PYTHON | {"s.json": b"{"},
+        key={"schema_path": "bad/schema-that-is-not-JSON/s.json"},
+    ),
+    BadModel(
+        "exception in initialize",
+        "INTERNAL",
+        ("no_such_module",),
+        files=_config(PYTHON["config.pbtxt"]) | {"1/model.py": b"import no_such_module"},
+    ),
     BadModel("backend that is not installed", "INTERNAL", ("tensorrt",), "tensorrt", files={"model.plan": b"x"}),
     BadModel("broken onnx file", "INTERNAL", ("onnx",), "onnx", files={"model.onnx": b"this is no protobuf"}),
     BadModel("config field unknown to this Triton", "INTERNAL", ("log",), files=_config(PYTHON["config.pbtxt"] + b"no_such_field: 1\n")),
-)  # fmt: skip
+)
 
 
 def request_of(bad: BadModel) -> spi.LoadModelRequest:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Callable
@@ -137,8 +138,11 @@ def test_replaced_content_is_served_after_the_next_load(mesh: Mesh, put: Put) ->
 
 def test_a_schema_becomes_inputs_and_outputs(mesh: Mesh, put: Put) -> None:
     digits = digits_classifier()
-    schema = b'{"inputs": [{"name": "image", "datatype": "FP32", "shape": [-1, 64]}], "outputs": [{"name": "probabilities", "datatype": "FP32", "shape": [-1, 10]}]}'
-    put("with-schema", {"model.onnx": digits.onnx_bytes(), "_schema.json": schema})
+    schema = {
+        "inputs": [{"name": "image", "datatype": "FP32", "shape": [-1, 64]}],
+        "outputs": [{"name": "probabilities", "datatype": "FP32", "shape": [-1, 10]}],
+    }
+    put("with-schema", {"model.onnx": digits.onnx_bytes(), "_schema.json": json.dumps(schema).encode()})
 
     mesh.load("s", "onnx", "with-schema", schema_path="with-schema/_schema.json")
     answer = mesh.infer("s", {"image": digits.images[:5]})["probabilities"]

@@ -155,7 +155,7 @@ async def test_the_budget_names_the_slow_phase(lifecycle: RuntimeLifecycle, worl
     """A little below the announced 90 s, so that our text arrives before ModelMesh's timeout."""
     world.hold("fetch")
 
-    with pytest.raises(BudgetExceeded, match="not loaded within 88.0 s") as raised:
+    with pytest.raises(BudgetExceeded, match=r"not loaded within 88\.0 s") as raised:
         await lifecycle.load(A)
 
     assert raised.value.phases == "list 0.0 s, pull 88.0 s"

@@ -19,7 +19,7 @@ def test_every_pair_is_listed_or_refused(state: State, event: Event) -> None:
 
 def test_every_state_can_be_reached_and_left() -> None:
     """No state is a dead end."""
-    assert {target for target in TRANSITIONS.values()} == set(State)
+    assert set(TRANSITIONS.values()) == set(State)
     assert {state for state, _ in TRANSITIONS} == set(State)
 
 
