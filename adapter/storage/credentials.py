@@ -10,6 +10,7 @@ Source of the rules: the Go adapter's `model-serving-puller/puller/{puller,confi
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import json
 from collections.abc import Mapping
@@ -99,6 +100,13 @@ class StorageConfigs:
             return {}
 
     async def _text(self, name: str) -> bytes:
+        """Read to the end even when cancelled: a file that a cancelled `aiofiles.open` has opened is closed by nobody."""
+        reading = asyncio.ensure_future(self._read(name))
+        reading.add_done_callback(lambda done: done.exception())  # retrieved, also when nobody is left to ask
+        await asyncio.shield(asyncio.wait({reading}))
+        return reading.result()
+
+    async def _read(self, name: str) -> bytes:
         async with aiofiles.open(self._folder / name, "rb", executor=self._threads) as file:
             return await file.read()
 
