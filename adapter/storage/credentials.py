@@ -102,7 +102,7 @@ class StorageConfigs:
     async def _text(self, name: str) -> bytes:
         """Read to the end even when cancelled: a file that a cancelled `aiofiles.open` has opened is closed by nobody."""
         reading = asyncio.ensure_future(self._read(name))
-        reading.add_done_callback(lambda done: done.exception())  # retrieved, also when nobody is left to ask
+        reading.add_done_callback(lambda done: done.cancelled() or done.exception())  # retrieved, also when nobody is left to ask
         await asyncio.shield(asyncio.wait({reading}))
         return reading.result()
 
