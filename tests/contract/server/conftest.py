@@ -13,11 +13,6 @@ from tests.contract.server.bed import Bed, FakeBed, RealBed
 from tests.parts import install
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """Declare the marker of the real one."""
-    config.addinivalue_line("markers", "real_triton: needs the real tritonserver; skipped with a reason where it cannot run")
-
-
 KINDS = [pytest.param(FakeBed, id="fake"), pytest.param(RealBed, id="real", marks=pytest.mark.real_triton)]
 
 
