@@ -34,6 +34,8 @@ from adapter.volume import Volume, VolumeError
 
 SETTLED, UNSETTLED = 0, 1
 CANNOT_START = 1
+PREPARE_SECONDS = 5.0
+"""Longest wait for storage clients; a default credential chain may ask the network for its keys."""
 ANSWER_SECONDS = 0.5
 """For the last answers on their way out, after everything has settled."""
 
@@ -71,7 +73,7 @@ async def _serve(settings: Settings) -> int:
             http = TelemetryServer(port=settings.telemetry.metrics_port, heartbeat=heartbeat, readiness=lifecycle.readiness)
             stack.callback(http.close)
         root_tasks = [_root_task("heartbeat", heartbeat.run()), _root_task("watch of Triton", server.watch())]
-        await store.prepare()
+        await _prepare(store)
         lifecycle.start()
         spi = await listen(
             endpoint=settings.spi.listen,
@@ -88,6 +90,16 @@ async def _serve(settings: Settings) -> int:
             return SETTLED
         _leave(UNSETTLED)
     return UNSETTLED
+
+
+async def _prepare(store: Store) -> None:
+    """Storage clients are slow to make, and stop the loop: before the first READY, unless a credential chain hangs."""
+    preparing = asyncio.create_task(store.prepare(), name="storage clients")
+    await asyncio.wait({preparing}, timeout=PREPARE_SECONDS)
+    if not preparing.done():
+        log.warning("storage.preparing", seconds=PREPARE_SECONDS)
+    elif failure := preparing.exception():
+        log.error("storage.not_prepared", exc_info=failure)
 
 
 def _root_task(name: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:

@@ -25,6 +25,8 @@ MOUNTED_CA_BUNDLE = Path("/etc/ssl/custom-certs/cabundle.crt")
 """Where KServe mounts the bundle of `cabundle_configmap`. Source: kserve `constants.py`."""
 _CERTIFICATE = re.compile(r"-----BEGIN (?:TRUSTED |X509 )?CERTIFICATE-----.+?-----END (?:TRUSTED |X509 )?CERTIFICATE-----", re.DOTALL)
 _STYLES = ("path", "virtual", "auto")
+_HOST = re.compile(r"[A-Za-z0-9._:-]+")
+"""A host name, or an address (IPv6 without its brackets)."""
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
@@ -118,7 +120,7 @@ def checked_endpoint(text: str, label: str) -> str:
     url = text if "://" in text else f"https://{text}"
     try:
         parts = urlsplit(url)
-        is_good = parts.scheme in _DEFAULT_PORTS and bool(parts.hostname) and parts.port != 0
+        is_good = parts.scheme in _DEFAULT_PORTS and _HOST.fullmatch(parts.hostname or "") is not None and parts.port != 0
     except ValueError:
         is_good = False
     if not is_good:

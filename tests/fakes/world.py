@@ -3,19 +3,21 @@ A world for the lifecycle: a store, a repository and a Triton in memory, behind 
 
 Every step of every port is a *point* with a name: `open`, `read`, `fetch`, `place`, `slot`, `load`,
 `measure`, `unload`, `remove`, `release`, `ready`, `index`, `verify`, `purge`. A test can hold a
-point, wait until somebody is there, let it go, or make it fail. Like the real Triton this one goes
-on with a load whose caller has gone, and frees memory some time after it was asked.
+point, wait until somebody is there, let it go, or make it fail; or give a `chaos` that decides at
+every point. Like the real Triton this one goes on with a load whose caller has gone, frees memory
+some time after it was asked, survives the adapter, and loses everything when it restarts.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from adapter.errors import SourceNotFound
+from adapter.errors import ServerUnavailable, SourceNotFound
 from adapter.model import Artifact, Layout, Listing, ModelSpec, ServerModel, SourceFile, Survey
 
 
@@ -34,6 +36,15 @@ class World:
     unload_seconds: float = 1.2
     reported: int = 0
     problem: str | None = None
+    violations: list[str] = field(default_factory=list)
+    """Rules of the world that were broken: whoever breaks one may swallow the exception."""
+    chaos: Callable[[str, str], Awaitable[None]] | None = None
+    """Called at every point, with the point and the model id: may wait, may raise."""
+    loading: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+    """Loads in Triton, by model id."""
+    freeing: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+    restarted_at: float = -1.0
+    """When Triton restarted last, by the clock of the loop."""
     _held: dict[str, asyncio.Event] = field(default_factory=dict)
     _reached: dict[str, asyncio.Event] = field(default_factory=dict)
     _failures: dict[str, list[BaseException]] = field(default_factory=dict)
@@ -67,44 +78,133 @@ class World:
             await self._held[point].wait()
         if self._failures.get(point):
             raise self._failures[point].pop(0)
+        if self.chaos is not None:
+            await self.chaos(point, model_id)
 
     @property
     def is_empty(self) -> bool:
         """Nothing of any model is left anywhere."""
         return not self.artifacts and not self.placed and not self.memory
 
+    def holds(self, model_id: str) -> list[str]:
+        """What is held of one model."""
+        found = [f"memory {self.memory[model_id]}"] if model_id in self.memory else []
+        found += ["directory"] if model_id in self.placed else []
+        return found + [f"artifact {root}" for root in sorted(self.artifacts) if root.parent.name == model_id]
+
+    def require(self, is_kept: bool, rule: str) -> None:
+        """Remember a broken rule, and fail the step that broke it."""
+        if not is_kept:
+            self.violations.append(rule)
+            raise AssertionError(rule)
+
+    # ---- Triton
+
+    def begin_load(self, model_id: str) -> asyncio.Task[None]:
+        """A load call arrives in Triton; nobody can cancel it there."""
+        self.require(model_id in self.placed, f"{model_id} was loaded without a directory")
+        self.require(model_id not in self.memory and model_id not in self.loading, f"{model_id} was loaded over itself")
+        self.memory[model_id] = "LOADING"
+        self.loading[model_id] = _retrieved(self._load(model_id))
+        return self.loading[model_id]
+
+    async def free(self, model_id: str) -> None:
+        """An unload call arrives in Triton; returns when the memory is free."""
+        if model_id in self.memory and model_id not in self.freeing:
+            self.freeing[model_id] = _retrieved(self._free(model_id))
+        if model_id in self.freeing:
+            await asyncio.wait({self.freeing[model_id]})
+
+    def restart_triton(self) -> None:
+        """Triton dies and is back at once, with nothing in memory."""
+        self.restarted_at = asyncio.get_running_loop().time()
+        for task in (*self.loading.values(), *self.freeing.values()):
+            task.cancel()
+        self.loading.clear()
+        self.freeing.clear()
+        self.memory.clear()
+
+    async def _load(self, model_id: str) -> None:
+        try:
+            await self.visit("load", model_id)
+            await asyncio.sleep(self.load_seconds)
+        except Exception:
+            del self.loading[model_id], self.memory[model_id]
+            raise
+        del self.loading[model_id]
+        self.memory[model_id] = "READY"
+
+    async def _free(self, model_id: str) -> None:
+        self.memory[model_id] = "UNLOADING"
+        await asyncio.sleep(self.unload_seconds)
+        del self.freeing[model_id], self.memory[model_id]
+
+
+def _retrieved(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    """A task whose failure nobody needs to ask for."""
+    task = asyncio.create_task(work)
+    task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+    return task
+
+
+@dataclass
+class Process:
+    """One life of the adapter. When it is dead its ports do nothing any more."""
+
+    is_alive: bool = True
+
+
+class ProcessDied(Exception):
+    """What the remains of a dead adapter meet at every port."""
+
+
+@dataclass
+class _Port:
+    world: World
+    process: Process = field(default_factory=Process)
+
+    async def visit(self, point: str, model_id: str = "") -> None:
+        """One step; a process that dies meanwhile does not finish it."""
+        if self.process.is_alive:
+            await self.world.visit(point, model_id)
+        if not self.process.is_alive:
+            raise ProcessDied(point)
+
 
 @dataclass
 class FakeStoredModel:
-    world: World
+    port: _Port
+    model_id: str
     listing: Listing
 
+    @property
+    def world(self) -> World:
+        return self.port.world
+
     async def read(self, file: SourceFile) -> bytes:
-        await self.world.visit("read")
+        await self.port.visit("read")
         return b""
 
     async def fetch(self, files: tuple[SourceFile, ...]) -> Artifact:
-        await self.world.visit("fetch")
-        root = Path(f"/artifacts/{len(self.world.trace)}")
+        await self.port.visit("fetch")
+        root = Path(f"/artifacts/{self.model_id}/{len(self.world.trace)}")
         self.world.artifacts.add(root)
         return Artifact(root, is_ours=True)
 
 
 @dataclass
-class FakeStore:
-    world: World
-
+class FakeStore(_Port):
     async def open(self, spec: ModelSpec) -> FakeStoredModel:
-        await self.world.visit("open", spec.model_id)
-        return FakeStoredModel(self.world, self._listing(spec))
+        await self.visit("open", spec.model_id)
+        return FakeStoredModel(self, spec.model_id, self._listing(spec))
 
     async def survey(self, spec: ModelSpec, timeout_seconds: float) -> Survey:
-        await self.world.visit("survey", spec.model_id)
+        await self.visit("survey", spec.model_id)
         listing = self._listing(spec)
         return Survey(listing.size_bytes, listing)
 
     async def release(self, artifact: Artifact) -> None:
-        await self.world.visit("release")
+        await self.visit("release")
         self.world.artifacts.remove(artifact.root)
 
     def _listing(self, spec: ModelSpec) -> Listing:
@@ -114,9 +214,7 @@ class FakeStore:
 
 
 @dataclass
-class FakeRepository:
-    world: World
-
+class FakeRepository(_Port):
     def wanted(self, listing: Listing) -> tuple[SourceFile, ...]:
         return (listing.schema,) if listing.schema else ()
 
@@ -124,12 +222,14 @@ class FakeRepository:
         return Layout({f"1/{file.path}": file for file in listing.files})
 
     async def place(self, model_id: str, layout: Layout, artifact: Artifact) -> None:
-        await self.world.visit("place", model_id)
+        await self.visit("place", model_id)
+        self.world.require(model_id not in self.world.memory, f"the directory of {model_id} was replaced while Triton held the model")
+        self.world.require(artifact.root in self.world.artifacts, f"{model_id} was placed from files that are gone")
         self.world.placed[model_id] = layout
 
     async def remove(self, model_id: str) -> None:
-        await self.world.visit("remove", model_id)
-        assert model_id not in self.world.memory, "a directory was removed while Triton held the model"
+        await self.visit("remove", model_id)
+        self.world.require(model_id not in self.world.memory, f"the directory of {model_id} was removed while Triton held the model")
         self.world.placed.pop(model_id, None)
 
     async def clear(self) -> None:
@@ -139,13 +239,12 @@ class FakeRepository:
         return self.world.placed[model_id].size_bytes
 
 
-class FakeServer:
+class FakeServer(_Port):
     """Triton as the port shows it. Loads that were sent go on without their caller."""
 
-    def __init__(self, world: World, *, slots: int = 2) -> None:
-        self.world = world
+    def __init__(self, world: World, process: Process | None = None, *, slots: int = 2) -> None:
+        super().__init__(world, process or Process())
         self._slots = asyncio.Semaphore(slots)
-        self._sent: dict[str, asyncio.Task[None]] = {}
 
     @property
     def problem(self) -> str | None:
@@ -153,52 +252,50 @@ class FakeServer:
 
     @asynccontextmanager
     async def loading_slot(self) -> AsyncIterator[None]:
-        await self.world.visit("slot")
+        await self.visit("slot")
         async with self._slots:
             yield
 
     async def load(self, model_id: str) -> None:
-        self._sent[model_id] = asyncio.create_task(self._load(model_id))
-        await asyncio.shield(self._sent[model_id])
-
-    async def _load(self, model_id: str) -> None:
-        assert model_id in self.world.placed
-        assert model_id not in self.world.memory, "a model was loaded over itself"
-        self.world.memory[model_id] = "LOADING"
+        if not self.process.is_alive:
+            raise ProcessDied("load")
+        sent = self.world.begin_load(model_id)
         try:
-            await self.world.visit("load", model_id)
-            await asyncio.sleep(self.world.load_seconds)
-        except Exception:
-            self.world.memory.pop(model_id)
+            await asyncio.shield(sent)
+        except asyncio.CancelledError:
+            caller = asyncio.current_task()
+            if sent.cancelled() and caller is not None and not caller.cancelling():
+                raise ServerUnavailable("Triton died while it was loading the model") from None
             raise
-        self.world.memory[model_id] = "READY"
 
     async def unload(self, model_id: str) -> None:
-        if sent := self._sent.pop(model_id, None):
+        while sent := self.world.loading.get(model_id):
             await asyncio.wait({sent})
-        await self.world.visit("unload", model_id)
-        if model_id in self.world.memory:
-            self.world.memory[model_id] = "UNLOADING"
-            await asyncio.sleep(self.world.unload_seconds)
-            self.world.memory.pop(model_id)
+        await self.visit("unload", model_id)
+        await self.world.free(model_id)
 
     async def is_ready(self, model_id: str) -> bool:
-        await self.world.visit("ready", model_id)
+        await self.visit("ready", model_id)
         return self.world.memory.get(model_id) == "READY"
 
     async def index(self) -> list[ServerModel]:
-        await self.world.visit("index")
+        await self.visit("index")
         return [ServerModel(name, "1", self.world.memory.get(name, ""), "") for name in self.world.placed]
 
     async def reported_bytes(self, model_id: str) -> int:
-        await self.world.visit("measure", model_id)
+        await self.visit("measure", model_id)
         return self.world.reported
 
     async def verify(self) -> str:
-        await self.world.visit("verify")
+        await self.visit("verify")
         return "2.51.0"
 
     async def purge(self) -> None:
-        await self.world.visit("purge")
-        self.world.memory.clear()
+        await self.visit("purge")
+        while held := {*self.world.loading, *self.world.memory}:
+            for model_id in sorted(held):
+                while waited := self.world.loading.get(model_id) or self.world.freeing.get(model_id):
+                    await asyncio.wait({waited})
+                await self.visit("purge", model_id)
+                self.world.memory.pop(model_id, None)
         self.world.placed.clear()

@@ -182,6 +182,8 @@ def test_an_unknown_id_is_unloaded_at_once(mesh: Mesh) -> None:
     for impossible in ("", ".", "..", "a/b", "_triton_models", "x" * 300):
         mesh.unload(impossible)
 
+    assert mesh.index() == {}
+
 
 def test_a_model_that_cannot_fit_is_refused_and_the_rest_serves_on(start_adapter, bed: Bed, put: Put) -> None:
     """The reason reaches the model's status: predicted small, refused by loadModel with the arithmetic."""

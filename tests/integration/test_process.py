@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import stat
@@ -21,6 +22,7 @@ from tests.integration.conftest import Bed
 from tests.parts.adapter import AdapterProcess
 from tests.parts.mesh import Mesh
 from tests.parts.models import sleeper, text_statistics
+from tests.parts.s3 import S3Server
 from tests.parts.triton import Triton
 
 Start = Callable[..., AdapterProcess]
@@ -286,3 +288,25 @@ def test_the_process_ends_with_its_settings_explained(storage_config: Path, tmp_
         assert broken.wait(20) == 2
         assert all(name in broken.log_text() for name in ("DEFAULT_MODELSIZE", "ADAPTER_PORT"))
         assert os.strerror(2) not in broken.log_text()
+
+
+def test_s3_over_https_with_a_private_authority(bed: Bed, tmp_path: Path) -> None:
+    """The authority's certificate lies in the secret; without it the store is not trusted, and the text says so."""
+    (tmp_path / "config").mkdir()
+    with S3Server(tmp_path / "s3", tls=True) as s3:
+        s3.put_folder("private", "texts", dict(text_statistics()))
+        config = s3.storage_config("private")
+        (tmp_path / "config/s3").write_text(json.dumps(config))
+        (tmp_path / "config/untrusted").write_text(json.dumps(config | {"certificate": ""}))
+        with (
+            AdapterProcess(volume=bed.volume, storage_config=tmp_path / "config", triton_target=bed.triton_target, env={}) as adapter,
+            Mesh(adapter.channel_target, bed.triton_target) as mesh,
+        ):
+            mesh.start()
+            mesh.load("private", "python", "texts")
+            assert (mesh.infer("private", TEXT)["COUNTS"] == [[3, 2]]).all()
+            with pytest.raises(grpc.RpcError) as refused:
+                mesh.load("untrusted", "python", "texts", storage_key="untrusted")
+            mesh.unload("private")
+    assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
+    assert "certificate" in refused.value.details()

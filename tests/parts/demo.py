@@ -96,8 +96,8 @@ def _run(stack: ExitStack, *, keep: bool) -> int:
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="modelmesh-triton-demo-")))
     volume = folder / "models"
     (volume / "_triton_models").mkdir(parents=True)
-    digits = digits_classifier()
     with table.step("train") as what:
+        digits = digits_classifier()
         model = digits.onnx_bytes()
         what.append(f"digits classifier, {digits.accuracy:.1%} of 1,000 held-out digits right")
     with table.step("S3") as what:

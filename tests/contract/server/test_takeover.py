@@ -132,3 +132,5 @@ async def test_purge_of_an_empty_triton_is_quick(bed: Bed) -> None:
     """The usual case at the start of a pod."""
     async with asyncio.timeout(5):
         await bed.connect().purge()
+
+    assert await bed.rows("m") == []

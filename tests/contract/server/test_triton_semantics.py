@@ -53,6 +53,7 @@ async def test_a_cancelled_load_goes_on(bed: Bed) -> None:
 
     async with asyncio.timeout(10):
         await bed.until_state("m", "READY")
+    assert call.cancelled()
 
 
 async def test_an_unload_waits_for_the_load_of_its_model(bed: Bed) -> None:
@@ -66,6 +67,7 @@ async def test_an_unload_waits_for_the_load_of_its_model(bed: Bed) -> None:
 
     async with asyncio.timeout(10):
         await bed.until_state("m", "UNAVAILABLE")
+    assert [row.reason for row in await bed.rows("m")] == ["unloaded"]
 
 
 async def test_the_index_lists_existing_directories_only(bed: Bed) -> None:

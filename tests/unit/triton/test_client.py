@@ -275,7 +275,7 @@ async def test_a_proxy_of_the_environment_is_not_used(monkeypatch: pytest.Monkey
     async with FakeTriton(tmp_path) as triton:
         client = TritonClient(triton.target)
 
-        await client.live(5.0)
+        assert (await client.metadata()).version
 
         await client.close()
 
