@@ -165,10 +165,14 @@ class _Port:
 
     async def visit(self, point: str, model_id: str = "") -> None:
         """One step; a process that dies meanwhile does not finish it."""
-        if self.process.is_alive:
-            await self.world.visit(point, model_id)
+        self.require_life()
+        await self.world.visit(point, model_id)
+        self.require_life()
+
+    def require_life(self) -> None:
+        """Raise ProcessDied in what is left of a dead adapter."""
         if not self.process.is_alive:
-            raise ProcessDied(point)
+            raise ProcessDied
 
 
 @dataclass
@@ -257,8 +261,7 @@ class FakeServer(_Port):
             yield
 
     async def load(self, model_id: str) -> None:
-        if not self.process.is_alive:
-            raise ProcessDied("load")
+        self.require_life()
         sent = self.world.begin_load(model_id)
         try:
             await asyncio.shield(sent)
@@ -298,4 +301,5 @@ class FakeServer(_Port):
                     await asyncio.wait({waited})
                 await self.visit("purge", model_id)
                 self.world.memory.pop(model_id, None)
+        self.require_life()
         self.world.placed.clear()

@@ -73,7 +73,7 @@ def test_two_models_of_one_path_live_side_by_side(mesh: Mesh, put: Put) -> None:
 
 def test_2500_objects_load_whole_and_siblings_stay_out(mesh: Mesh, put: Put, s3: S3Server, bed: Bed) -> None:
     """More than two pages of a listing, some objects empty; `m-2/` sorts before `m/`."""
-    files = dict(text_statistics()) | {f"1/data/{n:04}.bin": b"" if n % 100 == 0 else b"%d" % n for n in range(2498)}
+    files = dict(text_statistics()) | {f"1/data/{n % 50:02}/{n:04}.bin": b"" if n % 100 == 0 else b"%d" % n for n in range(2498)}
     s3.put_folder(BUCKET, "many/m", files)
     s3.put_folder(BUCKET, "many/m-2", {f"stranger-{n}": b"x" for n in range(150)})
 
@@ -83,8 +83,8 @@ def test_2500_objects_load_whole_and_siblings_stay_out(mesh: Mesh, put: Put, s3:
 
     assert found == set(files)
     assert len(found) == 2500
-    assert (placed / "1/data/0100.bin").stat().st_size == 0
-    assert (placed / "1/data/0101.bin").read_bytes() == b"101"
+    assert (placed / "1/data/00/0100.bin").stat().st_size == 0
+    assert (placed / "1/data/01/0101.bin").read_bytes() == b"101"
 
 
 def test_unload_answers_after_the_inference_in_flight(mesh: Mesh, put: Put, bed: Bed) -> None:
