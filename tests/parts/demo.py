@@ -29,7 +29,7 @@ from tests.parts.triton import Triton
 
 BUCKET = "models"
 DIGITS, TEXTS = "digits__isvc-3f2a9c", "texts__isvc-81b07d"
-STEP_WIDTH, WHAT_WIDTH = 12, 58
+STEP_WIDTH, WHAT_WIDTH = 12, 68
 TICK_SECONDS = 0.5
 
 
