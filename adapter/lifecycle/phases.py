@@ -8,6 +8,8 @@ from contextlib import contextmanager
 
 from adapter.telemetry.metrics import PHASE_SECONDS
 
+WORTH_TELLING_SECONDS = 0.05
+
 
 class Phases:
     """Seconds per phase, in order, the running one included."""
@@ -39,5 +41,7 @@ class Phases:
         return {name: round(seconds, 4) for name, seconds in found.items()}
 
     def __str__(self) -> str:
-        """For error texts: `list 0.1 s, pull 26.8 s`; the last one is where it ended."""
-        return ", ".join(f"{name} {seconds:.1f} s" for name, seconds in self.seconds().items())
+        """For error texts: `list 0.1 s, pull 26.8 s`; the last one is where it ended, earlier ones are told if they took time."""
+        found = list(self.seconds().items())
+        told = [(name, seconds) for name, seconds in found[:-1] if seconds >= WORTH_TELLING_SECONDS] + found[-1:]
+        return ", ".join(f"{name} {seconds:.1f} s" for name, seconds in told)

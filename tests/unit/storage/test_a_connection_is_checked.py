@@ -116,7 +116,7 @@ WRONG = [
     ({"endpoint_url": "http://host:99999"}, r"endpoint_url is not a URL"),
     ({"endpoint_url": "http://user:the-password@host"}, r"endpoint_url holds a user name or password"),
     ({"endpoint_url": "http://host?x=y"}, r"endpoint_url has a query or a fragment"),
-    ({"certificate": "x"}, r"certificate: no valid PEM certificate; expected -----BEGIN CERTIFICATE-----"),
+    ({"certificate": "x"}, r"certificate: no valid PEM certificate; expected the text of one or more certificates"),
     ({"certificate": "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----"}, r"certificate: no valid PEM certificate"),
     ({"ca_bundle": "/no/such/file.pem"}, r"ca_bundle: the file cannot be read \(No such file"),
     ({"ca_bundle": "-----BEGIN CERTIFICATE-----"}, r"ca_bundle: no valid PEM certificate"),
