@@ -70,7 +70,11 @@ class ModelStore(Protocol):
         ...
 
     async def release(self, artifact: Artifact) -> None:
-        """Give up an artifact that `fetch` returned. Never raises; what cannot be deleted is retried later."""
+        """
+        Give up an artifact that `fetch` returned. Never fails; what cannot be deleted is retried later.
+
+        Completes even when it is cancelled; the cancel goes on afterwards.
+        """
         ...
 
 

@@ -91,6 +91,15 @@ class Workers:
                 await _ended(waiting)
             raise
 
+    async def run_to_end(self, work: Callable[[Stop], T]) -> T:
+        """Run `work` in a thread and wait for its end even when cancelled; the cancel goes on afterwards. For clean-up."""
+        waiting = asyncio.wrap_future(self._pool.submit(work, Stop()))
+        try:
+            return await asyncio.shield(waiting)
+        except asyncio.CancelledError:
+            await _ended(waiting)
+            raise
+
     async def run_within(self, work: Callable[[Stop], T], seconds: float) -> T | None:
         """
         Run `work` if a thread is free now, and give up on it (not waiting for its end) after the time.

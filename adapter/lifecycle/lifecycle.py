@@ -99,7 +99,7 @@ class RuntimeLifecycle:
     async def unload(self, model_id: str) -> None:
         """Free the model, whatever is under way for it. Raises UnloadUnfinished, WrongServer."""
         while True:
-            await self._view.gate.wait()
+            await self._view.until_true()
             running = self.registry.operation_on(model_id)
             if running is None:
                 running = self._begin("unload", model_id, None)
@@ -159,9 +159,9 @@ class RuntimeLifecycle:
 
     async def _claim_load(self, spec: ModelSpec) -> Operation:
         while True:
+            await self._view.until_true()
             if self._is_draining:
                 raise Draining("the adapter is shutting down and takes no new loads").located(spec.model_id, None)
-            await self._view.gate.wait()
             running = self.registry.operation_on(spec.model_id)
             if running is None:
                 return self._begin("load", spec.model_id, spec)

@@ -89,6 +89,8 @@ class Registry:
 
     def __init__(self) -> None:
         self._models: dict[str, Model] = {}
+        self.is_complete = False
+        """False until Triton's index was read or purged: what is not in the table may be loaded all the same."""
         for state in set(State) - {State.ABSENT}:
             metrics.MODELS.labels(state.value).set_function(partial(self._count, state))
         metrics.LOADED_BYTES.set_function(self._loaded_bytes)

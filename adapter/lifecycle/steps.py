@@ -53,7 +53,7 @@ class Steps:
             with phases.phase("check"):
                 if await self._is_current(model, spec):
                     return self._answer(model)
-        if model.state is not State.ABSENT:
+        if model.state is not State.ABSENT or not self._registry.is_complete:
             with phases.phase("undo"):
                 await self.take_down(model)
         self._registry.fire(model, Event.LOAD)
@@ -141,8 +141,7 @@ class Steps:
         except BaseException:
             self._registry.fire(model, Event.STUCK)
             raise
-        await self._release(model)
-        self._registry.fire(model, Event.GONE)
+        await self._forget(model, Event.GONE)
 
     async def _drop_files(self, model: Model) -> None:
         try:
@@ -150,11 +149,12 @@ class Steps:
         except BaseException:
             self._registry.fire(model, Event.STUCK)
             raise
-        await self._release(model)
-        self._registry.fire(model, Event.DROP)
+        await self._forget(model, Event.DROP)
 
-    async def _release(self, model: Model) -> None:
-        artifact, model.artifact = model.artifact, None
+    async def _forget(self, model: Model, event: Event) -> None:
+        """The model is ABSENT before its files are given back: a cancel there finds nothing to undo."""
+        artifact = model.artifact
+        self._registry.fire(model, event)
         if artifact is not None:
             await self._store.release(artifact)
 

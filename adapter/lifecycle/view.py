@@ -50,12 +50,17 @@ class View:
         self._task: asyncio.Task[None] | None = None
         self._purged = False
         """A purge has ended whose READY nobody has heard yet."""
-        self.gate = asyncio.Event()
+        self._gate = asyncio.Event()
         self.problem: str | None = NOT_ASKED
 
     def adopt(self, take_down: Callable[[Model], None]) -> None:
         """Begin to rebuild the view from Triton's index; `take_down` gets what was left half loaded."""
         self._task = asyncio.create_task(self._adopt(take_down), name="adopt")
+
+    async def until_true(self) -> None:
+        """Wait until the view is true. Looks again after waking: a purge may have begun in the same moment."""
+        while not self._gate.is_set():
+            await self._gate.wait()
 
     async def status(self) -> RuntimeState:
         """READY once after each purge; every other question begins a purge or joins the one under way."""
@@ -77,7 +82,7 @@ class View:
 
     def _begin_purge(self) -> None:
         self._purged = False
-        self.gate.clear()
+        self._gate.clear()
         self.problem = "purging: every model is unloaded before the first READY"
         self._task = asyncio.create_task(self._purge(earlier=self._task), name="purge")
 
@@ -93,7 +98,7 @@ class View:
                 if model.artifact is not None:
                     await self._store.release(model.artifact)
                 self._registry.fire(model, Event.PURGE)
-            self._purged = True
+            self._registry.is_complete = self._purged = True
             log.info("runtime.purged", triton=self._version)
         except AdapterError as error:
             self.problem = error.text
@@ -102,7 +107,7 @@ class View:
             self.problem = "internal error of the adapter; its log has the details"
             log.exception("purge.crashed")
         finally:
-            self.gate.set()
+            self._open_gate()
 
     async def _stop_operations(self) -> None:
         operations = self._registry.operations()
@@ -119,25 +124,39 @@ class View:
             log.error("adoption.failed", cause=error.text)  # noqa: TRY400 - a neighbour's state, not a defect
         except Exception:
             log.exception("adoption.crashed")
-        self.gate.set()  # not when cancelled: then a purge has closed it and opens it again
+        self._open_gate()
+
+    def _open_gate(self) -> None:
+        """Only the newest task may: a purge that overtakes another task has closed the gate for itself."""
+        if asyncio.current_task() is self._task:
+            self._gate.set()
 
     async def _take_over(self, take_down: Callable[[Model], None]) -> None:
-        """READY models serve on with unknown content; the next load of one is unload, wait, load."""
+        """
+        READY models serve on with unknown content; the next load of one is unload, wait, load.
+
+        Everything else is taken down through Triton, also a directory that it has not loaded: the
+        load may be on its way.
+        """
         versions: dict[str, list[ServerModel]] = defaultdict(list)
         for row in await self._server.index():
             if id_problem(row.name) is None:
                 versions[row.name].append(row)
         for name, rows in versions.items():
             model = Model(name)
-            if not any(row.holds_memory for row in rows):
-                await self._repository.remove(name)
-            elif all(row.state in ("READY", "UNAVAILABLE", "") for row in rows):
+            if _serves(rows):
                 model.size_bytes = self._sizing.adopted(self._repository.size_bytes(name))
                 self._registry.fire(model, Event.ADOPT)
             else:
                 self._registry.fire(model, Event.RESIDUE)
                 take_down(model)
+        self._registry.is_complete = True
         adopted = sum(model.state is State.LOADED for model in self._registry)
         if adopted:
             self.problem = None
             log.info("runtime.adopted", models=adopted)
+
+
+def _serves(rows: list[ServerModel]) -> bool:
+    """Whether Triton serves the model and nothing of it is under way."""
+    return any(row.state == "READY" for row in rows) and not any(row.state in ("LOADING", "UNLOADING") for row in rows)

@@ -219,5 +219,5 @@ def _checked_pem(text: str, what: str) -> str:
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=pem)
     except (ssl.SSLError, ValueError) as error:
-        raise InvalidRequest(f"{what}: no valid PEM certificate; expected the text of one or more certificates, from BEGIN to END") from error
+        raise InvalidRequest(f"{what}: no valid PEM certificate; expected the text of one or more certificates") from error
     return pem + "\n"

@@ -12,10 +12,9 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import deque
-from collections.abc import Coroutine, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from adapter.errors import SourceUnavailable
 from adapter.model import Artifact
@@ -64,7 +63,7 @@ class Puller:
             await self._run_lanes(job)
             root = await self._files.run(job.publish)
         except BaseException:
-            await finished(self._files.run(job.undo))
+            await self._files.run_to_end(job.undo)
             raise
         PULLED_FILES.labels(source.kind).inc(len(objects))
         return Artifact(root=root, is_ours=True)
@@ -180,20 +179,6 @@ class _FileSink:
                 written = os.pwrite(self._file, view, self._offset)
                 self._offset += written
                 view = view[written:]
-
-
-async def finished(work: Coroutine[Any, Any, object]) -> None:
-    """Await clean-up to its end, however often this task is cancelled meanwhile; the cancel goes on afterwards."""
-    task = asyncio.ensure_future(work)
-    cancelled: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.wait({task})
-        except asyncio.CancelledError as error:
-            cancelled = error
-    task.result()
-    if cancelled is not None:
-        raise cancelled
 
 
 def _spans(size_bytes: int, part_bytes: int) -> list[tuple[int, int]]:

@@ -24,7 +24,7 @@ from adapter.settings import PullSettings
 from adapter.storage.credentials import StorageConfig, StorageConfigs
 from adapter.storage.listing import FoundModel, Tally, find_model
 from adapter.storage.local import LocalModel, find_local, is_below
-from adapter.storage.puller import Puller, finished
+from adapter.storage.puller import Puller
 from adapter.storage.remote import RemoteModel
 from adapter.storage.source import ObjectSource
 from adapter.storage.sources import Sources
@@ -130,7 +130,7 @@ class Store:
     async def release(self, artifact: Artifact) -> None:
         """As `ModelStore`."""
         if artifact.is_ours:
-            await finished(self._files.run(lambda _: self._volume.discard(artifact.root)))
+            await self._files.run_to_end(lambda _: self._volume.discard(artifact.root))
 
     def close(self) -> None:
         """Take no more work; does not wait for what runs."""

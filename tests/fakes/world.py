@@ -208,8 +208,9 @@ class FakeStore(_Port):
         return Survey(listing.size_bytes, listing)
 
     async def release(self, artifact: Artifact) -> None:
-        await self.visit("release")
+        self.require_life()
         self.world.artifacts.remove(artifact.root)
+        await self.visit("release")
 
     def _listing(self, spec: ModelSpec) -> Listing:
         if spec.path not in self.world.objects:

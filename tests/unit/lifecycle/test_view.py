@@ -182,3 +182,32 @@ async def test_a_drain_that_cannot_settle_says_so(lifecycle: RuntimeLifecycle, w
     assert not await lifecycle.drain(25)
     world.let_go("unload")
     await unload
+
+
+async def test_a_load_over_an_unknown_view_asks_triton_first(world: World, make: Callable[[], RuntimeLifecycle]) -> None:
+    """The index could not be read at start: a model that is not in our table may be loaded all the same."""
+    world.fail("index", WrongServer("restricted"))
+    world.placed["a"] = Layout({})
+    world.memory["a"] = "READY"
+    lifecycle = make()
+    lifecycle.start()
+
+    await lifecycle.load(A)
+
+    assert world.trace.index("unload a") < world.trace.index("place a")
+
+
+async def test_a_purge_that_overtakes_an_adoption_keeps_its_gate(world: World, make: Callable[[], RuntimeLifecycle]) -> None:
+    """The adoption may end in the very moment in which the purge begins."""
+    lifecycle = make()
+    lifecycle.start()
+    world.hold("verify")
+    status = asyncio.create_task(lifecycle.status())
+    load = asyncio.create_task(lifecycle.load(A))
+    await world.until_held("verify")
+    await asyncio.sleep(1)
+
+    assert "open a" not in world.trace
+    world.let_go("verify")
+    await status
+    assert (await load).size_bytes == 1_250_000
