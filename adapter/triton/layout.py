@@ -19,10 +19,9 @@ from dataclasses import replace
 
 from adapter.errors import InvalidModel
 from adapter.model import Layout, Listing, ModelSpec, SourceFile
-from adapter.triton import model_config, native, placement, python_backend, schema
+from adapter.triton import defaults, model_config, native, placement, python_backend, schema
 from adapter.triton.model_config import ModelConfig
 from adapter.triton.model_types import TYPES, ModelType, by_backend, model_type
-from adapter.triton.schema import Schema
 from adapter.triton.tree import LayoutError, Tree, is_residue, path_problem, shortened, shown, tree_of
 from adapter.triton.versions import is_odd, is_version, newest
 
@@ -96,25 +95,29 @@ def _select(spec: ModelSpec, listing: Listing, config: ModelConfig | None) -> Li
 
 def _arrange(spec: ModelSpec, listing: Listing, config: ModelConfig | None, schema_content: bytes | None) -> Layout:
     tree = tree_of(listing)
-    tensors = None if schema_content is None else schema.read(schema_content, config.max_batch_size if config else 0)
-    layout = native.arranged(spec, config, tensors, tree) if config else _arranged(spec, listing, tree, tensors)
+    if config is None:
+        layout = _arranged(spec, listing, tree, schema_content)
+    else:
+        tensors = None if schema_content is None else schema.read(schema_content, config.max_batch_size)
+        layout = native.arranged(spec, config, tensors, tree)
     _check_paths(layout)
     return layout
 
 
-def _arranged(spec: ModelSpec, listing: Listing, tree: Tree, tensors: Schema | None) -> Layout:
+def _arranged(spec: ModelSpec, listing: Listing, tree: Tree, schema_content: bytes | None) -> Layout:
     """One version of a model that brought no config."""
     kind = model_type(spec.model_type)
     version, inner = (None, tree) if listing.is_single_file else _version(kind, tree)
     directory = version or DEFAULT_VERSION
-    placed = Tree(Tree(placement.place(kind, inner, is_single_file=listing.is_single_file)).prefixed(directory))
+    inside = Tree(placement.place(kind, inner, is_single_file=listing.is_single_file))
+    placed = Tree(inside.prefixed(directory))
     if listing.files and not placed:
         raise LayoutError("there are no files of a model")
-    config = ModelConfig() if tensors is None else model_config.new(kind.backend, tensors)
-    python_backend.check(spec, config, placed, (directory,))
+    config = defaults.config(kind, inside, schema_content)
+    python_backend.check(spec, config or ModelConfig(), placed, (directory,))
     return Layout(
         links=dict(placed.files),
-        written={} if tensors is None else {model_config.FILE_NAME: config.rewritten(None)},
+        written={} if config is None else {model_config.FILE_NAME: config.rewritten(None)},
         directories=() if placed else (f"{directory}/{kind.directory_name}".rstrip("/"),),
     )
 

@@ -93,10 +93,9 @@ def read(content: bytes) -> ModelConfig:
     return _Reader(text, tree).config()
 
 
-def new(backend: str, schema: Schema) -> ModelConfig:
-    """A config for a model that brought a schema and no config."""
-    head = f"backend: {textproto.quoted(backend)}\n" if backend else ""
-    return read(read(head.encode()).rewritten(schema))
+def new(text: str, schema: Schema) -> ModelConfig:
+    """A config for a model that brought none: some lines of ours, and the schema's tensors."""
+    return read(read(text.encode()).rewritten(schema))
 
 
 class _Reader:

@@ -14,6 +14,9 @@ from adapter.triton.schema import Schema
 from adapter.triton.tree import LayoutError, Tree, is_residue, shortened
 from adapter.triton.versions import is_odd, is_version
 
+_FILES_ELSEWHERE = frozenset({"tensorrtllm"})
+"""Backends whose version directory may be empty: a parameter of the config says where the engine is."""
+
 
 def selected(config: ModelConfig, tree: Tree) -> Tree:
     """
@@ -37,7 +40,7 @@ def arranged(spec: ModelSpec, config: ModelConfig, schema: Schema | None, tree: 
     served = _served(config, tree)
     rest = tree.without_file(model_config.FILE_NAME).without_directories(lambda name: _misleads(config, name))
     python_backend.check(spec, config, rest, served)
-    directories = () if served else (_ensemble_version(config),)
+    directories = () if served else (_empty_version(config),)
     return Layout(links=dict(rest.files), written={model_config.FILE_NAME: config.rewritten(schema)}, directories=directories)
 
 
@@ -62,14 +65,14 @@ def _served(config: ModelConfig, tree: Tree) -> tuple[str, ...]:
         if not served:
             raise LayoutError(f"version_policy asks for {config.version_policy}, and of versions there is only {_directories(versions)}")
         return served
-    if config.is_ensemble:
+    if config.is_ensemble or config.backend in _FILES_ELSEWHERE:
         return ()
     if files := [name for name in tree.file_names if is_version(name)]:
         raise LayoutError(f"{files[0]} is a file, a version directory is expected")
     raise LayoutError("there is no version directory beside config.pbtxt")
 
 
-def _ensemble_version(config: ModelConfig) -> str:
+def _empty_version(config: ModelConfig) -> str:
     """Name of the version directory to make; object stores keep no empty ones."""
     wanted = [str(version) for version in config.version_policy.specific or (1,) if is_version(str(version))]
     if not wanted or not config.version_policy.served(wanted):
