@@ -20,19 +20,15 @@ MAX_ID_BYTES = 255
 
 def id_problem(model_id: str) -> str | None:
     """Why this id can never be a Triton model name, or None. Source: Triton's repository scan."""
-    if not model_id:
-        return "the model id is empty"
-    if model_id in (".", ".."):
-        return f"the model id {model_id!r} is a directory of its own"
-    if "/" in model_id:
-        return "the model id contains '/', which cannot be part of a Triton model name"
-    if "\0" in model_id:
-        return "the model id contains a NUL byte"
-    if len(model_id.encode("utf-8", "surrogatepass")) > MAX_ID_BYTES:
-        return f"the model id is longer than {MAX_ID_BYTES} bytes"
-    if model_id in RESERVED_IDS:
-        return f"the model id {model_id!r} is reserved for the adapter's own folders"
-    return None
+    problems = (
+        (not model_id, "the model id is empty"),
+        (model_id in (".", ".."), f"the model id {model_id!r} is a directory of its own"),
+        ("/" in model_id, "the model id contains '/', which cannot be part of a Triton model name"),
+        ("\0" in model_id, "the model id contains a NUL byte"),
+        (len(model_id.encode("utf-8", "surrogatepass")) > MAX_ID_BYTES, f"the model id is longer than {MAX_ID_BYTES} bytes"),
+        (model_id in RESERVED_IDS, f"the model id {model_id!r} is reserved for the adapter's own folders"),
+    )
+    return next((text for is_wrong, text in problems if is_wrong), None)
 
 
 @dataclass(frozen=True, kw_only=True)

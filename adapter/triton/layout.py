@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from adapter.errors import InvalidModel
 from adapter.model import Layout, Listing, ModelSpec, SourceFile
@@ -30,10 +30,29 @@ SCHEMA_FILE = "_schema.json"
 """ModelMesh's own name for a schema in the model's directory; never part of the model."""
 
 
+@dataclass(frozen=True)
+class Expectation:
+    """The tree that Triton expects."""
+
+    text: str
+    paths: tuple[str, ...]
+    """The simplest such tree; a path that ends in `/` is a directory."""
+
+
 def wanted(listing: Listing) -> tuple[SourceFile, ...]:
     """The small files whose content `plan` needs: a directory's config.pbtxt, and the schema."""
     config = None if listing.is_single_file else listing.find(model_config.FILE_NAME)
     return tuple(file for file in (config, listing.schema) if file is not None)
+
+
+def expectation(spec: ModelSpec, listing: Listing, contents: dict[SourceFile, bytes]) -> Expectation:
+    """What would have worked, for a model that `plan` has refused."""
+    config = None if listing.is_single_file else listing.find(model_config.FILE_NAME)
+    try:
+        known = None if config is None else model_config.read(contents[config])
+    except InvalidModel:
+        known = ModelConfig()
+    return _expected(model_type(spec.model_type), known)
 
 
 def plan(spec: ModelSpec, listing: Listing, contents: dict[SourceFile, bytes]) -> Layout:
@@ -152,16 +171,17 @@ def _explained(spec: ModelSpec, listing: Listing, config: ModelConfig | None) ->
         yield
     except LayoutError as error:
         found = shown(file.path for file in listing.files)
-        raise InvalidModel(f"{error}; found {found}; Triton expects {_expected(model_type(spec.model_type), config)}") from error
+        raise InvalidModel(f"{error}; found {found}; Triton expects {_expected(model_type(spec.model_type), config).text}") from error
 
 
-def _expected(kind: ModelType, config: ModelConfig | None) -> str:
+def _expected(kind: ModelType, config: ModelConfig | None) -> Expectation:
     """The tree that would work. What a config says of itself counts more than the model type."""
-    if config is not None:
-        if config.is_ensemble:
-            return TYPES["ensemble"].expected
-        return f"config.pbtxt and {(by_backend(config.backend) or kind).expected}"
-    return f"for type {kind.name} {kind.expected}" if kind.name else kind.expected
+    if config is None:
+        return Expectation(f"for type {kind.name} {kind.expected}" if kind.name else kind.expected, kind.example)
+    if config.is_ensemble:
+        return Expectation(TYPES["ensemble"].expected, TYPES["ensemble"].example)
+    kind = by_backend(config.backend) or kind
+    return Expectation(f"config.pbtxt and {kind.expected}", tuple(dict.fromkeys((model_config.FILE_NAME, *kind.example))))
 
 
 def _check_paths(layout: Layout) -> None:

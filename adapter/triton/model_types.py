@@ -31,6 +31,8 @@ class ModelType:
     """Ending → name of a file of that format, where the backend has several and tells them by their names."""
     expected: str
     """The tree that Triton expects, for error texts."""
+    example: tuple[str, ...]
+    """The simplest such tree: paths inside the model's directory."""
 
     @property
     def file_names(self) -> tuple[str, ...]:
@@ -45,6 +47,7 @@ class ModelType:
 UNKNOWN = ModelType(
     name="",
     expected="1/<the model's files>, with a config.pbtxt beside 1/ where Triton cannot tell the backend from their names",
+    example=("config.pbtxt", "1/<the model's files>"),
 )
 
 _FORESTS = {
@@ -66,6 +69,7 @@ TYPES = {
             directory_name="model.onnx",
             suffixes=(".onnx",),
             expected="1/model.onnx, or 1/model.onnx/model.onnx with its external data beside it",
+            example=("1/model.onnx",),
         ),
         ModelType(
             name="tensorrt",
@@ -73,6 +77,7 @@ TYPES = {
             file_name="model.plan",
             suffixes=(".plan", ".engine", ".trt"),
             expected="1/model.plan",
+            example=("1/model.plan",),
         ),
         ModelType(
             name="pytorch",
@@ -81,6 +86,7 @@ TYPES = {
             suffixes=(".pt", ".pth", ".pt2"),
             by_suffix={".pt2": "model.pt2"},
             expected="1/model.pt (TorchScript), or 1/model.pt2 (AOTInductor)",
+            example=("1/model.pt",),
         ),
         ModelType(
             name="tensorflow",
@@ -89,12 +95,14 @@ TYPES = {
             directory_name="model.savedmodel",
             suffixes=(".graphdef", ".pb"),
             expected="1/model.savedmodel/saved_model.pb, or 1/model.graphdef",
+            example=("1/model.savedmodel/saved_model.pb", "1/model.savedmodel/variables/…"),
         ),
         ModelType(
             name="keras",
             backend="tensorflow",
             directory_name="model.savedmodel",
             expected="1/model.savedmodel/saved_model.pb",
+            example=("1/model.savedmodel/saved_model.pb", "1/model.savedmodel/variables/…"),
         ),
         ModelType(
             name="openvino",
@@ -102,6 +110,7 @@ TYPES = {
             file_name="model.xml",
             suffixes=(".xml",),
             expected="1/model.xml and 1/model.bin",
+            example=("1/model.xml", "1/model.bin"),
         ),
         ModelType(
             name="python",
@@ -109,6 +118,7 @@ TYPES = {
             file_name="model.py",
             suffixes=(".py",),
             expected="1/model.py",
+            example=("1/model.py",),
         ),
         ModelType(
             name="fil",
@@ -116,6 +126,7 @@ TYPES = {
             suffixes=tuple(_FORESTS),
             by_suffix=_FORESTS,
             expected=f"one of {', '.join(f'1/{name}' for name in _FORESTS.values())}",
+            example=("1/xgboost.json",),
         ),
         ModelType(
             name="xgboost",
@@ -123,6 +134,7 @@ TYPES = {
             suffixes=(".json", ".ubj", ".model"),
             by_suffix={suffix: _FORESTS[suffix] for suffix in (".json", ".ubj", ".model")},
             expected="1/xgboost.json, 1/xgboost.ubj or 1/xgboost.model",
+            example=("1/xgboost.json",),
         ),
         ModelType(
             name="lightgbm",
@@ -130,6 +142,7 @@ TYPES = {
             file_name="model.txt",
             suffixes=(".txt", ".bst", ".lgb"),
             expected="1/model.txt, as LightGBM's save_model writes it",
+            example=("1/model.txt",),
         ),
         ModelType(
             name="sklearn",
@@ -137,6 +150,7 @@ TYPES = {
             suffixes=(".tl",),
             by_suffix={".tl": _FORESTS[".tl"]},
             expected="1/checkpoint.tl, a Treelite checkpoint of the model",
+            example=("1/checkpoint.tl",),
         ),
         ModelType(
             name="dali",
@@ -145,6 +159,7 @@ TYPES = {
             suffixes=(".dali", ".py"),
             by_suffix={".py": "dali.py"},
             expected="1/model.dali, or 1/dali.py with an @autoserialize pipeline",
+            example=("1/model.dali",),
         ),
         ModelType(
             name="vllm",
@@ -152,15 +167,18 @@ TYPES = {
             file_name="model.json",
             suffixes=(".json",),
             expected="1/model.json, the arguments of the vLLM engine",
+            example=("1/model.json",),
         ),
         ModelType(
             name="tensorrtllm",
             backend="tensorrtllm",
             expected="config.pbtxt, as tensorrtllm_backend's templates make it, and 1/ with the engine",
+            example=("config.pbtxt", "1/rank0.engine", "1/config.json"),
         ),
         ModelType(
             name="ensemble",
             expected="config.pbtxt and 1/",
+            example=("config.pbtxt", "1/"),
         ),
     )
 }
