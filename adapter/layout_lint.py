@@ -94,7 +94,7 @@ def _refusal(error: InvalidModel, listing: Listing, expected: rules.Expectation,
 
 
 def _plan(spec: ModelSpec, listing: Listing, found: Layout, columns: int) -> str:
-    parts = {spec.model_id: found}
+    parts = {spec.model_id: found, **found.inner}
     placed: dict[str, str] = {}
     for name, part in parts.items():
         placed |= {f"{name}/{path}": "" if path == file.path else f"<- {file.path}" for path, file in part.links.items()}
@@ -106,8 +106,8 @@ def _plan(spec: ModelSpec, listing: Listing, found: Layout, columns: int) -> str
             text += f"\n{name}/config.pbtxt: none; Triton tells the backend from the files' names\n"
         for path, content in part.written.items():
             text += f"\n{name}/{path}:\n{_indented(content.decode().splitlines() or ['(empty)'])}"
-    read = {"config.pbtxt"}
-    left = [file.path for file in listing.files if file not in found.files and file.path.rpartition("/")[2] not in read]
+    used = {*found.files, *rules.wanted(listing)}
+    left = [file.path for file in listing.files if file not in used]
     if left:
         text += (
             f"\nnot placed: {', '.join(left[:MOST_ENTRIES])}{f' and {len(left) - MOST_ENTRIES} more' if len(left) > MOST_ENTRIES else ''}\n"

@@ -18,7 +18,7 @@ from adapter.errors import AdapterError, Superseded
 from adapter.lifecycle.registry import Model, Registry
 from adapter.lifecycle.sizing import Sizing
 from adapter.lifecycle.states import Event, State
-from adapter.model import RuntimeState, ServerModel, id_problem
+from adapter.model import RuntimeState, ServerModel, id_problem, owner_of
 from adapter.ports import ModelRepository, ModelServer, ModelStore
 
 STATUS_PATIENCE_SECONDS = 1.0
@@ -125,13 +125,13 @@ class View:
         """READY models serve on with unknown content; the next load of one is unload, wait, load."""
         versions: dict[str, list[ServerModel]] = defaultdict(list)
         for row in await self._server.index():
-            if id_problem(row.name) is None:
-                versions[row.name].append(row)
+            if id_problem(owner_of(row.name)) is None:
+                versions[owner_of(row.name)].append(row)
         for name, rows in versions.items():
             model = Model(name)
             if not any(row.holds_memory for row in rows):
                 await self._repository.remove(name)
-            elif all(row.state in ("READY", "UNAVAILABLE", "") for row in rows):
+            elif _is_whole(name, rows):
                 model.size_bytes = self._sizing.adopted(self._repository.size_bytes(name))
                 self._registry.fire(model, Event.ADOPT)
             else:
@@ -141,3 +141,10 @@ class View:
         if adopted:
             self.problem = None
             log.info("runtime.adopted", models=adopted)
+
+
+def _is_whole(model_id: str, rows: list[ServerModel]) -> bool:
+    """Whether nothing of it is on its way, and of a bundle every model serves."""
+    serving = {row.name for row in rows if row.state == "READY"}
+    names = {model_id, *(row.name for row in rows)}
+    return all(row.state in ("READY", "UNAVAILABLE", "") for row in rows) and (len(names) == 1 or serving == names)

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 
 from adapter.errors import InvalidModel
 from adapter.model import Layout, Listing, ModelSpec, SourceFile
-from adapter.triton import defaults, model_config, native, placement, python_backend, schema
+from adapter.triton import bundles, defaults, model_config, native, placement, python_backend, schema
 from adapter.triton.model_config import ModelConfig
 from adapter.triton.model_types import TYPES, ModelType, by_backend, model_type
 from adapter.triton.tree import LayoutError, Tree, is_residue, path_problem, shortened, shown, tree_of
@@ -40,13 +40,17 @@ class Expectation:
 
 
 def wanted(listing: Listing) -> tuple[SourceFile, ...]:
-    """The small files whose content `plan` needs: a directory's config.pbtxt, and the schema."""
-    config = None if listing.is_single_file else listing.find(model_config.FILE_NAME)
-    return tuple(file for file in (config, listing.schema) if file is not None)
+    """The small files whose content `plan` needs: the config.pbtxt of a directory, those of a bundle's models, and the schema."""
+    configs: tuple[SourceFile | None, ...] = ()
+    if not listing.is_single_file:
+        configs = (listing.find(model_config.FILE_NAME), *bundles.configs_to_read(_unchecked(listing)))
+    return tuple(file for file in (*configs, listing.schema) if file is not None)
 
 
 def expectation(spec: ModelSpec, listing: Listing, contents: dict[SourceFile, bytes]) -> Expectation:
     """What would have worked, for a model that `plan` has refused."""
+    if not listing.is_single_file and _is_bundle(listing):
+        return _BUNDLE
     config = None if listing.is_single_file else listing.find(model_config.FILE_NAME)
     try:
         known = None if config is None else model_config.read(contents[config])
@@ -67,6 +71,13 @@ def plan(spec: ModelSpec, listing: Listing, contents: dict[SourceFile, bytes]) -
     config = None if listing.is_single_file else listing.find(model_config.FILE_NAME)
     known = None if config is None else model_config.read(contents[config])
     schema_content = None if listing.schema is None else contents[listing.schema]
+    if not listing.is_single_file and _is_bundle(listing):
+        with _explained(spec, listing, known, _BUNDLE):
+            if bundle := bundles.find(spec, tree_of(listing), contents):
+                layout = bundles.arranged(spec, bundle, schema_content)
+                for part in (layout, *layout.inner.values()):
+                    _check_paths(part)
+                return layout
     with _explained(spec, listing, known):
         return _arrange(spec, _select(spec, listing, known), known, schema_content)
 
@@ -118,7 +129,7 @@ def _arrange(spec: ModelSpec, listing: Listing, config: ModelConfig | None, sche
         layout = _arranged(spec, listing, tree, schema_content)
     else:
         tensors = None if schema_content is None else schema.read(schema_content, config.max_batch_size)
-        layout = native.arranged(spec, config, tensors, tree)
+        layout = native.arranged(model_type(spec.model_type), spec.model_id, config, tensors, tree)
     _check_paths(layout)
     return layout
 
@@ -133,7 +144,7 @@ def _arranged(spec: ModelSpec, listing: Listing, tree: Tree, schema_content: byt
     if listing.files and not placed:
         raise LayoutError("there are no files of a model")
     config = defaults.config(kind, inside, schema_content)
-    python_backend.check(spec, config or ModelConfig(), placed, (directory,))
+    python_backend.check(kind, spec.model_id, config or ModelConfig(), placed, (directory,))
     return Layout(
         links=dict(placed.files),
         written={} if config is None else {model_config.FILE_NAME: config.rewritten(None)},
@@ -165,13 +176,14 @@ def _version(kind: ModelType, tree: Tree) -> tuple[str | None, Tree]:
 
 
 @contextmanager
-def _explained(spec: ModelSpec, listing: Listing, config: ModelConfig | None) -> Iterator[None]:
+def _explained(spec: ModelSpec, listing: Listing, config: ModelConfig | None, expected: Expectation | None = None) -> Iterator[None]:
     """Show the tree found beside the tree expected."""
     try:
         yield
     except LayoutError as error:
         found = shown(file.path for file in listing.files)
-        raise InvalidModel(f"{error}; found {found}; Triton expects {_expected(model_type(spec.model_type), config).text}") from error
+        wanted_tree = expected or _expected(model_type(spec.model_type), config)
+        raise InvalidModel(f"{error}; found {found}; Triton expects {wanted_tree.text}") from error
 
 
 def _expected(kind: ModelType, config: ModelConfig | None) -> Expectation:
@@ -182,6 +194,18 @@ def _expected(kind: ModelType, config: ModelConfig | None) -> Expectation:
         return Expectation(TYPES["ensemble"].expected, TYPES["ensemble"].example)
     kind = by_backend(config.backend) or kind
     return Expectation(f"config.pbtxt and {kind.expected}", tuple(dict.fromkeys((model_config.FILE_NAME, *kind.example))))
+
+
+_BUNDLE = Expectation(bundles.EXPECTED, bundles.EXAMPLE)
+
+
+def _unchecked(listing: Listing) -> Tree:
+    return Tree({file.path: file for file in listing.files})
+
+
+def _is_bundle(listing: Listing) -> bool:
+    """Whether its paths make it look like one."""
+    return bool(bundles.configs_to_read(_unchecked(listing)))
 
 
 def _check_paths(layout: Layout) -> None:

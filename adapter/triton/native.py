@@ -7,9 +7,12 @@ must be there before Triton may look. Pure.
 
 from __future__ import annotations
 
-from adapter.model import Layout, ModelSpec
+from collections.abc import Mapping
+
+from adapter.model import Layout
 from adapter.triton import model_config, python_backend
 from adapter.triton.model_config import ModelConfig
+from adapter.triton.model_types import ModelType
 from adapter.triton.schema import Schema
 from adapter.triton.tree import LayoutError, Tree, is_residue, shortened
 from adapter.triton.versions import is_odd, is_version
@@ -29,9 +32,11 @@ def selected(config: ModelConfig, tree: Tree) -> Tree:
     return tree.without_directories(lambda name: is_version(name) and name not in served)
 
 
-def arranged(spec: ModelSpec, config: ModelConfig, schema: Schema | None, tree: Tree) -> Layout:
+def arranged(
+    kind: ModelType, name: str, config: ModelConfig, schema: Schema | None, tree: Tree, *, names: Mapping[str, str] | None = None
+) -> Layout:
     """
-    The tree as it is, with the config rewritten.
+    The tree as it is, under this name, with the config rewritten; `names` are new ones for other models.
 
     Raises:
         LayoutError: nothing that Triton could load, or something that would wedge it.
@@ -39,9 +44,9 @@ def arranged(spec: ModelSpec, config: ModelConfig, schema: Schema | None, tree: 
     """
     served = _served(config, tree)
     rest = tree.without_file(model_config.FILE_NAME).without_directories(lambda name: _misleads(config, name))
-    python_backend.check(spec, config, rest, served)
+    python_backend.check(kind, name, config, rest, served)
     directories = () if served else (_empty_version(config),)
-    return Layout(links=dict(rest.files), written={model_config.FILE_NAME: config.rewritten(schema)}, directories=directories)
+    return Layout(links=dict(rest.files), written={model_config.FILE_NAME: config.rewritten(schema, names)}, directories=directories)
 
 
 def _misleads(config: ModelConfig, directory: str) -> bool:
