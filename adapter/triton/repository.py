@@ -80,6 +80,8 @@ class Repository:
         except asyncio.CancelledError:  # it may come when the thread has just renamed
             await self.remove(model_id)
             raise
+        if stale:
+            self._placed_inner()[model_id] = set(layout.inner)
 
     async def remove(self, model_id: str) -> None:
         """Take the model out of the folder. Absent is fine."""

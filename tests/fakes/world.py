@@ -10,13 +10,13 @@ on with a load whose caller has gone, and frees memory some time after it was as
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from adapter.errors import SourceNotFound
-from adapter.model import Artifact, Layout, Listing, ModelSpec, ServerModel, SourceFile, Survey
+from adapter.model import Artifact, Layout, Listing, ModelSpec, ServerModel, SourceFile, Survey, owner_of
 
 
 @dataclass
@@ -67,6 +67,11 @@ class World:
             await self._held[point].wait()
         if self._failures.get(point):
             raise self._failures[point].pop(0)
+
+    @staticmethod
+    def of_bundle(model_id: str, names: Iterable[str]) -> list[str]:
+        """Those of the names that are the model's own or its inner models'."""
+        return [name for name in names if owner_of(name) == model_id]
 
     @property
     def is_empty(self) -> bool:
@@ -129,14 +134,15 @@ class FakeRepository:
 
     async def remove(self, model_id: str) -> None:
         await self.world.visit("remove", model_id)
-        assert model_id not in self.world.memory, "a directory was removed while Triton held the model"
-        self.world.placed.pop(model_id, None)
+        assert not self.world.of_bundle(model_id, self.world.memory), "a directory was removed while Triton held the model"
+        for name in self.world.of_bundle(model_id, self.world.placed):
+            self.world.placed.pop(name)
 
     async def clear(self) -> None:
         self.world.placed.clear()
 
     def size_bytes(self, model_id: str) -> int:
-        return self.world.placed[model_id].size_bytes
+        return sum(self.world.placed[name].size_bytes for name in self.world.of_bundle(model_id, self.world.placed))
 
 
 class FakeServer:
@@ -177,10 +183,11 @@ class FakeServer:
         if sent := self._sent.pop(model_id, None):
             await asyncio.wait({sent})
         await self.world.visit("unload", model_id)
-        if model_id in self.world.memory:
-            self.world.memory[model_id] = "UNLOADING"
+        if names := self.world.of_bundle(model_id, self.world.memory):
+            self.world.memory |= dict.fromkeys(names, "UNLOADING")
             await asyncio.sleep(self.world.unload_seconds)
-            self.world.memory.pop(model_id)
+            for name in names:
+                self.world.memory.pop(name)
 
     async def is_ready(self, model_id: str) -> bool:
         await self.world.visit("ready", model_id)

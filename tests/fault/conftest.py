@@ -58,9 +58,7 @@ class System:
     def load(self, model_id: str, path: str, **key: Any) -> Any:
         """A call under way."""
         model_key = json.dumps({"storage_key": "s3", "model_type": "python"} | key)
-        return self.runtime.loadModel(
-            spi.LoadModelRequest(modelId=model_id, modelType="mt:python", modelPath=path, modelKey=model_key)
-        )
+        return self.runtime.loadModel(spi.LoadModelRequest(modelId=model_id, modelType="mt:python", modelPath=path, modelKey=model_key))
 
     def unload(self, model_id: str) -> Any:
         """A call under way."""

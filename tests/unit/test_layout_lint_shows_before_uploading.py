@@ -163,3 +163,25 @@ def test_the_command_ends_with_what_was_found(files, code, folder, capsys, monke
     out, err = capsys.readouterr()
     assert bool(out) == (code != 2)
     assert ("does not exist" in err) == (code == 2)
+
+
+def test_a_bundle_is_shown_with_all_its_models(folder):
+    """Under the names that Triton will know, each config as it would be written."""
+    step = 'platform: "ensemble"\nensemble_scheduling { step { model_name: "a" } }\n'
+    found = report(folder({"top/config.pbtxt": step, "a/config.pbtxt": 'backend: "python"\n', "a/1/model.py": ""}), "ensemble")
+
+    assert found.fits
+    assert "net~inner~a/\n" in found.text
+    assert 'net/config.pbtxt:\n  platform: "ensemble"\n  ensemble_scheduling { step { model_name: "net~inner~a" } }\n' in found.text
+    assert 'net~inner~a/config.pbtxt:\n  backend: "python"\n' in found.text
+    assert "not placed" not in found.text
+
+
+def test_a_bundle_without_top_model_is_refused_until_it_is_named(folder, capsys):
+    """By an option that stands for `storage_params`."""
+    top = folder({"a/config.pbtxt": 'backend: "python"', "a/1/model.py": "", "b/config.pbtxt": 'backend: "python"', "b/1/model.py": ""})
+
+    assert cli.main(["layout", str(top)]) == 1
+    assert "pipeline/" in capsys.readouterr().out
+    assert cli.main(["layout", str(top), "--top-model", "b"]) == 0
+    assert "net~inner~a" in capsys.readouterr().out
