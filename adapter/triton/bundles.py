@@ -56,22 +56,22 @@ def configs_to_read(tree: Tree) -> tuple[SourceFile, ...]:
     return () if is_alone or len(natives) > MOST_MODELS else configs
 
 
-def find(spec: ModelSpec, tree: Tree, contents: Mapping[SourceFile, bytes]) -> Bundle | None:
+def looks_like(tree: Tree, config: ModelConfig | None) -> bool:
+    """Whether these files are a bundle, given the config at their top."""
+    return bool(configs_to_read(tree)) and (config is None or bool(config.references))
+
+
+def read(spec: ModelSpec, tree: Tree, config: ModelConfig | None, contents: Mapping[SourceFile, bytes]) -> Bundle:
     """
-    The bundle that these files are, or None. `contents` has those of `configs_to_read`, and of a config at the top.
+    The bundle that these files are; `contents` has those of `configs_to_read`.
 
     Raises:
         LayoutError: it is not plain which model is the top one.
         InvalidModel: a config cannot be read.
     """
-    if not configs_to_read(tree):
-        return None
-    if FILE_NAME in tree.files:
-        top = model_config.read(contents[tree.files[FILE_NAME]])
-        if not top.references:
-            return None
+    if config is not None:
         names = [name for name in _natives(tree) if f"{name}/{FILE_NAME}" in tree.files]
-        return Bundle(_ITSELF, {_ITSELF: top} | {name: _config(tree, name, contents) for name in names}, tree)
+        return Bundle(_ITSELF, {_ITSELF: config} | {name: _config(tree, name, contents) for name in names}, tree)
     configs = {name: _config(tree, name, contents) for name in _natives(tree)}
     return Bundle(_top(spec, configs), configs, tree)
 

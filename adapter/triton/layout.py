@@ -49,14 +49,12 @@ def wanted(listing: Listing) -> tuple[SourceFile, ...]:
 
 def expectation(spec: ModelSpec, listing: Listing, contents: dict[SourceFile, bytes]) -> Expectation:
     """What would have worked, for a model that `plan` has refused."""
-    if not listing.is_single_file and _is_bundle(listing):
-        return _BUNDLE
     config = None if listing.is_single_file else listing.find(model_config.FILE_NAME)
     try:
         known = None if config is None else model_config.read(contents[config])
     except InvalidModel:
         known = ModelConfig()
-    return _expected(model_type(spec.model_type), known)
+    return _BUNDLE if _is_bundle(listing, known) else _expected(model_type(spec.model_type), known)
 
 
 def plan(spec: ModelSpec, listing: Listing, contents: dict[SourceFile, bytes]) -> Layout:
@@ -71,13 +69,12 @@ def plan(spec: ModelSpec, listing: Listing, contents: dict[SourceFile, bytes]) -
     config = None if listing.is_single_file else listing.find(model_config.FILE_NAME)
     known = None if config is None else model_config.read(contents[config])
     schema_content = None if listing.schema is None else contents[listing.schema]
-    if not listing.is_single_file and _is_bundle(listing):
+    if _is_bundle(listing, known):
         with _explained(spec, listing, known, _BUNDLE):
-            if bundle := bundles.find(spec, tree_of(listing), contents):
-                layout = bundles.arranged(spec, bundle, schema_content)
-                for part in (layout, *layout.inner.values()):
-                    _check_paths(part)
-                return layout
+            layout = bundles.arranged(spec, bundles.read(spec, tree_of(listing), known, contents), schema_content)
+            for part in (layout, *layout.inner.values()):
+                _check_paths(part)
+            return layout
     with _explained(spec, listing, known):
         return _arrange(spec, _select(spec, listing, known), known, schema_content)
 
@@ -203,9 +200,8 @@ def _unchecked(listing: Listing) -> Tree:
     return Tree({file.path: file for file in listing.files})
 
 
-def _is_bundle(listing: Listing) -> bool:
-    """Whether its paths make it look like one."""
-    return bool(bundles.configs_to_read(_unchecked(listing)))
+def _is_bundle(listing: Listing, config: ModelConfig | None) -> bool:
+    return not listing.is_single_file and bundles.looks_like(_unchecked(listing), config)
 
 
 def _check_paths(layout: Layout) -> None:

@@ -196,6 +196,12 @@ def test_a_native_model_that_names_no_other_is_none():
     assert set(placed(found)) == {"1/model.py", "templates/config.pbtxt"}
 
 
+def test_a_refused_model_that_names_no_other_is_shown_its_own_tree():
+    """Not that of a bundle, which it is not."""
+    with pytest.raises(InvalidModel, match=r"Triton expects config\.pbtxt and 1/model\.py$"):
+        planned({"config.pbtxt": PYTHON, "1/main.py": "", "templates/config.pbtxt": ""}, model_type="python")
+
+
 def test_the_configs_of_a_bundle_are_read_before_anything_is_pulled():
     """Those that exist, and the one at the top."""
     assert layout.wanted(a_listing(["config.pbtxt", "a/config.pbtxt", "b/1/x"])) == (a_file("config.pbtxt"), a_file("a/config.pbtxt"))
