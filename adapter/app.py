@@ -54,6 +54,7 @@ def serve(settings: Settings) -> int:
 
 
 async def _serve(settings: Settings) -> int:
+    asked = _on_signals()
     async with AsyncExitStack() as stack:
         volume = Volume(settings.volume.repository_dir, settings.volume.cache_dir)
         volume.claim()
@@ -67,7 +68,13 @@ async def _serve(settings: Settings) -> int:
             unload_timeout_seconds=settings.triton.unload_timeout_seconds,
         )
         store = Store(settings=settings.pull, root=settings.volume.root, volume=volume, max_loading=settings.capacity.max_loading)
-        lifecycle = RuntimeLifecycle(store=store, repository=repository, server=server, capacity=settings.capacity)
+        lifecycle = RuntimeLifecycle(
+            store=store,
+            repository=repository,
+            server=server,
+            capacity=settings.capacity,
+            unload_timeout_seconds=settings.triton.unload_timeout_seconds,
+        )
         metrics.CAPACITY_BYTES.set(settings.capacity.capacity_bytes)
         if settings.telemetry.metrics_port:
             http = TelemetryServer(port=settings.telemetry.metrics_port, heartbeat=heartbeat, readiness=lifecycle.readiness)
@@ -82,7 +89,7 @@ async def _serve(settings: Settings) -> int:
             reflection=settings.spi.reflection,
         )
         log.info("adapter.started", listens=spi.addresses, triton=settings.triton.target, **_arithmetic(settings))
-        is_asked = await _until_asked_to_stop(root_tasks)
+        is_asked = await _until_asked_to_stop(asked, root_tasks)
         has_settled = await lifecycle.drain(settings.lifetime.grace_seconds)
         await spi.stop(ANSWER_SECONDS)
         log.info("adapter.stopped", settled=has_settled)
@@ -106,8 +113,8 @@ def _root_task(name: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]
     return asyncio.create_task(work, name=name)
 
 
-async def _until_asked_to_stop(root_tasks: list[asyncio.Task[None]]) -> bool:
-    """True after a signal; False when a root task has ended, which none ever should."""
+def _on_signals() -> asyncio.Event:
+    """Set by the first SIGTERM or SIGINT; a second one ends the process. Before anything else: as process 1 we get no default."""
     asked = asyncio.Event()
 
     def on_signal(number: int) -> None:
@@ -120,6 +127,11 @@ async def _until_asked_to_stop(root_tasks: list[asyncio.Task[None]]) -> bool:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal, number)
+    return asked
+
+
+async def _until_asked_to_stop(asked: asyncio.Event, root_tasks: list[asyncio.Task[None]]) -> bool:
+    """True after a signal; False when a root task has ended, which none ever should."""
     stopped = asyncio.create_task(asked.wait(), name="signals")
     done, _ = await asyncio.wait({stopped, *root_tasks}, return_when=asyncio.FIRST_COMPLETED)
     for task in done - {stopped}:

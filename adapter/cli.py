@@ -1,5 +1,5 @@
 """
-The command line: `serve`, `settings`, `probe`.
+The command line: `serve`, `settings`, `probe`, `layout`.
 
 Turns words into calls and outcomes into exit codes: 0 done, 1 it did not work, 2 wrong usage or
 settings. Imports late: a probe starts every few seconds and needs neither storage nor Triton.
@@ -12,6 +12,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Sequence
+from pathlib import Path
 
 from adapter.settings import Settings, SettingsError, SpiSettings, all_fields, read_group, retired_warnings
 
@@ -27,12 +28,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if chosen.version:
             return _print_version()
-        if chosen.verb == "serve":
-            return _serve()
-        if chosen.verb == "settings":
-            return _print_settings(is_markdown=chosen.markdown)
-        if chosen.verb == "probe":
-            return _probe(ready=chosen.ready, timeout_seconds=chosen.timeout)
+        if chosen.verb is not None:
+            return _run(chosen)
     except SettingsError as error:
         _complain("the settings cannot work:")
         for problem in error.problems:
@@ -41,6 +38,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return USAGE
     parser.print_help(sys.stderr)
     return USAGE
+
+
+def _run(chosen: argparse.Namespace) -> int:
+    if chosen.verb == "serve":
+        return _serve()
+    if chosen.verb == "settings":
+        return _print_settings(is_markdown=chosen.markdown)
+    if chosen.verb == "layout":
+        return _layout(chosen)
+    return _probe(ready=chosen.ready, timeout_seconds=chosen.timeout)
 
 
 def settings_markdown() -> str:
@@ -75,6 +82,12 @@ def _parser() -> argparse.ArgumentParser:
     probe = verbs.add_parser("probe", help="ask a running adapter for its health; exit code 0 or 1")
     probe.add_argument("--ready", action="store_true", help="also ask whether ModelMesh can be served")
     probe.add_argument("--timeout", type=_seconds, default=5.0, metavar="SECONDS", help="longest wait for an answer (default: 5)")
+    layout = verbs.add_parser("layout", help="show how a model's files would be laid out for Triton, before uploading them")
+    layout.add_argument("path", type=Path, metavar="DIR", help="the model's directory, or its one file")
+    layout.add_argument("--type", default="", help="model type: onnx, pytorch, python, ensemble, …")
+    layout.add_argument("--model-id", metavar="ID", help="model id (default: the directory's name)")
+    layout.add_argument("--schema", type=Path, metavar="FILE", help="the schema that schema_path will name")
+    layout.add_argument("--top-model", metavar="NAME", help="of a bundle: the directory of the model that is asked for inference")
     return parser
 
 
@@ -108,6 +121,22 @@ def _probe(*, ready: bool, timeout_seconds: float) -> int:
     is_well, line = probe(endpoint, ready=ready, timeout_seconds=timeout_seconds)
     _say(f"{line}\n")
     return OK if is_well else FAILED
+
+
+def _layout(chosen: argparse.Namespace) -> int:
+    from adapter import layout_lint  # noqa: PLC0415 - only for this verb
+
+    params = {} if chosen.top_model is None else {"adapter.topModel": chosen.top_model}
+    columns = shutil.get_terminal_size().columns
+    try:
+        report = layout_lint.examine(
+            chosen.path, type_name=chosen.type, model_id=chosen.model_id, schema_path=chosen.schema, params=params, columns=columns
+        )
+    except layout_lint.CannotLookError as error:
+        _complain(str(error))
+        return USAGE
+    _say(report.text)
+    return OK if report.fits else FAILED
 
 
 def _print_version() -> int:

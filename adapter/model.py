@@ -17,18 +17,35 @@ RESERVED_IDS = frozenset({REPOSITORY_DIR, CACHE_DIR})
 MAX_ID_BYTES = 255
 """Length of a directory name; Triton fails beyond it."""
 
+INNER = "~inner~"
+"""
+Between a bundle's id and the name of one of its inner models. No id of ModelMesh's may hold it, so an
+inner model's name is nobody else's, and tells its bundle.
+"""
+
+
+def inner_name(model_id: str, name: str) -> str:
+    """What Triton calls an inner model of the bundle that has this id."""
+    return f"{model_id}{INNER}{name}"
+
+
+def owner_of(name: str) -> str:
+    """The model id that a Triton model belongs to: its own name, or its bundle's."""
+    return name.partition(INNER)[0]
+
 
 def id_problem(model_id: str) -> str | None:
     """Why this id can never be a Triton model name, or None. Source: Triton's repository scan."""
-    problems = {
-        "the model id is empty": not model_id,
-        f"the model id {model_id!r} is a directory of its own": model_id in (".", ".."),
-        "the model id contains '/', which cannot be part of a Triton model name": "/" in model_id,
-        "the model id contains a NUL byte": "\0" in model_id,
-        f"the model id is longer than {MAX_ID_BYTES} bytes": len(model_id.encode("utf-8", "surrogatepass")) > MAX_ID_BYTES,
-        f"the model id {model_id!r} is reserved for the adapter's own folders": model_id in RESERVED_IDS,
-    }
-    return next((problem for problem, is_true in problems.items() if is_true), None)
+    problems = (
+        (not model_id, "the model id is empty"),
+        (model_id in (".", ".."), f"the model id {model_id!r} is a directory of its own"),
+        ("/" in model_id, "the model id contains '/', which cannot be part of a Triton model name"),
+        ("\0" in model_id, "the model id contains a NUL byte"),
+        (len(model_id.encode("utf-8", "surrogatepass")) > MAX_ID_BYTES, f"the model id is longer than {MAX_ID_BYTES} bytes"),
+        (model_id in RESERVED_IDS, f"the model id {model_id!r} is reserved for the adapter's own folders"),
+        (INNER in model_id, f"the model id {model_id!r} contains {INNER!r}, which is reserved for the inner models of bundles"),
+    )
+    return next((text for is_wrong, text in problems if is_wrong), None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,11 +148,16 @@ class Layout:
     """Placed path → content that we make: `config.pbtxt`."""
     directories: tuple[str, ...] = ()
     """Directories that must exist even when empty: the version directory of an ensemble."""
+    inner: Mapping[str, Layout] = field(default_factory=dict)
+    """Of a bundle: Triton's name → layout of each inner model, which have none of their own."""
+    loaded_first: tuple[str, ...] = ()
+    """Of a bundle: the inner models that Triton does not load with the top model, in the order to load them."""
 
     @property
     def files(self) -> tuple[SourceFile, ...]:
         """The files to fetch, each once."""
-        return tuple(dict.fromkeys(self.links.values()))
+        parts = (self, *self.inner.values())
+        return tuple(dict.fromkeys(file for part in parts for file in part.links.values()))
 
     @property
     def size_bytes(self) -> int:

@@ -82,10 +82,10 @@ class ModelRepository(Protocol):
     """Triton's model repository folder, of which we are the only writer."""
 
     def wanted(self, listing: Listing) -> tuple[SourceFile, ...]:
-        """The small files whose content `plan` needs: a top-level config.pbtxt, the schema."""
+        """The small files whose content `plan` needs: a top-level config.pbtxt, those of a bundle's models, the schema."""
         ...
 
-    def plan(self, spec: ModelSpec, listing: Listing, contents: dict[SourceFile, bytes]) -> Layout:
+    async def plan(self, spec: ModelSpec, listing: Listing, contents: dict[SourceFile, bytes]) -> Layout:
         """
         Decide how the model will look in the repository, and so which files are fetched.
 
@@ -95,11 +95,11 @@ class ModelRepository(Protocol):
         ...
 
     async def place(self, model_id: str, layout: Layout, artifact: Artifact) -> None:
-        """Make the model visible to Triton in one rename. Raises DiskFull."""
+        """Make the model visible to Triton in one rename; of a bundle, the top model last. Raises DiskFull."""
         ...
 
     async def remove(self, model_id: str) -> None:
-        """Take the model out of the repository. Absent is fine."""
+        """Take the model, and what else its bundle has, out of the repository. Absent is fine."""
         ...
 
     async def clear(self) -> None:
@@ -136,7 +136,7 @@ class ModelServer(Protocol):
 
     async def unload(self, model_id: str) -> None:
         """
-        Returns when no version of the model holds memory. Unknown models are fine.
+        Returns when no version of the model, or of its bundle's inner models, holds memory. Unknown models are fine.
 
         Waits for a load of the same model that was cancelled here but still runs in Triton.
 
@@ -151,7 +151,7 @@ class ModelServer(Protocol):
         ...
 
     async def index(self) -> list[ServerModel]:
-        """All rows of the repository index, waiting for a Triton that is away."""
+        """All rows of the repository index, inner models under their own names, waiting for a Triton that is away."""
         ...
 
     async def reported_bytes(self, model_id: str) -> int:

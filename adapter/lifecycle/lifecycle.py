@@ -14,7 +14,7 @@ from typing import Literal, cast
 
 import structlog
 
-from adapter.errors import Abandoned, AdapterError, BudgetExceeded, Draining, ModelNotLoaded, Superseded
+from adapter.errors import Abandoned, AdapterError, BudgetExceeded, Draining, ModelNotLoaded, Superseded, UnloadUnfinished
 from adapter.lifecycle.registry import Model, Operation, Registry
 from adapter.lifecycle.sizing import Sizing
 from adapter.lifecycle.states import State
@@ -45,12 +45,14 @@ class RuntimeLifecycle:
         repository: ModelRepository,
         server: ModelServer,
         capacity: CapacitySettings,
+        unload_timeout_seconds: float,
     ) -> None:
         self.registry = Registry()
         self._sizing = Sizing(capacity)
         self._store = store
         self._repository = repository
         self._server = server
+        self._unload_seconds = unload_timeout_seconds
         self._budget_seconds = capacity.budget_seconds
         self._announced_seconds = capacity.load_timeout_ms / 1000
         self._steps = Steps(
@@ -99,7 +101,7 @@ class RuntimeLifecycle:
     async def unload(self, model_id: str) -> None:
         """Free the model, whatever is under way for it. Raises UnloadUnfinished, WrongServer."""
         while True:
-            await self._view.until_true()
+            await self._until_view_is_true(model_id)
             running = self.registry.operation_on(model_id)
             if running is None:
                 running = self._begin("unload", model_id, None)
@@ -108,6 +110,13 @@ class RuntimeLifecycle:
                 return
             running.stop(Superseded("an unload of the model overtook its load"))
             await running.ended.wait()
+
+    async def _until_view_is_true(self, model_id: str) -> None:
+        try:
+            async with asyncio.timeout(self._unload_seconds):
+                await self._view.until_true()
+        except TimeoutError:
+            raise UnloadUnfinished(f"not begun within {self._unload_seconds:g} s: {self.readiness()}").located(model_id, None) from None
 
     async def predict(self, spec: ModelSpec) -> int:
         """Best size that can be told now, in bytes; never raises for trouble with storage or layout."""
@@ -118,7 +127,7 @@ class RuntimeLifecycle:
             survey = await self._store.survey(spec, SURVEY_SECONDS)
             if survey.listing is None:
                 return self._sizing.predict_at_least(survey.seen_bytes)
-            return self._sizing.predict_listed(self._served_bytes(spec, survey.listing))
+            return self._sizing.predict_listed(await self._served_bytes(spec, survey.listing))
         except AdapterError as error:
             log.debug("prediction.defaulted", model_id=spec.model_id, cause=error.text)
             return self.default_prediction()
@@ -198,6 +207,7 @@ class RuntimeLifecycle:
             operation.fail(failure)
             await undo
         else:
+            self._view.met_modelmesh()
             operation.succeed(loaded)
 
     async def _undo(self, operation: Operation) -> None:
@@ -229,11 +239,11 @@ class RuntimeLifecycle:
             f"not loaded within {self._budget_seconds:.1f} s (the announced timeout is {self._announced_seconds:g} s){away}"
         ).located(spec.model_id, slow)
 
-    def _served_bytes(self, spec: ModelSpec, listing: Listing) -> int:
+    async def _served_bytes(self, spec: ModelSpec, listing: Listing) -> int:
         """Bytes of the files that will be served; of all files when that depends on a file to be read."""
         if self._repository.wanted(listing):
             return listing.size_bytes
-        return self._repository.plan(spec, listing, {}).size_bytes
+        return (await self._repository.plan(spec, listing, {})).size_bytes
 
     async def _is_settled(self, deadline: float) -> bool:
         loop = asyncio.get_running_loop()

@@ -13,7 +13,7 @@ from contextlib import AsyncExitStack
 
 import structlog
 
-from adapter.errors import AdapterError, SourceChanged, SourceError, SourceNotFound
+from adapter.errors import AdapterError, ServerUnavailable, SourceChanged, SourceNotFound
 from adapter.lifecycle.registry import Model, Operation, Registry
 from adapter.lifecycle.sizing import Sizing
 from adapter.lifecycle.states import Event, State
@@ -66,6 +66,8 @@ class Steps:
                 await self._server.load(model.model_id)
         with phases.phase("measure"):
             reported = await self._server.reported_bytes(model.model_id)
+            if not reported and not await self._server.is_ready(model.model_id):
+                raise ServerUnavailable("Triton has lost the model just after it had loaded it: it has restarted, or the backend has died")
         model.spec = spec
         model.size_bytes = self._sizing.measured(spec, layout.size_bytes, reported)
         self._registry.fire(model, Event.READY)
@@ -119,7 +121,7 @@ class Steps:
     async def _plan(self, spec: ModelSpec, stored: StoredModel) -> Layout:
         listing = stored.listing
         contents = {file: await stored.read(file) for file in self._repository.wanted(listing)}
-        return self._repository.plan(spec, listing, contents)
+        return await self._repository.plan(spec, listing, contents)
 
     async def _is_current(self, model: Model, spec: ModelSpec) -> bool:
         """Equal: same type, path and key, one listing shows the same content, and Triton serves it."""
@@ -129,7 +131,7 @@ class Steps:
             stored = await self._store.open(spec)
         except SourceNotFound:
             return False
-        except SourceError as error:
+        except AdapterError as error:  # storage or its configuration cannot be asked: that is no reason to stop serving
             log.warning("listing.skipped", model_id=spec.model_id, cause=error.text)
             return True
         return stored.listing == model.listing

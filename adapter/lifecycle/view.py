@@ -18,7 +18,7 @@ from adapter.errors import AdapterError, Superseded
 from adapter.lifecycle.registry import Model, Registry
 from adapter.lifecycle.sizing import Sizing
 from adapter.lifecycle.states import Event, State
-from adapter.model import RuntimeState, ServerModel, id_problem
+from adapter.model import RuntimeState, ServerModel, id_problem, owner_of
 from adapter.ports import ModelRepository, ModelServer, ModelStore
 
 STATUS_PATIENCE_SECONDS = 1.0
@@ -61,6 +61,10 @@ class View:
         """Wait until the view is true. Looks again after waking: a purge may have begun in the same moment."""
         while not self._gate.is_set():
             await self._gate.wait()
+
+    def met_modelmesh(self) -> None:
+        """A load has succeeded: somebody uses us, though an adapter that restarts alone is not asked for its status."""
+        self.problem = None
 
     async def status(self) -> RuntimeState:
         """READY once after each purge; every other question begins a purge or joins the one under way."""
@@ -140,11 +144,11 @@ class View:
         """
         versions: dict[str, list[ServerModel]] = defaultdict(list)
         for row in await self._server.index():
-            if id_problem(row.name) is None:
-                versions[row.name].append(row)
+            if id_problem(owner_of(row.name)) is None:
+                versions[owner_of(row.name)].append(row)
         for name, rows in versions.items():
             model = Model(name)
-            if _serves(rows):
+            if _serves(name, rows):
                 model.size_bytes = self._sizing.adopted(self._repository.size_bytes(name))
                 self._registry.fire(model, Event.ADOPT)
             else:
@@ -157,6 +161,9 @@ class View:
             log.info("runtime.adopted", models=adopted)
 
 
-def _serves(rows: list[ServerModel]) -> bool:
-    """Whether Triton serves the model and nothing of it is under way."""
-    return any(row.state == "READY" for row in rows) and not any(row.state in ("LOADING", "UNLOADING") for row in rows)
+def _serves(model_id: str, rows: list[ServerModel]) -> bool:
+    """Whether Triton serves the model, of a bundle every model, and nothing of it is under way."""
+    serving = {row.name for row in rows if row.state == "READY"}
+    names = {row.name for row in rows}
+    is_whole = bool(serving) if len(names) == 1 else serving == names | {model_id}
+    return is_whole and not any(row.state in ("LOADING", "UNLOADING") for row in rows)

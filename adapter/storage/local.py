@@ -113,6 +113,26 @@ def find_local(root: Path, spec: ModelSpec, tally: Tally, stop: Stop, *, files: 
     return LocalModel(listing=listing, root=where, schema=schema_path, files=files, read_limit_bytes=read_limit_bytes)
 
 
+def list_folder(path: Path) -> Listing:
+    """
+    The files of any folder, or one file, of this machine; its links may lead to what lies beside it.
+
+    Raises:
+        SourceNotFound: nothing is there.
+        SourceUnavailable: it cannot be read.
+        InvalidModel: a link leads elsewhere, nowhere, or round in a circle.
+    """
+    top = Path(os.path.abspath(path))  # noqa: PTH100 - the last link is followed below
+    if not top.exists():
+        raise SourceNotFound(f"{path} does not exist")
+    walk = _Walk(_Boundary(top.resolve().parent), Tally(), Stop())
+    is_single = not top.is_dir()
+    found = [walk.file(top, top.name)] if is_single else sorted(walk.tree(top), key=lambda file: file.path)
+    if not found:
+        raise SourceNotFound(f"the directory {path} holds no files")
+    return Listing(origin=str(path), name=top.name, is_single_file=is_single, files=tuple(found))
+
+
 @dataclass(frozen=True)
 class _Boundary:
     root: Path

@@ -15,14 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from adapter.errors import InvalidModel
 from adapter.model import Layout, Listing, ModelSpec, SourceFile
-from adapter.triton import model_config, native, placement, python_backend, schema
+from adapter.triton import bundles, defaults, model_config, native, placement, python_backend, schema
 from adapter.triton.model_config import ModelConfig
 from adapter.triton.model_types import TYPES, ModelType, by_backend, model_type
-from adapter.triton.schema import Schema
 from adapter.triton.tree import LayoutError, Tree, is_residue, path_problem, shortened, shown, tree_of
 from adapter.triton.versions import is_odd, is_version, newest
 
@@ -31,10 +30,31 @@ SCHEMA_FILE = "_schema.json"
 """ModelMesh's own name for a schema in the model's directory; never part of the model."""
 
 
+@dataclass(frozen=True)
+class Expectation:
+    """The tree that Triton expects."""
+
+    text: str
+    paths: tuple[str, ...]
+    """The simplest such tree; a path that ends in `/` is a directory."""
+
+
 def wanted(listing: Listing) -> tuple[SourceFile, ...]:
-    """The small files whose content `plan` needs: a directory's config.pbtxt, and the schema."""
+    """The small files whose content `plan` needs: the config.pbtxt of a directory, those of a bundle's models, and the schema."""
+    configs: tuple[SourceFile | None, ...] = ()
+    if not listing.is_single_file:
+        configs = (listing.find(model_config.FILE_NAME), *bundles.configs_to_read(_unchecked(listing)))
+    return tuple(file for file in (*configs, listing.schema) if file is not None)
+
+
+def expectation(spec: ModelSpec, listing: Listing, contents: dict[SourceFile, bytes]) -> Expectation:
+    """What would have worked, for a model that `plan` has refused."""
     config = None if listing.is_single_file else listing.find(model_config.FILE_NAME)
-    return tuple(file for file in (config, listing.schema) if file is not None)
+    try:
+        known = None if config is None else model_config.read(contents[config])
+    except InvalidModel:
+        known = ModelConfig()
+    return _BUNDLE if _is_bundle(listing, known) else _expected(model_type(spec.model_type), known)
 
 
 def plan(spec: ModelSpec, listing: Listing, contents: dict[SourceFile, bytes]) -> Layout:
@@ -49,6 +69,12 @@ def plan(spec: ModelSpec, listing: Listing, contents: dict[SourceFile, bytes]) -
     config = None if listing.is_single_file else listing.find(model_config.FILE_NAME)
     known = None if config is None else model_config.read(contents[config])
     schema_content = None if listing.schema is None else contents[listing.schema]
+    if _is_bundle(listing, known):
+        with _explained(spec, listing, known, _BUNDLE):
+            layout = bundles.arranged(spec, bundles.read(spec, tree_of(listing), known, contents), schema_content)
+            for part in (layout, *layout.inner.values()):
+                _check_paths(part)
+            return layout
     with _explained(spec, listing, known):
         return _arrange(spec, _select(spec, listing, known), known, schema_content)
 
@@ -96,25 +122,29 @@ def _select(spec: ModelSpec, listing: Listing, config: ModelConfig | None) -> Li
 
 def _arrange(spec: ModelSpec, listing: Listing, config: ModelConfig | None, schema_content: bytes | None) -> Layout:
     tree = tree_of(listing)
-    tensors = None if schema_content is None else schema.read(schema_content, config.max_batch_size if config else 0)
-    layout = native.arranged(spec, config, tensors, tree) if config else _arranged(spec, listing, tree, tensors)
+    if config is None:
+        layout = _arranged(spec, listing, tree, schema_content)
+    else:
+        tensors = None if schema_content is None else schema.read(schema_content, config.max_batch_size)
+        layout = native.arranged(model_type(spec.model_type), spec.model_id, config, tensors, tree)
     _check_paths(layout)
     return layout
 
 
-def _arranged(spec: ModelSpec, listing: Listing, tree: Tree, tensors: Schema | None) -> Layout:
+def _arranged(spec: ModelSpec, listing: Listing, tree: Tree, schema_content: bytes | None) -> Layout:
     """One version of a model that brought no config."""
     kind = model_type(spec.model_type)
     version, inner = (None, tree) if listing.is_single_file else _version(kind, tree)
     directory = version or DEFAULT_VERSION
-    placed = Tree(Tree(placement.place(kind, inner, is_single_file=listing.is_single_file)).prefixed(directory))
+    inside = Tree(placement.place(kind, inner, is_single_file=listing.is_single_file))
+    placed = Tree(inside.prefixed(directory))
     if listing.files and not placed:
         raise LayoutError("there are no files of a model")
-    config = ModelConfig() if tensors is None else model_config.new(kind.backend, tensors)
-    python_backend.check(spec, config, placed, (directory,))
+    config = defaults.config(kind, inside, schema_content)
+    python_backend.check(kind, spec.model_id, config or ModelConfig(), placed, (directory,))
     return Layout(
         links=dict(placed.files),
-        written={} if tensors is None else {model_config.FILE_NAME: config.rewritten(None)},
+        written={} if config is None else {model_config.FILE_NAME: config.rewritten(None)},
         directories=() if placed else (f"{directory}/{kind.directory_name}".rstrip("/"),),
     )
 
@@ -143,22 +173,35 @@ def _version(kind: ModelType, tree: Tree) -> tuple[str | None, Tree]:
 
 
 @contextmanager
-def _explained(spec: ModelSpec, listing: Listing, config: ModelConfig | None) -> Iterator[None]:
+def _explained(spec: ModelSpec, listing: Listing, config: ModelConfig | None, expected: Expectation | None = None) -> Iterator[None]:
     """Show the tree found beside the tree expected."""
     try:
         yield
     except LayoutError as error:
         found = shown(file.path for file in listing.files)
-        raise InvalidModel(f"{error}; found {found}; Triton expects {_expected(model_type(spec.model_type), config)}") from error
+        wanted_tree = expected or _expected(model_type(spec.model_type), config)
+        raise InvalidModel(f"{error}; found {found}; Triton expects {wanted_tree.text}") from error
 
 
-def _expected(kind: ModelType, config: ModelConfig | None) -> str:
+def _expected(kind: ModelType, config: ModelConfig | None) -> Expectation:
     """The tree that would work. What a config says of itself counts more than the model type."""
-    if config is not None:
-        if config.is_ensemble:
-            return TYPES["ensemble"].expected
-        return f"config.pbtxt and {(by_backend(config.backend) or kind).expected}"
-    return f"for type {kind.name} {kind.expected}" if kind.name else kind.expected
+    if config is None:
+        return Expectation(f"for type {kind.name} {kind.expected}" if kind.name else kind.expected, kind.example)
+    if config.is_ensemble:
+        return Expectation(TYPES["ensemble"].expected, TYPES["ensemble"].example)
+    kind = by_backend(config.backend) or kind
+    return Expectation(f"config.pbtxt and {kind.expected}", tuple(dict.fromkeys((model_config.FILE_NAME, *kind.example))))
+
+
+_BUNDLE = Expectation(bundles.EXPECTED, bundles.EXAMPLE)
+
+
+def _unchecked(listing: Listing) -> Tree:
+    return Tree({file.path: file for file in listing.files})
+
+
+def _is_bundle(listing: Listing, config: ModelConfig | None) -> bool:
+    return not listing.is_single_file and bundles.looks_like(_unchecked(listing), config)
 
 
 def _check_paths(layout: Layout) -> None:

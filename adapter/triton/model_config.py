@@ -11,11 +11,13 @@ Source: triton-inference-server/common `model_config.proto`; Triton reads it wit
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NoReturn
 
 from adapter.errors import InvalidModel
-from adapter.triton import tensors, textproto
+from adapter.triton import references, tensors, textproto
+from adapter.triton.references import Reference
 from adapter.triton.schema import Schema
 from adapter.triton.textproto import Field, Message, Scalar
 from adapter.triton.versions import VersionPolicy
@@ -58,9 +60,14 @@ class ModelConfig:
         """Whether Triton need not look into a version directory to find the backend."""
         return bool(self.backend or self.default_model_filename or self.platform)
 
-    def rewritten(self, schema: Schema | None) -> bytes:
+    @property
+    def references(self) -> tuple[Reference, ...]:
+        """The other models that this one names."""
+        return references.references(self.tree)
+
+    def rewritten(self, schema: Schema | None, names: Mapping[str, str] | None = None) -> bytes:
         """
-        The file as Triton shall read it: without `name`, with the schema's tensors.
+        The file as Triton shall read it: without `name`, with the schema's tensors, and with new names for other models.
 
         Raises:
             InvalidModel: the config's own entries are in the way of the schema's.
@@ -69,42 +76,43 @@ class ModelConfig:
         if schema is not None:
             edits += tensors.edits(self.text, self.tree, "input", schema.inputs)
             edits += tensors.edits(self.text, self.tree, "output", schema.outputs)
+        edits += references.edits(self.tree, names or {})
         return textproto.splice(self.text, edits).encode()
 
 
-def read(content: bytes) -> ModelConfig:
+def read(content: bytes, path: str = FILE_NAME) -> ModelConfig:
     """
-    Parse a config.pbtxt. A byte order mark and an empty file are legal.
+    Parse a config.pbtxt. A byte order mark and an empty file are legal; `path` is for error texts.
 
     Raises:
         InvalidModel: with line and column.
     """
     if len(content) > MAX_BYTES:
-        raise InvalidModel(f"{FILE_NAME} has {len(content)} bytes, more than {MAX_BYTES}")
+        raise InvalidModel(f"{path} has {len(content)} bytes, more than {MAX_BYTES}")
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise InvalidModel(f"{FILE_NAME} is not UTF-8: line {line}, byte {error.start} of the file") from error
+        raise InvalidModel(f"{path} is not UTF-8: line {line}, byte {error.start} of the file") from error
     try:
         tree = textproto.parse(text)
     except textproto.ParseError as error:
-        raise InvalidModel(f"{FILE_NAME} cannot be parsed: {error}") from error
-    return _Reader(text, tree).config()
+        raise InvalidModel(f"{path} cannot be parsed: {error}") from error
+    return _Reader(text, tree, path).config()
 
 
-def new(backend: str, schema: Schema) -> ModelConfig:
-    """A config for a model that brought a schema and no config."""
-    head = f"backend: {textproto.quoted(backend)}\n" if backend else ""
-    return read(read(head.encode()).rewritten(schema))
+def new(text: str, schema: Schema) -> ModelConfig:
+    """A config for a model that brought none: some lines of ours, and the schema's tensors."""
+    return read(read(text.encode()).rewritten(schema))
 
 
 class _Reader:
     """Checks the kinds of known fields on the way."""
 
-    def __init__(self, text: str, tree: Message) -> None:
+    def __init__(self, text: str, tree: Message, path: str) -> None:
         self.text = text
         self.tree = tree
+        self.path = path
 
     def config(self) -> ModelConfig:
         strings = {name: self.string(self.once(self.tree, name)) for name in sorted(_STRINGS - {"name"})}
@@ -182,4 +190,4 @@ class _Reader:
 
     def fail(self, found: Field, problem: str) -> NoReturn:
         line, column = textproto.position(self.text, found.start)
-        raise InvalidModel(f"{FILE_NAME} cannot be used: line {line}, column {column}: {problem}")
+        raise InvalidModel(f"{self.path} cannot be used: line {line}, column {column}: {problem}")

@@ -7,12 +7,18 @@ must be there before Triton may look. Pure.
 
 from __future__ import annotations
 
-from adapter.model import Layout, ModelSpec
+from collections.abc import Mapping
+
+from adapter.model import Layout
 from adapter.triton import model_config, python_backend
 from adapter.triton.model_config import ModelConfig
+from adapter.triton.model_types import ModelType
 from adapter.triton.schema import Schema
 from adapter.triton.tree import LayoutError, Tree, is_residue, shortened
 from adapter.triton.versions import is_odd, is_version
+
+_FILES_ELSEWHERE = frozenset({"tensorrtllm"})
+"""Backends whose version directory may be empty: a parameter of the config says where the engine is."""
 
 
 def selected(config: ModelConfig, tree: Tree) -> Tree:
@@ -26,9 +32,11 @@ def selected(config: ModelConfig, tree: Tree) -> Tree:
     return tree.without_directories(lambda name: is_version(name) and name not in served)
 
 
-def arranged(spec: ModelSpec, config: ModelConfig, schema: Schema | None, tree: Tree) -> Layout:
+def arranged(
+    kind: ModelType, name: str, config: ModelConfig, schema: Schema | None, tree: Tree, *, names: Mapping[str, str] | None = None
+) -> Layout:
     """
-    The tree as it is, with the config rewritten.
+    The tree as it is, under this name, with the config rewritten; `names` are new ones for other models.
 
     Raises:
         LayoutError: nothing that Triton could load, or something that would wedge it.
@@ -36,9 +44,9 @@ def arranged(spec: ModelSpec, config: ModelConfig, schema: Schema | None, tree: 
     """
     served = _served(config, tree)
     rest = tree.without_file(model_config.FILE_NAME).without_directories(lambda name: _misleads(config, name))
-    python_backend.check(spec, config, rest, served)
-    directories = () if served else (_ensemble_version(config),)
-    return Layout(links=dict(rest.files), written={model_config.FILE_NAME: config.rewritten(schema)}, directories=directories)
+    python_backend.check(kind, name, config, rest, served)
+    directories = () if served else (_empty_version(config),)
+    return Layout(links=dict(rest.files), written={model_config.FILE_NAME: config.rewritten(schema, names)}, directories=directories)
 
 
 def _misleads(config: ModelConfig, directory: str) -> bool:
@@ -62,14 +70,14 @@ def _served(config: ModelConfig, tree: Tree) -> tuple[str, ...]:
         if not served:
             raise LayoutError(f"version_policy asks for {config.version_policy}, and of versions there is only {_directories(versions)}")
         return served
-    if config.is_ensemble:
+    if config.is_ensemble or config.backend in _FILES_ELSEWHERE:
         return ()
     if files := [name for name in tree.file_names if is_version(name)]:
         raise LayoutError(f"{files[0]} is a file, a version directory is expected")
     raise LayoutError("there is no version directory beside config.pbtxt")
 
 
-def _ensemble_version(config: ModelConfig) -> str:
+def _empty_version(config: ModelConfig) -> str:
     """Name of the version directory to make; object stores keep no empty ones."""
     wanted = [str(version) for version in config.version_policy.specific or (1,) if is_version(str(version))]
     if not wanted or not config.version_policy.served(wanted):

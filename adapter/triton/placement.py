@@ -22,6 +22,7 @@ Placed = dict[str, SourceFile]
 
 _SAVED_MODEL_FILES = ("saved_model.pb", "saved_model.pbtxt")
 _KERAS_SUFFIXES = (".h5", ".hdf5", ".keras")
+_PICKLE_SUFFIXES = (".pkl", ".pickle", ".joblib")
 
 
 def place(kind: ModelType, tree: Tree, *, is_single_file: bool) -> Placed:
@@ -41,9 +42,9 @@ def is_recognised(kind: ModelType, tree: Tree) -> bool:
     """Whether the top of this tree is plainly a model of this type."""
     if kind.directory_name == "model.savedmodel" and any(name in tree.file_names for name in _SAVED_MODEL_FILES):
         return True
-    if not kind.file_name and not kind.directory_name:
+    if not kind.file_names and not kind.directory_name:
         return bool(tree.visible().file_names)
-    return kind.file_name in tree.file_names or _main_file(kind, tree) is not None
+    return any(name in tree.file_names for name in kind.file_names) or _main_file(kind, tree) is not None
 
 
 def _as_it_is(_kind: ModelType, tree: Tree, _is_single_file: bool) -> Placed:
@@ -64,7 +65,8 @@ def _python(kind: ModelType, tree: Tree, is_single_file: bool) -> Placed:
 def _one_file(kind: ModelType, tree: Tree, is_single_file: bool) -> Placed:
     """A model of one file with a fixed name; other files stay beside it."""
     inner = tree if is_single_file else _entered(kind, tree).visible()
-    return _renamed(inner, _chosen_file(kind, inner), kind.file_name)
+    chosen = _chosen_file(kind, inner)
+    return _renamed(inner, chosen, chosen if chosen in kind.file_names else kind.placed_name(chosen))
 
 
 def _onnx(kind: ModelType, tree: Tree, is_single_file: bool) -> Placed:
@@ -97,8 +99,45 @@ def _tensorflow(kind: ModelType, tree: Tree, _is_single_file: bool) -> Placed:
     return inner.prefixed(kind.directory_name)
 
 
+def _openvino(kind: ModelType, tree: Tree, is_single_file: bool) -> Placed:
+    """The graph and its weights, which OpenVINO finds by the graph's name."""
+    inner = tree if is_single_file else _entered(kind, tree).visible()
+    graph = _chosen_file(kind, inner)
+    weights = f"{graph.rpartition('.')[0] or graph}.bin"
+    if weights not in inner.file_names:
+        where = "; the model path must be the directory of both" if is_single_file else ""
+        raise LayoutError(f"the weights {shortened(weights)} of {shortened(graph)} are not there{where}")
+    return _renamed(Tree(_renamed(inner, graph, kind.file_name)), weights, "model.bin")
+
+
+def _forest(kind: ModelType, tree: Tree, is_single_file: bool) -> Placed:
+    """A model of trees, whose format the FIL backend must be told: its name tells it."""
+    inner = tree if is_single_file else _entered(kind, tree).visible()
+    if not any(name in inner.file_names for name in kind.file_names):
+        _refuse_foreign_forests(kind, inner)
+    chosen = _chosen_file(kind, inner)
+    name = chosen if chosen in kind.file_names else kind.placed_name(chosen)
+    if not name:
+        raise LayoutError(f"the ending of {shortened(chosen)} does not tell which format it has; name it {' or '.join(kind.file_names)}")
+    return _renamed(inner, chosen, name)
+
+
+def _vllm(kind: ModelType, tree: Tree, is_single_file: bool) -> Placed:
+    """`model.json` with everything beside it: weights of a local model, adapters, templates."""
+    if is_single_file:
+        return _renamed(tree, tree.file_names[0], kind.file_name)
+    inner = _entered(kind, tree).visible()
+    if kind.file_name not in inner.file_names:
+        raise LayoutError(f'there is no {kind.file_name} with the arguments of the vLLM engine, for instance {{"model": "org/name"}}')
+    return dict(inner.files)
+
+
 def _ensemble(_kind: ModelType, _tree: Tree, _is_single_file: bool) -> Placed:
     raise LayoutError("an ensemble is described by its config.pbtxt, and there is none")
+
+
+def _tensorrtllm(_kind: ModelType, _tree: Tree, _is_single_file: bool) -> Placed:
+    raise LayoutError("a TensorRT-LLM model is described by its config.pbtxt, and there is none")
 
 
 _RULES: dict[str, Callable[[ModelType, Tree, bool], Placed]] = {
@@ -107,6 +146,14 @@ _RULES: dict[str, Callable[[ModelType, Tree, bool], Placed]] = {
     "pytorch": _one_file,
     "tensorflow": _tensorflow,
     "keras": _tensorflow,
+    "openvino": _openvino,
+    "fil": _forest,
+    "xgboost": _forest,
+    "lightgbm": _forest,
+    "sklearn": _forest,
+    "dali": _one_file,
+    "vllm": _vllm,
+    "tensorrtllm": _tensorrtllm,
     "python": _python,
     "ensemble": _ensemble,
 }
@@ -128,11 +175,15 @@ def _chosen_file(kind: ModelType, tree: Tree) -> str:
     """The file that is the model."""
     if kind.file_name in tree.file_names:
         return kind.file_name
+    named = [name for name in tree.file_names if name in kind.file_names]
+    if len(named) == 1:
+        return named[0]
     main = _main_file(kind, tree) or (tree.file_names[0] if len(tree.files) == 1 and tree.file_names else None)
     if main is None:
-        several = [name for name in tree.file_names if name.lower().endswith(kind.suffixes)]
+        several = named or [name for name in tree.file_names if name.lower().endswith(kind.suffixes)]
         if several:
-            raise LayoutError(f"{' and '.join(map(shortened, several[:3]))} could each be the model; name one of them {kind.file_name}")
+            advice = "leave one of them" if named else f"name one of them {' or '.join(kind.file_names)}"
+            raise LayoutError(f"{' and '.join(map(shortened, several[:3]))} could each be the model; {advice}")
         raise LayoutError(f"no file could be told to be the {kind.name} model")
     return main
 
@@ -164,4 +215,20 @@ def _refuse_keras(tree: Tree) -> None:
                 f"{shortened(name)} is a Keras file, which Triton cannot read, and converting it here would run code that it contains; "
                 f"convert it with python -c \"import keras; keras.saving.load_model('{shown}').export('model.savedmodel')\" "
                 "and upload the directory"
+            )
+
+
+def _refuse_foreign_forests(kind: ModelType, tree: Tree) -> None:
+    """What users of other servers keep: pickles, and XGBoost files whose ending says nothing of their format."""
+    for name in tree.file_names:
+        if name.lower().endswith(_PICKLE_SUFFIXES):
+            shown = name if re.fullmatch(r"[\w.-]+", name, re.ASCII) else "model.joblib"
+            raise LayoutError(
+                f"{shortened(name)} is a pickle, which the FIL backend cannot read, and opening it here would run code that it contains; "
+                f'convert it with python -c "import joblib, treelite; '
+                f"treelite.sklearn.import_model(joblib.load('{shown}')).serialize('checkpoint.tl')\""
+            )
+        if name.lower().endswith(".bst") and ".bst" not in kind.suffixes:
+            raise LayoutError(
+                f"{shortened(name)} may hold any of XGBoost's formats; name it {' or '.join(kind.file_names[:3])}, as it was saved"
             )

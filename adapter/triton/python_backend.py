@@ -11,9 +11,8 @@ Source: Triton core `AutoCompleteBackendFields`; python backend `stub_launcher.c
 
 from __future__ import annotations
 
-from adapter.model import ModelSpec
 from adapter.triton.model_config import ModelConfig
-from adapter.triton.model_types import model_type
+from adapter.triton.model_types import ModelType
 from adapter.triton.tree import LayoutError, Tree
 
 _DEFAULT_FILE = "model.py"
@@ -26,22 +25,22 @@ _EARLIER_DIRECTORIES = ("model.savedmodel", "model.onnx", "model.xml")
 """What Triton looks for before model.py, in the directory whose name sorts first."""
 
 
-def check(spec: ModelSpec, config: ModelConfig, tree: Tree, versions: tuple[str, ...]) -> None:
+def check(kind: ModelType, name: str, config: ModelConfig, tree: Tree, versions: tuple[str, ...]) -> None:
     """
     Make sure that every version to be served has the file that the python backend waits for.
 
-    The tree is the model directory as Triton will see it, without its config.
+    The tree is the model directory as Triton will see it under this name, without its config.
 
     Raises:
         LayoutError: a file is missing.
     """
-    name = _file_name(spec, config, tree)
+    file_name = _file_name(kind, name, config, tree)
     for version in versions:
-        if name is not None and f"{version}/{name}" not in tree.files:
-            raise LayoutError(f"{version}/{name} is missing, and Triton's python backend would wait for it for ever")
+        if file_name is not None and f"{version}/{file_name}" not in tree.files:
+            raise LayoutError(f"{version}/{file_name} is missing, and Triton's python backend would wait for it for ever")
 
 
-def _file_name(spec: ModelSpec, config: ModelConfig, tree: Tree) -> str | None:
+def _file_name(kind: ModelType, name: str, config: ModelConfig, tree: Tree) -> str | None:
     """What the python backend opens in a version directory; None when another backend gets the model."""
     if config.is_ensemble:
         return None
@@ -52,9 +51,9 @@ def _file_name(spec: ModelSpec, config: ModelConfig, tree: Tree) -> str | None:
         return _DEFAULT_FILE if is_python else None
     if config.platform or _is_seen_earlier(tree):
         return None
-    if model_type(spec.model_type).backend == "python" or _DEFAULT_FILE in _inspected(tree).names:
+    if kind.backend == "python" or _DEFAULT_FILE in _inspected(tree).names:
         return _DEFAULT_FILE
-    _, _, backend = spec.model_id.partition(".")
+    _, _, backend = name.partition(".")
     return "model.python" if backend == "python" else None
 
 

@@ -15,27 +15,33 @@ import asyncio
 import logging
 import os
 import secrets
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from adapter.errors import AdapterError, InvalidRequest
-from adapter.model import Artifact, Layout, Listing, ModelSpec, SourceFile
+from adapter.model import Artifact, Layout, Listing, ModelSpec, SourceFile, owner_of
 from adapter.triton import layout as rules
 from adapter.volume import FILE_MODE, Volume, make_plain_directory
 from adapter.workers import Stop, Workers
 
 THREADS = 4
+QUICK_FILES, QUICK_BYTES = 200, 8 * 1024
+"""Up to so many files, and bytes of config and schema, a plan takes less than some milliseconds."""
 
 log = logging.getLogger(__name__)
 
 
 class Repository:
-    """Places models, and takes them out."""
+    """Places models, and takes them out. A bundle's models go together: the top model is placed last and taken out first."""
 
     def __init__(self, volume: Volume) -> None:
         self._volume = volume
         self._workers = Workers("repository", THREADS)
+        self._inner: dict[str, set[str]] | None = None
+        """Model id → names of its bundle's inner models. Read once: nobody else writes here."""
+        self._loaded_first: dict[str, tuple[str, ...]] = {}
 
     @property
     def folder(self) -> Path:
@@ -46,9 +52,19 @@ class Repository:
         """The small files whose content `plan` needs."""
         return rules.wanted(listing)
 
-    def plan(self, spec: ModelSpec, listing: Listing, contents: dict[SourceFile, bytes]) -> Layout:
-        """How the model will look. Raises InvalidModel."""
-        return rules.plan(spec, listing, contents)
+    async def plan(self, spec: ModelSpec, listing: Listing, contents: dict[SourceFile, bytes]) -> Layout:
+        """How the model will look; a large one is planned in a thread. Raises InvalidModel."""
+        if len(listing.files) <= QUICK_FILES and sum(map(len, contents.values())) <= QUICK_BYTES:
+            return rules.plan(spec, listing, contents)
+        return await self._workers.run(lambda _: rules.plan(spec, listing, contents))
+
+    def inner_names(self, model_id: str) -> tuple[str, ...]:
+        """The inner models that are placed for this id, also those of an earlier run; none unless it is a bundle."""
+        return tuple(sorted(self._placed_inner().get(model_id, ())))
+
+    def loaded_first(self, model_id: str) -> tuple[str, ...]:
+        """The inner models to load before the model itself, in this order."""
+        return self._loaded_first.get(model_id, ())
 
     async def place(self, model_id: str, layout: Layout, artifact: Artifact) -> None:
         """
@@ -58,26 +74,36 @@ class Repository:
             DiskFull: no room for the directory entries or for what we write.
             AdapterError: the volume does not let us.
         """
-        destination = self._at(model_id)
+        stale = [self._at(name) for name in self.inner_names(model_id)]
+        parts = {self._at(name): part for name, part in (*layout.inner.items(), (model_id, replace(layout, inner={}, loaded_first=())))}
+        if layout.inner:
+            self._placed_inner().setdefault(model_id, set()).update(layout.inner)
+            self._loaded_first[model_id] = layout.loaded_first
         try:
-            await self._workers.run(lambda stop: self._place(destination, layout, artifact, stop))
+            await self._workers.run(lambda stop: self._place(parts, stale, artifact, stop))
         except asyncio.CancelledError:  # it may come when the thread has just renamed
             await self.remove(model_id)
             raise
+        if stale:
+            self._placed_inner()[model_id] = set(layout.inner)
 
     async def remove(self, model_id: str) -> None:
         """Take the model out of the folder. Absent is fine."""
-        path = self._at(model_id)
-        await self._workers.run(lambda _: self._volume.discard(path))
+        paths = [self._at(name) for name in (model_id, *self.inner_names(model_id))]
+        await self._workers.run(lambda _: self._discard(paths))
+        self._placed_inner().pop(model_id, None)
+        self._loaded_first.pop(model_id, None)
 
     async def clear(self) -> None:
         """Take everything out of the folder."""
         await self._workers.run(self._clear)
+        self._inner = None
+        self._loaded_first.clear()
 
     def size_bytes(self, model_id: str) -> int:
         """Bytes of the model's files, links followed, each file once; 0 when it is absent."""
         seen: set[tuple[int, int]] = set()
-        return sum(_file_sizes(self._at(model_id), seen))
+        return sum(size for name in (model_id, *self.inner_names(model_id)) for size in _file_sizes(self._at(name), seen))
 
     async def ensure_directory(self, model_id: str) -> None:
         """
@@ -119,7 +145,31 @@ class Repository:
             raise InvalidRequest(f"the model id {model_id!r} cannot be the name of a directory")
         return self.folder / model_id
 
-    def _place(self, destination: Path, layout: Layout, artifact: Artifact, stop: Stop) -> None:
+    def _placed_inner(self) -> dict[str, set[str]]:
+        if self._inner is None:
+            self._inner = {}
+            for path in self._entries() if self.folder.is_dir() else []:
+                if (owner := owner_of(path.name)) != path.name:
+                    self._inner.setdefault(owner, set()).add(path.name)
+        return self._inner
+
+    def _discard(self, paths: Iterable[Path]) -> None:
+        for path in paths:
+            self._volume.discard(path)
+
+    def _place(self, parts: Mapping[Path, Layout], stale: Iterable[Path], artifact: Artifact, stop: Stop) -> None:
+        """In this order; all or none."""
+        self._discard(stale)
+        placed: list[Path] = []
+        try:
+            for destination, part in parts.items():
+                self._place_one(destination, part, artifact, stop)
+                placed.append(destination)
+        except BaseException:
+            self._discard(reversed(placed))
+            raise
+
+    def _place_one(self, destination: Path, layout: Layout, artifact: Artifact, stop: Stop) -> None:
         with self._volume.writing(sum(len(content) for content in layout.written.values())):
             staging = self._volume.new_staging()
             try:

@@ -15,14 +15,16 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 from adapter.errors import ModelRefused, ServerError, ServerUnavailable, UnloadUnfinished, WrongServer
-from adapter.model import ServerModel
+from adapter.model import INNER, ServerModel
 from adapter.telemetry.metrics import UNLOADS_UNFINISHED
 from adapter.triton.client import AnswerLost, CallError, TritonClient, TritonDied
 from adapter.triton.index import Index
 from adapter.triton.loads import SentLoads
 from adapter.triton.presence import Presence
+from adapter.triton.reason import one_line
 from adapter.triton.repository import Repository
 from adapter.triton.unloads import Unloads
 
@@ -73,12 +75,22 @@ class TritonServer:
         """
         Load the placed model; returns when Triton is ready to serve it. A cancel leaves the call to Triton.
 
+        Of a bundle, first the inner models that Triton does not load with the top model.
+
         Raises:
             ModelRefused: Triton tried and failed; the text is Triton's reason.
             ServerUnavailable: Triton died meanwhile.
             WrongServer: Triton is not in explicit mode.
         """
-        await self._presence.until_taken(lambda: self._load(model_id))
+        for name in self._repository.loaded_first(model_id):
+            try:
+                await self._presence.until_taken(partial(self._load, name))
+            except ModelRefused as refused:
+                raise ModelRefused(f"{_shown_inner(name)}: {refused.text}") from refused
+        try:
+            await self._presence.until_taken(lambda: self._load(model_id))
+        except ModelRefused as refused:
+            raise ModelRefused(await self._reason_inside(model_id) or refused.text) from refused
 
     async def unload(self, model_id: str) -> None:
         """
@@ -103,7 +115,8 @@ class TritonServer:
     async def is_ready(self, model_id: str) -> bool:
         """Whether Triton serves the model now."""
         try:
-            return await self._presence.until_taken(lambda: self._client.ready(model_id))
+            names = (*self._repository.inner_names(model_id), model_id)
+            return all([await self._presence.until_taken(partial(self._client.ready, name)) for name in names])
         except CallError as failure:
             log.debug("Triton does not say whether model %s is ready: %s", model_id, failure)
             return False
@@ -113,9 +126,10 @@ class TritonServer:
         return await self._index.rows()
 
     async def reported_bytes(self, model_id: str) -> int:
-        """Memory that Triton's backend reports for the model; 0 when it reports none."""
+        """Memory that Triton's backends report for the model; 0 when they report none."""
+        names = (model_id, *self._repository.inner_names(model_id))
         try:
-            return await self._presence.until_taken(lambda: self._client.reported_bytes(model_id))
+            return sum([await self._presence.until_taken(partial(self._client.reported_bytes, name)) for name in names])
         except CallError as failure:
             log.debug("Triton has no statistics of model %s: %s", model_id, failure)
             return 0
@@ -143,6 +157,14 @@ class TritonServer:
         """Unload every model in any state; returns when none holds memory and the repository is empty."""
         await self._unloads.purge()
 
+    async def _reason_inside(self, model_id: str) -> str | None:
+        """Why an inner model could not be loaded: of the top model Triton then says only that it depends on it."""
+        for name in self._repository.inner_names(model_id):
+            rows = [row for row in await self._index.rows() if row.name == name and row.reason and not row.holds_memory]
+            if rows and not any(row.reason == "unloaded" for row in rows):
+                return f"{_shown_inner(name)}: {one_line(rows[0].reason)}"
+        return None
+
     async def _load(self, model_id: str) -> None:
         try:
             await self._loads.send(model_id)
@@ -164,3 +186,7 @@ class TritonServer:
                     f"Triton's --model-repository is not {self._repository.folder}: a directory made there is not in Triton's index"
                 )
         return (await self._presence.until_taken(self._client.metadata)).version
+
+
+def _shown_inner(name: str) -> str:
+    return f"inner model {name.partition(INNER)[2]}"

@@ -54,22 +54,36 @@ class Unloads:
             raise ServerError(f"Triton does not unload the model: {one_line(str(failure))}") from failure
 
     async def free(self, name: str, telling: asyncio.Semaphore | None = None) -> None:
-        """Return when no version holds memory; `telling` bounds the calls, not the wait. Raises WrongServer, ServerError."""
+        """
+        Return when no version holds memory, those of a bundle's inner models included; `telling` bounds the calls, not the wait.
+
+        Raises WrongServer, ServerError.
+        """
+        names = self._names(name)
         async with telling or asyncio.Semaphore():
-            await self._loads.ended(name)
-            await self._repository.ensure_directory(name)
-            await self.tell(name)
+            for part in names:
+                await self._loads.ended(part)
+            for part in names:
+                await self._repository.ensure_directory(part)
+                await self.tell(part)
         loop = asyncio.get_running_loop()
         told_at = loop.time()
-        await self._watch.gone(name)
+        for part in names:
+            await self._watch.gone(part)
         UNLOAD_WAIT_SECONDS.observe(loop.time() - told_at)
 
     def obstacle(self, name: str) -> str:
         """What an unload that did not end in time was waiting for."""
-        seconds = self._loads.seconds_since_sent(name)
-        if seconds is not None:
-            return f"it is loading it since {seconds:.0f} s, and a load cannot be cancelled"
-        return self._presence.problem or self._index.problem or self._watch.sight(name) or "it has not answered the unload"
+        names = self._names(name)
+        for part in names:
+            if (seconds := self._loads.seconds_since_sent(part)) is not None:
+                return f"it is loading it since {seconds:.0f} s, and a load cannot be cancelled"
+        sights = (self._watch.sight(part) for part in names)
+        return self._presence.problem or self._index.problem or next(filter(None, sights), None) or "it has not answered the unload"
+
+    def _names(self, name: str) -> tuple[str, ...]:
+        """The model, and what else of its bundle Triton may hold; top first, for it uses the others."""
+        return (name, *self._repository.inner_names(name))
 
     async def purge(self) -> None:
         """

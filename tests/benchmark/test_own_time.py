@@ -88,7 +88,7 @@ async def bridge(folder: Path) -> AsyncIterator[tuple[Any, FakeTriton]]:
     async with FakeTriton(volume.repository_dir) as triton:
         repository = Repository(volume)
         server = TritonServer(client=TritonClient(triton.target), repository=repository, max_loading=1, unload_timeout_seconds=60)
-        lifecycle = RuntimeLifecycle(store=store, repository=repository, server=server, capacity=capacity)
+        lifecycle = RuntimeLifecycle(store=store, repository=repository, server=server, capacity=capacity, unload_timeout_seconds=170)
         lifecycle.start()
         listening = await listen(
             endpoint=Endpoint(socket=folder / "a.sock"),

@@ -11,14 +11,14 @@ some time after it was asked, survives the adapter, and loses everything when it
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from adapter.errors import ServerUnavailable, SourceNotFound
-from adapter.model import Artifact, Layout, Listing, ModelSpec, ServerModel, SourceFile, Survey
+from adapter.model import Artifact, Layout, Listing, ModelSpec, ServerModel, SourceFile, Survey, owner_of
 
 
 @dataclass
@@ -80,6 +80,11 @@ class World:
             raise self._failures[point].pop(0)
         if self.chaos is not None:
             await self.chaos(point, model_id)
+
+    @staticmethod
+    def of_bundle(model_id: str, names: Iterable[str]) -> list[str]:
+        """Those of the names that are the model's own or its inner models'."""
+        return [name for name in names if owner_of(name) == model_id]
 
     @property
     def is_empty(self) -> bool:
@@ -223,7 +228,7 @@ class FakeRepository(_Port):
     def wanted(self, listing: Listing) -> tuple[SourceFile, ...]:
         return (listing.schema,) if listing.schema else ()
 
-    def plan(self, spec: ModelSpec, listing: Listing, contents: dict[SourceFile, bytes]) -> Layout:
+    async def plan(self, spec: ModelSpec, listing: Listing, contents: dict[SourceFile, bytes]) -> Layout:
         return Layout({f"1/{file.path}": file for file in listing.files})
 
     async def place(self, model_id: str, layout: Layout, artifact: Artifact) -> None:
@@ -234,14 +239,16 @@ class FakeRepository(_Port):
 
     async def remove(self, model_id: str) -> None:
         await self.visit("remove", model_id)
-        self.world.require(model_id not in self.world.memory, f"the directory of {model_id} was removed while Triton held the model")
-        self.world.placed.pop(model_id, None)
+        held = self.world.of_bundle(model_id, self.world.memory)
+        self.world.require(not held, f"the directory of {model_id} was removed while Triton held the model")
+        for name in self.world.of_bundle(model_id, self.world.placed):
+            self.world.placed.pop(name)
 
     async def clear(self) -> None:
         self.world.placed.clear()
 
     def size_bytes(self, model_id: str) -> int:
-        return self.world.placed[model_id].size_bytes
+        return sum(self.world.placed[name].size_bytes for name in self.world.of_bundle(model_id, self.world.placed))
 
 
 class FakeServer(_Port):
@@ -276,7 +283,7 @@ class FakeServer(_Port):
         while sent := self.world.loading.get(model_id):
             await asyncio.wait({sent})
         await self.visit("unload", model_id)
-        await self.world.free(model_id)
+        await asyncio.gather(*(self.world.free(name) for name in self.world.of_bundle(model_id, self.world.memory)))
 
     async def is_ready(self, model_id: str) -> bool:
         await self.visit("ready", model_id)

@@ -116,7 +116,7 @@ async def system(tmp_path: Path, s3: S3Server, settings: dict[str, str]) -> Asyn
             server = TritonServer(
                 client=TritonClient(triton.target), repository=repository, max_loading=capacity.max_loading, unload_timeout_seconds=20
             )
-            lifecycle = RuntimeLifecycle(store=store, repository=repository, server=server, capacity=capacity)
+            lifecycle = RuntimeLifecycle(store=store, repository=repository, server=server, capacity=capacity, unload_timeout_seconds=170)
             lifecycle.start()
             socket = Endpoint(socket=tmp_path / "a.sock")
             spi_server = await listen(

@@ -193,6 +193,53 @@ class TritonPythonModel:
 '''
 
 
+AFFINE = '''"""Multiplies and adds, as its config says."""
+
+import json
+
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def initialize(self, args):
+        parameters = json.loads(args["model_config"])["parameters"]
+        self.factor, self.summand = (float(parameters[name]["string_value"]) for name in ("factor", "summand"))
+
+    def execute(self, requests):
+        return [self.answer(request) for request in requests]
+
+    def answer(self, request):
+        numbers = pb_utils.get_input_tensor_by_name(request, "X").as_numpy()
+        return pb_utils.InferenceResponse([pb_utils.Tensor("Y", (numbers * self.factor + self.summand).astype("float32"))])
+'''
+
+PIPELINE = '''"""Calls two other models, one after the other; their names are in its config (BLS)."""
+
+import json
+
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def initialize(self, args):
+        parameters = json.loads(args["model_config"])["parameters"]
+        self.steps = [parameters[f"bls_model.{name}"]["string_value"] for name in ("first", "second")]
+
+    def execute(self, requests):
+        return [self.answer(request) for request in requests]
+
+    def answer(self, request):
+        numbers = pb_utils.get_input_tensor_by_name(request, "X")
+        for step in self.steps:
+            inner = pb_utils.InferenceRequest(model_name=step, requested_output_names=["Y"], inputs=[numbers])
+            answer = inner.exec()
+            if answer.has_error():
+                return pb_utils.InferenceResponse(error=answer.error())
+            numbers = pb_utils.Tensor("X", pb_utils.get_output_tensor_by_name(answer, "Y").as_numpy())
+        return pb_utils.InferenceResponse([pb_utils.Tensor("Y", numbers.as_numpy())])
+'''
+
+
 def text_statistics() -> Files:
     """A python model: `TEXT` (strings) → `COUNTS` (characters, words of each)."""
     return _python_model(TEXT_STATISTICS, ("TEXT", "TYPE_STRING", "-1"), ("COUNTS", "TYPE_INT64", "-1, 2"))
@@ -205,8 +252,41 @@ def count_text(texts: list[str]) -> Integers:
 
 def sleeper(start_seconds: float = 0) -> Files:
     """A python model that takes its time: `SECONDS` (FP32) → `SLEPT`; `start_seconds` is the length of its load."""
-    parameters = f'parameters {{ key: "start_seconds" value {{ string_value: "{start_seconds}" }} }}\n'
+    parameters = _parameter("start_seconds", str(start_seconds))
     return _python_model(SLEEPER, ("SECONDS", "TYPE_FP32", "1"), ("SLEPT", "TYPE_FP32", "1"), parameters)
+
+
+def affine(factor: float, summand: float) -> Files:
+    """A python model: `X` (FP32) → `Y` = X × factor + summand."""
+    parameters = _parameter("factor", str(factor)) + _parameter("summand", str(summand))
+    return _python_model(AFFINE, ("X", "TYPE_FP32", "-1"), ("Y", "TYPE_FP32", "-1"), parameters)
+
+
+def ensemble(*, scale: Files, shift: Files) -> Files:
+    """A bundle: an ensemble `both` over `scale` and `shift`, `X` → `Y`. An object store keeps no empty version directory."""
+    config = (
+        'platform: "ensemble" # a comment\nname: "both"\nmax_batch_size: 0\n'
+        'input [ { name: "X" data_type: TYPE_FP32 dims: [ -1 ] } ]\noutput [ { name: "Y" data_type: TYPE_FP32 dims: [ -1 ] } ]\n'
+        "ensemble_scheduling { step [\n"
+        '  { model_name: "scale" model_version: -1 input_map { key: "X" value: "X" } output_map { key: "Y" value: "scaled" } },\n'
+        '  { model_name: "shift" model_version: -1 input_map { key: "X" value: "scaled" } output_map { key: "Y" value: "Y" } }\n] }\n'
+    )
+    return {"both/config.pbtxt": config.encode()} | _below("scale", scale) | _below("shift", shift)
+
+
+def pipeline(*, scale: Files, shift: Files) -> Files:
+    """A bundle: a python model that calls `scale` and `shift` (BLS), which lie in directories beside its own files."""
+    parameters = _parameter("bls_model.first", "scale") + _parameter("bls_model.second", "shift")
+    top = _python_model(PIPELINE, ("X", "TYPE_FP32", "-1"), ("Y", "TYPE_FP32", "-1"), parameters)
+    return dict(top) | _below("scale", scale) | _below("shift", shift)
+
+
+def _below(name: str, files: Files) -> dict[str, bytes]:
+    return {f"{name}/{path}": content for path, content in files.items()}
+
+
+def _parameter(key: str, value: str) -> str:
+    return f'parameters {{ key: "{key}" value {{ string_value: "{value}" }} }}\n'
 
 
 def _python_model(source: str, given: tuple[str, str, str], answer: tuple[str, str, str], more: str = "") -> Files:

@@ -66,6 +66,7 @@ IDS = (
     _id("id of 1 MiB", "x" * 2**20, "255 bytes"),
     _id("id of the repository folder", "_triton_models", "reserved"),
     _id("id of the cache folder", "_adapter", "reserved"),
+    _id("id of an inner model", "bundle~inner~step", "reserved"),
 )
 
 NOT_JSON = (

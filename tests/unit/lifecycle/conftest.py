@@ -38,7 +38,13 @@ def make(world: World, capacity: CapacitySettings) -> Callable[[], RuntimeLifecy
     """A new adapter process over the same world."""
 
     def make_one() -> RuntimeLifecycle:
-        return RuntimeLifecycle(store=FakeStore(world), repository=FakeRepository(world), server=FakeServer(world), capacity=capacity)
+        return RuntimeLifecycle(
+            store=FakeStore(world),
+            repository=FakeRepository(world),
+            server=FakeServer(world),
+            capacity=capacity,
+            unload_timeout_seconds=170,
+        )
 
     return make_one
 

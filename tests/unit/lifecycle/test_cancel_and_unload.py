@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 
 import pytest
 
@@ -173,4 +174,27 @@ async def test_an_unload_outlives_its_caller(lifecycle: RuntimeLifecycle, world:
     await cancel(unload)
     await asyncio.sleep(5)
 
+    assert world.is_empty
+
+
+async def test_an_unload_that_cannot_begin_is_an_error_within_its_bound(world: World, make: Callable[[], RuntimeLifecycle]) -> None:
+    """The index is not to be had: ModelMesh hears of it before it gives up by itself, and repeats."""
+    world.hold("index")
+    lifecycle = make()
+    lifecycle.start()
+
+    with pytest.raises(UnloadUnfinished, match="not begun within 170 s"):
+        await lifecycle.unload("a")
+
+
+async def test_a_triton_that_restarts_right_after_a_load_is_noticed(lifecycle: RuntimeLifecycle, world: World) -> None:
+    """Its answer has come, but it has nothing any more: the load must not be told as done."""
+    world.hold("measure")
+    load = asyncio.create_task(lifecycle.load(A))
+    await world.until_held("measure")
+    world.memory.clear()
+    world.let_go("measure")
+
+    with pytest.raises(ServerUnavailable, match="lost the model"):
+        await load
     assert world.is_empty

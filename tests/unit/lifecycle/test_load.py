@@ -6,6 +6,7 @@ import pytest
 
 from adapter.errors import (
     BudgetExceeded,
+    InvalidRequest,
     ModelRefused,
     NoCapacity,
     SourceChanged,
@@ -191,3 +192,19 @@ async def test_a_slow_undo_does_not_keep_the_answer(lifecycle: RuntimeLifecycle,
     await asyncio.sleep(1)
     world.let_go("unload")
     assert (await again).size_bytes == 1_250_000
+
+
+async def test_a_serving_model_outlives_its_storage_key(lifecycle: RuntimeLifecycle, world: World) -> None:
+    """The key has left the secret: a check that cannot be made is no reason to refuse."""
+    await lifecycle.load(A)
+    world.fail("open", InvalidRequest("there is no storage config 's3'"))
+
+    assert (await lifecycle.load(A)).size_bytes == 1_250_000
+
+
+async def test_a_load_that_succeeds_proves_that_modelmesh_is_there(lifecycle: RuntimeLifecycle) -> None:
+    """An adapter that restarts alone is not asked for its status; it must not stay unready for ever."""
+    assert lifecycle.readiness() is not None
+    await lifecycle.load(A)
+
+    assert lifecycle.readiness() is None

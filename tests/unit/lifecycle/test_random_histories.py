@@ -146,6 +146,7 @@ class History:
             repository=FakeRepository(self.world, self.process),
             server=FakeServer(self.world, self.process, slots=self.random.choice((1, 2))),
             capacity=self.capacity,
+            unload_timeout_seconds=170,
         )
         self.watch(self.lifecycle.registry, self.process)
         self.lifecycle.start()

@@ -117,6 +117,50 @@ async def test_a_half_loaded_model_is_undone_at_start(world: World, make: Callab
     assert world.is_empty
 
 
+async def test_a_bundle_found_whole_at_start_is_one_model(world: World, make: Callable[[], RuntimeLifecycle]) -> None:
+    """Its size is that of all its models, and its inner ones are no models of their own."""
+    names = ("a", "a~inner~x", "a~inner~y")
+    world.placed |= {name: Layout({"1/m": SourceFile(f"{name}/m", 40_000, "e1")}) for name in names}
+    world.memory |= dict.fromkeys(names, "READY")
+    lifecycle = make()
+    lifecycle.start()
+    await asyncio.sleep(0.1)
+
+    assert [model.model_id for model in lifecycle.registry] == ["a"]
+    assert await lifecycle.size_of("a") == 150_000
+    await lifecycle.unload("a")
+    assert world.is_empty
+
+
+@pytest.mark.parametrize("lost", ["a", "a~inner~x"])
+@pytest.mark.parametrize("state", ["LOADING", "UNAVAILABLE", "", None])
+async def test_a_bundle_that_is_not_whole_is_undone_at_start(
+    lost: str, state: str | None, world: World, make: Callable[[], RuntimeLifecycle]
+) -> None:
+    """Whichever of its models is not READY, or was not even placed."""
+    names = ("a", "a~inner~x", "a~inner~y")
+    world.placed |= {name: Layout({}) for name in names if name != lost or state is not None}
+    world.memory |= {name: "READY" for name in names if name != lost} | ({lost: state} if state else {})
+    lifecycle = make()
+    lifecycle.start()
+    await asyncio.sleep(3)
+
+    if state is None and lost != "a":  # nothing tells that there should be one more
+        assert lifecycle.registry.find("a").state is State.LOADED
+    else:
+        assert world.is_empty
+
+
+async def test_inner_models_that_were_never_loaded_are_removed_at_start(world: World, make: Callable[[], RuntimeLifecycle]) -> None:
+    """An adapter that was killed while it placed a bundle: the top model is placed last."""
+    world.placed["a~inner~x"] = Layout({})
+    lifecycle = make()
+    lifecycle.start()
+    await asyncio.sleep(0.1)
+
+    assert world.is_empty
+
+
 async def test_a_directory_that_triton_never_loaded_is_removed_at_start(world: World, make: Callable[[], RuntimeLifecycle]) -> None:
     world.placed["a"] = Layout({})
     lifecycle = make()

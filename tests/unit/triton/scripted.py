@@ -123,6 +123,15 @@ class ScriptedRepository:
     def __init__(self) -> None:
         self.trace: list[str] = []
         self.directories: set[str] = set()
+        self.bundles: dict[str, tuple[str, ...]] = {}
+        """Model id → inner models, in the order to load them; those in `first` are loaded before it."""
+        self.first: dict[str, tuple[str, ...]] = {}
+
+    def inner_names(self, model_id: str) -> tuple[str, ...]:
+        return self.bundles.get(model_id, ())
+
+    def loaded_first(self, model_id: str) -> tuple[str, ...]:
+        return self.first.get(model_id, ())
 
     async def ensure_directory(self, model_id: str) -> None:
         if model_id not in self.directories:

@@ -14,7 +14,24 @@ from adapter.triton import layout
 from tests.unit.triton.cases.builders import SCHEMA, a_spec, config_of
 
 VERSION = re.compile(r"0|[1-9][0-9]{0,17}")
-TYPES = ["", "onnx", "tensorrt", "pytorch", "tensorflow", "keras", "python", "ensemble", "fil"]
+TYPES = [
+    "",
+    "onnx",
+    "tensorrt",
+    "pytorch",
+    "tensorflow",
+    "keras",
+    "python",
+    "ensemble",
+    "fil",
+    "xgboost",
+    "sklearn",
+    "openvino",
+    "dali",
+    "vllm",
+    "tensorrtllm",
+    "custom",
+]
 CONFIGS = [
     b"",
     b"name: 'x' backend: 'python'",
@@ -26,6 +43,8 @@ CONFIGS = [
 USUAL = [
     "1", "2", "3", "10", "0", "a", "b", ".cache", "__pycache__", "model.onnx", "net.onnx", "model.plan", "model.pt", "model.py",
     "model.graphdef", "model.savedmodel", "saved_model.pb", "m.h5", "config.pbtxt", "_schema.json", "variables", "warmup",
+    "xgboost.json", "x.tl", "net.xml", "net.bin", "model.pt2", "model.dali",
+    "model.json",
 ]  # fmt: skip
 OTHER_BACKENDS = ["model.onnx", "model.plan", "model.pt", "model.graphdef", "model.savedmodel"]
 OTHER_CONFIGS = [config for config in CONFIGS if b"ensemble" in config or b"onnxruntime" in config]

@@ -369,10 +369,125 @@ async def test_odd_names_are_names(repository: Repository, artifact: Artifact, n
     assert os.listdir(repository.folder) == [name]
 
 
-def test_the_layout_rules_are_those_of_layout(repository: Repository) -> None:
+async def test_the_layout_rules_are_those_of_layout(repository: Repository) -> None:
     """The repository adds nothing to them."""
     listing = Listing("s3://b/m", "m.onnx", is_single_file=True, files=(SourceFile("m.onnx", 5, "e"),))
     spec = ModelSpec(model_id="m", model_type="onnx", path="m.onnx")
 
     assert repository.wanted(listing) == rules.wanted(listing)
-    assert repository.plan(spec, listing, {}) == rules.plan(spec, listing, {})
+    assert await repository.plan(spec, listing, {}) == rules.plan(spec, listing, {})
+
+
+BUNDLE = Layout(
+    {"1/model.py": CODE},
+    {"config.pbtxt": b"top"},
+    inner={"m~inner~b": Layout({"1/w": WEIGHTS}), "m~inner~a": Layout({"1/w": WEIGHTS, "1/c": CODE})},
+    loaded_first=("m~inner~b",),
+)
+BUNDLED = ["m", "m~inner~a", "m~inner~b"]
+
+
+async def test_a_bundle_is_placed_and_taken_out_as_one(repository: Repository, artifact: Artifact, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The top model appears last and goes first: what names others never stands alone."""
+    moves: list[str] = []
+    rename = Path.rename
+
+    def noted(self: Path, target: Path) -> Path:
+        moves.extend([f"+{target.name}"] if target.parent == repository.folder else [f"-{self.name}"])
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", noted)
+    await repository.place("m", BUNDLE, artifact)
+
+    assert sorted(os.listdir(repository.folder)) == BUNDLED
+    assert repository.inner_names("m") == ("m~inner~a", "m~inner~b")
+    assert repository.loaded_first("m") == ("m~inner~b",)
+    assert repository.size_bytes("m") == 3 + 5 + 4
+    await repository.remove("m")
+    assert os.listdir(repository.folder) == []
+    assert repository.inner_names("m") == repository.loaded_first("m") == ()
+    assert moves[:3] == ["+m~inner~b", "+m~inner~a", "+m"]
+    assert [move for move in moves if move.startswith("-m")] == ["-m", "-m~inner~a", "-m~inner~b"]
+
+
+async def test_a_bundle_leaves_its_neighbours_alone(repository: Repository, artifact: Artifact) -> None:
+    """Also those whose ids begin alike."""
+    others = ["m2", "m~inner", "M"]
+    for name in others:
+        await repository.place(name, LAYOUT, artifact)
+    await repository.place("m", BUNDLE, artifact)
+    await repository.remove("m")
+
+    assert sorted(os.listdir(repository.folder)) == sorted(others)
+
+
+async def test_a_bundle_of_an_earlier_run_is_known_by_its_names(repository: Repository, volume: Volume, artifact: Artifact) -> None:
+    """Whatever is left of it."""
+    await repository.place("m", BUNDLE, artifact)
+    await repository.place("n", LAYOUT, artifact)
+    volume.discard(repository.folder / "m")
+    later = Repository(volume)
+
+    assert later.inner_names("m") == ("m~inner~a", "m~inner~b")
+    assert later.inner_names("n") == ()
+    await later.remove("m")
+    assert os.listdir(repository.folder) == ["n"]
+    later.close()
+
+
+async def test_a_bundle_that_was_another_leaves_nothing_of_it(repository: Repository, artifact: Artifact) -> None:
+    """Nor does a model that was a bundle."""
+    await repository.place("m", BUNDLE, artifact)
+    await repository.place("m", Layout({"1/w": WEIGHTS}, inner={"m~inner~c": LAYOUT}), artifact)
+    assert sorted(os.listdir(repository.folder)) == ["m", "m~inner~c"]
+
+    await repository.place("m", LAYOUT, artifact)
+    assert sorted(os.listdir(repository.folder)) == ["m"]
+    assert repository.inner_names("m") == ()
+
+
+async def test_a_bundle_that_cannot_be_placed_leaves_nothing(repository: Repository, volume: Volume, artifact: Artifact) -> None:
+    """The inner models were there already."""
+    missing = SourceFile("gone.onnx", 1, "e3")
+
+    with pytest.raises(AdapterError, match=r"gone\.onnx is not on the volume any more"):
+        await repository.place("m", Layout({"1/model.onnx": missing}, inner=BUNDLE.inner), artifact)
+
+    assert os.listdir(repository.folder) == []
+    assert staged(volume) == []
+
+
+async def test_a_cancelled_place_of_a_bundle_leaves_nothing(
+    repository: Repository, volume: Volume, artifact: Artifact, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between one of its models and the next."""
+    renamed, go_on = threading.Event(), threading.Event()
+    rename = Path.rename
+
+    def slow(self: Path, target: Path) -> Path:
+        path = rename(self, target)
+        if target == repository.folder / "m~inner~a":
+            renamed.set()
+            go_on.wait(10)
+        return path
+
+    monkeypatch.setattr(Path, "rename", slow)
+    placing = asyncio.create_task(repository.place("m", BUNDLE, artifact))
+    while not renamed.is_set():
+        await asyncio.sleep(0)
+    placing.cancel()
+    await asyncio.sleep(0)
+    go_on.set()
+    await asyncio.wait({placing})
+
+    assert placing.cancelled()
+    assert os.listdir(repository.folder) == []
+    assert staged(volume) == []
+
+
+async def test_clearing_forgets_bundles(repository: Repository, artifact: Artifact) -> None:
+    await repository.place("m", BUNDLE, artifact)
+    await repository.clear()
+
+    assert os.listdir(repository.folder) == []
+    assert repository.inner_names("m") == repository.loaded_first("m") == ()

@@ -1,0 +1,151 @@
+"""
+A look at a model before it is uploaded: what would be placed for Triton, or why nothing can be.
+
+Puts a folder's listing and the rules of layouts together without a store, a volume or a Triton. Owns
+the picture in the terminal: two trees side by side, and the config that would be written. Decides
+nothing: what fits is `triton.layout`'s business, what lies there `storage.local`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from adapter.errors import InvalidModel, InvalidRequest, SourceError
+from adapter.model import Layout, Listing, ModelSpec, SourceFile, id_problem
+from adapter.storage.local import list_folder
+from adapter.triton import layout as rules
+from adapter.triton.model_types import TYPES, UNKNOWN, model_type
+from adapter.triton.tree import LayoutError
+
+GAP = "    "
+MOST_ENTRIES = 20
+"""Of one directory; the others are counted."""
+_DEFAULT_ID = "model"
+
+
+class CannotLookError(Exception):
+    """The folder, the schema or the id cannot be used at all; one sentence says why."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was found out, in words and pictures."""
+
+    fits: bool
+    text: str
+
+
+def examine(
+    path: Path, *, type_name: str, model_id: str | None, schema_path: Path | None, params: Mapping[str, str], columns: int
+) -> Report:
+    """
+    Lay a folder, or one file, out as `loadModel` would.
+
+    Raises:
+        CannotLookError: there is nothing to look at.
+    """
+    try:
+        listing = list_folder(path)
+        spec = _spec(listing, type_name, model_id, schema_path, params)
+        contents = _small_files(path, listing)
+        if schema_path is not None:
+            schema = SourceFile(schema_path.name, schema_path.stat().st_size, "")
+            listing = replace(listing, schema=schema)
+            contents[schema] = schema_path.read_bytes()
+    except (SourceError, InvalidRequest) as error:
+        raise CannotLookError(error.text) from error
+    except OSError as error:
+        raise CannotLookError(f"{error.filename} cannot be read: {error.strerror}") from error
+    except InvalidModel as error:
+        return Report(False, f"{path} cannot be loaded: {error.text}\n")
+    head = f"{path} as a model of type {type_name or '(none)'}\n{_unknown_type(type_name)}"
+    try:
+        found = rules.plan(spec, listing, contents)
+    except InvalidModel as error:
+        return Report(False, head + _refusal(error, listing, rules.expectation(spec, listing, contents), columns))
+    return Report(True, head + _plan(spec, listing, found, columns))
+
+
+def _spec(listing: Listing, type_name: str, model_id: str | None, schema_path: Path | None, params: Mapping[str, str]) -> ModelSpec:
+    if model_id is None:
+        model_id = _DEFAULT_ID if id_problem(listing.name) else listing.name
+    schema = None if schema_path is None else str(schema_path)
+    return ModelSpec(model_id=model_id, model_type=type_name, path=listing.origin, schema_path=schema, storage_params=params)
+
+
+def _small_files(path: Path, listing: Listing) -> dict[SourceFile, bytes]:
+    root = path.parent if listing.is_single_file else path
+    return {file: (root / file.path).read_bytes() for file in rules.wanted(listing)}
+
+
+def _unknown_type(type_name: str) -> str:
+    if not type_name or model_type(type_name) is not UNKNOWN:
+        return ""
+    return f"note: {type_name} is none of the types {', '.join(sorted(TYPES))}: files keep their names\n"
+
+
+def _refusal(error: InvalidModel, listing: Listing, expected: rules.Expectation, columns: int) -> str:
+    reason = str(error.__cause__) if isinstance(error.__cause__, LayoutError) else error.text
+    found = drawn({file.path: "" for file in listing.files})
+    trees = _side_by_side(("found", found), ("Triton expects", drawn(dict.fromkeys(expected.paths, ""))), columns)
+    return f"\nit cannot be loaded: {reason}\n\n{trees}\nTriton expects {expected.text}\n"
+
+
+def _plan(spec: ModelSpec, listing: Listing, found: Layout, columns: int) -> str:
+    parts = {spec.model_id: found, **found.inner}
+    placed: dict[str, str] = {}
+    for name, part in parts.items():
+        placed |= {f"{name}/{path}": "" if path == file.path else f"<- {file.path}" for path, file in part.links.items()}
+        placed |= {f"{name}/{path}": "(written)" for path in part.written}
+        placed |= {f"{name}/{path}/": "" for path in part.directories}
+    text = "\n" + _side_by_side(("found", drawn({file.path: "" for file in listing.files})), ("placed", drawn(placed)), columns)
+    for name, part in parts.items():
+        if not part.written:
+            text += f"\n{name}/config.pbtxt: none; Triton tells the backend from the files' names\n"
+        for path, content in part.written.items():
+            text += f"\n{name}/{path}:\n{_indented(content.decode().splitlines() or ['(empty)'])}"
+    used = {*found.files, *rules.wanted(listing)}
+    left = [file.path for file in listing.files if file not in used]
+    if left:
+        text += (
+            f"\nnot placed: {', '.join(left[:MOST_ENTRIES])}{f' and {len(left) - MOST_ENTRIES} more' if len(left) > MOST_ENTRIES else ''}\n"
+        )
+    return text
+
+
+def drawn(paths: Mapping[str, str]) -> list[str]:
+    """Paths as an indented tree, each with its note; a path that ends in `/` is a directory."""
+    entries: dict[str, dict[str, str]] = {}
+    for path, note in paths.items():
+        name, slash, rest = path.partition("/")
+        inner = entries.setdefault(name + slash, {})
+        if rest or not slash:
+            inner[rest] = note
+    lines = []
+    names = sorted(entries, key=lambda name: (not name.endswith("/"), name))
+    for name in names[:MOST_ENTRIES]:
+        inner = entries[name]
+        shown = "".join(letter if letter.isprintable() else "?" for letter in name)
+        lines.append(shown if name.endswith("/") else f"{shown}  {inner['']}".rstrip())
+        if name.endswith("/"):
+            lines += ["  " + line for line in drawn(inner)]
+    if len(names) > MOST_ENTRIES:
+        lines.append(f"… and {len(names) - MOST_ENTRIES} more")
+    return lines
+
+
+def _side_by_side(left: tuple[str, list[str]], right: tuple[str, list[str]], columns: int) -> str:
+    """Two trees with their titles; one above the other where the terminal is too narrow."""
+    tables = [[title + ":", *("  " + line for line in lines or ["(nothing)"])] for title, lines in (left, right)]
+    width = max(map(len, tables[0]))
+    if width + len(GAP) + max(map(len, tables[1])) > columns:
+        return "".join("\n".join(table) + "\n" for table in tables)
+    rows = max(map(len, tables))
+    first, second = ([*table, *[""] * (rows - len(table))] for table in tables)
+    return "".join(f"{a:<{width}}{GAP}{b}".rstrip() + "\n" for a, b in zip(first, second, strict=True))
+
+
+def _indented(lines: Iterable[str]) -> str:
+    return "".join(f"  {line}".rstrip() + "\n" for line in lines)

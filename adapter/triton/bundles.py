@@ -1,0 +1,185 @@
+"""
+Bundles: one ModelMesh model whose directory holds several Triton models, an ensemble or a BLS pipeline.
+
+A directory is a bundle in one of two forms. Beside a config.pbtxt that names other models (steps of an
+ensemble, or `bls_model.` parameters, see `references`) lie directories with a config.pbtxt of their
+own: the directory itself is the *top model*, and those are its *inner models*. Or it has no config and
+no model file, and at least two of its directories are native models (one with a config.pbtxt): then
+the top model is the one that names others and is named by none, or the one that
+`storage_params["adapter.topModel"]` says.
+
+The top model takes the model id, an inner one the name `<id>~inner~<directory>`. Ids with that infix are
+refused, so inner models of two bundles never meet, nor any other model. Every name of an inner model
+in a config is rewritten; a name that is not in the bundle is refused. Triton loads the composing
+models of an ensemble with it; the others (those that BLS calls) must be loaded before the top model.
+
+Pure: knows a listing and the contents of its configs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from adapter.model import MAX_ID_BYTES, Layout, ModelSpec, SourceFile, inner_name
+from adapter.triton import model_config, native, schema
+from adapter.triton.model_config import FILE_NAME, ModelConfig
+from adapter.triton.model_types import TYPES, UNKNOWN, model_type
+from adapter.triton.tree import LayoutError, Tree, is_residue, path_problem, shortened
+from adapter.triton.versions import is_odd, is_version
+
+TOP_PARAM = "adapter.topModel"
+EXPECTED = "one directory with config.pbtxt and 1/ for each model, and one model that names the others"
+EXAMPLE = ("pipeline/config.pbtxt", "first_step/config.pbtxt", "first_step/1/…", "second_step/config.pbtxt", "second_step/1/…")
+MOST_MODELS = 100
+"""Of one bundle; each has a config to be read before anything is pulled. What has more is not taken for a bundle."""
+
+_ITSELF = ""
+"""Stands for the directory of the bundle, where that is the top model."""
+_MODEL_FILES = frozenset(name for kind in TYPES.values() for name in (*kind.file_names, kind.directory_name) if name)
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """Directory → config of each model; the bundle's own directory has the name ''."""
+
+    top: str
+    configs: Mapping[str, ModelConfig]
+    tree: Tree
+
+
+def configs_to_read(tree: Tree) -> tuple[SourceFile, ...]:
+    """The configs of what may be inner models; none where the paths alone say that this is no bundle."""
+    natives = _natives(tree)
+    configs = tuple(tree.files[path] for name in natives if (path := f"{name}/{FILE_NAME}") in tree.files)
+    is_alone = FILE_NAME not in tree.files and (len(natives) < 2 or any(name in _MODEL_FILES for name in tree.names))
+    return () if is_alone or len(natives) > MOST_MODELS else configs
+
+
+def looks_like(tree: Tree, config: ModelConfig | None) -> bool:
+    """Whether these files are a bundle, given the config at their top."""
+    return bool(configs_to_read(tree)) and (config is None or bool(config.references))
+
+
+def read(spec: ModelSpec, tree: Tree, config: ModelConfig | None, contents: Mapping[SourceFile, bytes]) -> Bundle:
+    """
+    The bundle that these files are; `contents` has those of `configs_to_read`.
+
+    Raises:
+        LayoutError: it is not plain which model is the top one.
+        InvalidModel: a config cannot be read.
+    """
+    if config is not None:
+        names = [name for name in _natives(tree) if f"{name}/{FILE_NAME}" in tree.files]
+        return Bundle(_ITSELF, {_ITSELF: config} | {name: _config(tree, name, contents) for name in names}, tree)
+    configs = {name: _config(tree, name, contents) for name in _natives(tree)}
+    return Bundle(_top(spec, configs), configs, tree)
+
+
+def arranged(spec: ModelSpec, bundle: Bundle, schema_content: bytes | None) -> Layout:
+    """
+    The layout of the top model, with those of the inner ones in it.
+
+    Raises:
+        LayoutError: a model of it could not be loaded, or names one that is not there.
+        InvalidModel: the schema does not go with the top model's config.
+    """
+    names = {name: inner_name(spec.model_id, name) for name in bundle.configs if name != bundle.top}
+    if long := [name for name, full in names.items() if len(full.encode("utf-8", "surrogatepass")) > MAX_ID_BYTES]:
+        raise LayoutError(
+            f"the model id and the directory name {shortened(long[0])} are too long together for a name of {MAX_ID_BYTES} bytes"
+        )
+    _check_references(bundle, {**names, bundle.top: spec.model_id})
+    layouts = {}
+    for directory, config in bundle.configs.items():
+        is_top = directory == bundle.top
+        tensors = schema.read(schema_content, config.max_batch_size) if is_top and schema_content is not None else None
+        tree = _own_tree(bundle, directory)
+        kind = model_type(spec.model_type) if directory == _ITSELF else UNKNOWN
+        name = spec.model_id if is_top else names[directory]
+        try:
+            layouts[directory] = native.arranged(kind, name, config, tensors, native.selected(config, tree), names=names)
+        except LayoutError as error:
+            raise LayoutError(f"{shortened(directory)}: {error}" if directory else str(error)) from error
+    inner = {names[directory]: layout for directory, layout in layouts.items() if directory != bundle.top}
+    first = tuple(names[directory] for directory in _loaded_first(bundle))
+    return replace(layouts[bundle.top], inner=inner, loaded_first=first)
+
+
+def _natives(tree: Tree) -> list[str]:
+    """The directories at the top that are laid out as models; one without a config needs a version."""
+    found = set()
+    for path in tree.files:
+        name, _, rest = path.partition("/")
+        version, slash, _ = rest.partition("/")
+        if rest == FILE_NAME or (slash and is_version(version)):
+            found.add(name)
+    return sorted(name for name in found if not (is_residue(name) or is_version(name) or is_odd(name) or path_problem(name)))
+
+
+def _config(tree: Tree, name: str, contents: Mapping[SourceFile, bytes]) -> ModelConfig:
+    file = tree.files.get(f"{name}/{FILE_NAME}")
+    return ModelConfig() if file is None else model_config.read(contents[file], f"{name}/{FILE_NAME}")
+
+
+def _top(spec: ModelSpec, configs: Mapping[str, ModelConfig]) -> str:
+    """The model that is asked for inference."""
+    if wanted := spec.storage_params.get(TOP_PARAM):
+        if wanted not in configs:
+            raise LayoutError(f"{TOP_PARAM} names {shortened(wanted)}, and the models here are {_listed(configs)}")
+        return wanted
+    named = {reference.name for config in configs.values() for reference in config.references}
+    tops = [name for name, config in configs.items() if config.references and name not in named]
+    if len(tops) == 1:
+        return tops[0]
+    found = f"{_listed(tops)} could each be the one" if tops else f"of {_listed(configs)} none is plainly the one"
+    raise LayoutError(
+        f"this directory holds {len(configs)} models, and {found} that is asked for inference; name it in storage_params: {TOP_PARAM}"
+    )
+
+
+def _check_references(bundle: Bundle, names: Mapping[str, str]) -> None:
+    for directory, config in bundle.configs.items():
+        for reference in config.references:
+            if reference.name not in names or reference.name == _ITSELF:
+                where = f"{directory}/{FILE_NAME}" if directory else FILE_NAME
+                raise LayoutError(
+                    f"{reference.where} in {where} names {shortened(reference.name)}, "
+                    f"and the models here are {_listed(name for name in names if name)}"
+                )
+            if reference.name == bundle.top:
+                raise LayoutError(f"{reference.where} in {directory}/{FILE_NAME} names {bundle.top}, which is the top model of the bundle")
+
+
+def _own_tree(bundle: Bundle, directory: str) -> Tree:
+    if directory != _ITSELF:
+        return bundle.tree.below(directory)
+    return bundle.tree.without_directories(lambda name: name in bundle.configs)
+
+
+def _loaded_first(bundle: Bundle) -> list[str]:
+    """Inner models that no step leads to from the top model, those that are called before those that call."""
+    with_top = {bundle.top}
+    pending = [bundle.top]
+    while pending:
+        steps = {reference.name for reference in bundle.configs[pending.pop()].references if reference.is_step}
+        pending += steps - with_top
+        with_top |= steps
+    ordered: list[str] = []
+    seen: set[str] = set()
+
+    def visit(directory: str) -> None:
+        if directory not in seen:
+            seen.add(directory)
+            for reference in bundle.configs[directory].references:
+                visit(reference.name)
+            ordered.append(directory)
+
+    for directory in bundle.configs:
+        visit(directory)
+    return [directory for directory in ordered if directory not in with_top]
+
+
+def _listed(names: Iterable[str]) -> str:
+    found = sorted(names)
+    return ", ".join(map(shortened, found[:10])) + (f" and {len(found) - 10} more" if len(found) > 10 else "")

@@ -1,0 +1,187 @@
+"""`layout`: what would be placed, or what is wrong with the tree, without any server."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from adapter import cli
+from adapter.layout_lint import MOST_ENTRIES, CannotLookError, Report, drawn, examine
+
+Files = Mapping[str, str]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Callable[[Files], Path]:
+    """A folder `net` with these files."""
+
+    def make(files: Files) -> Path:
+        top = tmp_path / "net"
+        for path, content in files.items():
+            (top / path).parent.mkdir(parents=True, exist_ok=True)
+            (top / path).write_text(content)
+        return top
+
+    return make
+
+
+def report(path: Path, type_name: str = "onnx", *, model_id: str | None = None, schema: Path | None = None, columns: int = 100) -> Report:
+    return examine(path, type_name=type_name, model_id=model_id, schema_path=schema, params={}, columns=columns)
+
+
+def test_what_fits_is_shown_beside_what_was_found(folder):
+    """The renamed file with where it comes from, the version that is served, and what is left out."""
+    found = report(folder({"7/resnet.onnx": "", "1/old.onnx": "", "README.md": ""}))
+
+    assert found.fits
+    assert found.text.split("\n", 1)[1] == (
+        "\n"
+        "found:             placed:\n"
+        "  1/                 net/\n"
+        "    old.onnx           7/\n"
+        "  7/                     model.onnx  <- 7/resnet.onnx\n"
+        "    resnet.onnx\n"
+        "  README.md\n"
+        "\n"
+        "net/config.pbtxt: none; Triton tells the backend from the files' names\n"
+        "\n"
+        "not placed: 1/old.onnx, README.md\n"
+    )
+
+
+def test_the_config_is_shown_as_it_would_be_written(folder, tmp_path):
+    """Its name removed, the schema's tensors in it."""
+    schema = tmp_path / "schema.json"
+    schema.write_text('{"inputs": [{"name": "x", "datatype": "FP32", "shape": [-1, 4]}]}')
+    found = report(folder({"config.pbtxt": 'name: "other"\nbackend: "onnxruntime"\n', "1/model.onnx": ""}), model_id="m-1", schema=schema)
+
+    assert found.fits
+    assert "    config.pbtxt  (written)\n" in found.text
+    assert found.text.endswith(
+        'm-1/config.pbtxt:\n  backend: "onnxruntime"\n  input {\n    name: "x"\n    data_type: TYPE_FP32\n    dims: [ -1, 4 ]\n  }\n'
+    )
+
+
+def test_a_refusal_shows_the_tree_that_triton_expects(folder):
+    """Reason first, both trees side by side, and the alternatives."""
+    found = report(folder({"net.xml": "", "weights/net.bin": ""}), "openvino")
+
+    assert not found.fits
+    assert found.text.split("\n", 1)[1] == (
+        "\n"
+        "it cannot be loaded: the weights net.bin of net.xml are not there\n"
+        "\n"
+        "found:         Triton expects:\n"
+        "  weights/       1/\n"
+        "    net.bin        model.bin\n"
+        "  net.xml          model.xml\n"
+        "\n"
+        "Triton expects for type openvino 1/model.xml and 1/model.bin\n"
+    )
+
+
+def test_a_config_that_cannot_be_read_is_refused_with_its_line(folder):
+    """Not the layout is wrong, so the words are those of the config."""
+    found = report(folder({"config.pbtxt": 'backend: "python"\nname: 7\n', "1/model.py": ""}), "python")
+
+    assert not found.fits
+    assert "it cannot be loaded: config.pbtxt cannot be used: line 2, column 1: name must be a string in quotes\n" in found.text
+
+
+def test_what_a_config_says_counts_more_than_the_type(folder):
+    """The tree of its backend is expected."""
+    found = report(folder({"config.pbtxt": 'backend: "tensorrt"', "labels.txt": ""}), "onnx")
+
+    assert "Triton expects config.pbtxt and 1/model.plan\n" in found.text
+    assert "    model.plan\n" in found.text
+
+
+def test_narrow_terminals_get_one_tree_above_the_other(folder):
+    """Nothing is cut."""
+    found = report(folder({"a.txt": "", "b.txt": ""}), columns=20)
+
+    assert "found:\n  a.txt\n  b.txt\nTriton expects:\n  1/\n    model.onnx\n" in found.text
+
+
+def test_a_single_file_is_a_model_too(folder):
+    """As when the model path names an object."""
+    found = report(folder({"resnet.onnx": ""}) / "resnet.onnx", model_id="m")
+
+    assert found.fits
+    assert "model.onnx  <- resnet.onnx" in found.text
+
+
+def test_an_unknown_type_is_noted(folder):
+    """It may be a misspelt one."""
+    found = report(folder({"x": ""}), "onx")
+
+    assert found.fits
+    assert "note: onx is none of the types dali, ensemble, fil," in found.text
+
+
+def test_long_directories_are_shown_in_part():
+    """Twenty entries and a count, in every directory."""
+    lines = drawn({f"d/{number:03}": "" for number in range(MOST_ENTRIES + 5)} | {"e/": "", "a\nb": "note"})
+
+    assert lines[0] == "d/" and lines[MOST_ENTRIES + 1] == "  … and 5 more"
+    assert lines[-2:] == ["e/", "a?b  note"]
+
+
+def test_links_that_lead_out_are_refused(folder, tmp_path):
+    """They would not survive an upload, nor be followed on a claim."""
+    top = folder({"1/model.onnx": ""})
+    (top / "1" / "data").symlink_to("/etc")
+
+    assert "leads out of" in report(top).text
+    assert not report(top).fits
+
+
+def test_what_is_not_there_cannot_be_looked_at(folder, tmp_path):
+    """Neither model nor schema, and an id that could never be loaded."""
+    (tmp_path / "empty").mkdir()
+    top = folder({"model.onnx": ""})
+    for path, model_id, schema, words in (
+        (tmp_path / "absent", None, None, "does not exist"),
+        (tmp_path / "empty", None, None, "holds no files"),
+        (top, "a/b", None, "contains '/'"),
+        (top, None, tmp_path / "absent.json", "absent.json cannot be read"),
+    ):
+        with pytest.raises(CannotLookError, match=words):
+            report(path, model_id=model_id, schema=schema)
+
+
+@pytest.mark.parametrize(("files", "code"), [({"model.onnx": ""}, 0), ({"a": "", "b": ""}, 1), ({}, 2)])
+def test_the_command_ends_with_what_was_found(files, code, folder, capsys, monkeypatch):
+    """0 it fits, 1 it does not, 2 there is nothing."""
+    monkeypatch.setenv("COLUMNS", "100")
+
+    assert cli.main(["layout", os.fspath(folder(files)), "--type", "onnx"]) == code
+
+    out, err = capsys.readouterr()
+    assert bool(out) == (code != 2)
+    assert ("does not exist" in err) == (code == 2)
+
+
+def test_a_bundle_is_shown_with_all_its_models(folder):
+    """Under the names that Triton will know, each config as it would be written."""
+    step = 'platform: "ensemble"\nensemble_scheduling { step { model_name: "a" } }\n'
+    found = report(folder({"top/config.pbtxt": step, "a/config.pbtxt": 'backend: "python"\n', "a/1/model.py": ""}), "ensemble")
+
+    assert found.fits
+    assert "net~inner~a/\n" in found.text
+    assert 'net/config.pbtxt:\n  platform: "ensemble"\n  ensemble_scheduling { step { model_name: "net~inner~a" } }\n' in found.text
+    assert 'net~inner~a/config.pbtxt:\n  backend: "python"\n' in found.text
+    assert "not placed" not in found.text
+
+
+def test_a_bundle_without_top_model_is_refused_until_it_is_named(folder, capsys):
+    """By an option that stands for `storage_params`."""
+    top = folder({"a/config.pbtxt": 'backend: "python"', "a/1/model.py": "", "b/config.pbtxt": 'backend: "python"', "b/1/model.py": ""})
+
+    assert cli.main(["layout", str(top)]) == 1
+    assert "pipeline/" in capsys.readouterr().out
+    assert cli.main(["layout", str(top), "--top-model", "b"]) == 0
+    assert "net~inner~a" in capsys.readouterr().out

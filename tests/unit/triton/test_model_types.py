@@ -1,0 +1,49 @@
+"""The table of model types says the same as the rules that use it."""
+
+from __future__ import annotations
+
+import pytest
+
+from adapter.triton.model_types import TYPES, UNKNOWN, model_type
+from tests.unit.triton.cases.builders import arranged, config_of, placed
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("onnx", "onnx"),
+        (" ONNX:1.12", "onnx"),
+        ("mt:pytorch:1|x", "pytorch"),
+        ("tensorrt-llm", "tensorrtllm"),
+        ("TRTLLM", "tensorrtllm"),
+        ("mt:tensorrt_llm", "tensorrtllm"),
+    ],
+)
+def test_a_type_is_read_as_anyone_may_write_it(text, name):
+    """Capitals, ModelMesh's prefix, a version and the three spellings of TensorRT-LLM."""
+    assert model_type(text) is TYPES[name]
+
+
+@pytest.mark.parametrize("text", ["", "mt:", "pmml", "onnx2"])
+def test_other_types_are_unknown(text):
+    """Their files keep their names."""
+    assert model_type(text) is UNKNOWN
+
+
+@pytest.mark.parametrize("name", sorted(set(TYPES) - {"keras", "ensemble", "tensorrtllm", "openvino"}))
+def test_a_file_of_the_expected_name_keeps_it(name):
+    """Every name that the table gives is one that the type's own rule recognises, beside other files too."""
+    kind = TYPES[name]
+    for file_name in kind.file_names:
+        assert (
+            placed(arranged(name, [file_name, "beside.md"]))[f"1/{file_name}" if name != "onnx" else "1/model.onnx/model.onnx"] == file_name
+        )
+
+
+@pytest.mark.parametrize("name", sorted(set(TYPES) - {"ensemble", "tensorrtllm"}))
+def test_a_schema_without_config_names_the_backend(name):
+    """Of every type that can be laid out without a config."""
+    kind = TYPES[name]
+    files = {"keras": ["saved_model.pb"], "openvino": ["model.xml", "model.bin"]}.get(name, [*kind.file_names[:1]])
+
+    assert config_of(arranged(name, files, schema={}).written["config.pbtxt"]).backend == kind.backend
