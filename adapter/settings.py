@@ -242,6 +242,11 @@ class PullSettings:
             "`true`: the adapter pulls every model; `false`: ModelMesh's storage helper has pulled them; `auto`: decided per load",
         )
     )
+    pvc_mounts: Path = field(
+        metadata=setting(
+            units.PATH, "PVC_MOUNTS_DIR", "/pvc_mounts", "Volume claims are mounted below it by their names, here and in Triton's container"
+        )
+    )
     threads: int = field(metadata=setting(units.THREADS, "PULL_THREADS", "16", "Parallel requests to storage, over all pulls"))
     part_bytes: int = field(
         metadata=setting(

@@ -21,8 +21,9 @@ from adapter.errors import AdapterError
 from adapter.model import Artifact, Listing, ModelSpec, Survey
 from adapter.ports import StoredModel
 from adapter.settings import PullSettings
+from adapter.storage.claims import PVC, find_in_claim
 from adapter.storage.credentials import StorageConfig, StorageConfigs
-from adapter.storage.listing import FoundModel, Tally, find_model
+from adapter.storage.listing import Tally, find_model
 from adapter.storage.local import LocalModel, find_local, is_below
 from adapter.storage.puller import Puller, finished
 from adapter.storage.remote import RemoteModel
@@ -94,7 +95,8 @@ class Store:
         for key in await self._configs.keys():
             try:
                 config = await self._configs.resolve(ModelSpec(model_id="-", model_type="", path="-", storage_key=key))
-                await self._asks.run(self._warming(config))
+                if config.type != PVC:
+                    await self._asks.run(self._warming(config))
             except AdapterError as error:
                 _log.warning("storage.config_unusable", storage_key=key, error=error.text)
 
@@ -103,8 +105,7 @@ class Store:
         if self._may_be_local(spec) and await self._files.run(lambda _: self._is_local(spec)):
             return await self._files.run(lambda stop: self._find_local(spec, Tally(), stop))
         config = await self._configs.resolve(spec)
-        source, found = await self._asks.run(lambda stop: self._find(config, spec, Tally(), stop))
-        return RemoteModel(source=source, found=found, puller=self._puller, asks=self._asks, read_limit_bytes=READ_LIMIT_BYTES)
+        return await self._asks.run(lambda stop: self._find(config, spec, Tally(), stop))
 
     async def survey(self, spec: ModelSpec, timeout_seconds: float) -> Survey:
         """As `ModelStore`."""
@@ -151,11 +152,16 @@ class Store:
         return self._settings.embedded is False or os.path.lexists(spec.path)
 
     def _find_local(self, spec: ModelSpec, tally: Tally, stop: Stop) -> LocalModel:
-        return find_local(self._root, spec, tally, stop, files=self._files, read_limit_bytes=READ_LIMIT_BYTES)
+        claims = self._settings.pvc_mounts
+        return find_local(self._root, spec, tally, stop, files=self._files, read_limit_bytes=READ_LIMIT_BYTES, claims=claims)
 
-    def _find(self, config: StorageConfig, spec: ModelSpec, tally: Tally, stop: Stop) -> tuple[ObjectSource, FoundModel]:
+    def _find(self, config: StorageConfig, spec: ModelSpec, tally: Tally, stop: Stop) -> StoredModel:
+        if config.type == PVC:  # read by the threads of stores: a network volume can hang like any store
+            mounts = self._settings.pvc_mounts
+            return find_in_claim(mounts, config, spec, tally, stop, files=self._asks, read_limit_bytes=READ_LIMIT_BYTES)
         source = RetriedSource(self._sources.source(config), jitter=self._jitter)
-        return source, find_model(source, spec.path, spec.schema_path, tally, stop)
+        found = find_model(source, spec.path, spec.schema_path, tally, stop)
+        return RemoteModel(source=source, found=found, puller=self._puller, asks=self._asks, read_limit_bytes=READ_LIMIT_BYTES)
 
     def _listing(self, config: StorageConfig, spec: ModelSpec, tally: Tally, stop: Stop) -> Listing:
-        return self._find(config, spec, tally, stop)[1].listing
+        return self._find(config, spec, tally, stop).listing

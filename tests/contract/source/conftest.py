@@ -5,13 +5,16 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
 from adapter.storage.connection import connection_of
 from adapter.storage.s3 import S3Client
 from adapter.storage.source import ObjectSource, StoredObject
+from adapter.volume import Volume
 from adapter.workers import Stop
+from tests.contract.source.model_beds import SHELVES, ModelBed, make_store
 from tests.fakes.memory_source import MemorySource
 from tests.fakes.s3_proxy import S3Proxy
 from tests.parts.s3 import S3Server
@@ -78,3 +81,29 @@ def bed(request: pytest.FixtureRequest) -> Bed:
         lambda key: (server.root / name / key).unlink(),
         client.bucket("no-such-bucket"),
     )
+
+
+@pytest.fixture
+def volume(tmp_path: Path) -> Iterator[Volume]:
+    """A claimed volume."""
+    made = Volume(tmp_path / "models/_triton_models", tmp_path / "models/_adapter")
+    made.claim()
+    yield made
+    made.close()
+
+
+@pytest.fixture(params=list(SHELVES))
+def models(request: pytest.FixtureRequest, tmp_path: Path, volume: Volume) -> Iterator[ModelBed]:
+    """A store over each storage type."""
+    shelf = SHELVES[request.param](request)
+    made = ModelBed(shelf, make_store(tmp_path, volume, shelf.config), volume)
+    yield made
+    made.store.close()
+
+
+@pytest.fixture
+def folders(models: ModelBed) -> ModelBed:
+    """Of those, the ones that know folders."""
+    if not models.shelf.has_folders:
+        pytest.skip(f"type {models.shelf.config['type']} has single files only")
+    return models
