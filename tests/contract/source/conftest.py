@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 
 from adapter.storage.connection import connection_of
+from adapter.storage.credentials import StorageConfig
+from adapter.storage.http import HttpClient, HttpSource
+from adapter.storage.http_connection import http_connection_of
 from adapter.storage.s3 import S3Client
 from adapter.storage.source import ObjectSource, StoredObject
 from adapter.volume import Volume
@@ -18,6 +21,7 @@ from tests.contract.source.model_beds import SHELVES, ModelBed, make_store
 from tests.fakes.memory_source import MemorySource
 from tests.fakes.s3_proxy import S3Proxy
 from tests.parts.s3 import S3Server
+from tests.parts.web import WebServer
 
 _numbers = itertools.count()
 
@@ -31,10 +35,17 @@ class Bed:
     remove: Callable[[str], None]
     absent: ObjectSource
     """A bucket that does not exist, in the same store."""
+    lists: bool = True
+    """False: a page shows one file only, by its whole key."""
 
     def stored(self, key: str) -> StoredObject:
         """The object as it is listed now."""
         return next(row for row in self.source.list_page(key, Stop()).objects if row.key == key)
+
+    def require_listings(self) -> None:
+        """Skip a test that needs more than single files."""
+        if not self.lists:
+            pytest.skip("this store has no listings")
 
 
 @pytest.fixture(scope="session")
@@ -65,13 +76,36 @@ def proxy(s3_server: S3Server) -> Iterator[S3Proxy]:
         yield started
 
 
-@pytest.fixture(params=["memory", "s3"])
+@pytest.fixture(scope="session")
+def web_server() -> Iterator[WebServer]:
+    """A real web server."""
+    with WebServer() as server:
+        yield server
+
+
+def http_source(url: str, **fields: object) -> HttpSource:
+    """A web server from this URL on."""
+    config = StorageConfig(type="http", bucket=None, values={"url": url} | fields, label="storage config 'k'")
+    return HttpClient(http_connection_of(config), 16).source(config)
+
+
+@pytest.fixture(params=["memory", "s3", "http"])
 def bed(request: pytest.FixtureRequest) -> Bed:
     """An empty bucket of each kind of store."""
     if request.param == "memory":
         source, absent = MemorySource(), MemorySource(bucket="absent")
         absent.remove_bucket()
         return Bed(source, source.put, source.remove, absent)
+    if request.param == "http":
+        web: WebServer = request.getfixturevalue("web_server")
+        site = f"bed-{next(_numbers)}"
+        return Bed(
+            http_source(f"{web.url}/{site}"),
+            lambda key, content: web.put(f"{site}/{key}", content),
+            lambda key: (web.root / site / key).unlink(),
+            http_source("http://127.0.0.1:1"),
+            lists=False,
+        )
     server: S3Server = request.getfixturevalue("s3_server")
     client: S3Client = request.getfixturevalue("s3_client")
     name: str = request.getfixturevalue("bucket")

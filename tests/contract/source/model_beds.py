@@ -13,7 +13,9 @@ import pytest
 from adapter.settings import PullSettings
 from adapter.storage.store import Store
 from adapter.volume import Volume
+from tests.fakes.web import PlainWeb
 from tests.parts.s3 import S3Server
+from tests.parts.web import WebServer
 
 MIB = 1024 * 1024
 _numbers = itertools.count()
@@ -72,6 +74,24 @@ def pvc_shelf(request: pytest.FixtureRequest) -> Shelf:
     return Shelf({"type": "pvc", "name": "my-claim"}, _writer(claim), lambda key: (claim / key).unlink(), is_copied=False)
 
 
+def http_shelf(request: pytest.FixtureRequest) -> Shelf:
+    """A real web server with ETags and ranges."""
+    server: WebServer = request.getfixturevalue("web_server")
+    place = f"site-{next(_numbers)}"
+    put, remove = _writer(server.root / place), lambda key: (server.root / place / key).unlink()
+    return Shelf({"type": "http", "url": f"{server.url}/{place}"}, put, remove, has_folders=False)
+
+
+def plain_http_shelf(request: pytest.FixtureRequest) -> Shelf:
+    """A real web server without."""
+    folder: Path = request.getfixturevalue("tmp_path") / "site"
+    folder.mkdir()
+    web = PlainWeb(folder)
+    web.__enter__()
+    request.addfinalizer(lambda: web.__exit__(None, None, None))
+    return Shelf({"type": "http", "url": f"{web.url}/"}, _writer(folder), lambda key: (folder / key).unlink(), has_folders=False)
+
+
 def _writer(folder: Path) -> Callable[[str, bytes], None]:
     def put(key: str, content: bytes) -> None:
         target, new = folder / key, folder / f".new-{next(_numbers)}"
@@ -82,4 +102,9 @@ def _writer(folder: Path) -> Callable[[str, bytes], None]:
     return put
 
 
-SHELVES: dict[str, Callable[[pytest.FixtureRequest], Shelf]] = {"s3": s3_shelf, "pvc": pvc_shelf}
+SHELVES: dict[str, Callable[[pytest.FixtureRequest], Shelf]] = {
+    "s3": s3_shelf,
+    "pvc": pvc_shelf,
+    "http": http_shelf,
+    "http without ranges": plain_http_shelf,
+}
