@@ -257,6 +257,10 @@ class PullSettings:
         )
     )
 
+    unpack_max_bytes: int = field(
+        metadata=setting(units.BYTES, "UNPACK_MAX_BYTES", "64Gi", "Most bytes that an archive may unpack to (`unpack` of a storage config)")
+    )
+
     def problems(self) -> Iterator[str]:
         """Parts that would be slower than none."""
         if self.part_bytes < MIB:

@@ -52,7 +52,14 @@ def make_store(folder: Path, volume: Volume, config: dict[str, str], *, threads:
     """A store over real sources whose secret has the key `k`."""
     (folder / "config").mkdir(exist_ok=True)
     (folder / "config/k").write_text(json.dumps(config))
-    settings = PullSettings(config_dir=folder / "config", embedded=None, pvc_mounts=folder / "claims", threads=threads, part_bytes=MIB)
+    settings = PullSettings(
+        config_dir=folder / "config",
+        embedded=None,
+        pvc_mounts=folder / "claims",
+        threads=threads,
+        part_bytes=MIB,
+        unpack_max_bytes=100 * MIB,
+    )
     return Store(settings=settings, root=folder / "models", volume=volume, max_loading=2, jitter=lambda: 1.0)
 
 

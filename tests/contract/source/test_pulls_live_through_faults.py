@@ -29,7 +29,9 @@ def bed(tmp_path, volume, s3_server, proxy, bucket):
     config = s3_server.storage_config(bucket) | {"endpoint_url": proxy.endpoint_url}
     (tmp_path / "config/default").write_text(json.dumps(config))
     s3_server.put_folder(bucket, "m", {"large": CONTENT, "small": b"abc", "empty": b""})
-    settings = PullSettings(config_dir=tmp_path / "config", embedded=None, pvc_mounts=tmp_path / "claims", threads=4, part_bytes=MIB)
+    settings = PullSettings(
+        config_dir=tmp_path / "config", embedded=None, pvc_mounts=tmp_path / "claims", threads=4, part_bytes=MIB, unpack_max_bytes=100 * MIB
+    )
     store = Store(settings=settings, root=tmp_path / "models", volume=volume, max_loading=2, jitter=lambda: 1.0)
     yield StoreBed(tmp_path / "models", volume, None, None, tmp_path / "config", store)
     store.close()
