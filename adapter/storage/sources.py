@@ -7,6 +7,7 @@ handshake. Blocks; used from many threads at once.
 
 from __future__ import annotations
 
+import importlib
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from adapter.errors import InvalidRequest
+from adapter.storage.cloud_connections import azure_connection_of, gcs_connection_of
 from adapter.storage.connection import connection_of
 from adapter.storage.credentials import StorageConfig
 from adapter.storage.http import HttpClient
@@ -42,9 +44,25 @@ class StoreType:
     """Makes it, for so many threads. May block: credential chains ask the network. Raises InvalidRequest, SourceDenied."""
 
 
+def _optional(name: str, client: str) -> Callable[[Any, int], StoreClient]:
+    """A client whose libraries are installed on demand only."""
+
+    def make(connection: Any, max_connections: int) -> StoreClient:
+        try:
+            module = importlib.import_module(f"adapter.storage.{name}")
+        except ModuleNotFoundError as error:
+            raise InvalidRequest(f"storage type {name!r} needs pip install modelmesh-triton-adapter[{name}]") from error
+        made: StoreClient = getattr(module, client)(connection, max_connections)
+        return made
+
+    return make
+
+
 TYPES: Mapping[str, StoreType] = {
     "s3": StoreType(lambda config: connection_of(config.values, config.label), S3Client),
     "http": StoreType(http_connection_of, HttpClient),
+    "gcs": StoreType(gcs_connection_of, _optional("gcs", "GcsClient")),
+    "azure": StoreType(azure_connection_of, _optional("azure", "AzureClient")),
 }
 SUPPORTED = (*TYPES, "pvc")
 

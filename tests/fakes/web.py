@@ -66,6 +66,10 @@ class Web:
                 self.wfile.write(answer.body)
                 self.close_connection = True
 
+            def do_POST(self) -> None:
+                self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                self.do_GET()
+
             def log_message(self, format: str, *args: object) -> None:
                 """Quiet."""
 

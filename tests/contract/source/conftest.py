@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,11 +16,14 @@ from adapter.storage.http import HttpClient, HttpSource
 from adapter.storage.http_connection import http_connection_of
 from adapter.storage.s3 import S3Client
 from adapter.storage.source import ObjectSource, StoredObject
+from adapter.storage.sources import Sources
 from adapter.volume import Volume
 from adapter.workers import Stop
 from tests.contract.source.model_beds import SHELVES, ModelBed, make_store
 from tests.fakes.memory_source import MemorySource
 from tests.fakes.s3_proxy import S3Proxy
+from tests.parts.clouds import AzureServer, GcsServer
+from tests.parts.install import CannotRunError
 from tests.parts.s3 import S3Server
 from tests.parts.web import WebServer
 
@@ -61,6 +65,37 @@ def s3_client(s3_server: S3Server) -> S3Client:
     return S3Client(connection_of(s3_server.storage_config(), "test"), 16)
 
 
+def _emulator(made: type[GcsServer] | type[AzureServer]) -> Iterator[GcsServer | AzureServer]:
+    try:
+        server = made()
+        server.command()
+    except CannotRunError as error:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(str(error))
+    with server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def gcs_server() -> Iterator[GcsServer | AzureServer]:
+    """An emulator of Google Cloud Storage."""
+    yield from _emulator(GcsServer)
+
+
+@pytest.fixture(scope="session")
+def azure_server() -> Iterator[GcsServer | AzureServer]:
+    """An emulator of Azure Blob Storage."""
+    yield from _emulator(AzureServer)
+
+
+def cloud_source(values: dict[str, str], **changes: object) -> ObjectSource:
+    """The bucket of a storage config."""
+    merged: dict[str, object] = {**values, **changes}
+    bucket = str(merged.get("bucket") or "") or None
+    return Sources(16).source(StorageConfig(type=values["type"], bucket=bucket, values=merged, label="storage config 'k'"))
+
+
 @pytest.fixture
 def bucket(s3_server: S3Server) -> str:
     """A new empty bucket."""
@@ -89,13 +124,17 @@ def http_source(url: str, **fields: object) -> HttpSource:
     return HttpClient(http_connection_of(config), 16).source(config)
 
 
-@pytest.fixture(params=["memory", "s3", "http"])
+@pytest.fixture(params=["memory", "s3", "gcs", "azure", "http"])
 def bed(request: pytest.FixtureRequest) -> Bed:
     """An empty bucket of each kind of store."""
     if request.param == "memory":
         source, absent = MemorySource(), MemorySource(bucket="absent")
         absent.remove_bucket()
         return Bed(source, source.put, source.remove, absent)
+    if request.param in ("gcs", "azure"):
+        shelf = SHELVES[request.param](request)
+        absent = {"gcs": "bucket", "azure": "container"}[request.param]
+        return Bed(cloud_source(shelf.config), shelf.put, shelf.remove, cloud_source(shelf.config, **{absent: "no-such-bucket"}))
     if request.param == "http":
         web: WebServer = request.getfixturevalue("web_server")
         site = f"bed-{next(_numbers)}"

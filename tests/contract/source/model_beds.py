@@ -14,6 +14,7 @@ from adapter.settings import PullSettings
 from adapter.storage.store import Store
 from adapter.volume import Volume
 from tests.fakes.web import PlainWeb
+from tests.parts.clouds import AzureServer, GcsServer
 from tests.parts.s3 import S3Server
 from tests.parts.web import WebServer
 
@@ -99,6 +100,22 @@ def plain_http_shelf(request: pytest.FixtureRequest) -> Shelf:
     return Shelf({"type": "http", "url": f"{web.url}/"}, _writer(folder), lambda key: (folder / key).unlink(), has_folders=False)
 
 
+def gcs_shelf(request: pytest.FixtureRequest) -> Shelf:
+    """A bucket of an emulator."""
+    server: GcsServer = request.getfixturevalue("gcs_server")
+    name = f"bucket-{next(_numbers)}"
+    server.make_bucket(name)
+    return Shelf(server.storage_config(name), lambda key, content: server.put(name, key, content), lambda key: server.remove(name, key))
+
+
+def azure_shelf(request: pytest.FixtureRequest) -> Shelf:
+    """A container of an emulator."""
+    server: AzureServer = request.getfixturevalue("azure_server")
+    name = f"container-{next(_numbers)}"
+    server.make_container(name)
+    return Shelf(server.storage_config(name), lambda key, content: server.put(name, key, content), lambda key: server.remove(name, key))
+
+
 def _writer(folder: Path) -> Callable[[str, bytes], None]:
     def put(key: str, content: bytes) -> None:
         target, new = folder / key, folder / f".new-{next(_numbers)}"
@@ -111,6 +128,8 @@ def _writer(folder: Path) -> Callable[[str, bytes], None]:
 
 SHELVES: dict[str, Callable[[pytest.FixtureRequest], Shelf]] = {
     "s3": s3_shelf,
+    "gcs": gcs_shelf,
+    "azure": azure_shelf,
     "pvc": pvc_shelf,
     "http": http_shelf,
     "http without ranges": plain_http_shelf,
