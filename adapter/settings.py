@@ -242,6 +242,11 @@ class PullSettings:
             "`true`: the adapter pulls every model; `false`: ModelMesh's storage helper has pulled them; `auto`: decided per load",
         )
     )
+    pvc_mounts: Path = field(
+        metadata=setting(
+            units.PATH, "PVC_MOUNTS_DIR", "/pvc_mounts", "Volume claims are mounted below it by their names, here and in Triton's container"
+        )
+    )
     threads: int = field(metadata=setting(units.THREADS, "PULL_THREADS", "16", "Parallel requests to storage, over all pulls"))
     part_bytes: int = field(
         metadata=setting(
@@ -250,6 +255,10 @@ class PullSettings:
             str(16 * MIB),
             "Larger files are pulled in ranges of this size, in parallel; at least 1 MiB",
         )
+    )
+
+    unpack_max_bytes: int = field(
+        metadata=setting(units.BYTES, "UNPACK_MAX_BYTES", "64Gi", "Most bytes that an archive may unpack to (`unpack` of a storage config)")
     )
 
     def problems(self) -> Iterator[str]:

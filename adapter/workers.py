@@ -10,6 +10,7 @@ listings would starve it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -122,6 +123,11 @@ class Workers:
                 stop.set()
                 waiting.add_done_callback(_retrieve)
         return waiting.result() if done else None
+
+    def start(self, work: Callable[[Stop], object]) -> None:
+        """Run `work` in a thread, and let nobody wait for it; it must not raise. Nothing happens after `close`."""
+        with contextlib.suppress(RuntimeError):
+            self._pool.submit(work, Stop())
 
     def close(self) -> None:
         """Take no more work; does not wait for what runs."""

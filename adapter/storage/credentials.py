@@ -24,7 +24,7 @@ import structlog
 
 from adapter.errors import InvalidRequest
 from adapter.model import ModelSpec
-from adapter.storage.connection import CREDENTIAL_KEYS, is_same_endpoint
+from adapter.storage.binding import ALL_CREDENTIALS, BINDINGS, NOTHING
 
 OWN_PARAMS = "adapter."
 """Parameters below this name are for the adapter itself, not for the store."""
@@ -44,6 +44,12 @@ class StorageConfig:
     """For people: which file it is from."""
     is_unsigned: bool = False
     """The request goes to an endpoint that the stored credentials do not belong to."""
+
+    def required_bucket(self) -> str:
+        """The bucket. Raises InvalidRequest when there is none."""
+        if not self.bucket:
+            raise InvalidRequest(f"no bucket: {self.label} has neither bucket nor default_bucket, and the request names none")
+        return self.bucket
 
 
 class StorageConfigs:
@@ -121,17 +127,18 @@ def merged(stored: Mapping[str, object], spec: ModelSpec, label: str) -> Storage
     Raises:
         InvalidRequest: overrides that contradict each other or the config; no storage type.
     """
-    values = copy.deepcopy(dict(stored))
+    values = expanded(stored, label)
     params = {name: value for name, value in spec.storage_params.items() if value and not name.startswith(OWN_PARAMS)}
-    endpoint = params.get("endpoint_url")
-    is_foreign = endpoint is not None and not is_same_endpoint(endpoint, values.get("endpoint_url"))
-    if is_foreign:
-        for name in CREDENTIAL_KEYS:
+    requested = params.get("type") or values.get("type")
+    binding = BINDINGS.get(str(requested).strip(), NOTHING)
+    is_foreign = binding.leads_elsewhere(values, params)
+    if is_foreign or (values.get("type") and requested != values["type"]):
+        for name in ALL_CREDENTIALS:
             values.pop(name, None)
     if spec.bucket:
         values["bucket"] = spec.bucket
     override(values, params)
-    is_unsigned = is_foreign and not any(values.get(name) for name in CREDENTIAL_KEYS)
+    is_unsigned = is_foreign and not any(values.get(name) for name in binding.credentials)
     if is_unsigned:
         values["anonymous"] = "true"
     kind = values.get("type")
@@ -145,7 +152,20 @@ def merged(stored: Mapping[str, object], spec: ModelSpec, label: str) -> Storage
     return StorageConfig(type=kind.strip(), bucket=bucket, values=values, label=label, is_unsigned=is_unsigned)
 
 
-def override(values: dict[str, object], params: Mapping[str, str]) -> None:
+def expanded(stored: Mapping[str, object], label: str) -> dict[str, object]:
+    """
+    A copy with dotted keys (`headers.Authorization`) as objects: ModelMesh's controller wants strings only in its secret.
+
+    Raises:
+        InvalidRequest: a dotted key contradicts another one.
+    """
+    is_dotted = {name: "." in name and not name.startswith(OWN_PARAMS) for name in stored}
+    values = copy.deepcopy({name: value for name, value in stored.items() if not is_dotted[name]})
+    override(values, {name: value for name, value in stored.items() if is_dotted[name] and isinstance(value, str) and value}, label)
+    return values
+
+
+def override(values: dict[str, object], params: Mapping[str, str], what: str = "storage_params") -> None:
     """
     Set each parameter by its dot path, in the order of names, making the objects on the way.
 
@@ -155,17 +175,17 @@ def override(values: dict[str, object], params: Mapping[str, str]) -> None:
     for name in sorted(params):
         *parents, last = name.split(".")
         if not all((*parents, last)):
-            raise InvalidRequest(f"storage_params: {name!r} is not a path of names joined by dots")
+            raise InvalidRequest(f"{what}: {name!r} is not a path of names joined by dots")
         target = values
         for depth, parent in enumerate(parents):
             step = target.get(parent)
             if step is None:
                 step = target[parent] = {}
             if not isinstance(step, dict):
-                raise InvalidRequest(f"storage_params: {name!r} needs {'.'.join(parents[: depth + 1])!r} to be an object, but it is none")
+                raise InvalidRequest(f"{what}: {name!r} needs {'.'.join(parents[: depth + 1])!r} to be an object, but it is none")
             target = step
         if not isinstance(target.get(last, ""), str | None):
-            raise InvalidRequest(f"storage_params: {name!r} would replace a value that is not a string")
+            raise InvalidRequest(f"{what}: {name!r} would replace a value that is not a string")
         target[last] = params[name]
 
 

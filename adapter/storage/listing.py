@@ -40,12 +40,15 @@ class FoundModel:
     listing: Listing
     prefix: str
     """What a file's path is put behind to make its key."""
-    schema_key: str | None
+    single: StoredObject | None
+    """Of a model that is one object."""
+    schema: StoredObject | None
 
     def stored(self, file: SourceFile) -> StoredObject:
         """The object of a listed file."""
-        key = self.schema_key if self.schema_key and file == self.listing.schema else self.prefix + file.path
-        return StoredObject(key, file.size_bytes, file.etag)
+        if self.schema is not None and file == self.listing.schema:
+            return self.schema
+        return self.single or StoredObject(self.prefix + file.path, file.size_bytes, file.etag)
 
 
 def find_model(source: ObjectSource, path: str, schema_path: str | None, tally: Tally, stop: Stop) -> FoundModel:
@@ -68,20 +71,19 @@ def find_model(source: ObjectSource, path: str, schema_path: str | None, tally: 
     name = key.rpartition("/")[2]
     prefix = f"{key}/"
     files = _below(source, prefix, tally, stop)
-    is_single = not files
-    if is_single:
+    single = None
+    if not files:
         prefix = key[: len(key) - len(name)]
-        found = _exact(source, key, "model", stop)
+        single = _exact(source, key, "model", stop)
         _check_name(name, key)
-        tally.seen_bytes += found.size_bytes
-        files = (SourceFile(name, found.size_bytes, found.etag),)
-    schema = None
-    schema_key = clean_path(schema_path, "schema_path") if schema_path else None
-    if schema_key is not None:
-        stored = _exact(source, schema_key, "schema", stop)
-        schema = SourceFile(schema_key.rpartition("/")[2], stored.size_bytes, stored.etag)
-    listing = Listing(origin=f"{source.place}/{key}", name=name, is_single_file=is_single, files=files, schema=schema)
-    return FoundModel(listing=listing, prefix=prefix, schema_key=schema_key)
+        tally.seen_bytes += single.size_bytes
+        files = (SourceFile(name, single.size_bytes, single.etag),)
+    schema = described = None
+    if schema_path:
+        schema = _exact(source, clean_path(schema_path, "schema_path"), "schema", stop)
+        described = SourceFile(schema.key.rpartition("/")[2], schema.size_bytes, schema.etag)
+    listing = Listing(origin=f"{source.place}/{key}", name=name, is_single_file=single is not None, files=files, schema=described)
+    return FoundModel(listing=listing, prefix=prefix, single=single, schema=schema)
 
 
 def clean_path(path: str, what: str) -> str:

@@ -1,21 +1,20 @@
 """
-Models that are already on the volume: ModelMesh's storage helper has pulled them.
+Models that are files already: ModelMesh's storage helper has pulled them, or a volume claim holds them.
 
 They are listed from the file system, placed from there, and never changed or deleted by us. Links
-inside are followed as long as they stay below the models' root. Blocks; runs in threads.
+inside are followed as far as `bounds` lets them. Blocks; runs in threads.
 """
 
 from __future__ import annotations
 
-import errno
 import os
 import stat
-from dataclasses import dataclass
 from pathlib import Path
 
 from adapter.errors import InvalidModel, InvalidRequest, SourceChanged, SourceNotFound, SourceUnavailable
 from adapter.model import Artifact, Listing, ModelSpec, SourceFile
 from adapter.settings import CACHE_DIR, REPOSITORY_DIR
+from adapter.storage.bounds import Bounds
 from adapter.storage.listing import MAX_OBJECTS, Tally
 from adapter.workers import Stop, Workers
 
@@ -77,40 +76,32 @@ def is_below(path: str, root: Path) -> bool:
     return written.is_absolute() and ".." not in written.parts and root in written.parents
 
 
-def find_local(root: Path, spec: ModelSpec, tally: Tally, stop: Stop, *, files: Workers, read_limit_bytes: int) -> LocalModel:
+def find_local(
+    root: Path, spec: ModelSpec, tally: Tally, stop: Stop, *, files: Workers, read_limit_bytes: int, claims: Path | None = None
+) -> LocalModel:
     """
     List the files at an absolute model path.
 
     Args:
-        root: ROOT_MODEL_DIR; nothing outside of it is a model.
+        root: ROOT_MODEL_DIR; a model's path lies below it.
         spec: its path and schema_path are absolute.
         tally: told what is seen on the way.
         stop: ends the walk.
         files: threads for later reads.
         read_limit_bytes: of those.
+        claims: where volume claims are mounted. The storage helper links to a model in one of them.
 
     Raises:
         InvalidRequest: the path is not below the root, or in a folder of ours.
         SourceNotFound: nothing is there.
-        InvalidModel: a link leads out of the root, nowhere, or round in a circle.
+        InvalidModel: a link leads out of the root and of the claim that the path leads into, nowhere, or round in a circle.
     """
-    boundary = _Boundary(root)
-    path = boundary.checked(spec.path, "modelPath")
-    walk = _Walk(boundary, tally, stop)
-    is_single = not path.is_dir()
-    if is_single:
-        found = [walk.file(path, path.name)]
-    else:
-        found = sorted(walk.tree(path), key=lambda file: file.path)
-        if not found:
-            raise SourceNotFound(f"the directory {path} holds no files")
-    schema = schema_path = None
-    if spec.schema_path:
-        schema_path = boundary.checked(spec.schema_path, "schema_path")
-        schema = walk.file(schema_path, schema_path.name)
-    listing = Listing(origin=str(path), name=path.name, is_single_file=is_single, files=tuple(found), schema=schema)
-    where = path.parent if is_single else path
-    return LocalModel(listing=listing, root=where, schema=schema_path, files=files, read_limit_bytes=read_limit_bytes)
+    path, bounds = _below_root(root, claims, spec.path, "modelPath")
+    schema = _below_root(root, claims, spec.schema_path, "schema_path") if spec.schema_path else None
+    walk = Walk(tally, stop)
+    listing = walk.listing(path, bounds, origin=str(path), name=path.name, schema=schema)
+    where = path.parent if listing.is_single_file else path
+    return LocalModel(listing=listing, root=where, schema=schema[0] if schema else None, files=files, read_limit_bytes=read_limit_bytes)
 
 
 def list_folder(path: Path) -> Listing:
@@ -125,53 +116,51 @@ def list_folder(path: Path) -> Listing:
     top = Path(os.path.abspath(path))  # noqa: PTH100 - the last link is followed below
     if not top.exists():
         raise SourceNotFound(f"{path} does not exist")
-    walk = _Walk(_Boundary(top.resolve().parent), Tally(), Stop())
-    is_single = not top.is_dir()
-    found = [walk.file(top, top.name)] if is_single else sorted(walk.tree(top), key=lambda file: file.path)
-    if not found:
-        raise SourceNotFound(f"the directory {path} holds no files")
-    return Listing(origin=str(path), name=top.name, is_single_file=is_single, files=tuple(found))
+    bounds = Bounds(root=top.resolve().parent, own=())
+    return Walk(Tally(), Stop()).listing(top, bounds, origin=str(path), name=top.name, schema=None)
 
 
-@dataclass(frozen=True)
-class _Boundary:
-    root: Path
-
-    def checked(self, text: str, what: str) -> Path:
-        if "\0" in text or not is_below(text, self.root):
-            raise InvalidRequest(f"{what} {text!r} is not an absolute path below {self.root}, where models that were already pulled are")
-        path = Path(text)
-        if path.relative_to(self.root).parts[0] in (REPOSITORY_DIR, CACHE_DIR):
-            raise InvalidRequest(f"{what} {text!r} lies in a folder of the adapter's own")
-        if not os.path.lexists(path):
-            raise SourceNotFound(f"{what} {path} does not exist")
-        self.check_target(path)
-        return path
-
-    def check_target(self, path: Path) -> None:
-        """Follow links to the end, and see that it lies below the root."""
-        try:
-            target = path.resolve(strict=True)
-        except (OSError, RuntimeError) as error:  # Python before 3.13 reports a loop as RuntimeError
-            is_loop = isinstance(error, RuntimeError) or error.errno == errno.ELOOP
-            raise InvalidModel(f"the link {path} leads {'round in a circle' if is_loop else 'nowhere'}") from error
-        real_root = self.root.resolve()
-        if real_root not in target.parents:
-            raise InvalidModel(f"the link {path} leads out of {self.root}; a model's links must stay below it")
-        if target.relative_to(real_root).parts[0] in (REPOSITORY_DIR, CACHE_DIR):
-            raise InvalidModel(f"the link {path} leads into a folder of the adapter's own")
+def _below_root(root: Path, claims: Path | None, text: str, what: str) -> tuple[Path, Bounds]:
+    """The path, and where links at and below it may lead."""
+    if "\0" in text or not is_below(text, root):
+        raise InvalidRequest(f"{what} {text!r} is not an absolute path below {root}, where models that were already pulled are")
+    path = Path(text)
+    if path.relative_to(root).parts[0] in (REPOSITORY_DIR, CACHE_DIR):
+        raise InvalidRequest(f"{what} {text!r} lies in a folder of the adapter's own")
+    if not os.path.lexists(path):
+        raise SourceNotFound(f"{what} {path} does not exist")
+    bounds = Bounds(root=root, own=(root / REPOSITORY_DIR, root / CACHE_DIR))
+    if claims is not None:
+        bounds = bounds.with_claim_of(path, claims)
+    bounds.check(path)
+    return path, bounds
 
 
-class _Walk:
+class Walk:
     """Files of a tree, links followed. Counts entries, so that links cannot multiply without end."""
 
-    def __init__(self, boundary: _Boundary, tally: Tally, stop: Stop) -> None:
-        self._boundary = boundary
+    def __init__(self, tally: Tally, stop: Stop) -> None:
         self._tally = tally
         self._stop = stop
         self._entries = 0
 
-    def tree(self, top: Path) -> list[SourceFile]:
+    def listing(self, path: Path, bounds: Bounds, *, origin: str, name: str, schema: tuple[Path, Bounds] | None) -> Listing:
+        """
+        What is at a path that exists, with the schema at another one.
+
+        Raises:
+            SourceNotFound: a directory without files.
+            InvalidModel: not files and directories, or links that lead out of the bounds.
+            SourceUnavailable: something cannot be read.
+        """
+        is_single = not path.is_dir()
+        found = [self._file(path, path.name)] if is_single else sorted(self._tree(path, bounds), key=lambda file: file.path)
+        if not found:
+            raise SourceNotFound(f"the directory {path} holds no files")
+        described = self._file(schema[0], schema[0].name) if schema else None
+        return Listing(origin=origin, name=name, is_single_file=is_single, files=tuple(found), schema=described)
+
+    def _tree(self, top: Path, bounds: Bounds) -> list[SourceFile]:
         files: list[SourceFile] = []
         pending: list[tuple[Path, str, tuple[tuple[int, int], ...]]] = [(top, "", (_identity(top),))]
         while pending:
@@ -181,9 +170,9 @@ class _Walk:
                 path = f"{prefix}{entry.name}"
                 self._count(top, path)
                 if entry.is_symlink():
-                    self._boundary.check_target(Path(entry.path))
+                    bounds.check(Path(entry.path))
                 if not entry.is_dir():
-                    files.append(self.file(Path(entry.path), path))
+                    files.append(self._file(Path(entry.path), path))
                     continue
                 identity = _identity(Path(entry.path))
                 if identity in above:
@@ -191,7 +180,7 @@ class _Walk:
                 pending.append((Path(entry.path), f"{path}/", (*above, identity)))
         return files
 
-    def file(self, path: Path, name: str) -> SourceFile:
+    def _file(self, path: Path, name: str) -> SourceFile:
         state = _state(path)
         if not stat.S_ISREG(state.st_mode):
             raise InvalidModel(f"{path} is neither a file nor a directory")

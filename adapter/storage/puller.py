@@ -103,7 +103,7 @@ class _Pull:
         self._total_bytes = sum(stored.size_bytes for stored in objects.values())
         self._made: Path | None = None
         """Staging, later the artifact."""
-        parts = [_Part(path, stored, *span) for path, stored in objects.items() for span in _spans(stored.size_bytes, part_bytes)]
+        parts = [_Part(path, stored, *span) for path, stored in objects.items() for span in _spans(stored, part_bytes)]
         parts.sort(key=lambda part: -part.length)  # so that no large part is the last one
         self.parts = deque(parts)
 
@@ -181,8 +181,9 @@ class _FileSink:
                 view = view[written:]
 
 
-def _spans(size_bytes: int, part_bytes: int) -> list[tuple[int, int]]:
-    if size_bytes <= part_bytes:
+def _spans(stored: StoredObject, part_bytes: int) -> list[tuple[int, int]]:
+    size_bytes = stored.size_bytes
+    if size_bytes <= part_bytes or not stored.is_divisible:
         return [(0, size_bytes)]
     return [(start, min(part_bytes, size_bytes - start)) for start in range(0, size_bytes, part_bytes)]
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import functools
 import os
 import socket
-import threading
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -31,17 +30,13 @@ from urllib3.exceptions import HTTPError
 
 from adapter.errors import AdapterError, InvalidRequest, SourceChanged, SourceUnavailable
 from adapter.storage.connection import S3Connection
-from adapter.storage.s3_errors import (
-    CONNECT_TIMEOUT_SECONDS,
-    READ_TIMEOUT_SECONDS,
-    Where,
-    no_credentials,
-    not_s3,
-    refused,
-    unreachable,
-)
+from adapter.storage.credentials import StorageConfig
+from adapter.storage.cutting import CuttableConnection, cuttable
+from adapter.storage.network import CONNECT_TIMEOUT_SECONDS, READ_TIMEOUT_SECONDS
+from adapter.storage.s3_errors import Where, no_credentials, not_s3, refused, unreachable
 from adapter.storage.source import PAGE_OBJECTS, Page, Sink, StoredObject
-from adapter.workers import Stop, Stopped
+from adapter.storage.tls import memory_file
+from adapter.workers import Stop
 
 if TYPE_CHECKING:
     from botocore.awsrequest import AWSPreparedRequest, AWSResponse
@@ -88,7 +83,7 @@ class S3Client:
             raise InvalidRequest(f"no S3 client for {connection.host}: {_config_words(error, self.region)}") from error
         self._bundle: int | None = None
         if connection.ca_pem:
-            self._bundle = _memory_file(connection.ca_pem)
+            self._bundle = memory_file(connection.ca_pem)
             weakref.finalize(self, os.close, self._bundle)
         self._http = _CuttableSession(
             verify=self._trust(session),
@@ -98,6 +93,15 @@ class S3Client:
             socket_options=_SOCKET_OPTIONS,
         )
         self.boto.meta.events.register("before-send.s3", cast("Callable[..., None]", self._send))
+
+    def source(self, config: StorageConfig) -> S3Source:
+        """
+        The bucket of a storage config.
+
+        Raises:
+            InvalidRequest: it has none.
+        """
+        return self.bucket(config.required_bucket(), label=config.label, is_unsigned=config.is_unsigned)
 
     def bucket(self, name: str, *, label: str = "the storage config", is_unsigned: bool = False) -> S3Source:
         """One bucket. The label says in errors which storage config led to it."""
@@ -166,7 +170,7 @@ class S3Source:
         optional: dict[str, Any] = {"ContinuationToken": token} if token else {}
         if by_folder:
             optional["Delimiter"] = "/"
-        with _cuttable(stop), self._translated(stop):
+        with cuttable(stop), self._translated(stop):
             answer = self._client.list_objects_v2(Bucket=self._where.bucket, Prefix=prefix, MaxKeys=limit, **optional)
         if "IsTruncated" not in answer:  # another XML document parses as an empty listing
             raise not_s3(self._where)
@@ -187,7 +191,7 @@ class S3Source:
         is_range = (start, length) != (0, wanted.size_bytes)
         if is_range:
             optional["Range"] = f"bytes={start}-{start + length - 1}"
-        with _cuttable(stop):
+        with cuttable(stop):
             with self._translated(stop, wanted.key):
                 answer = self._client.get_object(Bucket=self._where.bucket, Key=wanted.key, **optional)
             with answer["Body"] as raw:  # leaving it closes a connection that has more to say
@@ -280,71 +284,11 @@ def _loader() -> Loader:
     return create_loader()
 
 
-def _memory_file(pem: str) -> int:
-    """A file that needs no disk: the pod's root is read-only."""
-    file = os.memfd_create("ca", os.MFD_CLOEXEC)
-    os.write(file, pem.encode())
-    return file
-
-
-class _Line:
-    """The socket of one call, for another thread to cut."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._socket: socket.socket | None = None
-        self._is_cut = False
-
-    def attach(self, line: socket.socket | None) -> None:
-        with self._lock:
-            self._socket = line
-            if line is not None and self._is_cut:
-                raise Stopped
-
-    def cut(self) -> None:
-        with self._lock:
-            self._is_cut = True
-            if self._socket is None:
-                return
-            try:
-                # not SSLSocket.shutdown: that one takes TLS away under the reader, who would read ciphertext
-                socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
-            except OSError:
-                return  # the peer was faster
-
-
-_calls = threading.local()
-
-
-@contextmanager
-def _cuttable(stop: Stop) -> Iterator[None]:
-    """While inside, `stop` cuts the socket that this thread waits on, before the headers or in the body."""
-    line = _calls.line = _Line()
-    try:
-        with stop.waking(line.cut):
-            yield
-    finally:
-        _calls.line = None
-        line.attach(None)
-
-
-class _CuttableConnection:
-    """Makes its socket known once a request is sent. Dialling is bounded by the connect timeout instead."""
-
-    sock: socket.socket
-
-    def getresponse(self) -> Any:
-        line: _Line | None = getattr(_calls, "line", None)
-        if line is not None:
-            line.attach(self.sock)
-        return super().getresponse()  # type: ignore[misc]  # a mixin: urllib3's connection comes next
-
-
-class _PlainConnection(_CuttableConnection, AWSHTTPConnection):  # type: ignore[misc]  # its bases disagree in the stubs
+class _PlainConnection(CuttableConnection, AWSHTTPConnection):  # type: ignore[misc]  # its bases disagree in the stubs
     pass
 
 
-class _TlsConnection(_CuttableConnection, AWSHTTPSConnection):  # type: ignore[misc]  # likewise
+class _TlsConnection(CuttableConnection, AWSHTTPSConnection):  # type: ignore[misc]  # likewise
     pass
 
 

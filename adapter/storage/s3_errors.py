@@ -8,15 +8,10 @@ S3's short error code are named; the server's message never is, because it can e
 from __future__ import annotations
 
 import re
-import socket
-import ssl
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from adapter.errors import AdapterError, InvalidRequest, SourceChanged, SourceDenied, SourceNotFound, SourceUnavailable
-
-CONNECT_TIMEOUT_SECONDS = 3
-READ_TIMEOUT_SECONDS = 10
+from adapter.storage.network import CUT, network_words
 
 _DENIED = frozenset({
     "AccessDenied", "AccountProblem", "AllAccessDisabled", "ExpiredToken", "InvalidAccessKeyId", "InvalidSecurity", "InvalidToken",
@@ -29,15 +24,7 @@ _AWAY = frozenset({
 })  # fmt: skip
 _ELSEWHERE = frozenset({"AuthorizationHeaderMalformed", "IllegalLocationConstraintException", "PermanentRedirect", "TemporaryRedirect"})
 _REDIRECTS = (301, 302, 307, 308)
-_CUT = "the connection was cut"
 _HTTPS_HINT = "; is the endpoint https?"
-_CAUSES: tuple[tuple[type[BaseException], str], ...] = (
-    (socket.gaierror, "its name cannot be resolved"),
-    (ConnectionRefusedError, "the connection was refused"),
-    (ssl.SSLError, "TLS failed; is the endpoint https?"),
-    (TimeoutError, f"no answer within {READ_TIMEOUT_SECONDS} s"),
-    (ConnectionError, _CUT),
-)
 _CODE = re.compile(r"[A-Za-z][A-Za-z0-9.]{0,63}")
 _REGION = re.compile(r"[a-z0-9-]{2,32}")
 
@@ -95,8 +82,8 @@ def _failed(where: Where, status: int, code: str, named: str) -> AdapterError:
 
 def unreachable(where: Where, error: BaseException) -> SourceUnavailable:
     """The meaning of a request that got no whole answer."""
-    words = _network_words(error)
-    hint = _HTTPS_HINT if where.is_plain_http and words == _CUT else ""
+    words = network_words(error)
+    hint = _HTTPS_HINT if where.is_plain_http and words == CUT else ""
     return SourceUnavailable(f"{where.words} cannot be reached: {words}{hint}")
 
 
@@ -125,28 +112,3 @@ def _denied(where: Where, named: str) -> str:
 def _elsewhere(where: Where, named: str, actual_region: str | None) -> str:
     found = f"it is in {actual_region!r}" if actual_region and _REGION.fullmatch(actual_region) else "it is in another region"
     return f"{where.words} is not in region {where.region!r}, {found} ({named}); set `region` (and endpoint_url) of {where.label}"
-
-
-def _network_words(error: BaseException) -> str:
-    chain = list(_chain(error))
-    names = {type(cause).__name__ for cause in chain}
-    for cause in chain:
-        if isinstance(cause, ssl.SSLCertVerificationError):
-            return f"its TLS certificate is not trusted ({cause.verify_message}); a private CA goes into `certificate`"
-    if "CertificateError" in names:
-        return "its TLS certificate is for another host name"
-    if any("ConnectTimeout" in name for name in names):
-        return f"no connection within {CONNECT_TIMEOUT_SECONDS} s"
-    for kind, words in _CAUSES:
-        if any(isinstance(cause, kind) for cause in chain):
-            return words
-    strerror = next((cause.strerror for cause in chain if isinstance(cause, OSError) and cause.strerror), None)
-    return strerror or type(error).__name__
-
-
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    seen: set[int] = set()
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
-        yield error
-        error = error.__cause__ or error.__context__

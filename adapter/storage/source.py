@@ -38,6 +38,8 @@ class StoredObject:
     size_bytes: int
     etag: str
     """Opaque version of the content; empty when the store has none."""
+    is_divisible: bool = True
+    """False: the store gives it from its start only, so reading it in parts would cost more."""
 
 
 @dataclass(frozen=True)

@@ -21,13 +21,17 @@ from adapter.errors import AdapterError
 from adapter.model import Artifact, Listing, ModelSpec, Survey
 from adapter.ports import StoredModel
 from adapter.settings import PullSettings
+from adapter.storage.archives import is_archive
+from adapter.storage.claims import PVC, find_in_claim
 from adapter.storage.credentials import StorageConfig, StorageConfigs
+from adapter.storage.fields import Fields
 from adapter.storage.listing import FoundModel, Tally, find_model
 from adapter.storage.local import LocalModel, find_local, is_below
 from adapter.storage.puller import Puller
 from adapter.storage.remote import RemoteModel
 from adapter.storage.source import ObjectSource
 from adapter.storage.sources import Sources
+from adapter.storage.unpacked import Unpacker
 from adapter.storage.wrappers import RetriedSource
 from adapter.volume import Volume
 from adapter.workers import Stop, Workers
@@ -88,13 +92,22 @@ class Store:
         self._sources = sources or Sources(settings.threads + _ASKING_THREADS + _SURVEY_THREADS)
         lanes = max(_MIN_LANES, settings.threads // max_loading)
         self._puller = Puller(volume=volume, pulls=self._pulls, files=self._files, lanes=lanes, part_bytes=settings.part_bytes)
+        self._unpacker = Unpacker(
+            volume=volume,
+            puller=self._puller,
+            pulls=self._pulls,
+            files=self._files,
+            max_bytes=settings.unpack_max_bytes,
+            read_limit_bytes=READ_LIMIT_BYTES,
+        )
 
     async def prepare(self) -> None:
         """Make the clients of all storage keys, one after the other: the first load shall not wait for them."""
         for key in await self._configs.keys():
             try:
                 config = await self._configs.resolve(ModelSpec(model_id="-", model_type="", path="-", storage_key=key))
-                await self._asks.run(self._warming(config))
+                if config.type != PVC:
+                    await self._asks.run(self._warming(config))
             except AdapterError as error:
                 _log.warning("storage.config_unusable", storage_key=key, error=error.text)
 
@@ -103,8 +116,13 @@ class Store:
         if self._may_be_local(spec) and await self._files.run(lambda _: self._is_local(spec)):
             return await self._files.run(lambda stop: self._find_local(spec, Tally(), stop))
         config = await self._configs.resolve(spec)
+        if config.type == PVC:  # read by the threads of stores: a network volume can hang like any store
+            return await self._asks.run(lambda stop: self._find_in_claim(config, spec, Tally(), stop))
         source, found = await self._asks.run(lambda stop: self._find(config, spec, Tally(), stop))
-        return RemoteModel(source=source, found=found, puller=self._puller, asks=self._asks, read_limit_bytes=READ_LIMIT_BYTES)
+        remote = RemoteModel(source=source, found=found, puller=self._puller, asks=self._asks, read_limit_bytes=READ_LIMIT_BYTES)
+        if _is_unpacked(config, found):
+            return await self._unpacker.open(source, found, remote)
+        return remote
 
     async def survey(self, spec: ModelSpec, timeout_seconds: float) -> Survey:
         """As `ModelStore`."""
@@ -151,11 +169,26 @@ class Store:
         return self._settings.embedded is False or os.path.lexists(spec.path)
 
     def _find_local(self, spec: ModelSpec, tally: Tally, stop: Stop) -> LocalModel:
-        return find_local(self._root, spec, tally, stop, files=self._files, read_limit_bytes=READ_LIMIT_BYTES)
+        claims = self._settings.pvc_mounts
+        return find_local(self._root, spec, tally, stop, files=self._files, read_limit_bytes=READ_LIMIT_BYTES, claims=claims)
+
+    def _find_in_claim(self, config: StorageConfig, spec: ModelSpec, tally: Tally, stop: Stop) -> LocalModel:
+        mounts = self._settings.pvc_mounts
+        return find_in_claim(mounts, config, spec, tally, stop, files=self._asks, read_limit_bytes=READ_LIMIT_BYTES)
 
     def _find(self, config: StorageConfig, spec: ModelSpec, tally: Tally, stop: Stop) -> tuple[ObjectSource, FoundModel]:
         source = RetriedSource(self._sources.source(config), jitter=self._jitter)
         return source, find_model(source, spec.path, spec.schema_path, tally, stop)
 
-    def _listing(self, config: StorageConfig, spec: ModelSpec, tally: Tally, stop: Stop) -> Listing:
-        return self._find(config, spec, tally, stop)[1].listing
+    def _listing(self, config: StorageConfig, spec: ModelSpec, tally: Tally, stop: Stop) -> Listing | None:
+        """None: an archive, of which only its own size is known."""
+        if config.type == PVC:
+            return self._find_in_claim(config, spec, tally, stop).listing
+        source, found = self._find(config, spec, tally, stop)
+        return self._unpacker.known(source, found) if _is_unpacked(config, found) else found.listing
+
+
+def _is_unpacked(config: StorageConfig, found: FoundModel) -> bool:
+    """Whether the model is an archive that shall be unpacked."""
+    wanted = Fields(config.values, config.label).flag("unpack", default=False)
+    return wanted and found.single is not None and is_archive(found.listing.name)

@@ -6,8 +6,6 @@ Its sub-folders are the buckets. Also over https, with a certificate of a privat
 
 from __future__ import annotations
 
-import datetime
-import ipaddress
 import secrets
 import shutil
 import sysconfig
@@ -16,11 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
-
+from tests.parts.certificates import make_certificates
 from tests.parts.children import Child, PartError, bare_environment
 from tests.parts.ports import free_ports
 
@@ -39,7 +33,7 @@ class S3Server:
         self.root = root or self._folder / "buckets"
         self.access_key = secrets.token_hex(10)
         self.secret_key = secrets.token_hex(20)
-        self.ca_pem = self._make_certificates() if tls else None
+        self.ca_pem = make_certificates(self._folder).ca_pem if tls else None
         self._extra_args = tuple(extra_args)
         self._port = 0
         self._child: Child | None = None
@@ -121,39 +115,3 @@ class S3Server:
         self._child = child = Child("s3", [*command, *self._extra_args], env=bare_environment())
         child.wait_until(lambda: "Starting s3 server" in child.log_text(), "serving", START_SECONDS)
         return self
-
-    def _make_certificates(self) -> str:
-        authority_key, authority = _certificate("private authority of the tests")
-        key, certificate = _certificate("localhost", (authority_key, authority))
-        plain = (serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-        (self._folder / "server.key").write_bytes(key.private_bytes(serialization.Encoding.PEM, *plain))
-        (self._folder / "server.pem").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-        return authority.public_bytes(serialization.Encoding.PEM).decode()
-
-
-Signer = tuple[ec.EllipticCurvePrivateKey, x509.Certificate]
-
-
-def _certificate(name: str, issuer: Signer | None = None) -> Signer:
-    """A key and its certificate: an authority's, or a server's on loopback when there is an issuer."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    signing_key, issuer_name = (issuer[0], issuer[1].subject) if issuer else (key, subject)
-    now, day = datetime.datetime.now(datetime.UTC), datetime.timedelta(days=1)
-    builder = x509.CertificateBuilder(issuer_name, subject, key.public_key(), x509.random_serial_number(), now - day, now + 30 * day)
-    usage = dict.fromkeys(
-        ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement", "encipher_only", "decipher_only"), False
-    )
-    ca = issuer is None
-    extensions: list[tuple[x509.ExtensionType, bool]] = [
-        (x509.BasicConstraints(ca=ca, path_length=None), True),
-        (x509.KeyUsage(digital_signature=not ca, key_cert_sign=ca, crl_sign=ca, **usage), True),
-        (x509.SubjectKeyIdentifier.from_public_key(key.public_key()), False),
-        (x509.AuthorityKeyIdentifier.from_issuer_public_key(signing_key.public_key()), False),
-    ]
-    if not ca:
-        addresses = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
-        extensions += [(x509.SubjectAlternativeName(addresses), False), (x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), False)]
-    for extension, is_critical in extensions:
-        builder = builder.add_extension(extension, critical=is_critical)
-    return key, builder.sign(signing_key, hashes.SHA256())

@@ -15,6 +15,7 @@ ODD_KEYS = ["m/a b.bin", "m/plus+sign", "m/100%.txt", "m/ünï-日本.bin", "m/a
 
 def test_a_page_holds_keys_sizes_and_etags_in_order(bed):
     """A listing is everything below the prefix, sorted, with sizes."""
+    bed.require_listings()
     for key, size in (("m/b", 3), ("m/a/x", 0), ("m/a/y", 70_000), ("n/a", 1)):
         bed.put(key, bytes(size))
     page = bed.source.list_page("m/", Stop())
@@ -24,6 +25,7 @@ def test_a_page_holds_keys_sizes_and_etags_in_order(bed):
 
 def test_pages_join_without_gap_or_overlap(bed):
     """Following the tokens gives every key once."""
+    bed.require_listings()
     keys = [f"m/f{number:02}" for number in range(25)]
     for key in keys:
         bed.put(key, b"x")
@@ -41,6 +43,7 @@ def test_pages_join_without_gap_or_overlap(bed):
 
 def test_a_prefix_is_plain_text(bed):
     """A prefix without slash also finds what goes on behind it."""
+    bed.require_listings()
     for key in ("resnet-v2/a", "resnet/a", "resnet"[:5] + "x"):
         bed.put(key, b"x")
     assert [row.key for row in bed.source.list_page("resnet", Stop()).objects] == ["resnet-v2/a", "resnet/a"]
@@ -48,6 +51,7 @@ def test_a_prefix_is_plain_text(bed):
 
 def test_by_folder_shows_one_level(bed):
     """Folders instead of what lies in them."""
+    bed.require_listings()
     for key in ("p/a/1", "p/a/2", "p/b/1", "p/file"):
         bed.put(key, b"x")
     page = bed.source.list_page("p/", Stop(), by_folder=True)
@@ -108,12 +112,13 @@ def test_a_listed_object_that_is_gone_was_changed(bed):
     bed.put("m/file", b"content")
     listed = bed.stored("m/file")
     bed.remove("m/file")
-    with pytest.raises(SourceChanged, match="'m/file' is gone"):
+    with pytest.raises(SourceChanged, match=r"'m/file' (is gone|was replaced) since it was listed"):
         bed.source.read(listed, 0, 7, bytearray().extend, Stop())
 
 
 def test_a_bucket_that_does_not_exist_is_not_found(bed):
     """Named, for the person who misspelled it."""
+    bed.require_listings()
     with pytest.raises(SourceNotFound, match=r"there is no .*(absent|no-such-bucket)"):
         bed.absent.list_page("m/", Stop())
 

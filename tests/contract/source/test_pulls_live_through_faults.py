@@ -13,7 +13,6 @@ import pytest
 from adapter.errors import DiskFull, InvalidRequest, SourceChanged, SourceDenied, SourceNotFound, SourceUnavailable
 from adapter.settings import PullSettings
 from adapter.storage.store import Store
-from adapter.volume import Volume
 from tests.fakes.s3_proxy import Fault
 from tests.unit.storage.beds import StoreBed, make_spec
 
@@ -24,22 +23,15 @@ PROMPT_SECONDS = 3
 
 
 @pytest.fixture
-def volume(tmp_path):
-    """A claimed volume."""
-    made = Volume(tmp_path / "models/_triton_models", tmp_path / "models/_adapter")
-    made.claim()
-    yield made
-    made.close()
-
-
-@pytest.fixture
 def bed(tmp_path, volume, s3_server, proxy, bucket):
     """A store whose storage config leads through the proxy; the bucket holds `m` of six parts and two small files."""
     (tmp_path / "config").mkdir()
     config = s3_server.storage_config(bucket) | {"endpoint_url": proxy.endpoint_url}
     (tmp_path / "config/default").write_text(json.dumps(config))
     s3_server.put_folder(bucket, "m", {"large": CONTENT, "small": b"abc", "empty": b""})
-    settings = PullSettings(config_dir=tmp_path / "config", embedded=None, threads=4, part_bytes=MIB)
+    settings = PullSettings(
+        config_dir=tmp_path / "config", embedded=None, pvc_mounts=tmp_path / "claims", threads=4, part_bytes=MIB, unpack_max_bytes=100 * MIB
+    )
     store = Store(settings=settings, root=tmp_path / "models", volume=volume, max_loading=2, jitter=lambda: 1.0)
     yield StoreBed(tmp_path / "models", volume, None, None, tmp_path / "config", store)
     store.close()

@@ -91,7 +91,14 @@ def make_bed(
     config_dir.mkdir(exist_ok=True)
     bucket = MemorySource()
     sources = MemorySources(bucket)
-    settings = PullSettings(config_dir=config_dir, embedded=embedded, threads=threads, part_bytes=part_bytes)
+    settings = PullSettings(
+        config_dir=config_dir,
+        embedded=embedded,
+        pvc_mounts=folder / "claims",
+        threads=threads,
+        part_bytes=part_bytes,
+        unpack_max_bytes=100 * MIB,
+    )
     root = volume.repository_dir.parent
     store = Store(settings=settings, root=root, volume=volume, max_loading=max_loading, sources=_Factory(sources), jitter=lambda: 0.0)
     bed = StoreBed(root, volume, bucket, sources, config_dir, store)

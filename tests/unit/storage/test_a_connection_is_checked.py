@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from adapter.errors import InvalidRequest
-from adapter.storage.connection import S3Connection, Secret, connection_of, is_same_endpoint
+from adapter.storage.connection import S3Connection, connection_of
+from adapter.storage.fields import Secret, is_same_endpoint
 from tests.parts.s3 import S3Server
 
 KEYS = {"access_key_id": "the-key-id", "secret_access_key": "the-secret"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from adapter.errors import InvalidRequest
+from adapter.storage.binding import BINDINGS
 from adapter.storage.connection import connection_of
 from adapter.storage.credentials import merged
 from tests.unit.storage.beds import make_spec
@@ -84,3 +85,86 @@ def test_other_parameters_keep_the_stored_keys():
     """Bucket and region are a request's to choose."""
     _, connection = reached(STORED, bucket="other", region="eu-1")
     assert connection.secret_access_key.reveal() == "stored-secret"
+
+
+# type, stored config, parameters that lead elsewhere, parameters that do not
+BOUND = [
+    ("http", {"url": "https://ours/base?q", "headers": {"Authorization": "stored-h"}, "client_certificate": "stored-c",
+              "client_key": "stored-k"},
+     [{"url": "https://evil/base"}, {"url": "http://ours/base"}, {"url": "https://ours:444"}, {"url": "https://ours@evil"}, {"url": "https://"}],
+     [{"url": "https://ours/other?sig=1"}, {"url": "https://OURS:443"}, {"headers.X": "own"}, {}]),
+    ("http", {"url": "https://ours", "headers.Authorization": "stored-h"},
+     [{"url": "https://evil"}, {"url": "https://evil", "headers.X": "own"}],
+     [{"headers.X": "own"}, {"url": "https://ours"}]),
+    ("http", {"headers.Authorization": "stored-h"}, [{"url": "https://evil"}], [{}]),
+    ("gcs", {"private_key": "stored-k", "client_email": "stored-e"},
+     [{"endpoint_url": "http://evil"}, {"token_uri": "https://evil/token"}],
+     [{"bucket": "other"}, {}]),
+    ("gcs", {"private_key": "stored-k", "client_email": "stored-e", "token_uri": "https://ours/token", "endpoint_url": "https://ours"},
+     [{"endpoint_url": "http://ours"}, {"token_uri": "https://evil/token"}],
+     [{"token_uri": "https://ours/token"}, {"endpoint_url": "https://ours/"}]),
+    ("azure", {"account_name": "ours", "client_secret": "stored-s", "client_id": "stored-i", "tenant_id": "stored-t"},
+     [{"account_name": "evil"}, {"endpoint_url": "https://evil"}, {"tenant_id": "evil"}],
+     [{"account_name": "ours"}, {"container": "other"}, {"tenant_id": "stored-t"}]),
+    ("azure", {"connection_string": "stored-c", "account_key": "stored-k", "sas_token": "stored-s"},
+     [{"endpoint_url": "https://evil"}], [{"account_name": "any"}, {}]),
+]  # fmt: skip
+
+
+def all_text(config):
+    return repr(dict(config.values))
+
+
+@pytest.mark.parametrize(("kind", "stored", "params"), [(k, s, p) for k, s, elsewhere, _ in BOUND for p in elsewhere])
+def test_no_type_carries_its_secrets_elsewhere(kind, stored, params):
+    """Not one of them, and the pod's own identity neither (B35)."""
+    config = merged({"type": kind, **stored}, make_spec(storage_params=params), "storage config 's'")
+    assert "stored-" not in all_text(config)
+    brings_own = bool({name.partition(".")[0] for name in params} & set(BINDINGS[kind].credentials))
+    assert config.is_unsigned is not brings_own
+    assert config.is_unsigned is (config.values.get("anonymous") == "true")
+
+
+@pytest.mark.parametrize(("kind", "stored", "params"), [(k, s, p) for k, s, _, here in BOUND for p in here])
+def test_every_type_keeps_them_at_home(kind, stored, params):
+    """What does not say where requests go is a request's to choose."""
+    config = merged({"type": kind, **stored}, make_spec(storage_params=params), "storage config 's'")
+    assert all_text(config).count("stored-") == repr(stored).count("stored-")
+    assert not config.is_unsigned
+
+
+@pytest.mark.parametrize("also", ["*", "https://evil", "https://x, https://evil", "https://x https://evil https://y"])
+@pytest.mark.parametrize(("kind", "place"), [("http", "url"), ("s3", "endpoint_url"), ("gcs", "endpoint_url")])
+def test_the_stored_config_may_allow_more_endpoints(kind, place, also):
+    """By a key that a request cannot bring."""
+    stored = {"type": kind, place: "https://ours", "headers": {"A": "stored-h"}, "access_key_id": "stored-i", "credential_endpoints": also}
+    config = merged(stored, make_spec(storage_params={place: "https://evil"}), "storage config 's'")
+    assert "stored-" in all_text(config) and not config.is_unsigned
+
+
+def test_a_request_cannot_allow_itself_more_endpoints():
+    """Neither alone nor on top of the stored list."""
+    for also in ({}, {"credential_endpoints": "https://x"}):
+        stored = {"type": "http", "url": "https://ours", "headers": {"A": "stored-h"}, **also}
+        params = {"url": "https://evil", "credential_endpoints": "*"}
+        assert "stored-" not in all_text(merged(stored, make_spec(storage_params=params), "storage config 's'"))
+
+
+def test_another_type_gets_no_stored_secrets():
+    """Its fields may mean something else there."""
+    stored = {"type": "azure", "account_name": "a", "client_secret": "stored-s", "headers": {"A": "stored-h"}, "private_key": "stored-k"}
+    config = merged(stored, make_spec(storage_params={"type": "http", "url": "https://evil"}), "storage config 's'")
+    assert config.type == "http" and "stored-" not in all_text(config)
+
+
+def test_dotted_keys_are_objects():
+    """The controller's secret holds strings only: one object in it stops the reconcile of every runtime."""
+    stored = {"type": "http", "url": "https://ours", "headers.Authorization": "one", "headers.X": "two"}
+    config = merged(stored, make_spec(storage_params={"headers.X": "own"}), "storage config 's'")
+    assert config.values["headers"] == {"Authorization": "one", "X": "own"}
+
+
+def test_dotted_keys_that_contradict_are_refused():
+    """Named, not quoted."""
+    with pytest.raises(InvalidRequest, match=r"^storage config 's': 'headers\.A' needs 'headers' to be an object"):
+        merged({"type": "http", "headers": "the-secret", "headers.A": "x"}, make_spec(), "storage config 's'")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 
 import pytest
 
@@ -231,11 +232,22 @@ def config(**fields) -> StorageConfig:
     return StorageConfig(**{"type": "s3", "bucket": "b", "values": {"anonymous": "true"}, "label": "storage config 'k'"} | fields)
 
 
-@pytest.mark.parametrize("kind", ["gcs", "azure", "http", "pvc", "ftp", "S3"])
-def test_other_types_are_not_supported_yet(kind):
+@pytest.mark.parametrize("kind", ["ftp", "hf", "S3"])
+def test_other_types_are_not_supported(kind):
     """The sentence says which are."""
-    with pytest.raises(InvalidRequest, match=f"^storage type '{kind}' is not supported yet; supported: s3$"):
+    with pytest.raises(InvalidRequest, match=f"^storage type '{kind}' is not supported; supported: s3, http, gcs, azure, pvc$"):
         Sources(4).source(config(type=kind))
+
+
+@pytest.mark.parametrize("kind", ["gcs", "azure"])
+def test_a_missing_extra_is_named(kind, monkeypatch):
+    """An image for S3 alone has no libraries of other clouds."""
+    monkeypatch.delitem(sys.modules, f"adapter.storage.{kind}", raising=False)
+    monkeypatch.setitem(sys.modules, "google.cloud", None)
+    monkeypatch.setitem(sys.modules, "azure.storage.blob", None)
+    values = {"anonymous": "true", "account_name": "a"}
+    with pytest.raises(InvalidRequest, match=rf"^storage type '{kind}' needs pip install modelmesh-triton-adapter\[{kind}\]$"):
+        Sources(4).source(config(type=kind, values=values))
 
 
 @pytest.mark.parametrize("bucket", [None, ""])
