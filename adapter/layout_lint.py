@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from adapter.errors import InvalidModel, InvalidRequest, SourceError
+from adapter.layout import rules
+from adapter.layout.model_types import TYPES, UNKNOWN, model_type
+from adapter.layout.tree import LayoutError
 from adapter.model import Layout, Listing, ModelSpec, SourceFile, id_problem
 from adapter.storage.local import list_folder
-from adapter.triton import layout as rules
-from adapter.triton.model_types import TYPES, UNKNOWN, model_type
-from adapter.triton.tree import LayoutError
 
 GAP = "    "
 MOST_ENTRIES = 20

@@ -21,8 +21,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from adapter.errors import AdapterError, InvalidRequest
+from adapter.layout import rules
 from adapter.model import Artifact, Layout, Listing, ModelSpec, SourceFile, owner_of
-from adapter.triton import layout as rules
 from adapter.volume import FILE_MODE, Volume, make_plain_directory
 from adapter.workers import Stop, Workers
 

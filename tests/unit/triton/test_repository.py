@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from adapter.errors import AdapterError, DiskFull, InvalidRequest
+from adapter.layout import rules
 from adapter.model import Artifact, Layout, Listing, ModelSpec, SourceFile
-from adapter.triton import layout as rules
 from adapter.triton.repository import Repository
 from adapter.volume import Volume
 

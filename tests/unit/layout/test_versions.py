@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from adapter.triton.versions import VersionPolicy, is_odd, is_version, newest
+from adapter.layout.versions import VersionPolicy, is_odd, is_version, newest
 
 
 @pytest.mark.parametrize("name", ["0", "1", "9", "10", "2024", "999999999999999999"])

@@ -9,9 +9,9 @@ go. An empty list in the schema changes nothing. Owns these edits and nothing el
 from __future__ import annotations
 
 from adapter.errors import InvalidModel
-from adapter.triton.schema import Tensor
-from adapter.triton.textproto import Edit, Field, Message, Scalar, position, quoted, removal, splice
-from adapter.triton.tree import shortened
+from adapter.layout.schema import Tensor
+from adapter.layout.textproto import Edit, Field, Message, Scalar, position, quoted, removal, splice
+from adapter.layout.tree import shortened
 
 
 def edits(text: str, config: Message, side: str, tensors: tuple[Tensor, ...]) -> list[Edit]:

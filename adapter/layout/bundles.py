@@ -21,12 +21,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from adapter.layout import model_config, native, schema
+from adapter.layout.model_config import FILE_NAME, ModelConfig
+from adapter.layout.model_types import TYPES, UNKNOWN, model_type
+from adapter.layout.tree import LayoutError, Tree, is_residue, path_problem, shortened
+from adapter.layout.versions import is_odd, is_version
 from adapter.model import MAX_ID_BYTES, Layout, ModelSpec, SourceFile, inner_name
-from adapter.triton import model_config, native, schema
-from adapter.triton.model_config import FILE_NAME, ModelConfig
-from adapter.triton.model_types import TYPES, UNKNOWN, model_type
-from adapter.triton.tree import LayoutError, Tree, is_residue, path_problem, shortened
-from adapter.triton.versions import is_odd, is_version
 
 TOP_PARAM = "adapter.topModel"
 EXPECTED = "one directory with config.pbtxt and 1/ for each model, and one model that names the others"

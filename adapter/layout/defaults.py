@@ -13,11 +13,11 @@ vllm_backend's documentation; Triton core `constants.h` for the platform of AOTI
 from __future__ import annotations
 
 from adapter.errors import InvalidModel
-from adapter.triton import model_config, schema, textproto
-from adapter.triton.model_config import ModelConfig
-from adapter.triton.model_types import ModelType
-from adapter.triton.schema import Schema, Tensor
-from adapter.triton.tree import Tree, shortened
+from adapter.layout import model_config, schema, textproto
+from adapter.layout.model_config import ModelConfig
+from adapter.layout.model_types import ModelType
+from adapter.layout.schema import Schema, Tensor
+from adapter.layout.tree import Tree, shortened
 
 FIL_MAX_BATCH_SIZE = 32768
 """The FIL backend works in batches only; its documentation's own example."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from adapter.triton import model_config
-from tests.unit.triton.cases.builders import config_of
+from adapter.layout import model_config
+from tests.unit.layout.cases.builders import config_of
 
 ENSEMBLE = """# steps
 platform: "ensemble"

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from tritonclient.grpc import model_config_pb2
 
 from adapter.errors import InvalidModel
-from adapter.triton import model_config
-from adapter.triton.schema import DATATYPES, Schema, Tensor
-from tests.unit.triton.cases.builders import config_from, config_of
+from adapter.layout import model_config
+from adapter.layout.schema import DATATYPES, Schema, Tensor
+from tests.unit.layout.cases.builders import config_from, config_of
 
 A = Tensor("a", "TYPE_FP32", (1, 2))
 B = Tensor("b", "TYPE_INT64", (-1,))

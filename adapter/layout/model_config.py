@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 from typing import NoReturn
 
 from adapter.errors import InvalidModel
-from adapter.triton import references, tensors, textproto
-from adapter.triton.references import Reference
-from adapter.triton.schema import Schema
-from adapter.triton.textproto import Field, Message, Scalar
-from adapter.triton.versions import VersionPolicy
+from adapter.layout import references, tensors, textproto
+from adapter.layout.references import Reference
+from adapter.layout.schema import Schema
+from adapter.layout.textproto import Field, Message, Scalar
+from adapter.layout.versions import VersionPolicy
 
 FILE_NAME = "config.pbtxt"
 MAX_BYTES = 1024 * 1024

@@ -10,8 +10,8 @@ from typing import Any
 from google.protobuf import json_format, text_format
 from tritonclient.grpc import model_config_pb2
 
+from adapter.layout import rules
 from adapter.model import Layout, Listing, ModelSpec, SourceFile
-from adapter.triton import layout
 
 SCHEMA = SourceFile("_schema.json", 2, "schema-1")
 
@@ -52,8 +52,8 @@ def arranged(
     schema: Any = None,
     model_id: str = "m",
 ) -> Layout:
-    """`layout.arrange` over path names; the schema is JSON's object."""
-    return layout.arrange(
+    """`rules.arrange` over path names; the schema is JSON's object."""
+    return rules.arrange(
         a_spec(model_type, model_id),
         a_listing(paths, single_file=single_file, has_schema=schema is not None),
         None if config is None else config.encode(),
@@ -62,12 +62,12 @@ def arranged(
 
 
 def planned(model_type: str, paths: Iterable[str], *, config: str | None = None, schema: Any = None, model_id: str = "m") -> Layout:
-    """`layout.plan` over path names."""
+    """`rules.plan` over path names."""
     listing = a_listing(paths, has_schema=schema is not None)
     contents = {SCHEMA: json.dumps(schema).encode()} if schema is not None else {}
     if config is not None:
         contents[a_file("config.pbtxt")] = config.encode()
-    return layout.plan(a_spec(model_type, model_id, "model/_schema.json" if schema is not None else None), listing, contents)
+    return rules.plan(a_spec(model_type, model_id, "model/_schema.json" if schema is not None else None), listing, contents)
 
 
 def placed(found: Layout) -> dict[str, str]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from adapter.errors import InvalidModel
-from adapter.triton.tree import shortened
+from adapter.layout.tree import shortened
 
 DATATYPES = {
     "BOOL": "TYPE_BOOL",

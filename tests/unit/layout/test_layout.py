@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from adapter.errors import InvalidModel
-from tests.unit.triton.cases.builders import arranged, cases, config_from, config_of, named, placed, planned
+from tests.unit.layout.cases.builders import arranged, cases, config_from, config_of, named, placed, planned
 
 PEER = cases("layouts")
 OURS = cases("layouts_more")

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.errors import InvalidModel
+from adapter.layout import rules
+from adapter.layout.bundles import MOST_MODELS
 from adapter.model import INNER, Layout, Listing, ModelSpec, SourceFile, id_problem, inner_name, owner_of
-from adapter.triton import layout
-from adapter.triton.bundles import MOST_MODELS
-from tests.unit.triton.cases.builders import SCHEMA, a_file, a_listing, config_of, placed
+from tests.unit.layout.cases.builders import SCHEMA, a_file, a_listing, config_of, placed
 
 PYTHON = 'backend: "python"'
 OTHERS = {"a/config.pbtxt": PYTHON, "a/1/model.py": "", "b/config.pbtxt": f'{PYTHON} name: "b"', "b/1/model.py": ""}
@@ -28,12 +28,12 @@ def planned(
     files: dict[str, str], *, top: str | None = None, model_id: str = "m", schema: str | None = None, model_type: str = "ensemble"
 ) -> Layout:
     listing = a_listing(files, has_schema=schema is not None)
-    contents = {file: files[file.path].encode() for file in layout.wanted(listing) if file != SCHEMA}
+    contents = {file: files[file.path].encode() for file in rules.wanted(listing) if file != SCHEMA}
     if schema is not None:
         contents[SCHEMA] = schema.encode()
     params = {} if top is None else {"adapter.topModel": top}
     spec = ModelSpec(model_id=model_id, model_type=model_type, path="p", storage_params=params, schema_path="s" if schema else None)
-    return layout.plan(spec, listing, contents)
+    return rules.plan(spec, listing, contents)
 
 
 def trees(found: Layout) -> dict[str, dict[str, str]]:
@@ -185,7 +185,7 @@ def test_names_that_are_too_long_together_are_refused():
 )
 def test_what_does_not_look_like_a_bundle_is_none(files):
     """No config is read for it, and it is laid out as before."""
-    assert layout.wanted(a_listing(files)) == ()
+    assert rules.wanted(a_listing(files)) == ()
 
 
 def test_a_native_model_that_names_no_other_is_none():
@@ -204,8 +204,8 @@ def test_a_refused_model_that_names_no_other_is_shown_its_own_tree():
 
 def test_the_configs_of_a_bundle_are_read_before_anything_is_pulled():
     """Those that exist, and the one at the top."""
-    assert layout.wanted(a_listing(["config.pbtxt", "a/config.pbtxt", "b/1/x"])) == (a_file("config.pbtxt"), a_file("a/config.pbtxt"))
-    assert layout.wanted(a_listing(["a/config.pbtxt", "b/1/x"])) == (a_file("a/config.pbtxt"),)
+    assert rules.wanted(a_listing(["config.pbtxt", "a/config.pbtxt", "b/1/x"])) == (a_file("config.pbtxt"), a_file("a/config.pbtxt"))
+    assert rules.wanted(a_listing(["a/config.pbtxt", "b/1/x"])) == (a_file("a/config.pbtxt"),)
 
 
 @given(st.text(), st.text(), st.text(), st.text())
@@ -263,4 +263,4 @@ def test_a_broken_path_is_reported_and_not_followed():
     listing = Listing("s3://b/m", "m", False, tuple(SourceFile(path, 1, "") for path in ("../config.pbtxt", "a/config.pbtxt", "b/1/x")))
 
     with pytest.raises(InvalidModel, match=r"has '\.' or '\.\.' in it"):
-        layout.plan(ModelSpec(model_id="m", model_type="", path="p"), listing, dict.fromkeys(layout.wanted(listing), b""))
+        rules.plan(ModelSpec(model_id="m", model_type="", path="p"), listing, dict.fromkeys(rules.wanted(listing), b""))

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from adapter.triton.textproto import Edit, Field, Message, Scalar, quoted
+from adapter.layout.textproto import Edit, Field, Message, Scalar, quoted
 
 BLS_KEY = "bls_model."
 

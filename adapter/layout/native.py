@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from adapter.layout import model_config, python_backend
+from adapter.layout.model_config import ModelConfig
+from adapter.layout.model_types import ModelType
+from adapter.layout.schema import Schema
+from adapter.layout.tree import LayoutError, Tree, is_residue, shortened
+from adapter.layout.versions import is_odd, is_version
 from adapter.model import Layout
-from adapter.triton import model_config, python_backend
-from adapter.triton.model_config import ModelConfig
-from adapter.triton.model_types import ModelType
-from adapter.triton.schema import Schema
-from adapter.triton.tree import LayoutError, Tree, is_residue, shortened
-from adapter.triton.versions import is_odd, is_version
 
 _FILES_ELSEWHERE = frozenset({"tensorrtllm"})
 """Backends whose version directory may be empty: a parameter of the config says where the engine is."""

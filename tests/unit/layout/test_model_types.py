@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from adapter.triton.model_types import TYPES, UNKNOWN, model_type
-from tests.unit.triton.cases.builders import arranged, config_of, placed
+from adapter.layout.model_types import TYPES, UNKNOWN, model_type
+from tests.unit.layout.cases.builders import arranged, config_of, placed
 
 
 @pytest.mark.parametrize(

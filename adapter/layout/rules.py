@@ -18,12 +18,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from adapter.errors import InvalidModel
+from adapter.layout import bundles, defaults, model_config, native, placement, python_backend, schema
+from adapter.layout.model_config import ModelConfig
+from adapter.layout.model_types import TYPES, ModelType, by_backend, model_type
+from adapter.layout.tree import LayoutError, Tree, is_residue, path_problem, shortened, shown, tree_of
+from adapter.layout.versions import is_odd, is_version, newest
 from adapter.model import Layout, Listing, ModelSpec, SourceFile
-from adapter.triton import bundles, defaults, model_config, native, placement, python_backend, schema
-from adapter.triton.model_config import ModelConfig
-from adapter.triton.model_types import TYPES, ModelType, by_backend, model_type
-from adapter.triton.tree import LayoutError, Tree, is_residue, path_problem, shortened, shown, tree_of
-from adapter.triton.versions import is_odd, is_version, newest
 
 DEFAULT_VERSION = "1"
 SCHEMA_FILE = "_schema.json"

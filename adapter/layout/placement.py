@@ -13,9 +13,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from adapter.layout.model_types import ModelType
+from adapter.layout.tree import LayoutError, Tree, shortened
 from adapter.model import SourceFile
-from adapter.triton.model_types import ModelType
-from adapter.triton.tree import LayoutError, Tree, shortened
 
 Placed = dict[str, SourceFile]
 """Path inside the version directory → file."""

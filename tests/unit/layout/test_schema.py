@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.errors import InvalidModel
-from adapter.triton import model_config, schema
-from adapter.triton.schema import DATATYPES, Schema, Tensor
-from tests.unit.triton.cases.builders import config_from, config_of
+from adapter.layout import model_config, schema
+from adapter.layout.schema import DATATYPES, Schema, Tensor
+from tests.unit.layout.cases.builders import config_from, config_of
 
 
 def read(value, max_batch_size=0):

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.errors import InvalidModel
+from adapter.layout import rules
 from adapter.model import Listing, SourceFile
-from adapter.triton import layout
-from tests.unit.triton.cases.builders import SCHEMA, a_spec, config_of
+from tests.unit.layout.cases.builders import SCHEMA, a_spec, config_of
 
 VERSION = re.compile(r"0|[1-9][0-9]{0,17}")
 TYPES = [
@@ -77,9 +77,9 @@ schemas = st.sampled_from([b"{}", b'{"inputs": [{"name": "i", "datatype": "FP32"
 def test_a_layout_never_escapes_and_can_always_be_built(listing, model_type, config, schema, model_id):
     """Refused, or: relative unique paths, no file that is a directory too, only versions look like numbers, only given files."""
     spec = a_spec(model_type, model_id, "_schema.json" if listing.schema else None)
-    contents = dict.fromkeys(layout.wanted(listing), config) | {SCHEMA: schema}
+    contents = dict.fromkeys(rules.wanted(listing), config) | {SCHEMA: schema}
     try:
-        found = layout.plan(spec, listing, contents)
+        found = rules.plan(spec, listing, contents)
     except InvalidModel as error:
         assert "\n" not in error.text
         return
@@ -106,20 +106,20 @@ def test_selecting_twice_is_selecting_once(listing, model_type, config):
     content = config if any(file.path == "config.pbtxt" for file in listing.files) and not listing.is_single_file else None
     spec = a_spec(model_type)
     try:
-        once = layout.select(spec, listing, content)
+        once = rules.select(spec, listing, content)
     except InvalidModel:
         return
 
     assert set(once.files) <= set(listing.files)
-    assert layout.select(spec, once, content) == once
+    assert rules.select(spec, once, content) == once
 
 
 @given(listings, st.sampled_from(CONFIGS))
 def test_a_python_model_never_reaches_triton_without_its_file(listing, config):
     """Its load would never end, and take a load thread with it."""
-    contents = dict.fromkeys(layout.wanted(listing), config) | {SCHEMA: b"{}"}
+    contents = dict.fromkeys(rules.wanted(listing), config) | {SCHEMA: b"{}"}
     try:
-        found = layout.plan(a_spec("python", schema_path="x" if listing.schema else None), listing, contents)
+        found = rules.plan(a_spec("python", schema_path="x" if listing.schema else None), listing, contents)
     except InvalidModel:
         return
 

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.errors import InvalidModel
-from adapter.triton import model_config
-from adapter.triton.versions import VersionPolicy
-from tests.unit.triton.cases.builders import config_from, config_of
+from adapter.layout import model_config
+from adapter.layout.versions import VersionPolicy
+from tests.unit.layout.cases.builders import config_from, config_of
 
 FUTURE = """\
 # served since 2031

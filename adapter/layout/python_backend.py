@@ -11,9 +11,9 @@ Source: Triton core `AutoCompleteBackendFields`; python backend `stub_launcher.c
 
 from __future__ import annotations
 
-from adapter.triton.model_config import ModelConfig
-from adapter.triton.model_types import ModelType
-from adapter.triton.tree import LayoutError, Tree
+from adapter.layout.model_config import ModelConfig
+from adapter.layout.model_types import ModelType
+from adapter.layout.tree import LayoutError, Tree
 
 _DEFAULT_FILE = "model.py"
 _KNOWN_PLATFORMS = frozenset({

@@ -7,15 +7,15 @@ import re
 import pytest
 
 from adapter.errors import InvalidModel
+from adapter.layout import rules
 from adapter.model import Listing, SourceFile
-from adapter.triton import layout
-from tests.unit.triton.cases.builders import SCHEMA, a_file, a_listing, a_spec, placed, planned
+from tests.unit.layout.cases.builders import SCHEMA, a_file, a_listing, a_spec, placed, planned
 
 NATIVE = ("config.pbtxt", "labels.txt", "1/m", "2/m", "10/m", "extra/x", ".cache/y")
 
 
 def selected(paths, config=None, model_type="onnx"):
-    listing = layout.select(a_spec(model_type), a_listing(paths), None if config is None else config.encode())
+    listing = rules.select(a_spec(model_type), a_listing(paths), None if config is None else config.encode())
     return {file.path for file in listing.files}
 
 
@@ -64,14 +64,14 @@ def test_a_model_of_one_file_is_kept():
     """Whatever its name."""
     listing = a_listing(["_schema.json"], single_file=True)
 
-    assert layout.select(a_spec("onnx"), listing, None) == listing
+    assert rules.select(a_spec("onnx"), listing, None) == listing
 
 
 def test_what_select_returns_is_still_the_same_listing():
     """Origin, name and schema stay; the order of files too."""
     listing = a_listing(["1/a", "2/b", "2/a"], has_schema=True)
 
-    found = layout.select(a_spec(), listing, None)
+    found = rules.select(a_spec(), listing, None)
 
     assert (found.origin, found.name, found.schema) == (listing.origin, listing.name, SCHEMA)
     assert [file.path for file in found.files] == ["2/a", "2/b"]
@@ -79,22 +79,22 @@ def test_what_select_returns_is_still_the_same_listing():
 
 def test_the_small_files_are_asked_for_first():
     """A directory's config.pbtxt and the schema, nothing else."""
-    assert layout.wanted(a_listing(NATIVE, has_schema=True)) == (a_file("config.pbtxt"), SCHEMA)
-    assert layout.wanted(a_listing(["a/config.pbtxt", "_schema.json"])) == ()
+    assert rules.wanted(a_listing(NATIVE, has_schema=True)) == (a_file("config.pbtxt"), SCHEMA)
+    assert rules.wanted(a_listing(["a/config.pbtxt", "_schema.json"])) == ()
 
 
 def test_a_single_file_has_no_config():
     """A model path that ends in config.pbtxt names the model itself."""
     listing = a_listing(["config.pbtxt"], single_file=True)
 
-    assert layout.wanted(listing) == ()
-    assert placed(layout.plan(a_spec(), listing, {})) == {"1/config.pbtxt": "config.pbtxt"}
+    assert rules.wanted(listing) == ()
+    assert placed(rules.plan(a_spec(), listing, {})) == {"1/config.pbtxt": "config.pbtxt"}
 
 
 def test_a_schema_that_was_not_found_is_named():
     """The load fails before anything is pulled."""
     with pytest.raises(InvalidModel, match=r"the schema absent\.json was not found"):
-        layout.plan(a_spec("onnx", schema_path="absent.json"), a_listing(["model.onnx"]), {})
+        rules.plan(a_spec("onnx", schema_path="absent.json"), a_listing(["model.onnx"]), {})
 
 
 def test_the_whole_tree_is_shown_when_the_chosen_version_does_not_fit():
@@ -133,7 +133,7 @@ def test_a_path_out_of_the_model_is_refused():
         listing = Listing("s3://b/m", "m", False, (SourceFile(path, 1, ""),))
         for model_type in ("", "onnx"):
             with pytest.raises(InvalidModel):
-                layout.plan(a_spec(model_type), listing, {})
+                rules.plan(a_spec(model_type), listing, {})
 
 
 def test_a_model_id_that_names_a_backend_does_not_wedge_triton():
