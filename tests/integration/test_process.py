@@ -79,7 +79,7 @@ def test_a_load_that_an_earlier_process_began_is_undone(start_adapter: Start, be
     assert bed.leftovers() == []
 
 
-@pytest.mark.parametrize("with_load", [False, True], ids=["while it loads", "idle"][::-1])
+@pytest.mark.parametrize("with_load", [False, True], ids=["idle", "while it loads"])
 def test_sigterm_ends_with_code_0_and_nothing_half_done(start_adapter: Start, bed: Bed, put: Put, with_load: bool) -> None:
     """What runs is finished or undone within the grace period; unloads are answered meanwhile."""
     put("slow", dict(sleeper(start_seconds=3)))
