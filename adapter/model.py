@@ -75,10 +75,6 @@ class ModelSpec:
         if problem := id_problem(self.model_id):
             raise InvalidRequest(problem)
 
-    def is_same_model(self, other: ModelSpec) -> bool:
-        """Same type, path and key: such loads may share one operation."""
-        return self == other
-
 
 @dataclass(frozen=True)
 class SourceFile:

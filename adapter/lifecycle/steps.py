@@ -9,6 +9,7 @@ any await; what is left to undo can then be read from the model's state.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 
 import structlog
@@ -86,7 +87,7 @@ class Steps:
             AdapterError: the undo did not finish; the model is FAILED.
         """
         if model.state is State.PULLING:
-            await self._drop_files(model)
+            await self._give_back(model, Event.DROP, self._repository.remove)
         elif model.state is State.LOADING:
             self._registry.fire(model, Event.UNDO)
             await self._free(model)
@@ -137,26 +138,22 @@ class Steps:
         return stored.listing == model.listing
 
     async def _free(self, model: Model) -> None:
+        await self._give_back(model, Event.GONE, self._server.unload, self._repository.remove)
+
+    async def _give_back(self, model: Model, done: Event, *steps: Callable[[str], Awaitable[None]]) -> None:
+        """
+        Take the steps, then forget the model; one that does not end leaves it FAILED.
+
+        The model is ABSENT before its files are given back: a cancel there finds nothing to undo.
+        """
         try:
-            await self._server.unload(model.model_id)
-            await self._repository.remove(model.model_id)
+            for step in steps:
+                await step(model.model_id)
         except BaseException:
             self._registry.fire(model, Event.STUCK)
             raise
-        await self._forget(model, Event.GONE)
-
-    async def _drop_files(self, model: Model) -> None:
-        try:
-            await self._repository.remove(model.model_id)
-        except BaseException:
-            self._registry.fire(model, Event.STUCK)
-            raise
-        await self._forget(model, Event.DROP)
-
-    async def _forget(self, model: Model, event: Event) -> None:
-        """The model is ABSENT before its files are given back: a cancel there finds nothing to undo."""
         artifact = model.artifact
-        self._registry.fire(model, event)
+        self._registry.fire(model, done)
         if artifact is not None:
             await self._store.release(artifact)
 
