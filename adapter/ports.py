@@ -1,5 +1,7 @@
 """
-What the lifecycle needs from the world, as Protocols. `adapter.app` hands it the implementations.
+What the lifecycle needs from its neighbours, and what it gives to the faces, as Protocols.
+
+`adapter.wiring` hands out the implementations.
 
 Cancellation: every coroutine here may be cancelled at any await. It then leaves nothing behind of
 its own, and its threads have ended, before the `CancelledError` goes on. The one exception is
@@ -8,10 +10,12 @@ its own, and its threads have ended, before the `CancelledError` goes on. The on
 
 from __future__ import annotations
 
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 from adapter.model import Artifact, Layout, Listing, LoadedModel, ModelSpec, RuntimeState, ServerModel, SourceFile, Survey
+from adapter.waits import Waits
 
 
 class StoredModel(Protocol):
@@ -46,9 +50,9 @@ class StoredModel(Protocol):
 class ModelStore(Protocol):
     """Where models come from."""
 
-    async def open(self, spec: ModelSpec) -> StoredModel:
+    async def open(self, spec: ModelSpec, waits: Waits) -> StoredModel:
         """
-        Find the model and list it.
+        Find the model and list it. What this, and later reads and pulls, wait for is noted in `waits`.
 
         Raises:
             InvalidRequest: storage configuration or path are wrong.
@@ -81,19 +85,6 @@ class ModelStore(Protocol):
 class ModelRepository(Protocol):
     """Triton's model repository folder, of which we are the only writer."""
 
-    def wanted(self, listing: Listing) -> tuple[SourceFile, ...]:
-        """The small files whose content `plan` needs: a top-level config.pbtxt, those of a bundle's models, the schema."""
-        ...
-
-    async def plan(self, spec: ModelSpec, listing: Listing, contents: dict[SourceFile, bytes]) -> Layout:
-        """
-        Decide how the model will look in the repository, and so which files are fetched.
-
-        Raises:
-            InvalidModel: Triton could not serve these files; says what was found and what is expected.
-        """
-        ...
-
     async def place(self, model_id: str, layout: Layout, artifact: Artifact) -> None:
         """Make the model visible to Triton in one rename; of a bundle, the top model last. Raises DiskFull."""
         ...
@@ -119,13 +110,15 @@ class ModelServer(Protocol):
         """Why Triton cannot be used now, in words; None when it answers."""
         ...
 
-    def loading_slot(self) -> AbstractAsyncContextManager[None]:
-        """Wait for Triton and for one of its loading slots; hold it during `load`."""
-        ...
-
-    async def load(self, model_id: str) -> None:
+    async def load(self, model_id: str, on_sent: Callable[[], None]) -> None:
         """
-        Load the placed model; returns when Triton is ready to serve it.
+        Wait for a loading slot and for Triton, then load the placed model; returns when Triton is ready to serve it.
+
+        The slot belongs to the sent load: it is free again when Triton has answered, whoever still waits.
+
+        Args:
+            model_id: a placed model.
+            on_sent: called once, just before Triton is asked. A load that is cancelled earlier leaves nothing in Triton.
 
         Raises:
             ModelRefused: Triton tried and failed; the text is Triton's reason.
@@ -134,16 +127,25 @@ class ModelServer(Protocol):
         """
         ...
 
+    def queue(self) -> str | None:
+        """Which models hold the loading slots, and since when; None when a slot is free."""
+        ...
+
     async def unload(self, model_id: str) -> None:
         """
         Returns when no version of the model, or of its bundle's inner models, holds memory. Unknown models are fine.
 
-        Waits for a load of the same model that was cancelled here but still runs in Triton.
+        Has no bound of its own: the caller has one. Waits for a load of the same model that was cancelled here but still runs
+        in Triton.
 
         Raises:
-            UnloadUnfinished: not within the bound.
             WrongServer: Triton is not in explicit mode.
+            ServerError: Triton does not take the unload.
         """
+        ...
+
+    def obstacle(self, model_id: str) -> str:
+        """What an unload of the model is waiting for, in words."""
         ...
 
     async def is_ready(self, model_id: str) -> bool:
@@ -173,6 +175,15 @@ class ModelServer(Protocol):
     async def purge(self) -> None:
         """Unload every model in any state; returns when none holds memory and the repository is empty."""
         ...
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """The three that the lifecycle works with."""
+
+    store: ModelStore
+    repository: ModelRepository
+    server: ModelServer
 
 
 class Lifecycle(Protocol):

@@ -36,10 +36,10 @@ from adapter.units import Endpoint
 from adapter.volume import Volume
 from tests.fakes.memory_source import MemorySource
 from tests.fakes.triton import FakeTriton
-from tests.parts.adapter import AdapterProcess
-from tests.parts.mesh import Mesh
-from tests.parts.s3 import S3Server
-from tests.parts.triton import Triton
+from tests.real.adapter import AdapterProcess
+from tests.real.mesh import Mesh
+from tests.real.s3 import S3Server
+from tests.real.triton import Triton
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(600)]
 RESULTS = Path(__file__).parent / "results" / "own_time.json"

@@ -31,7 +31,7 @@ from adapter.units import Endpoint
 from adapter.volume import Volume
 from tests.fakes.s3_proxy import S3Proxy
 from tests.fakes.triton import FakeTriton
-from tests.parts.s3 import S3Server
+from tests.real.s3 import S3Server
 
 BUCKET = "models"
 PART_BYTES = 1 << 20

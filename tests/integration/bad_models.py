@@ -20,11 +20,11 @@ import grpc
 
 from adapter._pb import model_runtime_pb2 as spi
 from tests.contract.spi.bad_inputs import BAD_INPUTS
-from tests.parts.adapter import AdapterProcess
-from tests.parts.mesh import Mesh
-from tests.parts.models import text_statistics
-from tests.parts.s3 import S3Server
-from tests.parts.triton import Triton
+from tests.real.adapter import AdapterProcess
+from tests.real.mesh import Mesh
+from tests.real.models import text_statistics
+from tests.real.s3 import S3Server
+from tests.real.triton import Triton
 
 BUCKET = "models"
 PYTHON = dict(text_statistics())

@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.parts.adapter import AdapterProcess
-from tests.parts.mesh import Mesh
-from tests.parts.s3 import S3Server
-from tests.parts.triton import Triton
+from tests.real.adapter import AdapterProcess
+from tests.real.mesh import Mesh
+from tests.real.s3 import S3Server
+from tests.real.triton import Triton
 
 BUCKET = "models"
 

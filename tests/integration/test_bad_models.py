@@ -10,10 +10,10 @@ import pytest
 
 from tests.integration.bad_models import BAD_MODELS, PYTHON, BadModel, request_of
 from tests.integration.conftest import BUCKET, Bed
-from tests.parts.adapter import AdapterProcess
-from tests.parts.children import TOP
-from tests.parts.mesh import Mesh
-from tests.parts.s3 import S3Server
+from tests.real.adapter import AdapterProcess
+from tests.real.children import TOP
+from tests.real.mesh import Mesh
+from tests.real.s3 import S3Server
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -13,9 +13,9 @@ import pytest
 
 from adapter._pb import model_runtime_pb2 as spi
 from tests.integration.conftest import BUCKET, Bed
-from tests.parts.mesh import Mesh
-from tests.parts.models import count_text, digits_classifier, sleeper, text_statistics
-from tests.parts.s3 import S3Server
+from tests.real.mesh import Mesh
+from tests.real.models import count_text, digits_classifier, sleeper, text_statistics
+from tests.real.s3 import S3Server
 
 Put = Callable[[str, dict[str, bytes]], None]
 SECONDS = np.array([3.0], dtype=np.float32)

@@ -10,8 +10,8 @@ import pytest
 from tritonclient.grpc import service_pb2 as v2
 
 from tests.integration.conftest import Bed
-from tests.parts.mesh import Mesh
-from tests.parts.models import affine
+from tests.real.mesh import Mesh
+from tests.real.models import affine
 
 Put = Callable[[str, dict[str, bytes]], None]
 X = np.array([1.0, 2.0], dtype=np.float32)

@@ -18,20 +18,20 @@ import pytest
 from onnx import TensorProto
 from tritonclient.grpc import service_pb2
 
-from tests.parts import triton as triton_part
-from tests.parts.children import TOP, PartError, bare_environment, is_alive
-from tests.parts.mesh import Mesh
-from tests.parts.models import digits_classifier, identity_onnx, sleeper, write
-from tests.parts.s3 import S3Server
-from tests.parts.triton import SHM, Triton
+from tests.real import triton as triton_part
+from tests.real.children import TOP, PartError, bare_environment, is_alive
+from tests.real.mesh import Mesh
+from tests.real.models import digits_classifier, identity_onnx, sleeper, write
+from tests.real.s3 import S3Server
+from tests.real.triton import SHM, Triton
 
 OWNER = """
 import os, signal, sys, threading, time
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a run in the background ignores it
 from pathlib import Path
-from tests.parts.mesh import Mesh
-from tests.parts.s3 import S3Server
-from tests.parts.triton import Triton
+from tests.real.mesh import Mesh
+from tests.real.s3 import S3Server
+from tests.real.triton import Triton
 from tritonclient.grpc import service_pb2
 started = []
 def start():  # in a thread that ends: the kernel's watch must not end with it

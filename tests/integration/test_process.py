@@ -19,11 +19,11 @@ import pytest
 
 from adapter._pb import model_runtime_pb2 as spi
 from tests.integration.conftest import Bed
-from tests.parts.adapter import AdapterProcess
-from tests.parts.mesh import Mesh
-from tests.parts.models import sleeper, text_statistics
-from tests.parts.s3 import S3Server
-from tests.parts.triton import Triton
+from tests.real.adapter import AdapterProcess
+from tests.real.mesh import Mesh
+from tests.real.models import sleeper, text_statistics
+from tests.real.s3 import S3Server
+from tests.real.triton import Triton
 
 Start = Callable[..., AdapterProcess]
 Put = Callable[[str, dict[str, bytes]], None]

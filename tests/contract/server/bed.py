@@ -25,7 +25,7 @@ from adapter.triton.stubs import service_pb2 as pb
 from adapter.triton.stubs import service_pb2_grpc
 from adapter.volume import Volume
 from tests.fakes.triton import FakeTriton
-from tests.parts.triton import Triton
+from tests.real.triton import Triton
 
 CONFIG = """backend: "python"
 input [{ name: "X" data_type: TYPE_FP32 dims: [-1] }]

@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from tests.contract.server.bed import Bed, FakeBed, RealBed
-from tests.parts import install
+from tests.real import install
 
 KINDS = [pytest.param(FakeBed, id="fake"), pytest.param(RealBed, id="real", marks=pytest.mark.real_triton)]
 

@@ -22,10 +22,10 @@ from adapter.workers import Stop
 from tests.contract.source.model_beds import SHELVES, ModelBed, make_store
 from tests.fakes.memory_source import MemorySource
 from tests.fakes.s3_proxy import S3Proxy
-from tests.parts.clouds import AzureServer, GcsServer
-from tests.parts.install import CannotRunError
-from tests.parts.s3 import S3Server
-from tests.parts.web import WebServer
+from tests.real.clouds import AzureServer, GcsServer
+from tests.real.install import CannotRunError
+from tests.real.s3 import S3Server
+from tests.real.web import WebServer
 
 _numbers = itertools.count()
 

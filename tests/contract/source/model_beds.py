@@ -14,9 +14,9 @@ from adapter.settings import PullSettings
 from adapter.storage.store import Store
 from adapter.volume import Volume
 from tests.fakes.web import PlainWeb
-from tests.parts.clouds import AzureServer, GcsServer
-from tests.parts.s3 import S3Server
-from tests.parts.web import WebServer
+from tests.real.clouds import AzureServer, GcsServer
+from tests.real.s3 import S3Server
+from tests.real.web import WebServer
 
 MIB = 1024 * 1024
 _numbers = itertools.count()

@@ -10,7 +10,7 @@ import pytest
 from adapter.errors import InvalidRequest, SourceDenied
 from tests.contract.source.model_beds import make_store
 from tests.fakes.web import Answer, Web
-from tests.parts.s3 import S3Server
+from tests.real.s3 import S3Server
 from tests.unit.storage.beds import make_spec
 
 

@@ -14,7 +14,7 @@ from adapter.workers import Stop, Stopped
 from tests.contract.source.conftest import http_source
 from tests.fakes.s3_proxy import Fault, S3Proxy
 from tests.fakes.web import Answer, Web
-from tests.parts.web import USER, WebServer
+from tests.real.web import USER, WebServer
 
 CONTENT = bytes(range(256)) * 1200
 PROMPT_SECONDS = 3

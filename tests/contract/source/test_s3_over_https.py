@@ -11,7 +11,7 @@ from adapter.errors import InvalidRequest, SourceUnavailable
 from adapter.storage.connection import connection_of
 from adapter.storage.s3 import S3Client
 from adapter.workers import Stop, Stopped
-from tests.parts.s3 import S3Server
+from tests.real.s3 import S3Server
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import pytest
 from adapter.errors import InvalidRequest
 from adapter.storage.connection import S3Connection, connection_of
 from adapter.storage.fields import Secret, is_same_endpoint
-from tests.parts.s3 import S3Server
+from tests.real.s3 import S3Server
 
 KEYS = {"access_key_id": "the-key-id", "secret_access_key": "the-secret"}
 

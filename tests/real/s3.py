@@ -14,9 +14,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
-from tests.parts.certificates import make_certificates
-from tests.parts.children import Child, PartError, bare_environment
-from tests.parts.ports import free_ports
+from tests.real.certificates import make_certificates
+from tests.real.children import Child, PartError, bare_environment
+from tests.real.ports import free_ports
 
 START_SECONDS = 20
 PORT_TRIES = 3

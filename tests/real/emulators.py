@@ -13,8 +13,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from tests.parts.children import PARTS
-from tests.parts.install import CannotRunError
+from tests.real.children import PARTS
+from tests.real.install import CannotRunError
 
 AZURITE = "azurite@3.35.0"
 FAKE_GCS = "github.com/fsouza/fake-gcs-server@v1.56.1"

@@ -11,8 +11,8 @@ from types import TracebackType
 import grpc
 from grpc_health.v1 import health_pb2
 
-from tests.parts.children import TOP, Child, bare_environment
-from tests.parts.ports import free_ports
+from tests.real.children import TOP, Child, bare_environment
+from tests.real.ports import free_ports
 
 START_SECONDS = 30
 

@@ -13,9 +13,9 @@ import tempfile
 from pathlib import Path
 from types import TracebackType
 
-from tests.parts.certificates import Certificates, make_certificates
-from tests.parts.children import Child, bare_environment
-from tests.parts.ports import free_ports
+from tests.real.certificates import Certificates, make_certificates
+from tests.real.children import Child, bare_environment
+from tests.real.ports import free_ports
 
 START_SECONDS = 20
 USER = "somebody"

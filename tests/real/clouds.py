@@ -15,9 +15,9 @@ from types import TracebackType
 from azure.core.exceptions import ResourceNotFoundError
 from azure.storage.blob import BlobServiceClient
 
-from tests.parts import emulators
-from tests.parts.children import Child, bare_environment
-from tests.parts.ports import free_ports, is_listening
+from tests.real import emulators
+from tests.real.children import Child, bare_environment
+from tests.real.ports import free_ports, is_listening
 
 START_SECONDS = 30
 

@@ -1,5 +1,5 @@
 """
-Puts the real Triton into `.parts/`: `python -m tests.parts.install`.
+Puts the real Triton into `.parts/`: `python -m tests.real.install`.
 
 A venv of its own (`.parts/triton`: its Python runs inside Triton), and a backend directory
 (`.parts/backends`): the python backend with the stub of this Python's version, and an
@@ -20,7 +20,7 @@ import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.parts.children import PARTS, PartError, bare_environment
+from tests.real.children import PARTS, PartError, bare_environment
 
 VENV = PARTS / "triton"
 BACKENDS = PARTS / "backends"

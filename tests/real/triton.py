@@ -17,9 +17,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
-from tests.parts import install
-from tests.parts.children import Child, PartError, is_alive
-from tests.parts.ports import free_ports
+from tests.real import install
+from tests.real.children import Child, PartError, is_alive
+from tests.real.ports import free_ports
 
 START_SECONDS = 60
 EXIT_TIMEOUT_SECONDS = 5

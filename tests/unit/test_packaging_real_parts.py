@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.parts import install
+from tests.real import install
 
 
 @pytest.fixture(autouse=True)

@@ -20,12 +20,12 @@ from pathlib import Path
 import grpc
 import numpy as np
 
-from tests.parts.adapter import AdapterProcess
-from tests.parts.children import PartError
-from tests.parts.mesh import Mesh
-from tests.parts.models import count_text, digits_classifier, text_statistics
-from tests.parts.s3 import S3Server
-from tests.parts.triton import Triton
+from tests.real.adapter import AdapterProcess
+from tests.real.children import PartError
+from tests.real.mesh import Mesh
+from tests.real.models import count_text, digits_classifier, text_statistics
+from tests.real.s3 import S3Server
+from tests.real.triton import Triton
 
 BUCKET = "models"
 DIGITS, TEXTS = "digits__isvc-3f2a9c", "texts__isvc-81b07d"
