@@ -42,7 +42,9 @@ class Threads(Executor):
                 self._running += 1
         except RuntimeError as error:
             self.shutdown()
-            raise StartError(f"thread {self._running + 1} of {count} for {name!r} cannot start: {error} (is there a limit of processes?)") from error
+            raise StartError(
+                f"thread {self._running + 1} of {count} for {name!r} cannot start: {error} (is there a limit of processes?)"
+            ) from error
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Run the call in the next free thread. Raises RuntimeError after `shutdown`."""
