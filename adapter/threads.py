@@ -70,6 +70,10 @@ class Threads(Executor):
         for item in filter(None, waiting):
             item[0].cancel()
 
+    def __del__(self) -> None:
+        """An owner whose constructor failed half way closes nothing."""
+        self.shutdown()
+
 
 def _serve(queue: SimpleQueue[_Item]) -> None:
     while (item := queue.get()) is not None:

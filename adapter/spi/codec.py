@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any, NoReturn, Protocol
 
 from adapter.errors import InvalidRequest
-from adapter.model import ModelSpec, id_problem
+from adapter.model import RESERVED_IDS, ModelSpec, id_problem
 from adapter.units import parse_bytes
 
 MAX_SIZE_BYTES = 2**63 - 1
@@ -33,14 +33,14 @@ class ModelRequest(Protocol):
     modelKey: str  # noqa: N815
 
 
-def decode(request: ModelRequest) -> ModelSpec:
+def decode(request: ModelRequest, reserved: Collection[str] = RESERVED_IDS) -> ModelSpec:
     """
-    The model that a request names.
+    The model that a request names; `reserved` has the ids that no model may have.
 
     Raises:
         InvalidRequest: the request could never work.
     """
-    if problem := id_problem(request.modelId):
+    if problem := id_problem(request.modelId, reserved):
         raise InvalidRequest(problem)
     key = _ModelKey(request.modelKey)
     params = key.params()
