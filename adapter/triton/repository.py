@@ -182,7 +182,6 @@ class Repository:
                 raise
 
     def _ensure_directory(self, path: Path) -> None:
-        self._volume.restore()
         try:
             make_plain_directory(path)
         except FileExistsError:
@@ -192,13 +191,11 @@ class Repository:
             make_plain_directory(path)
 
     def _clear(self, stop: Stop) -> None:
-        self._volume.restore()
         for path in self._entries():
             stop.check()
             self._volume.discard(path)
 
     def _sweep(self, stop: Stop) -> None:
-        self._volume.restore()
         for path in self._entries():
             stop.check()
             if not path.is_dir() or not _is_utf8(path.name):
