@@ -51,7 +51,7 @@ def _run(chosen: argparse.Namespace) -> int:
 
 
 def settings_markdown() -> str:
-    """The README's table of settings."""
+    """The table of settings in the documents."""
     rows = ["| variable | unit | default | meaning |", "|---|---|---|---|"]
     for entry in all_fields():
         about = entry.metadata

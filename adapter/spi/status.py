@@ -86,7 +86,7 @@ def shown(text: str, budget: int = MAX_WIRE_BYTES) -> str:
 
 
 def markdown() -> str:
-    """The README's table: code, reason, when. The reason is the label of logs and metrics."""
+    """The table in the documents: code, reason, when. The reason is the label of logs and metrics."""
     rows = ["| code | reason | when |", "|---|---|---|"]
     for kind, code in CODES.items():
         if kind not in FAMILIES:

@@ -1,7 +1,7 @@
 """
 All metrics, declared in one place: name, unit in the name, labels, meaning.
 
-The README's table is made from `TABLE`. No model id is ever a label: thousands of models would be
+The table in the documents is made from `TABLE`. No model id is ever a label: thousands of models would be
 thousands of series.
 """
 
@@ -54,7 +54,7 @@ TABLE: tuple[MetricWrapperBase, ...] = (
 
 
 def markdown() -> str:
-    """The README's table: name, type, labels, meaning."""
+    """The table in the documents: name, type, labels, meaning."""
     rows = ["| metric | type | labels | meaning |", "|---|---|---|---|"]
     for metric in TABLE:
         family = next(iter(metric.describe()))
