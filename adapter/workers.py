@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
@@ -73,6 +73,11 @@ class Workers:
         self.threads = threads
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
         self._busy = 0
+
+    @property
+    def executor(self) -> Executor:
+        """The threads, for a library that brings its own way to wait for them."""
+        return self._pool
 
     async def run(self, work: Callable[[Stop], T]) -> T:
         """
