@@ -82,8 +82,8 @@ class Where:
 
     def other_size(self, wanted: StoredObject, size_bytes: int) -> SourceChanged:
         """A body, or the object that a part is of, has another length than the listed one."""
-        had = f"had {wanted.size_bytes} when it was listed"
-        return SourceChanged(f"{wanted.key!r} has {size_bytes} bytes, but {had} ({self.words})")
+        sizes = f"it has {size_bytes} bytes, but had {wanted.size_bytes}"
+        return SourceChanged(f"{wanted.key!r} was replaced since it was listed: {sizes} ({self.words})")
 
     def _made_with(self) -> str:
         if self.is_unsigned:

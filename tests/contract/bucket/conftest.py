@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -15,7 +16,7 @@ from adapter.storage.stores.clients import Clients
 from adapter.storage.stores.table import BUCKETS
 from adapter.volume import Volume
 from adapter.workers import Stop
-from tests.contract.bucket.model_beds import SHELVES, ModelBed, make_store
+from tests.contract.bucket.model_beds import SHELVES, ModelBed, Shelf, make_store
 from tests.fakes.memory_bucket import MemoryBucket
 from tests.fakes.s3_proxy import S3Proxy
 from tests.real.clouds import AzureServer, GcsServer
@@ -118,6 +119,55 @@ def bed(request: pytest.FixtureRequest) -> Bed:
     absent_fields = {"azure": {"container": "no-such-bucket"}, "http": {"url": "http://127.0.0.1:1"}}
     absent_bucket = bucket_of(shelf.config, **absent_fields.get(request.param, {"bucket": "no-such-bucket"}))
     return Bed(bucket_of(shelf.config), shelf.put, shelf.remove, absent_bucket, lists=shelf.has_folders)
+
+
+@dataclass(frozen=True)
+class SpoiledBed:
+    """A bucket with one object behind a proxy that spoils answers."""
+
+    shelf: Shelf
+    proxy: S3Proxy
+    config: Mapping[str, str]
+    """Leads through the proxy."""
+    bucket: Bucket
+    key: str
+    content: bytes
+
+    def listed(self, stop: Stop | None = None) -> StoredObject:
+        """The object, asked for anew."""
+        return self.bucket.list_page(self.key, stop or Stop()).objects[0]
+
+    def read(self, stored: StoredObject, start: int = 0, length: int | None = None, stop: Stop | None = None) -> bytes:
+        """Of the object; all of it unless told."""
+        got = bytearray()
+        self.bucket.read(stored, start, stored.size_bytes - start if length is None else length, got.extend, stop or Stop())
+        return bytes(got)
+
+    def call(self, name: str, stored: StoredObject, stop: Stop | None = None) -> object:
+        """`list` or `read`."""
+        return self.listed(stop) if name == "list" else self.read(stored, stop=stop)
+
+    def through_proxy(self, **changes: str) -> Bucket:
+        """The same place with changed fields."""
+        return bucket_of(self.config, **changes)
+
+
+def spoiled_bed(request: pytest.FixtureRequest, kind: str) -> Iterator[SpoiledBed]:
+    """One of a kind of store."""
+    shelf = SHELVES[kind](request)
+    content = bytes(range(256)) * 1200
+    shelf.put("m/file", content)
+    place = "url" if kind == "http" else "endpoint_url"
+    server = urlsplit(shelf.config[place])
+    with S3Proxy(shelf.config[place]) as proxy:
+        config = {**shelf.config, place: f"{proxy.endpoint_url}{server.path}"}
+        yield SpoiledBed(shelf, proxy, config, bucket_of(config), "m/file", content)
+
+
+@pytest.fixture(params=["s3", "gcs", "azure", "http"])
+def spoiled(request: pytest.FixtureRequest) -> Iterator[SpoiledBed]:
+    """Of each kind of store that is asked over a network."""
+    yield from spoiled_bed(request, request.param)
 
 
 @pytest.fixture

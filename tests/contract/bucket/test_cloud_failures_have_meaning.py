@@ -1,10 +1,9 @@
-"""Emulators behind a proxy that spoils answers, and the credentials of both clouds."""
+"""What is odd about Google's and Azure's clouds: their credentials."""
 
 from __future__ import annotations
 
 import datetime
 import json
-import threading
 import time
 
 import pytest
@@ -12,40 +11,14 @@ from azure.storage.blob import ContainerSasPermissions, generate_container_sas
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from adapter.errors import InvalidRequest, SourceChanged, SourceDenied, SourceUnavailable
-from adapter.workers import Stop, Stopped
-from tests.contract.bucket.conftest import cloud_source
-from tests.contract.bucket.model_beds import SHELVES
-from tests.fakes.s3_proxy import Fault, S3Proxy
+from adapter.errors import InvalidRequest, SourceDenied
+from adapter.workers import Stop
+from tests.contract.bucket.conftest import bucket_of
+from tests.fakes.s3_proxy import S3Proxy
 from tests.fakes.web import Answer, Web
 
 CONTENT = bytes(range(256)) * 1200
-PROMPT_SECONDS = 3
-"""Far below the read timeout of 10 s."""
 ADC = ("GOOGLE_APPLICATION_CREDENTIALS", "GCE_METADATA_HOST", "AZURE_CLIENT_ID", "AZURE_TENANT_ID", "AZURE_FEDERATED_TOKEN_FILE")
-
-
-@pytest.fixture(params=["gcs", "azure"])
-def shelf(request):
-    """A bucket or container with one object."""
-    made = SHELVES[request.param](request)
-    made.put("m/file", CONTENT)
-    return made
-
-
-@pytest.fixture
-def proxy(shelf):
-    """What spoils its answers."""
-    url = shelf.config["endpoint_url"]
-    with S3Proxy(url) as started:
-        started.path = "/" + "/".join(url.split("/")[3:])
-        yield started
-
-
-@pytest.fixture
-def source(shelf, proxy):
-    """The bucket, through the proxy."""
-    return cloud_source(shelf.config, endpoint_url=proxy.endpoint_url + proxy.path.rstrip("/"))
 
 
 def listed(source):
@@ -58,87 +31,13 @@ def read(source, stored, stop=None):
     return bytes(got)
 
 
-STATUSES = [
-    (401, SourceDenied), (403, SourceDenied), (429, SourceUnavailable), (408, SourceUnavailable), (500, SourceUnavailable),
-    (503, SourceUnavailable), (400, InvalidRequest), (412, SourceChanged), (416, SourceChanged),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("status", "expected"), STATUSES)
-@pytest.mark.parametrize("call", ["list", "read"])
-def test_a_status_has_a_meaning(source, proxy, status, expected, call):
-    """Asked once; bucket and host are named, the server's own words are not. The Go adapter lost Azure's listing errors."""
-    stored = listed(source)
-    proxy.requests.clear()
-    proxy.next(Fault(status=status, body=b"the server's secret words"))
-    if call == "list" and expected is SourceChanged:
-        expected = InvalidRequest
-    with pytest.raises(expected) as caught:
-        listed(source) if call == "list" else read(source, stored)
-    assert type(caught.value) is expected
-    assert len(proxy.requests) == 1
-    assert f"HTTP {status}" in caught.value.text and proxy.endpoint_url.removeprefix("http://") in caught.value.text
-    assert "secret" not in caught.value.text
-
-
-def test_one_failure_does_not_poison_the_next_call(source, proxy):
-    """The Go adapter kept the first error of a GCS client for ever."""
-    stored = listed(source)
-    proxy.next(Fault(status=403, body=b""), times=2)
-    for _ in range(2):
-        with pytest.raises(SourceDenied):
-            read(source, stored)
-    assert read(source, stored) == CONTENT
-
-
-@pytest.mark.parametrize("fault", [Fault(reset_after_bytes=-1), Fault(reset_after_bytes=100_000), Fault(cut_after_bytes=100_000)])
-def test_a_body_that_ends_early_is_unavailable(source, proxy, fault):
-    """What came before is right."""
-    stored = listed(source)
-    proxy.next(fault, times=5)
-    got = bytearray()
-    with pytest.raises(SourceUnavailable):
-        source.read(stored, 0, stored.size_bytes, got.extend, Stop())
-    assert bytes(got) == CONTENT[: len(got)]
-
-
-@pytest.mark.parametrize(("call", "after_bytes"), [("read", -1), ("read", 0), ("read", 100_000), ("list", -1), ("list", 10)])
-def test_a_stop_wakes_a_call_that_hangs(source, proxy, call, after_bytes):
-    """Which the multi-cloud library that we compared cannot do."""
-    stored = listed(source)
-    proxy.next(Fault(hang_after_bytes=after_bytes), times=5)
-    stop, ended = Stop(), []
-
-    def work() -> None:
-        try:
-            source.list_page("m/", stop) if call == "list" else read(source, stored, stop)
-        except BaseException as error:
-            ended.append(error)
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    assert proxy.hanging.wait(20)
-    begun = time.monotonic()
-    stop.set()
-    thread.join(10)
-    assert time.monotonic() - begun < PROMPT_SECONDS
-    assert type(ended[0]) is Stopped
-
-
-def test_a_store_that_is_away_is_unavailable(shelf):
-    """In words."""
-    source = cloud_source(shelf.config, endpoint_url="http://127.0.0.1:1/x")
-    with pytest.raises(SourceUnavailable, match=r"at 127\.0\.0\.1:1.* cannot be reached: the connection was refused"):
-        listed(source)
-
-
 @pytest.mark.parametrize("kind", ["gcs", "azure"])
 @pytest.mark.parametrize("field", ["bucket", "container"])
 def test_no_bucket_is_said(kind, field):
     """In the words of the type."""
     values = {"type": kind, "anonymous": "true", "account_name": "a"}
     with pytest.raises(InvalidRequest, match=r"^no (bucket|container)"):
-        cloud_source(values, **{field: ""})
+        bucket_of(values, **{field: ""})
 
 
 GCS_KEYS = [
@@ -155,7 +54,7 @@ GCS_KEYS = [
 def test_gcs_credentials_are_checked(fields, words):
     """Both or none, and never quoted."""
     with pytest.raises(InvalidRequest, match=words) as caught:
-        cloud_source({"type": "gcs", "bucket": "b"}, **fields)
+        bucket_of({"type": "gcs", "bucket": "b"}, **fields)
     assert "the-secret" not in caught.value.text
 
 
@@ -169,7 +68,7 @@ def test_a_gcs_service_account_signs_for_a_token(gcs_server, is_escaped):
     with Web() as tokens, S3Proxy(gcs_server.endpoint_url) as proxy:
         answer = json.dumps({"access_token": "the-token", "expires_in": 3600, "token_type": "Bearer"}).encode()
         tokens.answers["/token"] = Answer(200, {"Content-Type": "application/json"}, answer)
-        source = cloud_source({
+        source = bucket_of({
             "type": "gcs", "bucket": f"signed-{is_escaped}".lower(), "endpoint_url": proxy.endpoint_url, "client_email": "a@b",
             "private_key": pem.replace("\n", "\\n") if is_escaped else pem, "token_uri": f"{tokens.url}/token",
         })  # fmt: skip
@@ -188,7 +87,7 @@ def test_a_token_that_is_refused_is_denied(gcs_server):
         tokens.answers["/token"] = Answer(400, {}, b'{"error": "invalid_grant", "error_description": "secret words"}')
         values = {"type": "gcs", "bucket": "b", "endpoint_url": gcs_server.endpoint_url, "client_email": "a@b", "private_key": pem}
         with pytest.raises(SourceDenied, match=r"the service account key of storage config 'k' did not work \(RefreshError\)") as caught:
-            listed(cloud_source(values, token_uri=f"{tokens.url}/token"))
+            listed(bucket_of(values, token_uri=f"{tokens.url}/token"))
         assert "secret" not in caught.value.text
 
 
@@ -200,7 +99,7 @@ def test_gcs_without_default_credentials_is_anonymous(gcs_server, monkeypatch):
     monkeypatch.setenv("HOME", "/nonexistent")
     gcs_server.make_bucket("public-one")
     gcs_server.put("public-one", "m/file", CONTENT)
-    source = cloud_source(gcs_server.storage_config("public-one"), anonymous="")
+    source = bucket_of(gcs_server.storage_config("public-one"), anonymous="")
     assert read(source, listed(source)) == CONTENT
 
 
@@ -218,7 +117,7 @@ AZURE_KEYS = [
 def test_azure_credentials_are_checked(fields, words):
     """Whole or none, and never quoted."""
     with pytest.raises(InvalidRequest, match=words) as caught:
-        cloud_source({"type": "azure", "container": "b", "account_name": "a"}, **fields)
+        bucket_of({"type": "azure", "container": "b", "account_name": "a"}, **fields)
     assert "the-secret" not in caught.value.text
 
 
@@ -238,7 +137,7 @@ def azure_values(server, container):
 
 def test_an_azure_connection_string_is_enough(azure_server, container):
     """The Go adapter wanted the account's name as well."""
-    source = cloud_source({"type": "azure", "container": container, "connection_string": azure_server.connection_string})
+    source = bucket_of({"type": "azure", "container": container, "connection_string": azure_server.connection_string})
     assert read(source, listed(source)) == CONTENT
 
 
@@ -247,14 +146,14 @@ def test_an_azure_sas_token_is_enough(azure_server, container):
     until = datetime.datetime.now(datetime.UTC) + datetime.timedelta(hours=1)
     permission = ContainerSasPermissions(read=True, list=True)
     token = generate_container_sas(azure_server.account, container, account_key=azure_server.key, permission=permission, expiry=until)
-    source = cloud_source(azure_values(azure_server, container), sas_token=token)
+    source = bucket_of(azure_values(azure_server, container), sas_token=token)
     assert read(source, listed(source)) == CONTENT
 
 
 def test_a_wrong_azure_key_is_denied(azure_server, container):
     """With the config that holds it."""
     with pytest.raises(SourceDenied, match="denied access with the account key of storage config 'k'"):
-        listed(cloud_source(azure_values(azure_server, container), account_key="d3Jvbmc="))
+        listed(bucket_of(azure_values(azure_server, container), account_key="d3Jvbmc="))
 
 
 def test_a_public_azure_container_needs_nothing(azure_server, monkeypatch):
@@ -265,5 +164,5 @@ def test_a_public_azure_container_needs_nothing(azure_server, monkeypatch):
     azure_server.make_container(name, public=True)
     azure_server.put(name, "m/file", CONTENT)
     for changes in ({}, {"anonymous": "true"}, {"anonymous": "true", "account_key": "ignored"}):
-        source = cloud_source(azure_values(azure_server, name), **changes)
+        source = bucket_of(azure_values(azure_server, name), **changes)
         assert read(source, listed(source)) == CONTENT

@@ -8,7 +8,9 @@ import time
 import pytest
 
 from adapter.errors import InvalidRequest, SourceUnavailable
+from adapter.storage.secret import trust
 from adapter.workers import Stop, Stopped
+from tests.contract.bucket.conftest import bucket_of
 from tests.real.s3 import S3Server
 
 
@@ -18,10 +20,6 @@ def tls_server():
     with S3Server(tls=True) as server:
         server.put("b", "m/file", b"content" * 50_000)
         yield server
-
-
-def client(config, **changes):
-    return S3Client(connection_of(config | changes, "storage config 'k'"), 4)
 
 
 def test_the_certificate_of_the_config_is_trusted(tls_server):
@@ -36,7 +34,7 @@ def test_the_certificate_of_the_config_is_trusted(tls_server):
 def test_trust_is_per_client(tls_server):
     """One storage's authority vouches for no other storage. The Go adapter trusted it everywhere."""
     bucket_of(tls_server.storage_config("b")).list_page("m/", Stop())
-    other = client(tls_server.storage_config(), certificate="").bucket("b")
+    other = bucket_of(tls_server.storage_config("b"), certificate="")
     with pytest.raises(SourceUnavailable, match=r"its TLS certificate is not trusted .*; a private CA goes into `certificate`"):
         other.list_page("m/", Stop())
 
@@ -47,45 +45,46 @@ def test_ca_bundle_is_a_path_or_the_text(tls_server, tmp_path, as_text):
     path = tmp_path / "ca.pem"
     path.write_text(tls_server.ca_pem)
     changes = {"certificate": "", "ca_bundle": tls_server.ca_pem if as_text else str(path)}
-    assert client(tls_server.storage_config(), **changes).bucket("b").list_page("m/", Stop()).objects
+    assert bucket_of(tls_server.storage_config("b"), **changes).list_page("m/", Stop()).objects
 
 
-def test_cabundle_configmap_is_the_mounted_bundle(tls_server, tmp_path):
+def test_cabundle_configmap_is_the_mounted_bundle(tls_server, tmp_path, monkeypatch):
     """The bundle is read where KServe mounts it."""
     mounted = tmp_path / "cabundle.crt"
     mounted.write_text(tls_server.ca_pem)
-    config = tls_server.storage_config() | {"certificate": "", "cabundle_configmap": "my-bundle"}
-    connection = connection_of(config, "k", mounted_bundle=mounted)
-    assert S3Client(connection, 4).bucket("b").list_page("m/", Stop()).objects
+    config = tls_server.storage_config("b") | {"certificate": "", "cabundle_configmap": "my-bundle"}
+    monkeypatch.setattr(trust, "MOUNTED_CA_BUNDLE", mounted)
+    assert bucket_of(config).list_page("m/", Stop()).objects
 
 
-def test_cabundle_configmap_that_is_not_mounted_is_invalid(tls_server, tmp_path):
+def test_cabundle_configmap_that_is_not_mounted_is_invalid(tls_server, tmp_path, monkeypatch):
     """The sentence says where it must be."""
-    config = tls_server.storage_config() | {"certificate": "", "cabundle_configmap": "my-bundle"}
+    config = tls_server.storage_config("b") | {"certificate": "", "cabundle_configmap": "my-bundle"}
+    monkeypatch.setattr(trust, "MOUNTED_CA_BUNDLE", tmp_path / "absent.crt")
     with pytest.raises(InvalidRequest, match=r"'my-bundle', so its bundle must be mounted at .*absent.crt .*No such file"):
-        connection_of(config, "k", mounted_bundle=tmp_path / "absent.crt")
+        bucket_of(config)
 
 
 @pytest.mark.filterwarnings("ignore:Unverified HTTPS request")
 @pytest.mark.parametrize("value", ["false", "0", False])
 def test_verify_ssl_false_asks_no_questions(tls_server, value):
     """As users of self-signed stores write it."""
-    source = client(tls_server.storage_config(), certificate="", verify_ssl=value).bucket("b")
+    source = bucket_of(tls_server.storage_config("b"), certificate="", verify_ssl=value)
     assert source.list_page("m/", Stop()).objects
 
 
 def test_http_to_an_https_port_is_hinted_at(tls_server):
     """The most common slip. Whether its 400 or its reset arrives first is up to the server."""
-    config = tls_server.storage_config() | {"certificate": "", "endpoint_url": tls_server.endpoint_url.replace("https", "http")}
+    config = tls_server.storage_config("b") | {"certificate": "", "endpoint_url": tls_server.endpoint_url.replace("https", "http")}
     with pytest.raises((InvalidRequest, SourceUnavailable), match="is the endpoint https"):
-        client(config).bucket("b").list_page("m/", Stop())
+        bucket_of(config).list_page("m/", Stop())
 
 
 def test_https_to_an_http_port_is_unavailable(s3_server):
     """The other way round."""
-    config = s3_server.storage_config() | {"endpoint_url": s3_server.endpoint_url.replace("http", "https")}
+    config = s3_server.storage_config("b") | {"endpoint_url": s3_server.endpoint_url.replace("http", "https")}
     with pytest.raises(SourceUnavailable, match="TLS failed"):
-        client(config).bucket("b").list_page("m/", Stop())
+        bucket_of(config).list_page("m/", Stop())
 
 
 def test_a_stop_wakes_a_read_over_tls(tls_server):

@@ -7,10 +7,10 @@ import gc
 import os
 
 import pytest
-from tests.unit.storage.pull.test_archives_are_unpacked_safely import tar_of, zip_of
 
 from adapter.errors import InvalidModel, InvalidRequest, NoCapacity, SourceChanged
 from tests.unit.storage.beds import folder_content, make_spec, opened
+from tests.unit.storage.pull.test_archives_are_unpacked_safely import tar_of, zip_of
 
 TREE = {"config.pbtxt": b"platform: x", "1/model.onnx": b"abc"}
 
