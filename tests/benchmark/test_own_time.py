@@ -63,14 +63,17 @@ def report(**figures: Any) -> None:
 class OneBucket:
     """Every storage config leads to the same bucket in memory."""
 
-    bucket: MemoryBucket
+    only: MemoryBucket
 
     def warm(self, config: StorageConfig) -> None:
         """Nothing to make."""
 
-    def source(self, config: StorageConfig) -> MemoryBucket:
+    def bucket(self, config: StorageConfig) -> MemoryBucket:
         """The bucket."""
-        return self.bucket
+        return self.only
+
+    def close(self) -> None:
+        """Nothing is open."""
 
 
 @asynccontextmanager
@@ -84,7 +87,7 @@ async def bridge(folder: Path) -> AsyncIterator[tuple[Any, FakeTriton]]:
     source.put("m/1/model.py", b"class TritonPythonModel: pass\n")
     capacity = read_group(CapacitySettings, {"CONTAINER_MEM_REQ_BYTES": "2GiB"})
     pull = read_group(PullSettings, {"STORAGE_CONFIG_DIR": str(folder)})
-    store = Store(settings=pull, root=folder, volume=volume, max_loading=1, sources=OneBucket(source))
+    store = Store(settings=pull, root=folder, volume=volume, max_loading=1, clients=OneBucket(source))
     async with FakeTriton(volume.repository_dir) as triton:
         repository = Repository(volume)
         server = TritonServer(client=TritonClient(triton.target), repository=repository, max_loading=1, unload_timeout_seconds=60)
