@@ -65,7 +65,8 @@ SELECTIONS = [
     ("bucket beats default bucket", {"s": STORED | {"bucket": "own"}}, {"storage_key": "s"}, "s3", "own"),
     ("parameters beat the top-level bucket", {"s": STORED},
      {"storage_key": "s", "bucket": "b1", "storage_params": {"bucket": "b2"}}, "s3", "b2"),
-    ("empty parameter is an absent one", {"s": STORED | {"bucket": "own"}}, {"storage_key": "s", "storage_params": {"bucket": ""}}, "s3", "own"),
+    ("empty parameter is an absent one", {"s": STORED | {"bucket": "own"}},
+     {"storage_key": "s", "storage_params": {"bucket": ""}}, "s3", "own"),
     ("null in the config is absent", {"s": STORED | {"bucket": None}}, {"storage_key": "s"}, "s3", "default"),
 ]  # fmt: skip
 
