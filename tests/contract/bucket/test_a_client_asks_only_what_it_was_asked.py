@@ -56,3 +56,18 @@ def test_every_request_is_one_that_we_asked_for(spoiled, senders):
     assert not left
     assert len(spoiled.proxy.requests) == 6, spoiled.proxy.requests
     assert set(senders) == {threading.current_thread()} and len(senders) == 6
+
+
+def test_closing_cuts_no_call_under_way(spoiled):
+    """A client that is evicted may be in use: its read ends well, and it can even be asked again."""
+    clients = Clients(BUCKETS, 4)
+    bucket = clients.bucket(make_config(spoiled.config))
+    stored, got = bucket.list_page("m/file", Stop()).objects[0], bytearray()
+
+    def sink(chunk: bytes) -> None:
+        clients.close()
+        got.extend(chunk)
+
+    bucket.read(stored, 0, stored.size_bytes, sink, Stop())
+    assert bytes(got) == spoiled.content
+    assert bucket.list_page("m/file", Stop()).objects == (stored,)
