@@ -21,9 +21,10 @@ from adapter.errors import InvalidModel
 from adapter.layout import bundles, defaults, model_config, native, placement, python_backend, schema
 from adapter.layout.model_config import ModelConfig
 from adapter.layout.model_types import TYPES, ModelType, by_backend, model_type
-from adapter.layout.tree import LayoutError, Tree, is_residue, path_problem, shortened, shown, tree_of
+from adapter.layout.tree import LayoutError, Tree, is_residue, shortened, shown, tree_of
 from adapter.layout.versions import is_odd, is_version, newest
 from adapter.model import Layout, Listing, ModelSpec, SourceFile
+from adapter.paths import path_problem
 
 DEFAULT_VERSION = "1"
 SCHEMA_FILE = "_schema.json"

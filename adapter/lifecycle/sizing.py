@@ -105,5 +105,6 @@ def _content_key(spec: ModelSpec) -> tuple[object, ...]:
         spec.storage_key,
         spec.bucket,
         spec.schema_path,
+        spec.top_model,
         tuple(sorted(spec.storage_params.items())),
     )
