@@ -99,7 +99,7 @@ def arranged(spec: ModelSpec, bundle: Bundle, schema_content: bytes | None) -> L
         kind = model_type(spec.model_type) if directory == _ITSELF else UNKNOWN
         name = spec.model_id if is_top else names[directory]
         try:
-            layouts[directory] = native.arranged(kind, name, config, tensors, native.selected(config, tree), names=names)
+            layouts[directory] = native.arranged(kind, name, config, tensors, tree, names=names)
         except LayoutError as error:
             raise LayoutError(f"{shortened(directory)}: {error}" if directory else str(error)) from error
     inner = {names[directory]: layout for directory, layout in layouts.items() if directory != bundle.top}

@@ -43,12 +43,12 @@ def test_what_fits_is_shown_beside_what_was_found(folder):
         "  1/                 net/\n"
         "    old.onnx           7/\n"
         "  7/                     model.onnx  <- 7/resnet.onnx\n"
-        "    resnet.onnx\n"
+        "    resnet.onnx        README.md\n"
         "  README.md\n"
         "\n"
         "net/config.pbtxt: none; Triton tells the backend from the files' names\n"
         "\n"
-        "not placed: 1/old.onnx, README.md\n"
+        "not placed: 1/old.onnx\n"
     )
 
 
@@ -137,6 +137,18 @@ def test_links_that_lead_out_are_refused(folder, tmp_path):
 
     assert "leads out of" in report(top).text
     assert not report(top).fits
+
+
+def test_versions_may_be_links_to_directories_of_other_names(folder):
+    """On a volume: the newest version is served, whatever its directory is called."""
+    top = folder({"v2/net.onnx": "old", "v3/net.onnx": "new", "labels.txt": "cat"})
+    for version in ("2", "3"):
+        (top / version).symlink_to(f"v{version}")
+    found = report(top)
+
+    assert found.fits
+    assert "model.onnx  <- 3/net.onnx\n" in found.text
+    assert "not placed: 2/net.onnx, v2/net.onnx, v3/net.onnx\n" in found.text
 
 
 def test_what_is_not_there_cannot_be_looked_at(folder, tmp_path):
