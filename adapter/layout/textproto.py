@@ -106,7 +106,7 @@ class Edit:
 
 def parse(text: str) -> Message:
     """
-    The whole text as one message without braces.
+    The whole text as one message without braces; bytes that are not UTF-8 are in it as `surrogateescape` has them.
 
     Raises:
         ParseError: with line and column, both from 1.
@@ -171,7 +171,8 @@ class _Parser:
             found = self.text[self.start]
             if found in "\"'":
                 self.fail("a string does not end on its line")
-            self.fail(f"the character {found!r} cannot stand here")
+            byte = ord(found) - 0xDC00
+            self.fail(f"the byte 0x{byte:X} cannot stand here" if 0x80 <= byte <= 0xFF else f"the character {found!r} cannot stand here")
         self.kind, self.end = str(match.lastgroup), match.end()
         if self.kind == "number" and re.match(r"[A-Za-z0-9_.]", self.text[self.end : self.end + 1]):
             self.fail("a number runs into the next word")
@@ -298,9 +299,9 @@ class _Parser:
         parts = []
         at = 0
         for match in _ESCAPE.finditer(piece):
-            parts += [piece[at : match.start()].encode("utf-8", "surrogatepass"), self.escape(match)]
+            parts += [piece[at : match.start()].encode("utf-8", "surrogateescape"), self.escape(match)]
             at = match.end()
-        return b"".join([*parts, piece[at:].encode("utf-8", "surrogatepass")])
+        return b"".join([*parts, piece[at:].encode("utf-8", "surrogateescape")])
 
     def escape(self, match: re.Match[str]) -> bytes:
         octal, hexadecimal, short, long, simple = match.groups()
@@ -315,8 +316,9 @@ class _Parser:
 
 
 def _decoded(content: bytes) -> str:
+    """Content that is not UTF-8, which is legal in fields of type bytes, keeps a surrogate for each such byte."""
     try:
         halves = content.decode("utf-8", "surrogatepass").encode("utf-16-le", "surrogatepass")
-    except UnicodeDecodeError:  # legal in fields of type bytes
-        return content.decode("utf-8", "replace")
-    return halves.decode("utf-16-le", "replace")  # joins the halves of \ud83d\ude00
+    except UnicodeDecodeError:
+        return content.decode("utf-8", "surrogateescape")
+    return halves.decode("utf-16-le", "surrogatepass")  # joins the halves of \ud83d\ude00
