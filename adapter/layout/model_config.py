@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from adapter.errors import InvalidModel
-from adapter.layout import config_check, references, tensors, textproto
+from adapter.layout import config_check, references, tensors, textparser, textproto
 from adapter.layout.references import Reference
 from adapter.layout.schema import Schema
 from adapter.layout.textproto import Message, Scalar
@@ -80,8 +80,8 @@ def read(content: bytes, path: str = FILE_NAME) -> ModelConfig:
         raise InvalidModel(f"{path} has {len(content)} bytes, more than {MAX_BYTES}")
     text = content.decode("utf-8-sig", "surrogateescape")
     try:
-        tree = textproto.parse(text)
-    except textproto.ParseError as error:
+        tree = textparser.parse(text)
+    except textparser.ParseError as error:
         raise InvalidModel(f"{path} cannot be parsed: {error}") from error
     config_check.check(text, tree, path)
     batch = tree.all("max_batch_size")

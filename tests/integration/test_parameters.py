@@ -30,15 +30,16 @@ def test_model_size_bytes_is_the_answer_to_both_questions(mesh: Mesh, put: Put) 
 @pytest.mark.parametrize(("top", "answer"), [("twice", [2.0, 4.0]), ("thrice", [3.0, 6.0])])
 def test_top_model_chooses_between_two(top: str, answer: list[float], mesh: Mesh, put: Put) -> None:
     """A bundle in which no model names another: each could be asked for inference."""
+    model_id = f"chosen-{top}"
     models = {"twice": affine(2, 0), "thrice": affine(3, 0)}
     put("two-tops", {f"{name}/{path}": content for name, files in models.items() for path, content in files.items()})
 
     with pytest.raises(grpc.RpcError, match=r"name it in storage_params: adapter\.topModel"):
-        mesh.load("m", "python", "two-tops")
-    mesh.load("m", "python", "two-tops", storage_params={"adapter.topModel": top})
+        mesh.load(model_id, "python", "two-tops")
+    mesh.load(model_id, "python", "two-tops", storage_params={"adapter.topModel": top})
 
-    assert mesh.infer("m", {"X": X})["Y"].tolist() == answer
-    assert mesh.index() == dict.fromkeys(["m", *(f"m~inner~{name}" for name in models if name != top)], "READY")
+    assert mesh.infer(model_id, {"X": X})["Y"].tolist() == answer
+    assert mesh.index() == dict.fromkeys([model_id, *(f"{model_id}~inner~{name}" for name in models if name != top)], "READY")
 
 
 def test_every_parameter_is_tried_here() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tritonclient.grpc import model_config_pb2
 
 from adapter.errors import InvalidModel
-from adapter.layout import config_check, textproto
+from adapter.layout import config_check, textparser
 from adapter.layout.config_fields import ENUMS
 
 CONFIG = model_config_pb2.ModelConfig.DESCRIPTOR
@@ -27,7 +27,7 @@ SCALARS = [
 
 def refusal(text: str) -> str | None:
     try:
-        config_check.check(text, textproto.parse(text), "config.pbtxt")
+        config_check.check(text, textparser.parse(text), "config.pbtxt")
     except InvalidModel as error:
         return error.text
     return None

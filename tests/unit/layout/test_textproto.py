@@ -8,7 +8,8 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 from tritonclient.grpc import model_config_pb2
 
-from adapter.layout.textproto import MAX_DEPTH, Edit, Field, Message, ParseError, Scalar, Sequence, parse, position, quoted, removal, splice
+from adapter.layout.textparser import MAX_DEPTH, ParseError, parse
+from adapter.layout.textproto import Edit, Field, Message, Scalar, Sequence, position, quoted, removal, splice
 
 WORDS = [
     "name", "input", "dims", ":", ":", "{", "}", "{", "}", "<", ">", "[", "]", ",", ";",
