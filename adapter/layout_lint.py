@@ -85,14 +85,14 @@ def _small_files(path: Path, listing: Listing) -> dict[SourceFile, bytes]:
 def _unknown_type(type_name: str) -> str:
     if not type_name or model_type(type_name) is not UNKNOWN:
         return ""
-    return f"note: {type_name} is none of the types {', '.join(sorted(TYPES))}: files keep their names\n"
+    return f"note: {type_name} is not one of the types {', '.join(sorted(TYPES))}: files keep their names\n"
 
 
 def _refusal(error: InvalidModel, listing: Listing, expected: rules.Expectation, columns: int) -> str:
     reason = str(error.__cause__) if isinstance(error.__cause__, LayoutError) else error.text
     found = drawn({file.path: "" for file in listing.files})
     trees = _side_by_side(("found", found), ("Triton expects", drawn(dict.fromkeys(expected.paths, ""))), columns)
-    return f"\nit cannot be loaded: {reason}\n\n{trees}\nTriton expects {expected.text}\n"
+    return f"\nthe model cannot be loaded: {reason}\n\n{trees}\nTriton expects {expected.text}\n"
 
 
 def _plan(spec: ModelSpec, listing: Listing, found: Layout, columns: int) -> str:

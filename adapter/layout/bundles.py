@@ -133,9 +133,9 @@ def _top(spec: ModelSpec, configs: Mapping[str, ModelConfig]) -> str:
     tops = [name for name, config in configs.items() if config.references and name not in named]
     if len(tops) == 1:
         return tops[0]
-    found = f"{_listed(tops)} could each be the one" if tops else f"of {_listed(configs)} none is plainly the one"
     raise LayoutError(
-        f"this directory holds {len(configs)} models, and {found} that is asked for inference; name it in storage_params: {TOP_MODEL.name}"
+        f"this directory holds {len(configs)} models, and any of {_listed(tops or configs)} could be the one that is asked for inference; "
+        f"name that one in storage_params: {TOP_MODEL.name}"
     )
 
 

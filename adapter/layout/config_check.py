@@ -118,11 +118,11 @@ def _integer_problem(form: str, content: str | int, whole: range) -> str | None:
 def _enum_problem(form: str, content: str | int, values: tuple[str, ...]) -> str | None:
     if form == "integer":
         return None if content in _INTEGERS["int32"] else "must be a word"
-    if form == "word" and not str(content).startswith("-"):
-        word = str(content)
-        meant = None if word in values else _meant(word, values)
-        return None if meant is None else f"cannot be {shortened(word)}; {meant} seems to be meant"
-    return f"must be a word without quotes, for instance {values[-1]}"
+    word = str(content)
+    meant = word if word in values else _meant(word, values)
+    if form != "word" or word.startswith("-"):
+        return f"must be a word without quotes, for instance {meant or values[-1]}"
+    return None if meant in (None, word) else f"cannot be {shortened(word)}; {meant} seems to be meant"
 
 
 def _meant(word: str, values: tuple[str, ...]) -> str | None:

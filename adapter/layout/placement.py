@@ -1,7 +1,7 @@
 """
 How the files of one version of a model are named inside its version directory.
 
-One function per way of laying out; `model_types` says which names, `layout` says which version. Owns
+One function per way of laying out; `model_types` says which names, `rules` say which version. Owns
 the answer to "which of these files is the model". Pure.
 
 Where the archived Go adapter served a tree, ours serves the same, but for `saved_model.pb`: it is a

@@ -1,8 +1,8 @@
 """
 The files below one directory of a model, seen as a tree.
 
-Owns what may be asked of a listing without any knowledge of model types, and the check that no path
-leads out of the model. Pure and immutable.
+Owns what may be asked of a listing without any knowledge of model types, and how paths look in error
+texts. A tree has no path that leads out of the model. Pure and immutable.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ LARGEST_VERSION = "9223372036854775807"
 def test_a_comment_in_latin_1_a_set_default_and_the_largest_version_are_legal(mesh: Mesh, put: Put) -> None:
     """Protobuf reads past the comment, takes a second value after a default, and Triton reads versions of 64 bits."""
     files = dict(affine(3, 0))
-    files["config.pbtxt"] = b"# mod\xe8le\n" + files["config.pbtxt"] + b"version_policy { all { } }\n"
+    files["config.pbtxt"] = b"# mod\xe8le\n" + files["config.pbtxt"] + b"max_batch_size: 0\nversion_policy { all { } }\n"
     files[f"{LARGEST_VERSION}/model.py"] = files["1/model.py"]
     put("odd", files)
 

@@ -34,7 +34,7 @@ def test_top_model_chooses_between_two(top: str, answer: list[float], mesh: Mesh
     models = {"twice": affine(2, 0), "thrice": affine(3, 0)}
     put("two-tops", {f"{name}/{path}": content for name, files in models.items() for path, content in files.items()})
 
-    with pytest.raises(grpc.RpcError, match=r"name it in storage_params: adapter\.topModel"):
+    with pytest.raises(grpc.RpcError, match=r"name that one in storage_params: adapter\.topModel"):
         mesh.load(model_id, "python", "two-tops")
     mesh.load(model_id, "python", "two-tops", storage_params={"adapter.topModel": top})
 

@@ -72,7 +72,7 @@ def test_a_refusal_shows_the_tree_that_triton_expects(folder):
     assert not found.fits
     assert found.text.split("\n", 1)[1] == (
         "\n"
-        "it cannot be loaded: the weights net.bin of net.xml are not there\n"
+        "the model cannot be loaded: the weights net.bin of net.xml are not there\n"
         "\n"
         "found:         Triton expects:\n"
         "  weights/       1/\n"
@@ -88,7 +88,7 @@ def test_a_config_that_cannot_be_read_is_refused_with_its_line(folder):
     found = report(folder({"config.pbtxt": 'backend: "python"\nname: 7\n', "1/model.py": ""}), "python")
 
     assert not found.fits
-    assert "it cannot be loaded: config.pbtxt cannot be used: line 2, column 1: name must be a string in quotes\n" in found.text
+    assert "the model cannot be loaded: config.pbtxt cannot be used: line 2, column 7: name must be a string in quotes\n" in found.text
 
 
 def test_what_a_config_says_counts_more_than_the_type(folder):
@@ -119,7 +119,7 @@ def test_an_unknown_type_is_noted(folder):
     found = report(folder({"x": ""}), "onx")
 
     assert found.fits
-    assert "note: onx is none of the types dali, ensemble, fil," in found.text
+    assert "note: onx is not one of the types dali, ensemble, fil," in found.text
 
 
 def test_long_directories_are_shown_in_part():
@@ -197,3 +197,5 @@ def test_a_bundle_without_top_model_is_refused_until_it_is_named(folder, capsys)
     assert "pipeline/" in capsys.readouterr().out
     assert cli.main(["layout", str(top), "--top-model", "b"]) == 0
     assert "net~inner~a" in capsys.readouterr().out
+    assert cli.main(["layout", str(top), "--top-model", "x/y"]) == 2
+    assert "adapter.topModel must be the name of a directory" in capsys.readouterr().err

@@ -122,10 +122,14 @@ def test_a_schema_is_the_top_model_s():
 @pytest.mark.parametrize(
     ("files", "top", "words"),
     [
-        (OTHERS, None, "this directory holds 2 models, and of a, b none is plainly the one that is asked for inference; name it in"),
+        (OTHERS, None, "this directory holds 2 models, and any of a, b could be the one that is asked for inference; name that one in"),
         (OTHERS, "c", "adapter.topModel names c, and the models here are a, b"),
-        ({"x/config.pbtxt": steps("a"), "y/config.pbtxt": steps("b"), **OTHERS}, None, "holds 4 models, and x, y could each be the one"),
-        ({"x/config.pbtxt": steps("y"), "y/config.pbtxt": steps("x"), **OTHERS}, None, "none is plainly the one"),
+        ({"x/config.pbtxt": steps("a"), "y/config.pbtxt": steps("b"), **OTHERS}, None, "holds 4 models, and any of x, y could be the one"),
+        (
+            {"x/config.pbtxt": steps("y"), "y/config.pbtxt": steps("x"), **OTHERS},
+            None,
+            "holds 4 models, and any of a, b, x, y could be the one",
+        ),
         ({"top/config.pbtxt": steps("a", "c"), **OTHERS}, None, "an ensemble step in top/config.pbtxt names c, and the models here are"),
         (
             {"config.pbtxt": steps("a", "c"), **OTHERS},

@@ -99,7 +99,7 @@ def test_every_value_is_judged_as_protobuf_judges_it(kind):
         ("input {\n  data_type: FP32 }", "line 2, column 14: data_type cannot be FP32; TYPE_FP32 seems to be meant"),
         ("output [ { }, { data_type: type_Int_8 } ]", "data_type cannot be type_Int_8; TYPE_INT8 seems to be meant"),
         ("output { data_type: BYTES }", "data_type cannot be BYTES; TYPE_STRING seems to be meant"),
-        ("output { data_type: 'TYPE_FP32' }", "column 21: data_type must be a word without quotes, for instance TYPE_BF16"),
+        ("output { data_type: 'TYPE_FP32' }", "column 21: data_type must be a word without quotes, for instance TYPE_FP32"),
         ("output { data_type: 1.5 }", "data_type must be a word without quotes"),
         ("output { data_type: 2147483648 }", "data_type must be a word"),
         ("instance_group { kind: KIND_CUDA }", "kind cannot be KIND_CUDA; KIND_GPU seems to be meant"),
