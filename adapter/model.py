@@ -6,7 +6,7 @@ All are frozen and validated when made; they know nothing of gRPC, of boto3 or o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -34,7 +34,7 @@ def owner_of(name: str) -> str:
     return name.partition(INNER)[0]
 
 
-def id_problem(model_id: str) -> str | None:
+def id_problem(model_id: str, reserved: Collection[str] = RESERVED_IDS) -> str | None:
     """Why this id can never be a Triton model name, or None. Source: Triton's repository scan."""
     problems = (
         (not model_id, "the model id is empty"),
@@ -42,7 +42,7 @@ def id_problem(model_id: str) -> str | None:
         ("/" in model_id, "the model id contains '/', which cannot be part of a Triton model name"),
         ("\0" in model_id, "the model id contains a NUL byte"),
         (len(model_id.encode("utf-8", "surrogatepass")) > MAX_ID_BYTES, f"the model id is longer than {MAX_ID_BYTES} bytes"),
-        (model_id in RESERVED_IDS, f"the model id {model_id!r} is reserved for the adapter's own folders"),
+        (model_id in reserved, f"the model id {model_id!r} is reserved for the adapter's own folders"),
         (INNER in model_id, f"the model id {model_id!r} contains {INNER!r}, which is reserved for the inner models of bundles"),
     )
     return next((text for is_wrong, text in problems if is_wrong), None)
