@@ -56,9 +56,8 @@ class Operation:
         self.result: asyncio.Future[LoadedModel | None] = self._loop.create_future()
         self.ended = asyncio.Event()
         self.is_ending = False
-        """Set when the outcome is known and only the undo remains: nobody may join or stop it any more."""
         self.stopped_by: AdapterError | None = None
-        self._began_at = self._loop.time()
+        self._since = self._loop.time()
         self._told_by: Callable[[], str | None] | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -81,6 +80,11 @@ class Operation:
     def obstacle(self) -> str | None:
         """What it is waiting for now, in words."""
         return self.waits.words() or (self._told_by() if self._told_by else None)
+
+    def begin_undo(self) -> None:
+        """The outcome is known and only the undo remains: nobody may join or stop it any more."""
+        self.is_ending = True
+        self._since = self._loop.time()
 
     def can_be_joined_by(self, spec: ModelSpec) -> bool:
         """Whether an equal load may share this one."""
@@ -105,6 +109,6 @@ class Operation:
 
     def __str__(self) -> str:
         """For texts: `the unload of 'a', under way for 40.0 s (version 1 is UNLOADING for 39 s)`."""
-        what = f"undo of the {self.kind}" if self.is_ending else self.kind
+        what = "undo of the load" if self.is_ending else self.kind
         why = f" ({obstacle})" if (obstacle := self.obstacle) else ""
-        return f"the {what} of {self.model.model_id!r}, under way for {self._loop.time() - self._began_at:.1f} s{why}"
+        return f"the {what} of {self.model.model_id!r}, under way for {self._loop.time() - self._since:.1f} s{why}"
