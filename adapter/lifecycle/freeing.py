@@ -14,6 +14,7 @@ import structlog
 
 from adapter.errors import UnloadUnfinished
 from adapter.lifecycle.operation import Operation
+from adapter.lifecycle.phases import Phase
 from adapter.lifecycle.registry import Registry
 from adapter.lifecycle.states import Event, State
 from adapter.ports import Neighbours
@@ -40,7 +41,7 @@ class Freeing:
         """The error of an unload whose deadline has come."""
         return UnloadUnfinished("; ".join(filter(None, (obstacle, f"the model was not freed within {self._bound_seconds:g} s"))))
 
-    async def take_down(self, operation: Operation, phase: str, deadline: float) -> None:
+    async def take_down(self, operation: Operation, phase: Phase, deadline: float) -> None:
         """
         From LOADED, FAILED or ABSENT (unknown: Triton is always asked) to ABSENT: memory free, files gone.
 

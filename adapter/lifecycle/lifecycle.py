@@ -191,9 +191,9 @@ class RuntimeLifecycle:
         return BudgetExceeded("; ".join(filter(None, (cause, budget)))).located(spec.model_id, slow)
 
     def _obstacle(self, model_id: str, kind: str) -> str | None:
-        """What a call of this kind waits for: the gate, or the operation that the id has; an unload joins an unload."""
+        """What a call of this kind waits for: the operation that the id has (an unload joins an unload), or the gate."""
         running = self.registry.operation_on(model_id)
-        if running is None or self._takeover.obstacle:
+        if running is None:
             return self._takeover.obstacle
         return running.obstacle if running.kind == kind == "unload" else f"waiting for {running}"
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from adapter.errors import AdapterError
-from adapter.lifecycle.phases import Phases
+from adapter.lifecycle.phases import Phase, Phases
 from adapter.lifecycle.states import State
 from adapter.model import Artifact, Listing, LoadedModel, ModelSpec
 from adapter.waits import Waits
@@ -67,7 +67,7 @@ class Operation:
         self._task.add_done_callback(lambda _: on_end(self))
 
     @contextmanager
-    def step(self, phase: str, told_by: Callable[[], str | None] | None = None) -> Iterator[None]:
+    def step(self, phase: Phase, told_by: Callable[[], str | None] | None = None) -> Iterator[None]:
         """Count the time inside as this phase's; `told_by` says what the step waits for, where `waits` does not."""
         self._told_by = told_by
         try:

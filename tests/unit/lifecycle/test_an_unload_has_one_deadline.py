@@ -45,7 +45,7 @@ async def test_a_triton_that_never_frees_is_named_and_counted(lifecycle: Runtime
     async with answered_at_the_bound("^Triton has a as READY;"):
         await lifecycle.unload("a")
 
-    await asyncio.sleep(0)
+    await asyncio.sleep(0.1)
     assert lifecycle.registry.find("a").state is State.FAILED
     assert unfinished() == before + 1
 
@@ -144,6 +144,8 @@ async def test_an_unload_behind_a_purge_gets_no_second_bound(lifecycle: RuntimeL
         await lifecycle.unload("a")
 
     assert world.trace.count("unload a") == 1
+    await asyncio.sleep(0.1)
+    assert lifecycle.registry.operations() == []
 
 
 async def test_a_take_over_that_never_ends_is_named(world: World, make: Callable[[], RuntimeLifecycle]) -> None:
