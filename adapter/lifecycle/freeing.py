@@ -41,37 +41,37 @@ class Freeing:
         """The error of an unload whose deadline has come."""
         return UnloadUnfinished("; ".join(filter(None, (obstacle, f"the model was not freed within {self._bound_seconds:g} s"))))
 
-    async def take_down(self, operation: Operation, phase: Phase, deadline: float) -> None:
+    async def take_down(self, operation: Operation, phase: Phase) -> None:
         """
         From LOADED, FAILED or ABSENT (unknown: Triton is always asked) to ABSENT: memory free, files gone.
 
         Raises:
-            AdapterError: it did not work, or not before the deadline; the model is FAILED.
+            AdapterError: it did not work, or not in time; the model is FAILED.
         """
         with operation.step(phase, partial(self._server.obstacle, operation.model.model_id)):
             self._registry.fire(operation.model, Event.UNLOAD)
-            await self._give_back(operation, Event.GONE, deadline)
+            await self._give_back(operation, Event.GONE)
 
     async def undo(self, operation: Operation) -> None:
         """Give back whatever a load that has failed may hold. Raises as `take_down`."""
         model = operation.model
         with operation.step("undo", partial(self._server.obstacle, model.model_id)):
             if model.state is State.PULLING:
-                await self._give_back(operation, Event.DROP, None)
+                await self._give_back(operation, Event.DROP)
             elif model.state in (State.LOADING, State.FAILED):
                 self._registry.fire(model, Event.UNDO if model.state is State.LOADING else Event.UNLOAD)
-                await self._give_back(operation, Event.GONE, self.deadline())
+                await self._give_back(operation, Event.GONE)
 
-    async def _give_back(self, operation: Operation, done: Event, deadline: float | None) -> None:
+    async def _give_back(self, operation: Operation, done: Event) -> None:
         """
-        Free the memory (no deadline: Triton was not asked for any), remove the files, forget the model.
+        Free the memory (not for DROP: Triton was never asked), remove the files, forget the model.
 
         The model is ABSENT before its artifact is given up: a cancel there finds nothing to undo.
         """
         model = operation.model
         try:
-            if deadline is not None:
-                await self._unload(model.model_id, deadline)
+            if done is Event.GONE:
+                await self._unload(model.model_id, min(operation.deadline, self.deadline()))
             with operation.waits.on("the volume to give up the model's files"):
                 await self._repository.remove(model.model_id)
         except BaseException:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import ExitStack
-from functools import partial
 
 import structlog
 
@@ -67,7 +66,7 @@ class Loading:
                 if await self._is_current(operation, spec):
                     return self._answer(model)
         if model.state is not State.ABSENT or not self._registry.is_complete:
-            await self._freeing.take_down(operation, "undo", self._freeing.deadline())
+            await self._freeing.take_down(operation, "undo")
         self._registry.fire(model, Event.LOAD)
         layout = await self._pull(operation, spec)
         await self._serve(operation)
@@ -114,7 +113,7 @@ class Loading:
             def on_sent() -> None:
                 step.close()
                 self._registry.fire(model, Event.SEND)
-                step.enter_context(operation.step("triton", partial(self._server.obstacle, model.model_id)))
+                step.enter_context(operation.step("triton", lambda: self._server.problem or self._server.obstacle(model.model_id)))
 
             await self._server.load(model.model_id, on_sent)
 

@@ -49,7 +49,7 @@ class Operation:
         self.model = model
         self.spec = spec
         self.deadline = deadline
-        """Of an unload: when it gives up, by the clock of the loop."""
+        """Of an unload: when its call gives up, by the clock of the loop."""
         self.callers = 0
         self.phases = Phases()
         self.waits = Waits(self._loop.time)

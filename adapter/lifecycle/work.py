@@ -69,7 +69,7 @@ class Work:
 
     async def _unload(self, operation: Operation) -> None:
         try:
-            await self._freeing.take_down(operation, "unload", operation.deadline)
+            await self._freeing.take_down(operation, "unload")
         except BaseException as error:  # noqa: BLE001 - every kind of end is told to the callers
             operation.fail(_failure(operation, error))
         else:
