@@ -35,7 +35,11 @@ def owner_of(name: str) -> str:
 
 
 def id_problem(model_id: str, reserved: Collection[str] = RESERVED_IDS) -> str | None:
-    """Why this id can never be a Triton model name, or None. Source: Triton's repository scan."""
+    """
+    Why this id can never be a Triton model name, or None; `reserved` has the names of the adapter's own folders.
+
+    Source: Triton core `ModelRepositoryManager::Poll` (a model is a directory of the repository).
+    """
     problems = (
         (not model_id, "the model id is empty"),
         (model_id in (".", ".."), f"the model id {model_id!r} is a directory of its own"),
