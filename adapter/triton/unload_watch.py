@@ -17,6 +17,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
+from adapter.backoff import doubling
 from adapter.model import ServerModel
 from adapter.telemetry.metrics import INDEX_POLLS
 
@@ -80,7 +81,7 @@ class UnloadWatch:
         self._sights.pop(name, None)
 
     def sight(self, name: str) -> str | None:
-        """What the index said last of a model that was waited for in vain: `version 1 is UNLOADING for 12 s`."""
+        """What the index said last of a model that was waited for in vain: `version 1 has been UNLOADING for 12 s`."""
         sight = self._sights.get(name)
         if sight is None:
             return None
@@ -96,7 +97,7 @@ class UnloadWatch:
 
     async def _poll(self) -> None:
         loop = asyncio.get_running_loop()
-        pause = FIRST_PAUSE_SECONDS
+        pauses = doubling(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
         try:
             while True:
                 await asyncio.sleep(max(0.0, self._rest_until - loop.time()))
@@ -105,10 +106,9 @@ class UnloadWatch:
                     return
                 if self._has_fresh_waiter.is_set():
                     self._has_fresh_waiter.clear()
-                    pause = FIRST_PAUSE_SECONDS
+                    pauses = doubling(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
                 await self._ask(waiters)
-                await self._pause(pause)
-                pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+                await self._pause(next(pauses))
         except Exception as failure:  # noqa: BLE001 - whatever it is, the waiters must hear of it instead of waiting on
             for waiter in self._waiters:
                 _fail(waiter, failure)
@@ -132,7 +132,7 @@ class UnloadWatch:
 
     async def _judge(self, waiter: _Waiter, versions: list[ServerModel]) -> None:
         if not versions:
-            self._note(waiter.name, "the model is missing from Triton's index")
+            self._note(waiter.name, "the model has been missing from Triton's index")
             waiter.absent_polls += 1
             if waiter.absent_polls % ABSENT_POLLS == 0:
                 try:
@@ -142,7 +142,7 @@ class UnloadWatch:
             return
         waiter.absent_polls = 0
         if held := [row for row in versions if row.holds_memory]:
-            self._note(waiter.name, ", ".join(f"version {row.version} is {row.state}" for row in held))
+            self._note(waiter.name, " and ".join(f"version {row.version} has been {row.state}" for row in held))
         elif not waiter.gone.done():
             waiter.gone.set_result(None)
 

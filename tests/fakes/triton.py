@@ -66,7 +66,7 @@ class _RefusalError(Exception):
         self.text = text
 
 
-class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):
+class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[misc] # Triton's stubs have no types
     """`async with FakeTriton(folder) as triton:`; a client finds it at `triton.target`, also after a restart."""
 
     def __init__(self, repository: Path, *, load_threads: int = 4, explicit: bool = True, socket: Path | None = None) -> None:
