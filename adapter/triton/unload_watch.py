@@ -1,5 +1,5 @@
 """
-Waiting until Triton has really freed a model, with one shared poller of the repository index.
+Waiting until Triton is done with a model: has loaded it, or really freed it. One shared poller of the repository index.
 
 The index is the only witness, and asking it costs all others: it holds the lock that inference
 needs. So there is one poller for all waiters, it runs only while somebody waits, begins at once,
@@ -33,7 +33,9 @@ ABSENT_POLLS = 3
 @dataclass(eq=False)
 class _Waiter:
     name: str
-    gone: asyncio.Future[None]
+    waits_for: Callable[[ServerModel], bool]
+    """Whether a version, as the index shows it, is waited for."""
+    done: asyncio.Future[None]
     absent_polls: int = 0
 
 
@@ -68,14 +70,21 @@ class UnloadWatch:
         Raises:
             whatever `look` or `restore` raise.
         """
-        waiter = _Waiter(name, asyncio.get_running_loop().create_future())
+        await self._wait(name, lambda version: version.holds_memory)
+
+    async def settled(self, name: str) -> None:
+        """Return when no version of the model is loading, whoever loads it. Raises like `gone`."""
+        await self._wait(name, lambda version: version.state == "LOADING")
+
+    async def _wait(self, name: str, waits_for: Callable[[ServerModel], bool]) -> None:
+        waiter = _Waiter(name, waits_for, asyncio.get_running_loop().create_future())
         self._sights.pop(name, None)
         self._waiters.add(waiter)
         self._has_fresh_waiter.set()
         if self._poller is None:
             self._poller = asyncio.get_running_loop().create_task(self._poll(), name="unload watch")
         try:
-            await waiter.gone
+            await waiter.done
         finally:
             self._waiters.remove(waiter)
         self._sights.pop(name, None)
@@ -93,7 +102,7 @@ class UnloadWatch:
             self._poller.cancel()
             await asyncio.wait({self._poller})
         for waiter in self._waiters:
-            waiter.gone.cancel()
+            waiter.done.cancel()
 
     async def _poll(self) -> None:
         loop = asyncio.get_running_loop()
@@ -101,7 +110,7 @@ class UnloadWatch:
         try:
             while True:
                 await asyncio.sleep(max(0.0, self._rest_until - loop.time()))
-                waiters = [waiter for waiter in self._waiters if not waiter.gone.done()]
+                waiters = [waiter for waiter in self._waiters if not waiter.done.done()]
                 if not waiters:
                     return
                 if self._has_fresh_waiter.is_set():
@@ -141,13 +150,13 @@ class UnloadWatch:
                     _fail(waiter, failure)
             return
         waiter.absent_polls = 0
-        if held := [row for row in versions if row.holds_memory]:
-            self._note(waiter.name, " and ".join(f"version {row.version} has been {row.state}" for row in held))
-        elif not waiter.gone.done():
-            waiter.gone.set_result(None)
+        if awaited := [row for row in versions if waiter.waits_for(row)]:
+            self._note(waiter.name, " and ".join(f"version {row.version} has been {row.state}" for row in awaited))
+        elif not waiter.done.done():
+            waiter.done.set_result(None)
 
     async def _pause(self, seconds: float) -> None:
-        if all(waiter.gone.done() for waiter in self._waiters):
+        if all(waiter.done.done() for waiter in self._waiters):
             return
         try:
             async with asyncio.timeout(seconds):
@@ -162,5 +171,5 @@ class UnloadWatch:
 
 
 def _fail(waiter: _Waiter, failure: Exception) -> None:
-    if not waiter.gone.done():
-        waiter.gone.set_exception(failure)
+    if not waiter.done.done():
+        waiter.done.set_exception(failure)

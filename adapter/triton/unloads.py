@@ -1,9 +1,9 @@
 """
 Freeing models: one as ModelMesh asks for it, or all of them in a purge.
 
-An unload of a model follows every load of it that Triton has and never overtakes it: Triton serves
-the two in any order. It ends when the index shows that the memory is free, and for that the model
-needs a directory, which is made before Triton is told.
+An unload of a model follows every load of it that Triton has: an unload that comes during the load
+kills some Tritons. It ends when the index shows that the memory is free. The index shows only what
+has a directory, so that is made before anything is asked.
 """
 
 from __future__ import annotations
@@ -62,10 +62,13 @@ class Unloads:
         Raises WrongServer, ServerError.
         """
         names = self._names(name)
+        await self._loads.ended(owner_of(name))
+        await self._presence.wait()
+        for part in names:
+            await self._repository.ensure_directory(part)
+            await self._watch.settled(part)
         async with telling or asyncio.Semaphore():
-            await self._loads.ended(owner_of(name))
             for part in names:
-                await self._repository.ensure_directory(part)
                 await self.tell(part)
         loop = asyncio.get_running_loop()
         told_at = loop.time()

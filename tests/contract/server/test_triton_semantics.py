@@ -11,7 +11,7 @@ import grpc.aio
 import pytest
 
 from adapter.triton.stubs import service_pb2 as pb
-from tests.contract.server.bed import FAILING_LINE, Bed, is_still_running
+from tests.contract.server.bed import FAILING_LINE, Bed
 
 
 def load(bed: Bed, name: str) -> grpc.aio.UnaryUnaryCall:
@@ -55,22 +55,6 @@ async def test_a_cancelled_load_goes_on(bed: Bed) -> None:
 
     await bed.until_state("m", "READY")
     assert call.cancelled()
-
-
-async def test_an_unload_waits_for_the_load_of_its_model(bed: Bed) -> None:
-    """Operations on one name follow each other."""
-    await bed.place("m", hold="load")
-    loading = load(bed, "m")
-    await bed.until_state("m", "LOADING")
-    unloading = asyncio.ensure_future(unload(bed, "m"))
-    assert await is_still_running(unloading)
-    bed.let_go("m", "load")
-
-    await unloading
-    await loading
-
-    await bed.until_state("m", "UNAVAILABLE")
-    assert [row.reason for row in await bed.rows("m")] == ["unloaded"]
 
 
 async def test_the_index_lists_existing_directories_only(bed: Bed) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from adapter.triton.stubs import service_pb2 as pb
 from tests.contract.server.bed import Bed, is_still_running, unnoticed
 
 GONE = ["UNAVAILABLE"]
@@ -189,4 +190,20 @@ async def test_a_dangling_link_in_the_repository_does_not_hold_up_an_unload(bed:
     await server.unload("m")
 
     assert not link.is_symlink()
+    assert await bed.states("m") == GONE
+
+
+async def test_an_unload_follows_a_load_of_somebody_else(bed: Bed) -> None:
+    """An adapter that was here before has sent it; an unload during a load can kill Triton."""
+    server = bed.connect()
+    await bed.place("m", hold="load")
+    foreign = asyncio.ensure_future(bed.stub().RepositoryModelLoad(pb.RepositoryModelLoadRequest(model_name="m")))
+    await bed.until_state("m", "LOADING")
+    unload = asyncio.create_task(server.unload("m"))
+    assert await is_still_running(unload)
+    assert server.obstacle("m").startswith("version 1 has been LOADING for ")
+
+    bed.let_go("m", "load")
+    await asyncio.gather(foreign, unload)
+
     assert await bed.states("m") == GONE

@@ -109,6 +109,21 @@ async def test_an_unload_over_a_broken_connection_is_sent_again(triton: Scripted
     assert triton.trace == ["unload m", "unload m", "freed m"]
 
 
+async def test_an_unload_follows_a_load_of_somebody_else(triton: ScriptedTriton) -> None:
+    """Of an adapter that was here before: an unload during a load can kill Triton."""
+    server = serve(triton)
+    triton.repository.directories.add("m")
+    load = asyncio.create_task(triton.load("m"))
+    triton.load_seconds = 60
+    unload = asyncio.create_task(server.unload("m"))
+    await asyncio.sleep(30)
+    assert server.obstacle("m") == "version 1 has been LOADING for 30 s"
+
+    await asyncio.gather(load, unload)
+
+    assert triton.trace == ["load m", "loaded m", "unload m", "freed m"]
+
+
 async def test_the_wait_for_the_memory_is_measured(triton: ScriptedTriton) -> None:
     """From Triton's answer on."""
     await loaded(triton, "m")
@@ -147,7 +162,7 @@ async def test_a_broken_index_does_not_end_an_unload(triton: ScriptedTriton) -> 
 
     await server.unload("m")
 
-    assert triton.trace == ["unload m", "sweep", "freed m"]
+    assert triton.trace == ["sweep", "unload m", "freed m"]
     assert server.problem is None
 
 
