@@ -1,14 +1,14 @@
 """
-Waiting until Triton is done with a model: has loaded it, or really freed it. One shared poller of the repository index.
+Waiting until Triton has loaded a model, or has really freed it, with one shared poller of the repository index.
 
 The index is the only witness, and asking it costs all others: it holds the lock that inference
 needs. So there is one poller for all waiters, it runs only while somebody waits, begins at once,
 backs off from 5 ms to 100 ms, and rests at least ten times as long as the last answer took.
 
-A model is gone when the index lists it and no version of it holds memory. A row that is missing
-proves nothing (the index leaves out models whose directory is missing), and neither does a failed
-call. Knows no gRPC: `look` asks the index for some names and returns None when that failed;
-`restore` makes an empty directory for a name.
+A model is settled when the index lists it and no version is loading, gone when no version holds
+memory. A row that is missing proves nothing (the index leaves out models whose directory is
+missing), and neither does a failed call. Knows no gRPC: `look` asks the index for some names and
+returns None when that failed; `restore` makes an empty directory for a name.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class _Sight:
 
 
 class UnloadWatch:
-    """Waits for models to be gone from Triton's memory."""
+    """Waits for models to be loaded, or gone from Triton's memory."""
 
     def __init__(
         self,

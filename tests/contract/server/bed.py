@@ -108,6 +108,11 @@ class Bed(ABC):
         self._servers.append(server)
         return server
 
+    async def _disconnect(self) -> None:
+        if self._channel is not None:
+            await self._channel.close()
+            self._channel = None
+
     def stub(self) -> Any:
         """A client of somebody else: the service as it is."""
         if self._channel is None:
@@ -180,8 +185,7 @@ class Bed(ABC):
         """End what `connect` and `stub` made."""
         for server in self._servers:
             await server.close()
-        if self._channel is not None:
-            await self._channel.close()
+        await self._disconnect()
         self.repository.close()
         self.volume.close()
 
@@ -216,6 +220,7 @@ class FakeBed(Bed):
         await self.triton.start()
 
     async def kill(self) -> None:
+        await self._disconnect()
         await self.triton.stop()
 
     def freeze(self) -> None:
@@ -251,6 +256,7 @@ class RealBed(Bed):
         await asyncio.to_thread(self.triton.start)
 
     async def kill(self) -> None:
+        await self._disconnect()
         await asyncio.to_thread(self.triton.kill)
 
     def freeze(self) -> None:

@@ -101,6 +101,7 @@ async def test_a_hung_triton_is_away(bed: Bed) -> None:
     await server.unload("m")
     assert await bed.states("m") == ["UNAVAILABLE"]
     watch.cancel()
+    await asyncio.wait({watch})
 
 
 async def test_a_triton_on_a_unix_socket_is_as_good(make_bed: Callable[..., Bed]) -> None:
