@@ -26,7 +26,7 @@ log = structlog.stdlib.get_logger(__name__)
 
 
 class TritonServer:
-    """The `ModelServer` of `adapter.ports`."""
+    """The `ModelServer` of `adapter.ports`, where the contract of each call is written."""
 
     def __init__(self, *, client: TritonClient, repository: Repository, max_loading: int) -> None:
         self._client = client
@@ -58,16 +58,7 @@ class TritonServer:
         await self._client.close()
 
     async def load(self, model_id: str, on_sent: Callable[[], None]) -> None:
-        """
-        Wait for a loading slot and for Triton, then load the placed model; returns when Triton is ready to serve it.
-
-        A cancel leaves what was sent to Triton, and its slot with it.
-
-        Raises:
-            ModelRefused: Triton tried and failed; the text is Triton's reason.
-            ServerUnavailable: Triton died meanwhile.
-            WrongServer: Triton is not in explicit mode.
-        """
+        """Load the placed model, when there is a slot. A cancel leaves what was sent to Triton, and its slot with it."""
         await self._loads.load(model_id, on_sent)
 
     def queue(self) -> str | None:
@@ -75,13 +66,7 @@ class TritonServer:
         return self._loads.queue()
 
     async def unload(self, model_id: str) -> None:
-        """
-        Returns when no version of the model holds memory, however long that takes. Unknown models are fine.
-
-        Raises:
-            WrongServer: Triton is not in explicit mode.
-            ServerError: Triton does not take the unload.
-        """
+        """Return when no version of the model holds memory, however long that takes. Unknown models are fine."""
         await self._unloads.free(model_id)
 
     def obstacle(self, model_id: str) -> str:
@@ -111,16 +96,7 @@ class TritonServer:
             return 0
 
     async def verify(self) -> str:
-        """
-        Wait until Triton answers, and make sure that it is ours to control.
-
-        Returns:
-            Triton's version.
-
-        Raises:
-            WrongServer: not in explicit mode, or its repository is not our folder.
-            ServerError: it cannot list its repository.
-        """
+        """Wait until Triton answers, make sure that it is ours to control, and return its version."""
         try:
             version = await self._verify()
         except (WrongServer, ServerError) as failure:
