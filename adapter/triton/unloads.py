@@ -113,7 +113,7 @@ class Unloads:
         try:
             served = await self._presence.until_taken(self._client.served_names)
         except CallError as failure:
-            log.warning("purge.without_statistics", cause=str(failure), skipped="models without a directory")
+            log.warning("statistics.refused", cause=str(failure), consequence="models without a directory are not purged")
             served = set()
         unlisted = served - {row.name for row in rows}
         nameless = {name for name in unlisted if not self._repository.can_hold(name)}
