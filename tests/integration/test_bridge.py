@@ -13,8 +13,10 @@ import pytest
 
 from adapter._pb import model_runtime_pb2 as spi
 from tests.integration.conftest import BUCKET, Bed
+from tests.real.adapter import AdapterProcess
 from tests.real.mesh import Mesh
 from tests.real.models import count_text, digits_classifier, sleeper, text_statistics
+from tests.real.polls import until
 from tests.real.s3 import S3Server
 
 Put = Callable[[str, dict[str, bytes]], None]
@@ -99,7 +101,7 @@ def test_unload_answers_after_the_inference_in_flight(mesh: Mesh, put: Put, bed:
 
     inference = threading.Thread(target=infer)
     inference.start()
-    time.sleep(0.5)
+    until((bed.repository / "sleeper/1/busy").exists, "the inference has begun")
     mesh.unload("sleeper")
     answered = time.monotonic()
     index_at_that_moment = mesh.index()
@@ -110,13 +112,12 @@ def test_unload_answers_after_the_inference_in_flight(mesh: Mesh, put: Put, bed:
     assert bed.leftovers() == []
 
 
-def test_a_cancelled_load_and_its_unload_leave_nothing(mesh: Mesh, put: Put, bed: Bed) -> None:
-    """A load of ten seconds, cancelled after one; the unload comes half a second later, as ModelMesh sends it."""
+def test_a_cancelled_load_and_its_unload_leave_nothing(adapter: AdapterProcess, mesh: Mesh, put: Put, bed: Bed) -> None:
+    """Cancelled while Triton loads; ModelMesh's unload comes after the adapter has noticed, while the load still runs."""
     put("slow", dict(sleeper(start_seconds=10)))
-    load = mesh.runtime.loadModel.future(mesh.load_request("slow", "python", "slow"))
-    time.sleep(1)
-    load.cancel()
-    time.sleep(0.5)
+    mesh.start_load("slow", "python", "slow").cancel()
+    until(lambda: '"code":"CANCELLED"' in adapter.log_text(), "the adapter has noticed the cancel")
+    assert mesh.index() == {"slow": "LOADING"}
     mesh.unload("slow")
 
     assert mesh.index() == {}

@@ -7,7 +7,6 @@ import os
 import signal
 import stat
 import threading
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
@@ -22,6 +21,7 @@ from tests.integration.conftest import Bed
 from tests.real.adapter import AdapterProcess
 from tests.real.mesh import Mesh
 from tests.real.models import sleeper, text_statistics
+from tests.real.polls import until
 from tests.real.s3 import S3Server
 from tests.real.triton import Triton
 
@@ -36,6 +36,15 @@ def get(url: str) -> tuple[int, str]:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
+
+
+def until_it_is_why(adapter: AdapterProcess, words: str) -> None:
+    """Its `/readyz` gives these words as the reason."""
+    until(lambda: words in get(f"{adapter.metrics_url}/readyz")[1], f"/readyz says: {words}")
+
+
+def until_draining(adapter: AdapterProcess) -> None:
+    until_it_is_why(adapter, "shutting down")
 
 
 def test_a_restart_of_the_adapter_alone_is_not_noticed(start_adapter: Start, bed: Bed, put: Put) -> None:
@@ -64,18 +73,13 @@ def test_a_load_that_an_earlier_process_began_is_undone(start_adapter: Start, be
     first = start_adapter()
     with Mesh(first.channel_target, bed.triton_target) as mesh:
         mesh.start()
-        load = mesh.runtime.loadModel.future(mesh.load_request("half", "python", "slow"))
-        while mesh.index().get("half") != "LOADING":
-            time.sleep(0.05)
+        load = mesh.start_load("half", "python", "slow")
         first.kill()
         assert load.exception() is not None
     second = start_adapter()
     with Mesh(second.channel_target, bed.triton_target) as mesh:
         mesh.unload("another")  # answered when the view is known
-        end = time.monotonic() + 20
-        while mesh.index() and time.monotonic() < end:
-            time.sleep(0.1)
-        assert mesh.index() == {}
+        until(lambda: not mesh.index(), "Triton's index is empty")
     assert bed.leftovers() == []
 
 
@@ -88,10 +92,9 @@ def test_sigterm_ends_with_code_0_and_nothing_half_done(start_adapter: Start, be
     with Mesh(adapter.channel_target, bed.triton_target) as mesh:
         mesh.start()
         mesh.load("t", "python", "texts")
-        load = mesh.runtime.loadModel.future(mesh.load_request("slow", "python", "slow")) if with_load else None
-        time.sleep(0.5)
+        load = mesh.start_load("slow", "python", "slow") if with_load else None
         adapter.signal(signal.SIGTERM)
-        time.sleep(0.2)
+        until_draining(adapter)
         with pytest.raises(grpc.RpcError) as refused:
             mesh.load("late", "python", "texts")
         assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
@@ -102,17 +105,21 @@ def test_sigterm_ends_with_code_0_and_nothing_half_done(start_adapter: Start, be
     assert adapter.wait(30) == 0
 
 
-def test_a_second_signal_ends_it_at_once(start_adapter: Start, bed: Bed, put: Put) -> None:
-    put("slow", dict(sleeper(start_seconds=8)))
-    adapter = start_adapter()
-    with Mesh(adapter.channel_target, bed.triton_target) as mesh:
+def test_a_second_signal_ends_it_at_once(storage_config: Path, tmp_path: Path, put: Put) -> None:
+    """Long before the load ends, and before the grace period does."""
+    put("slow", dict(sleeper(start_seconds=60)))
+    (tmp_path / "_triton_models").mkdir()
+    with (
+        Triton(tmp_path / "_triton_models") as triton,
+        AdapterProcess(volume=tmp_path, storage_config=storage_config, triton_target=triton.grpc_target, env={}) as adapter,
+        Mesh(adapter.channel_target, triton.grpc_target) as mesh,
+    ):
         mesh.start()
-        load = mesh.runtime.loadModel.future(mesh.load_request("slow", "python", "slow"))
-        time.sleep(0.5)
+        load = mesh.start_load("slow", "python", "slow")
         adapter.signal(signal.SIGTERM)
-        time.sleep(0.3)
+        until_draining(adapter)
         adapter.signal(signal.SIGTERM)
-        assert adapter.wait(2) != 0
+        assert adapter.wait(20) == 128 + signal.SIGTERM
         assert load.exception() is not None
 
 
@@ -128,13 +135,13 @@ def test_triton_may_come_later(start_adapter: Start, storage_config: Path, tmp_p
             AdapterProcess(volume=tmp_path, storage_config=storage_config, triton_target=target, env={}) as adapter,
             Mesh(adapter.channel_target, target) as mesh,
         ):
-            state = mesh.runtime.runtimeStatus(spi.RuntimeStatusRequest(), wait_for_ready=True)
-            assert state.status == spi.RuntimeStatusResponse.STARTING
+            assert mesh.status().status == spi.RuntimeStatusResponse.STARTING
             code, reason = get(f"{adapter.metrics_url}/readyz")
             assert (code, target in reason) == (503, True)
             assert get(f"{adapter.metrics_url}/healthz")[0] == 200
             load = mesh.runtime.loadModel.future(mesh.load_request("early", "python", "texts"))
-            time.sleep(1)
+            with pytest.raises(grpc.FutureTimeoutError):
+                load.result(1)
             triton.start()
             assert load.result(30).sizeInBytes > 8192 or load.code() is grpc.StatusCode.ABORTED
             assert mesh.start().status == spi.RuntimeStatusResponse.READY
@@ -151,9 +158,7 @@ def test_a_triton_that_dies_in_a_load_fails_that_load_only(storage_config: Path,
         Mesh(adapter.channel_target, triton.grpc_target) as mesh,
     ):
         mesh.start()
-        load = mesh.runtime.loadModel.future(mesh.load_request("slow", "python", "slow"))
-        while mesh.index().get("slow") != "LOADING":
-            time.sleep(0.05)
+        load = mesh.start_load("slow", "python", "slow")
         triton.kill()
         unload = mesh.runtime.unloadModel.future(spi.UnloadModelRequest(modelId="slow"))
         assert load.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.ABORTED)
@@ -192,9 +197,9 @@ def test_a_wrong_triton_is_named(storage_config: Path, tmp_path: Path, put: Put)
         AdapterProcess(volume=tmp_path, storage_config=storage_config, triton_target=triton.grpc_target, env={}) as adapter,
         Mesh(adapter.channel_target, triton.grpc_target) as mesh,
     ):
-        with pytest.raises(TimeoutError):
-            mesh.start(3)
-        assert "--model-control-mode=explicit" in get(f"{adapter.metrics_url}/readyz")[1]
+        assert mesh.status().status == spi.RuntimeStatusResponse.STARTING
+        until_it_is_why(adapter, "--model-control-mode=explicit")
+        assert mesh.status().status == spi.RuntimeStatusResponse.STARTING
         with pytest.raises(grpc.RpcError) as refused:
             mesh.load("t", "python", "texts")
         assert refused.value.code() is grpc.StatusCode.FAILED_PRECONDITION
@@ -210,9 +215,9 @@ def test_a_triton_over_another_folder_is_named(storage_config: Path, tmp_path: P
         AdapterProcess(volume=ours, storage_config=storage_config, triton_target=triton.grpc_target, env={}) as adapter,
         Mesh(adapter.channel_target, triton.grpc_target) as mesh,
     ):
-        with pytest.raises(TimeoutError):
-            mesh.start(3)
-        assert "--model-repository is not" in get(f"{adapter.metrics_url}/readyz")[1]
+        assert mesh.status().status == spi.RuntimeStatusResponse.STARTING
+        until_it_is_why(adapter, "--model-repository is not")
+        assert mesh.status().status == spi.RuntimeStatusResponse.STARTING
         assert list((ours / "_triton_models").iterdir()) == []
 
 
