@@ -19,6 +19,7 @@ from typing import Any
 import grpc
 
 from adapter._pb import model_runtime_pb2 as spi
+from tests.builders import load_request
 from tests.contract.spi.bad_inputs import BAD_INPUTS
 from tests.real.adapter import AdapterProcess
 from tests.real.mesh import Mesh
@@ -134,8 +135,7 @@ BAD_MODELS = (
 
 def request_of(bad: BadModel) -> spi.LoadModelRequest:
     """The load of it."""
-    key = {"storage_key": "s3", "model_type": bad.model_type} | dict(bad.key)
-    return spi.LoadModelRequest(modelId="bad", modelType=f"mt:{bad.model_type}", modelPath=bad.path or bad.folder, modelKey=json.dumps(key))
+    return load_request("bad", bad.model_type, bad.path or bad.folder, **bad.key)
 
 
 def main() -> int:

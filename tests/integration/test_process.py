@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from adapter._pb import model_runtime_pb2 as spi
+from tests.builders import load_request
 from tests.integration.conftest import Bed
 from tests.real.adapter import AdapterProcess
 from tests.real.mesh import Mesh
@@ -139,7 +140,7 @@ def test_triton_may_come_later(start_adapter: Start, storage_config: Path, tmp_p
             code, reason = get(f"{adapter.metrics_url}/readyz")
             assert (code, target in reason) == (503, True)
             assert get(f"{adapter.metrics_url}/healthz")[0] == 200
-            load = mesh.runtime.loadModel.future(mesh.load_request("early", "python", "texts"))
+            load = mesh.runtime.loadModel.future(load_request("early", "python", "texts"))
             with pytest.raises(grpc.FutureTimeoutError):
                 load.result(1)
             triton.start()
