@@ -3,7 +3,7 @@ A look at a model before it is uploaded: what would be placed for Triton, or why
 
 Puts a folder's listing and the rules of layouts together without a store, a volume or a Triton. Owns
 the picture in the terminal: two trees side by side, and the config that would be written. Decides
-nothing: `layout.rules` says what fits, and `storage.local` what lies there.
+nothing: `layout.rules` says what fits, and `storage.mounted` what lies there.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from adapter.layout import rules
 from adapter.layout.model_types import TYPES, UNKNOWN, model_type
 from adapter.layout.tree import LayoutError
 from adapter.model import Layout, Listing, ModelSpec, SourceFile, id_problem
-from adapter.storage.local import list_folder
+from adapter.storage.mounted.local import list_folder
 
 GAP = "    "
 MOST_ENTRIES = 20
