@@ -76,7 +76,3 @@ def _redact_url(match: re.Match[str]) -> str:
     if "://" not in word:
         return word
     return _USER.sub("", word.partition("?")[0])
-
-
-def remember(value: str) -> None:
-    """Mask this exact text from now on."""
