@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 from tritonclient.grpc import service_pb2 as v2
 
-from tests.integration.conftest import Bed
+from tests.integration.conftest import Bed, Put
 from tests.real.adapter import AdapterProcess
 from tests.real.mesh import Mesh
 from tests.real.models import affine, ensemble, pipeline, text_statistics
 
-Put = Callable[[str, dict[str, bytes]], None]
 X = np.array([1.0, 2.0, -3.0], dtype=np.float32)
 BUNDLES = {"ensemble": ensemble, "pipeline": pipeline}
 

@@ -15,7 +15,7 @@ from adapter.model import ModelSpec
 from adapter.spi.servicer import ModelRuntime
 from adapter.telemetry.logs import note
 from adapter.telemetry.metrics import REGISTRY
-from tests.contract.spi.fake_lifecycle import FakeLifecycle
+from tests.fakes.lifecycle import FakeLifecycle
 from tests.unit.spi.serving import ScriptedLifecycle, capacity, serving
 
 Logs = list[dict[str, Any]]
@@ -124,7 +124,7 @@ async def test_own_abort_of_a_call_passes_through(logs: Logs) -> None:
             await context.abort(grpc.StatusCode.ALREADY_EXISTS, "mine")
             return pb.LoadModelResponse()
 
-    async with serving(Aborting(lifecycle=FakeLifecycle(), capacity=capacity())) as runtime:
+    async with serving(Aborting(lifecycle=FakeLifecycle(), capacity=capacity(), reserved_ids=frozenset())) as runtime:
         with pytest.raises(aio.AioRpcError) as caught:
             await runtime.loadModel(pb.LoadModelRequest(modelId="m1"), timeout=10)
 

@@ -18,12 +18,12 @@ from adapter.errors import ListenError
 from adapter.spi.listen import SpiServer, listen
 from adapter.spi.servicer import ModelRuntime
 from adapter.units import Endpoint
-from tests.contract.spi.fake_lifecycle import FakeLifecycle
+from tests.fakes.lifecycle import FakeLifecycle
 from tests.unit.spi.serving import capacity
 
 
 async def start(endpoint: Endpoint, *, reflection: bool = False) -> SpiServer:
-    runtime = ModelRuntime(lifecycle=FakeLifecycle(), capacity=capacity())
+    runtime = ModelRuntime(lifecycle=FakeLifecycle(), capacity=capacity(), reserved_ids=frozenset())
     return await listen(endpoint=endpoint, runtime=runtime, readiness=lambda: None, reflection=reflection)
 
 

@@ -14,7 +14,7 @@ from adapter.spi.listen import listen
 from adapter.spi.probe import probe
 from adapter.spi.servicer import ModelRuntime
 from adapter.units import Endpoint, parse_endpoint
-from tests.contract.spi.fake_lifecycle import FakeLifecycle
+from tests.fakes.lifecycle import FakeLifecycle
 from tests.unit.spi.serving import capacity
 
 
@@ -31,7 +31,7 @@ class Readiness:
 async def running(readiness: Readiness) -> AsyncIterator[Endpoint]:
     server = await listen(
         endpoint=Endpoint(host="127.0.0.1", port=0),
-        runtime=ModelRuntime(lifecycle=FakeLifecycle(), capacity=capacity()),
+        runtime=ModelRuntime(lifecycle=FakeLifecycle(), capacity=capacity(), reserved_ids=frozenset()),
         readiness=readiness,
         reflection=False,
     )

@@ -7,9 +7,13 @@ import pytest
 
 from adapter.errors import Draining, ModelNotLoaded, Superseded, WrongServer
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
+from adapter.lifecycle.registry import Registry
+from adapter.lifecycle.sizing import Sizing
 from adapter.lifecycle.states import State
-from adapter.model import Layout, ModelSpec, SourceFile
-from tests.fakes.world import World
+from adapter.lifecycle.takeover import NOT_ASKED, TAKING_OVER, Takeover
+from adapter.model import RESERVED_IDS, Layout, ModelSpec, SourceFile
+from adapter.settings import CapacitySettings
+from tests.fakes.world import World, neighbours
 
 pytestmark = pytest.mark.looptime
 A = ModelSpec(model_id="a", model_type="onnx", path="models/a")
@@ -43,6 +47,19 @@ async def test_a_question_after_ready_purges_again(lifecycle: RuntimeLifecycle, 
 
     assert (await lifecycle.status()).is_ready
     assert world.is_empty
+
+
+async def test_a_purge_that_fails_leaves_nothing_of_an_earlier_ready(lifecycle: RuntimeLifecycle, world: World) -> None:
+    """The READY of the first purge was never heard; the second purge has met a wrong Triton."""
+    world.hold("purge")
+    await lifecycle.status()
+    world.let_go("purge")
+    await lifecycle.load(A)
+    world.fail("verify", WrongServer("Triton is not in explicit mode"), times=2)
+    assert not (await lifecycle.status()).is_ready
+    await lifecycle.unload("a")
+
+    assert not (await lifecycle.status()).is_ready
 
 
 async def test_a_load_under_way_is_superseded_by_a_purge(lifecycle: RuntimeLifecycle, world: World) -> None:
@@ -255,3 +272,80 @@ async def test_a_purge_that_overtakes_an_adoption_keeps_its_gate(world: World, m
     world.let_go("verify")
     await status
     assert (await load).size_bytes == 1_250_000
+
+
+async def test_whoever_passes_the_gate_may_shut_it_for_those_behind(world: World, capacity: CapacitySettings) -> None:
+    """All who wait are woken at once; the first of them begins a purge."""
+    takeover = Takeover(registry=Registry(), neighbours=neighbours(world), sizing=Sizing(capacity), version="", reserved_ids=frozenset())
+    world.hold("purge")
+    passed = []
+
+    async def pass_and_purge() -> None:
+        await takeover.passed()
+        await takeover.status()
+
+    async def follow() -> None:
+        await takeover.passed()
+        passed.append(asyncio.get_running_loop().time())
+
+    tasks = [asyncio.create_task(pass_and_purge()), asyncio.create_task(follow())]
+    await asyncio.sleep(0)
+    takeover.begin(lambda model_id: None)
+    await asyncio.sleep(10)
+    assert passed == []
+    world.let_go("purge")
+    await asyncio.gather(*tasks)
+
+    assert passed == [10.0]
+
+
+async def test_a_reserved_name_in_the_index_is_no_model(world: World, capacity: CapacitySettings) -> None:
+    """Folders of the adapter's own that lie where Triton looks: neither served nor unloaded."""
+    world.placed["_ours"] = Layout({})
+    lifecycle = RuntimeLifecycle(
+        neighbours=neighbours(world), capacity=capacity, unload_timeout_seconds=170, reserved_ids=RESERVED_IDS | {"_ours"}
+    )
+    lifecycle.start()
+    await asyncio.sleep(3)
+
+    assert "unload _ours" not in world.trace
+    assert len(lifecycle.registry) == 0
+    await lifecycle.close()
+
+
+async def test_a_take_over_says_what_it_is_waiting_for(world: World, make: Callable[[], RuntimeLifecycle]) -> None:
+    """And when Triton had nothing, that ModelMesh has not come yet."""
+    world.hold("index")
+    lifecycle = make()
+    assert lifecycle.readiness() == NOT_ASKED
+    lifecycle.start()
+    assert lifecycle.readiness() == TAKING_OVER
+    await world.until_held("index")
+    world.let_go("index")
+    await asyncio.sleep(1)
+
+    assert lifecycle.readiness() == NOT_ASKED
+
+
+@pytest.mark.parametrize(
+    ("failure", "text"), [(WrongServer("restricted"), "restricted"), (RuntimeError("?"), "internal error of the adapter")]
+)
+async def test_a_take_over_that_fails_says_so_and_opens_the_gate(
+    failure: Exception, text: str, world: World, make: Callable[[], RuntimeLifecycle]
+) -> None:
+    world.fail("index", failure)
+    lifecycle = make()
+    lifecycle.start()
+    await asyncio.sleep(1)
+    assert text in (lifecycle.readiness() or "")
+
+    assert (await lifecycle.load(A)).size_bytes == 1_250_000
+
+
+async def test_closing_ends_a_purge_that_waits_for_triton(lifecycle: RuntimeLifecycle, world: World) -> None:
+    world.hold("verify")
+    await lifecycle.status()
+
+    await lifecycle.close()
+
+    assert not [task for task in asyncio.all_tasks() if task.get_name() == "purge"]

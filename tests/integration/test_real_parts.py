@@ -8,7 +8,6 @@ import signal
 import ssl
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -22,6 +21,7 @@ from tests.real import triton as triton_part
 from tests.real.children import TOP, PartError, bare_environment, is_alive
 from tests.real.mesh import Mesh
 from tests.real.models import digits_classifier, identity_onnx, sleeper, write
+from tests.real.polls import until
 from tests.real.s3 import S3Server
 from tests.real.triton import SHM, Triton
 
@@ -47,11 +47,8 @@ time.sleep(60)
 """
 
 
-def wait_until_gone(*pids: int, seconds: float = 15) -> list[int]:
-    end = time.monotonic() + seconds
-    while (left := [pid for pid in pids if is_alive(pid)]) and time.monotonic() < end:
-        time.sleep(0.05)
-    return left
+def wait_until_gone(*pids: int) -> None:
+    until(lambda: not any(map(is_alive, pids)), f"the processes {pids} have ended")
 
 
 def stubs_of(pid: int) -> list[int]:
@@ -78,7 +75,7 @@ def test_parts_end_with_their_owner(tmp_path: Path, number: signal.Signals) -> N
         owner.kill()
 
     assert (len(pids), len(stubs), has_ended) == (2, 1, True)
-    assert wait_until_gone(*pids, *stubs) == []
+    wait_until_gone(*pids, *stubs)
 
 
 def test_a_killed_triton_leaves_no_stub_and_no_shared_memory(tmp_path: Path) -> None:
@@ -93,7 +90,7 @@ def test_a_killed_triton_leaves_no_stub_and_no_shared_memory(tmp_path: Path) -> 
         triton.start()
 
         assert (len(stubs), len(regions)) == (1, 1)
-        assert wait_until_gone(*stubs, seconds=2) == []
+        wait_until_gone(*stubs)
         assert not [region for region in regions if region.exists()]
         assert (triton.grpc_target, triton.server_id != first) == (target, True)
 

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import grpc
 import numpy as np
 import pytest
 from tritonclient.grpc import service_pb2 as v2
 
-from tests.integration.conftest import Bed
+from tests.integration.conftest import Bed, Put
 from tests.real.mesh import Mesh
 from tests.real.models import affine
 
-Put = Callable[[str, dict[str, bytes]], None]
 X = np.array([1.0, 2.0], dtype=np.float32)
 FACTORS = {"1": 1, "3": 3, "10": 10}
 

@@ -1,7 +1,8 @@
-"""A lifecycle without storage and Triton: keeps `adapter.ports.Lifecycle`, holds models in a table."""
+"""A lifecycle without storage and Triton: holds models in a table."""
 
 from adapter.errors import ModelNotLoaded, SourceNotFound
 from adapter.model import LoadedModel, ModelSpec, RuntimeState
+from adapter.ports import Lifecycle
 
 MODEL_PATH = "models/digits"
 """The one model that this lifecycle can load."""
@@ -9,7 +10,7 @@ SIZE_BYTES = 3_000_000
 DEFAULT_BYTES = 1_000_000
 
 
-class FakeLifecycle:
+class FakeLifecycle(Lifecycle):
     """Loads what lies at `MODEL_PATH`; purged when the status is asked."""
 
     def __init__(self) -> None:
