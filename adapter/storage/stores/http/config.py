@@ -19,6 +19,8 @@ from adapter.storage.secret.merging import StorageConfig
 from adapter.storage.secret.trust import trusted_pem
 
 BINDING = Binding(("headers", "client_certificate", "client_key"), {"url": is_same_origin})
+SIGNATURE_CHARACTERS = 12
+"""A value of a query that is shorter may be an ordinary word (`format=binary`), which must not vanish from all texts."""
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _OURS = frozenset({
     "accept-encoding", "connection", "content-length", "if-match", "if-modified-since", "if-none-match", "if-range",
@@ -67,7 +69,7 @@ def url_of(config: StorageConfig) -> SplitResult:
     if text is None:
         raise InvalidRequest(f"no url: neither {config.label} nor storage_params has one, expected for instance url: https://host/models")
     url = urlsplit(checked_endpoint(text, config.label, "url", query=True))
-    for value in (url.query, *(value for _, value in parse_qsl(url.query))):
+    for value in (url.query, *(value for _, value in parse_qsl(url.query) if len(value) >= SIGNATURE_CHARACTERS)):
         Secret(value)
     return url
 
