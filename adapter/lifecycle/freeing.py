@@ -37,9 +37,9 @@ class Freeing:
         """When what begins now must have freed its model, by the clock of the loop."""
         return asyncio.get_running_loop().time() + self._bound_seconds
 
-    def unfinished(self, obstacle: str | None) -> UnloadUnfinished:
+    def unfinished(self, obstacle: str) -> UnloadUnfinished:
         """The error of an unload whose deadline has come."""
-        return UnloadUnfinished("; ".join(filter(None, (obstacle, f"the model was not freed within {self._bound_seconds:g} s"))))
+        return UnloadUnfinished(f"{obstacle}; the model was not freed within {self._bound_seconds:g} s")
 
     async def take_down(self, operation: Operation, phase: Phase) -> None:
         """

@@ -98,7 +98,8 @@ class RuntimeLifecycle:
             async with asyncio.timeout_at(deadline):
                 await self._free(model_id, deadline)
         except TimeoutError:
-            raise self._freeing.unfinished(self._obstacle(model_id, "unload")).located(model_id, None) from None
+            obstacle = self._obstacle(model_id, "unload") or self._server.obstacle(model_id)  # an operation may have given up just now
+            raise self._freeing.unfinished(obstacle).located(model_id, None) from None
 
     async def predict(self, spec: ModelSpec) -> int:
         """Best size that can be told now, in bytes; never raises for trouble with storage or layout."""

@@ -183,6 +183,18 @@ async def test_files_that_cannot_be_removed_are_the_obstacle(lifecycle: RuntimeL
     assert world.is_empty
 
 
+async def test_an_unload_that_ends_with_its_operation_says_what_that_says(lifecycle: RuntimeLifecycle, world: World) -> None:
+    """Both have the same deadline; here the operation is the first to notice."""
+    await lifecycle.load(A)
+    world.hold("unload")
+    first = asyncio.create_task(lifecycle.unload("a"))
+    await world.until_held("unload")
+    first.cancel()
+
+    async with answered_at_the_bound("^Triton has a as READY;"):
+        await lifecycle.unload("a")
+
+
 async def test_a_later_unload_goes_on_when_an_earlier_one_gives_up(lifecycle: RuntimeLifecycle, world: World) -> None:
     """It has joined the earlier one; what is left of its own time is used to ask Triton again."""
     await lifecycle.load(A)
