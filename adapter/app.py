@@ -1,10 +1,8 @@
 """
-Puts everything together, runs it, and ends it: the only place that builds and connects objects.
+Runs the adapter as a process: signals, supervision, drain, exit codes.
 
-Order of start: the volume (a second adapter ends here), HTTP health, storage clients, Triton, the
-SPI. A background task that ends by itself takes the process with it. SIGTERM drains; the end of the
-grace period, or a second signal, is `os._exit`: a thread that hangs in a socket must not keep the
-pod.
+A background task that ends by itself takes the process with it. SIGTERM drains; the end of the grace
+period, or a second signal, is `os._exit`: a thread that hangs in a socket must not keep the pod.
 """
 
 from __future__ import annotations
@@ -13,29 +11,18 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Coroutine
-from contextlib import AsyncExitStack
-from typing import Any
+from collections.abc import Iterable
+from typing import NoReturn
 
 import structlog
 
-from adapter.errors import ListenError
-from adapter.lifecycle.lifecycle import RuntimeLifecycle
+from adapter.errors import StartError
 from adapter.settings import Settings
-from adapter.spi.listen import listen
-from adapter.spi.servicer import ModelRuntime
-from adapter.storage.store import Store
-from adapter.telemetry import logs, metrics
-from adapter.telemetry.http import Heartbeat, TelemetryServer
-from adapter.triton.client import TritonClient
-from adapter.triton.repository import Repository
-from adapter.triton.server import TritonServer
-from adapter.volume import Volume, VolumeError
+from adapter.telemetry import logs
+from adapter.wiring import build
 
 SETTLED, UNSETTLED = 0, 1
 CANNOT_START = 1
-PREPARE_SECONDS = 5.0
-"""Longest wait for storage clients; a default credential chain may ask the network for its keys."""
 ANSWER_SECONDS = 0.5
 """For the last answers on their way out, after everything has settled."""
 
@@ -46,71 +33,23 @@ def serve(settings: Settings) -> int:
     """Run the sidecar until a signal ends it; returns only when it could not start (1)."""
     logs.configure(settings.telemetry)
     try:
-        code = asyncio.run(_serve(settings))
-    except (VolumeError, ListenError) as error:
+        asyncio.run(_serve(settings))
+    except StartError as error:
         log.error("start.failed", cause=str(error))  # noqa: TRY400 - one sentence, not a traceback
-        return CANNOT_START
-    return _leave(code)
+    return CANNOT_START
 
 
-async def _serve(settings: Settings) -> int:
+async def _serve(settings: Settings) -> NoReturn:
     asked = _on_signals()
-    async with AsyncExitStack() as stack:
-        volume = Volume(settings.volume.repository_dir, settings.volume.cache_dir)
-        volume.claim()
-        stack.callback(volume.close)
-        heartbeat = Heartbeat()
-        repository = Repository(volume)
-        server = TritonServer(
-            client=TritonClient(settings.triton.target),
-            repository=repository,
-            max_loading=settings.capacity.max_loading,
-            unload_timeout_seconds=settings.triton.unload_timeout_seconds,
-        )
-        store = Store(settings=settings.pull, root=settings.volume.root, volume=volume, max_loading=settings.capacity.max_loading)
-        lifecycle = RuntimeLifecycle(
-            store=store,
-            repository=repository,
-            server=server,
-            capacity=settings.capacity,
-            unload_timeout_seconds=settings.triton.unload_timeout_seconds,
-        )
-        metrics.CAPACITY_BYTES.set(settings.capacity.capacity_bytes)
-        if settings.telemetry.metrics_port:
-            http = TelemetryServer(port=settings.telemetry.metrics_port, heartbeat=heartbeat, readiness=lifecycle.readiness)
-            stack.callback(http.close)
-        root_tasks = [_root_task("heartbeat", heartbeat.run()), _root_task("watch of Triton", server.watch())]
-        await _prepare(store)
-        lifecycle.start()
-        spi = await listen(
-            endpoint=settings.spi.listen,
-            runtime=ModelRuntime(lifecycle=lifecycle, capacity=settings.capacity),
-            readiness=lifecycle.readiness,
-            reflection=settings.spi.reflection,
-        )
-        log.info("adapter.started", listens=spi.addresses, triton=settings.triton.target, **_arithmetic(settings))
-        is_asked = await _until_asked_to_stop(asked, root_tasks)
-        has_settled = await lifecycle.drain(settings.lifetime.grace_seconds)
-        await spi.stop(ANSWER_SECONDS)
+    async with build(settings) as adapter:
+        log.info("adapter.started", listens=adapter.spi.addresses, triton=settings.triton.target, **_arithmetic(settings))
+        is_asked = await _until_asked_to_stop(asked, adapter.root_tasks)
+        has_settled = await adapter.lifecycle.drain(settings.lifetime.grace_seconds)
+        await adapter.spi.stop(ANSWER_SECONDS)
         log.info("adapter.stopped", settled=has_settled)
-        if is_asked and has_settled:
-            return SETTLED
-        _leave(UNSETTLED)
-    return UNSETTLED
-
-
-async def _prepare(store: Store) -> None:
-    """Storage clients are slow to make, and stop the loop: before the first READY, unless a credential chain hangs."""
-    preparing = asyncio.create_task(store.prepare(), name="storage clients")
-    await asyncio.wait({preparing}, timeout=PREPARE_SECONDS)
-    if not preparing.done():
-        log.warning("storage.preparing", seconds=PREPARE_SECONDS)
-    elif failure := preparing.exception():
-        log.error("storage.not_prepared", exc_info=failure)
-
-
-def _root_task(name: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-    return asyncio.create_task(work, name=name)
+        if not (is_asked and has_settled):
+            _leave(UNSETTLED)
+    _leave(SETTLED)
 
 
 def _on_signals() -> asyncio.Event:
@@ -130,7 +69,7 @@ def _on_signals() -> asyncio.Event:
     return asked
 
 
-async def _until_asked_to_stop(asked: asyncio.Event, root_tasks: list[asyncio.Task[None]]) -> bool:
+async def _until_asked_to_stop(asked: asyncio.Event, root_tasks: Iterable[asyncio.Task[None]]) -> bool:
     """True after a signal; False when a root task has ended, which none ever should."""
     stopped = asyncio.create_task(asked.wait(), name="signals")
     done, _ = await asyncio.wait({stopped, *root_tasks}, return_when=asyncio.FIRST_COMPLETED)
@@ -150,7 +89,7 @@ def _arithmetic(settings: Settings) -> dict[str, int]:
     }
 
 
-def _leave(code: int) -> int:
+def _leave(code: int) -> NoReturn:
     """End the process now, whatever its threads do."""
     sys.stdout.flush()
     sys.stderr.flush()

@@ -1,10 +1,10 @@
 """
 Every failure the adapter can report, grouped by what the caller may conclude from it.
 
-Owns the tree and nothing else: `adapter.spi.status` turns classes into gRPC codes, the rooms that
-touch a library (`storage.s3`, `triton.client`) turn foreign exceptions into these. A text is one
-readable sentence, root cause first, and never holds a secret: ModelMesh stores it in its registry
-and shows it to users.
+Owns the tree and nothing else. Foreign exceptions become these where a library is touched:
+`adapter.storage` (one place per type of store), `adapter.triton`, `adapter.volume`.
+`adapter.spi.status` turns classes into gRPC codes. A text is one readable sentence, root cause
+first, and never holds a secret: ModelMesh stores the text in its registry and shows it to users.
 """
 
 from __future__ import annotations
@@ -151,5 +151,9 @@ class Abandoned(AdapterError):
     reason = "abandoned"
 
 
-class ListenError(Exception):
-    """A port or a socket of ours cannot be used; one sentence says why. The start ends with exit code 1."""
+class StartError(Exception):
+    """The adapter cannot start; one sentence says why. The exit code is 1."""
+
+
+class ListenError(StartError):
+    """A port or a socket of ours cannot be used."""

@@ -14,6 +14,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+MIB = 1024 * 1024
 _SUFFIX_BYTES = {
     "": 1,
     "k": 1000, "m": 1000**2, "g": 1000**3, "t": 1000**4,
@@ -173,9 +174,9 @@ def parse_log_format(text: str) -> str:
 
 def show_bytes(count: int) -> str:
     """For people: `1536 MiB (1610612736 bytes)` from 1 MiB up, else bytes."""
-    if count < 1024 * 1024:
+    if count < MIB:
         return f"{count} bytes"
-    return f"{count / (1024 * 1024):.0f} MiB ({count} bytes)"
+    return f"{count / MIB:.0f} MiB ({count} bytes)"
 
 
 PORT = Kind(parse_port, "port")

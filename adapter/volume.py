@@ -4,7 +4,8 @@ The folders on the shared volume that are ours, and how things leave them.
 Owns Triton's repository folder and the adapter's own folder (staging, artifacts, trash, a lock file
 that keeps a second adapter out). Both lie on one file system: what is staged becomes visible by
 rename, and files are placed by hard link. Staging names are random, never a model id, so nothing
-that an earlier process left can be mistaken for ours. Nothing else on the volume is touched.
+that an earlier process left can be mistaken for ours. Nothing else on the volume is touched. Folders
+that somebody deletes meanwhile are made again as long as the lock file is still the one that we hold.
 
 Knows nothing of storage or of Triton: both rooms stage and discard through it. All calls block;
 run them in a thread.
@@ -24,7 +25,7 @@ from pathlib import Path
 
 import structlog
 
-from adapter.errors import AdapterError, DiskFull
+from adapter.errors import AdapterError, DiskFull, StartError
 from adapter.telemetry.metrics import LEFTOVERS
 from adapter.units import show_bytes
 
@@ -35,7 +36,7 @@ FILE_MODE = 0o644
 _log = structlog.stdlib.get_logger(__name__)
 
 
-class VolumeError(Exception):
+class VolumeError(StartError):
     """The adapter cannot work on this volume: one sentence for the operator."""
 
 
@@ -61,12 +62,12 @@ class Volume:
         Raises:
             VolumeError: not writable, not one file system, or another adapter is there.
         """
-        _make_directory(self.repository_dir)
-        _make_directory(self.cache_dir)
+        _claim_directory(self.repository_dir)
+        _claim_directory(self.cache_dir)
         self._lock()
         try:
             for folder in (self.staging_dir, self.artifacts_dir, self.trash_dir):
-                _make_directory(folder)
+                _claim_directory(folder)
             self._check_links()
             self._clear_residue()
         except OSError as error:
@@ -82,14 +83,33 @@ class Volume:
             os.close(self._lock_file)
             self._lock_file = None
 
+    def restore(self) -> None:
+        """
+        Make folders again that somebody has deleted while we work. Every write begins with it.
+
+        Raises:
+            AdapterError: names the folder; the lock went with it (another adapter may be there), or it cannot be made.
+        """
+        if not self._is_still_ours():
+            raise AdapterError(f"the folder {self.cache_dir} was deleted while the adapter was working, with its lock; restart the adapter")
+        for folder in (self.repository_dir, self.staging_dir, self.artifacts_dir, self.trash_dir):
+            if not folder.is_dir():
+                try:
+                    _make_directory(folder)
+                except OSError as error:
+                    raise AdapterError(f"the folder {folder} is gone and cannot be made again: {error.strerror}") from error
+                _log.warning("volume.folder_restored", path=str(folder))
+
     def new_staging(self) -> Path:
-        """A new empty directory that nobody else knows. Raises OSError; see `writing`."""
+        """A new empty directory that nobody else knows. Raises OSError, AdapterError; see `writing`."""
+        self.restore()
         path = self.staging_dir / secrets.token_hex(8)
         make_plain_directory(path)
         return path
 
     def publish(self, staged: Path) -> Path:
-        """Turn a staged directory into an artifact, in one rename. Raises OSError."""
+        """Turn a staged directory into an artifact, in one rename. Raises OSError, AdapterError; see `writing`."""
+        self.restore()
         target = self.artifacts_dir / secrets.token_hex(8)
         staged.rename(target)
         return target
@@ -101,13 +121,14 @@ class Volume:
         Never raises; an absent path is fine. A root Triton's `__pycache__` cannot be deleted by
         another user: such leftovers stay in the trash, are counted, and are tried again at start.
         """
+        if not os.path.lexists(path):
+            return
         gone = self.trash_dir / secrets.token_hex(8)
         try:
+            self.restore()
             path.rename(gone)
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            _log.warning("volume.rename_failed", path=str(path), error=error.strerror)
+        except (OSError, AdapterError) as error:
+            _log.warning("volume.rename_failed", path=str(path), error=str(error))
             gone = path
         self._delete(gone)
 
@@ -117,7 +138,9 @@ class Volume:
 
         Raises:
             DiskFull: with both numbers.
+            AdapterError: our folder is gone.
         """
+        self.restore()
         state = os.statvfs(self.cache_dir)
         free = state.f_bavail * state.f_frsize
         if needed_bytes > free:
@@ -137,6 +160,8 @@ class Volume:
         try:
             yield
         except OSError as error:
+            if gone := _deleted(error):
+                raise AdapterError(f"{gone} was deleted while the adapter was working") from error
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise AdapterError(f"the model volume cannot be written: {error.strerror}") from error
             state = os.statvfs(self.cache_dir)
@@ -160,6 +185,15 @@ class Volume:
             os.close(file)
             raise VolumeError(f"cannot lock {path}: {error.strerror}") from error
         self._lock_file = file
+
+    def _is_still_ours(self) -> bool:
+        """Whether the lock file in our folder is the one that we hold."""
+        if self._lock_file is None:
+            return False
+        try:
+            return os.path.samestat(os.fstat(self._lock_file), (self.cache_dir / "lock").stat())
+        except OSError:
+            return False
 
     def _check_links(self) -> None:
         """Try what placing a model needs. Equal device numbers prove nothing: bind mounts share them."""
@@ -212,13 +246,26 @@ def make_plain_directory(path: Path) -> None:
 
 
 def _make_directory(path: Path) -> None:
+    """With its parents, if it does not exist. Raises OSError."""
+    is_new = not path.exists()
+    path.mkdir(parents=True, exist_ok=True)
+    if is_new:
+        path.chmod(DIRECTORY_MODE)
+
+
+def _claim_directory(path: Path) -> None:
     try:
-        is_new = not path.exists()
-        path.mkdir(parents=True, exist_ok=True)
-        if is_new:
-            path.chmod(DIRECTORY_MODE)
+        _make_directory(path)
     except OSError as error:
         raise VolumeError(f"cannot create the folder {path}: {error.strerror}") from error
+
+
+def _deleted(error: OSError) -> Path | None:
+    """What is gone, when that is why a path was not found: the first folder on its way that does not exist."""
+    if error.errno != errno.ENOENT or error.filename is None:
+        return None
+    path = Path(os.fsdecode(error.filename))
+    return next((place for place in (*reversed(path.parents), path) if not os.path.lexists(place)), None)
 
 
 def _unlink(path: Path) -> None:

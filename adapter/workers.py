@@ -13,9 +13,11 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
+
+from adapter.threads import Threads
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,12 +69,21 @@ class Stop:
 
 
 class Workers:
-    """A named pool of threads; daemonic in effect: `close` does not wait for a hung call."""
+    """A named pool of threads, all of them started. `close` does not wait for a call that hangs."""
 
     def __init__(self, name: str, threads: int) -> None:
+        """
+        Raises:
+            StartError: the process cannot have so many threads; none of this pool is left.
+        """
         self.threads = threads
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
+        self._pool = Threads(name, threads)
         self._busy = 0
+
+    @property
+    def executor(self) -> Executor:
+        """The same threads, for a library that wants an executor. Its calls know no `Stop`."""
+        return self._pool
 
     async def run(self, work: Callable[[Stop], T]) -> T:
         """
@@ -131,7 +142,7 @@ class Workers:
 
     def close(self) -> None:
         """Take no more work; does not wait for what runs."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._pool.shutdown()
 
     def _release(self) -> None:
         self._busy -= 1

@@ -33,13 +33,14 @@ _VERSION = re.compile(r"v?(\d{1,6})(?:\.(\d{1,6}))?(?:\.(\d{1,6}))?(?:[-+.].*)?"
 class ModelRuntime(rpc.ModelRuntimeServicer):
     """The face towards ModelMesh."""
 
-    def __init__(self, *, lifecycle: Lifecycle, capacity: CapacitySettings) -> None:
+    def __init__(self, *, lifecycle: Lifecycle, capacity: CapacitySettings, reserved_ids: frozenset[str]) -> None:
         self._lifecycle = lifecycle
         self._capacity = capacity
+        self._reserved_ids = reserved_ids
 
     async def loadModel(self, request: pb.LoadModelRequest, context: _ServicerContext) -> pb.LoadModelResponse:
         """Answers when Triton serves the model."""
-        loaded = await self._lifecycle.load(codec.decode(request))
+        loaded = await self._lifecycle.load(codec.decode(request, self._reserved_ids))
         note(size_bytes=loaded.size_bytes)
         return pb.LoadModelResponse(sizeInBytes=loaded.size_bytes, maxConcurrency=loaded.max_concurrency)
 
@@ -49,7 +50,7 @@ class ModelRuntime(rpc.ModelRuntimeServicer):
 
         An error would be repeated 90 times, and then cost ModelMesh the model's space for good.
         """
-        if problem := id_problem(request.modelId):
+        if problem := id_problem(request.modelId, self._reserved_ids):
             note(skipped=problem)
         else:
             await self._lifecycle.unload(request.modelId)
@@ -58,7 +59,7 @@ class ModelRuntime(rpc.ModelRuntimeServicer):
     async def predictModelSize(self, request: pb.PredictModelSizeRequest, context: _ServicerContext) -> pb.PredictModelSizeResponse:
         """A request that loadModel will refuse gets the default: only loadModel's words reach the model's status."""
         try:
-            size_bytes = await self._lifecycle.predict(codec.decode(request))
+            size_bytes = await self._lifecycle.predict(codec.decode(request, self._reserved_ids))
         except InvalidRequest as error:
             note(defaulted=error.text)
             size_bytes = self._lifecycle.default_prediction()
@@ -91,7 +92,7 @@ class ModelRuntime(rpc.ModelRuntimeServicer):
 
 
 def numeric_version(version: str) -> int:
-    """`2.51.0` → 2051000: orders versions; 0 for what is none, as a runtime version made of an image reference may be."""
+    """`2.51.0` → 2051000: orders versions; 0 for a text that is not a version, as a runtime version made of an image reference."""
     match = _VERSION.fullmatch(version.strip())
     if match is None:
         return 0

@@ -1,9 +1,9 @@
 """
 Failures → gRPC status: the one table of codes, and the rules for the text.
 
-Codes say what the caller may conclude (design: a neighbour's code is never passed through). ModelMesh
-treats all codes of a failed load alike, stores the text in its registry and shows it to users; a
-text of more than about 8 KB on the wire is lost whole. Source: modelmesh-contract §2, observed.
+Codes say what the caller may conclude; a neighbour's code is never passed through. ModelMesh treats
+all codes of a failed load alike, stores the text in its registry and shows it to users. A text of
+more than about 8 KB on the wire is lost whole, as observed with ModelMesh's Java client.
 """
 
 from __future__ import annotations

@@ -26,13 +26,13 @@ from adapter.settings import TelemetrySettings
 from adapter.telemetry.redaction import MASK, redact
 
 SECRET_FIELDS = frozenset({
-    "access_key_id", "secret_access_key", "session_token", "model_key", "modelkey", "storage_params", "private_key",
-    "client_secret", "connection_string", "password", "token", "authorization", "headers",
+    "access_key_id", "secret_access_key", "session_token", "model_key", "modelkey", "storage_params", "private_key", "client_key",
+    "client_secret", "account_key", "sas_token", "connection_string", "password", "token", "access_token", "authorization", "headers",
 })  # fmt: skip
-"""Fields whose value is never logged, whoever passes it."""
+"""Fields whose value is never logged, whoever passes it: the credentials of every storage type, and what holds them."""
 
-QUIET_LIBRARIES = ("boto3", "botocore", "s3transfer", "urllib3", "grpc", "asyncio")
-"""Never below `info`: botocore's debug lines hold signed headers and session tokens."""
+QUIET_LIBRARIES = ("boto3", "botocore", "s3transfer", "urllib3", "requests", "google", "azure", "grpc", "asyncio")
+"""Never below `info`: debug lines of storage clients hold signed headers, session tokens and the names of objects."""
 
 _notes: ContextVar[dict[str, Any] | None] = ContextVar("adapter_rpc_notes", default=None)
 

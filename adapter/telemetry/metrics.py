@@ -30,7 +30,11 @@ def _histogram(name: str, meaning: str, *labels: str) -> Histogram:
 
 RPC_SECONDS = _histogram("rpc_seconds", "Duration of a call from ModelMesh, by gRPC code", "method", "code")
 FAILURES = _counter("failures_total", "Failed calls from ModelMesh, by reason", "method", "reason")
-PHASE_SECONDS = _histogram("load_phase_seconds", "Duration of a load's phases: queue, list, pull, place, triton, measure, undo", "phase")
+PHASE_SECONDS = _histogram(
+    "load_phase_seconds",
+    "Duration of the phases of loads and unloads: check, undo, list, pull, place, queue, triton, measure; unload",
+    "phase",
+)
 MODELS = _gauge("models", "Models by lifecycle state", "state")
 LOADED_BYTES = _gauge("loaded_bytes", "Sum of the sizes told to ModelMesh for loaded models")
 CAPACITY_BYTES = _gauge("capacity_bytes", "Capacity announced to ModelMesh")

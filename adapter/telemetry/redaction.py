@@ -1,46 +1,73 @@
 """
 The last defence against secrets in texts that leave the process: error texts, logs, HTTP answers.
 
-Code that holds a credential never puts it into a text; this catches what a foreign library did. It
-recognises shapes (URLs with a user or a query, AWS keys, PEM blocks, `password=…`), not meanings.
-Every pattern takes linear time: texts come from clients.
+Code that holds a credential never puts it into a text; this catches what a foreign library did. Two
+nets: the exact values of secrets that were read (`remember`), and shapes: URLs with a user or a
+query, keys and tokens of the clouds, signatures of requests, PEM blocks, `password=…`. Every pattern
+takes linear time: texts come from clients.
 """
 
 from __future__ import annotations
 
 import re
 
+from adapter.telemetry.remembered import Remembered
+
 MASK = "***"
 
 _SUSPICIOUS = re.compile(
-    r"://|-----BEGIN|A[A-Z0-9]{3}[A-Z0-9]{8}|[A-Za-z0-9/+]{40}|(?i:secret|token|password|authorization|access_key|private_key)"
+    r"://|-----BEGIN|A[A-Z0-9]{3}[A-Z0-9]{8}|GOOG|AIza|[A-Za-z0-9/+]{40}|ya29\.|eyJ"
+    r"|(?i:secret|token|passw|pwd|auth|key|sig|bearer|basic|credential|cookie)"
 )
 """Whether a text needs a closer look at all; most log fields do not."""
 
 _PEM = re.compile(r"-----BEGIN [A-Z0-9 ]{1,40}-----.*?(?:-----END [A-Z0-9 ]{1,40}-----|\Z)", re.DOTALL)
 _WORD = re.compile(r"[^\s'\"<>`]+")
 _USER = re.compile(r"(?<=://)[^/?#]*@")
-_KEY_ID = re.compile(r"(?<![A-Za-z0-9])(?:A3T[A-Z0-9]|AKIA|AGPA|AIDA|AROA|AIPA|ANPA|ANVA|ASIA)[A-Z0-9]{8,124}")
+_KEY_ID = re.compile(r"(?<![A-Za-z0-9])(?:(?:A3T[A-Z0-9]|AKIA|AGPA|AIDA|AROA|AIPA|ANPA|ANVA|ASIA)[A-Z0-9]{8,124}|GOOG[A-Z0-9]{20,120})")
 _SECRET_KEY = re.compile(
-    r"(?<![A-Za-z0-9/+])(?=[a-z0-9/+]{0,39}[A-Z])(?=[A-Z0-9/+]{0,39}[a-z])(?=[A-Za-z/+]{0,39}[0-9])[A-Za-z0-9/+]{40}(?![A-Za-z0-9/+=])"
+    r"(?<![A-Za-z0-9/+])(?=[a-z0-9/+]{0,39}[A-Z])(?=[A-Z0-9/+]{0,39}[a-z])(?=[A-Za-z/+]{0,39}[0-9])"
+    r"(?:[A-Za-z0-9/+]{40}(?![A-Za-z0-9/+=])|[A-Za-z0-9/+]{86}==)"
 )
-"""40 characters of base64 with upper case, lower case and digits: an AWS secret, not a hex digest or a path of words."""
+"""Base64 with upper case, lower case and digits: an AWS secret (40 characters) or an Azure key (64 bytes), not a hex digest or a path."""
+_TOKEN = re.compile(r"(?<![A-Za-z0-9_-])(?:ya29\.[A-Za-z0-9._-]{10,}|AIza[A-Za-z0-9_-]{35}|eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9._-]{8,})")
+"""Google's access tokens and API keys; JSON web tokens."""
+_SCHEME = re.compile(
+    r"(?<![A-Za-z0-9])((?i:Bearer|Basic|SharedKey(?:Lite)?)\s{1,3})(?=[a-z._~+/:=-]{0,200}[A-Z0-9])[A-Za-z0-9._~+/:=-]{8,}"
+)
+"""Credentials of an Authorization header. A word in small letters is prose: `Basic authentication`."""
 _ASSIGNED = re.compile(
-    r"((?:secret_access_key|access_key_id|session_token|security-token|private_key|client_secret|password|authorization)"
-    r"['\"]?\s?[:=]\s?)(?:(?:Bearer|Basic|AWS4-HMAC-SHA256) )?['\"]?[^\s'\",;}]+['\"]?",
+    r"((?:secret_access_key|access_key_id|(?:account|shared_?access|api|x-api|private|client|sas|encryption)[-_]?key|SharedAccessSignature"
+    r"|connection_?string|(?:session|security|access|refresh|id|auth|sas|bearer)[-_]?token|client_?secret|password|passwd|pwd"
+    r"|(?:proxy-)?authorization|(?:set-)?cookie)"
+    r"\\?['\"]?\s?[:=]\s?)(?:(?:Bearer|Basic|Token|Digest|SharedKey|SharedKeyLite|AWS4-HMAC-SHA256) )?\\?['\"]?[^\s'\",;}]+['\"]?",
     re.IGNORECASE,
 )
+_SIGNED = re.compile(
+    r"(?<![A-Za-z0-9])((?:sig|signature|(?:X-Amz-|X-Goog-)(?:Signature|Credential|Security-Token)|AWSAccessKeyId)(?:=|%3D))[^\s'\"<>`&;,}]+",
+    re.IGNORECASE,
+)
+"""What makes a signed URL valid, also when only its query is quoted."""
+_remembered = Remembered()
+
+
+def remember(value: str) -> None:
+    """Take this exact secret out of every later text. A value of fewer than 6 characters is ignored: it may be part of any word."""
+    _remembered.add(value)
 
 
 def redact(text: str) -> str:
-    """The text without anything that has the shape of a credential."""
+    """The text without any remembered secret, and without anything that has the shape of a credential."""
+    text = _remembered.masked(text, MASK)
     if not _SUSPICIOUS.search(text):
         return text
     text = _PEM.sub(f"[PEM {MASK}]", text)
-    text = _ASSIGNED.sub(rf"\1{MASK}", text)
+    for assigned in (_ASSIGNED, _SCHEME, _SIGNED):
+        text = assigned.sub(rf"\1{MASK}", text)
     text = _WORD.sub(_redact_url, text)
-    text = _KEY_ID.sub(MASK, text)
-    return _SECRET_KEY.sub(MASK, text)
+    for bare in (_KEY_ID, _SECRET_KEY, _TOKEN):
+        text = bare.sub(MASK, text)
+    return text
 
 
 def _redact_url(match: re.Match[str]) -> str:

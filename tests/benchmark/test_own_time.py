@@ -27,14 +27,14 @@ from adapter.lifecycle.lifecycle import RuntimeLifecycle
 from adapter.settings import CapacitySettings, PullSettings, read_group
 from adapter.spi.listen import listen
 from adapter.spi.servicer import ModelRuntime
-from adapter.storage.credentials import StorageConfig
+from adapter.storage.secret.merging import StorageConfig
 from adapter.storage.store import Store
 from adapter.triton.client import TritonClient
 from adapter.triton.repository import Repository
 from adapter.triton.server import TritonServer
 from adapter.units import Endpoint
 from adapter.volume import Volume
-from tests.fakes.memory_source import MemorySource
+from tests.fakes.memory_bucket import MemoryBucket
 from tests.fakes.triton import FakeTriton
 from tests.real.adapter import AdapterProcess
 from tests.real.mesh import Mesh
@@ -63,12 +63,12 @@ def report(**figures: Any) -> None:
 class OneBucket:
     """Every storage config leads to the same bucket in memory."""
 
-    bucket: MemorySource
+    bucket: MemoryBucket
 
     def warm(self, config: StorageConfig) -> None:
         """Nothing to make."""
 
-    def source(self, config: StorageConfig) -> MemorySource:
+    def source(self, config: StorageConfig) -> MemoryBucket:
         """The bucket."""
         return self.bucket
 
@@ -79,7 +79,7 @@ async def bridge(folder: Path) -> AsyncIterator[tuple[Any, FakeTriton]]:
     volume = Volume(folder / "_triton_models", folder / "_adapter")
     volume.claim()
     (folder / "s3").write_text('{"type": "s3", "bucket": "b"}')
-    source = MemorySource()
+    source = MemoryBucket()
     source.put("m/config.pbtxt", b'backend: "python"\n')
     source.put("m/1/model.py", b"class TritonPythonModel: pass\n")
     capacity = read_group(CapacitySettings, {"CONTAINER_MEM_REQ_BYTES": "2GiB"})

@@ -121,7 +121,8 @@ def test_capacity_that_modelmesh_refuses_is_refused_with_the_arithmetic(memory: 
 
     (problem,) = problems_of(variables)
 
-    assert problem.startswith("capacity is too small: ")
+    assert problem.startswith("capacity is too small: CONTAINER_MEM_REQ_BYTES (")
+    assert " − MEM_BUFFER_BYTES (256 MiB (268435456 bytes)) = " in problem
     assert "10 × DEFAULT_MODELSIZE)) = " in problem
     if "MiB" in needed:
         assert f"= {needed} (" in problem
@@ -152,6 +153,17 @@ def test_what_cannot_work_is_refused(variables: dict[str, str], words: str) -> N
     (problem,) = problems_of({**ENOUGH, **variables})
 
     assert words in problem
+
+
+@pytest.mark.parametrize(
+    ("cache", "own"),
+    [("", set()), ("/models/_adapter", set()), ("/models/cache/of/triton", {"cache"}), ("/elsewhere", set())],
+)
+def test_names_of_our_folders_are_reserved(cache: str, own: set[str]) -> None:
+    """What lies directly below the root, and the default names whatever is set."""
+    settings = Settings.from_env({**ENOUGH, "CACHE_DIR": cache})
+
+    assert settings.volume.reserved_ids == {"_triton_models", "_adapter"} | own
 
 
 def test_endpoint_beats_its_port() -> None:

@@ -9,6 +9,7 @@ from grpc import aio
 
 from adapter._pb import model_runtime_pb2 as pb
 from adapter._pb.model_runtime_pb2_grpc import ModelRuntimeStub
+from adapter.model import RESERVED_IDS
 from adapter.settings import CapacitySettings, read_group
 from adapter.spi.listen import listen
 from adapter.spi.servicer import ModelRuntime
@@ -30,7 +31,7 @@ async def channel(request: pytest.FixtureRequest) -> AsyncIterator[aio.Channel]:
     capacity = read_group(CapacitySettings, {"CONTAINER_MEM_REQ_BYTES": "2Gi"})
     server = await listen(
         endpoint=Endpoint(host="127.0.0.1", port=0),
-        runtime=ModelRuntime(lifecycle=FakeLifecycle(), capacity=capacity),
+        runtime=ModelRuntime(lifecycle=FakeLifecycle(), capacity=capacity, reserved_ids=RESERVED_IDS),
         readiness=lambda: None,
         reflection=False,
     )

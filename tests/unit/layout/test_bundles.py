@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.errors import InvalidModel
+from adapter.errors import InvalidModel, InvalidRequest
 from adapter.layout import rules
 from adapter.layout.bundles import MOST_MODELS
 from adapter.model import INNER, Layout, Listing, ModelSpec, SourceFile, id_problem, inner_name, owner_of
@@ -31,8 +31,7 @@ def planned(
     contents = {file: files[file.path].encode() for file in rules.wanted(listing) if file != SCHEMA}
     if schema is not None:
         contents[SCHEMA] = schema.encode()
-    params = {} if top is None else {"adapter.topModel": top}
-    spec = ModelSpec(model_id=model_id, model_type=model_type, path="p", storage_params=params, schema_path="s" if schema else None)
+    spec = ModelSpec(model_id=model_id, model_type=model_type, path="p", top_model=top, schema_path="s" if schema else None)
     return rules.plan(spec, listing, contents)
 
 
@@ -123,10 +122,14 @@ def test_a_schema_is_the_top_model_s():
 @pytest.mark.parametrize(
     ("files", "top", "words"),
     [
-        (OTHERS, None, "this directory holds 2 models, and of a, b none is plainly the one that is asked for inference; name it in"),
+        (OTHERS, None, "this directory holds 2 models, and any of a, b could be the one that is asked for inference; name that one in"),
         (OTHERS, "c", "adapter.topModel names c, and the models here are a, b"),
-        ({"x/config.pbtxt": steps("a"), "y/config.pbtxt": steps("b"), **OTHERS}, None, "holds 4 models, and x, y could each be the one"),
-        ({"x/config.pbtxt": steps("y"), "y/config.pbtxt": steps("x"), **OTHERS}, None, "none is plainly the one"),
+        ({"x/config.pbtxt": steps("a"), "y/config.pbtxt": steps("b"), **OTHERS}, None, "holds 4 models, and any of x, y could be the one"),
+        (
+            {"x/config.pbtxt": steps("y"), "y/config.pbtxt": steps("x"), **OTHERS},
+            None,
+            "holds 4 models, and any of a, b, x, y could be the one",
+        ),
         ({"top/config.pbtxt": steps("a", "c"), **OTHERS}, None, "an ensemble step in top/config.pbtxt names c, and the models here are"),
         (
             {"config.pbtxt": steps("a", "c"), **OTHERS},
@@ -208,7 +211,10 @@ def test_the_configs_of_a_bundle_are_read_before_anything_is_pulled():
     assert rules.wanted(a_listing(["a/config.pbtxt", "b/1/x"])) == (a_file("a/config.pbtxt"),)
 
 
-@given(st.text(), st.text(), st.text(), st.text())
+ids = st.lists(st.sampled_from([INNER, INNER[:-1], "~", "~i", "r~", "a", "é"]) | st.text(max_size=3), max_size=4).map("".join)
+
+
+@given(ids, ids, ids, ids)
 def test_inner_names_never_meet(first_id, first_name, second_id, second_name):
     """Neither each other, nor an id that can be loaded."""
     if id_problem(first_id) or id_problem(second_id):
@@ -222,9 +228,21 @@ def test_inner_names_never_meet(first_id, first_name, second_id, second_name):
         assert name != inner_name(second_id, second_name)
 
 
-def test_an_id_with_the_infix_is_refused():
-    """It is ours."""
-    assert id_problem(f"a{INNER}b") == "the model id 'a~inner~b' contains '~inner~', which is reserved for the inner models of bundles"
+@pytest.mark.parametrize(
+    ("model_id", "how"), [("a~inner~b", "contains '~inner~'"), ("x~inner", "ends in '~inner'"), ("~inner", "ends in '~inner'")]
+)
+def test_an_id_that_could_name_an_inner_model_is_refused(model_id, how):
+    """`x~inner` has the inner model `x~inner~inner~y`, whose name begins as those of the bundle `x` do."""
+    assert id_problem(model_id) == f"the model id {model_id!r} {how}, which is reserved for the inner models of bundles"
+    with pytest.raises(InvalidRequest):
+        ModelSpec(model_id=model_id, model_type="", path="p")
+
+
+def test_the_reserved_ids_are_the_caller_s_to_say():
+    """The adapter's own folders may have other names by its settings."""
+    assert id_problem("_adapter") is not None
+    assert id_problem("_adapter", reserved={"_triton_models", "cache"}) is None
+    assert id_problem("cache", reserved={"_triton_models", "cache"}) == "the model id 'cache' is reserved for the adapter's own folders"
 
 
 NAMES = ["a", "b", "top", "1", "01", ".x", "", "..", "x" * 256]
@@ -262,5 +280,5 @@ def test_a_broken_path_is_reported_and_not_followed():
     """Storage refuses such keys; a bundle would not be looked for in it."""
     listing = Listing("s3://b/m", "m", False, tuple(SourceFile(path, 1, "") for path in ("../config.pbtxt", "a/config.pbtxt", "b/1/x")))
 
-    with pytest.raises(InvalidModel, match=r"has '\.' or '\.\.' in it"):
+    with pytest.raises(InvalidModel, match=r"has a '\.\.' in it"):
         rules.plan(ModelSpec(model_id="m", model_type="", path="p"), listing, dict.fromkeys(rules.wanted(listing), b""))

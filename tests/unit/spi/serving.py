@@ -7,7 +7,7 @@ from typing import Any
 from grpc import aio
 
 from adapter._pb.model_runtime_pb2_grpc import ModelRuntimeStub
-from adapter.model import LoadedModel, ModelSpec
+from adapter.model import RESERVED_IDS, LoadedModel, ModelSpec
 from adapter.settings import CapacitySettings, read_group
 from adapter.spi.listen import listen
 from adapter.spi.servicer import ModelRuntime
@@ -34,7 +34,7 @@ class ScriptedLifecycle(FakeLifecycle):
 @asynccontextmanager
 async def serving(what: FakeLifecycle | ModelRuntime) -> AsyncIterator[ModelRuntimeStub]:
     """The SPI over this lifecycle, or these calls, asked through a real channel."""
-    runtime = what if isinstance(what, ModelRuntime) else ModelRuntime(lifecycle=what, capacity=capacity())
+    runtime = what if isinstance(what, ModelRuntime) else ModelRuntime(lifecycle=what, capacity=capacity(), reserved_ids=RESERVED_IDS)
     server = await listen(
         endpoint=Endpoint(host="127.0.0.1", port=0),
         runtime=runtime,

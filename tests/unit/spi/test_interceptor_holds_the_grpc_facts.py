@@ -124,7 +124,7 @@ async def test_own_abort_of_a_call_passes_through(logs: Logs) -> None:
             await context.abort(grpc.StatusCode.ALREADY_EXISTS, "mine")
             return pb.LoadModelResponse()
 
-    async with serving(Aborting(lifecycle=FakeLifecycle(), capacity=capacity())) as runtime:
+    async with serving(Aborting(lifecycle=FakeLifecycle(), capacity=capacity(), reserved_ids=frozenset())) as runtime:
         with pytest.raises(aio.AioRpcError) as caught:
             await runtime.loadModel(pb.LoadModelRequest(modelId="m1"), timeout=10)
 

@@ -31,7 +31,7 @@ class Readiness:
 async def running(readiness: Readiness) -> AsyncIterator[Endpoint]:
     server = await listen(
         endpoint=Endpoint(host="127.0.0.1", port=0),
-        runtime=ModelRuntime(lifecycle=FakeLifecycle(), capacity=capacity()),
+        runtime=ModelRuntime(lifecycle=FakeLifecycle(), capacity=capacity(), reserved_ids=frozenset()),
         readiness=readiness,
         reflection=False,
     )

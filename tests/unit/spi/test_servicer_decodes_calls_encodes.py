@@ -7,7 +7,7 @@ import pytest
 
 from adapter._pb import model_runtime_pb2 as pb
 from adapter.errors import InvalidRequest, ModelNotLoaded
-from adapter.model import LoadedModel, ModelSpec, RuntimeState
+from adapter.model import RESERVED_IDS, LoadedModel, ModelSpec, RuntimeState
 from adapter.spi.servicer import ModelRuntime, numeric_version
 from tests.fakes.lifecycle import DEFAULT_BYTES, MODEL_PATH, SIZE_BYTES, FakeLifecycle
 from tests.unit.spi.serving import capacity
@@ -26,7 +26,7 @@ class StatusLifecycle(FakeLifecycle):
 
 
 def runtime(lifecycle: FakeLifecycle, **variables: str) -> ModelRuntime:
-    return ModelRuntime(lifecycle=lifecycle, capacity=capacity(**variables))
+    return ModelRuntime(lifecycle=lifecycle, capacity=capacity(**variables), reserved_ids=RESERVED_IDS | {"cache"})
 
 
 async def test_load_passes_the_decoded_model_and_answers_size_and_concurrency() -> None:
@@ -56,7 +56,13 @@ async def test_load_of_a_bad_request_does_not_reach_the_lifecycle() -> None:
     assert lifecycle.loaded == {}
 
 
-@pytest.mark.parametrize("model_id", ["", ".", "..", "/", "a/b", "a\0b", "x" * 256, "_triton_models", "_adapter"])
+async def test_the_name_of_the_cache_folder_is_no_model_id() -> None:
+    """Where CACHE_DIR names another folder under the root."""
+    with pytest.raises(InvalidRequest, match="'cache' is reserved"):
+        await runtime(FakeLifecycle()).loadModel(pb.LoadModelRequest(modelId="cache", modelPath=MODEL_PATH), NO_CONTEXT)
+
+
+@pytest.mark.parametrize("model_id", ["", ".", "..", "/", "a/b", "a\0b", "x" * 256, "_triton_models", "_adapter", "cache"])
 async def test_unload_of_an_impossible_id_asks_nobody(model_id: str) -> None:
     """It touches nothing: such an id once removed the whole model folder."""
     lifecycle = FakeLifecycle()

@@ -10,8 +10,12 @@ import pytest
 import structlog
 
 from adapter.settings import TelemetrySettings, read_group
+from adapter.storage.binding import ALL_CREDENTIALS
 from adapter.telemetry import logs
 from adapter.telemetry.redaction import MASK
+
+PUBLIC = {"client_id", "client_email", "tenant_id", "client_certificate"}
+"""They belong to a credential and may be known."""
 
 
 @pytest.fixture(autouse=True)
@@ -92,7 +96,8 @@ def test_level_is_honoured_by_both() -> None:
 
     structlog.stdlib.get_logger("x").debug("ours")
     logging.getLogger("some.library").debug("theirs")
-    logging.getLogger("botocore.auth").debug("signed")
+    for library in ("botocore.auth", "azure.core.pipeline.policies.http_logging_policy", "google.auth.transport.requests", "urllib3"):
+        logging.getLogger(library).debug("signed")
     configured(stream, LOG_LEVEL="warning")
     structlog.stdlib.get_logger("y").info("quiet")
     logging.getLogger("some.library").info("quiet")
@@ -100,7 +105,7 @@ def test_level_is_honoured_by_both() -> None:
     assert [line["event"] for line in stream.objects] == ["ours", "theirs"]
 
 
-@pytest.mark.parametrize("name", ["secret_access_key", "Access_Key_Id", "session_token", "model_key", "storage_params"])
+@pytest.mark.parametrize("name", ["secret_access_key", "Access_Key_Id", "model_key", "storage_params", *sorted(ALL_CREDENTIALS - PUBLIC)])
 def test_secret_fields_are_masked_at_any_depth(name: str) -> None:
     """By name, whatever the value."""
     stream = configured()

@@ -43,7 +43,7 @@ def a_spec(model_type: str = "", model_id: str = "m", schema_path: str | None = 
     return ModelSpec(model_id=model_id, model_type=model_type, path="model", schema_path=schema_path)
 
 
-def arranged(
+def planned(
     model_type: str,
     paths: Iterable[str],
     *,
@@ -52,18 +52,8 @@ def arranged(
     schema: Any = None,
     model_id: str = "m",
 ) -> Layout:
-    """`rules.arrange` over path names; the schema is JSON's object."""
-    return rules.arrange(
-        a_spec(model_type, model_id),
-        a_listing(paths, single_file=single_file, has_schema=schema is not None),
-        None if config is None else config.encode(),
-        None if schema is None else json.dumps(schema).encode(),
-    )
-
-
-def planned(model_type: str, paths: Iterable[str], *, config: str | None = None, schema: Any = None, model_id: str = "m") -> Layout:
-    """`rules.plan` over path names."""
-    listing = a_listing(paths, has_schema=schema is not None)
+    """`rules.plan` over path names; the schema is JSON's object."""
+    listing = a_listing(paths, single_file=single_file, has_schema=schema is not None)
     contents = {SCHEMA: json.dumps(schema).encode()} if schema is not None else {}
     if config is not None:
         contents[a_file("config.pbtxt")] = config.encode()

@@ -1,0 +1,37 @@
+"""
+All settings: one frozen dataclass per concern, one module each, read from the environment in one place.
+
+A field's metadata holds its variable, unit and meaning; the tables of `modelmesh-triton-adapter
+settings` and of the documents are made from it.
+
+Names that the archived Go adapter had keep their meaning, so that a running installation can swap
+the image. Source: its `server/config.go`.
+"""
+
+from adapter.settings.capacity import MIN_SIZE_BYTES, CapacitySettings
+from adapter.settings.environment import RETIRED, Settings, SettingsError, all_fields, read_group, retired_warnings
+from adapter.settings.lifetime import LifetimeSettings
+from adapter.settings.pull import PullSettings
+from adapter.settings.spi import SpiSettings
+from adapter.settings.telemetry import TelemetrySettings
+from adapter.settings.triton import TritonSettings
+from adapter.settings.volume import CACHE_DIR, REPOSITORY_DIR, VolumeSettings
+
+__all__ = [
+    "CACHE_DIR",
+    "MIN_SIZE_BYTES",
+    "REPOSITORY_DIR",
+    "RETIRED",
+    "CapacitySettings",
+    "LifetimeSettings",
+    "PullSettings",
+    "Settings",
+    "SettingsError",
+    "SpiSettings",
+    "TelemetrySettings",
+    "TritonSettings",
+    "VolumeSettings",
+    "all_fields",
+    "read_group",
+    "retired_warnings",
+]

@@ -1,0 +1,111 @@
+"""What is announced to ModelMesh, and the arithmetic of sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from adapter import units
+from adapter.units import MIB, setting, show_bytes
+
+MIN_SIZE_BYTES = 8 * 1024 + 1
+"""
+A failed load of a model predicted at 8 KiB or less (one ModelMesh unit) gets no unload and is never
+tried again, so no size that we tell may be that small.
+
+Source: modelmesh `ModelMesh.java` 2458-2460, observed on the real one.
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CapacitySettings:
+    """What is announced to ModelMesh, and the arithmetic of sizes."""
+
+    container_memory_bytes: int = field(
+        metadata=setting(
+            units.BYTES,
+            "CONTAINER_MEM_REQ_BYTES",
+            "-1",
+            "**Required.** Memory that Triton's container requests (`requests.memory`, by `resourceFieldRef`)",
+        )
+    )
+    buffer_bytes: int = field(
+        metadata=setting(units.BYTES, "MEM_BUFFER_BYTES", str(256 * MIB), "Part of it that Triton itself needs; capacity = memory − buffer")
+    )
+    default_model_bytes: int = field(
+        metadata=setting(units.BYTES, "DEFAULT_MODELSIZE", "1000000", "Size of a model whose size cannot be learned; more than 8192")
+    )
+    multiplier: float = field(
+        metadata=setting(units.FACTOR, "MODELSIZE_MULTIPLIER", "1.25", "Memory of a loaded model = bytes of its files × this")
+    )
+    max_loading: int = field(
+        metadata=setting(units.LOADS, "LOADING_CONCURRENCY", "1", "Loads that ModelMesh, and the adapter towards Triton, run at once")
+    )
+    load_timeout_ms: int = field(
+        metadata=setting(
+            units.MILLISECONDS,
+            "LOADTIME_TIMEOUT",
+            "30000",
+            "Loading timeout announced to ModelMesh; the adapter's own budget is a little below",
+        )
+    )
+    max_concurrency: int = field(
+        metadata=setting(
+            units.REQUESTS,
+            "LIMIT_PER_MODEL_CONCURRENCY",
+            "0",
+            "Parallel inference requests per model copy; 0 = no limit, more than 0 also turns on ModelMesh's per-model limit",
+        )
+    )
+    runtime_version: str = field(metadata=setting(units.TEXT, "RUNTIME_VERSION", "v1", "Announced until Triton has told its own version"))
+
+    @property
+    def capacity_bytes(self) -> int:
+        """Announced to ModelMesh."""
+        return self.container_memory_bytes - self.buffer_bytes
+
+    @property
+    def usable_bytes(self) -> int:
+        """
+        Capacity less the reserve that ModelMesh keeps for unloads.
+
+        Source: modelmesh `ModelMesh.java` 746-763.
+        """
+        reserve = self.max_loading * self.default_model_bytes // (2 if self.max_loading <= 2 else 4)
+        capacity = self.capacity_bytes
+        return capacity - min(max(reserve, capacity // 100), capacity // 10)
+
+    @property
+    def budget_seconds(self) -> float:
+        """Own budget of a load: below the announced timeout, so that our error arrives first."""
+        announced = self.load_timeout_ms / 1000
+        return announced - min(2.0, announced / 10)
+
+    def problems(self) -> Iterator[str]:
+        """What ModelMesh would refuse at start, with the arithmetic. Source: `ModelMesh.java` 1264-1276, 682-685."""
+        if self.load_timeout_ms < 100:
+            yield f"LOADTIME_TIMEOUT is {self.load_timeout_ms} ms, but ModelMesh refuses less than 100 ms"
+        if self.default_model_bytes < MIN_SIZE_BYTES:
+            yield (
+                f"DEFAULT_MODELSIZE is {self.default_model_bytes} bytes, but must be more than {MIN_SIZE_BYTES - 1}: "
+                "ModelMesh never retries a failed model of that size or less"
+            )
+        if self.buffer_bytes < 0:
+            yield f"MEM_BUFFER_BYTES is {self.buffer_bytes} bytes, but must be 0 or more"
+        elif self.container_memory_bytes <= 0:
+            yield (
+                "CONTAINER_MEM_REQ_BYTES is missing (or not positive): give Triton's container a `requests.memory` "
+                "and pass it on with a resourceFieldRef"
+            )
+        elif self.capacity_bytes <= 0:
+            yield (
+                f"CONTAINER_MEM_REQ_BYTES ({show_bytes(self.container_memory_bytes)}) leaves nothing after MEM_BUFFER_BYTES "
+                f"({show_bytes(self.buffer_bytes)}): raise Triton's `requests.memory`"
+            )
+        elif self.capacity_bytes < (needed := max(2 * self.default_model_bytes, min(512 * MIB, 10 * self.default_model_bytes))):
+            yield (
+                f"capacity is too small: CONTAINER_MEM_REQ_BYTES ({show_bytes(self.container_memory_bytes)}) − MEM_BUFFER_BYTES "
+                f"({show_bytes(self.buffer_bytes)}) = {show_bytes(self.capacity_bytes)}, but ModelMesh needs at least "
+                f"max(2 × DEFAULT_MODELSIZE, min(512 MiB, 10 × DEFAULT_MODELSIZE)) = {show_bytes(needed)}: "
+                "raise Triton's `requests.memory`"
+            )

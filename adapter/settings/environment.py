@@ -1,0 +1,117 @@
+"""
+The one reader of the environment: all groups together, or one alone.
+
+All mistakes are reported together: a manifest is mended once.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import Field, dataclass, fields
+from typing import Any, TypeVar, cast
+
+from adapter.settings.capacity import CapacitySettings
+from adapter.settings.lifetime import LifetimeSettings
+from adapter.settings.pull import PullSettings
+from adapter.settings.spi import SpiSettings
+from adapter.settings.telemetry import TelemetrySettings
+from adapter.settings.triton import TritonSettings
+from adapter.settings.volume import VolumeSettings
+from adapter.units import Endpoint, read
+
+G = TypeVar("G")
+
+
+class SettingsError(Exception):
+    """The configuration cannot work. Holds every problem found, one sentence each."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = problems
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Everything, read once at start and passed on by concern."""
+
+    spi: SpiSettings
+    triton: TritonSettings
+    capacity: CapacitySettings
+    volume: VolumeSettings
+    pull: PullSettings
+    telemetry: TelemetrySettings
+    lifetime: LifetimeSettings
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str] | None = None) -> Settings:
+        """
+        Read the environment (or a mapping like it). A variable that is empty counts as absent.
+
+        Raises:
+            SettingsError: with every problem.
+        """
+        environ = os.environ if environ is None else environ
+        problems: list[str] = []
+        groups = {name: read(group, environ, problems) for name, group in GROUPS.items()}
+        for group in groups.values():
+            problems.extend(getattr(group, "problems", tuple)())
+        if not problems:
+            settings = cls(**groups)
+            problems.extend(settings.problems())
+        if problems:
+            raise SettingsError(problems)
+        return settings
+
+    def problems(self) -> Iterator[str]:
+        """Two servers of this pod on one port or socket."""
+        places = {
+            "ADAPTER_ENDPOINT" if self.spi.endpoint else "ADAPTER_PORT": self.spi.listen,
+            "RUNTIME_ENDPOINT" if self.triton.endpoint else "RUNTIME_PORT": self.triton.reach,
+            "METRICS_PORT": Endpoint(host="localhost", port=self.telemetry.metrics_port),
+        }
+        used = Counter(place for place in places.values() if place.port or place.socket)
+        for place in (place for place, count in used.items() if count > 1):
+            names = [name for name, other in places.items() if other == place]
+            yield f"{' and '.join(names)} are both {place.socket or place.port}"
+
+
+def read_group(group: type[G], environ: Mapping[str, str] | None = None) -> G:
+    """One group alone, for commands that need no more. Raises SettingsError."""
+    problems: list[str] = []
+    values = read(group, os.environ if environ is None else environ, problems)
+    if problems:
+        raise SettingsError(problems)
+    return cast("G", values)
+
+
+GROUPS: dict[str, type[Any]] = {
+    "spi": SpiSettings,
+    "triton": TritonSettings,
+    "capacity": CapacitySettings,
+    "volume": VolumeSettings,
+    "pull": PullSettings,
+    "telemetry": TelemetrySettings,
+    "lifetime": LifetimeSettings,
+}
+
+RETIRED = {
+    "MAX_CONC_KERAS_CONV_PROCS": (
+        "has no effect any more: .h5 and .keras files are not converted (that would run foreign code), they are refused "
+        "with the command that converts them; a keras model saved as a SavedModel directory works"
+    ),
+}
+"""Variables of the Go adapter that are accepted with a warning: what happens now."""
+
+
+def retired_warnings(environ: Mapping[str, str] | None = None) -> list[str]:
+    """One sentence for each retired variable that is set."""
+    environ = os.environ if environ is None else environ
+    return [f"{name} {meaning}" for name, meaning in RETIRED.items() if environ.get(name)]
+
+
+def all_fields() -> Iterator[Field[Any]]:
+    """Every setting, in the order of the table; metadata as `adapter.units.setting` makes it."""
+    for group in GROUPS.values():
+        yield from fields(group)

@@ -1,0 +1,43 @@
+"""How the adapter reaches Triton."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from adapter import units
+from adapter.units import Endpoint, setting
+
+
+@dataclass(frozen=True, kw_only=True)
+class TritonSettings:
+    """How the adapter reaches Triton."""
+
+    port: int = field(metadata=setting(units.PORT, "RUNTIME_PORT", "8001", "Triton's gRPC port on localhost"))
+    endpoint: Endpoint | None = field(
+        metadata=setting(
+            units.ENDPOINT,
+            "RUNTIME_ENDPOINT",
+            None,
+            "`port:N`, `host:N` or `unix:/path`; beats `RUNTIME_PORT`. "
+            "A Triton started with `--grpc-address unix:/p/t.sock` is `unix:/p/t.sock:8001`",
+        )
+    )
+    unload_timeout_seconds: float = field(
+        metadata=setting(
+            units.SECONDS,
+            "UNLOAD_TIMEOUT_SECONDS",
+            "170",
+            "Longest wait for Triton to free a model before the unload is answered with an error, which ModelMesh repeats; "
+            "below ModelMesh's own 180 s",
+        )
+    )
+
+    @property
+    def target(self) -> str:
+        """Triton, in gRPC's form."""
+        return self.reach.target
+
+    @property
+    def reach(self) -> Endpoint:
+        """The endpoint in force."""
+        return self.endpoint or Endpoint(host="localhost", port=self.port)

@@ -1,0 +1,55 @@
+"""The volume shared with Triton, and the folders that are ours on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from adapter import units
+from adapter.units import setting
+
+REPOSITORY_DIR = "_triton_models"
+CACHE_DIR = "_adapter"
+
+
+@dataclass(frozen=True, kw_only=True)
+class VolumeSettings:
+    """The volume shared with Triton."""
+
+    root: Path = field(
+        metadata=setting(
+            units.PATH,
+            "ROOT_MODEL_DIR",
+            "/models",
+            f"Volume shared with Triton; Triton's `--model-repository` is `{REPOSITORY_DIR}` below it",
+        )
+    )
+    cache: Path | None = field(
+        metadata=setting(
+            units.PATH, "CACHE_DIR", None, f"Staging and pulled files; on the same file system. Default `ROOT_MODEL_DIR/{CACHE_DIR}`"
+        )
+    )
+
+    @property
+    def repository_dir(self) -> Path:
+        """Triton's model repository folder."""
+        return self.root / REPOSITORY_DIR
+
+    @property
+    def cache_dir(self) -> Path:
+        """Our own folder."""
+        return self.cache or self.root / CACHE_DIR
+
+    @property
+    def reserved_ids(self) -> frozenset[str]:
+        """Names that no model can have: those of our folders under the root, also the default ones."""
+        own = self.cache_dir.relative_to(self.root).parts[:1] if self.cache_dir.is_relative_to(self.root) else ()
+        return frozenset({REPOSITORY_DIR, CACHE_DIR, *own})
+
+    def problems(self) -> Iterator[str]:
+        """Folders that would eat each other."""
+        if self.cache_dir == self.repository_dir or self.repository_dir in self.cache_dir.parents:
+            yield f"CACHE_DIR ({self.cache_dir}) lies in Triton's repository folder ({self.repository_dir})"
+        if self.cache_dir in (self.root, *self.root.parents):
+            yield f"CACHE_DIR ({self.cache_dir}) must be a folder of its own, not one that holds ROOT_MODEL_DIR"

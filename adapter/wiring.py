@@ -1,0 +1,120 @@
+"""
+Builds and connects the objects of a running adapter, and takes them apart: the only place that does.
+
+Order of start: the volume (a second adapter ends here), storage, Triton, the lifecycle, HTTP health,
+the SPI. Whatever ends the context, also a start that fails half way, closes in reverse what was made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+
+import structlog
+
+from adapter.lifecycle.lifecycle import RuntimeLifecycle
+from adapter.ports import Neighbours
+from adapter.settings import Settings
+from adapter.spi.listen import SpiServer, listen
+from adapter.spi.servicer import ModelRuntime
+from adapter.storage.store import Store
+from adapter.storage.stores.table import KeptClients
+from adapter.telemetry import metrics
+from adapter.telemetry.http import Heartbeat, TelemetryServer
+from adapter.triton.client import TritonClient
+from adapter.triton.repository import Repository
+from adapter.triton.server import TritonServer
+from adapter.volume import Volume
+
+PREPARE_SECONDS = 5.0
+"""Longest wait for storage clients; a default credential chain may ask the network for its keys."""
+END_SECONDS = 1.0
+"""Longest wait for background tasks that were cancelled: one may be in a thread that hangs."""
+
+log = structlog.stdlib.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """A started adapter."""
+
+    volume: Volume
+    lifecycle: RuntimeLifecycle
+    spi: SpiServer
+    root_tasks: tuple[asyncio.Task[None], ...]
+    """Run for as long as the adapter does; when one ends, something is broken."""
+
+
+@asynccontextmanager
+async def build(
+    settings: Settings, *, clients: KeptClients | None = None, jitter: Callable[[], float] = random.random
+) -> AsyncIterator[Adapter]:
+    """
+    Start an adapter, and end it with the context.
+
+    Args:
+        settings: of the whole adapter.
+        clients: how to reach a bucket; tests have their own.
+        jitter: a number from 0 to 1 for each pause between tries of storage.
+
+    Raises:
+        StartError: it cannot start; what had been started has ended.
+    """
+    async with AsyncExitStack() as stack:
+        volume = Volume(settings.volume.repository_dir, settings.volume.cache_dir)
+        stack.callback(volume.close)
+        volume.claim()
+        loads = settings.capacity.max_loading
+        store = Store(settings=settings.pull, root=settings.volume.root, volume=volume, max_loading=loads, clients=clients, jitter=jitter)
+        stack.callback(store.close)
+        repository = Repository(volume)
+        stack.callback(repository.close)
+        server = TritonServer(client=TritonClient(settings.triton.target), repository=repository, max_loading=loads)
+        stack.push_async_callback(server.close)
+        lifecycle = RuntimeLifecycle(
+            neighbours=Neighbours(store, repository, server),
+            capacity=settings.capacity,
+            unload_timeout_seconds=settings.triton.unload_timeout_seconds,
+            reserved_ids=settings.volume.reserved_ids,
+        )
+        stack.push_async_callback(lifecycle.close)
+        metrics.CAPACITY_BYTES.set(settings.capacity.capacity_bytes)
+        heartbeat = Heartbeat()
+        if settings.telemetry.metrics_port:
+            http = TelemetryServer(port=settings.telemetry.metrics_port, heartbeat=heartbeat, readiness=lifecycle.readiness)
+            stack.callback(http.close)
+        root_tasks = (
+            asyncio.create_task(heartbeat.run(), name="heartbeat"),
+            asyncio.create_task(server.watch(), name="watch of Triton"),
+        )
+        stack.push_async_callback(_end, *root_tasks)
+        preparing = asyncio.create_task(store.prepare(), name="storage clients")
+        stack.push_async_callback(_end, preparing)
+        await _prepared(preparing)
+        lifecycle.start()
+        spi = await listen(
+            endpoint=settings.spi.listen,
+            runtime=ModelRuntime(lifecycle=lifecycle, capacity=settings.capacity, reserved_ids=settings.volume.reserved_ids),
+            readiness=lifecycle.readiness,
+            reflection=settings.spi.reflection,
+        )
+        stack.push_async_callback(spi.stop, 0)
+        yield Adapter(volume=volume, lifecycle=lifecycle, spi=spi, root_tasks=root_tasks)
+
+
+async def _prepared(preparing: asyncio.Task[None]) -> None:
+    """Storage clients are slow to make, and stop the loop: before the first READY, unless a credential chain hangs."""
+    await asyncio.wait({preparing}, timeout=PREPARE_SECONDS)
+    if not preparing.done():
+        log.warning("storage.preparing", seconds=PREPARE_SECONDS)
+    elif failure := preparing.exception():
+        log.error("storage.not_prepared", exc_info=failure)
+
+
+async def _end(*tasks: asyncio.Task[None]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks, timeout=END_SECONDS)

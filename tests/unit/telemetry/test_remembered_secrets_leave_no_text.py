@@ -1,0 +1,90 @@
+"""The exact value of a secret that was read is found in any text, whatever it looks like."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import quote
+
+import pytest
+
+from adapter.telemetry import redaction
+from adapter.telemetry.remembered import KEPT_VALUES, Remembered
+
+ODD = 'correct horse/"battery"\n+staple=é'
+
+
+@pytest.fixture
+def known() -> Remembered:
+    return Remembered()
+
+
+@pytest.mark.parametrize(
+    "form",
+    [ODD, quote(ODD), quote(ODD, safe=""), json.dumps(ODD)[1:-1]],
+    ids=["plain", "in a path", "in a query", "in JSON"],
+)
+def test_a_value_is_found_in_the_forms_that_libraries_write(known: Remembered, form: str) -> None:
+    known.add(ODD)
+
+    assert known.masked(f"{form}: failed ({form}), twice{form}", "***") == "***: failed (***), twice***"
+
+
+def test_white_space_around_a_value_does_not_hide_it(known: Remembered) -> None:
+    """A secret from a file often ends with a newline; the library sends it without."""
+    known.add(" open sesame\n")
+
+    assert known.masked("sent 'open sesame'", "***") == "sent '***'"
+
+
+@pytest.mark.parametrize("value", ["", "true", "admin", "12345"])
+def test_short_values_are_not_remembered(known: Remembered, value: str) -> None:
+    """They are parts of ordinary words."""
+    known.add(value)
+
+    assert known.masked("it is true that admin has 12345", "***") == "it is true that admin has 12345"
+
+
+def test_values_that_overlap_are_masked_as_one(known: Remembered) -> None:
+    """Also when one is a part of the other."""
+    for value in ("abcdefgh", "efghijkl", "abcdefghijkl-long", "cdefgh"):
+        known.add(value)
+
+    assert known.masked("abcdefghijkl abcdefghijkl-long abcdef", "***") == "*** *** abcdef"
+
+
+def test_the_value_that_was_remembered_longest_ago_goes_first(known: Remembered) -> None:
+    """A value that is read again stays."""
+    values = [f"many-{number:04}-values" for number in range(KEPT_VALUES)]
+    for value in (*values, values[0], "one more value"):
+        known.add(value)
+
+    assert known.masked(" ".join(values[:3]), "***") == f"*** {values[1]} ***"
+    assert known.masked("one more value", "***") == "***"
+
+
+def test_many_values_of_one_issuer_are_all_found(known: Remembered) -> None:
+    """They begin and end alike; what differs is inside."""
+    values = [f"?sv=2022-11-02&sr=c&x={number:08}{number:08}{number:08}&end=of-the-token" for number in range(100)]
+    for value in values:
+        known.add(value)
+
+    assert known.masked(" ".join(values), "*") == " ".join("*" * len(values))
+
+
+def test_threads_may_read_and_remember_at_once(known: Remembered) -> None:
+    def work(number: int) -> str:
+        value = f"secret of thread {number}"
+        known.add(value)
+        return known.masked(f"<{value}>", "***")
+
+    with ThreadPoolExecutor(8) as threads:
+        assert set(threads.map(work, range(3 * KEPT_VALUES))) == {"<***>"}
+
+
+def test_every_text_that_leaves_is_searched() -> None:
+    """The value has no shape; a header's value was given as a credential."""
+    redaction.remember("swordfish two")
+
+    assert redaction.redact("401 for x-team: swordfish two") == f"401 for x-team: {redaction.MASK}"
+    assert redaction.redact(f"?q={quote('swordfish two')}&r=1") == f"?q={redaction.MASK}&r=1"

@@ -1,0 +1,109 @@
+"""Somebody deletes our folders while the adapter runs: they are made again, or the text names the one that is gone."""
+
+from __future__ import annotations
+
+import shutil
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from adapter.errors import AdapterError
+from adapter.volume import Volume
+
+FOLDERS = ["repository_dir", "staging_dir", "artifacts_dir", "trash_dir"]
+
+
+@pytest.fixture
+def volume(tmp_path: Path) -> Iterator[Volume]:
+    claimed = Volume(tmp_path / "models/_triton_models", tmp_path / "models/_adapter")
+    claimed.claim()
+    yield claimed
+    claimed.close()
+
+
+def stage(volume: Volume) -> Path:
+    staged = volume.new_staging()
+    (staged / "file").write_text("x")
+    return staged
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_staging_begins_with_all_folders(volume: Volume, name: str) -> None:
+    """Everything that is written begins with staging; the folders are as a claim makes them."""
+    folder: Path = getattr(volume, name)
+    shutil.rmtree(folder)
+
+    volume.new_staging()
+
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o755
+
+
+def test_an_artifact_is_published_into_a_folder_that_vanished_meanwhile(volume: Volume) -> None:
+    staged = stage(volume)
+    shutil.rmtree(volume.artifacts_dir)
+
+    assert (volume.publish(staged) / "file").read_text() == "x"
+
+
+def test_what_is_discarded_goes_also_without_a_trash(volume: Volume) -> None:
+    """A model that stayed in the repository would be loaded again."""
+    (volume.repository_dir / "m/1").mkdir(parents=True)
+    shutil.rmtree(volume.trash_dir)
+
+    volume.discard(volume.repository_dir / "m")
+
+    assert list(volume.repository_dir.iterdir()) == []
+    assert list(volume.trash_dir.iterdir()) == []
+
+
+def test_staged_files_that_vanish_are_named(volume: Volume) -> None:
+    """They are lost: the pull fails, and a later one works."""
+    staged = stage(volume)
+    shutil.rmtree(volume.staging_dir)
+
+    with pytest.raises(AdapterError, match=rf"^{staged} was deleted while the adapter was working$"), volume.writing(1):
+        volume.publish(staged)
+    staged = stage(volume)
+    shutil.rmtree(volume.staging_dir)
+    with pytest.raises(AdapterError, match=rf"^{volume.staging_dir} was deleted while the adapter was working$"), volume.writing(1):
+        (staged / "late").touch()
+    volume.publish(stage(volume))
+
+
+@pytest.mark.parametrize("call", [Volume.new_staging, Volume.restore, lambda volume: volume.require_room(1, 1)])
+@pytest.mark.parametrize("lock", ["absent", "another adapter's"])
+def test_nothing_is_made_again_when_the_lock_is_gone(volume: Volume, lock: str, call) -> None:
+    """Another adapter may have claimed the folder since: two would delete each other's files."""
+    shutil.rmtree(volume.cache_dir)
+    other = Volume(volume.repository_dir, volume.cache_dir)
+    if lock == "another adapter's":
+        other.claim()
+        other.trash_dir.rmdir()
+
+    with pytest.raises(AdapterError, match=r"_adapter was deleted while the adapter was working, with its lock; restart the adapter$"):
+        call(volume)
+
+    assert not volume.trash_dir.exists()
+    other.close()
+
+
+def test_discard_works_without_a_lock(volume: Volume) -> None:
+    """An unload never fails for it: what is in the way is deleted where it lies."""
+    (volume.repository_dir / "m/1").mkdir(parents=True)
+    shutil.rmtree(volume.cache_dir)
+
+    volume.discard(volume.repository_dir / "m")
+    volume.discard(volume.repository_dir / "absent")
+
+    assert list(volume.repository_dir.iterdir()) == []
+    assert not volume.cache_dir.exists()
+
+
+def test_a_folder_that_cannot_be_made_again_is_named(volume: Volume) -> None:
+    volume.trash_dir.rmdir()
+    volume.trash_dir.write_text("in the way")
+
+    with pytest.raises(AdapterError, match=r"^the folder .*/_adapter/trash is gone and cannot be made again: File exists$"):
+        volume.new_staging()

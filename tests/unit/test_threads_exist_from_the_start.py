@@ -1,0 +1,144 @@
+"""A pool has all its threads at once or none; it holds neither the process nor what it has done."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import subprocess
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError
+from pathlib import Path
+
+import pytest
+
+from adapter.errors import StartError
+from adapter.threads import Threads
+from adapter.workers import Workers
+
+
+def running(name: str) -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name.startswith(f"{name}_")]
+
+
+def wait_for_the_end(name: str) -> None:
+    for thread in running(name):
+        thread.join(10)
+    assert running(name) == []
+
+
+@pytest.fixture
+def pool() -> Iterator[Threads]:
+    made = Threads("pool", 2)
+    yield made
+    made.shutdown()
+    wait_for_the_end("pool")
+
+
+def failing_from(number: int) -> Callable[[threading.Thread], None]:
+    started = []
+    original = threading.Thread.start
+
+    def start(thread: threading.Thread) -> None:
+        if len(started) + 1 >= number:
+            raise RuntimeError("can't start new thread")
+        started.append(thread)
+        original(thread)
+
+    return start
+
+
+def test_all_threads_exist_before_the_first_call(pool: Threads) -> None:
+    assert len(running("pool")) == 2
+    assert all(thread.daemon for thread in running("pool"))
+
+
+@pytest.mark.parametrize("number", [1, 3])
+def test_a_thread_that_cannot_start_fails_the_pool_and_ends_the_others(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """In one sentence, at the start."""
+    monkeypatch.setattr(threading.Thread, "start", failing_from(number))
+
+    with pytest.raises(StartError, match=rf"^thread {number} of 3 for 'short' cannot start: can't start new thread"):
+        Workers("short", 3)
+
+    wait_for_the_end("short")
+
+
+async def test_no_thread_is_needed_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limit that is met later is somebody else's."""
+    workers = Workers("later", 2)
+    monkeypatch.setattr(threading.Thread, "start", failing_from(1))
+
+    assert await asyncio.gather(*(workers.run(lambda _, n=n: n * n) for n in range(4))) == [0, 1, 4, 9]
+
+    workers.close()
+    wait_for_the_end("later")
+
+
+def test_a_failure_reaches_who_asked_and_the_thread_lives_on(pool: Threads) -> None:
+    for _ in range(5):
+        with pytest.raises(SystemExit):
+            pool.submit(sys.exit, 3).result(10)
+    assert pool.submit(int, "7", base=8).result(10) == 7
+
+
+def test_a_shutdown_cancels_what_no_thread_has_begun(pool: Threads) -> None:
+    """What has begun is left to end by itself."""
+    both, go = threading.Barrier(3), threading.Event()
+    begun = [pool.submit(lambda: both.wait(10) >= 0 and go.wait(10)) for _ in range(2)]
+    both.wait(10)
+    waiting = pool.submit(int)
+    pool.shutdown()
+    pool.shutdown()
+
+    with pytest.raises(CancelledError):
+        waiting.result(10)
+    with pytest.raises(RuntimeError, match="take no more work"):
+        pool.submit(int)
+    go.set()
+    assert [future.result(10) for future in begun] == [True, True]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_an_idle_thread_holds_nothing(pool: Threads, fails: bool) -> None:
+    """Neither the work nor its outcome: a model's bytes would live as long as the pool."""
+
+    class Work:
+        def __call__(self) -> Work:
+            if fails:
+                raise ValueError
+            return Work()
+
+    gc.collect()
+    gc.disable()
+    try:
+        work = Work()
+        seen = weakref.ref(work)
+        pool.submit(work).exception(10)
+        del work
+        pool.submit(int).result(10)
+        pool.submit(int).result(10)
+        assert seen() is None
+    finally:
+        gc.enable()
+
+
+def test_a_hung_call_does_not_hold_the_process() -> None:
+    code = (
+        "import threading; from adapter.workers import Workers; workers = Workers('hung', 1); begun = threading.Event();"
+        "workers.start(lambda _: (begun.set(), threading.Event().wait())); begun.wait(); workers.close()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=False, cwd=Path(__file__).parents[2], timeout=30, capture_output=True)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+async def test_a_library_may_use_the_same_threads() -> None:
+    workers = Workers("shared", 1)
+
+    name = await asyncio.get_running_loop().run_in_executor(workers.executor, lambda: threading.current_thread().name)
+
+    assert name == "shared_0"
+    workers.close()
+    wait_for_the_end("shared")
