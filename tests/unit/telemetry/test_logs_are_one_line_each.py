@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 import structlog
+from adapter.storage.binding import ALL_CREDENTIALS
 
 from adapter.settings import TelemetrySettings, read_group
-from adapter.storage.binding import ALL_CREDENTIALS
 from adapter.telemetry import logs
 from adapter.telemetry.redaction import MASK
 
