@@ -239,10 +239,13 @@ def test_an_id_that_could_name_an_inner_model_is_refused(model_id, how):
 
 
 def test_the_reserved_ids_are_the_caller_s_to_say():
-    """The adapter's own folders may have other names by its settings."""
+    """By its settings the adapter may have a folder of another name."""
     assert id_problem("_adapter") is not None
-    assert id_problem("_adapter", reserved={"_triton_models", "cache"}) is None
-    assert id_problem("cache", reserved={"_triton_models", "cache"}) == "the model id 'cache' is reserved for the adapter's own folders"
+    assert id_problem("cache") is None
+    assert (
+        id_problem("cache", reserved={"_triton_models", "_adapter", "cache"})
+        == "the model id 'cache' is reserved for the adapter's own folders"
+    )
 
 
 NAMES = ["a", "b", "top", "1", "01", ".x", "", "..", "x" * 256]
