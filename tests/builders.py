@@ -29,8 +29,8 @@ def a_listing(files: Iterable[str | SourceFile], *, is_single_file: bool = False
     return Listing("s3://bucket/model", name, is_single_file, tuple(rows), schema)
 
 
-def a_spec(path: str = "model", *, model_id: str = "m", model_type: str = "onnx", **fields: Any) -> ModelSpec:
-    """A request for the model at this path, decoded."""
+def a_spec(path: str = "m", *, model_id: str = "m", model_type: str = "", **fields: Any) -> ModelSpec:
+    """A decoded request for the model at this path; of a type that is not known unless it is given."""
     return ModelSpec(model_id=model_id, model_type=model_type, path=path, **fields)
 
 

@@ -2,7 +2,8 @@
 From the files of a store to the tree that Triton loads: which files, under which names, which config.
 
 Owns the order of the steps and the texts of what does not fit. A model is a *native repository* (it
-has a config.pbtxt), a *version tree* (all its directories are numbers), or the files of one version.
+has a config.pbtxt), a *version tree* (all its directories are numbers, or links to them and what such
+links lead to; files beside them stay there), or the files of one version.
 Pure: no I/O; the caller reads the small files that `wanted` names and places what `plan` returns.
 
 Invariant: a layout links only files of its listing, at relative paths without `..`, no path is both
@@ -110,7 +111,7 @@ def _arranged(spec: ModelSpec, tree: Tree, schema_content: bytes | None, *, is_s
 
 def _version(kind: ModelType, tree: Tree) -> tuple[str | None, Tree, Tree]:
     """
-    The version to serve, its files, and the files beside the versions; None, and all files, when the directory is model data itself.
+    The version to serve, its files, and the files beside the versions; None and all files where the directory is model data itself.
 
     It is a version tree when every directory is a version, or another name of one; what tools leave behind is not counted.
     """

@@ -9,6 +9,7 @@ purged.
 from __future__ import annotations
 
 import json
+import os
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
@@ -45,7 +46,8 @@ class Bed:
 
     def leftovers(self) -> list[Path]:
         """Files of any model, in the repository or in the adapter's own folder."""
-        return [path for path in self.volume.rglob("*") if path.name != "lock" and not path.is_dir()]
+        found = os.walk(self.volume)  # unlike rglob it lives with folders that vanish meanwhile
+        return [Path(folder, name) for folder, _, names in found for name in names if name != "lock"]
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,11 @@ def get(url: str) -> tuple[int, str]:
 def until_it_is_why(adapter: AdapterProcess, words: str) -> None:
     """Until its `/readyz` gives these words as the reason."""
     until(lambda: words in get(f"{adapter.metrics_url}/readyz")[1], f"/readyz says: {words}")
+
+
+def until_nothing_is_left(mesh: Mesh, bed: Bed) -> None:
+    """For a load that failed: its answer waits for the undo two seconds and no longer, and a busy machine needs more."""
+    until(lambda: mesh.index() == {} and bed.leftovers() == [], "nothing is left in Triton's index and on the volume")
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ import grpc
 import numpy as np
 import pytest
 
-from tests.integration.conftest import Bed, Put
+from tests.integration.conftest import Bed, Put, until_nothing_is_left
 from tests.real.adapter import AdapterProcess
 from tests.real.mesh import Mesh
 from tests.real.models import sleeper, text_statistics
@@ -63,8 +63,7 @@ def test_a_model_that_triton_refuses_is_told_and_gone(mesh: Mesh, put: Put, bed:
     assert refused.value.code() is grpc.StatusCode.INTERNAL
     assert "a_module_that_is_not_there" in refused.value.details()
     assert "\n" not in refused.value.details()
-    assert mesh.index() == {}
-    assert bed.leftovers() == []
+    until_nothing_is_left(mesh, bed)
 
 
 def test_a_purge_empties_what_was_loaded(mesh: Mesh, put: Put, bed: Bed) -> None:

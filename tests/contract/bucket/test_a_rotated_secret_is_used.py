@@ -8,10 +8,11 @@ import os
 import pytest
 
 from adapter.errors import InvalidRequest, SourceDenied
+from tests.builders import a_spec
 from tests.contract.bucket.model_beds import make_store
 from tests.fakes.web import Answer, Web
 from tests.real.s3 import S3Server
-from tests.unit.storage.beds import make_spec, opened
+from tests.unit.storage.beds import opened
 
 
 class MountedSecret:
@@ -63,7 +64,7 @@ def stores():
 
 
 def spec(key="k"):
-    return make_spec("m/file", storage_key=key)
+    return a_spec("m/file", storage_key=key)
 
 
 async def size(store):

@@ -8,14 +8,15 @@ import os
 import pytest
 
 from adapter.errors import InvalidRequest, SourceChanged, SourceNotFound
-from tests.unit.storage.beds import make_spec, opened
+from tests.builders import a_spec
+from tests.unit.storage.beds import opened
 
 CONTENT = os.urandom(3_000_017)
 """Of three parts."""
 
 
 def spec(path="m", **fields):
-    return make_spec(path, **{"storage_key": "k"} | fields)
+    return a_spec(path, **{"storage_key": "k"} | fields)
 
 
 async def fetched(models, model):

@@ -13,8 +13,9 @@ import pytest
 from adapter.errors import DiskFull, InvalidRequest, SourceChanged, SourceDenied, SourceNotFound, SourceUnavailable
 from adapter.settings import PullSettings
 from adapter.storage.store import Store
+from tests.builders import a_spec
 from tests.fakes.s3_proxy import Fault
-from tests.unit.storage.beds import StoreBed, make_spec, opened
+from tests.unit.storage.beds import StoreBed, opened
 
 MIB = 1024 * 1024
 CONTENT = os.urandom(5 * MIB + 17)
@@ -38,7 +39,7 @@ def bed(tmp_path, volume, s3_server, proxy, bucket):
 
 
 async def pull(bed, **fields):
-    model = await opened(bed.store, make_spec(**fields))
+    model = await opened(bed.store, a_spec(**fields))
     return await model.fetch(model.listing.files)
 
 
@@ -120,7 +121,7 @@ async def test_an_object_replaced_during_its_pull_is_never_a_mixture(bed, proxy,
 
 async def test_an_object_deleted_between_listing_and_pull(bed, s3_server, bucket):
     """Changed, so that the load lists again."""
-    model = await opened(bed.store, make_spec())
+    model = await opened(bed.store, a_spec())
     (s3_server.root / bucket / "m/small").unlink()
     with pytest.raises(SourceChanged, match="'m/small' is gone"):
         await model.fetch(model.listing.files)
@@ -151,7 +152,7 @@ async def test_a_cancel_of_a_pull_that_hangs_is_prompt_and_leaves_nothing(bed, p
 async def test_a_cancel_of_a_listing_that_hangs_is_prompt(bed, proxy, after_bytes):
     """An open has left nothing to clean."""
     proxy.next(Fault(hang_after_bytes=after_bytes), having="list-type")
-    task = asyncio.create_task(opened(bed.store, make_spec()))
+    task = asyncio.create_task(opened(bed.store, a_spec()))
     assert await asyncio.get_running_loop().run_in_executor(None, proxy.hanging.wait, 20)
     begun = time.monotonic()
     task.cancel()
@@ -166,7 +167,7 @@ async def test_a_survey_of_a_store_that_hangs_ends_in_time(bed, proxy):
     proxy.next(Fault(hang_after_bytes=-1), times=2, having="list-type")
     for _ in range(2):
         begun = time.monotonic()
-        survey = await bed.store.survey(make_spec(), 0.3)
+        survey = await bed.store.survey(a_spec(), 0.3)
         assert (survey.seen_bytes, survey.listing) == (0, None)
         assert time.monotonic() - begun < 0.5
 
@@ -197,4 +198,4 @@ async def test_a_real_store_names_what_is_near(bed, s3_server, bucket):
     """Bucket, path and near misses, from the real listing."""
     s3_server.put(bucket, "models/resnet50/1/model.onnx", b"x")
     with pytest.raises(SourceNotFound, match=f"there is no model at 'models/resnet5' in s3://{bucket}; close to it: 'models/resnet50/'"):
-        await opened(bed.store, make_spec("models/resnet5"))
+        await opened(bed.store, a_spec("models/resnet5"))

@@ -10,7 +10,8 @@ from adapter.errors import InvalidModel, InvalidRequest
 from adapter.layout import rules
 from adapter.layout.bundles import MOST_MODELS
 from adapter.model import INNER, Layout, Listing, ModelSpec, SourceFile, id_problem, inner_name, owner_of
-from tests.unit.layout.cases.builders import SCHEMA, a_file, a_listing, config_of, placed
+from tests.builders import a_file, a_listing, a_spec
+from tests.unit.layout.cases.builders import SCHEMA, config_of, placed
 
 PYTHON = 'backend: "python"'
 OTHERS = {"a/config.pbtxt": PYTHON, "a/1/model.py": "", "b/config.pbtxt": f'{PYTHON} name: "b"', "b/1/model.py": ""}
@@ -27,11 +28,11 @@ def bls(*names: str) -> str:
 def planned(
     files: dict[str, str], *, top: str | None = None, model_id: str = "m", schema: str | None = None, model_type: str = "ensemble"
 ) -> Layout:
-    listing = a_listing(files, has_schema=schema is not None)
+    listing = a_listing(files, schema=None if schema is None else SCHEMA)
     contents = {file: files[file.path].encode() for file in rules.wanted(listing) if file != SCHEMA}
     if schema is not None:
         contents[SCHEMA] = schema.encode()
-    spec = ModelSpec(model_id=model_id, model_type=model_type, path="p", top_model=top, schema_path="s" if schema else None)
+    spec = a_spec(model_id=model_id, model_type=model_type, top_model=top, schema_path="s" if schema else None)
     return rules.plan(spec, listing, contents)
 
 
@@ -239,10 +240,13 @@ def test_an_id_that_could_name_an_inner_model_is_refused(model_id, how):
 
 
 def test_the_reserved_ids_are_the_caller_s_to_say():
-    """The adapter's own folders may have other names by its settings."""
+    """By its settings the adapter may have a folder of another name."""
     assert id_problem("_adapter") is not None
-    assert id_problem("_adapter", reserved={"_triton_models", "cache"}) is None
-    assert id_problem("cache", reserved={"_triton_models", "cache"}) == "the model id 'cache' is reserved for the adapter's own folders"
+    assert id_problem("cache") is None
+    assert (
+        id_problem("cache", reserved={"_triton_models", "_adapter", "cache"})
+        == "the model id 'cache' is reserved for the adapter's own folders"
+    )
 
 
 NAMES = ["a", "b", "top", "1", "01", ".x", "", "..", "x" * 256]
@@ -281,4 +285,4 @@ def test_a_broken_path_is_reported_and_not_followed():
     listing = Listing("s3://b/m", "m", False, tuple(SourceFile(path, 1, "") for path in ("../config.pbtxt", "a/config.pbtxt", "b/1/x")))
 
     with pytest.raises(InvalidModel, match=r"has a '\.\.' in it"):
-        rules.plan(ModelSpec(model_id="m", model_type="", path="p"), listing, dict.fromkeys(rules.wanted(listing), b""))
+        rules.plan(a_spec(), listing, dict.fromkeys(rules.wanted(listing), b""))

@@ -9,7 +9,8 @@ import pytest
 from adapter.errors import InvalidModel
 from adapter.layout import rules
 from adapter.model import Listing, SourceFile
-from tests.unit.layout.cases.builders import SCHEMA, a_file, a_listing, a_spec, placed, planned
+from tests.builders import a_file, a_listing, a_spec
+from tests.unit.layout.cases.builders import SCHEMA, placed, planned
 
 NATIVE = ("config.pbtxt", "labels.txt", "1/m", "2/m", "10/m", "extra/x", ".cache/y")
 
@@ -87,7 +88,7 @@ def test_files_without_etags_or_bytes_prove_nothing(etag, size_bytes):
 
 
 def listing_of(etags, size_bytes=1):
-    return Listing("s3://b/m", "m", False, tuple(SourceFile(path, size_bytes, etag) for path, etag in sorted(etags.items())))
+    return a_listing(a_file(path, size_bytes, etag) for path, etag in etags.items())
 
 
 def test_model_data_is_kept_whole_but_for_the_schema():
@@ -102,13 +103,13 @@ def test_a_model_of_one_file_is_kept():
 
 def test_the_small_files_are_asked_for_first():
     """A directory's config.pbtxt and the schema, nothing else."""
-    assert rules.wanted(a_listing(NATIVE, has_schema=True)) == (a_file("config.pbtxt"), SCHEMA)
+    assert rules.wanted(a_listing(NATIVE, schema=SCHEMA)) == (a_file("config.pbtxt"), SCHEMA)
     assert rules.wanted(a_listing(["a/config.pbtxt", "_schema.json"])) == ()
 
 
 def test_a_config_alone_is_no_model():
     """A model path that ends in config.pbtxt leaves the model's files behind."""
-    assert rules.wanted(a_listing(["config.pbtxt"], single_file=True)) == ()
+    assert rules.wanted(a_listing(["config.pbtxt"], is_single_file=True)) == ()
     for model_type in ("", "onnx", "ensemble"):
         with pytest.raises(InvalidModel) as refused:
             planned(model_type, ["config.pbtxt"], single_file=True)
@@ -120,7 +121,7 @@ def test_a_config_alone_is_no_model():
 def test_a_schema_that_was_not_found_is_named():
     """The load fails before anything is pulled."""
     with pytest.raises(InvalidModel, match=r"the schema absent\.json was not found"):
-        rules.plan(a_spec("onnx", schema_path="absent.json"), a_listing(["model.onnx"]), {})
+        rules.plan(a_spec(model_type="onnx", schema_path="absent.json"), a_listing(["model.onnx"]), {})
 
 
 def test_the_whole_tree_is_shown_when_the_chosen_version_does_not_fit():
@@ -159,7 +160,7 @@ def test_a_path_out_of_the_model_is_refused():
         listing = Listing("s3://b/m", "m", False, (SourceFile(path, 1, ""),))
         for model_type in ("", "onnx"):
             with pytest.raises(InvalidModel):
-                rules.plan(a_spec(model_type), listing, {})
+                rules.plan(a_spec(model_type=model_type), listing, {})
 
 
 def test_a_model_id_that_names_a_backend_does_not_wedge_triton():

@@ -134,7 +134,7 @@ def test_reserved_ids_are_those_that_the_settings_say() -> None:
 
     assert decode(request).model_id == "cache"
     with pytest.raises(InvalidRequest, match="'cache' is reserved for the adapter's own folders"):
-        decode(request, reserved=frozenset({"_triton_models", "cache"}))
+        decode(request, reserved={"_triton_models", "_adapter", "cache"})
 
 
 @pytest.mark.parametrize("path", ["", "/", "/m", "m/", "a//b", "a/./b", "...", "a/..b/c..", "s p a c e/ü", "x?y=z"])

@@ -19,14 +19,10 @@ from adapter.storage.store import Store
 from adapter.volume import Volume
 from adapter.waits import Waits
 from adapter.workers import Stop
+from tests.builders import a_spec
 from tests.fakes.memory_bucket import MemoryBucket
 
 MIB = 1024 * 1024
-
-
-def make_spec(path: str = "m", **fields: object) -> ModelSpec:
-    """A request for the model at this path."""
-    return ModelSpec(**{"model_id": "id", "model_type": "onnx", "path": path, **fields})
 
 
 def make_config(values: Mapping[str, object], **fields: object) -> StorageConfig:
@@ -38,7 +34,7 @@ def make_config(values: Mapping[str, object], **fields: object) -> StorageConfig
 
 def make_search(path: str = "m", **fields: object) -> Search:
     """A search for the model at this path."""
-    return Search(make_spec(path, **fields), Waits(time.monotonic))
+    return Search(a_spec(path, **fields), Waits(time.monotonic))
 
 
 async def opened(store: Store, spec: ModelSpec) -> StoredModel:

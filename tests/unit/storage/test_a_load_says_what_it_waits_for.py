@@ -12,7 +12,8 @@ import pytest
 from adapter.errors import SourceUnavailable
 from adapter.storage.stores.retried import RetriedBucket
 from adapter.waits import Waits
-from tests.unit.storage.beds import MIB, CountedPauses, make_spec, opened, reached, write_tree
+from tests.builders import a_spec
+from tests.unit.storage.beds import MIB, CountedPauses, opened, reached, write_tree
 
 
 @pytest.fixture
@@ -31,7 +32,7 @@ async def test_a_listing_that_hangs_is_named(bed, waits):
     bed.bucket.put("m/model", b"abc")
     bed.bucket.fail("list", SourceUnavailable("the last answer was 503"))
     bed.bucket.hang("list")
-    load = asyncio.create_task(bed.store.open(make_spec(), waits))
+    load = asyncio.create_task(bed.store.open(a_spec(), waits))
     await reached(bed.bucket.hanging)
     assert waits.words().startswith("waiting for an answer of bucket 'b' in memory to a listing for ")
     assert waits.words().endswith(" s (last trouble: the last answer was 503)")
@@ -42,7 +43,7 @@ async def test_a_listing_that_hangs_is_named(bed, waits):
 async def test_the_part_without_progress_is_named(bed, waits):
     """Of a pull whose other parts have come."""
     bed.bucket.put("m/weights.bin", bytes(3 * MIB))
-    model = await bed.store.open(make_spec(), waits)
+    model = await bed.store.open(a_spec(), waits)
     bed.bucket.hang("read", after_bytes=1000)
     pull = asyncio.create_task(model.fetch(model.listing.files))
     await reached(bed.bucket.hanging)
@@ -56,7 +57,7 @@ async def test_the_part_without_progress_is_named(bed, waits):
 async def test_a_small_file_that_hangs_is_named(bed, waits):
     """A config is read before anything is pulled."""
     bed.bucket.put("m/config.pbtxt", b"platform: x")
-    model = await bed.store.open(make_spec(), waits)
+    model = await bed.store.open(a_spec(), waits)
     bed.bucket.hang("read")
     read = asyncio.create_task(model.read(model.listing.files[0]))
     await reached(bed.bucket.hanging)
@@ -76,7 +77,7 @@ async def test_a_claim_that_hangs_is_named(bed, waits, tmp_path, monkeypatch):
         return scandir(path)
 
     monkeypatch.setattr(os, "scandir", hanging)
-    load = asyncio.create_task(bed.store.open(make_spec(storage_key="k"), waits))
+    load = asyncio.create_task(bed.store.open(a_spec(storage_key="k"), waits))
     await reached(begun)
     assert waits.words().startswith("waiting for the volume claim 'c' for ")
     release.set()
@@ -112,5 +113,5 @@ def test_progress_ends_the_trouble_and_begins_the_wait_anew(bucket):
 async def test_a_survey_waits_for_nobody_to_tell(bed):
     """Its waits are its own."""
     bed.bucket.put("m/model", b"abc")
-    assert (await bed.store.survey(make_spec(), 20)).seen_bytes == 3
-    assert (await opened(bed.store, make_spec())).listing.size_bytes == 3
+    assert (await bed.store.survey(a_spec(), 20)).seen_bytes == 3
+    assert (await opened(bed.store, a_spec())).listing.size_bytes == 3

@@ -7,7 +7,8 @@ import os
 import pytest
 
 from adapter.errors import InvalidModel, InvalidRequest, SourceChanged, SourceNotFound
-from tests.unit.storage.beds import make_bed, make_spec, opened, write_tree
+from tests.builders import a_spec
+from tests.unit.storage.beds import make_bed, opened, write_tree
 
 
 @pytest.fixture
@@ -25,7 +26,7 @@ def open_model(bed, claim):
     bed.configure("k", {"type": "pvc", "name": "c"})
 
     async def run(path="m", **fields):
-        return await opened(bed.store, make_spec(path, **{"storage_key": "k"} | fields))
+        return await opened(bed.store, a_spec(path, **{"storage_key": "k"} | fields))
 
     return run
 
@@ -143,13 +144,13 @@ async def test_a_config_without_a_claim_is_invalid(bed, name):
     """Whatever JSON can say instead of a name."""
     bed.configure("k", {"type": "pvc", "name": name})
     with pytest.raises(InvalidRequest, match=r"^no claim: neither storage config 'k' nor storage_params has the name"):
-        await opened(bed.store, make_spec(storage_key="k"))
+        await opened(bed.store, a_spec(storage_key="k"))
 
 
 async def test_parameters_alone_name_a_claim(bed, claim):
     """As a storageUri `pvc://claim/path` arrives: no storage key at all."""
     write_tree(claim, {"m/file": b"abc"})
-    assert paths(await opened(bed.store, make_spec(storage_params={"type": "pvc", "name": "c"}))) == ["file"]
+    assert paths(await opened(bed.store, a_spec(storage_params={"type": "pvc", "name": "c"}))) == ["file"]
 
 
 @pytest.mark.parametrize("path", ["absent", "m/absent", "m/file/x"])
@@ -196,7 +197,7 @@ async def test_a_file_that_changes_is_noticed(open_model, claim):
 async def test_a_survey_lists_a_claim(bed, claim):
     """Its own count."""
     write_tree(claim, {"m/file": b"abc"})
-    survey = await bed.store.survey(make_spec(storage_params={"type": "pvc", "name": "c"}), 20)
+    survey = await bed.store.survey(a_spec(storage_params={"type": "pvc", "name": "c"}), 20)
     assert survey.seen_bytes == 3 and survey.listing.size_bytes == 3
 
 
@@ -225,7 +226,7 @@ async def test_the_storage_helper_links_to_a_claim(tmp_path, volume, claim, embe
     (claim / "m/x").symlink_to("../x")
     (bed.root / "id").mkdir()
     (bed.root / "id/m").symlink_to(target.format(claim=claim, claims=claim.parent))
-    spec = make_spec(str(bed.root / "id/m"), disk_size_bytes=3)
+    spec = a_spec(str(bed.root / "id/m"), disk_size_bytes=3)
     if is_good:
         model = await opened(bed.store, spec)
         assert model.listing.size_bytes in (4, 5)
@@ -243,7 +244,7 @@ async def test_a_helped_model_stays_in_its_claim(bed, claim):
     (bed.root / "id").mkdir()
     (bed.root / "id/m").symlink_to(claim / "m")
     (bed.root / "id/_schema.json").symlink_to(claim / "s.json")
-    spec = make_spec(str(bed.root / "id/m"), disk_size_bytes=3, schema_path=str(bed.root / "id/_schema.json"))
+    spec = a_spec(str(bed.root / "id/m"), disk_size_bytes=3, schema_path=str(bed.root / "id/_schema.json"))
     model = await opened(bed.store, spec)
     assert await model.read(model.listing.schema) == b"{}"
     (claim / "m/x").symlink_to("../../other/secret")

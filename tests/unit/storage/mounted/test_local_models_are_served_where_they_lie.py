@@ -12,7 +12,8 @@ from adapter.storage.mounted.local import HelpedModels
 from adapter.storage.search import READ_LIMIT_BYTES
 from adapter.volume import Volume
 from adapter.workers import Stop, Stopped, Workers
-from tests.unit.storage.beds import make_bed, make_search, make_spec, opened, write_tree
+from tests.builders import a_spec
+from tests.unit.storage.beds import make_bed, make_search, opened, write_tree
 
 
 @pytest.fixture
@@ -144,7 +145,7 @@ async def test_our_own_folders_hold_no_models(tmp_path, path):
     (root / "link").symlink_to("cache/ours/artifacts")
     bed = make_bed(tmp_path, volume)
     with pytest.raises((InvalidRequest, InvalidModel), match="a folder of the adapter's own"):
-        await opened(bed.store, make_spec(str(root / path), disk_size_bytes=1))
+        await opened(bed.store, a_spec(str(root / path), disk_size_bytes=1))
     bed.store.close()
     volume.close()
 
@@ -155,7 +156,7 @@ async def test_what_lies_beside_the_cache_is_a_model(tmp_path):
     volume.claim()
     write_tree(tmp_path / "models/cache", {"m/file": b"abc"})
     bed = make_bed(tmp_path, volume)
-    spec = make_spec(str(tmp_path / "models/cache/m"), disk_size_bytes=1)
+    spec = a_spec(str(tmp_path / "models/cache/m"), disk_size_bytes=1)
     assert (await opened(bed.store, spec)).listing.size_bytes == 3
     bed.store.close()
     volume.close()

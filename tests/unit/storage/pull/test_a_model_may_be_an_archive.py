@@ -9,14 +9,15 @@ import os
 import pytest
 
 from adapter.errors import InvalidModel, InvalidRequest, NoCapacity, SourceChanged
-from tests.unit.storage.beds import folder_content, make_spec, opened
+from tests.builders import a_spec
+from tests.unit.storage.beds import folder_content, opened
 from tests.unit.storage.pull.test_archives_are_unpacked_safely import tar_of, zip_of
 
 TREE = {"config.pbtxt": b"platform: x", "1/model.onnx": b"abc"}
 
 
 def spec(path="m.tar.gz", **params):
-    return make_spec(path, storage_params={"unpack": "true"} | params)
+    return a_spec(path, storage_params={"unpack": "true"} | params)
 
 
 async def settled(bed):
@@ -61,7 +62,7 @@ async def test_without_the_key_an_archive_is_a_file(bed):
     bed.bucket.put("m.tar.gz", tar_of([("a", b"x")]))
     bed.bucket.put("model.onnx", b"abc")
     bed.bucket.put("f.zip/x", b"abc")
-    for wanted, path in ((make_spec("m.tar.gz"), "m.tar.gz"), (spec("model.onnx"), "model.onnx"), (spec("f.zip"), "x")):
+    for wanted, path in ((a_spec("m.tar.gz"), "m.tar.gz"), (spec("model.onnx"), "model.onnx"), (spec("f.zip"), "x")):
         assert [file.path for file in (await opened(bed.store, wanted)).listing.files] == [path]
     with pytest.raises(InvalidRequest, match="unpack is not a boolean"):
         await opened(bed.store, spec(unpack="maybe"))
@@ -118,7 +119,7 @@ async def test_a_schema_lies_beside_the_archive(bed):
     """In the bucket, as for any model."""
     bed.bucket.put("m.tar.gz", tar_of([("a", b"one")]))
     bed.bucket.put("s.json", b"{}")
-    model = await opened(bed.store, make_spec("m.tar.gz", storage_params={"unpack": "true"}, schema_path="s.json"))
+    model = await opened(bed.store, a_spec("m.tar.gz", storage_params={"unpack": "true"}, schema_path="s.json"))
     assert await model.read(model.listing.schema) == b"{}"
 
 

@@ -11,7 +11,7 @@ from adapter.storage.secret.config import StorageConfigs
 from adapter.storage.secret.merging import merged, override
 from adapter.storage.stores.table import BINDINGS
 from adapter.workers import Workers
-from tests.unit.storage.beds import make_spec
+from tests.builders import a_spec
 
 STORED = {
     "type": "s3",
@@ -76,16 +76,16 @@ async def test_the_config_of_a_request(secret, name, files, request_fields, kind
     """File by key, by type, or the default; bucket by nearness to the request."""
     for key, content in files.items():
         secret.write(key, content)
-    config = await secret.resolve(make_spec("model.zip", **request_fields))
+    config = await secret.resolve(a_spec("model.zip", **request_fields))
     assert (config.type, config.bucket) == (kind, bucket)
 
 
 async def test_the_secret_is_read_at_each_load(secret):
     """Kubernetes replaces files of a changed secret."""
     secret.write("s", STORED | {"bucket": "old"})
-    assert (await secret.resolve(make_spec(storage_key="s"))).bucket == "old"
+    assert (await secret.resolve(a_spec(storage_key="s"))).bucket == "old"
     secret.write("s", STORED | {"bucket": "new"})
-    assert (await secret.resolve(make_spec(storage_key="s"))).bucket == "new"
+    assert (await secret.resolve(a_spec(storage_key="s"))).bucket == "new"
 
 
 async def test_a_key_that_does_not_exist_names_those_that_do(secret):
@@ -93,14 +93,14 @@ async def test_a_key_that_does_not_exist_names_those_that_do(secret):
     secret.write("localMinIO", STORED)
     secret.write("other", STORED)
     with pytest.raises(InvalidRequest, match=r"there is no storage config 'nope'; storage keys that exist: 'localMinIO', 'other'$"):
-        await secret.resolve(make_spec(storage_key="nope"))
+        await secret.resolve(a_spec(storage_key="nope"))
 
 
 async def test_no_secret_at_all_is_said(tmp_path, threads):
     """The mount is optional."""
     configs = StorageConfigs(tmp_path / "absent", BINDINGS, threads.executor)
     with pytest.raises(InvalidRequest, match="the mounted storage secret has no keys at all"):
-        await configs.resolve(make_spec(storage_key="nope"))
+        await configs.resolve(a_spec(storage_key="nope"))
     assert await configs.keys() == []
 
 
@@ -109,20 +109,20 @@ async def test_many_keys_are_not_all_listed(secret):
     for number in range(50):
         secret.write(f"k{number:02}", STORED)
     with pytest.raises(InvalidRequest, match=r"'k19' and 30 more$"):
-        await secret.resolve(make_spec(storage_key="nope"))
+        await secret.resolve(a_spec(storage_key="nope"))
 
 
 @pytest.mark.parametrize("key", ["../etc/passwd", "a/b", "..", ".", "..data", "x/../y", "a\0b", "/etc/passwd"])
 async def test_a_storage_key_is_a_plain_file_name(secret, key):
     """Nothing outside of the secret is ever opened."""
     with pytest.raises(InvalidRequest, match="storage_key is not a plain file name"):
-        await secret.resolve(make_spec(storage_key=key))
+        await secret.resolve(a_spec(storage_key=key))
 
 
 async def test_a_storage_type_is_a_plain_name_too(secret):
     """It becomes part of a file name."""
     with pytest.raises(InvalidRequest, match="the storage type is not a plain file name"):
-        await secret.resolve(make_spec(storage_params={"type": "/../../x"}))
+        await secret.resolve(a_spec(storage_params={"type": "/../../x"}))
 
 
 BROKEN = [
@@ -138,7 +138,7 @@ async def test_a_broken_config_is_named_and_not_quoted(secret, content, words):
     """Half a secret is a secret."""
     secret.write("s", content)
     with pytest.raises(InvalidRequest, match=f"storage config 's' {words}; expected an object of strings") as caught:
-        await secret.resolve(make_spec(storage_key="s"))
+        await secret.resolve(a_spec(storage_key="s"))
     assert "the-secret" not in caught.value.text
     assert caught.value.__cause__ is None
 
@@ -147,7 +147,7 @@ async def test_a_config_that_cannot_be_read_is_named(secret, tmp_path):
     """A directory, for instance."""
     (tmp_path / "folder").mkdir()
     with pytest.raises(InvalidRequest, match="storage config 'folder' cannot be read: Is a directory"):
-        await secret.resolve(make_spec(storage_key="folder"))
+        await secret.resolve(a_spec(storage_key="folder"))
 
 
 @pytest.mark.parametrize("content", ["{", "[]", "null"])
@@ -155,10 +155,10 @@ async def test_a_broken_default_is_as_good_as_none(secret, content, capsys):
     """As in the Go adapter, but somebody is told."""
     secret.write("default_s3", content)
     secret.write("default", content)
-    config = await secret.resolve(make_spec(storage_params={"bucket": "b", "type": "s3"}))
+    config = await secret.resolve(a_spec(storage_params={"bucket": "b", "type": "s3"}))
     assert config.bucket == "b"
     with pytest.raises(InvalidRequest, match="Predictor Storage field missing"):
-        await secret.resolve(make_spec())
+        await secret.resolve(a_spec())
     assert "storage.default_config_ignored" in capsys.readouterr().out
 
 
@@ -167,7 +167,7 @@ async def test_no_type_is_said_in_the_words_that_tests_of_modelmesh_know(secret)
     secret.write("s", {"bucket": "b"})
     for fields in ({"storage_key": "s"}, {}, {"storage_params": {"bucket": "b"}}):
         with pytest.raises(InvalidRequest, match=r"^Predictor Storage field missing"):
-            await secret.resolve(make_spec(**fields))
+            await secret.resolve(a_spec(**fields))
 
 
 @pytest.mark.parametrize("kind", [7, None, {}, [], True])
@@ -175,19 +175,19 @@ async def test_a_type_that_is_no_string_is_missing(secret, kind):
     """Whatever JSON can say."""
     secret.write("s", {"type": kind})
     with pytest.raises(InvalidRequest, match="Predictor Storage field missing"):
-        await secret.resolve(make_spec(storage_key="s"))
+        await secret.resolve(a_spec(storage_key="s"))
 
 
 def test_a_bucket_that_is_no_string_is_refused():
     """The store would be asked for something strange."""
     with pytest.raises(InvalidRequest, match="bucket is not a string"):
-        merged({"type": "s3", "bucket": {"a": "b"}}, make_spec(), "storage config 's'", BINDINGS)
+        merged({"type": "s3", "bucket": {"a": "b"}}, a_spec(), "storage config 's'", BINDINGS)
 
 
 @pytest.mark.parametrize("stored", [{"adapter": "x", "adapter.topModel": "t"}, {"adapter.a": "1", "adapter.a.b": "2"}, {"adapter..": "1"}])
 def test_keys_of_the_adapter_itself_mean_nothing_in_a_stored_config(stored):
     """Parameters of that name belong to requests; here they neither count nor break anything."""
-    config = merged(STORED | stored, make_spec(), "x", BINDINGS)
+    config = merged(STORED | stored, a_spec(), "x", BINDINGS)
     assert not [name for name in config.values if name.startswith("adapter.")]
     assert {name: config.values[name] for name in STORED} == STORED
 
@@ -195,13 +195,13 @@ def test_keys_of_the_adapter_itself_mean_nothing_in_a_stored_config(stored):
 def test_the_stored_config_is_not_changed():
     """It may be kept by somebody one day."""
     stored = {"type": "s3", "nested": {"a": "1"}, "bucket": "b"}
-    merged(stored, make_spec(storage_params={"nested.a": "2", "bucket": "c", "nested.b": "3"}), "x", BINDINGS)
+    merged(stored, a_spec(storage_params={"nested.a": "2", "bucket": "c", "nested.b": "3"}), "x", BINDINGS)
     assert stored == {"type": "s3", "nested": {"a": "1"}, "bucket": "b"}
 
 
 def test_a_config_shows_no_values():
     """Its repr may reach a log."""
-    assert "the-secret" not in repr(merged(STORED, make_spec(), "x", BINDINGS))
+    assert "the-secret" not in repr(merged(STORED, a_spec(), "x", BINDINGS))
 
 
 # input, overrides, output (None: refused)

@@ -8,7 +8,7 @@ from adapter.errors import InvalidRequest
 from adapter.storage.secret.merging import merged
 from adapter.storage.stores.s3.config import connection_of
 from adapter.storage.stores.table import BINDINGS
-from tests.unit.storage.beds import make_spec
+from tests.builders import a_spec
 
 STORED = {
     "type": "s3", "bucket": "b", "access_key_id": "stored-id", "secret_access_key": "stored-secret", "session_token": "stored-token",
@@ -17,7 +17,7 @@ STORED = {
 
 
 def reached(stored, **params):
-    config = merged(stored, make_spec(storage_params=params), "storage config 's'", BINDINGS)
+    config = merged(stored, a_spec(storage_params=params), "storage config 's'", BINDINGS)
     return config, connection_of(config)
 
 
@@ -118,7 +118,7 @@ def all_text(config):
 @pytest.mark.parametrize(("kind", "stored", "params"), [(k, s, p) for k, s, elsewhere, _ in BOUND for p in elsewhere])
 def test_no_type_carries_its_secrets_elsewhere(kind, stored, params):
     """Not one of them, and the pod's own identity neither."""
-    config = merged({"type": kind, **stored}, make_spec(storage_params=params), "storage config 's'", BINDINGS)
+    config = merged({"type": kind, **stored}, a_spec(storage_params=params), "storage config 's'", BINDINGS)
     assert "stored-" not in all_text(config)
     brings_own = bool({name.partition(".")[0] for name in params} & set(BINDINGS[kind].credentials))
     assert config.is_unsigned is not brings_own
@@ -128,7 +128,7 @@ def test_no_type_carries_its_secrets_elsewhere(kind, stored, params):
 @pytest.mark.parametrize(("kind", "stored", "params"), [(k, s, p) for k, s, _, here in BOUND for p in here])
 def test_every_type_keeps_them_at_home(kind, stored, params):
     """What does not say where requests go is a request's to choose."""
-    config = merged({"type": kind, **stored}, make_spec(storage_params=params), "storage config 's'", BINDINGS)
+    config = merged({"type": kind, **stored}, a_spec(storage_params=params), "storage config 's'", BINDINGS)
     assert all_text(config).count("stored-") == repr(stored).count("stored-")
     assert not config.is_unsigned
 
@@ -138,7 +138,7 @@ def test_every_type_keeps_them_at_home(kind, stored, params):
 def test_the_stored_config_may_allow_more_endpoints(kind, place, also):
     """By a key that a request cannot bring."""
     stored = {"type": kind, place: "https://ours", "headers": {"A": "stored-h"}, "access_key_id": "stored-i", "credential_endpoints": also}
-    config = merged(stored, make_spec(storage_params={place: "https://evil"}), "storage config 's'", BINDINGS)
+    config = merged(stored, a_spec(storage_params={place: "https://evil"}), "storage config 's'", BINDINGS)
     assert "stored-" in all_text(config) and not config.is_unsigned
 
 
@@ -147,24 +147,24 @@ def test_a_request_cannot_allow_itself_more_endpoints():
     for also in ({}, {"credential_endpoints": "https://x"}):
         stored = {"type": "http", "url": "https://ours", "headers": {"A": "stored-h"}, **also}
         params = {"url": "https://evil", "credential_endpoints": "*"}
-        assert "stored-" not in all_text(merged(stored, make_spec(storage_params=params), "storage config 's'", BINDINGS))
+        assert "stored-" not in all_text(merged(stored, a_spec(storage_params=params), "storage config 's'", BINDINGS))
 
 
 def test_another_type_gets_no_stored_secrets():
     """Its fields may mean something else there."""
     stored = {"type": "azure", "account_name": "a", "client_secret": "stored-s", "headers": {"A": "stored-h"}, "private_key": "stored-k"}
-    config = merged(stored, make_spec(storage_params={"type": "http", "url": "https://evil"}), "storage config 's'", BINDINGS)
+    config = merged(stored, a_spec(storage_params={"type": "http", "url": "https://evil"}), "storage config 's'", BINDINGS)
     assert config.type == "http" and "stored-" not in all_text(config)
 
 
 def test_dotted_keys_are_objects():
     """The controller's secret holds strings only: one object in it stops the reconcile of every runtime."""
     stored = {"type": "http", "url": "https://ours", "headers.Authorization": "one", "headers.X": "two"}
-    config = merged(stored, make_spec(storage_params={"headers.X": "own"}), "storage config 's'", BINDINGS)
+    config = merged(stored, a_spec(storage_params={"headers.X": "own"}), "storage config 's'", BINDINGS)
     assert config.values["headers"] == {"Authorization": "one", "X": "own"}
 
 
 def test_dotted_keys_that_contradict_are_refused():
     """Named, not quoted."""
     with pytest.raises(InvalidRequest, match=r"^storage config 's': 'headers\.A' needs 'headers' to be an object"):
-        merged({"type": "http", "headers": "the-secret", "headers.A": "x"}, make_spec(), "storage config 's'", BINDINGS)
+        merged({"type": "http", "headers": "the-secret", "headers.A": "x"}, a_spec(), "storage config 's'", BINDINGS)
