@@ -3,7 +3,7 @@ A look at a model before it is uploaded: what would be placed for Triton, or why
 
 Puts a folder's listing and the rules of layouts together without a store, a volume or a Triton. Owns
 the picture in the terminal: two trees side by side, and the config that would be written. Decides
-nothing: what fits is `triton.layout`'s business, what lies there `storage.local`'s.
+nothing: `layout.rules` says what fits, and `storage.mounted` what lies there.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from adapter import parameters
 from adapter.errors import InvalidModel, InvalidRequest, SourceError
 from adapter.layout import rules
 from adapter.layout.model_types import TYPES, UNKNOWN, model_type
 from adapter.layout.tree import LayoutError
 from adapter.model import Layout, Listing, ModelSpec, SourceFile, id_problem
-from adapter.storage.local import list_folder
+from adapter.storage.mounted.local import list_folder
 
 GAP = "    "
 MOST_ENTRIES = 20
@@ -41,7 +42,7 @@ def examine(
     path: Path, *, type_name: str, model_id: str | None, schema_path: Path | None, params: Mapping[str, str], columns: int
 ) -> Report:
     """
-    Lay a folder, or one file, out as `loadModel` would.
+    Lay a folder, or one file, out as `loadModel` would with these storage parameters, of which the adapter's own count.
 
     Raises:
         CannotLookError: there is nothing to look at.
@@ -72,7 +73,8 @@ def _spec(listing: Listing, type_name: str, model_id: str | None, schema_path: P
     if model_id is None:
         model_id = _DEFAULT_ID if id_problem(listing.name) else listing.name
     schema = None if schema_path is None else str(schema_path)
-    return ModelSpec(model_id=model_id, model_type=type_name, path=listing.origin, schema_path=schema, storage_params=params)
+    own, _ = parameters.split(params)
+    return ModelSpec(model_id=model_id, model_type=type_name, path=listing.origin, schema_path=schema, **own)
 
 
 def _small_files(path: Path, listing: Listing) -> dict[SourceFile, bytes]:
@@ -83,14 +85,14 @@ def _small_files(path: Path, listing: Listing) -> dict[SourceFile, bytes]:
 def _unknown_type(type_name: str) -> str:
     if not type_name or model_type(type_name) is not UNKNOWN:
         return ""
-    return f"note: {type_name} is none of the types {', '.join(sorted(TYPES))}: files keep their names\n"
+    return f"note: {type_name} is not one of the types {', '.join(sorted(TYPES))}: files keep their names\n"
 
 
 def _refusal(error: InvalidModel, listing: Listing, expected: rules.Expectation, columns: int) -> str:
     reason = str(error.__cause__) if isinstance(error.__cause__, LayoutError) else error.text
     found = drawn({file.path: "" for file in listing.files})
     trees = _side_by_side(("found", found), ("Triton expects", drawn(dict.fromkeys(expected.paths, ""))), columns)
-    return f"\nit cannot be loaded: {reason}\n\n{trees}\nTriton expects {expected.text}\n"
+    return f"\nthe model cannot be loaded: {reason}\n\n{trees}\nTriton expects {expected.text}\n"
 
 
 def _plan(spec: ModelSpec, listing: Listing, found: Layout, columns: int) -> str:
@@ -105,7 +107,7 @@ def _plan(spec: ModelSpec, listing: Listing, found: Layout, columns: int) -> str
         if not part.written:
             text += f"\n{name}/config.pbtxt: none; Triton tells the backend from the files' names\n"
         for path, content in part.written.items():
-            text += f"\n{name}/{path}:\n{_indented(content.decode().splitlines() or ['(empty)'])}"
+            text += f"\n{name}/{path}:\n{_indented(content.decode(errors='replace').splitlines() or ['(empty)'])}"
     used = {*found.files, *rules.wanted(listing)}
     left = [file.path for file in listing.files if file not in used]
     if left:

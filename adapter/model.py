@@ -1,7 +1,8 @@
 """
 The nouns of the domain: what ModelMesh asks for, what a store lists, what was pulled.
 
-All are frozen and validated when made; they know nothing of gRPC, of boto3 or of asyncio.
+All are frozen. `ModelSpec` refuses an id that no Triton could have; paths, sizes and the other values are checked by those
+who make them: `spi.codec`, `parameters` and the stores.
 """
 
 from __future__ import annotations
@@ -14,13 +15,16 @@ from adapter.errors import InvalidRequest
 from adapter.settings import CACHE_DIR, REPOSITORY_DIR
 
 RESERVED_IDS = frozenset({REPOSITORY_DIR, CACHE_DIR})
+"""The adapter's own folders where CACHE_DIR is not set; the settings know those of a running adapter."""
+MAX_SIZE_BYTES = 2**63 - 1
+"""ModelMesh holds sizes in signed 64-bit numbers."""
 MAX_ID_BYTES = 255
 """Length of a directory name; Triton fails beyond it."""
 
 INNER = "~inner~"
 """
-Between a bundle's id and the name of one of its inner models. No id of ModelMesh's may hold it, so an
-inner model's name is nobody else's, and tells its bundle.
+Between a bundle's id and the name of one of its inner models. No id of ModelMesh's may hold it, nor
+end in all of it but its last character, so an inner model's name is nobody else's, and tells its bundle.
 """
 
 
@@ -35,7 +39,11 @@ def owner_of(name: str) -> str:
 
 
 def id_problem(model_id: str, reserved: Collection[str] = RESERVED_IDS) -> str | None:
-    """Why this id can never be a Triton model name, or None. Source: Triton's repository scan."""
+    """
+    Why this id can never be a Triton model name, or None; `reserved` has the names of the adapter's own folders.
+
+    Source: Triton core `ModelRepositoryManager::Poll` (a model is a directory of the repository).
+    """
     problems = (
         (not model_id, "the model id is empty"),
         (model_id in (".", ".."), f"the model id {model_id!r} is a directory of its own"),
@@ -44,6 +52,10 @@ def id_problem(model_id: str, reserved: Collection[str] = RESERVED_IDS) -> str |
         (len(model_id.encode("utf-8", "surrogatepass")) > MAX_ID_BYTES, f"the model id is longer than {MAX_ID_BYTES} bytes"),
         (model_id in reserved, f"the model id {model_id!r} is reserved for the adapter's own folders"),
         (INNER in model_id, f"the model id {model_id!r} contains {INNER!r}, which is reserved for the inner models of bundles"),
+        (
+            model_id.endswith(INNER[:-1]),
+            f"the model id {model_id!r} ends in {INNER[:-1]!r}, which is reserved for the inner models of bundles",
+        ),
     )
     return next((text for is_wrong, text in problems if is_wrong), None)
 
@@ -64,12 +76,14 @@ class ModelSpec:
     """As ModelMesh sent it: a path in the store, or an absolute local one."""
     storage_key: str | None = None
     storage_params: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Overrides by dot path. May hold credentials: never logged, never quoted."""
+    """The store's: overrides by dot path, none of them ours. May hold credentials: never logged, never quoted."""
     bucket: str | None = None
     schema_path: str | None = None
     disk_size_bytes: int | None = None
     size_hint_bytes: int | None = None
-    """Memory size given with the model: `storage_params["adapter.modelSizeBytes"]`."""
+    """Memory size given with the model. This field and the next are the adapter's own parameters, see `parameters`."""
+    top_model: str | None = None
+    """Of a bundle: the directory of the model that is asked for inference."""
 
     def __post_init__(self) -> None:
         if problem := id_problem(self.model_id):

@@ -203,7 +203,8 @@ class Lifecycle(Protocol):
         Free everything the model holds. Unknown models are fine.
 
         Raises:
-            UnloadUnfinished, WrongServer: ModelMesh repeats the unload.
+            UnloadUnfinished: not within the bound; says what the unload was waiting for.
+            ServerError, WrongServer: Triton does not take the unload. ModelMesh repeats it, as the one before.
         """
         ...
 

@@ -1,7 +1,7 @@
 """
-Writes the tables and the state diagram of README.md from the code; with --check only compares.
+Writes the tables and the state diagram of the documents from the code; with --check only compares.
 
-A block stands between `<!-- generated: NAME -->` and `<!-- end -->`.
+A block stands between `<!-- generated: NAME -->` and `<!-- end -->`, once, in the file that `BLOCKS` names.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 TOP = Path(__file__).resolve().parents[1]
@@ -20,7 +20,6 @@ from adapter.lifecycle.states import TRANSITIONS, State  # noqa: E402
 from adapter.spi import status  # noqa: E402
 from adapter.telemetry import metrics  # noqa: E402
 
-README = TOP / "README.md"
 BLOCK = re.compile(r"(<!-- generated: (\S+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 
 
@@ -31,33 +30,34 @@ def states_mermaid() -> str:
     return "\n".join([*rows, "```"]) + "\n"
 
 
-BLOCKS: dict[str, Callable[[], str]] = {
-    "settings": settings_markdown,
-    "errors": status.markdown,
-    "metrics": metrics.markdown,
-    "states": states_mermaid,
+BLOCKS: Mapping[str, Mapping[str, Callable[[], str]]] = {
+    "README.md": {"states": states_mermaid},
+    "deploy/docs/settings.md": {"settings": settings_markdown},
+    "deploy/docs/operations.md": {"errors": status.markdown, "metrics": metrics.markdown},
 }
+"""File → the blocks that it holds."""
 
 
-def rewritten(text: str) -> str:
-    """The text with every block made anew. Raises SystemExit for a block that is unknown or missing."""
-    found = [match[2] for match in BLOCK.finditer(text)]
-    if wrong := sorted(set(found) ^ set(BLOCKS)):
-        sys.exit(f"generate: README.md must have exactly the blocks {', '.join(BLOCKS)}; unknown or missing: {', '.join(wrong)}")
-    return BLOCK.sub(lambda match: f"{match[1]}{BLOCKS[match[2]]()}{match[4]}", text)
+def rewritten(name: str, text: str) -> str:
+    """The text of one file with every block made anew. Raises SystemExit for a block that is unknown, missing or there twice."""
+    makers = BLOCKS[name]
+    found = sorted(match[2] for match in BLOCK.finditer(text))
+    if found != sorted(makers):
+        sys.exit(f"generate: {name} must have exactly the blocks {', '.join(sorted(makers))}; it has {', '.join(found) or 'no block'}")
+    return BLOCK.sub(lambda match: f"{match[1]}{makers[match[2]]()}{match[4]}", text)
 
 
-def main() -> None:
-    """Rewrite, or complain with --check."""
-    parser = argparse.ArgumentParser(description="Write the generated blocks of README.md.")
-    parser.add_argument("--check", action="store_true", help="compare only; exit code 1 when they are not current")
+def main(top: Path = TOP) -> None:
+    """Rewrite the files below `top`, or complain with --check."""
+    parser = argparse.ArgumentParser(description="Write the generated blocks of the documents.")
+    parser.add_argument("--check", action="store_true", help="compare only; exit code 1 when a file is not current")
     is_check = parser.parse_args().check
-    text = README.read_text()
-    if (new := rewritten(text)) == text:
-        return
-    if is_check:
-        sys.exit("generate: README.md is not current; run scripts/fix")
-    README.write_text(new)
+    old = {name: (top / name).read_text() for name in BLOCKS}
+    stale = {name: new for name, text in old.items() if (new := rewritten(name, text)) != text}
+    if is_check and stale:
+        sys.exit(f"generate: {', '.join(stale)}: not current; run scripts/fix")
+    for name, text in stale.items():
+        (top / name).write_text(text)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ ensemble, or `bls_model.` parameters, see `references`) lie directories with a c
 own: the directory itself is the *top model*, and those are its *inner models*. Or it has no config and
 no model file, and at least two of its directories are native models (one with a config.pbtxt): then
 the top model is the one that names others and is named by none, or the one that
-`storage_params["adapter.topModel"]` says.
+the parameter `adapter.topModel` says.
 
 The top model takes the model id, an inner one the name `<id>~inner~<directory>`. Ids with that infix are
 refused, so inner models of two bundles never meet, nor any other model. Every name of an inner model
@@ -24,11 +24,12 @@ from dataclasses import dataclass, replace
 from adapter.layout import model_config, native, schema
 from adapter.layout.model_config import FILE_NAME, ModelConfig
 from adapter.layout.model_types import TYPES, UNKNOWN, model_type
-from adapter.layout.tree import LayoutError, Tree, is_residue, path_problem, shortened
+from adapter.layout.tree import LayoutError, Tree, is_residue, shortened
 from adapter.layout.versions import is_odd, is_version
 from adapter.model import MAX_ID_BYTES, Layout, ModelSpec, SourceFile, inner_name
+from adapter.parameters import TOP_MODEL
+from adapter.paths import path_problem
 
-TOP_PARAM = "adapter.topModel"
 EXPECTED = "one directory with config.pbtxt and 1/ for each model, and one model that names the others"
 EXAMPLE = ("pipeline/config.pbtxt", "first_step/config.pbtxt", "first_step/1/…", "second_step/config.pbtxt", "second_step/1/…")
 MOST_MODELS = 100
@@ -98,7 +99,7 @@ def arranged(spec: ModelSpec, bundle: Bundle, schema_content: bytes | None) -> L
         kind = model_type(spec.model_type) if directory == _ITSELF else UNKNOWN
         name = spec.model_id if is_top else names[directory]
         try:
-            layouts[directory] = native.arranged(kind, name, config, tensors, native.selected(config, tree), names=names)
+            layouts[directory] = native.arranged(kind, name, config, tensors, tree, names=names)
         except LayoutError as error:
             raise LayoutError(f"{shortened(directory)}: {error}" if directory else str(error)) from error
     inner = {names[directory]: layout for directory, layout in layouts.items() if directory != bundle.top}
@@ -124,17 +125,17 @@ def _config(tree: Tree, name: str, contents: Mapping[SourceFile, bytes]) -> Mode
 
 def _top(spec: ModelSpec, configs: Mapping[str, ModelConfig]) -> str:
     """The model that is asked for inference."""
-    if wanted := spec.storage_params.get(TOP_PARAM):
-        if wanted not in configs:
-            raise LayoutError(f"{TOP_PARAM} names {shortened(wanted)}, and the models here are {_listed(configs)}")
-        return wanted
+    if spec.top_model:
+        if spec.top_model not in configs:
+            raise LayoutError(f"{TOP_MODEL.name} names {shortened(spec.top_model)}, and the models here are {_listed(configs)}")
+        return spec.top_model
     named = {reference.name for config in configs.values() for reference in config.references}
     tops = [name for name, config in configs.items() if config.references and name not in named]
     if len(tops) == 1:
         return tops[0]
-    found = f"{_listed(tops)} could each be the one" if tops else f"of {_listed(configs)} none is plainly the one"
     raise LayoutError(
-        f"this directory holds {len(configs)} models, and {found} that is asked for inference; name it in storage_params: {TOP_PARAM}"
+        f"this directory holds {len(configs)} models, and any of {_listed(tops or configs)} could be the one that is asked for inference; "
+        f"name that one in storage_params: {TOP_MODEL.name}"
     )
 
 

@@ -4,7 +4,7 @@ The model types that we know, one row each: what Triton calls their backend and 
 Owns the table and the reading of a type's name. A new type is a new row here and, where it is laid
 out in a way of its own, a function in `placement`.
 
-Source: the archived Go adapter, `server/adaptmodellayout.go` 38-61; Triton core `constants.h`; the
+Source: kserve/modelmesh-runtime-adapter (archived), `adaptmodellayout.go`; Triton core `constants.h`; the
 documentation of fil_backend (`model_config.md`), dali_backend, vllm_backend and tensorrtllm_backend.
 """
 

@@ -14,36 +14,29 @@ from adapter.layout.model_config import ModelConfig
 from adapter.layout.model_types import ModelType
 from adapter.layout.schema import Schema
 from adapter.layout.tree import LayoutError, Tree, is_residue, shortened
-from adapter.layout.versions import is_odd, is_version
+from adapter.layout.versions import RULE, is_odd, is_version
 from adapter.model import Layout
 
 _FILES_ELSEWHERE = frozenset({"tensorrtllm"})
 """Backends whose version directory may be empty: a parameter of the config says where the engine is."""
 
 
-def selected(config: ModelConfig, tree: Tree) -> Tree:
-    """
-    Without the versions that Triton will not serve.
-
-    Raises:
-        LayoutError: directory names that Triton would misread, or a policy that selects nothing.
-    """
-    served = _served(config, tree)
-    return tree.without_directories(lambda name: is_version(name) and name not in served)
-
-
 def arranged(
     kind: ModelType, name: str, config: ModelConfig, schema: Schema | None, tree: Tree, *, names: Mapping[str, str] | None = None
 ) -> Layout:
     """
-    The tree as it is, under this name, with the config rewritten; `names` are new ones for other models.
+    The tree without the versions that Triton will not serve, and with the config rewritten for this name.
+
+    `names` are new ones for other models.
 
     Raises:
         LayoutError: nothing that Triton could load, or something that would wedge it.
         InvalidModel: the schema does not go with the config.
     """
     served = _served(config, tree)
-    rest = tree.without_file(model_config.FILE_NAME).without_directories(lambda name: _misleads(config, name))
+    rest = tree.without_file(model_config.FILE_NAME).without_directories(
+        lambda name: _misleads(config, name) or (is_version(name) and name not in served)
+    )
     python_backend.check(kind, name, config, rest, served)
     directories = () if served else (_empty_version(config),)
     return Layout(links=dict(rest.files), written={model_config.FILE_NAME: config.rewritten(schema, names)}, directories=directories)
@@ -61,9 +54,7 @@ def _misleads(config: ModelConfig, directory: str) -> bool:
 def _served(config: ModelConfig, tree: Tree) -> tuple[str, ...]:
     """The versions that Triton will load; none for an ensemble that brought no directory."""
     if odd := [name for name in tree.directory_names if is_odd(name)]:
-        raise LayoutError(
-            f"Triton would misread {_directories(odd)}: a version is a number without sign or leading zeros, of at most 18 digits"
-        )
+        raise LayoutError(f"Triton would misread {_directories(odd)}: {RULE}")
     versions = [name for name in tree.directory_names if is_version(name)]
     if versions:
         served = config.version_policy.served(versions)

@@ -1,11 +1,13 @@
 """
 How the files of one version of a model are named inside its version directory.
 
-One function per way of laying out; `model_types` says which names, `layout` says which version. Owns
+One function per way of laying out; `model_types` says which names, `rules` say which version. Owns
 the answer to "which of these files is the model". Pure.
 
-Where the archived Go adapter served a tree, ours serves the same; see its `adaptmodellayout.go`
-124-193, and bugs B31 and B32 of the reference for the differences.
+Where the archived Go adapter served a tree, ours serves the same, but for `saved_model.pb`: it is a
+SavedModel whether or not variables lie beside it, and the Go adapter placed it as a GraphDef.
+
+Source: kserve/modelmesh-runtime-adapter (archived), `model-mesh-triton-adapter/server/adaptmodellayout.go`.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ load threads for ever: four of them stop all loading. So this mirrors how Triton
 a config that names none. Pure.
 
 Source: Triton core `AutoCompleteBackendFields`; python backend `stub_launcher.cc` for the file's path;
-`triton-semantics` §1.2; triton-inference-server issue 8766.
+triton-inference-server/server issue 8766.
 """
 
 from __future__ import annotations

@@ -2,28 +2,31 @@
 From the files of a store to the tree that Triton loads: which files, under which names, which config.
 
 Owns the order of the steps and the texts of what does not fit. A model is a *native repository* (it
-has a config.pbtxt), a *version tree* (all its directories are numbers), or the files of one version.
+has a config.pbtxt), a *version tree* (all its directories are numbers, or links to them and what such
+links lead to; files beside them stay there), or the files of one version.
 Pure: no I/O; the caller reads the small files that `wanted` names and places what `plan` returns.
 
 Invariant: a layout links only files of its listing, at relative paths without `..`, no path is both
 file and directory, and whatever looks like a number at its top is a version that Triton reads so.
 
-Source: the archived Go adapter, `server/adaptmodellayout.go`; `triton-semantics` §1.
+Source: kserve/modelmesh-runtime-adapter (archived), `model-mesh-triton-adapter/server/adaptmodellayout.go`.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from adapter.errors import InvalidModel
 from adapter.layout import bundles, defaults, model_config, native, placement, python_backend, schema
 from adapter.layout.model_config import ModelConfig
 from adapter.layout.model_types import TYPES, ModelType, by_backend, model_type
-from adapter.layout.tree import LayoutError, Tree, is_residue, path_problem, shortened, shown, tree_of
-from adapter.layout.versions import is_odd, is_version, newest
+from adapter.layout.tree import LayoutError, Tree, is_residue, shortened, shown, tree_of
+from adapter.layout.versions import RULE, is_odd, is_version, newest
 from adapter.model import Layout, Listing, ModelSpec, SourceFile
+from adapter.paths import path_problem
 
 DEFAULT_VERSION = "1"
 SCHEMA_FILE = "_schema.json"
@@ -69,107 +72,78 @@ def plan(spec: ModelSpec, listing: Listing, contents: dict[SourceFile, bytes]) -
     config = None if listing.is_single_file else listing.find(model_config.FILE_NAME)
     known = None if config is None else model_config.read(contents[config])
     schema_content = None if listing.schema is None else contents[listing.schema]
-    if _is_bundle(listing, known):
-        with _explained(spec, listing, known, _BUNDLE):
-            layout = bundles.arranged(spec, bundles.read(spec, tree_of(listing), known, contents), schema_content)
-            for part in (layout, *layout.inner.values()):
-                _check_paths(part)
-            return layout
-    with _explained(spec, listing, known):
-        return _arrange(spec, _select(spec, listing, known), known, schema_content)
+    is_bundle = _is_bundle(listing, known)
+    with _explained(spec, listing, known, _BUNDLE if is_bundle else None):
+        tree = tree_of(listing)
+        if is_bundle:
+            layout = bundles.arranged(spec, bundles.read(spec, tree, known, contents), schema_content)
+        elif known is not None:
+            tensors = None if schema_content is None else schema.read(schema_content, known.max_batch_size)
+            layout = native.arranged(model_type(spec.model_type), spec.model_id, known, tensors, tree)
+        else:
+            layout = _arranged(spec, tree, schema_content, is_single_file=listing.is_single_file)
+        for part in (layout, *layout.inner.values()):
+            _check_paths(part)
+        return layout
 
 
-def select(spec: ModelSpec, listing: Listing, config: bytes | None) -> Listing:
-    """
-    The listing without the files that will not be served: other versions, and `_schema.json`.
-
-    `config` is the content of a top-level config.pbtxt, None where there is none.
-
-    Raises:
-        InvalidModel: as `plan`.
-    """
-    known = None if config is None else model_config.read(config)
-    with _explained(spec, listing, known):
-        return _select(spec, listing, known)
-
-
-def arrange(spec: ModelSpec, listing: Listing, config: bytes | None, schema_content: bytes | None) -> Layout:
-    """
-    The tree to place for exactly the files of this listing.
-
-    `config` is the content of a top-level config.pbtxt, `schema_content` that of the file which
-    `schema_path` names; None where there is none.
-
-    Raises:
-        InvalidModel: as `plan`.
-    """
-    known = None if config is None else model_config.read(config)
-    with _explained(spec, listing, known):
-        return _arrange(spec, listing, known, schema_content)
-
-
-def _select(spec: ModelSpec, listing: Listing, config: ModelConfig | None) -> Listing:
-    tree = tree_of(listing)
-    if config is not None:
-        kept = native.selected(config, tree)
-    elif listing.is_single_file:
-        kept = tree
-    else:
-        version, inner = _version(model_type(spec.model_type), tree)
-        kept = inner if version is None else Tree(inner.prefixed(version))
-    return replace(listing, files=tuple(file for file in listing.files if file.path in kept.files))
-
-
-def _arrange(spec: ModelSpec, listing: Listing, config: ModelConfig | None, schema_content: bytes | None) -> Layout:
-    tree = tree_of(listing)
-    if config is None:
-        layout = _arranged(spec, listing, tree, schema_content)
-    else:
-        tensors = None if schema_content is None else schema.read(schema_content, config.max_batch_size)
-        layout = native.arranged(model_type(spec.model_type), spec.model_id, config, tensors, tree)
-    _check_paths(layout)
-    return layout
-
-
-def _arranged(spec: ModelSpec, listing: Listing, tree: Tree, schema_content: bytes | None) -> Layout:
+def _arranged(spec: ModelSpec, tree: Tree, schema_content: bytes | None, *, is_single_file: bool) -> Layout:
     """One version of a model that brought no config."""
     kind = model_type(spec.model_type)
-    version, inner = (None, tree) if listing.is_single_file else _version(kind, tree)
+    version, inner, beside = (None, tree, Tree({})) if is_single_file else _version(kind, tree)
     directory = version or DEFAULT_VERSION
-    inside = Tree(placement.place(kind, inner, is_single_file=listing.is_single_file))
+    if is_single_file and model_config.FILE_NAME in tree.files:
+        raise LayoutError(
+            "config.pbtxt describes a model, but there is no model file beside it; the model path must be the directory of both"
+        )
+    inside = Tree(placement.place(kind, inner, is_single_file=is_single_file))
     placed = Tree(inside.prefixed(directory))
-    if listing.files and not placed:
+    if tree and not placed:
         raise LayoutError("there are no files of a model")
     config = defaults.config(kind, inside, schema_content)
     python_backend.check(kind, spec.model_id, config or ModelConfig(), placed, (directory,))
     return Layout(
-        links=dict(placed.files),
+        links={**beside.files, **placed.files},
         written={} if config is None else {model_config.FILE_NAME: config.rewritten(None)},
         directories=() if placed else (f"{directory}/{kind.directory_name}".rstrip("/"),),
     )
 
 
-def _version(kind: ModelType, tree: Tree) -> tuple[str | None, Tree]:
+def _version(kind: ModelType, tree: Tree) -> tuple[str | None, Tree, Tree]:
     """
-    The version to serve and its files; None, and all files, when the directory is model data itself.
+    The version to serve, its files, and the files beside the versions; None and all files where the directory is model data itself.
 
-    It is a version tree when every directory is a version, what tools leave behind not counted.
+    It is a version tree when every directory is a version, or another name of one; what tools leave behind is not counted.
     """
     tree = tree.without_file(SCHEMA_FILE)
-    names = [name for name in tree.directory_names if not is_residue(name)]
+    repeats = _repeats(tree)
+    names = [name for name in tree.directory_names if not (is_residue(name) or name in repeats)]
     versions = [name for name in names if is_version(name)]
     odd = [name for name in names if is_odd(name)]
     if len(versions) + len(odd) < len(names) or not names:
-        return None, tree
+        return None, tree, Tree({})
     if not odd:
         version = newest(versions)
-        return version, tree.below(version).without_file(SCHEMA_FILE)
+        beside = [name for name in tree.file_names if not (is_residue(name) or name in names)]
+        return version, tree.below(version).without_file(SCHEMA_FILE), Tree({name: tree.files[name] for name in beside})
     if placement.is_recognised(kind, tree):
-        return None, tree
-    raise LayoutError(
-        f"{' and '.join(map(shortened, odd[:5]))} cannot be a version directory: "
-        "a version is a number without sign or leading zeros, of at most 18 digits"
-    )
+        return None, tree, Tree({})
+    raise LayoutError(f"{' and '.join(map(shortened, odd[:5]))} cannot be a version directory: {RULE}")
+
+
+def _repeats(tree: Tree) -> set[str]:
+    """
+    Directories that are another name of a version: `v3` beside the link `3 -> v3`, or the link `latest -> 3`.
+
+    A listing has the files under both names, with equal etags. What has no bytes or no etags proves nothing.
+    """
+    contents: defaultdict[str, set[tuple[str, str, int]]] = defaultdict(set)
+    for path, file in tree.files.items():
+        name, _, below = path.partition("/")
+        contents[name].add((below, file.etag, file.size_bytes))
+    proof = [name for name, files in contents.items() if all(etag for _, etag, _ in files) and any(size for *_, size in files)]
+    versions = [contents[name] for name in proof if is_version(name)]
+    return {name for name in proof if not is_version(name) and contents[name] in versions}
 
 
 @contextmanager

@@ -1,8 +1,8 @@
 """
 The files below one directory of a model, seen as a tree.
 
-Owns what may be asked of a listing without any knowledge of model types, and the check that no path
-leads out of the model. Pure and immutable.
+Owns what may be asked of a listing without any knowledge of model types, and how paths look in error
+texts. A tree has no path that leads out of the model. Pure and immutable.
 """
 
 from __future__ import annotations
@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from adapter.model import Listing, SourceFile
+from adapter.paths import path_problem
 
 SHOWN_PATHS = 12
 SHOWN_LENGTH = 80
-MAX_NAME_BYTES = 255
-"""Longest name of a file or directory on Linux file systems."""
 
 _RESIDUE = frozenset({"__pycache__", "__MACOSX", "lost+found"})
 
@@ -77,20 +76,6 @@ def tree_of(listing: Listing) -> Tree:
         if problem := path_problem(file.path):
             raise LayoutError(f"{shortened(file.path)} {problem}")
     return Tree({file.path: file for file in listing.files})
-
-
-def path_problem(path: str) -> str | None:
-    """Why nothing can be placed at this relative path, or None."""
-    names = path.split("/")
-    if "" in names:
-        return "is not a relative path of names"
-    if "." in names or ".." in names:
-        return "has '.' or '..' in it"
-    if "\0" in path:
-        return "has a NUL byte in it"
-    if any(len(name.encode("utf-8", "surrogatepass")) > MAX_NAME_BYTES for name in names):
-        return f"has a name longer than {MAX_NAME_BYTES} bytes"
-    return None
 
 
 def is_residue(name: str) -> bool:

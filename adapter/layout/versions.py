@@ -2,10 +2,10 @@
 Version directories of a model, and which of them Triton will serve.
 
 Owns the rule for their names. Triton reads a name with `stoll`, which takes `1abc` for 1, aborts the
-server on a number of 20 digits, and leaves the python backend hanging on `-1`: such names never get
+server on a number beyond 64 bits, and leaves the python backend hanging on `-1`: such names never get
 there. Pure: knows names and numbers, no files.
 
-Source: Triton core `ModelRepositoryManager`/`ModelLifeCycle::VersionsToLoad`, and `triton-semantics` §1.2.
+Source: Triton core `ModelLifeCycle::VersionsToLoad` and `GetSubdirs`' callers in `model_repository_manager.cc`.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-_VERSION = re.compile(r"0|[1-9][0-9]{0,17}")
+RULE = f"a version is a number from 0 to {2**63 - 1} without sign or leading zeros"
+_LONGEST = len(str(2**63 - 1))
+_VERSION = re.compile(rf"0|[1-9][0-9]{{0,{_LONGEST - 1}}}")
 
 
 def is_version(name: str) -> bool:
     """Whether Triton reads this directory name as exactly this number."""
-    return _VERSION.fullmatch(name) is not None
+    return _VERSION.fullmatch(name) is not None and int(name) < 2**63
 
 
 def is_odd(name: str) -> bool:

@@ -2,33 +2,36 @@
 What ModelMesh can ask for, over one registry: who joins, who waits, who overtakes whom.
 
 A load belongs to its model id, not to a call: it goes on while at least one caller waits for it, and
-is undone when the last one has gone, or when an unload or a purge comes. Each caller has a budget of
-its own. An unload overtakes a load of the same id, waits for its undo, and is never cancelled.
+is undone when the last one has gone, or when an unload or a purge comes. Each call has one bound of
+its own, a load its budget and an unload its deadline, over everything that it waits for. An unload
+overtakes a load of the same id, waits for its undo, and is never cancelled.
 """
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import Literal, cast
+from typing import cast
 
 import structlog
 
 from adapter.errors import Abandoned, AdapterError, BudgetExceeded, Draining, ModelNotLoaded, Superseded, UnloadUnfinished
-from adapter.lifecycle.registry import Model, Operation, Registry
+from adapter.lifecycle.freeing import Freeing
+from adapter.lifecycle.loading import Loading
+from adapter.lifecycle.operation import Operation
+from adapter.lifecycle.planning import Planning
+from adapter.lifecycle.registry import Registry
 from adapter.lifecycle.sizing import Sizing
 from adapter.lifecycle.states import State
-from adapter.lifecycle.steps import Steps, failure_of
-from adapter.lifecycle.view import View
-from adapter.model import Listing, LoadedModel, ModelSpec, RuntimeState
-from adapter.ports import ModelRepository, ModelServer, ModelStore
+from adapter.lifecycle.takeover import Takeover
+from adapter.lifecycle.work import Work
+from adapter.model import LoadedModel, ModelSpec, RuntimeState
+from adapter.ports import Neighbours
 from adapter.settings import CapacitySettings
 from adapter.telemetry.logs import note
 
 SURVEY_SECONDS = 0.3
 """Longest look into storage for a prediction; ModelMesh waits 500 ms in all."""
-UNDO_PATIENCE_SECONDS = 2.0
-"""A failed load is answered after its undo, but no later than this: an undo may wait for Triton."""
 IDLE_SECONDS = 1.0
 """A drain ends when nothing has run for this long: late unloads are still answered."""
 
@@ -39,47 +42,37 @@ class RuntimeLifecycle:
     """The lifecycle of all models; implements `adapter.ports.Lifecycle`."""
 
     def __init__(
-        self,
-        *,
-        store: ModelStore,
-        repository: ModelRepository,
-        server: ModelServer,
-        capacity: CapacitySettings,
-        unload_timeout_seconds: float,
+        self, *, neighbours: Neighbours, capacity: CapacitySettings, unload_timeout_seconds: float, reserved_ids: frozenset[str]
     ) -> None:
         self.registry = Registry()
-        self._sizing = Sizing(capacity)
-        self._store = store
-        self._repository = repository
-        self._server = server
-        self._unload_seconds = unload_timeout_seconds
+        self._store = neighbours.store
+        self._server = neighbours.server
         self._budget_seconds = capacity.budget_seconds
         self._announced_seconds = capacity.load_timeout_ms / 1000
-        self._steps = Steps(
-            registry=self.registry,
-            store=store,
-            repository=repository,
-            server=server,
-            sizing=self._sizing,
-            max_concurrency=capacity.max_concurrency,
+        self._sizing = sizing = Sizing(capacity)
+        self._planning = planning = Planning()
+        self._takeover = Takeover(
+            registry=self.registry, neighbours=neighbours, sizing=sizing, version=capacity.runtime_version, reserved_ids=reserved_ids
         )
-        self._view = View(
-            registry=self.registry,
-            store=store,
-            repository=repository,
-            server=server,
-            sizing=self._sizing,
-            version=capacity.runtime_version,
+        self._freeing = freeing = Freeing(registry=self.registry, neighbours=neighbours, bound_seconds=unload_timeout_seconds)
+        loading = Loading(
+            registry=self.registry, neighbours=neighbours, capacity=capacity, sizing=sizing, planning=planning, freeing=freeing
         )
+        self._work = Work(registry=self.registry, loading=loading, freeing=freeing, on_loaded=self._takeover.met_modelmesh)
         self._is_draining = False
 
     def start(self) -> None:
-        """Begin to rebuild the view from Triton's index, in the background."""
-        self._view.adopt(self._begin_take_down)
+        """Begin to take over what Triton serves, in the background."""
+        self._takeover.begin(lambda model_id: self._work.unload(model_id, self._freeing.deadline()))
+
+    async def close(self) -> None:
+        """End what runs in the background; for after a drain."""
+        await self._takeover.close()
+        self._planning.close()
 
     def readiness(self) -> str | None:
         """Why ModelMesh could not be served now, or None."""
-        return "the adapter is shutting down" if self._is_draining else self._server.problem or self._view.problem
+        return "the adapter is shutting down" if self._is_draining else self._server.problem or self._takeover.problem
 
     async def load(self, spec: ModelSpec) -> LoadedModel:
         """
@@ -99,24 +92,14 @@ class RuntimeLifecycle:
                 note(phases=operation.phases.seconds())
 
     async def unload(self, model_id: str) -> None:
-        """Free the model, whatever is under way for it. Raises UnloadUnfinished, WrongServer."""
-        while True:
-            await self._until_view_is_true(model_id)
-            running = self.registry.operation_on(model_id)
-            if running is None:
-                running = self._begin("unload", model_id, None)
-            if running.kind == "unload":
-                await asyncio.shield(running.result)
-                return
-            running.stop(Superseded("an unload of the model overtook its load"))
-            await running.ended.wait()
-
-    async def _until_view_is_true(self, model_id: str) -> None:
+        """Free the model, whatever is under way for it. Raises UnloadUnfinished at the deadline, ServerError, WrongServer."""
+        deadline = self._freeing.deadline()
         try:
-            async with asyncio.timeout(self._unload_seconds):
-                await self._view.until_true()
+            async with asyncio.timeout_at(deadline):
+                await self._free(model_id, deadline)
         except TimeoutError:
-            raise UnloadUnfinished(f"not begun within {self._unload_seconds:g} s: {self.readiness()}").located(model_id, None) from None
+            obstacle = self._obstacle(model_id, "unload") or self._server.obstacle(model_id)  # an operation may have given up just now
+            raise self._freeing.unfinished(obstacle).located(model_id, None) from None
 
     async def predict(self, spec: ModelSpec) -> int:
         """Best size that can be told now, in bytes; never raises for trouble with storage or layout."""
@@ -127,7 +110,7 @@ class RuntimeLifecycle:
             survey = await self._store.survey(spec, SURVEY_SECONDS)
             if survey.listing is None:
                 return self._sizing.predict_at_least(survey.seen_bytes)
-            return self._sizing.predict_listed(await self._served_bytes(spec, survey.listing))
+            return self._sizing.predict_listed(await self._planning.served_bytes(spec, survey.listing))
         except AdapterError as error:
             log.debug("prediction.defaulted", model_id=spec.model_id, cause=error.text)
             return self.default_prediction()
@@ -145,7 +128,7 @@ class RuntimeLifecycle:
 
     async def status(self) -> RuntimeState:
         """READY when everything is purged; a call means that ModelMesh has restarted with an empty view."""
-        state = await self._view.status()
+        state = await self._takeover.status()
         return replace(state, is_ready=False, problem=self.readiness()) if self._is_draining else state
 
     async def drain(self, grace_seconds: float) -> bool:
@@ -168,12 +151,12 @@ class RuntimeLifecycle:
 
     async def _claim_load(self, spec: ModelSpec) -> Operation:
         while True:
-            await self._view.until_true()
+            await self._takeover.passed()
             if self._is_draining:
                 raise Draining("the adapter is shutting down and takes no new loads").located(spec.model_id, None)
             running = self.registry.operation_on(spec.model_id)
             if running is None:
-                return self._begin("load", spec.model_id, spec)
+                return self._work.load(spec)
             if running.can_be_joined_by(spec):
                 return running
             await running.ended.wait()
@@ -187,63 +170,33 @@ class RuntimeLifecycle:
             if not operation.callers:
                 operation.stop(Abandoned("its last caller has gone"))
 
-    def _begin(self, kind: Literal["load", "unload"], model_id: str, spec: ModelSpec | None) -> Operation:
-        operation = self.registry.begin(kind, model_id, spec)
-        work = self._run_unload(operation) if spec is None else self._run_load(operation, spec)
-        operation.start(work, self._ended)
-        return operation
-
-    def _begin_take_down(self, model: Model) -> None:
-        self._begin("unload", model.model_id, None)
-
-    async def _run_load(self, operation: Operation, spec: ModelSpec) -> None:
-        try:
-            loaded = await self._steps.load(operation, spec)
-        except BaseException as error:  # noqa: BLE001 - every kind of end is told to the callers, and undone
-            operation.is_ending = True
-            failure = failure_of(operation, error)
-            undo = asyncio.create_task(self._undo(operation), name=f"undo {spec.model_id}")
-            await asyncio.wait({undo}, timeout=UNDO_PATIENCE_SECONDS)
-            operation.fail(failure)
-            await undo
-        else:
-            self._view.met_modelmesh()
-            operation.succeed(loaded)
-
-    async def _undo(self, operation: Operation) -> None:
-        model = operation.model
-        try:
-            with operation.phases.phase("undo"):
-                await self._steps.undo(model)
-        except Exception as error:  # noqa: BLE001 - the outcome is told already; the model is FAILED and says so
-            log.warning("undo.unfinished", model_id=model.model_id, state=model.state.value, cause=str(error))
-
-    async def _run_unload(self, operation: Operation) -> None:
-        try:
-            with operation.phases.phase("unload"):
-                await self._steps.take_down(operation.model)
-        except BaseException as error:  # noqa: BLE001 - every kind of end is told to the callers
-            operation.fail(failure_of(operation, error))
-        else:
-            operation.succeed(None)
-
-    def _ended(self, operation: Operation) -> None:
-        if not operation.result.done():  # stopped before its first step
-            operation.fail(failure_of(operation, asyncio.CancelledError()))
-        self.registry.end(operation)
+    async def _free(self, model_id: str, deadline: float) -> None:
+        while True:
+            await self._takeover.passed()
+            running = self.registry.operation_on(model_id) or self._work.unload(model_id, deadline)
+            if running.kind == "unload":
+                try:
+                    await asyncio.shield(running.result)
+                except UnloadUnfinished:  # of a call that came earlier, and ends earlier
+                    if running.deadline >= deadline:
+                        raise
+                else:
+                    return
+            running.stop(Superseded("an unload of the model overtook its load"))
+            await running.ended.wait()
 
     def _over_budget(self, spec: ModelSpec, operation: Operation | None) -> AdapterError:
         slow = str(operation.phases) if operation else f"queue {self._budget_seconds:.1f} s"
-        away = f"; {self._server.problem}" if self._server.problem else ""
-        return BudgetExceeded(
-            f"not loaded within {self._budget_seconds:.1f} s (the announced timeout is {self._announced_seconds:g} s){away}"
-        ).located(spec.model_id, slow)
+        cause = operation.obstacle if operation else self._obstacle(spec.model_id, "load")
+        budget = f"not loaded within {self._budget_seconds:.1f} s (the announced timeout is {self._announced_seconds:g} s)"
+        return BudgetExceeded("; ".join(filter(None, (cause, budget)))).located(spec.model_id, slow)
 
-    async def _served_bytes(self, spec: ModelSpec, listing: Listing) -> int:
-        """Bytes of the files that will be served; of all files when that depends on a file to be read."""
-        if self._repository.wanted(listing):
-            return listing.size_bytes
-        return (await self._repository.plan(spec, listing, {})).size_bytes
+    def _obstacle(self, model_id: str, kind: str) -> str | None:
+        """What a call of this kind waits for: the operation that the id has (an unload joins an unload), or the gate."""
+        running = self.registry.operation_on(model_id)
+        if running is None:
+            return self._takeover.obstacle
+        return running.obstacle if running.kind == kind == "unload" else f"waiting for {running}"
 
     async def _is_settled(self, deadline: float) -> bool:
         loop = asyncio.get_running_loop()

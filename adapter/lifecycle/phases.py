@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Literal
 
 from adapter.telemetry.metrics import PHASE_SECONDS
 
+Phase = Literal["check", "list", "pull", "place", "queue", "triton", "measure", "undo", "unload"]
 WORTH_TELLING_SECONDS = 0.05
 
 
@@ -20,7 +22,7 @@ class Phases:
         self._running: tuple[str, float] | None = None
 
     @contextmanager
-    def phase(self, name: str) -> Iterator[None]:
+    def phase(self, name: Phase) -> Iterator[None]:
         """Count the time inside as this phase's; a phase may come more than once."""
         started = self._loop.time()
         self._running = (name, started)

@@ -8,80 +8,16 @@ answer. Nothing here waits, pulls or talks to Triton.
 
 from __future__ import annotations
 
-import asyncio
+import math
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
-from adapter.errors import AdapterError
-from adapter.lifecycle.phases import Phases
+from adapter.lifecycle.operation import Model, Operation
 from adapter.lifecycle.states import Event, IllegalTransitionError, State, next_state
-from adapter.model import Artifact, Listing, LoadedModel, ModelSpec
+from adapter.model import ModelSpec
 from adapter.telemetry import metrics
-
-
-@dataclass
-class Model:
-    """What we know of one model id."""
-
-    model_id: str
-    state: State = State.ABSENT
-    spec: ModelSpec | None = None
-    """None while unknown: adopted from Triton's index after a restart of the adapter."""
-    listing: Listing | None = None
-    artifact: Artifact | None = None
-    size_bytes: int = 0
-    operation: Operation | None = None
-
-    def forget_content(self) -> None:
-        """The model is gone: so is all we knew of its content."""
-        self.spec = self.listing = self.artifact = None
-        self.size_bytes = 0
-
-
-class Operation:
-    """A load or an unload under way, and who waits for it."""
-
-    def __init__(self, kind: Literal["load", "unload"], model: Model, spec: ModelSpec | None) -> None:
-        self.kind = kind
-        self.model = model
-        self.spec = spec
-        self.callers = 0
-        self.phases = Phases()
-        self.result: asyncio.Future[LoadedModel | None] = asyncio.get_running_loop().create_future()
-        self.ended = asyncio.Event()
-        self.is_ending = False
-        """Set when the outcome is known and only the undo remains: nobody may join or stop it any more."""
-        self.stopped_by: AdapterError | None = None
-        self._task: asyncio.Task[None] | None = None
-
-    def start(self, work: Coroutine[Any, Any, None], on_end: Callable[[Operation], None]) -> None:
-        """Run `work` as a task that no caller's cancellation reaches."""
-        self._task = asyncio.create_task(work, name=f"{self.kind} {self.model.model_id}")
-        self._task.add_done_callback(lambda _: on_end(self))
-
-    def can_be_joined_by(self, spec: ModelSpec) -> bool:
-        """Whether an equal load may share this one."""
-        return self.kind == "load" and not self.is_ending and self.stopped_by is None and self.spec == spec
-
-    def stop(self, reason: AdapterError) -> None:
-        """Cancel the load, once; its callers get `reason` and it is undone. An unload is never stopped."""
-        if self.kind == "load" and not self.is_ending and self.stopped_by is None and self._task is not None:
-            self.stopped_by = reason
-            self._task.cancel()
-
-    def fail(self, error: BaseException) -> None:
-        """Tell the callers; the first outcome stays."""
-        if not self.result.done():
-            self.result.set_exception(error)
-            self.result.exception()  # nobody may be left to retrieve it
-
-    def succeed(self, loaded: LoadedModel | None) -> None:
-        """Tell the callers."""
-        if not self.result.done():
-            self.result.set_result(loaded)
 
 
 class Registry:
@@ -104,12 +40,12 @@ class Registry:
         model = self._models.get(model_id)
         return model.operation if model else None
 
-    def begin(self, kind: Literal["load", "unload"], model_id: str, spec: ModelSpec | None) -> Operation:
+    def begin(self, kind: Literal["load", "unload"], model_id: str, spec: ModelSpec | None = None, deadline: float = math.inf) -> Operation:
         """Claim an id that has no operation. Raises IllegalTransitionError when it has one."""
         model = self._models.setdefault(model_id, Model(model_id))
         if model.operation is not None:
             raise IllegalTransitionError(f"{kind} cannot begin: a {model.operation.kind} of the model is under way")
-        model.operation = Operation(kind, model, spec)
+        model.operation = Operation(kind, model, spec, deadline)
         return model.operation
 
     def end(self, operation: Operation) -> None:

@@ -19,7 +19,7 @@ UNFIT_BYTES = 16 * 1024
 """
 Predicted for a model that is known not to fit: small, so that ModelMesh evicts nothing and does call
 loadModel, whose refusal then shows the reason. With a prediction above the capacity ModelMesh never
-calls loadModel and nobody learns why. Source: modelmesh-contract, observed on the real one.
+calls loadModel and nobody learns why. Source: observed on ModelMesh.
 """
 _REMEMBERED = 10_000
 
@@ -105,5 +105,6 @@ def _content_key(spec: ModelSpec) -> tuple[object, ...]:
         spec.storage_key,
         spec.bucket,
         spec.schema_path,
+        spec.top_model,
         tuple(sorted(spec.storage_params.items())),
     )

@@ -13,15 +13,9 @@ import re
 from collections.abc import Collection, Iterator
 from typing import Any, NoReturn, Protocol
 
+from adapter import parameters
 from adapter.errors import InvalidRequest
-from adapter.model import RESERVED_IDS, ModelSpec, id_problem
-from adapter.units import parse_bytes
-
-MAX_SIZE_BYTES = 2**63 - 1
-"""ModelMesh holds sizes in signed 64-bit numbers."""
-ADAPTER_PREFIX = "adapter."
-"""Storage parameters with this prefix are for us and never reach the storage configuration."""
-SIZE_HINT = "adapter.modelSizeBytes"
+from adapter.model import MAX_SIZE_BYTES, RESERVED_IDS, ModelSpec, id_problem
 
 
 class ModelRequest(Protocol):
@@ -43,8 +37,7 @@ def decode(request: ModelRequest, reserved: Collection[str] = RESERVED_IDS) -> M
     if problem := id_problem(request.modelId, reserved):
         raise InvalidRequest(problem)
     key = _ModelKey(request.modelKey)
-    params = key.params()
-    hint = _size_hint(params)
+    own, params = parameters.split(key.params())
     return ModelSpec(
         model_id=request.modelId,
         model_type=key.model_type() or type_of_label(request.modelType),
@@ -54,7 +47,7 @@ def decode(request: ModelRequest, reserved: Collection[str] = RESERVED_IDS) -> M
         bucket=key.text("bucket"),
         schema_path=_checked_path("modelKey field schema_path", key.text("schema_path") or "") or None,
         disk_size_bytes=key.size("disk_size_bytes"),
-        size_hint_bytes=hint,
+        **own,
     )
 
 
@@ -165,22 +158,6 @@ def _checked_path(where: str, path: str) -> str:
     if ".." in path.split("/"):
         raise InvalidRequest(f"{where} contains '..', which could lead out of the model's folder")
     return path
-
-
-def _size_hint(params: dict[str, str]) -> int | None:
-    """Take our own parameters out of `params`."""
-    ours = {name: params.pop(name) for name in list(params) if name.lower().startswith(ADAPTER_PREFIX)}
-    if unknown := sorted(set(ours) - {SIZE_HINT}):
-        raise InvalidRequest(f"unknown storage parameter {unknown[0][:64]!r}; the adapter knows {SIZE_HINT}")
-    if SIZE_HINT not in ours:
-        return None
-    try:
-        size = parse_bytes(ours[SIZE_HINT])
-    except ValueError:
-        size = 0
-    if not 1 <= size <= MAX_SIZE_BYTES:
-        raise InvalidRequest(f"storage parameter {SIZE_HINT} must be a size greater than 0, in bytes or with a unit as in 512MiB")
-    return size
 
 
 def _bare_type(name: str) -> str:

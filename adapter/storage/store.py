@@ -1,9 +1,9 @@
 """
-The model store: decides where a model comes from.
+The model store: where a model comes from.
 
 Implements `ports.ModelStore`. Owns the threads of this room: pulls (bytes), asks (listings and small
 reads), surveys (two, which nothing else can occupy), files (the volume alone, never blocked by a
-store). Knows nothing of Triton.
+store), secrets (the mounted secret). Knows nothing of Triton, and of no type of store.
 """
 
 from __future__ import annotations
@@ -13,49 +13,32 @@ import os
 import random
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
 
 import structlog
 
 from adapter.errors import AdapterError
-from adapter.model import Artifact, Listing, ModelSpec, Survey
+from adapter.model import Artifact, ModelSpec, Survey
 from adapter.ports import StoredModel
-from adapter.settings import PullSettings
-from adapter.storage.archives import is_archive
-from adapter.storage.claims import PVC, find_in_claim
-from adapter.storage.credentials import StorageConfig, StorageConfigs
-from adapter.storage.fields import Fields
-from adapter.storage.listing import FoundModel, Tally, find_model
-from adapter.storage.local import LocalModel, find_local, is_below
-from adapter.storage.puller import Puller
-from adapter.storage.remote import RemoteModel
-from adapter.storage.source import ObjectSource
-from adapter.storage.sources import Sources
-from adapter.storage.unpacked import Unpacker
-from adapter.storage.wrappers import RetriedSource
+from adapter.settings import CACHE_DIR, PullSettings
+from adapter.storage.mounted.local import HelpedModels, is_below
+from adapter.storage.pull.puller import Puller
+from adapter.storage.pull.unpacked import Unpacker
+from adapter.storage.search import Finder, Found, Search
+from adapter.storage.secret.config import StorageConfigs
+from adapter.storage.secret.merging import StorageConfig
+from adapter.storage.stores.clients import Clients
+from adapter.storage.stores.table import BINDINGS, BUCKETS, KeptClients, Means, finder_of, finders
 from adapter.volume import Volume
+from adapter.waits import Waits
 from adapter.workers import Stop, Workers
 
-READ_LIMIT_BYTES = 4 * 1024 * 1024
-"""Of a config.pbtxt or a schema."""
 _ASKING_THREADS = 16
 _SURVEY_THREADS = 2
 _FILE_THREADS = 4
+_SECRET_THREADS = 2
 _MIN_LANES = 2
 
 _log = structlog.stdlib.get_logger(__name__)
-
-
-class SourceFactory(Protocol):
-    """What `Sources` does, as tests replace it. Blocks."""
-
-    def warm(self, config: StorageConfig) -> None:
-        """Make what is slow to make."""
-        ...
-
-    def source(self, config: StorageConfig) -> ObjectSource:
-        """The bucket of this config."""
-        ...
 
 
 class Store:
@@ -68,7 +51,7 @@ class Store:
         root: Path,
         volume: Volume,
         max_loading: int,
-        sources: SourceFactory | None = None,
+        clients: KeptClients | None = None,
         jitter: Callable[[], float] = random.random,
     ) -> None:
         """
@@ -77,73 +60,65 @@ class Store:
             root: ROOT_MODEL_DIR, where models that were already pulled are.
             volume: a claimed volume.
             max_loading: loads at once; each may have its part of the threads.
-            sources: how to reach a bucket.
+            clients: how to reach a bucket.
             jitter: a number from 0 to 1 for each pause between retries.
         """
         self._settings = settings
         self._root = root
         self._volume = volume
-        self._jitter = jitter
-        self._configs = StorageConfigs(settings.config_dir)
         self._pulls = Workers("pull", settings.threads)
         self._asks = Workers("ask", _ASKING_THREADS)
         self._surveys = Workers("survey", _SURVEY_THREADS)
         self._files = Workers("volume", _FILE_THREADS)
-        self._sources = sources or Sources(settings.threads + _ASKING_THREADS + _SURVEY_THREADS)
+        self._secrets = Workers("secret", _SECRET_THREADS)
+        self._configs = StorageConfigs(settings.config_dir, BINDINGS, self._secrets.executor)
+        self._clients = clients or Clients(BUCKETS, settings.threads + _ASKING_THREADS + _SURVEY_THREADS)
+        own = (volume.repository_dir, volume.cache_dir, root / CACHE_DIR)
+        self._helped = HelpedModels(root, own, settings.pvc_mounts, self._files)
         lanes = max(_MIN_LANES, settings.threads // max_loading)
-        self._puller = Puller(volume=volume, pulls=self._pulls, files=self._files, lanes=lanes, part_bytes=settings.part_bytes)
-        self._unpacker = Unpacker(
-            volume=volume,
-            puller=self._puller,
-            pulls=self._pulls,
-            files=self._files,
-            max_bytes=settings.unpack_max_bytes,
-            read_limit_bytes=READ_LIMIT_BYTES,
+        puller = Puller(volume=volume, pulls=self._pulls, files=self._files, lanes=lanes, part_bytes=settings.part_bytes)
+        unpacker = Unpacker(volume=volume, puller=puller, pulls=self._pulls, files=self._files, max_bytes=settings.unpack_max_bytes)
+        means = Means(
+            clients=self._clients, puller=puller, unpacker=unpacker, asks=self._asks, pvc_mounts=settings.pvc_mounts, jitter=jitter
         )
+        self._finders = finders(means)
 
     async def prepare(self) -> None:
         """Make the clients of all storage keys, one after the other: the first load shall not wait for them."""
         for key in await self._configs.keys():
             try:
                 config = await self._configs.resolve(ModelSpec(model_id="-", model_type="", path="-", storage_key=key))
-                if config.type != PVC:
-                    await self._asks.run(self._warming(config))
+                finder = finder_of(config, self._finders)
+                await self._asks.run(_warming(finder, config))
             except AdapterError as error:
                 _log.warning("storage.config_unusable", storage_key=key, error=error.text)
 
-    async def open(self, spec: ModelSpec) -> StoredModel:
+    async def open(self, spec: ModelSpec, waits: Waits) -> StoredModel:
         """As `ModelStore`."""
+        search = Search(spec, waits)
         if self._may_be_local(spec) and await self._files.run(lambda _: self._is_local(spec)):
-            return await self._files.run(lambda stop: self._find_local(spec, Tally(), stop))
-        config = await self._configs.resolve(spec)
-        if config.type == PVC:  # read by the threads of stores: a network volume can hang like any store
-            return await self._asks.run(lambda stop: self._find_in_claim(config, spec, Tally(), stop))
-        source, found = await self._asks.run(lambda stop: self._find(config, spec, Tally(), stop))
-        remote = RemoteModel(source=source, found=found, puller=self._puller, asks=self._asks, read_limit_bytes=READ_LIMIT_BYTES)
-        if _is_unpacked(config, found):
-            return await self._unpacker.open(source, found, remote)
-        return remote
+            found = await self._files.run(self._helping(search))
+        else:
+            found = await self._asks.run(await self._finding(search))
+        return await found.open()
 
     async def survey(self, spec: ModelSpec, timeout_seconds: float) -> Survey:
         """As `ModelStore`."""
         loop = asyncio.get_running_loop()
         until = loop.time() + timeout_seconds
+        search = Search(spec, Waits(loop.time))
         is_local: bool | None = False
         if self._may_be_local(spec):
             is_local = await self._surveys.run_within(lambda _: self._is_local(spec), timeout_seconds)
-            if is_local is None:
-                return Survey(0, None)
-        tally = Tally()
-        if is_local:
-            local = await self._surveys.run_within(lambda stop: self._find_local(spec, tally, stop), until - loop.time())
-            return Survey(tally.seen_bytes, local.listing if local else None)
+        if is_local is None:
+            return Survey(0, None)
         try:
             async with asyncio.timeout_at(until):
-                config = await self._configs.resolve(spec)
+                find = self._helping(search) if is_local else await self._finding(search)
         except TimeoutError:
             return Survey(0, None)
-        listing = await self._surveys.run_within(lambda stop: self._listing(config, spec, tally, stop), until - loop.time())
-        return Survey(tally.seen_bytes, listing)
+        found = await self._surveys.run_within(find, until - loop.time())
+        return Survey(search.seen_bytes, found.listing if found else None)
 
     async def release(self, artifact: Artifact) -> None:
         """As `ModelStore`."""
@@ -151,13 +126,20 @@ class Store:
             await self._files.run_to_end(lambda _: self._volume.discard(artifact.root))
 
     def close(self) -> None:
-        """Take no more work; does not wait for what runs."""
-        for workers in (self._pulls, self._asks, self._surveys, self._files):
+        """Take no more work and close idle connections; does not wait for what runs."""
+        for workers in (self._pulls, self._asks, self._surveys, self._files, self._secrets):
             workers.close()
-        self._configs.close()
+        self._clients.close()
 
-    def _warming(self, config: StorageConfig) -> Callable[[Stop], None]:
-        return lambda _: self._sources.warm(config)
+    def _helping(self, search: Search) -> Callable[[Stop], Found]:
+        """The search among the models that were already pulled, to be run in a thread."""
+        return lambda stop: self._helped.find(search, stop)
+
+    async def _finding(self, search: Search) -> Callable[[Stop], Found]:
+        """The search in the store that the request's config names, to be run in a thread."""
+        config = await self._configs.resolve(search.spec)
+        finder = finder_of(config, self._finders)
+        return lambda stop: finder.find(config, search, stop)
 
     def _may_be_local(self, spec: ModelSpec) -> bool:
         """Without asking the file system. Source: the storage helper's rewritten request (absolute path, size, no parameters)."""
@@ -168,27 +150,6 @@ class Store:
     def _is_local(self, spec: ModelSpec) -> bool:
         return self._settings.embedded is False or os.path.lexists(spec.path)
 
-    def _find_local(self, spec: ModelSpec, tally: Tally, stop: Stop) -> LocalModel:
-        claims = self._settings.pvc_mounts
-        return find_local(self._root, spec, tally, stop, files=self._files, read_limit_bytes=READ_LIMIT_BYTES, claims=claims)
 
-    def _find_in_claim(self, config: StorageConfig, spec: ModelSpec, tally: Tally, stop: Stop) -> LocalModel:
-        mounts = self._settings.pvc_mounts
-        return find_in_claim(mounts, config, spec, tally, stop, files=self._asks, read_limit_bytes=READ_LIMIT_BYTES)
-
-    def _find(self, config: StorageConfig, spec: ModelSpec, tally: Tally, stop: Stop) -> tuple[ObjectSource, FoundModel]:
-        source = RetriedSource(self._sources.source(config), jitter=self._jitter)
-        return source, find_model(source, spec.path, spec.schema_path, tally, stop)
-
-    def _listing(self, config: StorageConfig, spec: ModelSpec, tally: Tally, stop: Stop) -> Listing | None:
-        """None: an archive, of which only its own size is known."""
-        if config.type == PVC:
-            return self._find_in_claim(config, spec, tally, stop).listing
-        source, found = self._find(config, spec, tally, stop)
-        return self._unpacker.known(source, found) if _is_unpacked(config, found) else found.listing
-
-
-def _is_unpacked(config: StorageConfig, found: FoundModel) -> bool:
-    """Whether the model is an archive that shall be unpacked."""
-    wanted = Fields(config.values, config.label).flag("unpack", default=False)
-    return wanted and found.single is not None and is_archive(found.listing.name)
+def _warming(finder: Finder, config: StorageConfig) -> Callable[[Stop], None]:
+    return lambda _: finder.warm(config)

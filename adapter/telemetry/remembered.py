@@ -2,8 +2,9 @@
 The exact values of secrets that were read, so that they can be taken out of any text.
 
 Shapes miss a password without one. A text is searched once, whatever is remembered: by an index of
-short pieces out of the middle of each value (beginnings are alike: tokens of one issuer). Bounded in
-number; the value that was remembered longest ago goes first. May be used from any thread.
+one short piece of each value, the one that the fewest others share (tokens of one issuer begin and
+end alike). Bounded in number; the value that was remembered longest ago goes first. May be used from
+any thread.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from urllib.parse import quote
 PIECE = 6
 """Characters; shorter values are not remembered: they are parts of ordinary words (`true`, `admin`)."""
 KEPT_VALUES = 512
-_KEPT_PER_PIECE = 64
-"""Values with the same piece: more would let the search of one text grow with their number."""
+_Entry = tuple[int, str]
+"""Place of the piece in a form, and the form."""
 
 
 class Remembered:
@@ -26,10 +27,10 @@ class Remembered:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._values: OrderedDict[str, frozenset[str]] = OrderedDict()
+        self._values: OrderedDict[str, list[_Entry]] = OrderedDict()
         """Value → its forms."""
-        self._index: dict[str, tuple[tuple[int, str], ...]] = {}
-        """Piece → forms that hold it, with its place in them. Read without the lock: entries are only replaced."""
+        self._index: dict[str, tuple[_Entry, ...]] = {}
+        """Piece → forms that were filed under the piece. Read without the lock: tuples are only replaced."""
 
     def add(self, value: str) -> None:
         """Remember a value, and how it looks in a URL and in JSON."""
@@ -38,10 +39,7 @@ class Remembered:
             return
         with self._lock:
             if value not in self._values:
-                self._values[value] = _forms(value)
-                for form in self._values[value]:
-                    at, piece = _piece(form)
-                    self._index[piece] = ((at, form), *self._index.get(piece, ()))[:_KEPT_PER_PIECE]
+                self._values[value] = [self._filed(form) for form in _forms(value)]
             self._values.move_to_end(value)
             if len(self._values) > KEPT_VALUES:
                 self._forget(self._values.popitem(last=False)[1])
@@ -57,10 +55,17 @@ class Remembered:
             end = max(end, stop)
         return "".join((*kept, text[end:]))
 
-    def _forget(self, forms: frozenset[str]) -> None:
-        for form in forms:
-            _, piece = _piece(form)
-            if others := tuple(entry for entry in self._index[piece] if entry[1] != form):
+    def _filed(self, form: str) -> _Entry:
+        at = min(range(len(form) - PIECE + 1), key=lambda at: len(self._index.get(form[at : at + PIECE], ())))
+        piece, entry = form[at : at + PIECE], (at, form)
+        self._index[piece] = (*self._index.get(piece, ()), entry)
+        return entry
+
+    def _forget(self, entries: list[_Entry]) -> None:
+        for entry in entries:
+            at, form = entry
+            piece = form[at : at + PIECE]
+            if others := tuple(other for other in self._index[piece] if other is not entry):
                 self._index[piece] = others
             else:
                 del self._index[piece]
@@ -76,8 +81,3 @@ class Remembered:
 def _forms(value: str) -> frozenset[str]:
     escaped = (quote(value, errors="replace"), quote(value, safe="", errors="replace"), json.dumps(value)[1:-1])
     return frozenset((value, *escaped))
-
-
-def _piece(form: str) -> tuple[int, str]:
-    at = (len(form) - PIECE) // 2
-    return at, form[at : at + PIECE]

@@ -154,11 +154,6 @@ class TritonClient:
         """Every model that can infer now, also those that the index leaves out for want of a directory. Raises CallError."""
         return {model.name for model in (await self._statistics("")).model_stats}
 
-    async def config(self, name: str) -> Any:
-        """The normalised `inference.ModelConfig` of a loaded model. Raises CallError."""
-        reply = await self._call(self._stub.ModelConfig, service_pb2.ModelConfigRequest(name=name), ANSWER_SECONDS)
-        return reply.config
-
     async def _statistics(self, name: str) -> Any:
         return await self._call(self._stub.ModelStatistics, service_pb2.ModelStatisticsRequest(name=name), ANSWER_SECONDS)
 

@@ -9,8 +9,10 @@ asked again; a directory that vanished during the scan needs no more than that.
 from __future__ import annotations
 
 import asyncio
-import logging
 
+import structlog
+
+from adapter.backoff import doubling
 from adapter.errors import ServerError
 from adapter.model import ServerModel
 from adapter.triton.client import CallError, TritonAway, TritonClient
@@ -21,7 +23,7 @@ from adapter.triton.repository import Repository
 ATTEMPTS = 5
 FIRST_PAUSE_SECONDS = 0.1
 
-log = logging.getLogger(__name__)
+log = structlog.stdlib.get_logger(__name__)
 
 
 class Index:
@@ -36,14 +38,13 @@ class Index:
 
     async def rows(self) -> list[ServerModel]:
         """All rows. Waits for a Triton that is away, and for one that cannot list its folder."""
-        pause = FIRST_PAUSE_SECONDS
+        pauses = doubling(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
         while True:
             rows = await self._ask(None)
             if rows is not None:
                 return rows
             await self._presence.wait()
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+            await asyncio.sleep(next(pauses))
 
     async def look(self, names: frozenset[str]) -> list[ServerModel] | None:
         """The rows of some names, by one call; None when it failed."""
@@ -80,7 +81,7 @@ class Index:
         except CallError as failure:
             problem = f"Triton cannot list its model repository: {one_line(str(failure))}"
             if self.problem != problem:
-                log.warning("%s", problem)
+                log.warning("index.failed", cause=one_line(str(failure)))
             self.problem = problem
             await self._repository.sweep()
             return None

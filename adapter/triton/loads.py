@@ -1,66 +1,87 @@
 """
-The load calls that Triton has, and the slots that bound them.
+The loads that Triton has, and the slots that bound them.
 
-Triton cannot cancel a load. So a call that was sent runs in a task of its own: when its caller is
-cancelled it goes on, keeps the slot until it ends, and `ended` lets the unload of the same model
-wait for it. Never more than `slots` calls are in Triton, however many callers come and go.
+Triton cannot cancel a load. So a slot belongs to the load, not to its caller: when the caller is
+cancelled, the call that Triton works on goes on, keeps the slot until Triton has answered, and
+`ended` lets the unload of the same model wait for that. Never more than `slots` loads are in Triton,
+however many callers come and go. The models of a bundle are one load, one after the other.
+
+Invariants: a call that Triton has not taken is repeated, in the same slot, for as long as the caller
+has patience; a load that Triton died over is not, for the model may be what killed it.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
 
-log = logging.getLogger(__name__)
+import structlog
+
+from adapter.errors import ModelRefused, ServerUnavailable
+from adapter.model import INNER
+from adapter.triton.client import AnswerLost, TritonClient, TritonDied
+from adapter.triton.index import Index
+from adapter.triton.presence import Presence
+from adapter.triton.reason import one_line
+from adapter.triton.repository import Repository
+
+log = structlog.stdlib.get_logger(__name__)
 
 
 @dataclass(eq=False)
 class _Sent:
-    task: asyncio.Task[None]
-    sent_at: float
-    is_left_behind: bool = False
+    """A load with its slot."""
+
+    since: float
+    call: asyncio.Task[None] | None = None
+    """What Triton works on now, or was asked last."""
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
 
 
-class SentLoads:
-    """Loads by model id, from the moment of sending to Triton's answer."""
+class Loads:
+    """Tells Triton to load, so many models at once and no more."""
 
-    def __init__(self, *, load: Callable[[str], Awaitable[None]], slots: int) -> None:
-        self._load = load
-        self._slots = asyncio.Semaphore(slots)
-        self._owed_slots = 0
-        """Slots whose holder left a load behind: the first to end of the two does not give it back, the second does."""
+    def __init__(self, *, client: TritonClient, presence: Presence, index: Index, repository: Repository, slots: int) -> None:
+        self._client = client
+        self._presence = presence
+        self._index = index
+        self._repository = repository
+        self._slots = slots
+        self._free_slots = asyncio.Semaphore(slots)
         self._sent: dict[str, _Sent] = {}
 
-    @asynccontextmanager
-    async def slot(self) -> AsyncIterator[None]:
-        """Hold a slot; first come, first served."""
-        await self._slots.acquire()
-        try:
-            yield
-        finally:
-            self._give_back()
+    async def load(self, model_id: str, on_sent: Callable[[], None]) -> None:
+        """
+        Wait for a slot, for Triton, and for an earlier load of the model; then send the load and wait for its end.
 
-    async def send(self, model_id: str) -> None:
-        """Load, after an earlier load of the same model has ended. Raises what the call raises."""
-        await self.ended(model_id)
-        loop = asyncio.get_running_loop()
-        sent = _Sent(loop.create_task(self._run(model_id), name=f"load {model_id}"), loop.time())
-        self._sent[model_id] = sent
-        sent.task.add_done_callback(lambda _: self._end(model_id, sent))
+        Of a bundle, the inner models that Triton does not load with the top model come first.
+
+        Raises:
+            ModelRefused, ServerUnavailable, WrongServer
+        """
+        await self._free_slots.acquire()
         try:
-            await asyncio.shield(sent.task)
+            await self._presence.wait()
+            await self.ended(model_id)
+        except BaseException:
+            self._free_slots.release()
+            raise
+        sent = self._sent[model_id] = _Sent(_now())
+        try:
+            on_sent()
+            await self._load(model_id, sent)
         finally:
-            if not sent.task.done():
-                sent.is_left_behind = True
-                self._owed_slots += 1
+            if sent.call is None or sent.call.done():
+                self._end(model_id, sent)
+            else:
+                sent.call.add_done_callback(partial(self._end_unwanted, model_id, sent))
 
     async def ended(self, model_id: str) -> None:
-        """Wait until no load of this model is in Triton."""
+        """Wait until no load of this model, or of its bundle, is in Triton."""
         while sent := self._sent.get(model_id):
-            await asyncio.wait({sent.task})
+            await sent.ended.wait()
 
     def names(self) -> set[str]:
         """Models whose load is in Triton."""
@@ -69,32 +90,72 @@ class SentLoads:
     def seconds_since_sent(self, model_id: str) -> float | None:
         """Age of the model's load in Triton, or None."""
         sent = self._sent.get(model_id)
-        return asyncio.get_running_loop().time() - sent.sent_at if sent else None
+        return None if sent is None else _now() - sent.since
+
+    def queue(self) -> str | None:
+        """Which models hold the loading slots, and since when; None when Triton could be sent another load."""
+        if len(self._sent) < self._slots:
+            return None
+        ages = {model_id: f"{_now() - sent.since:.0f} s" for model_id, sent in self._sent.items()}
+        if self._slots == 1:
+            return "".join(f"model {model_id} has held the only loading slot for {age}" for model_id, age in ages.items())
+        *most, last = (f"{model_id} ({age})" for model_id, age in ages.items())
+        return f"models {', '.join(most)} and {last} hold {'both' if self._slots == 2 else 'all'} loading slots"
 
     async def close(self) -> None:
         """Give up on what is left; Triton goes on with it."""
-        tasks = {sent.task for sent in self._sent.values()}
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        calls = {sent.call for sent in self._sent.values() if sent.call is not None}
+        for call in calls:
+            call.cancel()
+        if calls:
+            await asyncio.wait(calls)
 
-    async def _run(self, model_id: str) -> None:
-        await self._load(model_id)
+    async def _load(self, model_id: str, sent: _Sent) -> None:
+        for name in self._repository.loaded_first(model_id):
+            try:
+                await self._presence.until_taken(partial(self._call, name, sent))
+            except ModelRefused as refused:
+                raise ModelRefused(f"{_shown_inner(name)}: {refused.text}") from refused
+        try:
+            await self._presence.until_taken(partial(self._call, model_id, sent))
+        except ModelRefused as refused:
+            raise ModelRefused(await self._reason_inside(model_id) or refused.text) from refused
+
+    async def _call(self, name: str, sent: _Sent) -> None:
+        sent.call = asyncio.create_task(self._client.load(name), name=f"load {name}")
+        try:
+            await asyncio.shield(sent.call)
+        except TritonDied as died:
+            self._presence.lost(died)
+            raise ServerUnavailable(
+                f"Triton died while it was loading the model ({died}); the load is not repeated, for the model may be the cause"
+            ) from died
+        except AnswerLost as lost:
+            raise ModelRefused(await self._index.reason(name)) from lost
+
+    async def _reason_inside(self, model_id: str) -> str | None:
+        """Why an inner model could not be loaded: of the top model Triton then says only that it depends on it."""
+        for name in self._repository.inner_names(model_id):
+            rows = [row for row in await self._index.rows() if row.name == name and row.reason and not row.holds_memory]
+            if rows and not any(row.reason == "unloaded" for row in rows):
+                return f"{_shown_inner(name)}: {one_line(rows[0].reason)}"
+        return None
 
     def _end(self, model_id: str, sent: _Sent) -> None:
         del self._sent[model_id]
-        failure = None if sent.task.cancelled() else sent.task.exception()
-        if not sent.is_left_behind:
-            return
-        self._give_back()
-        if not sent.task.cancelled():
-            outcome = f"failed: {failure}" if failure else "succeeded"
-            seconds = asyncio.get_running_loop().time() - sent.sent_at
-            log.info("The load of model %s, given up by its caller, %s after %.1f s in Triton", model_id, outcome, seconds)
+        self._free_slots.release()
+        sent.ended.set()
 
-    def _give_back(self) -> None:
-        if self._owed_slots:
-            self._owed_slots -= 1
-        else:
-            self._slots.release()
+    def _end_unwanted(self, model_id: str, sent: _Sent, call: asyncio.Task[None]) -> None:
+        self._end(model_id, sent)
+        if not call.cancelled():
+            cause = call.exception()
+            log.info("load.ended_unwanted", model_id=model_id, seconds=round(_now() - sent.since, 1), cause=cause and str(cause))
+
+
+def _shown_inner(name: str) -> str:
+    return f"inner model {name.partition(INNER)[2]}"
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

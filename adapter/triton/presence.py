@@ -9,10 +9,12 @@ Knows nothing of models.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+import structlog
+
+from adapter.backoff import doubling
 from adapter.errors import WrongServer
 from adapter.telemetry.metrics import TRITON_UP
 from adapter.triton.client import CallError, TritonAway
@@ -26,7 +28,7 @@ LONGEST_PAUSE_SECONDS = 1.0
 WATCH_SECONDS = 2.0
 
 T = TypeVar("T")
-log = logging.getLogger(__name__)
+log = structlog.stdlib.get_logger(__name__)
 
 
 class Presence:
@@ -44,22 +46,21 @@ class Presence:
         """Return as soon as Triton answers; at once if it just did."""
         if self._is_fresh():
             return
-        pause = FIRST_PAUSE_SECONDS
-        while not await self.look():
+        for pause in doubling(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS):
+            if await self.look():
+                return
             await asyncio.sleep(pause)
-            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
     async def until_taken(self, call: Callable[[], Awaitable[T]]) -> T:
         """Wait for Triton, call, and begin again when it was away after all. Raises everything but TritonAway."""
-        pause = FIRST_PAUSE_SECONDS
+        pauses = doubling(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
         while True:
             await self.wait()
             try:
                 return await call()
             except TritonAway as away:
                 self.lost(away)
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+            await asyncio.sleep(next(pauses))
 
     async def look(self) -> bool:
         """Ask once. Never raises."""
@@ -70,7 +71,7 @@ class Presence:
             return False
         self._answered_at = asyncio.get_running_loop().time()
         if not self.is_live:
-            log.info("Triton answers at %s", self._target)
+            log.info("triton.answered", target=self._target)
         self._was_asked = True
         self.is_live = True
         self.problem = None
@@ -86,7 +87,7 @@ class Presence:
     def lost(self, failure: Exception) -> None:
         """A call found Triton away, or something else in its place."""
         if self.is_live or not self._was_asked:
-            log.warning("Triton does not answer at %s: %s", self._target, failure)
+            log.warning("triton.lost", target=self._target, cause=str(failure))
         self._was_asked = True
         self.problem = f"Triton does not answer at {self._target}: {failure}"
         self.is_live = False

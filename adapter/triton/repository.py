@@ -12,7 +12,6 @@ Knows nothing of Triton's calls; how a model must look is `layout`'s business.
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import secrets
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
@@ -20,17 +19,16 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import structlog
+
 from adapter.errors import AdapterError, InvalidRequest
-from adapter.layout import rules
-from adapter.model import Artifact, Layout, Listing, ModelSpec, SourceFile, owner_of
+from adapter.model import Artifact, Layout, SourceFile, owner_of
 from adapter.volume import FILE_MODE, Volume, make_plain_directory
 from adapter.workers import Stop, Workers
 
 THREADS = 4
-QUICK_FILES, QUICK_BYTES = 200, 8 * 1024
-"""Up to so many files, and bytes of config and schema, a plan takes less than some milliseconds."""
 
-log = logging.getLogger(__name__)
+log = structlog.stdlib.get_logger(__name__)
 
 
 class Repository:
@@ -47,16 +45,6 @@ class Repository:
     def folder(self) -> Path:
         """What Triton's `--model-repository` must be."""
         return self._volume.repository_dir
-
-    def wanted(self, listing: Listing) -> tuple[SourceFile, ...]:
-        """The small files whose content `plan` needs."""
-        return rules.wanted(listing)
-
-    async def plan(self, spec: ModelSpec, listing: Listing, contents: dict[SourceFile, bytes]) -> Layout:
-        """How the model will look; a large one is planned in a thread. Raises InvalidModel."""
-        if len(listing.files) <= QUICK_FILES and sum(map(len, contents.values())) <= QUICK_BYTES:
-            return rules.plan(spec, listing, contents)
-        return await self._workers.run(lambda _: rules.plan(spec, listing, contents))
 
     def inner_names(self, model_id: str) -> tuple[str, ...]:
         """The inner models that are placed for this id, also those of an earlier run; none unless it is a bundle."""
@@ -159,6 +147,7 @@ class Repository:
 
     def _place(self, parts: Mapping[Path, Layout], stale: Iterable[Path], artifact: Artifact, stop: Stop) -> None:
         """In this order; all or none."""
+        self._ensure_folder()
         self._discard(stale)
         placed: list[Path] = []
         try:
@@ -182,6 +171,7 @@ class Repository:
                 raise
 
     def _ensure_directory(self, path: Path) -> None:
+        self._ensure_folder()
         try:
             make_plain_directory(path)
         except FileExistsError:
@@ -199,10 +189,25 @@ class Repository:
         for path in self._entries():
             stop.check()
             if not path.is_dir() or not _is_utf8(path.name):
-                log.warning("%r is no model and breaks Triton's index: removed from %s", path.name, self.folder)
+                log.warning(
+                    "entry.swept", name=repr(path.name), folder=str(self.folder), cause="it is not a model and breaks Triton's index"
+                )
                 self._volume.discard(path)
 
+    def _ensure_folder(self) -> None:
+        """Make the folder again if it was deleted: Triton finds it by its path, and models in memory serve on without it."""
+        try:
+            make_plain_directory(self.folder)
+        except FileExistsError:
+            return
+        except FileNotFoundError:
+            raise AdapterError(f"the folder {self.folder.parent} is gone, and Triton's model repository with it") from None
+        except OSError as error:
+            raise AdapterError(f"Triton's model repository {self.folder} is gone and cannot be made again: {error.strerror}") from error
+        log.warning("repository.recreated", folder=str(self.folder))
+
     def _entries(self) -> list[Path]:
+        self._ensure_folder()
         return [self.folder / name for name in os.listdir(self.folder)]  # noqa: PTH208 - plain names, undecodable ones too
 
 

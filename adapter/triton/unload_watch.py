@@ -1,14 +1,14 @@
 """
-Waiting until Triton has really freed a model, with one shared poller of the repository index.
+Waiting until Triton has loaded a model, or has really freed it, with one shared poller of the repository index.
 
 The index is the only witness, and asking it costs all others: it holds the lock that inference
 needs. So there is one poller for all waiters, it runs only while somebody waits, begins at once,
 backs off from 5 ms to 100 ms, and rests at least ten times as long as the last answer took.
 
-A model is gone when the index lists it and no version of it holds memory. A row that is missing
-proves nothing (the index leaves out models whose directory is missing), and neither does a failed
-call. Knows no gRPC: `look` asks the index for some names and returns None when that failed;
-`restore` makes an empty directory for a name.
+A model is settled when the index lists it and no version is loading, gone when no version holds
+memory. A row that is missing proves nothing (the index leaves out models whose directory is
+missing), and neither does a failed call. Knows no gRPC: `look` asks the index for some names and
+returns None when that failed; `restore` makes an empty directory for a name.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
+from adapter.backoff import doubling
 from adapter.model import ServerModel
 from adapter.telemetry.metrics import INDEX_POLLS
 
@@ -32,7 +33,9 @@ ABSENT_POLLS = 3
 @dataclass(eq=False)
 class _Waiter:
     name: str
-    gone: asyncio.Future[None]
+    waits_for: Callable[[ServerModel], bool]
+    """Whether a version, as the index shows it, is waited for."""
+    done: asyncio.Future[None]
     absent_polls: int = 0
 
 
@@ -43,7 +46,7 @@ class _Sight:
 
 
 class UnloadWatch:
-    """Waits for models to be gone from Triton's memory."""
+    """Waits for models to be loaded, or gone from Triton's memory."""
 
     def __init__(
         self,
@@ -67,20 +70,27 @@ class UnloadWatch:
         Raises:
             whatever `look` or `restore` raise.
         """
-        waiter = _Waiter(name, asyncio.get_running_loop().create_future())
+        await self._wait(name, lambda version: version.holds_memory)
+
+    async def settled(self, name: str) -> None:
+        """Return when no version of the model is loading, whoever loads it. Raises like `gone`."""
+        await self._wait(name, lambda version: version.state == "LOADING")
+
+    async def _wait(self, name: str, waits_for: Callable[[ServerModel], bool]) -> None:
+        waiter = _Waiter(name, waits_for, asyncio.get_running_loop().create_future())
         self._sights.pop(name, None)
         self._waiters.add(waiter)
         self._has_fresh_waiter.set()
         if self._poller is None:
             self._poller = asyncio.get_running_loop().create_task(self._poll(), name="unload watch")
         try:
-            await waiter.gone
+            await waiter.done
         finally:
             self._waiters.remove(waiter)
         self._sights.pop(name, None)
 
     def sight(self, name: str) -> str | None:
-        """What the index said last of a model that was waited for in vain: `version 1 is UNLOADING for 12 s`."""
+        """What the index said last of a model that was waited for in vain: `version 1 has been UNLOADING for 12 s`."""
         sight = self._sights.get(name)
         if sight is None:
             return None
@@ -92,23 +102,22 @@ class UnloadWatch:
             self._poller.cancel()
             await asyncio.wait({self._poller})
         for waiter in self._waiters:
-            waiter.gone.cancel()
+            waiter.done.cancel()
 
     async def _poll(self) -> None:
         loop = asyncio.get_running_loop()
-        pause = FIRST_PAUSE_SECONDS
+        pauses = doubling(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
         try:
             while True:
                 await asyncio.sleep(max(0.0, self._rest_until - loop.time()))
-                waiters = [waiter for waiter in self._waiters if not waiter.gone.done()]
+                waiters = [waiter for waiter in self._waiters if not waiter.done.done()]
                 if not waiters:
                     return
                 if self._has_fresh_waiter.is_set():
                     self._has_fresh_waiter.clear()
-                    pause = FIRST_PAUSE_SECONDS
+                    pauses = doubling(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
                 await self._ask(waiters)
-                await self._pause(pause)
-                pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+                await self._pause(next(pauses))
         except Exception as failure:  # noqa: BLE001 - whatever it is, the waiters must hear of it instead of waiting on
             for waiter in self._waiters:
                 _fail(waiter, failure)
@@ -132,7 +141,7 @@ class UnloadWatch:
 
     async def _judge(self, waiter: _Waiter, versions: list[ServerModel]) -> None:
         if not versions:
-            self._note(waiter.name, "the model is missing from Triton's index")
+            self._note(waiter.name, "the model has been missing from Triton's index")
             waiter.absent_polls += 1
             if waiter.absent_polls % ABSENT_POLLS == 0:
                 try:
@@ -141,13 +150,13 @@ class UnloadWatch:
                     _fail(waiter, failure)
             return
         waiter.absent_polls = 0
-        if held := [row for row in versions if row.holds_memory]:
-            self._note(waiter.name, ", ".join(f"version {row.version} is {row.state}" for row in held))
-        elif not waiter.gone.done():
-            waiter.gone.set_result(None)
+        if awaited := [row for row in versions if waiter.waits_for(row)]:
+            self._note(waiter.name, " and ".join(f"version {row.version} has been {row.state}" for row in awaited))
+        elif not waiter.done.done():
+            waiter.done.set_result(None)
 
     async def _pause(self, seconds: float) -> None:
-        if all(waiter.gone.done() for waiter in self._waiters):
+        if all(waiter.done.done() for waiter in self._waiters):
             return
         try:
             async with asyncio.timeout(seconds):
@@ -162,5 +171,5 @@ class UnloadWatch:
 
 
 def _fail(waiter: _Waiter, failure: Exception) -> None:
-    if not waiter.gone.done():
-        waiter.gone.set_exception(failure)
+    if not waiter.done.done():
+        waiter.done.set_exception(failure)

@@ -1,21 +1,23 @@
 """
 Freeing models: one as ModelMesh asks for it, or all of them in a purge.
 
-An unload of a model follows every load of it that Triton has and never overtakes it: Triton serves
-the two in any order. It ends when the index shows that the memory is free, and for that the model
-needs a directory, which is made before Triton is told.
+An unload of a model follows every load of it that Triton has: an unload that comes during the load
+kills some Tritons. It ends when the index shows that the memory is free. The index shows only what
+has a directory, so that is made before anything is asked.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
+
+import structlog
 
 from adapter.errors import ServerError
+from adapter.model import owner_of
 from adapter.telemetry.metrics import UNLOAD_WAIT_SECONDS
 from adapter.triton.client import CallError, TritonClient
 from adapter.triton.index import Index
-from adapter.triton.loads import SentLoads
+from adapter.triton.loads import Loads
 from adapter.triton.presence import Presence
 from adapter.triton.reason import one_line
 from adapter.triton.repository import Repository
@@ -26,18 +28,18 @@ PARALLEL = 16
 NEWS_SECONDS = 10.0
 NAMED = 5
 
-log = logging.getLogger(__name__)
+log = structlog.stdlib.get_logger(__name__)
 
 
 class Unloads:
     """Tells Triton to unload, and waits until it has."""
 
-    def __init__(self, *, client: TritonClient, presence: Presence, index: Index, loads: SentLoads, repository: Repository) -> None:
+    def __init__(self, *, client: TritonClient, presence: Presence, index: Index, repository: Repository, loads: Loads) -> None:
         self._client = client
         self._presence = presence
         self._index = index
-        self._loads = loads
         self._repository = repository
+        self._loads = loads
         self._watch = UnloadWatch(look=index.look, restore=repository.ensure_directory)
         self.problem: str | None = None
         """What a purge that takes long is waiting for."""
@@ -60,11 +62,13 @@ class Unloads:
         Raises WrongServer, ServerError.
         """
         names = self._names(name)
+        await self._loads.ended(owner_of(name))
+        await self._presence.wait()
+        for part in names:
+            await self._repository.ensure_directory(part)
+            await self._watch.settled(part)
         async with telling or asyncio.Semaphore():
             for part in names:
-                await self._loads.ended(part)
-            for part in names:
-                await self._repository.ensure_directory(part)
                 await self.tell(part)
         loop = asyncio.get_running_loop()
         told_at = loop.time()
@@ -73,13 +77,11 @@ class Unloads:
         UNLOAD_WAIT_SECONDS.observe(loop.time() - told_at)
 
     def obstacle(self, name: str) -> str:
-        """What an unload that did not end in time was waiting for."""
-        names = self._names(name)
-        for part in names:
-            if (seconds := self._loads.seconds_since_sent(part)) is not None:
-                return f"it is loading it since {seconds:.0f} s, and a load cannot be cancelled"
-        sights = (self._watch.sight(part) for part in names)
-        return self._presence.problem or self._index.problem or next(filter(None, sights), None) or "it has not answered the unload"
+        """What an unload of the model is waiting for."""
+        if (seconds := self._loads.seconds_since_sent(owner_of(name))) is not None:
+            return f"Triton has been loading the model for {seconds:.0f} s, and a load cannot be cancelled"
+        sights = (self._watch.sight(part) for part in self._names(name))
+        return self._presence.problem or self._index.problem or next(filter(None, sights), None) or "Triton has not answered the unload"
 
     def _names(self, name: str) -> tuple[str, ...]:
         """The model, and what else of its bundle Triton may hold; top first, for it uses the others."""
@@ -111,7 +113,7 @@ class Unloads:
         try:
             served = await self._presence.until_taken(self._client.served_names)
         except CallError as failure:
-            log.warning("Triton has no statistics, so models without a directory are not purged: %s", failure)
+            log.warning("statistics.refused", cause=str(failure), consequence="models without a directory are not purged")
             served = set()
         unlisted = served - {row.name for row in rows}
         nameless = {name for name in unlisted if not self._repository.can_hold(name)}
@@ -137,7 +139,7 @@ class Unloads:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     def _report(self, names: list[str]) -> None:
+        waits = ", ".join(f"{name} ({self.obstacle(name)})" for name in names[:NAMED])
         more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-        waits = "; ".join(f"{name}: {self.obstacle(name)}" for name in names[:NAMED])
-        self.problem = f"Triton still holds {len(names)} models that are being purged: {waits}{more}"
-        log.info("%s", self.problem)
+        self.problem = f"the purge waits for Triton to free {waits}{more}"
+        log.info("purge.delayed", models=len(names), waits_for=f"{waits}{more}")

@@ -29,7 +29,7 @@ T = TypeVar("T")
 MAX_VERSION = 2**63 - 1
 NOT_POLLED = "failed to load '{}', failed to poll from model repository"
 NOT_EXPLICIT = "explicit model load / unload is not allowed if polling is enabled"
-ALWAYS_ANSWERED = frozenset({"ServerLive", "ServerReady", "ServerMetadata"})
+ALWAYS_ANSWERED = frozenset({"ServerLive", "ServerMetadata"})
 
 
 @dataclass(eq=False)
@@ -66,7 +66,7 @@ class _RefusalError(Exception):
         self.text = text
 
 
-class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):
+class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[misc] # Triton's stubs have no types
     """`async with FakeTriton(folder) as triton:`; a client finds it at `triton.target`, also after a restart."""
 
     def __init__(self, repository: Path, *, load_threads: int = 4, explicit: bool = True, socket: Path | None = None) -> None:
@@ -123,6 +123,9 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):
 
     async def start(self) -> FakeTriton:
         """Listen; after a stop on the same port, with all models forgotten."""
+        if self._death is not None:
+            await self._death
+            self._death = None
         self._server = grpc.aio.server(
             options=[("grpc.so_reuseport", 0), ("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
         )
@@ -134,24 +137,29 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):
         return self
 
     async def stop(self) -> None:
-        """As `kill -9`: every connection breaks, every model is gone."""
+        """As `kill -9`: every model is gone, then every connection breaks."""
+        await self._begin_to_die()
+
+    def _begin_to_die(self) -> asyncio.Task[None]:
+        if self._death is None:
+            self._death = asyncio.get_running_loop().create_task(self._die())
+        return self._death
+
+    async def _die(self) -> None:
         server, self._server = self._server, None
-        if server is None:
-            return
         tasks = set(self._tasks)
         for task in tasks:
             task.cancel()
-        await server.stop(None)
         await asyncio.gather(*tasks, return_exceptions=True)
         self._forget()
+        if server is not None:
+            await server.stop(None)
 
     async def __aenter__(self) -> FakeTriton:
         return await self.start()
 
     async def __aexit__(self, *_: object) -> None:
         self.thaw()
-        if self._death is not None:
-            await self._death
         await self.stop()
 
     def freeze(self) -> None:
@@ -167,10 +175,6 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):
     async def ServerLive(self, request: Any, context: Any) -> Any:
         await self._enter("ServerLive", context)
         return pb.ServerLiveResponse(live=True)
-
-    async def ServerReady(self, request: Any, context: Any) -> Any:
-        await self._enter("ServerReady", context)
-        return pb.ServerReadyResponse(ready=True)
 
     async def ServerMetadata(self, request: Any, context: Any) -> Any:
         await self._enter("ServerMetadata", context)
@@ -224,19 +228,6 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"requested model '{request.name}' is not available")
         return reply
 
-    async def ModelConfig(self, request: Any, context: Any) -> Any:
-        await self._enter("ModelConfig", context)
-        await self._ready_copy(request.name, context)
-        reply = pb.ModelConfigResponse()
-        reply.config.name = request.name
-        reply.config.instance_group.add(name=request.name, count=1)
-        return reply
-
-    async def ModelMetadata(self, request: Any, context: Any) -> Any:
-        await self._enter("ModelMetadata", context)
-        copy = await self._ready_copy(request.name, context)
-        return pb.ModelMetadataResponse(name=request.name, versions=[copy.version], platform="fake")
-
     async def ModelInfer(self, request: Any, context: Any) -> Any:
         """Echoes its inputs as outputs, after the model's time; holds the copy meanwhile, cancelled or not."""
         await self._enter("ModelInfer", context, "infer", request.model_name)
@@ -253,6 +244,8 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):
     async def _enter(self, method: str, context: Any, call: str = "", name: str = "") -> None:
         self.calls[method] += 1
         await self._awake.wait()
+        if self._server is None:
+            await asyncio.get_running_loop().create_future()  # it is dead, and the connection breaks next
         if self.is_exiting:
             await context.abort(grpc.StatusCode.UNAVAILABLE, "Server exiting" if method in ALWAYS_ANSWERED else "Server not ready")
         if call in ("load", "unload"):
@@ -294,7 +287,7 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):
 
     async def _infer(self, name: str, copy: _Copy) -> None:
         try:
-            await asyncio.sleep(self.behaviour(name).infer_seconds)
+            await self._stay(name, "infer", self.behaviour(name).infer_seconds)
         finally:
             copy.running -= 1
             if not copy.running:
@@ -324,7 +317,7 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):
                 f"load failed for model '{name}': at least one version must be available under the version policy of model '{name}'\n",
             )
         if int(versions[0]) > MAX_VERSION:
-            await self._die()
+            await self._take_down()
         before = dict(model.shown)
         copies = [_Copy(version) for version in versions]
         if not model.ready:
@@ -346,10 +339,10 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):
         async with self._threads:
             self._hold(name, copy)
             if behaviour.die:
-                await self._die()
+                await self._take_down()
             if behaviour.hang or rules.lacks_python_file(folder, copy.version):
                 await asyncio.get_running_loop().create_future()
-            await asyncio.sleep(behaviour.load_seconds)
+            await self._stay(name, "load", behaviour.load_seconds)
         if behaviour.refuse is not None:
             self._release(name, copy)
             copy.state, copy.reason = "UNAVAILABLE", f"Internal: {behaviour.refuse}"
@@ -365,6 +358,11 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):
             for copy in model.shown.values():
                 self._begin_to_free(name, copy)
 
+    async def _stay(self, name: str, step: str, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        while self.behaviour(name).is_held(step):
+            await asyncio.sleep(0.005)
+
     def _begin_to_free(self, name: str, copy: _Copy) -> None:
         if copy.state == "READY":
             copy.state = "UNLOADING"
@@ -372,7 +370,7 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):
 
     async def _free(self, name: str, copy: _Copy) -> None:
         await copy.idle.wait()
-        await asyncio.sleep(self.behaviour(name).unload_seconds)
+        await self._stay(name, "unload", self.behaviour(name).unload_seconds)
         copy.state, copy.reason = "UNAVAILABLE", "unloaded"
         self._release(name, copy)
 
@@ -385,6 +383,6 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):
             self._held.remove(copy)
             self._held_names[name] -= 1
 
-    async def _die(self) -> None:
-        self._death = asyncio.get_running_loop().create_task(self.stop())
-        await asyncio.get_running_loop().create_future()  # until the stop cancels it
+    async def _take_down(self) -> None:
+        self._begin_to_die()
+        await asyncio.get_running_loop().create_future()  # until the death cancels it

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +17,8 @@ class Behaviour:
     load_seconds: float = 0.0
     unload_seconds: float = 0.0
     infer_seconds: float = 0.0
+    is_held: Callable[[str], bool] = lambda _: False
+    """Whether the model stays in this step (`load`, `infer`, `unload`) longer than its seconds; asked until it does not."""
     refuse: str | None = None
     """Every load fails with this reason, in Triton's own frame."""
     refuse_code: grpc.StatusCode = grpc.StatusCode.INVALID_ARGUMENT

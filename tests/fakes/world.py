@@ -11,14 +11,15 @@ some time after it was asked, survives the adapter, and loses everything when it
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from adapter.errors import ServerUnavailable, SourceNotFound
 from adapter.model import Artifact, Layout, Listing, ModelSpec, ServerModel, SourceFile, Survey, owner_of
+from adapter.ports import Neighbours
+from adapter.waits import Waits
 
 
 @dataclass
@@ -185,6 +186,7 @@ class FakeStoredModel:
     port: _Port
     model_id: str
     listing: Listing
+    waits: Waits
 
     @property
     def world(self) -> World:
@@ -195,7 +197,8 @@ class FakeStoredModel:
         return b""
 
     async def fetch(self, files: tuple[SourceFile, ...]) -> Artifact:
-        await self.port.visit("fetch")
+        with self.waits.on(f"the files of {self.listing.origin}"):
+            await self.port.visit("fetch")
         root = Path(f"/artifacts/{self.model_id}/{len(self.world.trace)}")
         self.world.artifacts.add(root)
         return Artifact(root, is_ours=True)
@@ -203,9 +206,10 @@ class FakeStoredModel:
 
 @dataclass
 class FakeStore(_Port):
-    async def open(self, spec: ModelSpec) -> FakeStoredModel:
-        await self.visit("open", spec.model_id)
-        return FakeStoredModel(self, spec.model_id, self._listing(spec))
+    async def open(self, spec: ModelSpec, waits: Waits) -> FakeStoredModel:
+        with waits.on(f"the listing of memory://{spec.path}"):
+            await self.visit("open", spec.model_id)
+        return FakeStoredModel(self, spec.model_id, self._listing(spec), waits)
 
     async def survey(self, spec: ModelSpec, timeout_seconds: float) -> Survey:
         await self.visit("survey", spec.model_id)
@@ -220,17 +224,11 @@ class FakeStore(_Port):
     def _listing(self, spec: ModelSpec) -> Listing:
         if spec.path not in self.world.objects:
             raise SourceNotFound(f"nothing at memory://{spec.path}")
-        return Listing(f"memory://{spec.path}", "m", True, self.world.objects[spec.path])
+        return Listing(f"memory://{spec.path}", "model.onnx", True, self.world.objects[spec.path])
 
 
 @dataclass
 class FakeRepository(_Port):
-    def wanted(self, listing: Listing) -> tuple[SourceFile, ...]:
-        return (listing.schema,) if listing.schema else ()
-
-    async def plan(self, spec: ModelSpec, listing: Listing, contents: dict[SourceFile, bytes]) -> Layout:
-        return Layout({f"1/{file.path}": file for file in listing.files})
-
     async def place(self, model_id: str, layout: Layout, artifact: Artifact) -> None:
         await self.visit("place", model_id)
         self.world.require(model_id not in self.world.memory, f"the directory of {model_id} was replaced while Triton held the model")
@@ -257,20 +255,24 @@ class FakeServer(_Port):
     def __init__(self, world: World, process: Process | None = None, *, slots: int = 2) -> None:
         super().__init__(world, process or Process())
         self._slots = asyncio.Semaphore(slots)
+        self._sent: set[str] = set()
 
     @property
     def problem(self) -> str | None:
         return self.world.problem
 
-    @asynccontextmanager
-    async def loading_slot(self) -> AsyncIterator[None]:
-        await self.visit("slot")
-        async with self._slots:
-            yield
-
-    async def load(self, model_id: str) -> None:
-        self.require_life()
-        sent = self.world.begin_load(model_id)
+    async def load(self, model_id: str, on_sent: Callable[[], None]) -> None:
+        await self.visit("slot", model_id)
+        await self._slots.acquire()
+        try:
+            self.require_life()
+            on_sent()
+            sent = self.world.begin_load(model_id)
+        except BaseException:
+            self._slots.release()
+            raise
+        self._sent.add(model_id)
+        sent.add_done_callback(lambda _: self._answered(model_id))
         try:
             await asyncio.shield(sent)
         except asyncio.CancelledError:
@@ -279,11 +281,17 @@ class FakeServer(_Port):
                 raise ServerUnavailable("Triton died while it was loading the model") from None
             raise
 
+    def queue(self) -> str | None:
+        return f"Triton is loading {', '.join(sorted(self._sent))}" if self._slots.locked() else None
+
     async def unload(self, model_id: str) -> None:
         while sent := self.world.loading.get(model_id):
             await asyncio.wait({sent})
         await self.visit("unload", model_id)
         await asyncio.gather(*(self.world.free(name) for name in self.world.of_bundle(model_id, self.world.memory)))
+
+    def obstacle(self, model_id: str) -> str:
+        return f"Triton has {model_id} as {self.world.memory.get(model_id)}"
 
     async def is_ready(self, model_id: str) -> bool:
         await self.visit("ready", model_id)
@@ -311,3 +319,13 @@ class FakeServer(_Port):
                 self.world.memory.pop(model_id, None)
         self.require_life()
         self.world.placed.clear()
+
+    def _answered(self, model_id: str) -> None:
+        self._sent.remove(model_id)
+        self._slots.release()
+
+
+def neighbours(world: World, process: Process | None = None, *, slots: int = 2) -> Neighbours:
+    """What one life of the adapter meets of this world."""
+    process = process or Process()
+    return Neighbours(FakeStore(world, process), FakeRepository(world, process), FakeServer(world, process, slots=slots))

@@ -1,34 +1,17 @@
-"""
-Models and storage that cannot work, as they lie in a bucket, and what their load is answered.
-
-Run as a program it prints the table of everything bad, this and the SPI's own, as a running adapter
-answers it: `python -m tests.integration.bad_models`.
-"""
+"""Models and storage that cannot work, as they lie in a bucket, and what their load is answered: data of `test_bad_models`."""
 
 from __future__ import annotations
 
 import json
-import sys
-import tempfile
 from collections.abc import Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-import grpc
-
 from adapter._pb import model_runtime_pb2 as spi
-from tests.contract.spi.bad_inputs import BAD_INPUTS
-from tests.real.adapter import AdapterProcess
-from tests.real.mesh import Mesh
+from tests.builders import load_request
 from tests.real.models import text_statistics
-from tests.real.s3 import S3Server
-from tests.real.triton import Triton
 
-BUCKET = "models"
 PYTHON = dict(text_statistics())
-SHOWN_CHARACTERS = 230
 
 
 @dataclass(frozen=True)
@@ -134,42 +117,4 @@ BAD_MODELS = (
 
 def request_of(bad: BadModel) -> spi.LoadModelRequest:
     """The load of it."""
-    key = {"storage_key": "s3", "model_type": bad.model_type} | dict(bad.key)
-    return spi.LoadModelRequest(modelId="bad", modelType=f"mt:{bad.model_type}", modelPath=bad.path or bad.folder, modelKey=json.dumps(key))
-
-
-def main() -> int:
-    """Print the table."""
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        (folder / "models/_triton_models").mkdir(parents=True)
-        (folder / "config").mkdir()
-        s3 = stack.enter_context(S3Server(folder / "s3"))
-        s3.put_folder(BUCKET, "bad/near-miss-v1", PYTHON)
-        for bad in BAD_MODELS:
-            s3.put_folder(BUCKET, bad.folder, bad.files)
-        (folder / "config/s3").write_text(json.dumps(s3.storage_config(BUCKET)))
-        triton = stack.enter_context(Triton(folder / "models/_triton_models"))
-        adapter = stack.enter_context(
-            AdapterProcess(volume=folder / "models", storage_config=folder / "config", triton_target=triton.grpc_target, env={})
-        )
-        mesh = stack.enter_context(Mesh(adapter.channel_target, triton.grpc_target))
-        mesh.start()
-        requests = [
-            (bad.name, spi.LoadModelRequest(modelId=bad.model_id, modelType=bad.model_type, modelPath=bad.path, modelKey=bad.key))
-            for bad in BAD_INPUTS
-        ] + [(bad.name, request_of(bad)) for bad in BAD_MODELS]
-        print("| bad input | code | text |\n|---|---|---|")
-        for name, request in requests:
-            try:
-                mesh.runtime.loadModel(request, timeout=60)
-                code, text = "OK", ""
-            except grpc.RpcError as error:
-                code, text = error.code().name, error.details()
-            shown = text.replace("|", "\\|")
-            print(f"| {name} | {code} | {shown[:SHOWN_CHARACTERS]}{'…' if len(shown) > SHOWN_CHARACTERS else ''} |")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    return load_request("bad", bad.model_type, bad.path or bad.folder, **bad.key)

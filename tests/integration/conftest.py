@@ -9,19 +9,28 @@ purged.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+import os
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.real.adapter import AdapterProcess
 from tests.real.mesh import Mesh
+from tests.real.polls import until
 from tests.real.s3 import S3Server
 from tests.real.triton import Triton
 
+Start = Callable[..., AdapterProcess]
+Put = Callable[[str, dict[str, bytes]], None]
 BUCKET = "models"
+TEXT = {"TEXT": np.array(["x y"], dtype=np.object_)}
 
 
 @dataclass(frozen=True)
@@ -37,7 +46,36 @@ class Bed:
 
     def leftovers(self) -> list[Path]:
         """Files of any model, in the repository or in the adapter's own folder."""
-        return [path for path in self.volume.rglob("*") if path.name != "lock" and not path.is_dir()]
+        found = os.walk(self.volume)  # unlike rglob it lives with folders that vanish meanwhile
+        return [Path(folder, name) for folder, _, names in found for name in names if name != "lock"]
+
+
+@dataclass(frozen=True)
+class Pod:
+    """A Triton and an adapter of a test's own, to be hurt, over the session's S3 server."""
+
+    triton: Triton
+    adapter: AdapterProcess
+    mesh: Mesh
+
+
+def get(url: str) -> tuple[int, str]:
+    """Status and body."""
+    try:
+        with urllib.request.urlopen(url, timeout=30) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def until_it_is_why(adapter: AdapterProcess, words: str) -> None:
+    """Until its `/readyz` gives these words as the reason."""
+    until(lambda: words in get(f"{adapter.metrics_url}/readyz")[1], f"/readyz says: {words}")
+
+
+def until_nothing_is_left(mesh: Mesh, bed: Bed) -> None:
+    """For a load that failed: its answer waits for the undo two seconds and no longer, and a busy machine needs more."""
+    until(lambda: mesh.index() == {} and bed.leftovers() == [], "nothing is left in Triton's index and on the volume")
 
 
 @pytest.fixture(scope="session")
@@ -66,7 +104,7 @@ def bed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 
 @pytest.fixture
-def put(s3: S3Server) -> Callable[[str, dict[str, bytes]], None]:
+def put(s3: S3Server) -> Put:
     """Put a model's files below a path of the bucket."""
 
     def put_all(path: str, files: dict[str, bytes]) -> None:
@@ -77,7 +115,7 @@ def put(s3: S3Server) -> Callable[[str, dict[str, bytes]], None]:
 
 
 @pytest.fixture
-def start_adapter(bed: Bed, storage_config: Path) -> Iterator[Callable[..., AdapterProcess]]:
+def start_adapter(bed: Bed, storage_config: Path) -> Iterator[Start]:
     """Start an adapter over the bed; settings as keywords. All are stopped at the end."""
     with ExitStack() as stack:
 
@@ -95,7 +133,24 @@ def start_adapter(bed: Bed, storage_config: Path) -> Iterator[Callable[..., Adap
 
 
 @pytest.fixture
-def adapter(start_adapter: Callable[..., AdapterProcess]) -> AdapterProcess:
+def start_pod(storage_config: Path, tmp_path: Path) -> Iterator[Callable[..., Pod]]:
+    """Start a Triton, with further options, and an adapter, with settings; ModelMesh has not asked for the status yet."""
+    with ExitStack() as stack:
+
+        def start(env: Mapping[str, str] | None = None, **options: Any) -> Pod:
+            (tmp_path / "_triton_models").mkdir()
+            triton = stack.enter_context(Triton(tmp_path / "_triton_models", **options))
+            target = triton.grpc_target
+            adapter = stack.enter_context(
+                AdapterProcess(volume=tmp_path, storage_config=storage_config, triton_target=target, env=env or {})
+            )
+            return Pod(triton, adapter, stack.enter_context(Mesh(adapter.channel_target, target)))
+
+        yield start
+
+
+@pytest.fixture
+def adapter(start_adapter: Start) -> AdapterProcess:
     return start_adapter()
 
 

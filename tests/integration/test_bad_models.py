@@ -9,7 +9,7 @@ import grpc
 import pytest
 
 from tests.integration.bad_models import BAD_MODELS, PYTHON, BadModel, request_of
-from tests.integration.conftest import BUCKET, Bed
+from tests.integration.conftest import BUCKET, Bed, until_nothing_is_left
 from tests.real.adapter import AdapterProcess
 from tests.real.children import TOP
 from tests.real.mesh import Mesh
@@ -33,8 +33,7 @@ def test_a_bad_model_is_refused_in_words(bad: BadModel, mesh: Mesh, bed: Bed, s3
     assert [word for word in bad.words if word not in text] == [], text
     assert "\n" not in text
     assert s3.secret_key not in text
-    assert mesh.index() == {}
-    assert bed.leftovers() == []
+    until_nothing_is_left(mesh, bed)
 
 
 def test_the_sanity_suite_holds_on_the_running_adapter(adapter: AdapterProcess, mesh: Mesh, s3: S3Server) -> None:

@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 from tritonclient.grpc import service_pb2 as v2
 
-from tests.integration.conftest import Bed
+from tests.integration.conftest import Bed, Put, until_nothing_is_left
 from tests.real.adapter import AdapterProcess
 from tests.real.mesh import Mesh
 from tests.real.models import affine, ensemble, pipeline, text_statistics
 
-Put = Callable[[str, dict[str, bytes]], None]
 X = np.array([1.0, 2.0, -3.0], dtype=np.float32)
 BUNDLES = {"ensemble": ensemble, "pipeline": pipeline}
 
@@ -123,8 +122,7 @@ def test_an_inner_model_that_triton_refuses_is_named(kind: str, mesh: Mesh, put:
     assert refused.value.code() is grpc.StatusCode.INTERNAL
     assert "inner model shift: " in refused.value.details()
     assert "a_module_that_is_not_there" in refused.value.details()
-    assert mesh.index() == {}
-    assert bed.leftovers() == []
+    until_nothing_is_left(mesh, bed)
 
 
 def test_a_step_that_is_not_in_the_bundle_is_refused_before_triton_is_asked(mesh: Mesh, put: Put, bed: Bed) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Mapping
@@ -76,7 +77,8 @@ class AdapterProcess:
     def launch(self) -> AdapterProcess:
         """Start without waiting."""
         self.kill()
-        env = bare_environment() | {"PYTHONPATH": str(TOP)} | self.settings
+        measured = {name: value for name, value in os.environ.items() if name.startswith("COVERAGE_")}
+        env = bare_environment() | measured | {"PYTHONPATH": str(TOP)} | self.settings
         self._child = Child("adapter", [sys.executable, "-m", "adapter", "serve"], env=env, log_path=self._log_path)
         return self
 

@@ -22,11 +22,13 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 
+from tests.real.polls import until
+
 TOP = Path(__file__).resolve().parents[2]
-PARTS = TOP / ".parts"
+PARTS = (TOP / ".parts").resolve()
+"""One installation for all trees that link to it: the venv in there knows its own path."""
 LEASH = Path(__file__).with_name("leash.py")
 KEPT_LOGS = 200
-POLL_SECONDS = 0.02
 
 
 class PartError(Exception):
@@ -88,13 +90,16 @@ class Child:
         Raises:
             PartError: it ended, or the time is up; with its log in short.
         """
-        end = time.monotonic() + timeout_seconds
-        while not is_there():
+
+        def is_over() -> bool:
             if self.returncode is not None:
                 raise PartError(f"{self.name} ended with code {self.returncode} before {what}; its log:\n{self._excerpt()}")
-            if time.monotonic() > end:
-                raise PartError(f"{self.name}: not {what} after {timeout_seconds:.0f} s; its log:\n{self._excerpt()}")
-            time.sleep(POLL_SECONDS)
+            return is_there()
+
+        try:
+            until(is_over, what, timeout_seconds)
+        except TimeoutError:
+            raise PartError(f"{self.name}: not {what} after {timeout_seconds:.0f} s; its log:\n{self._excerpt()}") from None
 
     def _excerpt(self, first: int = 2, last: int = 12) -> str:
         """What a log says of a failed start: at its end, or before the usage that follows a wrong option."""

@@ -7,9 +7,7 @@ loads and unloads, and asks for the runtime's status until it is READY.
 
 from __future__ import annotations
 
-import json
 import struct
-import time
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
@@ -21,9 +19,9 @@ from tritonclient.grpc import service_pb2_grpc as v2_rpc
 
 from adapter._pb import model_runtime_pb2 as spi
 from adapter._pb import model_runtime_pb2_grpc as spi_rpc
+from tests.builders import load_request
+from tests.real.polls import until
 
-POLL_SECONDS = 0.1
-"""ModelMesh waits 2 s between two questions."""
 DATATYPES: dict[np.dtype[Any], str] = {
     np.dtype(np.float32): "FP32", np.dtype(np.float64): "FP64", np.dtype(np.int32): "INT32", np.dtype(np.int64): "INT64",
     np.dtype(np.uint8): "UINT8", np.dtype(np.bool_): "BOOL",
@@ -49,26 +47,32 @@ class Mesh:
 
     def start(self, seconds: float = 60) -> spi.RuntimeStatusResponse:
         """Ask for the runtime's status until READY: this purges. Raises TimeoutError."""
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            state = self.runtime.runtimeStatus(spi.RuntimeStatusRequest(), timeout=LONG_ENOUGH_SECONDS, wait_for_ready=True)
-            if state.status == spi.RuntimeStatusResponse.READY:
-                return state
-            time.sleep(POLL_SECONDS)
-        raise TimeoutError(f"the runtime is not READY after {seconds:g} s")
 
-    def load_request(self, model_id: str, model_type: str, path: str, **key: Any) -> spi.LoadModelRequest:
-        """What ModelMesh would send for an InferenceService of this type."""
-        model_key = json.dumps({"storage_key": "s3", "model_type": {"name": model_type}} | key)
-        return spi.LoadModelRequest(modelId=model_id, modelType=f"mt:{model_type}", modelPath=path, modelKey=model_key)
+        def ready() -> spi.RuntimeStatusResponse | None:
+            state = self.status()
+            return state if state.status == spi.RuntimeStatusResponse.READY else None
+
+        return until(ready, "runtimeStatus READY", seconds)
+
+    def status(self) -> spi.RuntimeStatusResponse:
+        """Ask for the runtime's status once: this purges too."""
+        return self.runtime.runtimeStatus(spi.RuntimeStatusRequest(), timeout=LONG_ENOUGH_SECONDS, wait_for_ready=True)
 
     def load(self, model_id: str, model_type: str, path: str, **key: Any) -> spi.LoadModelResponse:
         """Load, and wait for the answer. Further entries of the modelKey as keywords."""
-        return self.runtime.loadModel(self.load_request(model_id, model_type, path, **key), timeout=LONG_ENOUGH_SECONDS)
+        return self.runtime.loadModel(load_request(model_id, model_type, path, **key), timeout=LONG_ENOUGH_SECONDS)
+
+    def start_load(self, model_id: str, model_type: str, path: str, **key: Any) -> Any:
+        """Begin a load; returns its future when Triton's index says that the load runs. Raises what the load raised before."""
+        load = self.runtime.loadModel.future(load_request(model_id, model_type, path, **key), timeout=LONG_ENOUGH_SECONDS)
+        until(lambda: load.done() or self.index().get(model_id) == "LOADING", f"Triton loads {model_id}")
+        if load.done():
+            load.result()
+        return load
 
     def predict(self, model_id: str, model_type: str, path: str, **key: Any) -> int:
         """Predicted size in bytes."""
-        load = self.load_request(model_id, model_type, path, **key)
+        load = load_request(model_id, model_type, path, **key)
         request = spi.PredictModelSizeRequest(
             modelId=load.modelId, modelType=load.modelType, modelPath=load.modelPath, modelKey=load.modelKey
         )

@@ -175,6 +175,7 @@ SLEEPER = '''"""Sleeps: at the start as its config says, in each inference as th
 
 import json
 import time
+from pathlib import Path
 
 import triton_python_backend_utils as pb_utils
 
@@ -188,6 +189,7 @@ class TritonPythonModel:
 
     def answer(self, request):
         seconds = pb_utils.get_input_tensor_by_name(request, "SECONDS").as_numpy()
+        Path(__file__).with_name("busy").touch()
         time.sleep(float(seconds[0]))
         return pb_utils.InferenceResponse([pb_utils.Tensor("SLEPT", seconds)])
 '''
@@ -251,7 +253,11 @@ def count_text(texts: list[str]) -> Integers:
 
 
 def sleeper(start_seconds: float = 0) -> Files:
-    """A python model that takes its time: `SECONDS` (FP32) → `SLEPT`; `start_seconds` is the length of its load."""
+    """
+    A python model that takes its time: `SECONDS` (FP32) → `SLEPT`; `start_seconds` is the length of its load.
+
+    A file `busy` beside its `model.py` appears when an inference has begun.
+    """
     parameters = _parameter("start_seconds", str(start_seconds))
     return _python_model(SLEEPER, ("SECONDS", "TYPE_FP32", "1"), ("SLEPT", "TYPE_FP32", "1"), parameters)
 

@@ -43,12 +43,12 @@ def test_what_fits_is_shown_beside_what_was_found(folder):
         "  1/                 net/\n"
         "    old.onnx           7/\n"
         "  7/                     model.onnx  <- 7/resnet.onnx\n"
-        "    resnet.onnx\n"
+        "    resnet.onnx        README.md\n"
         "  README.md\n"
         "\n"
         "net/config.pbtxt: none; Triton tells the backend from the files' names\n"
         "\n"
-        "not placed: 1/old.onnx, README.md\n"
+        "not placed: 1/old.onnx\n"
     )
 
 
@@ -72,7 +72,7 @@ def test_a_refusal_shows_the_tree_that_triton_expects(folder):
     assert not found.fits
     assert found.text.split("\n", 1)[1] == (
         "\n"
-        "it cannot be loaded: the weights net.bin of net.xml are not there\n"
+        "the model cannot be loaded: the weights net.bin of net.xml are not there\n"
         "\n"
         "found:         Triton expects:\n"
         "  weights/       1/\n"
@@ -88,7 +88,7 @@ def test_a_config_that_cannot_be_read_is_refused_with_its_line(folder):
     found = report(folder({"config.pbtxt": 'backend: "python"\nname: 7\n', "1/model.py": ""}), "python")
 
     assert not found.fits
-    assert "it cannot be loaded: config.pbtxt cannot be used: line 2, column 1: name must be a string in quotes\n" in found.text
+    assert "the model cannot be loaded: config.pbtxt cannot be used: line 2, column 7: name must be a string in quotes\n" in found.text
 
 
 def test_what_a_config_says_counts_more_than_the_type(folder):
@@ -119,7 +119,7 @@ def test_an_unknown_type_is_noted(folder):
     found = report(folder({"x": ""}), "onx")
 
     assert found.fits
-    assert "note: onx is none of the types dali, ensemble, fil," in found.text
+    assert "note: onx is not one of the types dali, ensemble, fil," in found.text
 
 
 def test_long_directories_are_shown_in_part():
@@ -137,6 +137,18 @@ def test_links_that_lead_out_are_refused(folder, tmp_path):
 
     assert "leads out of" in report(top).text
     assert not report(top).fits
+
+
+def test_versions_may_be_links_to_directories_of_other_names(folder):
+    """On a volume: the newest version is served, whatever its directory is called."""
+    top = folder({"v2/net.onnx": "old", "v3/net.onnx": "new", "labels.txt": "cat"})
+    for version in ("2", "3"):
+        (top / version).symlink_to(f"v{version}")
+    found = report(top)
+
+    assert found.fits
+    assert "model.onnx  <- 3/net.onnx\n" in found.text
+    assert "not placed: 2/net.onnx, v2/net.onnx, v3/net.onnx\n" in found.text
 
 
 def test_what_is_not_there_cannot_be_looked_at(folder, tmp_path):
@@ -185,3 +197,5 @@ def test_a_bundle_without_top_model_is_refused_until_it_is_named(folder, capsys)
     assert "pipeline/" in capsys.readouterr().out
     assert cli.main(["layout", str(top), "--top-model", "b"]) == 0
     assert "net~inner~a" in capsys.readouterr().out
+    assert cli.main(["layout", str(top), "--top-model", "x/y"]) == 2
+    assert "adapter.topModel must be the name of a directory" in capsys.readouterr().err

@@ -1,8 +1,8 @@
 """
 A Triton, our `TritonServer` on it, and a second client that looks on: the same for the fake and the real one.
 
-A model is told how long it takes to load, to infer and to unload; the fake gets a behaviour, the
-real one a python model that sleeps.
+A test can hold a model in a step (`load`, `infer`, `unload`) for as long as it needs: the fake's
+behaviour and the real one's python model look for the same file.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import os
 import signal
 import struct
 from abc import ABC, abstractmethod
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,21 +34,39 @@ output [{ name: "X" data_type: TYPE_FP32 dims: [-1] }]
 instance_group [{ kind: KIND_CPU count: 1 }]
 version_policy { all {} }
 """
-MODEL = """import time
+MODEL = """import os
+import time
 import triton_python_backend_utils as triton
+
+def stay(step):
+    while os.path.exists({gates!r} + step):
+        open({gates!r} + step + ".reached", "w").close()
+        time.sleep(0.01)
 
 class TritonPythonModel:
     def initialize(self, args):
-        time.sleep({load_seconds})
+        stay("load")
         {fail}
 
     def execute(self, requests):
-        time.sleep({infer_seconds})
+        stay("infer")
         return [triton.InferenceResponse([triton.get_input_tensor_by_name(request, "X")]) for request in requests]
 
     def finalize(self):
-        time.sleep({unload_seconds})
+        stay("unload")
 """
+FAILING_LINE = MODEL[: MODEL.index("{fail}")].count("\n") + 1
+"""Of the model's source."""
+
+
+def unnoticed() -> None:
+    """For a load whose sending does not matter."""
+
+
+async def is_still_running(task: asyncio.Task[Any]) -> bool:
+    """After a while in which it could have ended."""
+    await asyncio.wait({task}, timeout=0.3)
+    return not task.done()
 
 
 class Bed(ABC):
@@ -59,7 +78,7 @@ class Bed(ABC):
         self.volume.claim()
         self.repository = Repository(self.volume)
         self._servers: list[TritonServer] = []
-        self._channels: list[grpc.aio.Channel] = []
+        self._channel: grpc.aio.Channel | None = None
         self._artifacts = 0
 
     @property
@@ -83,38 +102,36 @@ class Bed(ABC):
     def thaw(self) -> None:
         """As SIGCONT."""
 
-    def connect(self, *, max_loading: int = 4, unload_timeout_seconds: float = 30, repository: Repository | None = None) -> TritonServer:
+    def connect(self, *, max_loading: int = 4, repository: Repository | None = None) -> TritonServer:
         """Our side of the connection; closed at the end of the test."""
-        server = TritonServer(
-            client=TritonClient(self.target),
-            repository=repository or self.repository,
-            max_loading=max_loading,
-            unload_timeout_seconds=unload_timeout_seconds,
-        )
+        server = TritonServer(client=TritonClient(self.target), repository=repository or self.repository, max_loading=max_loading)
         self._servers.append(server)
         return server
 
+    async def _disconnect(self) -> None:
+        if self._channel is not None:
+            await self._channel.close()
+            self._channel = None
+
     def stub(self) -> Any:
         """A client of somebody else: the service as it is."""
-        channel = grpc.aio.insecure_channel(self.target, options=CHANNEL_OPTIONS)
-        self._channels.append(channel)
-        return service_pb2_grpc.GRPCInferenceServiceStub(channel)
+        if self._channel is None:
+            self._channel = grpc.aio.insecure_channel(self.target, options=CHANNEL_OPTIONS)
+        return service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
 
     async def place(
         self,
         name: str,
         *,
-        load_seconds: float = 0.0,
-        infer_seconds: float = 0.0,
-        unload_seconds: float = 0.0,
+        hold: str | None = None,
         error: str | None = None,
         versions: tuple[str, ...] = ("1",),
     ) -> None:
-        """Place a model that takes these times, or fails to load with `RuntimeError: <error>`."""
+        """Place a model that is held in a step, or fails to load with `RuntimeError: <error>`."""
+        if hold is not None:
+            self.hold(name, hold)
         source = MODEL.format(
-            load_seconds=load_seconds,
-            infer_seconds=infer_seconds,
-            unload_seconds=unload_seconds,
+            gates=str(self._gate(name, "")),
             fail=f"raise RuntimeError({error!r})" if error is not None else "pass",
         ).encode()
         self._artifacts += 1
@@ -124,6 +141,23 @@ class Bed(ABC):
         file = SourceFile("model.py", len(source), "")
         layout = Layout({f"{version}/model.py": file for version in versions}, {"config.pbtxt": CONFIG.encode()})
         await self.repository.place(name, layout, Artifact(artifact, is_ours=True))
+
+    def hold(self, name: str, step: str) -> None:
+        """Hold the model when it comes to this step."""
+        self._gate(name, step).touch()
+
+    def let_go(self, name: str, step: str) -> None:
+        """Let the model leave the step that it is held in."""
+        self._gate(name, step).unlink()
+
+    async def until_held(self, name: str, step: str) -> None:
+        """Wait until the model has come to the step that it is held in."""
+        async with asyncio.timeout(60):
+            while not self._gate(name, f"{step}.reached").exists():
+                await asyncio.sleep(0.01)
+
+    def _gate(self, name: str, step: str) -> Path:
+        return self.root / f"{name}.{step}"
 
     async def rows(self, name: str | None = None) -> list[ServerModel]:
         """What Triton's index says now, asked by the onlooker."""
@@ -136,8 +170,9 @@ class Bed(ABC):
 
     async def until_state(self, name: str, state: str) -> None:
         """Wait until the index shows the state."""
-        while await self.states(name) != [state]:
-            await asyncio.sleep(0.01)
+        async with asyncio.timeout(60):
+            while await self.states(name) != [state]:
+                await asyncio.sleep(0.01)
 
     async def infer(self, name: str, value: float = 1.5) -> float:
         """One inference: the number that was sent."""
@@ -150,8 +185,7 @@ class Bed(ABC):
         """End what `connect` and `stub` made."""
         for server in self._servers:
             await server.close()
-        for channel in self._channels:
-            await channel.close()
+        await self._disconnect()
         self.repository.close()
         self.volume.close()
 
@@ -170,19 +204,23 @@ class FakeBed(Bed):
     async def place(self, name: str, **behaviour: Any) -> None:
         """Also tells the fake how the model behaves."""
         own = self.triton.behaviour(name)
-        own.load_seconds = behaviour.get("load_seconds", 0.0)
-        own.infer_seconds = behaviour.get("infer_seconds", 0.0)
-        own.unload_seconds = behaviour.get("unload_seconds", 0.0)
+        own.is_held = partial(self._is_held, name)
         error = behaviour.get("error")
-        own.refuse = (
-            None if error is None else f"RuntimeError: {error}\n\nAt:\n  {self.volume.repository_dir}/{name}/1/model.py(7): initialize\n"
-        )
+        source = f"{self.volume.repository_dir}/{name}/1/model.py"
+        own.refuse = None if error is None else f"RuntimeError: {error}\n\nAt:\n  {source}({FAILING_LINE}): initialize\n"
         await super().place(name, **behaviour)
+
+    def _is_held(self, name: str, step: str) -> bool:
+        is_held = self._gate(name, step).exists()
+        if is_held:
+            self._gate(name, f"{step}.reached").touch()
+        return is_held
 
     async def start(self) -> None:
         await self.triton.start()
 
     async def kill(self) -> None:
+        await self._disconnect()
         await self.triton.stop()
 
     def freeze(self) -> None:
@@ -218,6 +256,7 @@ class RealBed(Bed):
         await asyncio.to_thread(self.triton.start)
 
     async def kill(self) -> None:
+        await self._disconnect()
         await asyncio.to_thread(self.triton.kill)
 
     def freeze(self) -> None:

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from adapter.errors import ModelRefused
-from tests.contract.server.bed import Bed
+from tests.contract.server.bed import FAILING_LINE, Bed, is_still_running, unnoticed
 
 
 async def test_a_loaded_model_serves(bed: Bed) -> None:
@@ -15,8 +15,7 @@ async def test_a_loaded_model_serves(bed: Bed) -> None:
     server = bed.connect()
     await bed.place("m")
 
-    async with server.loading_slot():
-        await server.load("m")
+    await server.load("m", unnoticed)
 
     assert await bed.states("m") == ["READY"]
     assert await server.is_ready("m")
@@ -28,7 +27,7 @@ async def test_every_version_is_loaded(bed: Bed) -> None:
     server = bed.connect()
     await bed.place("m", versions=("1", "3"))
 
-    await server.load("m")
+    await server.load("m", unnoticed)
 
     assert sorted((row.version, row.state) for row in await server.index()) == [("1", "READY"), ("3", "READY")]
 
@@ -37,7 +36,7 @@ async def test_a_model_that_reports_no_memory_counts_as_zero(bed: Bed) -> None:
     """Most backends report nothing, and an unknown model has no statistics at all."""
     server = bed.connect()
     await bed.place("m")
-    await server.load("m")
+    await server.load("m", unnoticed)
 
     assert await server.reported_bytes("m") == 0
     assert await server.reported_bytes("unknown") == 0
@@ -54,9 +53,9 @@ async def test_a_failed_load_begins_with_the_cause(bed: Bed) -> None:
     await bed.place("m", error="weights are corrupt")
 
     with pytest.raises(ModelRefused) as refused:
-        await server.load("m")
+        await server.load("m", unnoticed)
 
-    assert refused.value.text == "RuntimeError: weights are corrupt (1/model.py line 7, in initialize)"
+    assert refused.value.text == f"RuntimeError: weights are corrupt (1/model.py line {FAILING_LINE}, in initialize)"
     assert await bed.states("m") == ["UNAVAILABLE"]
 
 
@@ -66,7 +65,7 @@ async def test_a_long_reason_arrives(bed: Bed) -> None:
     await bed.place("m", error="é" * 20_000)
 
     with pytest.raises(ModelRefused) as refused:
-        await server.load("m")
+        await server.load("m", unnoticed)
 
     assert refused.value.text.startswith("RuntimeError: ééé")
     assert len(refused.value.text) <= 3000
@@ -78,7 +77,7 @@ async def test_a_model_that_triton_cannot_read_is_pointed_to_the_log(bed: Bed) -
     await bed.repository.ensure_directory("empty")
 
     with pytest.raises(ModelRefused, match=r"could not read the model from its repository.*log"):
-        await server.load("empty")
+        await server.load("empty", unnoticed)
 
 
 async def test_a_model_without_versions_is_refused(bed: Bed) -> None:
@@ -87,7 +86,7 @@ async def test_a_model_without_versions_is_refused(bed: Bed) -> None:
     await bed.place("m", versions=("v1",))
 
     with pytest.raises(ModelRefused) as refused:
-        await server.load("m")
+        await server.load("m", unnoticed)
 
     assert refused.value.text.startswith("at least one version must be available")
 
@@ -97,11 +96,11 @@ async def test_a_failed_model_loads_when_it_is_placed_anew(bed: Bed) -> None:
     server = bed.connect()
     await bed.place("m", error="weights are corrupt")
     with pytest.raises(ModelRefused):
-        await server.load("m")
+        await server.load("m", unnoticed)
     await server.unload("m")
     await bed.place("m")
 
-    await server.load("m")
+    await server.load("m", unnoticed)
 
     assert await bed.infer("m") == 1.5
 
@@ -109,19 +108,20 @@ async def test_a_failed_model_loads_when_it_is_placed_anew(bed: Bed) -> None:
 async def test_a_given_up_load_keeps_its_slot_until_triton_is_done(bed: Bed) -> None:
     """Triton goes on with it, so nobody else may load meanwhile."""
     server = bed.connect(max_loading=1)
-    await bed.place("slow", load_seconds=1.0)
+    await bed.place("slow", hold="load")
     await bed.place("next")
-
-    async def load_slow() -> None:
-        async with server.loading_slot():
-            await server.load("slow")
-
-    given_up = asyncio.create_task(load_slow())
+    given_up = asyncio.create_task(server.load("slow", unnoticed))
     await bed.until_state("slow", "LOADING")
     given_up.cancel()
     await asyncio.wait({given_up})
     assert given_up.cancelled()
-    async with server.loading_slot():
-        states_at_the_slot = await bed.states("slow")
+    following = asyncio.create_task(server.load("next", unnoticed))
+    assert await is_still_running(following)
+    assert server.queue() is not None
+    assert await bed.states("next") == [""]
 
-    assert states_at_the_slot == ["READY"]
+    bed.let_go("slow", "load")
+    await following
+
+    assert await bed.states("slow") == ["READY"]
+    assert server.queue() is None

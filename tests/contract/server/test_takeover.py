@@ -14,7 +14,7 @@ from adapter.errors import WrongServer
 from adapter.triton.repository import Repository
 from adapter.triton.stubs import service_pb2 as pb
 from adapter.volume import Volume
-from tests.contract.server.bed import Bed
+from tests.contract.server.bed import Bed, is_still_running, unnoticed
 
 
 async def test_verify_tells_the_version(bed: Bed) -> None:
@@ -48,7 +48,7 @@ async def test_the_wrong_mode_is_named_by_every_call(make_bed: Callable[..., Bed
     await bed.start()
     server = bed.connect()
 
-    for call in (server.verify(), server.load("m"), server.unload("m")):
+    for call in (server.verify(), server.load("m", unnoticed), server.unload("m")):
         with pytest.raises(WrongServer, match="--model-control-mode=explicit"):
             async with asyncio.timeout(5):
                 await call
@@ -76,21 +76,26 @@ async def test_the_index_heals_itself(bed: Bed) -> None:
 async def test_purge_leaves_an_empty_triton(bed: Bed) -> None:
     """Ready, failed, loading, and what is no model at all; whoever loaded them."""
     server = bed.connect()
-    await bed.place("ready", unload_seconds=0.5)
+    await bed.place("ready", hold="unload")
     await bed.place("failed", error="no")
-    await bed.place("loading", load_seconds=1.0)
+    await bed.place("loading", hold="load")
     await bed.place("never loaded")
     (bed.repository.folder / "file").write_text("not a model")
     (bed.repository.folder / "stray").symlink_to("/nowhere/at/all")
-    await server.load("ready")
+    await server.load("ready", unnoticed)
     with suppress(Exception):
-        await server.load("failed")
+        await server.load("failed", unnoticed)
     (bed.repository.folder / "stray").unlink(missing_ok=True)
     foreign = asyncio.ensure_future(bed.stub().RepositoryModelLoad(pb.RepositoryModelLoadRequest(model_name="loading")))
     await bed.until_state("loading", "LOADING")
     (bed.repository.folder / "stray").symlink_to("/nowhere/at/all")
 
-    await bed.connect().purge()
+    purge = asyncio.create_task(bed.connect().purge())
+    assert await is_still_running(purge)
+    bed.let_go("loading", "load")
+    assert await is_still_running(purge)
+    bed.let_go("ready", "unload")
+    await purge
 
     assert os.listdir(bed.repository.folder) == []
     for name in ("ready", "failed", "loading", "never loaded"):
@@ -103,7 +108,7 @@ async def test_purge_finds_models_whose_directory_is_gone(bed: Bed) -> None:
     """The index does not list them; they serve all the same."""
     server = bed.connect()
     await bed.place("hidden")
-    await server.load("hidden")
+    await server.load("hidden", unnoticed)
     await bed.repository.remove("hidden")
 
     await bed.connect().purge()
@@ -116,13 +121,16 @@ async def test_purge_finds_models_whose_directory_is_gone(bed: Bed) -> None:
 async def test_purge_waits_for_a_load_that_was_given_up(bed: Bed) -> None:
     """It is still in Triton, and would be READY after the purge."""
     server = bed.connect()
-    await bed.place("m", load_seconds=0.8)
-    load = asyncio.create_task(server.load("m"))
+    await bed.place("m", hold="load")
+    load = asyncio.create_task(server.load("m", unnoticed))
     await bed.until_state("m", "LOADING")
     load.cancel()
     await asyncio.wait({load})
 
-    await server.purge()
+    purge = asyncio.create_task(server.purge())
+    assert await is_still_running(purge)
+    bed.let_go("m", "load")
+    await purge
 
     await bed.repository.ensure_directory("m")
     assert await bed.states("m") == ["UNAVAILABLE"]
@@ -130,7 +138,7 @@ async def test_purge_waits_for_a_load_that_was_given_up(bed: Bed) -> None:
 
 async def test_purge_of_an_empty_triton_is_quick(bed: Bed) -> None:
     """The usual case at the start of a pod."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         await bed.connect().purge()
 
     assert await bed.rows("m") == []

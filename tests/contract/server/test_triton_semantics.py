@@ -11,7 +11,7 @@ import grpc.aio
 import pytest
 
 from adapter.triton.stubs import service_pb2 as pb
-from tests.contract.server.bed import Bed
+from tests.contract.server.bed import FAILING_LINE, Bed
 
 
 def load(bed: Bed, name: str) -> grpc.aio.UnaryUnaryCall:
@@ -33,41 +33,28 @@ async def refusal(call: grpc.aio.UnaryUnaryCall) -> tuple[grpc.StatusCode, str]:
 
 async def test_the_unload_call_returns_before_the_memory_is_free(bed: Bed) -> None:
     """The reason for the whole wait."""
-    await bed.place("m", unload_seconds=1.0)
+    await bed.place("m", hold="unload")
     await load(bed, "m")
 
     await unload(bed, "m")
 
     assert await bed.states("m") == ["UNLOADING"]
+    bed.let_go("m", "unload")
     await bed.until_state("m", "UNAVAILABLE")
     assert [row.reason for row in await bed.rows("m")] == ["unloaded"]
 
 
 async def test_a_cancelled_load_goes_on(bed: Bed) -> None:
     """Neither a cancel nor a deadline reaches it."""
-    await bed.place("m", load_seconds=0.6)
+    await bed.place("m", hold="load")
     call = load(bed, "m")
     await bed.until_state("m", "LOADING")
 
     call.cancel()
+    bed.let_go("m", "load")
 
-    async with asyncio.timeout(10):
-        await bed.until_state("m", "READY")
+    await bed.until_state("m", "READY")
     assert call.cancelled()
-
-
-async def test_an_unload_waits_for_the_load_of_its_model(bed: Bed) -> None:
-    """Operations on one name follow each other."""
-    await bed.place("m", load_seconds=0.6)
-    loading = load(bed, "m")
-    await bed.until_state("m", "LOADING")
-
-    await unload(bed, "m")
-    await loading
-
-    async with asyncio.timeout(10):
-        await bed.until_state("m", "UNAVAILABLE")
-    assert [row.reason for row in await bed.rows("m")] == ["unloaded"]
 
 
 async def test_the_index_lists_existing_directories_only(bed: Bed) -> None:
@@ -109,11 +96,13 @@ async def test_an_equal_load_is_a_no_op_and_newer_files_are_loaded(bed: Bed) -> 
 
     After a first load the files of a python model *are* newer: its stub has written `__pycache__`.
     """
-    await bed.place("m", load_seconds=1.0)
+    await bed.place("m")
     await load(bed, "m")
     await load(bed, "m")
-    async with asyncio.timeout(0.9):
+    bed.hold("m", "load")
+    async with asyncio.timeout(20):
         await load(bed, "m")
+    bed.let_go("m", "load")
     await bed.place("m", error="a worse one")
 
     code, text = await refusal(load(bed, "m"))
@@ -125,7 +114,7 @@ async def test_an_equal_load_is_a_no_op_and_newer_files_are_loaded(bed: Bed) -> 
 
 async def test_a_load_during_the_unload_hides_the_old_copy(bed: Bed) -> None:
     """READY, although the memory is held twice: why we never load before the unload is done."""
-    await bed.place("m", unload_seconds=1.5)
+    await bed.place("m", hold="unload")
     await load(bed, "m")
     await unload(bed, "m")
     assert await bed.states("m") == ["UNLOADING"]
@@ -133,6 +122,7 @@ async def test_a_load_during_the_unload_hides_the_old_copy(bed: Bed) -> None:
     await load(bed, "m")
 
     assert await bed.states("m") == ["READY"]
+    bed.let_go("m", "unload")
 
 
 async def test_what_cannot_be_attempted_is_internal(bed: Bed) -> None:
@@ -152,7 +142,7 @@ async def test_a_failed_load_is_an_invalid_argument_in_a_frame(bed: Bed) -> None
 
     code, text = await refusal(load(bed, "m"))
 
-    reason = f"Internal: RuntimeError: weights are corrupt\n\nAt:\n  {bed.repository.folder}/m/1/model.py(7): initialize\n"
+    reason = f"Internal: RuntimeError: weights are corrupt\n\nAt:\n  {bed.repository.folder}/m/1/model.py({FAILING_LINE}): initialize\n"
     assert code is grpc.StatusCode.INVALID_ARGUMENT
     assert text == f"load failed for model 'm': version 1 is at UNAVAILABLE state: {reason};\n"
     assert [(row.state, row.reason) for row in await bed.rows("m")] == [("UNAVAILABLE", reason)]

@@ -14,7 +14,7 @@ from adapter.settings import CapacitySettings, read_group
 from adapter.spi.listen import listen
 from adapter.spi.servicer import ModelRuntime
 from adapter.units import Endpoint, parse_endpoint
-from tests.contract.spi.fake_lifecycle import MODEL_PATH, FakeLifecycle
+from tests.fakes.lifecycle import MODEL_PATH, FakeLifecycle
 
 CONNECT_SECONDS = 10
 

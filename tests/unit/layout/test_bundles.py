@@ -6,11 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.errors import InvalidModel
+from adapter.errors import InvalidModel, InvalidRequest
 from adapter.layout import rules
 from adapter.layout.bundles import MOST_MODELS
 from adapter.model import INNER, Layout, Listing, ModelSpec, SourceFile, id_problem, inner_name, owner_of
-from tests.unit.layout.cases.builders import SCHEMA, a_file, a_listing, config_of, placed
+from tests.builders import a_file, a_listing, a_spec
+from tests.unit.layout.cases.builders import SCHEMA, config_of, placed
 
 PYTHON = 'backend: "python"'
 OTHERS = {"a/config.pbtxt": PYTHON, "a/1/model.py": "", "b/config.pbtxt": f'{PYTHON} name: "b"', "b/1/model.py": ""}
@@ -27,12 +28,11 @@ def bls(*names: str) -> str:
 def planned(
     files: dict[str, str], *, top: str | None = None, model_id: str = "m", schema: str | None = None, model_type: str = "ensemble"
 ) -> Layout:
-    listing = a_listing(files, has_schema=schema is not None)
+    listing = a_listing(files, schema=None if schema is None else SCHEMA)
     contents = {file: files[file.path].encode() for file in rules.wanted(listing) if file != SCHEMA}
     if schema is not None:
         contents[SCHEMA] = schema.encode()
-    params = {} if top is None else {"adapter.topModel": top}
-    spec = ModelSpec(model_id=model_id, model_type=model_type, path="p", storage_params=params, schema_path="s" if schema else None)
+    spec = a_spec(model_id=model_id, model_type=model_type, top_model=top, schema_path="s" if schema else None)
     return rules.plan(spec, listing, contents)
 
 
@@ -123,10 +123,14 @@ def test_a_schema_is_the_top_model_s():
 @pytest.mark.parametrize(
     ("files", "top", "words"),
     [
-        (OTHERS, None, "this directory holds 2 models, and of a, b none is plainly the one that is asked for inference; name it in"),
+        (OTHERS, None, "this directory holds 2 models, and any of a, b could be the one that is asked for inference; name that one in"),
         (OTHERS, "c", "adapter.topModel names c, and the models here are a, b"),
-        ({"x/config.pbtxt": steps("a"), "y/config.pbtxt": steps("b"), **OTHERS}, None, "holds 4 models, and x, y could each be the one"),
-        ({"x/config.pbtxt": steps("y"), "y/config.pbtxt": steps("x"), **OTHERS}, None, "none is plainly the one"),
+        ({"x/config.pbtxt": steps("a"), "y/config.pbtxt": steps("b"), **OTHERS}, None, "holds 4 models, and any of x, y could be the one"),
+        (
+            {"x/config.pbtxt": steps("y"), "y/config.pbtxt": steps("x"), **OTHERS},
+            None,
+            "holds 4 models, and any of a, b, x, y could be the one",
+        ),
         ({"top/config.pbtxt": steps("a", "c"), **OTHERS}, None, "an ensemble step in top/config.pbtxt names c, and the models here are"),
         (
             {"config.pbtxt": steps("a", "c"), **OTHERS},
@@ -208,7 +212,10 @@ def test_the_configs_of_a_bundle_are_read_before_anything_is_pulled():
     assert rules.wanted(a_listing(["a/config.pbtxt", "b/1/x"])) == (a_file("a/config.pbtxt"),)
 
 
-@given(st.text(), st.text(), st.text(), st.text())
+ids = st.lists(st.sampled_from([INNER, INNER[:-1], "~", "~i", "r~", "a", "é"]) | st.text(max_size=3), max_size=4).map("".join)
+
+
+@given(ids, ids, ids, ids)
 def test_inner_names_never_meet(first_id, first_name, second_id, second_name):
     """Neither each other, nor an id that can be loaded."""
     if id_problem(first_id) or id_problem(second_id):
@@ -222,9 +229,24 @@ def test_inner_names_never_meet(first_id, first_name, second_id, second_name):
         assert name != inner_name(second_id, second_name)
 
 
-def test_an_id_with_the_infix_is_refused():
-    """It is ours."""
-    assert id_problem(f"a{INNER}b") == "the model id 'a~inner~b' contains '~inner~', which is reserved for the inner models of bundles"
+@pytest.mark.parametrize(
+    ("model_id", "how"), [("a~inner~b", "contains '~inner~'"), ("x~inner", "ends in '~inner'"), ("~inner", "ends in '~inner'")]
+)
+def test_an_id_that_could_name_an_inner_model_is_refused(model_id, how):
+    """`x~inner` has the inner model `x~inner~inner~y`, whose name begins as those of the bundle `x` do."""
+    assert id_problem(model_id) == f"the model id {model_id!r} {how}, which is reserved for the inner models of bundles"
+    with pytest.raises(InvalidRequest):
+        ModelSpec(model_id=model_id, model_type="", path="p")
+
+
+def test_the_reserved_ids_are_the_caller_s_to_say():
+    """By its settings the adapter may have a folder of another name."""
+    assert id_problem("_adapter") is not None
+    assert id_problem("cache") is None
+    assert (
+        id_problem("cache", reserved={"_triton_models", "_adapter", "cache"})
+        == "the model id 'cache' is reserved for the adapter's own folders"
+    )
 
 
 NAMES = ["a", "b", "top", "1", "01", ".x", "", "..", "x" * 256]
@@ -262,5 +284,5 @@ def test_a_broken_path_is_reported_and_not_followed():
     """Storage refuses such keys; a bundle would not be looked for in it."""
     listing = Listing("s3://b/m", "m", False, tuple(SourceFile(path, 1, "") for path in ("../config.pbtxt", "a/config.pbtxt", "b/1/x")))
 
-    with pytest.raises(InvalidModel, match=r"has '\.' or '\.\.' in it"):
-        rules.plan(ModelSpec(model_id="m", model_type="", path="p"), listing, dict.fromkeys(rules.wanted(listing), b""))
+    with pytest.raises(InvalidModel, match=r"has a '\.\.' in it"):
+        rules.plan(a_spec(), listing, dict.fromkeys(rules.wanted(listing), b""))

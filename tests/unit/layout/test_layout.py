@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from adapter.errors import InvalidModel
-from tests.unit.layout.cases.builders import arranged, cases, config_from, config_of, named, placed, planned
+from tests.unit.layout.cases.builders import cases, config_from, config_of, named, placed, planned
 
 PEER = cases("layouts")
 OURS = cases("layouts_more")
@@ -16,7 +16,7 @@ REFUSED = [case for case in PEER + OURS if "refused" in case]
 
 
 def of_case(case: dict[str, Any]) -> Any:
-    return arranged(
+    return planned(
         case["type"],
         case["files"],
         single_file=case.get("single_file", False),
@@ -58,7 +58,7 @@ def test_what_triton_cannot_serve_is_refused_with_the_reason(case):
 
 def test_the_deliberate_differences_from_the_go_adapter_are_these():
     """A new difference must be written down here, and in the README."""
-    assert [case["name"] for case in PEER if "differs" in case] == ["tensorflowGraphDefForFile"]
+    assert [case["name"] for case in PEER if "differs" in case] == ["tensorflowGraphDefForFile", "tensorflowFilesWithConfig"]
 
 
 def test_all_cases_give_the_same_again_side_by_side():
@@ -68,17 +68,9 @@ def test_all_cases_give_the_same_again_side_by_side():
     assert [of_case(case) for case in reversed(SERVED)] == first[::-1]
 
 
-@pytest.mark.parametrize("case", [case for case in SERVED if not case.get("single_file") and case.get("config") is None], ids=named)
-def test_pulling_only_what_is_selected_gives_the_same_tree(case):
-    """Choosing versions before the pull serves what choosing after it would."""
-    found = planned(case["type"], case["files"], schema=case.get("schema"))
-
-    assert placed(found) == case["placed"]
-
-
 def test_the_layouts_files_are_what_is_fetched():
     """Neither config nor schema nor an older version is in the pull or in the size."""
-    found = planned("onnx", ["1/model.onnx", "2/model.onnx", "_schema.json", "README.md"], schema={})
+    found = planned("onnx", ["1/model.onnx", "2/model.onnx", "_schema.json", "labels.txt"], schema={})
 
-    assert [file.path for file in found.files] == ["2/model.onnx"]
-    assert found.size_bytes == 1
+    assert [file.path for file in found.files] == ["labels.txt", "2/model.onnx"]
+    assert found.size_bytes == 2

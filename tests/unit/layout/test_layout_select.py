@@ -9,14 +9,14 @@ import pytest
 from adapter.errors import InvalidModel
 from adapter.layout import rules
 from adapter.model import Listing, SourceFile
-from tests.unit.layout.cases.builders import SCHEMA, a_file, a_listing, a_spec, placed, planned
+from tests.builders import a_file, a_listing, a_spec
+from tests.unit.layout.cases.builders import SCHEMA, placed, planned
 
 NATIVE = ("config.pbtxt", "labels.txt", "1/m", "2/m", "10/m", "extra/x", ".cache/y")
 
 
-def selected(paths, config=None, model_type="onnx"):
-    listing = rules.select(a_spec(model_type), a_listing(paths), None if config is None else config.encode())
-    return {file.path for file in listing.files}
+def pulled(paths, config=None, model_type="onnx"):
+    return {file.path for file in planned(model_type, paths, config=config).files}
 
 
 @pytest.mark.parametrize(
@@ -34,8 +34,7 @@ def selected(paths, config=None, model_type="onnx"):
 )
 def test_a_native_repository_keeps_the_versions_that_its_policy_serves(policy, versions):
     """Triton's own rule, an empty policy included; what is no version stays."""
-    assert selected(NATIVE, f"backend: 'onnxruntime' {policy}") == {
-        "config.pbtxt",
+    assert pulled(NATIVE, f"backend: 'onnxruntime' {policy}") == {
         "labels.txt",
         "extra/x",
         ".cache/y",
@@ -43,58 +42,86 @@ def test_a_native_repository_keeps_the_versions_that_its_policy_serves(policy, v
     }
 
 
-def test_the_plan_of_a_native_repository_leaves_the_other_versions_out():
-    """They are neither placed nor fetched."""
-    found = planned("onnx", NATIVE, config="name: 'x' backend: 'onnxruntime'")
-
-    assert set(placed(found)) == {"labels.txt", "10/m", "extra/x", ".cache/y"}
-
-
 def test_a_version_tree_keeps_its_newest_version():
-    """Without what lies beside it."""
-    assert selected(["1/a", "3/a", "3/b/c", "_schema.json", "README", ".cache/x"]) == {"3/a", "3/b/c"}
+    """And what its author put beside the versions, but nothing that tools left there, nor the schema."""
+    paths = ["1/model.pt", "3/model.pt", "3/cat.txt", "_schema.json", "labels.txt", "env.tar.gz", ".cache/x", ".gitattributes"]
+    found = planned("pytorch", paths)
+
+    assert placed(found) == {path: path for path in ("labels.txt", "env.tar.gz", "3/model.pt", "3/cat.txt")}
+
+
+def test_a_file_named_like_the_directory_of_a_version_is_left_out():
+    """An object store may have both; a directory has room for one."""
+    assert placed(planned("onnx", ["3", "3/model.onnx"])) == {"3/model.onnx": "3/model.onnx"}
+
+
+@pytest.mark.parametrize(
+    ("other", "is_same"),
+    [
+        ({"a": "x", "b": "y"}, True),
+        ({"a": "x"}, False),
+        ({"a": "x", "b": "z"}, False),
+        ({"a": "x", "b": "y", "c": "x"}, False),
+        ({"a": "x", "c": "y"}, False),
+    ],
+)
+@pytest.mark.parametrize("name", ["v3", "latest", "03"])
+def test_a_directory_that_is_another_name_of_a_version_does_not_hide_the_versions(name, other, is_same):
+    """A store lists what a link leads to under both names, with the same etags; what differs in anything is the model's own."""
+    files = {"2/a": "o", "3/a": "x", "3/b": "y"} | {f"{name}/{path}": etag for path, etag in other.items()}
+    listing = listing_of(files)
+    if is_same:
+        assert placed(rules.plan(a_spec(), listing, {})) == {"3/a": "3/a", "3/b": "3/b"}
+    elif name == "03":
+        with pytest.raises(InvalidModel, match=r"^03 cannot be a version directory"):
+            rules.plan(a_spec(), listing, {})
+    else:
+        assert f"1/{name}/a" in placed(rules.plan(a_spec(), listing, {}))
+
+
+@pytest.mark.parametrize(("etag", "size_bytes"), [("", 1), ("of-nothing", 0)])
+def test_files_without_etags_or_bytes_prove_nothing(etag, size_bytes):
+    """A store without etags, and two empty `__init__.py`, are no links."""
+    listing = listing_of({"3/__init__.py": etag, "v3/__init__.py": etag}, size_bytes)
+
+    assert set(placed(rules.plan(a_spec(), listing, {}))) == {"1/3/__init__.py", "1/v3/__init__.py"}
+
+
+def listing_of(etags, size_bytes=1):
+    return a_listing(a_file(path, size_bytes, etag) for path, etag in etags.items())
 
 
 def test_model_data_is_kept_whole_but_for_the_schema():
     """`_schema.json` in the model's directory is ModelMesh's, not the model's."""
-    assert selected(["1/a", "b/_schema.json", "c", "_schema.json"]) == {"1/a", "b/_schema.json", "c"}
+    assert pulled(["1/a", "b/_schema.json", "c", "_schema.json"], model_type="") == {"1/a", "b/_schema.json", "c"}
 
 
 def test_a_model_of_one_file_is_kept():
     """Whatever its name."""
-    listing = a_listing(["_schema.json"], single_file=True)
-
-    assert rules.select(a_spec("onnx"), listing, None) == listing
-
-
-def test_what_select_returns_is_still_the_same_listing():
-    """Origin, name and schema stay; the order of files too."""
-    listing = a_listing(["1/a", "2/b", "2/a"], has_schema=True)
-
-    found = rules.select(a_spec(), listing, None)
-
-    assert (found.origin, found.name, found.schema) == (listing.origin, listing.name, SCHEMA)
-    assert [file.path for file in found.files] == ["2/a", "2/b"]
+    assert placed(planned("onnx", ["_schema.json"], single_file=True)) == {"1/model.onnx": "_schema.json"}
 
 
 def test_the_small_files_are_asked_for_first():
     """A directory's config.pbtxt and the schema, nothing else."""
-    assert rules.wanted(a_listing(NATIVE, has_schema=True)) == (a_file("config.pbtxt"), SCHEMA)
+    assert rules.wanted(a_listing(NATIVE, schema=SCHEMA)) == (a_file("config.pbtxt"), SCHEMA)
     assert rules.wanted(a_listing(["a/config.pbtxt", "_schema.json"])) == ()
 
 
-def test_a_single_file_has_no_config():
-    """A model path that ends in config.pbtxt names the model itself."""
-    listing = a_listing(["config.pbtxt"], single_file=True)
-
-    assert rules.wanted(listing) == ()
-    assert placed(rules.plan(a_spec(), listing, {})) == {"1/config.pbtxt": "config.pbtxt"}
+def test_a_config_alone_is_no_model():
+    """A model path that ends in config.pbtxt leaves the model's files behind."""
+    assert rules.wanted(a_listing(["config.pbtxt"], is_single_file=True)) == ()
+    for model_type in ("", "onnx", "ensemble"):
+        with pytest.raises(InvalidModel) as refused:
+            planned(model_type, ["config.pbtxt"], single_file=True)
+        assert refused.value.text.startswith(
+            "config.pbtxt describes a model, but there is no model file beside it; the model path must be the directory of both; found"
+        )
 
 
 def test_a_schema_that_was_not_found_is_named():
     """The load fails before anything is pulled."""
     with pytest.raises(InvalidModel, match=r"the schema absent\.json was not found"):
-        rules.plan(a_spec("onnx", schema_path="absent.json"), a_listing(["model.onnx"]), {})
+        rules.plan(a_spec(model_type="onnx", schema_path="absent.json"), a_listing(["model.onnx"]), {})
 
 
 def test_the_whole_tree_is_shown_when_the_chosen_version_does_not_fit():
@@ -133,7 +160,7 @@ def test_a_path_out_of_the_model_is_refused():
         listing = Listing("s3://b/m", "m", False, (SourceFile(path, 1, ""),))
         for model_type in ("", "onnx"):
             with pytest.raises(InvalidModel):
-                rules.plan(a_spec(model_type), listing, {})
+                rules.plan(a_spec(model_type=model_type), listing, {})
 
 
 def test_a_model_id_that_names_a_backend_does_not_wedge_triton():

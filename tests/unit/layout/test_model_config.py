@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from adapter.errors import InvalidModel
 from adapter.layout import model_config
+from adapter.layout.schema import Schema, Tensor
 from adapter.layout.versions import VersionPolicy
 from tests.unit.layout.cases.builders import config_from, config_of
 
@@ -79,7 +80,7 @@ def test_the_peers_own_case_loses_its_name_only():
 @given(
     fields,
     names,
-    st.sampled_from(["name: {}\n", "name : {} ;", "# about\nname: '' {} # why\n", "name:\n{},", "name: {}\nname: {}\n"]),
+    st.sampled_from(["name: {}\n", "name : {} ;", "# about\nname: '' {} # why\n", "name:\n{},"]),
     st.booleans(),
     st.booleans(),
     st.booleans(),
@@ -109,6 +110,25 @@ def test_the_rewritten_config_is_equal_except_for_the_name(known, name, form, on
 def test_only_the_models_own_name_goes(text, left):
     """An empty file and a byte order mark are legal."""
     assert rewritten(text) == left
+
+
+def test_what_is_not_utf_8_in_comments_and_in_unknown_fields_stays_as_it_is():
+    """Triton reads past it."""
+    content = b"# caf\xe9 \xff\xfe\nname: 'x' # \xe9\nnext: 'caf\xe9'\nbackend: 'caf\xc3\xa9'"
+
+    found = model_config.read(content)
+
+    assert found.backend == "café"
+    assert found.rewritten(Schema(inputs=(Tensor("é", "TYPE_FP32", (1,)),))) == (
+        content.replace(b"name: 'x'", b"") + '\ninput {\n  name: "é"\n  data_type: TYPE_FP32\n  dims: [ 1 ]\n}\n'.encode()
+    )
+
+
+@pytest.mark.parametrize("text", ["max_batch_size: 0 max_batch_size: 4", "max_batch_size: 4", "backend: '' backend: 'b' max_batch_size: 4"])
+def test_the_last_value_counts_where_the_first_was_the_default(text):
+    """Protobuf takes such a config, and cannot see that a default was set."""
+    assert model_config.read(text.encode()).max_batch_size == config_of(text).max_batch_size == 4
+    assert model_config.read(text.encode()).backend == config_of(text).backend
 
 
 def test_what_the_layout_needs_is_read():
@@ -147,30 +167,31 @@ def test_the_version_policy_is_read(text, policy):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("backend: 'x'\n  name: 7", "line 2, column 3: name must be a string in quotes"),
-        ("name: x", "line 1, column 1: name must be a string"),
-        ("name: ['x']", "line 1, column 1: name must be a string"),
-        ("name { a: 1 }", "line 1, column 1: name must be a string"),
-        ("backend: python", "line 1, column 1: backend must be a string"),
+        ("backend: 'x'\n  name: 7", "line 2, column 9: name must be a string in quotes"),
+        ("name: x", "line 1, column 7: name must be a string"),
+        ("name: ['x']", "line 1, column 7: name has one value, and this is a list"),
+        ("name { a: 1 }", "line 1, column 6: name must be a string"),
+        ("backend: python", "line 1, column 10: backend must be a string"),
         ("platform: { }", "platform must be a string"),
         ("default_model_filename: 1", "default_model_filename must be a string"),
         ("runtime: 1", "runtime must be a string"),
         ("max_batch_size: '4'", "max_batch_size must be a whole number"),
         ("max_batch_size: 1.5", "max_batch_size must be a whole number"),
-        ("max_batch_size: [1]", "max_batch_size must be a whole number"),
+        ("max_batch_size: [1]", "max_batch_size has one value, and this is a list"),
         ("max_batch_size: -1", "max_batch_size is -1, 0 or more is expected"),
-        ("max_batch_size: 2147483648", "0 or more is expected"),
+        ("max_batch_size: 2147483648", "max_batch_size must be from -2147483648 to 2147483647"),
         ("version_policy: 3", "version_policy must be a message in braces"),
-        ("version_policy [ { } ]", "version_policy must be a message in braces"),
+        ("version_policy [ { } ]", "version_policy has one value, and this is a list"),
         ("version_policy { latest: 3 }", "latest must be a message in braces"),
         ("version_policy { latest { num_versions: 'x' } }", "num_versions must be a whole number"),
         ("version_policy { specific { versions: [1, x] } }", "versions must be a whole number"),
         ("version_policy { specific { versions { } } }", "versions must be a whole number"),
-        ("version_policy { all { } latest { } }", "version_policy has both latest and all"),
+        ("version_policy { all { } latest { } }", "latest and all are set, and only one of them can be"),
         ("ensemble_scheduling: true", "ensemble_scheduling must be a message in braces"),
         ("input: 'x'", "input must be a message in braces, or a list of them"),
         ("output: [ { }, 1 ]", "output must be a message in braces, or a list of them"),
         ("instance_group: KIND_CPU", "instance_group must be a message in braces, or a list of them"),
+        ("name: 'a'\nname: 'a'", "line 2, column 1: name is set twice"),
         ("backend: 'a'\nbackend: 'b'", "line 2, column 1: backend is set twice"),
     ],
 )
@@ -183,8 +204,9 @@ def test_a_known_field_of_the_wrong_kind_is_refused_with_its_place(text, words):
 
 
 def test_text_that_is_no_config_is_refused_with_its_place():
-    """Not parsable, not UTF-8, too long."""
+    """Not parsable, a string that is not UTF-8, too long."""
     assert refusal('backend: "x"\nname "y"') == "config.pbtxt cannot be parsed: line 2, column 6: expected ':', found '\"y\"'"
-    assert refusal(b"a: 1\n# caf\xe9") == "config.pbtxt is not UTF-8: line 2, byte 10 of the file"
+    assert refusal(b"a: 1\nbackend: 'caf\xe9'") == "config.pbtxt cannot be used: line 2, column 10: backend is not UTF-8"
+    assert refusal(b"a: 1\nb\xe9: 1") == r"config.pbtxt cannot be parsed: line 2, column 2: the byte 0xE9 cannot stand here"
     assert refusal(b"PK\x03\x04\x00\x00").startswith("config.pbtxt cannot be parsed: line 1, column 3")
     assert "more than 1048576" in refusal(b"#" * (1024 * 1024 + 1))

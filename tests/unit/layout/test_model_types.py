@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from adapter.layout.model_types import TYPES, UNKNOWN, model_type
-from tests.unit.layout.cases.builders import arranged, config_of, placed
+from tests.unit.layout.cases.builders import config_of, placed, planned
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_a_file_of_the_expected_name_keeps_it(name):
     kind = TYPES[name]
     for file_name in kind.file_names:
         assert (
-            placed(arranged(name, [file_name, "beside.md"]))[f"1/{file_name}" if name != "onnx" else "1/model.onnx/model.onnx"] == file_name
+            placed(planned(name, [file_name, "beside.md"]))[f"1/{file_name}" if name != "onnx" else "1/model.onnx/model.onnx"] == file_name
         )
 
 
@@ -46,4 +46,4 @@ def test_a_schema_without_config_names_the_backend(name):
     kind = TYPES[name]
     files = {"keras": ["saved_model.pb"], "openvino": ["model.xml", "model.bin"]}.get(name, [*kind.file_names[:1]])
 
-    assert config_of(arranged(name, files, schema={}).written["config.pbtxt"]).backend == kind.backend
+    assert config_of(planned(name, files, schema={}).written["config.pbtxt"]).backend == kind.backend

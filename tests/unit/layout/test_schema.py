@@ -88,7 +88,7 @@ def test_the_batch_dimension_is_cut_where_the_model_batches():
     ],
 )
 def test_a_shape_that_triton_cannot_express_is_refused(shape, batch, words):
-    """The batch rule, scalars (B14 crashed the Go adapter), and dimensions that are none."""
+    """The batch rule, scalars (which crashed the Go adapter), and dimensions that are none."""
     assert words in refusal({"inputs": [tensor(shape=shape)]}, batch)
 
 
@@ -119,7 +119,7 @@ def test_a_wrong_value_is_refused_with_its_json_path(value, words):
 
 @pytest.mark.parametrize("datatype", ["FLOAT", "fp32", "TYPE_FP32", "INVALID", ""])
 def test_an_unknown_datatype_names_the_tensor_and_the_legal_ones(datatype):
-    """The Go adapter made TYPE_INVALID of it (B24)."""
+    """The Go adapter made TYPE_INVALID of it."""
     found = refusal({"inputs": [tensor(name="pixels", datatype=datatype)]})
 
     assert "the tensor pixels the unknown datatype" in found

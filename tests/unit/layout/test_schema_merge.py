@@ -102,10 +102,9 @@ def test_an_entry_may_be_written_in_any_form(entry, left):
     assert (config_of(found).input[0].data_type, list(config_of(found).input[0].dims)) == (model_config_pb2.TYPE_FP32, [1, 2])
 
 
-@pytest.mark.parametrize("other", ["input { dims: 3 }", "input { name: nothing }", "input { name: 'x' name: 'y' }"])
-def test_an_entry_that_has_no_name_goes(other):
+def test_an_entry_that_has_no_name_goes():
     """The schema names every tensor that there is."""
-    found = merged(f"input {{ name: 'a' dims: 9 }} # first\n{other}\nbackend: 'x'\n", inputs=[A])
+    found = merged("input { name: 'a' dims: 9 } # first\ninput { dims: 3 }\nbackend: 'x'\n", inputs=[A])
 
     assert found == "input { data_type: TYPE_FP32  name: 'a' dims: [ 1, 2 ] }\n # first\nbackend: 'x'\n"
 

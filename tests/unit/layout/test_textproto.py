@@ -8,7 +8,8 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 from tritonclient.grpc import model_config_pb2
 
-from adapter.layout.textproto import MAX_DEPTH, Edit, Field, Message, ParseError, Scalar, Sequence, parse, position, quoted, removal, splice
+from adapter.layout.textparser import MAX_DEPTH, ParseError, parse
+from adapter.layout.textproto import Edit, Field, Message, Scalar, Sequence, position, quoted, removal, splice
 
 WORDS = [
     "name", "input", "dims", ":", ":", "{", "}", "{", "}", "<", ">", "[", "]", ",", ";",
@@ -97,7 +98,7 @@ def test_what_protobuf_reads_we_read(text):
         event("refused by protobuf")
         return
     event("read by protobuf")
-    parse(text)
+    check_spans(text, parse(text), 0, len(text))
 
 
 @pytest.mark.parametrize(
@@ -122,7 +123,9 @@ def test_what_protobuf_reads_we_read(text):
         (r'"\a\b\f\n\r\t\v\\\'\"\?"', "string", "\a\b\f\n\r\t\v\\'\"?"),
         (r'"\101\x42\X43é\U0001F600\ud83d\ude00"', "string", "ABCé😀😀"),
         (r'"\303\251"', "string", "é"),
-        (r'"\377"', "string", "\ufffd"),
+        (r'"\377"', "string", "\udcff"),
+        ('"caf\udce9"', "string", "caf\udce9"),
+        (r'"\ud83d"', "string", "\ud83d"),
         ('"é # { ; "', "string", "é # { ; "),
     ],
 )

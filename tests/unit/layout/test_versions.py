@@ -7,15 +7,37 @@ import pytest
 from adapter.layout.versions import VersionPolicy, is_odd, is_version, newest
 
 
-@pytest.mark.parametrize("name", ["0", "1", "9", "10", "2024", "999999999999999999"])
+@pytest.mark.parametrize("name", ["0", "1", "9", "10", "2024", "999999999999999999", "1000000000000000000", "9223372036854775807"])
 def test_plain_numbers_are_versions(name):
-    """Zero included, up to 18 digits."""
+    """Zero included, up to the largest number of 64 bits."""
     assert is_version(name)
     assert not is_odd(name)
 
 
 @pytest.mark.parametrize(
-    "name", ["00", "01", "007", "-1", "+1", "-0", " 1", "1 ", "1abc", "1_old", "1.5", "0x1", "9" * 19, "9" * 20, "١", "²", "①", "１", "\t3"]
+    "name",
+    [
+        "00",
+        "01",
+        "007",
+        "-1",
+        "+1",
+        "-0",
+        " 1",
+        "1 ",
+        "1abc",
+        "1_old",
+        "1.5",
+        "0x1",
+        "9223372036854775808",
+        "9" * 19,
+        "9" * 20,
+        "١",
+        "²",
+        "①",
+        "１",
+        "\t3",
+    ],
 )
 def test_what_stoll_would_read_otherwise_is_odd(name):
     """Triton misreads, ignores or dies of these."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
+from adapter.model import RESERVED_IDS
 from adapter.settings import CapacitySettings, read_group
-from tests.fakes.world import FakeRepository, FakeServer, FakeStore, World
+from tests.fakes.world import World, neighbours
 
 MIB = 1024 * 1024
 
@@ -34,19 +35,19 @@ def world() -> World:
 
 
 @pytest.fixture
-def make(world: World, capacity: CapacitySettings) -> Callable[[], RuntimeLifecycle]:
+async def make(world: World, capacity: CapacitySettings) -> AsyncIterator[Callable[[], RuntimeLifecycle]]:
     """A new adapter process over the same world."""
+    made = []
 
     def make_one() -> RuntimeLifecycle:
-        return RuntimeLifecycle(
-            store=FakeStore(world),
-            repository=FakeRepository(world),
-            server=FakeServer(world),
-            capacity=capacity,
-            unload_timeout_seconds=170,
+        made.append(
+            RuntimeLifecycle(neighbours=neighbours(world), capacity=capacity, unload_timeout_seconds=170, reserved_ids=RESERVED_IDS)
         )
+        return made[-1]
 
-    return make_one
+    yield make_one
+    for lifecycle in made:
+        await lifecycle.close()
 
 
 @pytest.fixture

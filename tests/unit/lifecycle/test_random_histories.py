@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import math
 import random
 from collections import defaultdict
 from collections.abc import Callable, Coroutine
@@ -33,15 +34,15 @@ from adapter.errors import (
     SourceNotFound,
     SourceUnavailable,
     Superseded,
-    UnloadUnfinished,
     WrongServer,
 )
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
-from adapter.lifecycle.registry import Model, Operation, Registry
+from adapter.lifecycle.operation import Model, Operation
+from adapter.lifecycle.registry import Registry
 from adapter.lifecycle.states import Event, IllegalTransitionError, State
-from adapter.model import ModelSpec
+from adapter.model import RESERVED_IDS, ModelSpec
 from adapter.settings import CapacitySettings
-from tests.fakes.world import FakeRepository, FakeServer, FakeStore, Process, ProcessDied, World
+from tests.fakes.world import Process, ProcessDied, World, neighbours
 
 pytestmark = pytest.mark.looptime
 
@@ -49,8 +50,9 @@ SEEDS = 300
 ACTIONS = 40
 IDS = ("a", "b", "c")
 PATHS = ("models/x", "models/y", "models/missing")
+UNLOAD_SECONDS = 170.0
 PATIENCE_SECONDS = 2000.0
-"""Longer than anything that may wait: budgets, undos, the longest delays."""
+"""Longer than anything that may wait: budgets, undos, the longest delays; those are longer than any bound."""
 
 
 class Injected(Exception):
@@ -70,7 +72,7 @@ FAULTS: dict[str, tuple[Callable[[], Exception], ...]] = {
     "load": (lambda: ModelRefused("bad model"), lambda: ServerUnavailable("Triton died")),
     "measure": (lambda: WrongServer("restricted"),),
     "ready": (lambda: WrongServer("restricted"),),
-    "unload": (lambda: UnloadUnfinished("still held"), lambda: WrongServer("not in explicit mode")),
+    "unload": (lambda: ServerError("not taken"), lambda: WrongServer("not in explicit mode")),
     "remove": (Injected,),
     "index": (lambda: WrongServer("restricted"),),
     "verify": (lambda: WrongServer("not in explicit mode"), Injected),
@@ -108,6 +110,8 @@ class History:
     world: World = field(default_factory=World)
     calls: list[Call] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+    lives: list[RuntimeLifecycle] = field(default_factory=list)
+    """One after the other; the last is `lifecycle`."""
     is_calm: bool = False
     is_blind: bool = False
     """This adapter could not read the index, or not purge: until READY it need not know what Triton holds."""
@@ -115,6 +119,7 @@ class History:
 
     def __post_init__(self) -> None:
         self.random = random.Random(self.seed)
+        self.bounds = {"load": self.capacity.budget_seconds, "unload": UNLOAD_SECONDS}
         self.loop = asyncio.get_running_loop()
         self.fault_rate = self.random.choice((0.0, 0.03, 0.1, 0.3))
         self.slow_rate = self.random.choice((0.0, 0.02, 0.1))
@@ -142,12 +147,12 @@ class History:
         self.process = Process()
         self.is_blind = False
         self.lifecycle = RuntimeLifecycle(
-            store=FakeStore(self.world, self.process),
-            repository=FakeRepository(self.world, self.process),
-            server=FakeServer(self.world, self.process, slots=self.random.choice((1, 2))),
+            neighbours=neighbours(self.world, self.process, slots=self.random.choice((1, 2))),
             capacity=self.capacity,
-            unload_timeout_seconds=170,
+            unload_timeout_seconds=UNLOAD_SECONDS,
+            reserved_ids=RESERVED_IDS,
         )
+        self.lives.append(self.lifecycle)
         self.watch(self.lifecycle.registry, self.process)
         self.lifecycle.start()
 
@@ -177,10 +182,10 @@ class History:
             if model.state is State.ABSENT and process is self.process:
                 self.owned.discard(model.model_id)
 
-        def watched_begin(kind: Any, model_id: str, spec: ModelSpec | None) -> Operation:
+        def watched_begin(kind: Any, model_id: str, spec: ModelSpec | None = None, deadline: float = math.inf) -> Operation:
             if kind == "load" and "shutting down" in (self.lifecycle.readiness() or ""):
                 self.problems.append(f"{model_id}: a load was begun while draining")
-            began = begin(kind, model_id, spec)
+            began = begin(kind, model_id, spec, deadline)
             self.loop.call_later(0.01, self.begun_at.__setitem__, model_id, self.loop.time())
             return began
 
@@ -201,7 +206,7 @@ class History:
         """Some ticks of the loop, or some tenths of a second, or long."""
         choice = self.random.random()
         if choice < slow_rate:
-            await asyncio.sleep(self.random.choice((5.0, 30.0, 100.0)))
+            await asyncio.sleep(self.random.choice((5.0, 30.0, 100.0, 300.0)))
         elif choice < 0.5:
             for _ in range(self.random.randint(0, 6)):
                 await asyncio.sleep(0)
@@ -234,13 +239,15 @@ class History:
             self.problems.append(f"{call.task}: {error!r}")
         finally:
             call.ended_at = self.loop.time()
+            took, bound = call.ended_at - call.began_at, self.bounds.get(call.kind, math.inf)
+            self.check(call, took < bound + 0.001, f"answered after {took:.1f} s")
 
     def may_be_told(self, call: Call, error: AdapterError) -> bool:
         """Whether this answer says something true, and something that the call's contract lists."""
         if type(error) is AdapterError:
             return isinstance(error.__cause__, (Injected, ProcessDied))
         if call.kind == "unload":
-            return isinstance(error, (UnloadUnfinished, WrongServer))
+            return isinstance(error, (ServerError, WrongServer))
         if isinstance(error, Superseded):
             return any(
                 other.kind == "status" or (other.kind, other.model_id) == ("unload", call.model_id)
@@ -408,6 +415,8 @@ async def lived(seed: int, capacity: CapacitySettings) -> History:
                 await history.run()
         except TimeoutError:
             history.problems.append("the end never came")
+        for lifecycle in history.lives:
+            await lifecycle.close()
     return history
 
 

@@ -12,7 +12,7 @@ from adapter.settings import CapacitySettings, read_group
 from adapter.spi.listen import listen
 from adapter.spi.servicer import ModelRuntime
 from adapter.units import Endpoint
-from tests.contract.spi.fake_lifecycle import FakeLifecycle
+from tests.fakes.lifecycle import FakeLifecycle
 
 
 def capacity(**variables: str) -> CapacitySettings:

@@ -120,6 +120,23 @@ def test_size_given_with_the_model_is_ours(text: str, size: int) -> None:
     assert spec.storage_params == {"bucket": "b"}
 
 
+def test_the_top_model_of_a_bundle_is_ours() -> None:
+    """As every documented parameter of the adapter."""
+    spec = decoded({"storage_params": {"adapter.topModel": "pipeline", "bucket": "b"}})
+
+    assert spec.top_model == "pipeline"
+    assert spec.storage_params == {"bucket": "b"}
+
+
+def test_reserved_ids_are_those_that_the_settings_say() -> None:
+    """CACHE_DIR may be another folder."""
+    request = pb.LoadModelRequest(modelId="cache")
+
+    assert decode(request).model_id == "cache"
+    with pytest.raises(InvalidRequest, match="'cache' is reserved for the adapter's own folders"):
+        decode(request, reserved={"_triton_models", "_adapter", "cache"})
+
+
 @pytest.mark.parametrize("path", ["", "/", "/m", "m/", "a//b", "a/./b", "...", "a/..b/c..", "s p a c e/ü", "x?y=z"])
 def test_path_is_passed_on_as_it_came(path: str) -> None:
     """What it means is the store's to say."""

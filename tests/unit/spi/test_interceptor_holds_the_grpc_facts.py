@@ -15,7 +15,7 @@ from adapter.model import ModelSpec
 from adapter.spi.servicer import ModelRuntime
 from adapter.telemetry.logs import note
 from adapter.telemetry.metrics import REGISTRY
-from tests.contract.spi.fake_lifecycle import FakeLifecycle
+from tests.fakes.lifecycle import FakeLifecycle
 from tests.unit.spi.serving import ScriptedLifecycle, capacity, serving
 
 Logs = list[dict[str, Any]]

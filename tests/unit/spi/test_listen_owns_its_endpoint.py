@@ -18,7 +18,7 @@ from adapter.errors import ListenError
 from adapter.spi.listen import SpiServer, listen
 from adapter.spi.servicer import ModelRuntime
 from adapter.units import Endpoint
-from tests.contract.spi.fake_lifecycle import FakeLifecycle
+from tests.fakes.lifecycle import FakeLifecycle
 from tests.unit.spi.serving import capacity
 
 

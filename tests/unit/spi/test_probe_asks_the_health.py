@@ -14,7 +14,7 @@ from adapter.spi.listen import listen
 from adapter.spi.probe import probe
 from adapter.spi.servicer import ModelRuntime
 from adapter.units import Endpoint, parse_endpoint
-from tests.contract.spi.fake_lifecycle import FakeLifecycle
+from tests.fakes.lifecycle import FakeLifecycle
 from tests.unit.spi.serving import capacity
 
 

@@ -9,7 +9,7 @@ from adapter._pb import model_runtime_pb2 as pb
 from adapter.errors import InvalidRequest, ModelNotLoaded
 from adapter.model import RESERVED_IDS, LoadedModel, ModelSpec, RuntimeState
 from adapter.spi.servicer import ModelRuntime, numeric_version
-from tests.contract.spi.fake_lifecycle import DEFAULT_BYTES, MODEL_PATH, SIZE_BYTES, FakeLifecycle
+from tests.fakes.lifecycle import DEFAULT_BYTES, MODEL_PATH, SIZE_BYTES, FakeLifecycle
 from tests.unit.spi.serving import capacity
 
 NO_CONTEXT: Any = SimpleNamespace()

@@ -5,24 +5,41 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from adapter.model import ModelSpec
+from adapter.ports import StoredModel
 from adapter.settings import PullSettings
-from adapter.storage.credentials import StorageConfig
+from adapter.storage.search import Search
+from adapter.storage.secret.merging import StorageConfig
 from adapter.storage.store import Store
 from adapter.volume import Volume
+from adapter.waits import Waits
 from adapter.workers import Stop
-from tests.fakes.memory_source import MemorySource
+from tests.builders import a_spec
+from tests.fakes.memory_bucket import MemoryBucket
 
 MIB = 1024 * 1024
 
 
-def make_spec(path: str = "m", **fields: object) -> ModelSpec:
-    """A request for the model at this path."""
-    return ModelSpec(**{"model_id": "id", "model_type": "onnx", "path": path, **fields})
+def make_config(values: Mapping[str, object], **fields: object) -> StorageConfig:
+    """A merged storage config with these values."""
+    bucket = str(values.get("bucket") or "") or None
+    base = {"type": str(values.get("type") or "s3"), "bucket": bucket, "values": values, "label": "storage config 'k'"}
+    return StorageConfig(**base | fields)
+
+
+def make_search(path: str = "m", **fields: object) -> Search:
+    """A search for the model at this path."""
+    return Search(a_spec(path, **fields), Waits(time.monotonic))
+
+
+async def opened(store: Store, spec: ModelSpec) -> StoredModel:
+    """The model, for somebody who does not ask what it waited for."""
+    return await store.open(spec, Waits(time.monotonic))
 
 
 class CountedPauses(Stop):
@@ -38,10 +55,10 @@ class CountedPauses(Stop):
 
 
 @dataclass
-class MemorySources:
+class MemoryClients:
     """Every config leads to the same bucket in memory."""
 
-    source: MemorySource
+    only: MemoryBucket
     warmed: list[str] = field(default_factory=list)
     asked: list[StorageConfig] = field(default_factory=list)
     error: Exception | None = None
@@ -51,15 +68,12 @@ class MemorySources:
             raise self.error
         self.warmed.append(config.label)
 
-    def source_of(self, config: StorageConfig) -> MemorySource:
+    def bucket(self, config: StorageConfig) -> MemoryBucket:
         self.asked.append(config)
-        return self.source
+        return self.only
 
-
-class _Factory:
-    def __init__(self, sources: MemorySources) -> None:
-        self.warm = sources.warm
-        self.source = sources.source_of
+    def close(self) -> None:
+        """Nothing is open."""
 
 
 @dataclass
@@ -68,8 +82,8 @@ class StoreBed:
 
     root: Path
     volume: Volume
-    bucket: MemorySource
-    sources: MemorySources
+    bucket: MemoryBucket
+    clients: MemoryClients
     config_dir: Path
     store: Store
 
@@ -89,8 +103,8 @@ def make_bed(
     """A store over memory."""
     config_dir = folder / "storage-config"
     config_dir.mkdir(exist_ok=True)
-    bucket = MemorySource()
-    sources = MemorySources(bucket)
+    bucket = MemoryBucket()
+    clients = MemoryClients(bucket)
     settings = PullSettings(
         config_dir=config_dir,
         embedded=embedded,
@@ -100,8 +114,8 @@ def make_bed(
         unpack_max_bytes=100 * MIB,
     )
     root = volume.repository_dir.parent
-    store = Store(settings=settings, root=root, volume=volume, max_loading=max_loading, sources=_Factory(sources), jitter=lambda: 0.0)
-    bed = StoreBed(root, volume, bucket, sources, config_dir, store)
+    store = Store(settings=settings, root=root, volume=volume, max_loading=max_loading, clients=clients, jitter=lambda: 0.0)
+    bed = StoreBed(root, volume, bucket, clients, config_dir, store)
     bed.configure("default", {"type": "s3", "bucket": "b"})
     return bed
 

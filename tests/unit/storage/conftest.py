@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from adapter.volume import Volume
-from tests.fakes.memory_source import MemorySource
+from tests.fakes.memory_bucket import MemoryBucket
 from tests.unit.storage.beds import StoreBed, make_bed
 
 
@@ -22,9 +22,9 @@ def volume(tmp_path: Path) -> Iterator[Volume]:
 
 
 @pytest.fixture
-def bucket() -> MemorySource:
+def bucket() -> MemoryBucket:
     """An empty bucket in memory."""
-    return MemorySource()
+    return MemoryBucket()
 
 
 @pytest.fixture

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 
 import pytest
 
 from adapter.errors import InvalidModel, InvalidRequest, SourceNotFound, SourceUnavailable
 from adapter.model import Artifact
-from adapter.storage.credentials import StorageConfig
-from adapter.storage.sources import Sources
-from adapter.storage.store import READ_LIMIT_BYTES
-from tests.unit.storage.beds import folder_content, make_bed, make_spec, reached, write_tree
+from adapter.storage.search import READ_LIMIT_BYTES
+from tests.builders import a_spec
+from tests.unit.storage.beds import folder_content, make_bed, opened, reached, write_tree
 
 
 def local_spec(bed, path="helped/m", **fields):
-    return make_spec(str(bed.root / path), **{"disk_size_bytes": 3} | fields)
+    return a_spec(str(bed.root / path), **{"disk_size_bytes": 3} | fields)
 
 
 async def test_a_model_is_listed_read_and_fetched(bed):
@@ -24,7 +22,7 @@ async def test_a_model_is_listed_read_and_fetched(bed):
     bed.bucket.put("m/config.pbtxt", b"platform: x")
     bed.bucket.put("m/1/model.onnx", b"abc")
     bed.bucket.put("s/schema.json", b"{}")
-    model = await bed.store.open(make_spec("/m/", schema_path="s/schema.json"))
+    model = await opened(bed.store, a_spec("/m/", schema_path="s/schema.json"))
     assert model.listing.origin == "memory://b/m"
     assert await model.read(model.listing.find("config.pbtxt")) == b"platform: x"
     assert await model.read(model.listing.schema) == b"{}"
@@ -35,7 +33,7 @@ async def test_a_model_is_listed_read_and_fetched(bed):
 async def test_a_released_artifact_is_gone(bed):
     """With its directory."""
     bed.bucket.put("m/model", b"abc")
-    model = await bed.store.open(make_spec())
+    model = await opened(bed.store, a_spec())
     artifact = await model.fetch(model.listing.files)
     await bed.store.release(artifact)
     assert bed.is_clean
@@ -52,7 +50,7 @@ async def test_foreign_files_are_not_released(bed):
 async def test_a_release_that_is_cancelled_still_deletes(bed):
     """The caller is gone, the files too."""
     bed.bucket.put("m/model", b"abc")
-    model = await bed.store.open(make_spec())
+    model = await opened(bed.store, a_spec())
     artifact = await model.fetch(model.listing.files)
     task = asyncio.create_task(bed.store.release(artifact))
     await asyncio.sleep(0)
@@ -66,7 +64,7 @@ async def test_empty_and_large_files_are_read_with_care(bed):
     """Nothing is asked for an empty one; a config of megabytes is refused unread."""
     bed.bucket.put("m/config.pbtxt", b"")
     bed.bucket.put("m/large", bytes(READ_LIMIT_BYTES + 1))
-    model = await bed.store.open(make_spec())
+    model = await opened(bed.store, a_spec())
     assert await model.read(model.listing.find("config.pbtxt")) == b""
     with pytest.raises(InvalidModel, match=f"'large' of memory://b/m has {READ_LIMIT_BYTES + 1} bytes"):
         await model.read(model.listing.find("large"))
@@ -77,7 +75,7 @@ async def test_a_store_that_is_away_for_a_moment_is_asked_again(bed):
     """Once, in this test: retries have tests of their own."""
     bed.bucket.put("m/model", b"abc")
     bed.bucket.fail("list", SourceUnavailable("away"))
-    assert (await bed.store.open(make_spec())).listing.size_bytes == 3
+    assert (await opened(bed.store, a_spec())).listing.size_bytes == 3
 
 
 # embedded setting, spec fields, is local
@@ -104,8 +102,8 @@ async def test_local_or_pulled(tmp_path, volume, embedded, fields, is_local, cal
     fields = dict(fields)
     path = fields.pop("path", "{root}/helped/m").format(root=bed.root)
     bed.bucket.put(f"{path.strip('/')}/other", b"12345")
-    spec = make_spec(path, **{"disk_size_bytes": 3} | fields)
-    listing = (await bed.store.open(spec)).listing if call == "open" else (await bed.store.survey(spec, 20)).listing
+    spec = a_spec(path, **{"disk_size_bytes": 3} | fields)
+    listing = (await opened(bed.store, spec)).listing if call == "open" else (await bed.store.survey(spec, 20)).listing
     assert [file.path for file in listing.files] == (["file"] if is_local else ["other"])
     assert bool(bed.bucket.calls) is not is_local
     bed.store.close()
@@ -115,16 +113,16 @@ async def test_forced_local_refuses_what_is_not_on_the_volume(tmp_path, volume):
     """With the storage helper, no path leads elsewhere."""
     bed = make_bed(tmp_path, volume, embedded=False)
     with pytest.raises(InvalidRequest, match="is not an absolute path below"):
-        await bed.store.open(make_spec("m"))
+        await opened(bed.store, a_spec("m"))
     with pytest.raises(SourceNotFound, match="does not exist"):
-        await bed.store.open(local_spec(bed))
+        await opened(bed.store, local_spec(bed))
     bed.store.close()
 
 
 async def test_a_survey_tells_the_listing(bed):
     """In time: all of it."""
     bed.bucket.put("m/model", b"abc")
-    survey = await bed.store.survey(make_spec(), 20)
+    survey = await bed.store.survey(a_spec(), 20)
     assert survey.seen_bytes == 3 and survey.listing.size_bytes == 3
 
 
@@ -141,7 +139,7 @@ async def test_a_survey_that_runs_out_of_time_tells_what_it_saw(bed):
         return original(prefix, stop, token=token, **options)
 
     bed.bucket.list_page = list_page
-    survey = asyncio.create_task(bed.store.survey(make_spec(), 0.2))
+    survey = asyncio.create_task(bed.store.survey(a_spec(), 0.2))
     await reached(bed.bucket.hanging)
     assert (await survey).listing is None
     assert (await survey).seen_bytes == 500
@@ -153,14 +151,14 @@ async def test_a_survey_without_a_free_thread_is_empty_at_once(bed):
     """Two stores that hang do not make the third caller wait."""
     bed.bucket.put("m/model", b"abc")
     bed.bucket.hang("list", times=2)
-    hanging = [asyncio.create_task(bed.store.survey(make_spec(), 20)) for _ in range(2)]
+    hanging = [asyncio.create_task(bed.store.survey(a_spec(), 20)) for _ in range(2)]
     while bed.bucket.active < 2:
         await asyncio.sleep(0)
-    third = await bed.store.survey(make_spec(), 20)
+    third = await bed.store.survey(a_spec(), 20)
     assert (third.seen_bytes, third.listing) == (0, None)
     for survey in hanging:
         survey.cancel()
-    while (await bed.store.survey(make_spec(), 20)).listing is None:  # until a thread has ended
+    while (await bed.store.survey(a_spec(), 20)).listing is None:  # until a thread has ended
         await asyncio.sleep(0)
 
 
@@ -168,11 +166,11 @@ async def test_surveys_do_not_use_the_threads_of_loads(bed):
     """Hanging listings of loads leave surveys alone."""
     bed.bucket.put("m/model", b"abc")
     bed.bucket.hang("list", times=30)
-    loads = [asyncio.create_task(bed.store.open(make_spec())) for _ in range(30)]
+    loads = [asyncio.create_task(opened(bed.store, a_spec())) for _ in range(30)]
     while bed.bucket.active < 16:
         await asyncio.sleep(0)
     bed.bucket._faults["list"].clear()
-    assert (await bed.store.survey(make_spec(), 20)).seen_bytes == 3
+    assert (await bed.store.survey(a_spec(), 20)).seen_bytes == 3
     for load in loads:
         load.cancel()
     await asyncio.gather(*loads, return_exceptions=True)
@@ -184,12 +182,12 @@ async def test_a_survey_tells_errors_as_open_does(bed, problem):
     """When the store answered in time."""
     if problem == "config":
         bed.configure("default", {"bucket": "b"})
-    spec = make_spec(".." if problem == "path" else "m")
-    with pytest.raises(SourceNotFound if problem == "absent" else InvalidRequest) as opened:
-        await bed.store.open(spec)
-    with pytest.raises(type(opened.value)) as surveyed:
+    spec = a_spec(".." if problem == "path" else "m")
+    with pytest.raises(SourceNotFound if problem == "absent" else InvalidRequest) as told:
+        await opened(bed.store, spec)
+    with pytest.raises(type(told.value)) as surveyed:
         await bed.store.survey(spec, 20)
-    assert surveyed.value.text == opened.value.text
+    assert surveyed.value.text == told.value.text
 
 
 async def test_a_survey_of_a_local_model(bed):
@@ -204,14 +202,14 @@ async def test_prepare_makes_the_clients_of_all_keys(bed):
     bed.configure("one", {"type": "s3"})
     bed.configure("two", {"type": "s3"})
     await bed.store.prepare()
-    assert bed.sources.warmed == ["storage config 'default'", "storage config 'one'", "storage config 'two'"]
+    assert bed.clients.warmed == ["storage config 'default'", "storage config 'one'", "storage config 'two'"]
 
 
 async def test_prepare_only_warns(bed, capsys):
     """A broken entry is some user's trouble, not the start's."""
     bed.configure("broken", "the-secret{")
     await bed.store.prepare()
-    bed.sources.error = InvalidRequest("cannot work")
+    bed.clients.error = InvalidRequest("cannot work")
     await bed.store.prepare()
     printed = capsys.readouterr().out
     assert "storage.config_unusable" in printed and "is not JSON" in printed and "cannot work" in printed
@@ -222,62 +220,16 @@ async def test_a_request_reaches_the_source_with_its_own_config(bed):
     """Selected, merged, and named."""
     bed.configure("k", {"type": "s3", "default_bucket": "d", "region": "r"})
     bed.bucket.put("m/model", b"abc")
-    await bed.store.open(make_spec(storage_key="k", storage_params={"region": "q"}))
-    config = bed.sources.asked[-1]
+    await opened(bed.store, a_spec(storage_key="k", storage_params={"region": "q"}))
+    config = bed.clients.asked[-1]
     assert (config.type, config.bucket, config.label) == ("s3", "d", "storage config 'k'")
     assert config.values["region"] == "q"
 
 
-def config(**fields) -> StorageConfig:
-    return StorageConfig(**{"type": "s3", "bucket": "b", "values": {"anonymous": "true"}, "label": "storage config 'k'"} | fields)
-
-
 @pytest.mark.parametrize("kind", ["ftp", "hf", "S3"])
-def test_other_types_are_not_supported(kind):
+@pytest.mark.parametrize("call", ["open", "survey"])
+async def test_other_types_are_not_supported(bed, kind, call):
     """The sentence says which are."""
+    bed.configure("default", {"type": kind})
     with pytest.raises(InvalidRequest, match=f"^storage type '{kind}' is not supported; supported: s3, http, gcs, azure, pvc$"):
-        Sources(4).source(config(type=kind))
-
-
-@pytest.mark.parametrize("kind", ["gcs", "azure"])
-def test_a_missing_extra_is_named(kind, monkeypatch):
-    """An image for S3 alone has no libraries of other clouds."""
-    monkeypatch.delitem(sys.modules, f"adapter.storage.{kind}", raising=False)
-    monkeypatch.setitem(sys.modules, "google.cloud", None)
-    monkeypatch.setitem(sys.modules, "azure.storage.blob", None)
-    values = {"anonymous": "true", "account_name": "a"}
-    with pytest.raises(InvalidRequest, match=rf"^storage type '{kind}' needs pip install modelmesh-triton-adapter\[{kind}\]$"):
-        Sources(4).source(config(type=kind, values=values))
-
-
-@pytest.mark.parametrize("bucket", [None, ""])
-def test_no_bucket_is_invalid(bucket):
-    """Neither in the config nor in the request."""
-    with pytest.raises(InvalidRequest, match=r"^no bucket: storage config 'k' has neither bucket nor default_bucket"):
-        Sources(4).source(config(bucket=bucket))
-
-
-def test_clients_are_kept_by_connection():
-    """Same connection, same client; another one, another. Source: cases/puller.json, client_reuse_cases."""
-    sources = Sources(4)
-    base = config(values={"anonymous": "true", "endpoint_url": "https://s3.example.service"})
-    one, same, other_bucket = sources.source(base), sources.source(base), sources.source(config(values=base.values, bucket="c"))
-    other = sources.source(config(values={"anonymous": "true", "endpoint_url": "https://s3.different.service"}))
-    assert one._client is same._client is other_bucket._client
-    assert one._client is not other._client
-    assert (one.place, other_bucket.place) == ("s3://b", "s3://c")
-
-
-def test_only_the_last_clients_are_kept(monkeypatch):
-    """Requests can name any number of endpoints."""
-    monkeypatch.setattr("adapter.storage.sources._KEPT_CLIENTS", 2)
-    sources = Sources(4)
-
-    def client(number):
-        return sources.source(config(values={"anonymous": "true", "endpoint_url": f"https://h{number}"}))._client
-
-    first, second = client(1), client(2)
-    assert client(1) is first
-    client(3)
-    assert client(1) is first
-    assert client(2) is not second
+        await (opened(bed.store, a_spec()) if call == "open" else bed.store.survey(a_spec(), 20))

@@ -10,10 +10,11 @@ import pytest
 import structlog
 
 from adapter.settings import TelemetrySettings, read_group
-from adapter.storage.binding import ALL_CREDENTIALS
+from adapter.storage.stores.table import BINDINGS
 from adapter.telemetry import logs
 from adapter.telemetry.redaction import MASK
 
+ALL_CREDENTIALS = {name for binding in BINDINGS.values() for name in binding.credentials}
 PUBLIC = {"client_id", "client_email", "tenant_id", "client_certificate"}
 """They belong to a credential and may be known."""
 

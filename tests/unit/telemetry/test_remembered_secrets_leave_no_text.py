@@ -86,6 +86,16 @@ def test_threads_may_read_and_remember_at_once(known: Remembered) -> None:
         assert set(threads.map(work, range(KEPT_VALUES))) == {"<***>"}
 
 
+def test_a_value_that_looks_like_another_one_in_a_url_outlives_it(known: Remembered) -> None:
+    known.add("two words here")
+    known.add(quote("two words here"))
+    for number in range(KEPT_VALUES - 1):
+        known.add(f"another value {number}")
+
+    assert known.masked("two words here", "***") == "two words here"
+    assert known.masked(quote("two words here"), "***") == "***"
+
+
 def test_every_text_that_leaves_is_searched() -> None:
     """The value has no shape; a header's value was given as a credential."""
     redaction.remember("swordfish two")

@@ -33,6 +33,8 @@ class ScriptedTriton:
         self.states: dict[str, str] = {}
         self.reasons: dict[str, str] = {}
         self.load_seconds = 1.0
+        self.load_failure: Exception | None = None
+        """What every load ends with."""
         self.unload_seconds = 1.0
         self.lists_our_folder = True
         self.loading = 0
@@ -65,6 +67,8 @@ class ScriptedTriton:
             await self._step("load", name)
             self.states[name] = "LOADING"
             await asyncio.sleep(self.load_seconds)
+            if self.load_failure is not None:
+                raise self.load_failure
             self.states[name] = "READY"
             self.trace.append(f"loaded {name}")
         finally:
@@ -161,11 +165,23 @@ class ScriptedRepository:
         return "/" not in name
 
 
-def serve(triton: ScriptedTriton, *, max_loading: int = 2, unload_timeout_seconds: float = 170.0) -> TritonServer:
+def serve(triton: ScriptedTriton, *, max_loading: int = 2) -> TritonServer:
     """The server under test."""
     return TritonServer(
-        client=triton,  # type: ignore[arg-type]
-        repository=triton.repository,  # type: ignore[arg-type]
+        client=triton,  # type: ignore[arg-type] # offers what is used of it
+        repository=triton.repository,  # type: ignore[arg-type] # offers what is used of it
         max_loading=max_loading,
-        unload_timeout_seconds=unload_timeout_seconds,
     )
+
+
+def unnoticed() -> None:
+    """For a load whose sending does not matter."""
+
+
+async def cancel(task: asyncio.Task[None]) -> None:
+    """As a caller that goes away, and is gone at once."""
+    now = asyncio.get_running_loop().time()
+    task.cancel()
+    await asyncio.wait({task})
+    assert task.cancelled()
+    assert asyncio.get_running_loop().time() == now

@@ -73,7 +73,6 @@ CALLS: dict[str, Callable[[TritonClient], Any]] = {
     "RepositoryModelUnload": lambda client: client.unload("m"),
     "ModelReady": lambda client: client.ready("m"),
     "ModelStatistics": lambda client: client.reported_bytes("m"),
-    "ModelConfig": lambda client: client.config("m"),
 }
 EVERY_CALL = pytest.mark.parametrize("method", CALLS)
 
@@ -252,18 +251,14 @@ async def test_memory_is_summed_over_versions_and_devices(client: TritonClient, 
 
 
 async def test_plain_answers(client: TritonClient, peer: Peer) -> None:
-    """Metadata, readiness, configuration."""
-    config = pb.ModelConfigResponse()
-    config.config.max_batch_size = 8
+    """Metadata and readiness."""
     peer.answers = {
         "ServerMetadata": pb.ServerMetadataResponse(name="x1", version="2.51.0").SerializeToString(),
         "ModelReady": pb.ModelReadyResponse(ready=True).SerializeToString(),
-        "ModelConfig": config.SerializeToString(),
     }
 
     assert await client.metadata() == Metadata("x1", "2.51.0")
     assert await client.ready("m") is True
-    assert (await client.config("m")).max_batch_size == 8
 
 
 async def test_a_proxy_of_the_environment_is_not_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

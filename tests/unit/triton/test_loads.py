@@ -3,232 +3,263 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 
 import pytest
+from structlog.testing import capture_logs
 
-from adapter.triton.loads import SentLoads
+from adapter.errors import ModelRefused, ServerUnavailable
+from adapter.triton.client import TritonAway, TritonDied
+from tests.unit.triton.scripted import GONE, ScriptedTriton, cancel, serve, unnoticed
 
 pytestmark = pytest.mark.looptime
 
 
-class Triton:
-    """Loads for some seconds, counts how many at once."""
-
-    def __init__(self, seconds: float = 10.0) -> None:
-        self.seconds = seconds
-        self.now = 0
-        self.most = 0
-        self.trace: list[str] = []
-        self.failure: Exception | None = None
-
-    async def load(self, name: str) -> None:
-        self.now += 1
-        self.most = max(self.most, self.now)
-        self.trace.append(f"begin {name}")
-        try:
-            await asyncio.sleep(self.seconds)
-            self.trace.append(f"end {name}")
-            if self.failure is not None:
-                raise self.failure
-        finally:
-            self.now -= 1
+@pytest.fixture(autouse=True)
+def slow(triton: ScriptedTriton) -> None:
+    """Each load takes ten seconds."""
+    triton.load_seconds = 10
 
 
-@pytest.fixture
-def triton() -> Triton:
-    return Triton()
+def now() -> float:
+    return asyncio.get_running_loop().time()
 
 
-def loads_of(triton: Triton, slots: int = 1) -> SentLoads:
-    return SentLoads(load=triton.load, slots=slots)
-
-
-async def load(loads: SentLoads, name: str) -> None:
-    """As the lifecycle does it."""
-    async with loads.slot():
-        await loads.send(name)
-
-
-async def cancel(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    await asyncio.wait({task})
-    assert task.cancelled()
-
-
-async def test_slots_bound_the_loads(triton: Triton) -> None:
+async def test_slots_bound_the_loads(triton: ScriptedTriton) -> None:
     """The third waits for one of two."""
-    loads = loads_of(triton, slots=2)
+    server = serve(triton, max_loading=2)
 
-    await asyncio.gather(*(load(loads, name) for name in "abcde"))
+    await asyncio.gather(*(server.load(name, unnoticed) for name in "abcde"))
 
-    assert triton.most == 2
-    assert asyncio.get_running_loop().time() == 30
+    assert triton.most_loading == 2
+    assert now() == 30
 
 
-async def test_first_come_first_served(triton: Triton) -> None:
+async def test_first_come_first_served(triton: ScriptedTriton) -> None:
     """No load is overtaken."""
-    loads = loads_of(triton)
+    server = serve(triton, max_loading=1)
 
-    await asyncio.gather(*(load(loads, name) for name in "abc"))
+    await asyncio.gather(*(server.load(name, unnoticed) for name in "abc"))
 
-    assert triton.trace == ["begin a", "end a", "begin b", "end b", "begin c", "end c"]
+    assert triton.trace == ["load a", "loaded a", "load b", "loaded b", "load c", "loaded c"]
 
 
-async def test_a_queued_load_is_cancelled_at_once(triton: Triton) -> None:
-    """Triton never hears of it, and its slot goes to the next."""
-    loads = loads_of(triton)
-    a, b, c = (asyncio.create_task(load(loads, name)) for name in "abc")
+async def test_a_queued_load_is_cancelled_at_once(triton: ScriptedTriton) -> None:
+    """Triton never hears of it, its caller is not told that it was sent, and its turn goes to the next."""
+    server = serve(triton, max_loading=1)
+    sent: list[str] = []
+    a, b, c = (asyncio.create_task(server.load(name, lambda name=name: sent.append(name))) for name in "abc")
     await asyncio.sleep(1)
     await cancel(b)
 
-    assert asyncio.get_running_loop().time() == 1
     await asyncio.gather(a, c)
-    assert "begin b" not in triton.trace
+
+    assert sent == ["a", "c"]
+    assert now() == 20
 
 
-async def test_a_sent_load_goes_on_and_keeps_its_slot(triton: Triton) -> None:
-    """The next one begins when it ends."""
-    loads = loads_of(triton)
-    a = asyncio.create_task(load(loads, "a"))
+async def test_a_load_that_waits_for_triton_is_cancelled_at_once(triton: ScriptedTriton) -> None:
+    """It was not sent, and its slot is free for the next."""
+    triton.is_away = True
+    server = serve(triton, max_loading=1)
+    sent: list[str] = []
+    waiting = asyncio.create_task(server.load("a", lambda: sent.append("a")))
+    await asyncio.sleep(30)
+    assert server.problem == "Triton does not answer at triton:8001: Connection refused"
+    assert server.queue() is None
+    await cancel(waiting)
+    assert not sent
+    triton.is_away = False
+
+    await server.load("b", unnoticed)
+
+    assert triton.trace == ["load b", "loaded b"]
+
+
+async def test_a_sent_load_goes_on_and_keeps_its_slot(triton: ScriptedTriton) -> None:
+    """The next one begins when it ends, whoever still waits."""
+    server = serve(triton, max_loading=1)
+    a = asyncio.create_task(server.load("a", unnoticed))
     await asyncio.sleep(1)
-    b = asyncio.create_task(load(loads, "b"))
+    b = asyncio.create_task(server.load("b", unnoticed))
     await cancel(a)
-    assert asyncio.get_running_loop().time() == 1
-    assert loads.names() == {"a"}
 
     await b
 
-    assert triton.trace == ["begin a", "end a", "begin b", "end b"]
-    assert loads.names() == set()
+    assert triton.trace == ["load a", "loaded a", "load b", "loaded b"]
 
 
-async def test_a_given_up_load_can_be_waited_for(triton: Triton) -> None:
-    """By the unload that follows."""
-    loads = loads_of(triton)
-    a = asyncio.create_task(load(loads, "a"))
+async def test_an_unload_waits_for_a_load_that_was_given_up(triton: ScriptedTriton) -> None:
+    """And can itself be cancelled meanwhile: that takes nothing with it."""
+    server = serve(triton)
+    load = asyncio.create_task(server.load("a", unnoticed))
     await asyncio.sleep(1)
-    await cancel(a)
-    assert loads.seconds_since_sent("a") == 1
-
-    await loads.ended("a")
-
-    assert asyncio.get_running_loop().time() == 10
-    assert loads.seconds_since_sent("a") is None
-    await loads.ended("a")
-    await loads.ended("never sent")
-
-
-async def test_the_wait_can_be_cancelled_and_the_load_cannot(triton: Triton) -> None:
-    """An unload whose bound is over takes nothing with it."""
-    loads = loads_of(triton)
-    a = asyncio.create_task(load(loads, "a"))
+    await cancel(load)
+    unload = asyncio.create_task(server.unload("a"))
     await asyncio.sleep(1)
-    await cancel(asyncio.create_task(loads.ended("a")))
+    assert server.obstacle("a") == "Triton has been loading the model for 2 s, and a load cannot be cancelled"
+    await cancel(unload)
 
-    await a
+    await server.unload("a")
 
-    assert triton.trace == ["begin a", "end a"]
+    assert triton.trace == ["load a", "loaded a", "directory a", "unload a", "freed a"]
+    assert triton.states == {"a": GONE}
 
 
-async def test_a_second_load_of_the_model_follows_the_first(triton: Triton) -> None:
+async def test_a_second_load_of_the_model_follows_the_first(triton: ScriptedTriton) -> None:
     """Also when the first was given up."""
-    loads = loads_of(triton, slots=2)
-    a = asyncio.create_task(load(loads, "a"))
+    server = serve(triton, max_loading=2)
+    a = asyncio.create_task(server.load("a", unnoticed))
     await asyncio.sleep(1)
     await cancel(a)
 
-    await load(loads, "a")
+    await server.load("a", unnoticed)
 
-    assert triton.trace == ["begin a", "end a", "begin a", "end a"]
-    assert triton.most == 1
+    assert triton.trace == ["load a", "loaded a"] * 2
+    assert triton.most_loading == 1
 
 
-async def test_a_failure_reaches_the_caller_and_frees_the_slot(triton: Triton) -> None:
+async def test_a_failure_reaches_the_caller_and_frees_the_slot(triton: ScriptedTriton) -> None:
     """As itself."""
-    triton.failure = ValueError("no")
-    loads = loads_of(triton)
+    triton.load_failure = ModelRefused("no weights")
+    server = serve(triton, max_loading=1)
 
     for _ in range(3):
-        with pytest.raises(ValueError, match="no"):
-            await load(loads, "a")
+        with pytest.raises(ModelRefused, match="no weights"):
+            await server.load("a", unnoticed)
 
 
-async def test_the_end_of_a_given_up_load_is_logged(triton: Triton, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_load_that_cannot_be_noted_is_not_sent(triton: ScriptedTriton) -> None:
+    """The caller's own error is the answer, and the slot is free."""
+    server = serve(triton, max_loading=1)
+
+    def fail() -> None:
+        raise ValueError("no such transition")
+
+    with pytest.raises(ValueError, match="no such transition"):
+        await server.load("a", fail)
+
+    await server.load("b", unnoticed)
+    assert triton.trace == ["load b", "loaded b"]
+
+
+async def test_a_load_that_was_not_taken_is_repeated_in_its_slot(triton: ScriptedTriton) -> None:
+    """Triton has seen nothing of it; its caller hears once that it was sent, and the next one still waits."""
+    triton.script["load"] = [TritonAway("Connection refused"), TritonAway("Server not ready")]
+    server = serve(triton, max_loading=1)
+    sent: list[str] = []
+
+    await asyncio.gather(*(server.load(name, lambda name=name: sent.append(name)) for name in "ab"))
+
+    assert triton.trace == ["load a", "load a", "load a", "loaded a", "load b", "loaded b"]
+    assert sent == ["a", "b"]
+
+
+async def test_a_load_that_is_to_be_repeated_can_be_cancelled(triton: ScriptedTriton) -> None:
+    """Triton has nothing of it: no unload waits for it, and the slot is free at once."""
+    triton.script["load"] = [TritonAway("Connection refused")]
+    server = serve(triton, max_loading=1)
+    load = asyncio.create_task(server.load("a", unnoticed))
+    await asyncio.sleep(0.01)
+    triton.is_away = True
+    await asyncio.sleep(5)
+    await cancel(load)
+    triton.is_away = False
+
+    await server.load("b", unnoticed)
+    await server.unload("a")
+
+    assert triton.trace == ["load a", "load b", "loaded b", "directory a", "unload a"]
+
+
+async def test_a_load_that_triton_died_over_is_not_repeated(triton: ScriptedTriton) -> None:
+    """The model may be what killed it."""
+    triton.script["load"] = [TritonDied("Stream removed (Socket closed)")]
+    server = serve(triton)
+
+    with pytest.raises(ServerUnavailable, match=r"Triton died while it was loading the model \(Stream removed \(Socket closed\)\)"):
+        await server.load("m", unnoticed)
+
+    assert triton.trace == ["load m"]
+    assert not server.is_live
+
+
+async def test_the_end_of_a_given_up_load_is_logged(triton: ScriptedTriton) -> None:
     """Also its failure, which nobody else hears."""
-    caplog.set_level(logging.INFO)
-    loads = loads_of(triton, slots=2)
-    a = asyncio.create_task(load(loads, "a"))
-    await asyncio.sleep(1)
-    await cancel(a)
-    await loads.ended("a")
-    triton.failure = ValueError("no memory")
-    b = asyncio.create_task(load(loads, "b"))
-    await asyncio.sleep(1)
-    await cancel(b)
-    await loads.ended("b")
+    server = serve(triton)
+    with capture_logs() as logs:
+        for name, failure in (("a", None), ("b", ValueError("no memory"))):
+            triton.load_failure = failure
+            load = asyncio.create_task(server.load(name, unnoticed))
+            await asyncio.sleep(1)
+            await cancel(load)
+            await asyncio.sleep(10)
 
-    assert [record.getMessage() for record in caplog.records] == [
-        "The load of model a, given up by its caller, succeeded after 10.0 s in Triton",
-        "The load of model b, given up by its caller, failed: no memory after 10.0 s in Triton",
+    assert [(log["model_id"], log["seconds"], log["cause"]) for log in logs if log["event"] == "load.ended_unwanted"] == [
+        ("a", 10.0, None),
+        ("b", 10.0, "no memory"),
     ]
 
 
-async def test_a_load_that_ends_before_its_slot_is_left(triton: Triton) -> None:
-    """The caller lingers in the slot after its cancel: the slot comes back once, when both are gone."""
-    loads = loads_of(triton)
+@pytest.mark.parametrize(
+    ("slots", "words"),
+    [
+        (1, "model m0 has held the only loading slot for 2 s"),
+        (2, "models m0 (2 s) and m1 (1 s) hold both loading slots"),
+        (3, "models m0 (2 s), m1 (1 s) and m2 (0 s) hold all loading slots"),
+        (4, None),
+    ],
+)
+async def test_it_says_who_holds_the_slots(triton: ScriptedTriton, slots: int, words: str | None) -> None:
+    """Also when the first caller has gone: the load is Triton's now."""
+    server = serve(triton, max_loading=slots)
+    loads = []
+    for number in range(3):
+        loads.append(asyncio.create_task(server.load(f"m{number}", unnoticed)))
+        await asyncio.sleep(0 if number == 2 else 1)
+    await cancel(loads[0])
+    await asyncio.sleep(0)
 
-    async def linger() -> None:
-        async with loads.slot():
-            try:
-                await loads.send("a")
-            finally:
-                await asyncio.sleep(20)
+    assert server.queue() == words
 
-    a = asyncio.create_task(linger())
-    await asyncio.sleep(1)
-    a.cancel()
-    await asyncio.wait({a})
-
-    await asyncio.gather(load(loads, "b"), load(loads, "c"))
-
-    assert triton.most == 1
-    assert asyncio.get_running_loop().time() == 41
+    await asyncio.gather(*loads[1:])
+    assert server.queue() is None
 
 
 @pytest.mark.parametrize("seed", range(20))
-async def test_a_storm_of_cancels_never_exceeds_the_slots(seed: int) -> None:
-    """ModelMesh cancels dozens of loads under churn; afterwards every slot is free again."""
+async def test_a_storm_of_cancels_never_exceeds_the_slots(triton: ScriptedTriton, seed: int) -> None:
+    """ModelMesh cancels dozens of loads under churn, Triton comes and goes; afterwards every slot is free again."""
     chance = random.Random(seed)
-    triton = Triton(seconds=1.0)
-    loads = loads_of(triton, slots=3)
+    triton.load_seconds = 1.0
+    server = serve(triton, max_loading=3)
 
     async def one(name: str) -> None:
         await asyncio.sleep(chance.uniform(0, 10))
-        task = asyncio.create_task(load(loads, name))
+        task = asyncio.create_task(server.load(name, unnoticed))
+        if chance.random() < 0.2:
+            triton.script["load"].append(TritonAway("Connection refused"))
         await asyncio.sleep(chance.uniform(0, 4))
         task.cancel()
         await asyncio.wait({task})
 
     await asyncio.gather(*(one(f"m{number}") for number in range(60)))
-    for name in loads.names():
-        await loads.ended(name)
-    assert triton.most == 3
-    began_at = asyncio.get_running_loop().time()
-    await asyncio.gather(*(load(loads, name) for name in "abc"))
-
-    assert asyncio.get_running_loop().time() == pytest.approx(began_at + 1.0)
-
-
-async def test_close_gives_up(triton: Triton) -> None:
-    """At the end of the process nothing is waited for."""
-    loads = loads_of(triton)
-    a = asyncio.create_task(load(loads, "a"))
     await asyncio.sleep(1)
-    await cancel(a)
+    triton.script.clear()
+    assert triton.most_loading == 3
+    began_at = now()
+    await asyncio.gather(*(server.load(name, unnoticed) for name in "abc"))
 
-    await loads.close()
+    assert now() == pytest.approx(began_at + 1.0)
+
+
+async def test_close_gives_up(triton: ScriptedTriton) -> None:
+    """At the end of the process nothing is waited for."""
+    server = serve(triton)
+    load = asyncio.create_task(server.load("a", unnoticed))
+    await asyncio.sleep(1)
+    await cancel(load)
+
+    await server.close()
 
     assert asyncio.all_tasks() == {asyncio.current_task()}
-    await loads.close()
+    await server.close()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 
 import pytest
+from structlog.testing import capture_logs
 
 from adapter.errors import ModelRefused, WrongServer
 from adapter.telemetry.metrics import REGISTRY
@@ -58,29 +58,27 @@ async def test_the_questions_become_rarer() -> None:
     assert pauses == [0.05, 0.1, 0.2, 0.4, 0.8, 1.0, 1.0, 1.0]
 
 
-async def test_a_change_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_change_is_said_once() -> None:
     """However many questions it took."""
-    caplog.set_level(logging.INFO)
     asked = Asked(live_from=10.0)
     presence = presence_of(asked)
-    first = asyncio.create_task(presence.wait())
-    await asyncio.sleep(5)
-    assert presence.problem == "Triton does not answer at triton:8001: Connection refused"
-    assert REGISTRY.get_sample_value("triton_adapter_triton_up") == 0
-    await first
-    assert presence.problem is None
-    assert presence.is_live
-    assert REGISTRY.get_sample_value("triton_adapter_triton_up") == 1
-    asked.live_from = 20.0
-    await asyncio.sleep(1)
-    await presence.wait()
+    with capture_logs() as logs:
+        first = asyncio.create_task(presence.wait())
+        await asyncio.sleep(5)
+        assert presence.problem == "Triton does not answer at triton:8001: Connection refused"
+        assert REGISTRY.get_sample_value("triton_adapter_triton_up") == 0
+        await first
+        assert presence.problem is None
+        assert presence.is_live
+        assert REGISTRY.get_sample_value("triton_adapter_triton_up") == 1
+        asked.live_from = 20.0
+        await asyncio.sleep(1)
+        await presence.wait()
 
-    assert [record.getMessage() for record in caplog.records] == [
-        "Triton does not answer at triton:8001: Connection refused",
-        "Triton answers at triton:8001",
-        "Triton does not answer at triton:8001: Connection refused",
-        "Triton answers at triton:8001",
-    ]
+    assert [(log["event"], log["target"], log.get("cause")) for log in logs] == [
+        ("triton.lost", "triton:8001", "Connection refused"),
+        ("triton.answered", "triton:8001", None),
+    ] * 2
 
 
 async def test_before_the_first_question_it_is_not_there() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from adapter.errors import AdapterError, DiskFull, InvalidRequest
-from adapter.layout import rules
-from adapter.model import Artifact, Layout, Listing, ModelSpec, SourceFile
+from adapter.model import Artifact, Layout, SourceFile
 from adapter.triton.repository import Repository
 from adapter.volume import Volume
 
@@ -24,7 +24,8 @@ LAYOUT = Layout({"1/model.onnx": WEIGHTS, "1/lib/model.py": CODE}, {"config.pbtx
 
 @pytest.fixture
 def volume(tmp_path: Path) -> Iterator[Volume]:
-    volume = Volume(repository_dir=tmp_path / "_triton_models", cache_dir=tmp_path / "_adapter")
+    root = tmp_path / "models"
+    volume = Volume(repository_dir=root / "_triton_models", cache_dir=root / "_adapter")
     volume.claim()
     yield volume
     volume.close()
@@ -369,13 +370,34 @@ async def test_odd_names_are_names(repository: Repository, artifact: Artifact, n
     assert os.listdir(repository.folder) == [name]
 
 
-async def test_the_layout_rules_are_those_of_layout(repository: Repository) -> None:
-    """The repository adds nothing to them."""
-    listing = Listing("s3://b/m", "m.onnx", is_single_file=True, files=(SourceFile("m.onnx", 5, "e"),))
-    spec = ModelSpec(model_id="m", model_type="onnx", path="m.onnx")
+@pytest.mark.parametrize("use", ["place", "ensure_directory", "sweep", "clear", "remove"])
+async def test_a_folder_that_was_deleted_is_made_again(repository: Repository, volume: Volume, artifact: Artifact, use: str) -> None:
+    """Under a running Triton, too: it finds the folder by its path. What is placed then is there."""
+    await repository.place("m", LAYOUT, artifact)
+    shutil.rmtree(repository.folder)
+    assert repository.size_bytes("m") == 0
+    assert repository.inner_names("m") == ()
 
-    assert repository.wanted(listing) == rules.wanted(listing)
-    assert await repository.plan(spec, listing, {}) == rules.plan(spec, listing, {})
+    calls = {"place": ("m", LAYOUT, artifact), "ensure_directory": ("m",), "remove": ("m",)}
+    await getattr(repository, use)(*calls.get(use, ()))
+    await repository.place("n", LAYOUT, artifact)
+
+    assert {key: mode for key, mode in tree(repository.folder.parent).items() if key == "_triton_models"} == {"_triton_models": "dir 755"}
+    assert repository.size_bytes("n") == 5 + 4 + 18
+    assert staged(volume) == []
+
+
+@pytest.mark.parametrize("use", ["place", "ensure_directory", "sweep", "clear"])
+async def test_a_volume_that_is_gone_is_named(repository: Repository, volume: Volume, artifact: Artifact, use: str) -> None:
+    """To make the mount point of a volume that was lost would hide the loss."""
+    root = repository.folder.parent
+    root.rename(root.with_name("elsewhere"))
+    calls = {"place": ("m", LAYOUT, artifact), "ensure_directory": ("m",)}
+
+    with pytest.raises(AdapterError, match=f"^the folder {root} is gone, and Triton's model repository with it$"):
+        await getattr(repository, use)(*calls.get(use, ()))
+
+    assert not root.exists()
 
 
 BUNDLE = Layout(

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from adapter.errors import ModelRefused, UnloadUnfinished
-from tests.unit.triton.scripted import GONE, ScriptedTriton, serve
+from adapter.errors import ModelRefused
+from tests.unit.triton.scripted import GONE, ScriptedTriton, cancel, serve, unnoticed
 
 pytestmark = pytest.mark.looptime
 INNER = ("m~inner~a", "m~inner~b")
@@ -22,9 +22,15 @@ def bundle(triton: ScriptedTriton) -> None:
 
 
 async def test_what_triton_does_not_load_itself_is_loaded_first(triton: ScriptedTriton) -> None:
-    """One after the other: all in one loading slot."""
-    await serve(triton).load("m")
+    """One after the other, in one loading slot, sent once."""
+    server = serve(triton, max_loading=1)
+    sent: list[str | None] = []
+    load = asyncio.create_task(server.load("m", lambda: sent.append(server.queue())))
+    await asyncio.sleep(1.5)
+    assert server.queue() == "model m has held the only loading slot for 2 s"
+    await load
 
+    assert len(sent) == 1
     assert [step for step in triton.trace if step.startswith("load")] == ["load m~inner~b", "loaded m~inner~b", "load m", "loaded m"]
     assert triton.most_loading == 1
 
@@ -34,7 +40,7 @@ async def test_an_inner_model_that_is_refused_ends_the_load(triton: ScriptedTrit
     triton.script["load"] = [ModelRefused("no such module")]
 
     with pytest.raises(ModelRefused, match=r"^inner model b: no such module$"):
-        await serve(triton).load("m")
+        await serve(triton).load("m", unnoticed)
 
     assert triton.trace == ["load m~inner~b"]
 
@@ -46,7 +52,7 @@ async def test_a_step_that_is_refused_is_named_in_place_of_triton_s_word(triton:
     triton.reasons["m~inner~a"] = "Internal: ImportError: no such module"
 
     with pytest.raises(ModelRefused, match=r"^inner model a: ImportError: no such module$"):
-        await serve(triton).load("m")
+        await serve(triton).load("m", unnoticed)
 
 
 async def test_the_top_model_s_own_reason_is_kept(triton: ScriptedTriton) -> None:
@@ -56,7 +62,7 @@ async def test_the_top_model_s_own_reason_is_kept(triton: ScriptedTriton) -> Non
     triton.reasons["m~inner~a"] = "unloaded"
 
     with pytest.raises(ModelRefused, match=r"^its own fault$"):
-        await serve(triton).load("m")
+        await serve(triton).load("m", unnoticed)
 
 
 async def test_an_unload_ends_when_every_model_is_gone(triton: ScriptedTriton) -> None:
@@ -74,10 +80,9 @@ async def test_an_unload_waits_for_the_load_of_an_inner_model(triton: ScriptedTr
     """Its caller has gone, and Triton goes on with it."""
     triton.load_seconds = 5.0
     server = serve(triton)
-    load = asyncio.create_task(server.load("m"))
+    load = asyncio.create_task(server.load("m", unnoticed))
     await asyncio.sleep(1)
-    load.cancel()
-    await asyncio.wait({load})
+    await cancel(load)
     await server.unload("m")
 
     assert triton.trace.index("loaded m~inner~b") < triton.trace.index("unload m")
@@ -90,8 +95,12 @@ async def test_an_inner_model_that_stays_is_named_as_the_obstacle(triton: Script
     triton.states["m~inner~b"] = "READY"
     triton.unload_seconds = 100.0
 
-    with pytest.raises(UnloadUnfinished, match="version 1 is UNLOADING"):
-        await serve(triton, unload_timeout_seconds=10).unload("m")
+    server = serve(triton)
+    unload = asyncio.create_task(server.unload("m"))
+    await asyncio.sleep(10)
+
+    assert server.obstacle("m") == "version 1 has been UNLOADING for 10 s"
+    await cancel(unload)
 
 
 @pytest.mark.parametrize("lost", ["m", *INNER])

@@ -297,7 +297,7 @@ async def test_it_says_what_it_saw_last() -> None:
     waiting.cancel()
     await asyncio.wait({waiting})
 
-    assert watch.sight("m") == "version 1 is UNLOADING, version 2 is UNLOADING for 12 s"
+    assert watch.sight("m") == "version 1 has been UNLOADING and version 2 has been UNLOADING for 12 s"
 
 
 async def test_a_row_that_never_comes_is_said() -> None:
@@ -308,7 +308,7 @@ async def test_a_row_that_never_comes_is_said() -> None:
     waiting.cancel()
     await asyncio.wait({waiting})
 
-    assert watch.sight("m") == "the model is missing from Triton's index for 5 s"
+    assert watch.sight("m") == "the model has been missing from Triton's index for 5 s"
 
 
 async def test_close_ends_the_wait() -> None:

@@ -11,7 +11,8 @@ from google.protobuf import json_format, text_format
 from tritonclient.grpc import model_config_pb2
 
 from adapter.layout import rules
-from adapter.model import Layout, Listing, ModelSpec, SourceFile
+from adapter.model import Layout, SourceFile
+from tests.builders import a_file, a_listing, a_spec
 
 SCHEMA = SourceFile("_schema.json", 2, "schema-1")
 
@@ -26,24 +27,7 @@ def named(case: dict[str, Any]) -> str:
     return case["name"]
 
 
-def a_file(path: str) -> SourceFile:
-    """A file as a store lists it."""
-    return SourceFile(path, 1, f"etag-{path}")
-
-
-def a_listing(paths: Iterable[str], *, single_file: bool = False, has_schema: bool = False) -> Listing:
-    """A model with these files."""
-    files = tuple(a_file(path) for path in sorted(paths))
-    name = files[0].path if single_file and files else "model"
-    return Listing("s3://bucket/model", name, single_file, files, SCHEMA if has_schema else None)
-
-
-def a_spec(model_type: str = "", model_id: str = "m", schema_path: str | None = None) -> ModelSpec:
-    """A model of this type."""
-    return ModelSpec(model_id=model_id, model_type=model_type, path="model", schema_path=schema_path)
-
-
-def arranged(
+def planned(
     model_type: str,
     paths: Iterable[str],
     *,
@@ -52,22 +36,16 @@ def arranged(
     schema: Any = None,
     model_id: str = "m",
 ) -> Layout:
-    """`rules.arrange` over path names; the schema is JSON's object."""
-    return rules.arrange(
-        a_spec(model_type, model_id),
-        a_listing(paths, single_file=single_file, has_schema=schema is not None),
-        None if config is None else config.encode(),
-        None if schema is None else json.dumps(schema).encode(),
-    )
-
-
-def planned(model_type: str, paths: Iterable[str], *, config: str | None = None, schema: Any = None, model_id: str = "m") -> Layout:
-    """`rules.plan` over path names."""
-    listing = a_listing(paths, has_schema=schema is not None)
+    """`rules.plan` over path names; the schema is JSON's object."""
+    listing = a_listing(paths, is_single_file=single_file, schema=None if schema is None else SCHEMA)
     contents = {SCHEMA: json.dumps(schema).encode()} if schema is not None else {}
     if config is not None:
         contents[a_file("config.pbtxt")] = config.encode()
-    return rules.plan(a_spec(model_type, model_id, "model/_schema.json" if schema is not None else None), listing, contents)
+    return rules.plan(
+        a_spec("model", model_id=model_id, model_type=model_type, schema_path=None if schema is None else "model/_schema.json"),
+        listing,
+        contents,
+    )
 
 
 def placed(found: Layout) -> dict[str, str]:

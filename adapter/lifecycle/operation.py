@@ -1,0 +1,114 @@
+"""
+What we know of one model, and the load or unload that is under way for it.
+
+An operation owns what it can tell of itself: where its time went, what it waits for, who stopped it,
+how it ended. It decides nothing and asks nobody; `work` runs it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from adapter.errors import AdapterError
+from adapter.lifecycle.phases import Phase, Phases
+from adapter.lifecycle.states import State
+from adapter.model import Artifact, Listing, LoadedModel, ModelSpec
+from adapter.waits import Waits
+
+
+@dataclass
+class Model:
+    """What we know of one model id."""
+
+    model_id: str
+    state: State = State.ABSENT
+    spec: ModelSpec | None = None
+    """None while unknown: adopted from Triton's index after a restart of the adapter."""
+    listing: Listing | None = None
+    artifact: Artifact | None = None
+    size_bytes: int = 0
+    operation: Operation | None = None
+
+    def forget_content(self) -> None:
+        """The model is gone: so is all we knew of its content."""
+        self.spec = self.listing = self.artifact = None
+        self.size_bytes = 0
+
+
+class Operation:
+    """A load or an unload under way, and who waits for it."""
+
+    def __init__(self, kind: Literal["load", "unload"], model: Model, spec: ModelSpec | None = None, deadline: float = math.inf) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.kind = kind
+        self.model = model
+        self.spec = spec
+        self.deadline = deadline
+        """Of an unload: when its call gives up, by the clock of the loop."""
+        self.callers = 0
+        self.phases = Phases()
+        self.waits = Waits(self._loop.time)
+        self.result: asyncio.Future[LoadedModel | None] = self._loop.create_future()
+        self.ended = asyncio.Event()
+        self.is_ending = False
+        self.stopped_by: AdapterError | None = None
+        self._since = self._loop.time()
+        self._told_by: Callable[[], str | None] | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self, work: Coroutine[Any, Any, None], on_end: Callable[[Operation], None]) -> None:
+        """Run `work` as a task that no caller's cancellation reaches."""
+        self._task = asyncio.create_task(work, name=f"{self.kind} {self.model.model_id}")
+        self._task.add_done_callback(lambda _: on_end(self))
+
+    @contextmanager
+    def step(self, phase: Phase, told_by: Callable[[], str | None] | None = None) -> Iterator[None]:
+        """Count the time inside as this phase's; `told_by` says what the step waits for, where `waits` does not."""
+        self._told_by = told_by
+        try:
+            with self.phases.phase(phase):
+                yield
+        finally:
+            self._told_by = None
+
+    @property
+    def obstacle(self) -> str | None:
+        """What it is waiting for now, in words."""
+        return self.waits.words() or (self._told_by() if self._told_by else None)
+
+    def begin_undo(self) -> None:
+        """The outcome is known and only the undo remains: nobody may join or stop it any more."""
+        self.is_ending = True
+        self._since = self._loop.time()
+
+    def can_be_joined_by(self, spec: ModelSpec) -> bool:
+        """Whether an equal load may share this one."""
+        return self.kind == "load" and not self.is_ending and self.stopped_by is None and self.spec == spec
+
+    def stop(self, reason: AdapterError) -> None:
+        """Cancel the load, once; its callers get `reason` and it is undone. An unload is never stopped."""
+        if self.kind == "load" and not self.is_ending and self.stopped_by is None and self._task is not None:
+            self.stopped_by = reason
+            self._task.cancel()
+
+    def fail(self, error: BaseException) -> None:
+        """Tell the callers; the first outcome stays."""
+        if not self.result.done():
+            self.result.set_exception(error)
+            self.result.exception()  # nobody may be left to retrieve it
+
+    def succeed(self, loaded: LoadedModel | None) -> None:
+        """Tell the callers."""
+        if not self.result.done():
+            self.result.set_result(loaded)
+
+    def __str__(self) -> str:
+        """For texts: `the unload of 'a', under way for 40.0 s (version 1 is UNLOADING for 39 s)`."""
+        what = "undo of the load" if self.is_ending else self.kind
+        why = f" ({obstacle})" if (obstacle := self.obstacle) else ""
+        return f"the {what} of {self.model.model_id!r}, under way for {self._loop.time() - self._since:.1f} s{why}"

@@ -1,0 +1,92 @@
+"""
+The storage parameters that are the adapter's own: what a model's author may say about one model.
+
+Owns every name that begins with `adapter.`: one row each. `split` takes them out of a request's
+storage parameters, so no store ever sees one. Knows neither requests nor layouts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from adapter.errors import InvalidRequest
+from adapter.model import MAX_SIZE_BYTES
+from adapter.paths import path_problem
+from adapter.units import parse_bytes
+
+PREFIX = "adapter."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parameter:
+    """One row."""
+
+    name: str
+    field: str
+    """Of `ModelSpec`."""
+    parse: Callable[[str], Any]
+    """Raises ValueError."""
+    value: str
+    """What the text must be; follows "must be" in error texts."""
+    meaning: str
+
+
+def _size(text: str) -> int:
+    size = parse_bytes(text)
+    if not 1 <= size <= MAX_SIZE_BYTES:
+        raise ValueError(text)
+    return size
+
+
+def _directory(text: str) -> str:
+    if "/" in text or path_problem(text):
+        raise ValueError(text)
+    return text
+
+
+MODEL_SIZE = Parameter(
+    name=f"{PREFIX}modelSizeBytes",
+    field="size_hint_bytes",
+    parse=_size,
+    value="a size greater than 0, in bytes or with a unit as in 512MiB",
+    meaning="memory that the loaded model takes; counts more than any measurement or prediction",
+)
+TOP_MODEL = Parameter(
+    name=f"{PREFIX}topModel",
+    field="top_model",
+    parse=_directory,
+    value="the name of a directory",
+    meaning="of a bundle: the directory of the model that is asked for inference, where the configs do not tell",
+)
+PARAMETERS = (MODEL_SIZE, TOP_MODEL)
+
+
+def split(params: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
+    """
+    The adapter's own parameters, as fields of `ModelSpec`, and the others, which are the store's.
+
+    Raises:
+        InvalidRequest: an unknown name with our prefix in any case, or a value that cannot be read; the value is not quoted.
+    """
+    ours = {name: text for name, text in params.items() if name.lower().startswith(PREFIX)}
+    known = {parameter.name: parameter for parameter in PARAMETERS}
+    if unknown := sorted(ours.keys() - known.keys()):
+        raise InvalidRequest(f"unknown storage parameter {unknown[0][:64]!r}; the adapter knows {', '.join(known)}")
+    fields = {known[name].field: _parsed(known[name], text) for name, text in ours.items()}
+    return fields, {name: text for name, text in params.items() if name not in ours}
+
+
+def markdown() -> str:
+    """The table for the documentation."""
+    rows = ["| storage parameter | value | meaning |", "|---|---|---|"]
+    rows += [f"| `{row.name}` | {row.value} | {row.meaning} |" for row in PARAMETERS]
+    return "\n".join(rows) + "\n"
+
+
+def _parsed(parameter: Parameter, text: str) -> Any:
+    try:
+        return parameter.parse(text)
+    except ValueError:
+        raise InvalidRequest(f"storage parameter {parameter.name} must be {parameter.value}") from None

@@ -1,0 +1,1 @@
+"""From a bucket to files on our volume: listing, pulling, unpacking. Knows no store."""

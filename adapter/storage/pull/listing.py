@@ -1,0 +1,143 @@
+"""
+Which objects make up a model: the rules from a model path to a Listing.
+
+Prefix first: everything below `path/`, all pages. Else the object whose key is exactly the path. So a
+sibling (`resnet-v2/` beside `resnet/`) never leaks in, and a folder wins over an object of its name.
+Zero-byte objects are files; only keys that end in `/` are markers. What could not be a file on disk
+refuses the whole model. Blocks; runs in threads; knows no store.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from adapter.errors import InvalidRequest, SourceNotFound
+from adapter.model import Listing, SourceFile
+from adapter.paths import path_problem
+from adapter.storage.bucket import Bucket, StoredObject
+from adapter.storage.search import MAX_OBJECTS, Search, clean_path, shown
+from adapter.workers import Stop
+
+_FEW = 20
+_NEAR_MISSES = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class FoundModel:
+    """A listing, and where its files come from."""
+
+    listing: Listing
+    prefix: str
+    """What a file's path is put behind to make its key."""
+    single: StoredObject | None
+    """Of a model that is one object."""
+    schema: StoredObject | None
+
+    def stored(self, file: SourceFile) -> StoredObject:
+        """The object of a listed file."""
+        if self.schema is not None and file == self.listing.schema:
+            return self.schema
+        return self.single or StoredObject(self.prefix + file.path, file.size_bytes, file.etag)
+
+
+def find_model(bucket: Bucket, search: Search, stop: Stop) -> FoundModel:
+    """
+    List the model that is searched for, at a path of the bucket.
+
+    Args:
+        bucket: where. The paths of the search are relative to its root; leading slashes mean nothing.
+        search: told what is seen on the way.
+        stop: ends it between and within pages.
+
+    Raises:
+        InvalidRequest: the path, or a key below it, cannot be a file on disk.
+        SourceNotFound: nothing is there.
+        SourceError: as the bucket.
+    """
+    key = clean_path(search.spec.path, "modelPath")
+    name = key.rpartition("/")[2]
+    prefix = f"{key}/"
+    files = _below(bucket, prefix, search, stop)
+    single = None
+    if not files:
+        prefix = key[: len(key) - len(name)]
+        single = _exact(bucket, key, "model", stop)
+        if problem := path_problem(name):
+            raise InvalidRequest(f"the key {shown(key)} cannot be a file on disk: it {problem}")
+        search.seen_bytes += single.size_bytes
+        files = (SourceFile(name, single.size_bytes, single.etag),)
+    schema = described = None
+    if search.spec.schema_path:
+        schema = _exact(bucket, clean_path(search.spec.schema_path, "schema_path"), "schema", stop)
+        described = SourceFile(schema.key.rpartition("/")[2], schema.size_bytes, schema.etag)
+    listing = Listing(origin=f"{bucket.place}/{key}", name=name, is_single_file=single is not None, files=files, schema=described)
+    return FoundModel(listing=listing, prefix=prefix, single=single, schema=schema)
+
+
+def sorted_files(files: list[SourceFile], origin: str) -> tuple[SourceFile, ...]:
+    """
+    By path, once each.
+
+    Raises:
+        InvalidRequest: one path is a file and a directory.
+    """
+    paths = {file.path for file in files}
+    directories: set[str] = set()
+    for file in files:
+        parent = file.path.rpartition("/")[0]
+        while parent and parent not in directories:
+            directories.add(parent)
+            parent = parent.rpartition("/")[0]
+    if both := sorted(paths & directories):
+        raise InvalidRequest(f"{origin} holds {shown(both[0])} both as an object and as a folder, which no file system can")
+    return tuple(sorted(files, key=lambda file: file.path))
+
+
+def _below(bucket: Bucket, prefix: str, search: Search, stop: Stop) -> tuple[SourceFile, ...]:
+    origin = f"{bucket.place}/{prefix.rstrip('/')}"
+    files = []
+    for stored in _all_pages(bucket, prefix, stop):
+        if stored.key.endswith("/") or not stored.key.startswith(prefix):
+            continue
+        path = stored.key[len(prefix) :]
+        if problem := path_problem(path):
+            raise InvalidRequest(f"the key {shown(stored.key)} in {bucket.place} cannot be a file on disk: below the model it {problem}")
+        files.append(SourceFile(path, stored.size_bytes, stored.etag))
+        search.seen_bytes += stored.size_bytes
+        if len(files) > MAX_OBJECTS:
+            raise InvalidRequest(f"{origin} holds more than {MAX_OBJECTS} objects; is it really one model?")
+    return sorted_files(files, origin)
+
+
+def _all_pages(bucket: Bucket, prefix: str, stop: Stop) -> Iterator[StoredObject]:
+    token: str | None = None
+    while True:
+        stop.check()
+        page = bucket.list_page(prefix, stop, token=token)
+        yield from page.objects
+        token = page.next_token
+        if token is None:
+            return
+
+
+def _exact(bucket: Bucket, key: str, what: str, stop: Stop) -> StoredObject:
+    page = bucket.list_page(key, stop, limit=_FEW)
+    for stored in page.objects:
+        if stored.key == key:
+            return stored
+    near = _near_misses(bucket, key, [stored.key for stored in page.objects], stop)
+    hint = f"; close to it: {', '.join(shown(name) for name in near)}" if near else ""
+    raise SourceNotFound(f"there is no {what} at {shown(key)} in {bucket.place}{hint}")
+
+
+def _near_misses(bucket: Bucket, key: str, same_start: list[str], stop: Stop) -> list[str]:
+    """Names that go on where the path ends, then names in its folder that look alike."""
+    parent = key[: key.rfind("/") + 1]
+    page = bucket.list_page(parent, stop, by_folder=True)
+    beside = [*page.folders, *(stored.key for stored in page.objects)]
+    longer = [name[: name.find("/", len(key)) + 1] or name for name in same_start if not name.startswith(f"{key}/")]
+    alike = difflib.get_close_matches(key, [name.rstrip("/") for name in beside], n=_NEAR_MISSES)
+    folders = {name.rstrip("/"): name for name in beside}
+    return list(dict.fromkeys([*longer, *(folders[name] for name in alike)]))[:_NEAR_MISSES]

@@ -1,0 +1,208 @@
+"""
+Bytes from a bucket onto our volume: plan → stage → verify → publish.
+
+Invariants: nothing is visible before it is whole; a pull that fails or is cancelled leaves nothing,
+and its threads have ended before it says so; memory is bounded by the threads, whatever the size.
+One pull has at most `lanes` threads, and gives each back after about one part, so that a big pull
+does not starve a small one. Knows no store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from adapter.errors import SourceUnavailable
+from adapter.model import Artifact
+from adapter.storage.bucket import Bucket, StoredObject
+from adapter.telemetry.metrics import PULLED_BYTES, PULLED_FILES
+from adapter.volume import FILE_MODE, Volume, make_plain_directory
+from adapter.workers import Stop, Workers
+
+_FILES_PER_TURN = 64
+"""Small files that a thread pulls before it looks whether others wait for it."""
+
+
+class Puller:
+    """Pulls models, any number at once, over one pool of threads."""
+
+    def __init__(self, *, volume: Volume, pulls: Workers, files: Workers, lanes: int, part_bytes: int) -> None:
+        """
+        Args:
+            volume: where files go.
+            pulls: threads that talk to stores.
+            files: threads that work on the volume alone; never blocked by a store.
+            lanes: threads that one pull may have at once.
+            part_bytes: larger files are pulled in ranges of this size.
+        """
+        self._volume = volume
+        self._pulls = pulls
+        self._files = files
+        self._lanes = lanes
+        self._part_bytes = part_bytes
+
+    async def pull(self, bucket: Bucket, objects: Mapping[str, StoredObject]) -> Artifact:
+        """
+        Pull objects into a new artifact.
+
+        Args:
+            bucket: where they are.
+            objects: path in the artifact → object. Paths are those of a checked listing.
+
+        Raises:
+            SourceError: the first one that any object met.
+            DiskFull: with both numbers.
+        """
+        job = _Pull(self._volume, bucket, objects, self._part_bytes)
+        try:
+            await self._files.run(job.prepare)
+            await self._run_lanes(job)
+            root = await self._files.run(job.publish)
+        except BaseException:
+            await self._files.run_to_end(job.undo)
+            raise
+        PULLED_FILES.labels(bucket.kind).inc(len(objects))
+        return Artifact(root=root, is_ours=True)
+
+    async def _run_lanes(self, job: _Pull) -> None:
+        failures: BaseExceptionGroup[BaseException] | None = None
+        try:
+            async with asyncio.TaskGroup() as lanes:
+                for _ in range(min(self._lanes, len(job.parts))):
+                    lanes.create_task(self._lane(job))
+        except BaseExceptionGroup as group:
+            failures = group
+        if failures is not None:
+            raise failures.exceptions[0]  # the first one; the others were stopped because of it
+
+    async def _lane(self, job: _Pull) -> None:
+        while job.parts:
+            await self._pulls.run(job.take_turn)
+
+
+@dataclass(frozen=True)
+class _Part:
+    path: str
+    stored: StoredObject
+    start: int
+    length: int
+
+
+class _Pull:
+    """One pull: its methods run in threads, and what they have made is known whenever they end."""
+
+    def __init__(self, volume: Volume, bucket: Bucket, objects: Mapping[str, StoredObject], part_bytes: int) -> None:
+        self._volume = volume
+        self._bucket = bucket
+        self._objects = objects
+        self._part_bytes = part_bytes
+        self._total_bytes = sum(stored.size_bytes for stored in objects.values())
+        self._made: Path | None = None
+        """Staging, later the artifact."""
+        parts = [_Part(path, stored, *span) for path, stored in objects.items() for span in _spans(stored, part_bytes)]
+        parts.sort(key=lambda part: -part.length)  # so that no large part is the last one
+        self.parts = deque(parts)
+
+    def prepare(self, stop: Stop) -> None:
+        """Make the directories, and reserve the space of files that several threads write."""
+        self._volume.require_room(self._total_bytes, len(self._objects))
+        with self._volume.writing(self._total_bytes):
+            self._made = self._volume.new_staging()
+            for directory in _directories(self._objects):
+                make_plain_directory(self._made / directory)
+            for path, stored in self._objects.items():
+                stop.check()
+                if stored.size_bytes > self._part_bytes:
+                    _reserve(self._made / path, stored.size_bytes)
+
+    def take_turn(self, stop: Stop) -> None:
+        """Pull parts until all or a fair share are done."""
+        moved = 0
+        for _ in range(_FILES_PER_TURN):
+            try:
+                part = self.parts.popleft()
+            except IndexError:
+                return
+            stop.check()
+            self._pull(part, stop)
+            PULLED_BYTES.labels(self._bucket.kind).inc(part.length)
+            moved += part.length
+            if moved >= self._part_bytes:
+                return
+
+    def publish(self, stop: Stop) -> Path:
+        """Check that every file is as long as it was listed, then rename."""
+        assert self._made is not None  # noqa: S101 - prepare has run
+        with self._volume.writing(self._total_bytes):
+            for path, stored in self._objects.items():
+                found = (self._made / path).stat().st_size
+                if found != stored.size_bytes:
+                    raise SourceUnavailable(f"{stored.key!r} from {self._bucket.place} has {found} bytes, listed were {stored.size_bytes}")
+            stop.check()
+            self._made = self._volume.publish(self._made)
+        return self._made
+
+    def undo(self, _stop: Stop) -> None:
+        """Leave nothing."""
+        if self._made is not None:
+            self._volume.discard(self._made)
+
+    def _pull(self, part: _Part, stop: Stop) -> None:
+        assert self._made is not None  # noqa: S101 - prepare has run
+        with self._volume.writing(self._total_bytes):
+            file = os.open(self._made / part.path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+        try:
+            os.fchmod(file, FILE_MODE)
+            if part.length:
+                self._bucket.read(part.stored, part.start, part.length, _FileSink(file, part.start, self._volume, self._total_bytes), stop)
+        finally:
+            os.close(file)
+
+
+class _FileSink:
+    """Writes what comes from its offset on."""
+
+    def __init__(self, file: int, start: int, volume: Volume, needed_bytes: int) -> None:
+        self._file = file
+        self._offset = start
+        self._volume = volume
+        self._needed_bytes = needed_bytes
+
+    def __call__(self, chunk: bytes) -> None:
+        view = memoryview(chunk)
+        with self._volume.writing(self._needed_bytes):
+            while view:
+                written = os.pwrite(self._file, view, self._offset)
+                self._offset += written
+                view = view[written:]
+
+
+def _spans(stored: StoredObject, part_bytes: int) -> list[tuple[int, int]]:
+    size_bytes = stored.size_bytes
+    if size_bytes <= part_bytes or not stored.is_divisible:
+        return [(0, size_bytes)]
+    return [(start, min(part_bytes, size_bytes - start)) for start in range(0, size_bytes, part_bytes)]
+
+
+def _directories(paths: Mapping[str, object]) -> list[str]:
+    """All directories of the files, parents first."""
+    found: set[str] = set()
+    for path in paths:
+        parent = path.rpartition("/")[0]
+        while parent and parent not in found:
+            found.add(parent)
+            parent = parent.rpartition("/")[0]
+    return sorted(found)
+
+
+def _reserve(path: Path, size_bytes: int) -> None:
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+    try:
+        os.fchmod(file, FILE_MODE)
+        os.posix_fallocate(file, 0, size_bytes)
+    finally:
+        os.close(file)

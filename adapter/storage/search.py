@@ -1,0 +1,92 @@
+"""
+A search for one model: what was asked for, how far the search has come, and the rules that hold wherever a model lies.
+
+Knows nothing of stores or mounts. A `Search` is written by one thread and may be read by any.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from adapter.errors import InvalidModel, InvalidRequest
+from adapter.model import Listing, ModelSpec, SourceFile
+from adapter.ports import StoredModel
+from adapter.storage.secret.merging import StorageConfig
+from adapter.waits import Waits
+from adapter.workers import Stop
+
+MAX_OBJECTS = 100_000
+"""Of one model, directories counted where they are entries of their own."""
+READ_LIMIT_BYTES = 4 * 1024 * 1024
+"""Of a file that is read into memory: a config.pbtxt or a schema."""
+_SHOWN_CHARACTERS = 200
+
+
+@dataclass
+class Search:
+    """One search; a survey reads it while the search goes on."""
+
+    spec: ModelSpec
+    waits: Waits
+    """Told what is waited for, by the search and by the model that it finds."""
+    seen_bytes: int = 0
+    """Of the files that were listed so far."""
+
+
+class Found(Protocol):
+    """A model where it lies."""
+
+    @property
+    def listing(self) -> Listing | None:
+        """None: the model is an archive that was never unpacked."""
+        ...
+
+    async def open(self) -> StoredModel:
+        """Make it ready to be read. Raises as `ModelStore.open`."""
+        ...
+
+
+class Finder(Protocol):
+    """Finds the models of one or more types of store. Its methods block."""
+
+    def warm(self, config: StorageConfig) -> None:
+        """Make and keep what is slow to make. Raises InvalidRequest, SourceDenied."""
+        ...
+
+    def find(self, config: StorageConfig, search: Search, stop: Stop) -> Found:
+        """Look for the model that the search names. Raises as `ModelStore.open`."""
+        ...
+
+
+def check_readable(file: SourceFile, origin: str) -> None:
+    """
+    Small files only are read into memory.
+
+    Raises:
+        InvalidModel: the file is larger.
+    """
+    if file.size_bytes > READ_LIMIT_BYTES:
+        raise InvalidModel(f"{file.path!r} of {origin} has {file.size_bytes} bytes, expected at most {READ_LIMIT_BYTES}")
+
+
+def clean_path(path: str, what: str) -> str:
+    """
+    The path without leading and trailing slashes.
+
+    Raises:
+        InvalidRequest: empty, or with a segment that leads elsewhere.
+    """
+    key = path.strip("/")
+    if not key:
+        raise InvalidRequest(f"{what} is empty; expected the path of an object or folder in the bucket")
+    if "\0" in key:
+        raise InvalidRequest(f"{what} contains a NUL byte")
+    if {".", ".."} & set(key.split("/")):
+        raise InvalidRequest(f"{what} {shown(path)} has a '.' or '..' in it; expected the path of an object or folder in the bucket")
+    return key
+
+
+def shown(key: str) -> str:
+    """Quoted for people, and cut where it is very long."""
+    return repr(key if len(key) <= _SHOWN_CHARACTERS else f"{key[:_SHOWN_CHARACTERS]}…")

@@ -1,0 +1,85 @@
+"""
+How single fields of a storage config are read, and what wraps a secret.
+
+An empty string is an absent field. A value never reaches an error text; names of fields do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from adapter.errors import InvalidRequest
+from adapter.telemetry.redaction import remember
+from adapter.units import parse_bool
+
+
+class Secret:
+    """A text that never shows itself, and that no log or error text of a library shows either: it is remembered for redaction."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: str) -> None:
+        self._value = value
+        remember(value)
+
+    def reveal(self) -> str:
+        """The text, for the library that needs it."""
+        return self._value
+
+    def __repr__(self) -> str:
+        return "<secret>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and self._value == other._value
+
+    def __hash__(self) -> int:
+        return hash(self._value)
+
+
+class Fields:
+    """Reads single fields of a config, whose values should be strings."""
+
+    def __init__(self, values: Mapping[str, object], label: str) -> None:
+        self.label = label
+        """For people: which config it is."""
+        self._values = values
+
+    def text(self, name: str) -> str | None:
+        """A text, or None when it is absent or empty. Raises InvalidRequest when it is not a text."""
+        value = self._values.get(name)
+        if isinstance(value, bool):
+            value = str(value).lower()
+        elif isinstance(value, int | float):
+            value = str(value)
+        if value is not None and not isinstance(value, str):
+            kind = "object" if isinstance(value, dict) else "array"
+            raise InvalidRequest(f"{self.label}: {name} is a JSON {kind}, expected a string")
+        return (value or "").strip() or None
+
+    def secret(self, name: str) -> Secret | None:
+        """A text that never shows itself."""
+        value = self.text(name)
+        return None if value is None else Secret(value)
+
+    def flag(self, name: str, *, default: bool) -> bool:
+        """A boolean, written as any setting's."""
+        value = self.text(name)
+        if value is None:
+            return default
+        try:
+            return parse_bool(value)
+        except ValueError as error:
+            raise InvalidRequest(f'{self.label}: {name} is not a boolean; expected "true" or "false"') from error
+
+
+def check_all_or_none(label: str, values: Mapping[str, Secret | None]) -> None:
+    """
+    The parts of one credential go together.
+
+    Raises:
+        InvalidRequest: some are there and some are not; by name.
+    """
+    missing = [name for name, value in values.items() if value is None]
+    if missing and len(missing) < len(values):
+        given = [name for name in values if name not in missing]
+        raise InvalidRequest(f"{label} has {' and '.join(given)} but no {' and no '.join(missing)}; give all of them, or none")

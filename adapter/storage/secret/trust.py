@@ -1,0 +1,51 @@
+"""Which certificates a storage config trusts: from the config, from a file, or from the bundle that KServe mounts."""
+
+from __future__ import annotations
+
+import re
+import ssl
+from pathlib import Path
+
+from adapter.errors import InvalidRequest
+from adapter.storage.secret.fields import Fields
+
+MOUNTED_CA_BUNDLE = Path("/etc/ssl/custom-certs/cabundle.crt")
+"""Where KServe mounts the bundle of `cabundle_configmap`. Source: kserve `constants.py`."""
+_CERTIFICATE = re.compile(r"-----BEGIN (?:TRUSTED |X509 )?CERTIFICATE-----.+?-----END (?:TRUSTED |X509 )?CERTIFICATE-----", re.DOTALL)
+
+
+def trusted_pem(fields: Fields) -> str | None:
+    """
+    The certificates that are trusted instead of the usual ones, as PEM text; None: the usual ones. Blocks.
+
+    Raises:
+        InvalidRequest: not PEM, or a file that cannot be read.
+    """
+    label = fields.label
+    if certificate := fields.text("certificate"):
+        return _checked_pem(certificate, f"{label}: certificate")
+    if bundle := fields.text("ca_bundle"):
+        what = f"{label}: ca_bundle"
+        return _checked_pem(bundle if "-----BEGIN" in bundle else _read_bundle(Path(bundle), what), what)
+    if name := fields.text("cabundle_configmap"):
+        what = f"{label}: cabundle_configmap is {name!r}, so its bundle must be mounted at {MOUNTED_CA_BUNDLE} in the adapter's container"
+        return _checked_pem(_read_bundle(MOUNTED_CA_BUNDLE, what), what)
+    return None
+
+
+def _read_bundle(path: Path, what: str) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not a path"
+        raise InvalidRequest(f"{what}: the file cannot be read ({reason})") from error
+
+
+def _checked_pem(text: str, what: str) -> str:
+    """The certificates alone: OpenSSL refuses bundles whose comments are not ASCII."""
+    pem = "\n".join(_CERTIFICATE.findall(text))
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=pem)
+    except (ssl.SSLError, ValueError) as error:
+        raise InvalidRequest(f"{what}: no valid PEM certificate; expected the text of one or more certificates") from error
+    return pem + "\n"

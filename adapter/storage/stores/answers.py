@@ -1,0 +1,108 @@
+"""
+What an answer of a store means, and its words: the one table of HTTP statuses.
+
+Status, the store's short error code and the place are named; what a server says never is, for it can
+echo a key or a signature.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from adapter.errors import AdapterError, InvalidRequest, SourceChanged, SourceDenied, SourceNotFound, SourceUnavailable
+from adapter.storage.bucket import StoredObject
+from adapter.storage.wire.network import CUT, network_words
+
+GONE = (404, 410)
+_CHANGED = (*GONE, 412, 416)
+"""Of an object that was listed before."""
+_DENIED = (401, 403, 407)
+_PASSING = (408, 425, 429)
+_CODE = re.compile(r"[A-Za-z][A-Za-z0-9.]{0,63}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Where:
+    """What was asked, as error texts name it."""
+
+    words: str
+    """`bucket 'b' at host:port`"""
+    label: str
+    """The storage config that led here."""
+    credentials: str
+    """What requests are made with: `the service account key`, `no credentials`…"""
+    is_plain_http: bool
+    is_unsigned: bool
+
+    def refused(self, status: int, code: str = "", *, key: str | None = None, kind: type[AdapterError] | None = None) -> AdapterError:
+        """
+        The meaning of an error answer.
+
+        Args:
+            status: HTTP status.
+            code: the store's short error code, or whatever it has in its place.
+            key: the listed object that was read; None for a listing.
+            kind: what the code means, where it says more than the status does.
+        """
+        is_code = _CODE.fullmatch(code) is not None
+        named = f"{code}, HTTP {status}" if is_code else f"HTTP {status}"
+        kind = kind or _kind_of(status, is_listed=key is not None)
+        if kind is SourceDenied:
+            return SourceDenied(f"{self.words} denied access {self._made_with()} ({named})")
+        if kind is SourceChanged and key is not None:
+            what = "is gone" if status in GONE else "was replaced"
+            return SourceChanged(f"{key!r} {what} since it was listed ({self.words}, {named})")
+        if kind is SourceNotFound:
+            return SourceNotFound(f"there is no {self.words} ({named})")
+        if kind is SourceUnavailable:
+            return SourceUnavailable(f"{self.words} cannot be read now ({named})")
+        return InvalidRequest(f"{self.words} refused the request ({named}){'' if is_code else self._hint}")
+
+    def unreachable(self, error: BaseException) -> SourceUnavailable:
+        """The meaning of a request that got no whole answer."""
+        words = network_words(error)
+        return SourceUnavailable(f"{self.words} cannot be reached: {words}{self._hint if words == CUT else ''}")
+
+    def no_credentials(self, reason: str) -> SourceDenied:
+        """Whoever gives out credentials gave none."""
+        return SourceDenied(f"no credentials for {self.words}: {reason}")
+
+    def ended_early(self, key: str, missing: int) -> SourceUnavailable:
+        """A body without its last bytes."""
+        return SourceUnavailable(f"{self.words} ended the body of {key!r} {missing} bytes early")
+
+    def other_range(self, key: str) -> SourceUnavailable:
+        """A body of other bytes than those that were asked for."""
+        return SourceUnavailable(f"{self.words} did not answer the range of {key!r} that was asked for")
+
+    def other_version(self, key: str, told_by: str) -> SourceChanged:
+        """Servers exist that ignore the condition of a request, so answers are compared as well."""
+        return SourceChanged(f"{key!r} was replaced since it was listed ({self.words}, another {told_by})")
+
+    def other_size(self, wanted: StoredObject, size_bytes: int) -> SourceChanged:
+        """A body, or the object that a part is of, has another length than the listed one."""
+        sizes = f"it has {size_bytes} bytes, but had {wanted.size_bytes}"
+        return SourceChanged(f"{wanted.key!r} was replaced since it was listed: {sizes} ({self.words})")
+
+    def _made_with(self) -> str:
+        if self.is_unsigned:
+            return f"without credentials: those of {self.label} do not belong to the place that storage_params names"
+        return f"with {self.credentials} of {self.label}"
+
+    @property
+    def _hint(self) -> str:
+        """A port for https answers plain http with a bare 400, or hangs up."""
+        return "; is the endpoint https?" if self.is_plain_http else ""
+
+
+def _kind_of(status: int, *, is_listed: bool) -> type[AdapterError]:
+    if status in _DENIED:
+        return SourceDenied
+    if is_listed and status in _CHANGED:
+        return SourceChanged
+    if status in GONE:
+        return SourceNotFound
+    if status >= 500 or status in _PASSING:
+        return SourceUnavailable
+    return InvalidRequest

@@ -1,0 +1,118 @@
+"""
+Clients of stores, made when they are needed and kept: making one costs 0.1 s, a connection and a TLS handshake.
+
+Those of the connections used last are kept; one that is evicted is closed. Blocks; used from many
+threads at once. Knows no store: the table hands in its rows.
+"""
+
+from __future__ import annotations
+
+import importlib
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from adapter.errors import InvalidRequest
+from adapter.storage.bucket import Bucket
+from adapter.storage.secret.binding import Binding
+from adapter.storage.secret.merging import StorageConfig
+
+KEPT_CLIENTS = 32
+
+
+class Client(Protocol):
+    """A connection to a store, ready to be used by any number of threads. Has no threads of its own."""
+
+    def bucket(self, config: StorageConfig) -> Bucket:
+        """The bucket of a config of this connection. Raises InvalidRequest."""
+        ...
+
+    def close(self) -> None:
+        """Close idle connections. Calls under way go on."""
+        ...
+
+
+@dataclass(frozen=True)
+class BucketStore:
+    """A type of store that keeps buckets: a row of the table."""
+
+    binding: Binding
+    connection: Callable[[StorageConfig], Hashable]
+    """Reads what a client is made from; two equal connections share a client. Raises InvalidRequest."""
+    client: Callable[[Any, int], Client]
+    """Makes it, for so many threads. May block: credential chains ask the network. Raises InvalidRequest, SourceDenied."""
+
+
+def extra(name: str, module: str, client: str) -> Callable[[Any, int], Client]:
+    """The client of a store whose libraries are installed on demand only."""
+
+    def make(connection: Any, max_connections: int) -> Client:
+        try:
+            found = importlib.import_module(module)
+        except ModuleNotFoundError as error:
+            raise InvalidRequest(f"storage type {name!r} needs pip install modelmesh-triton-adapter[{name}]") from error
+        made: Client = getattr(found, client)(connection, max_connections)
+        return made
+
+    return make
+
+
+class Clients:
+    """All connections to stores that this process keeps."""
+
+    def __init__(self, stores: Mapping[str, BucketStore], max_connections: int) -> None:
+        """
+        Args:
+            stores: by the name of the type.
+            max_connections: threads that may use one client at once.
+        """
+        self._stores = stores
+        self._max_connections = max_connections
+        self._kept: OrderedDict[tuple[str, Hashable], Client] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def warm(self, config: StorageConfig) -> None:
+        """
+        Make what the config needs, and keep it.
+
+        Raises:
+            InvalidRequest: the config cannot work.
+        """
+        self._client(config)
+
+    def bucket(self, config: StorageConfig) -> Bucket:
+        """
+        The bucket of this config.
+
+        Raises:
+            InvalidRequest: the config cannot work, or it has no bucket.
+        """
+        return self._client(config).bucket(config)
+
+    def close(self) -> None:
+        """Close all of them."""
+        with self._lock:
+            clients = list(self._kept.values())
+            self._kept.clear()
+        for client in clients:
+            client.close()
+
+    def _client(self, config: StorageConfig) -> Client:
+        store = self._stores[config.type]
+        connection = store.connection(config)
+        key = (config.type, connection)
+        with self._lock:
+            if key in self._kept:
+                self._kept.move_to_end(key)
+                return self._kept[key]
+        made = store.client(connection, self._max_connections)  # outside of the lock: a credential chain may ask the network
+        with self._lock:
+            client = self._kept.setdefault(key, made)
+            superfluous = [] if client is made else [made]
+            while len(self._kept) > KEPT_CLIENTS:
+                superfluous.append(self._kept.popitem(last=False)[1])
+        for each in superfluous:
+            each.close()
+        return client

@@ -1,0 +1,62 @@
+"""
+How Google Cloud Storage is reached: the fields of a storage config, checked, with secrets wrapped.
+
+Two equal connections may share one client. Knows nothing of Google's libraries.
+
+Source of the key names: the Go adapter's `pullman/storageproviders/gcs/provider.go`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+from adapter.storage.secret.binding import Binding
+from adapter.storage.secret.endpoints import checked_endpoint, is_same_endpoint
+from adapter.storage.secret.fields import Secret, check_all_or_none
+from adapter.storage.secret.merging import StorageConfig
+from adapter.storage.secret.trust import trusted_pem
+
+BINDING = Binding(("private_key", "client_email"), {"endpoint_url": is_same_endpoint, "token_uri": is_same_endpoint})
+
+
+@dataclass(frozen=True, kw_only=True)
+class GcsConnection:
+    """Everything that a client is made from."""
+
+    endpoint_url: str | None = None
+    """None: Google's own."""
+    client_email: Secret | None = None
+    private_key: Secret | None = None
+    token_uri: str | None = None
+    is_anonymous: bool = False
+    verify_tls: bool = True
+    ca_pem: str | None = field(default=None, repr=False)
+
+    @property
+    def host(self) -> str:
+        """For people."""
+        return urlsplit(self.endpoint_url).netloc if self.endpoint_url else "storage.googleapis.com"
+
+
+def connection_of(config: StorageConfig) -> GcsConnection:
+    """
+    Read the connection fields of a storage config. Blocks: a CA bundle may be a file.
+
+    Raises:
+        InvalidRequest: a field has a wrong type or value, or one of the two credentials is missing.
+    """
+    fields = config.fields
+    endpoint, token_uri = fields.text("endpoint_url"), fields.text("token_uri")
+    is_anonymous = fields.flag("anonymous", default=False)
+    email, key = fields.secret("client_email"), fields.secret("private_key")
+    check_all_or_none(config.label, {"client_email": email, "private_key": key})
+    return GcsConnection(
+        endpoint_url=checked_endpoint(endpoint, config.label) if endpoint else None,
+        client_email=None if is_anonymous else email,
+        private_key=None if is_anonymous else key,
+        token_uri=checked_endpoint(token_uri, config.label, "token_uri") if token_uri else None,
+        is_anonymous=is_anonymous,
+        verify_tls=fields.flag("verify_ssl", default=True),
+        ca_pem=trusted_pem(fields),
+    )

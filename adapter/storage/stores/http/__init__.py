@@ -1,0 +1,9 @@
+"""Files on a web server (`type: http`)."""
+
+from __future__ import annotations
+
+from adapter.storage.stores.clients import BucketStore
+from adapter.storage.stores.http.client import HttpClient
+from adapter.storage.stores.http.config import BINDING, connection_of
+
+STORE = BucketStore(BINDING, connection_of, HttpClient)

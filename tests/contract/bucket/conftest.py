@@ -1,0 +1,196 @@
+"""One bed for each kind of store: the same suite runs on all of them."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from adapter.storage.bucket import Bucket, StoredObject
+from adapter.storage.stores.clients import Clients
+from adapter.storage.stores.table import BUCKETS
+from adapter.volume import Volume
+from adapter.workers import Stop
+from tests.contract.bucket.model_beds import SHELVES, ModelBed, Shelf, make_store
+from tests.fakes.memory_bucket import MemoryBucket
+from tests.fakes.s3_proxy import S3Proxy
+from tests.real.clouds import AzureServer, GcsServer
+from tests.real.install import CannotRunError
+from tests.real.s3 import S3Server
+from tests.real.web import WebServer
+from tests.unit.storage.beds import make_config
+
+_numbers = itertools.count()
+
+
+@dataclass(frozen=True)
+class Bed:
+    """An empty bucket and ways to change it behind its back."""
+
+    bucket: Bucket
+    put: Callable[[str, bytes], None]
+    remove: Callable[[str], None]
+    absent: Bucket
+    """A bucket that does not exist, in the same store."""
+    lists: bool = True
+    """False: a page shows one file only, by its whole key."""
+
+    def stored(self, key: str) -> StoredObject:
+        """The object as it is listed now."""
+        return next(row for row in self.bucket.list_page(key, Stop()).objects if row.key == key)
+
+    def require_listings(self) -> None:
+        """Skip a test that needs more than single files."""
+        if not self.lists:
+            pytest.skip("this store has no listings")
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[S3Server]:
+    """A real S3 server."""
+    with S3Server() as server:
+        yield server
+
+
+def _emulator(made: type[GcsServer] | type[AzureServer]) -> Iterator[GcsServer | AzureServer]:
+    try:
+        server = made()
+        server.command()
+    except CannotRunError as error:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(str(error))
+    with server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def gcs_server() -> Iterator[GcsServer | AzureServer]:
+    """An emulator of Google Cloud Storage."""
+    yield from _emulator(GcsServer)
+
+
+@pytest.fixture(scope="session")
+def azure_server() -> Iterator[GcsServer | AzureServer]:
+    """An emulator of Azure Blob Storage."""
+    yield from _emulator(AzureServer)
+
+
+def bucket_of(values: Mapping[str, object], **changes: object) -> Bucket:
+    """The bucket of a storage config."""
+    return Clients(BUCKETS, 16).bucket(make_config({**values, **changes}))
+
+
+@pytest.fixture
+def bucket(s3_server: S3Server) -> str:
+    """A new empty bucket."""
+    name = f"bucket-{next(_numbers)}"
+    (s3_server.root / name).mkdir()
+    return name
+
+
+@pytest.fixture
+def proxy(s3_server: S3Server) -> Iterator[S3Proxy]:
+    """A proxy in front of the server."""
+    with S3Proxy(s3_server.endpoint_url) as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def web_server() -> Iterator[WebServer]:
+    """A real web server."""
+    with WebServer() as server:
+        yield server
+
+
+@pytest.fixture(params=["memory", "s3", "gcs", "azure", "http"])
+def bed(request: pytest.FixtureRequest) -> Bed:
+    """An empty bucket of each kind of store."""
+    if request.param == "memory":
+        bucket, absent = MemoryBucket(), MemoryBucket(bucket="absent")
+        absent.remove_bucket()
+        return Bed(bucket, bucket.put, bucket.remove, absent)
+    shelf = SHELVES[request.param](request)
+    absent_fields = {"azure": {"container": "no-such-bucket"}, "http": {"url": "http://127.0.0.1:1"}}
+    absent_bucket = bucket_of(shelf.config, **absent_fields.get(request.param, {"bucket": "no-such-bucket"}))
+    return Bed(bucket_of(shelf.config), shelf.put, shelf.remove, absent_bucket, lists=shelf.has_folders)
+
+
+@dataclass(frozen=True)
+class SpoiledBed:
+    """A bucket with one object behind a proxy that spoils answers."""
+
+    shelf: Shelf
+    proxy: S3Proxy
+    config: Mapping[str, str]
+    """Leads through the proxy."""
+    bucket: Bucket
+    key: str
+    content: bytes
+
+    def listed(self, stop: Stop | None = None) -> StoredObject:
+        """The object, asked for anew."""
+        return self.bucket.list_page(self.key, stop or Stop()).objects[0]
+
+    def read(self, stored: StoredObject, start: int = 0, length: int | None = None, stop: Stop | None = None) -> bytes:
+        """Of the object; all of it unless told."""
+        got = bytearray()
+        self.bucket.read(stored, start, stored.size_bytes - start if length is None else length, got.extend, stop or Stop())
+        return bytes(got)
+
+    def call(self, name: str, stored: StoredObject, stop: Stop | None = None) -> object:
+        """`list` or `read`."""
+        return self.listed(stop) if name == "list" else self.read(stored, stop=stop)
+
+    def through_proxy(self, **changes: str) -> Bucket:
+        """The same place with changed fields."""
+        return bucket_of(self.config, **changes)
+
+
+def spoiled_bed(request: pytest.FixtureRequest, kind: str) -> Iterator[SpoiledBed]:
+    """One of a kind of store."""
+    shelf = SHELVES[kind](request)
+    content = bytes(range(256)) * 1200
+    shelf.put("m/file", content)
+    place = "url" if kind == "http" else "endpoint_url"
+    server = urlsplit(shelf.config[place])
+    with S3Proxy(shelf.config[place]) as proxy:
+        config = {**shelf.config, place: f"{proxy.endpoint_url}{server.path}"}
+        yield SpoiledBed(shelf, proxy, config, bucket_of(config), "m/file", content)
+
+
+@pytest.fixture(params=["s3", "gcs", "azure", "http"])
+def spoiled(request: pytest.FixtureRequest) -> Iterator[SpoiledBed]:
+    """Of each kind of store that is asked over a network."""
+    yield from spoiled_bed(request, request.param)
+
+
+@pytest.fixture
+def volume(tmp_path: Path) -> Iterator[Volume]:
+    """A claimed volume."""
+    made = Volume(tmp_path / "models/_triton_models", tmp_path / "models/_adapter")
+    made.claim()
+    yield made
+    made.close()
+
+
+@pytest.fixture(params=list(SHELVES))
+def models(request: pytest.FixtureRequest, tmp_path: Path, volume: Volume) -> Iterator[ModelBed]:
+    """A store over each storage type."""
+    shelf = SHELVES[request.param](request)
+    made = ModelBed(shelf, make_store(tmp_path, volume, shelf.config), volume)
+    yield made
+    made.store.close()
+
+
+@pytest.fixture
+def folders(models: ModelBed) -> ModelBed:
+    """Of those, the ones that know folders."""
+    if not models.shelf.has_folders:
+        pytest.skip(f"type {models.shelf.config['type']} has single files only")
+    return models

@@ -1,0 +1,385 @@
+"""What is odd about web servers: statuses, redirects, missing lengths, cut bodies, TLS; and where stored headers go."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+
+from adapter.errors import InvalidRequest, SourceChanged, SourceDenied, SourceUnavailable
+from adapter.storage.bucket import StoredObject
+from adapter.workers import Stop
+from tests.contract.bucket.conftest import bucket_of
+from tests.fakes.s3_proxy import Fault, S3Proxy
+from tests.fakes.web import Answer, Web
+from tests.real.web import USER, WebServer
+
+CONTENT = bytes(range(256)) * 1200
+
+
+@pytest.fixture
+def web():
+    """A web server whose answers a test writes."""
+    with Web() as started:
+        yield started
+
+
+@pytest.fixture
+def elsewhere():
+    """Another one."""
+    with Web() as started:
+        yield started
+
+
+@pytest.fixture
+def real(web_server):
+    """A file of the real server."""
+    web_server.put("m/file", CONTENT)
+    return web_server
+
+
+@pytest.fixture
+def proxy(real):
+    """What spoils its answers."""
+    with S3Proxy(real.url) as started:
+        yield started
+
+
+def http_bucket(url, **fields):
+    return bucket_of({"type": "http", "url": url} | fields)
+
+
+def listed(source, key="m/file"):
+    found = source.list_page(key, Stop()).objects
+    return found[0] if found else None
+
+
+def read(source, stored, start=0, length=None):
+    got = bytearray()
+    source.read(stored, start, stored.size_bytes - start if length is None else length, got.extend, Stop())
+    return bytes(got)
+
+
+def whole(content=b"content", **headers):
+    return Answer(200, headers, content)
+
+
+STATUSES = [(407, SourceDenied), (425, SourceUnavailable), (300, InvalidRequest), (304, InvalidRequest)]
+
+
+@pytest.mark.parametrize(("status", "expected"), STATUSES)
+@pytest.mark.parametrize("call", ["list", "read"])
+def test_a_status_has_a_meaning(web, status, expected, call):
+    """Named with the place, never with the server's words or the query. The Go adapter stored the page as the model."""
+    web.answers["/base/m/file?sig=the-secret"] = Answer(status, {}, b"the server's words")
+    source = http_bucket(f"{web.url}/base?sig=the-secret")
+    with pytest.raises(expected) as caught:
+        listed(source) if call == "list" else read(source, StoredObject("m/file", 7, "x"))
+    assert type(caught.value) is expected
+    assert f"HTTP {status}" in caught.value.text and f"{web.url}/base" in caught.value.text
+    assert "secret" not in caught.value.text and "words" not in caught.value.text
+
+
+@pytest.mark.parametrize("status", [404, 410])
+def test_what_is_not_there_is_an_empty_page(web, status):
+    """The listing rules make the sentence of it."""
+    web.answers["/m/file"] = Answer(status, {}, b"a page")
+    assert listed(http_bucket(web.url)) is None
+
+
+def test_a_listed_file_that_has_gone_for_good_was_changed(web):
+    """As with 404."""
+    web.answers["/m/file"] = Answer(410)
+    with pytest.raises(SourceChanged, match=r"'m/file' is gone since it was listed .*HTTP 410"):
+        read(http_bucket(web.url), StoredObject("m/file", 7, "x"))
+
+
+# url, model path, target that is asked for
+JOINS = [
+    ("", "models/some_model_file", "/models/some_model_file"),
+    ("/", "a", "/a"),
+    ("/base", "a/b", "/base/a/b"),
+    ("/base/", "a/b", "/base/a/b"),
+    ("?sig=a%2Fb&x=y", "a/b", "/a/b?sig=a%2Fb&x=y"),
+    ("/base/?q", "a", "/base/a?q"),
+    ("/base", "a b/ü%?#", "/base/a%20b/%C3%BC%25%3F%23"),
+]
+
+
+@pytest.mark.parametrize(("url", "key", "target"), JOINS)
+def test_path_and_url_are_joined_and_the_query_kept(web, url, key, target):
+    """A key is text, not a part of a URL."""
+    web.answers[target] = whole()
+    source = http_bucket(web.url + url)
+    assert read(source, listed(source, key)) == b"content"
+    assert {request.target for request in web.requests} == {target}
+    assert "?" not in source.place
+
+
+def test_a_folder_is_not_asked_for(web):
+    """A web server has no listings, only pages that look like some."""
+    source = http_bucket(web.url)
+    assert source.list_page("m/", Stop()).objects == source.list_page("", Stop()).objects == ()
+    assert source.list_page("m/file", Stop(), by_folder=True).objects == ()
+    assert web.requests == []
+
+
+def test_headers_go_with_every_request(web):
+    """Strings, and lists of strings. Values never show."""
+    web.answers["/m/file"] = whole()
+    source = http_bucket(web.url, headers={"Authorization": "Bearer the-secret", "X-Many": ["a", "b"]})
+    read(source, listed(source))
+    assert [(r.headers["authorization"], r.headers["x-many"]) for r in web.requests] == [("Bearer the-secret", "a, b")] * 2
+    assert all(request.headers["accept-encoding"] == "identity" for request in web.requests)
+
+
+BAD_HEADERS = [
+    ("text", "headers is not an object"),
+    (["a"], "headers is not an object"),
+    ({"A": 7}, r"headers\.A is not a text"),
+    ({"A": [7]}, r"headers\.A is not a text"),
+    ({"A": "the-secret\r\nB: x"}, r"headers\.A is not a text of one line"),
+    ({"A": "the-secret ü"}, r"headers\.A is not a text of one line"),
+    ({"A B": "x"}, "'A B', which is not a header that can be set"),
+    ({"": "x"}, "'', which is not a header that can be set"),
+    ({"Range": "bytes=0-1"}, "'Range', which is not a header that can be set"),
+    ({"if-match": "x"}, "'if-match', which is not a header that can be set"),
+]
+
+
+@pytest.mark.parametrize(("headers", "words"), BAD_HEADERS)
+def test_headers_that_cannot_be_sent_are_refused(headers, words):
+    """Their values stay unsaid."""
+    with pytest.raises(InvalidRequest, match=words) as caught:
+        http_bucket("http://h", headers=headers)
+    assert "the-secret" not in caught.value.text
+
+
+@pytest.mark.parametrize("url", ["ftp://h", "http://", "http://user:pw@h", "http://h#part", "http://h:99999", "//", "http:///x"])
+def test_a_url_that_is_none_is_refused(url):
+    """Not quoted: it may hold a password."""
+    with pytest.raises(InvalidRequest, match=r"storage config 'k': url ") as caught:
+        http_bucket(url)
+    assert "pw" not in caught.value.text
+
+
+def test_no_url_is_said():
+    """Neither in the config nor in the request."""
+    with pytest.raises(InvalidRequest, match=r"^no url: neither storage config 'k' nor storage_params has one"):
+        http_bucket("")
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@pytest.mark.parametrize("location", ["/other/place?q", "{url}/other/place?q", "../other/place?q"])
+def test_a_redirect_is_followed(web, status, location):
+    """Relative and absolute; on the same server the headers go on."""
+    web.answers["/m/file"] = Answer(status, {"Location": location.format(url=web.url)})
+    web.answers["/other/place?q"] = whole()
+    source = http_bucket(web.url, headers={"A": "1"})
+    assert read(source, listed(source)) == b"content"
+    assert all(request.headers.get("a") == "1" for request in web.requests)
+
+
+def test_stored_headers_do_not_follow_to_another_server(web, elsewhere):
+    """Nor back again: who redirects there and back is not trusted with them."""
+    web.answers["/m/file"] = Answer(302, {"Location": f"{elsewhere.url}/x"})
+    elsewhere.answers["/x"] = Answer(302, {"Location": f"{web.url}/back"})
+    web.answers["/back"] = whole()
+    source = http_bucket(web.url, headers={"Authorization": "the-secret"})
+    assert read(source, listed(source)) == b"content"
+    assert elsewhere.requests and not [r for r in elsewhere.requests if "authorization" in r.headers]
+    assert {r.target for r in web.requests if "authorization" in r.headers} == {"/m/file"}
+
+
+def test_redirects_are_bounded(web):
+    """Five, then it is said."""
+    web.answers["/m/file"] = Answer(302, {"Location": "/m/file"})
+    with pytest.raises(InvalidRequest, match="redirected more than 5 times"):
+        listed(http_bucket(web.url))
+    assert len(web.requests) == 6
+
+
+@pytest.mark.parametrize("location", [None, "", "ftp://h/x", "http://u:p@h/x", "http://[bad/", "javascript:x"])
+def test_a_redirect_to_nowhere_is_refused(web, location):
+    """Without the text, which somebody else wrote."""
+    web.answers["/m/file"] = Answer(302, {"Location": location})
+    with pytest.raises(InvalidRequest, match="redirected to something that is not"):
+        listed(http_bucket(web.url))
+
+
+def test_a_file_of_unknown_length_is_refused(web):
+    """A cut body could not be told from a whole one."""
+    web.answers["/m/file"] = Answer(200, {"Content-Length": None}, b"content")
+    with pytest.raises(InvalidRequest, match="does not say how long 'm/file' is"):
+        listed(http_bucket(web.url))
+
+
+VERSIONS = [
+    ({"ETag": '"abc"'}, "abc", {"if-match": '"abc"'}),
+    ({"ETag": 'W/"abc"'}, "weak-abc", {}),
+    ({"Last-Modified": "Wed, 21 Oct 2015 07:28:00 GMT"}, "modified-1445412480", {"if-unmodified-since": "Wed, 21 Oct 2015 07:28:00 GMT"}),
+    ({"ETag": '"abc"', "Last-Modified": "Wed, 21 Oct 2015 07:28:00 GMT"}, "abc", {"if-match": '"abc"'}),
+    ({"Last-Modified": "nonsense"}, "", {}),
+    ({}, "", {}),
+]
+
+
+@pytest.mark.parametrize(("headers", "etag", "guard"), VERSIONS)
+def test_the_version_that_a_server_names_is_held_to(web, headers, etag, guard):
+    """ETag before date; another one in the answer is a change, whatever the server does with the condition."""
+    web.answers["/m/file"] = whole(**headers)
+    source = http_bucket(web.url)
+    stored = listed(source)
+    assert stored == StoredObject("m/file", 7, etag, is_divisible=False)
+    assert read(source, stored) == b"content"
+    sent = web.requests[-1].headers
+    assert {name: value for name, value in sent.items() if name.startswith("if-")} == guard
+    assert "range" not in sent
+    if etag:
+        web.answers["/m/file"] = whole(ETag='"other"')
+        with pytest.raises(SourceChanged, match="another ETag or date"):
+            read(source, stored)
+
+
+def test_another_length_is_a_change_too(web):
+    """All that is left when a server names no version."""
+    web.answers["/m/file"] = whole()
+    source = http_bucket(web.url)
+    stored = listed(source)
+    web.answers["/m/file"] = whole(b"longer content")
+    with pytest.raises(SourceChanged, match="has 14 bytes, but had 7"):
+        read(source, stored)
+
+
+def test_ranges_are_asked_for_where_the_server_gives_them(real, proxy):
+    """Guarded by the version twice: for servers that know If-Match, and for those that know If-Range."""
+    source = http_bucket(proxy.endpoint_url)
+    stored = listed(source)
+    assert stored.is_divisible
+    assert read(source, stored, 1000, 500) == CONTENT[1000:1500]
+
+
+def test_a_server_that_stops_giving_ranges_is_read_from_its_start(web):
+    """A load balancer in front of unequal servers: slower, still right."""
+    web.answers["/m/file"] = whole(b"0123456789", ETag='"v"')
+    assert read(http_bucket(web.url), StoredObject("m/file", 10, "v"), 4, 3) == b"456"
+
+
+BAD_PARTS = [
+    {"Content-Range": "bytes 5-7/10"},
+    {"Content-Range": "bytes */10"},
+    {"Content-Range": "items 4-6/10"},
+    {},
+]
+
+
+@pytest.mark.parametrize("headers", BAD_PARTS)
+def test_another_part_than_the_one_asked_for_is_unavailable(web, headers):
+    """Never written at the wrong place."""
+    web.answers["/m/file"] = Answer(206, headers, b"456")
+    with pytest.raises(SourceUnavailable, match="did not answer the range of 'm/file'"):
+        read(http_bucket(web.url), StoredObject("m/file", 10, "v"), 4, 3)
+
+
+def test_a_part_of_another_length_is_a_change(web):
+    """The total that the server names is not the listed one."""
+    web.answers["/m/file"] = Answer(206, {"Content-Range": "bytes 4-6/11"}, b"456")
+    with pytest.raises(SourceChanged, match="has 11 bytes, but had 10"):
+        read(http_bucket(web.url), StoredObject("m/file", 10, "v"), 4, 3)
+
+
+def test_a_password_goes_into_a_header():
+    """Of a real server; without it, or with a wrong one, access is denied."""
+    with WebServer(wants_password=True) as server:
+        server.put("m/file", CONTENT)
+        token = base64.b64encode(f"{USER}:{server.password}".encode()).decode()
+        source = http_bucket(server.url, headers={"Authorization": f"Basic {token}"})
+        assert read(source, listed(source)) == CONTENT
+        with pytest.raises(SourceDenied, match=r"denied access with no headers of storage config 'k' \(HTTP 401\)"):
+            listed(http_bucket(server.url))
+        with pytest.raises(SourceDenied, match=r"denied access with the headers of storage config 'k' \(HTTP 401\)") as caught:
+            listed(http_bucket(server.url, headers={"Authorization": "Basic d3Jvbmc6d3Jvbmc="}))
+        assert "d3Jv" not in caught.value.text
+
+
+@pytest.fixture(scope="module")
+def tls_server():
+    """A server of a private authority that wants to see a client certificate of it."""
+    with WebServer(tls=True, wants_client_certificate=True) as server:
+        server.put("m/file", CONTENT)
+        yield server
+
+
+def trusted(server, **changes):
+    given = server.certificates
+    fields = {"certificate": given.ca_pem, "client_certificate": given.client_certificate, "client_key": given.client_key}
+    return http_bucket(server.url, **fields | changes)
+
+
+def test_a_certificate_and_a_client_certificate_are_used(tls_server):
+    """The Go adapter's process died of either."""
+    source = trusted(tls_server)
+    assert read(source, listed(source), 5, 1000) == CONTENT[5:1005]
+
+
+def test_an_unknown_authority_is_not_trusted(tls_server):
+    """Trust is per storage config."""
+    with pytest.raises(SourceUnavailable, match="its TLS certificate is not trusted"):
+        listed(trusted(tls_server, certificate=""))
+
+
+def test_a_missing_client_certificate_is_a_failure(tls_server):
+    """The server hangs up."""
+    with pytest.raises(SourceUnavailable, match="cannot be reached"):
+        listed(trusted(tls_server, client_certificate="", client_key=""))
+
+
+@pytest.mark.filterwarnings("ignore:Unverified HTTPS request")
+def test_verify_ssl_false_asks_no_questions(tls_server):
+    """As for the other types."""
+    assert listed(trusted(tls_server, certificate="", verify_ssl="false"))
+
+
+BAD_PAIRS = [
+    ({"client_key": ""}, "client_certificate and client_key go together"),
+    ({"client_certificate": ""}, "client_certificate and client_key go together"),
+    ({"client_key": "the-secret"}, "are not a PEM certificate and its PEM key"),
+    ({"client_certificate": "nonsense"}, "are not a PEM certificate and its PEM key"),
+    ({"certificate": "nonsense"}, "certificate: no valid PEM certificate"),
+]
+
+
+@pytest.mark.parametrize(("changes", "words"), BAD_PAIRS)
+def test_certificates_that_are_none_are_refused(tls_server, changes, words):
+    """In words, and without the key."""
+    with pytest.raises(InvalidRequest, match=words) as caught:
+        trusted(tls_server, **changes)
+    assert "the-secret" not in caught.value.text
+
+
+def test_a_client_certificate_is_shown_to_its_server_only(tls_server, web):
+    """A redirect elsewhere gets none: that server hangs up."""
+    web.answers["/m/file"] = Answer(302, {"Location": f"{tls_server.url}/m/file"})
+    with pytest.raises(SourceUnavailable):
+        given = tls_server.certificates
+        fields = {"certificate": given.ca_pem, "client_certificate": given.client_certificate, "client_key": given.client_key}
+        listed(http_bucket(web.url, **fields))
+
+
+def test_a_redirect_from_https_to_http_is_not_followed(web):
+    """What was private would be sent in the open."""
+    source = http_bucket("https://h")
+    with pytest.raises(InvalidRequest, match="from https to plain http"):
+        source._next(source._url, f"{web.url}/x")
+
+
+def test_a_proxy_of_the_environment_is_used(real, proxy, monkeypatch):
+    """As for S3; its password goes to the proxy alone."""
+    for name in ("no_proxy", "NO_PROXY", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("http_proxy", proxy.endpoint_url.replace("//", "//user:word@"))
+    source = http_bucket("http://storage.example")
+    proxy.next(Fault(status=401, body=b""))
+    with pytest.raises(SourceDenied, match=r"^http://storage\.example denied"):
+        listed(source)
+    assert proxy.requests == ["GET http://storage.example/m/file"]

@@ -1,0 +1,201 @@
+"""Whole pulls from a real S3 server behind a proxy that spoils answers: the right bytes, or nothing left."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import threading
+import time
+
+import pytest
+
+from adapter.errors import DiskFull, InvalidRequest, SourceChanged, SourceDenied, SourceNotFound, SourceUnavailable
+from adapter.settings import PullSettings
+from adapter.storage.store import Store
+from tests.builders import a_spec
+from tests.fakes.s3_proxy import Fault
+from tests.unit.storage.beds import StoreBed, opened
+
+MIB = 1024 * 1024
+CONTENT = os.urandom(5 * MIB + 17)
+PROMPT_SECONDS = 3
+"""Far below the read timeout of 10 s."""
+
+
+@pytest.fixture
+def bed(tmp_path, volume, s3_server, proxy, bucket):
+    """A store whose storage config leads through the proxy; the bucket holds `m` of six parts and two small files."""
+    (tmp_path / "config").mkdir()
+    config = s3_server.storage_config(bucket) | {"endpoint_url": proxy.endpoint_url}
+    (tmp_path / "config/default").write_text(json.dumps(config))
+    s3_server.put_folder(bucket, "m", {"large": CONTENT, "small": b"abc", "empty": b""})
+    settings = PullSettings(
+        config_dir=tmp_path / "config", embedded=None, pvc_mounts=tmp_path / "claims", threads=4, part_bytes=MIB, unpack_max_bytes=100 * MIB
+    )
+    store = Store(settings=settings, root=tmp_path / "models", volume=volume, max_loading=2, jitter=lambda: 1.0)
+    yield StoreBed(tmp_path / "models", volume, None, None, tmp_path / "config", store)
+    store.close()
+
+
+async def pull(bed, **fields):
+    model = await opened(bed.store, a_spec(**fields))
+    return await model.fetch(model.listing.files)
+
+
+def contents(artifact):
+    return {path.name: path.read_bytes() for path in artifact.root.iterdir()}
+
+
+WHOLE = {"large": CONTENT, "small": b"abc", "empty": b""}
+
+PASSING = [
+    ("nothing", Fault(), "", 1),
+    ("500 at the listing", Fault(status=500), "list-type", 2),
+    ("500 at reads", Fault(status=500), "/m/", 4),
+    ("SlowDown", Fault(status=503, code="SlowDown"), "/m/", 4),
+    ("429", Fault(status=429, code="TooManyRequests"), "/m/", 2),
+    ("reset before headers", Fault(reset_after_bytes=-1), "/m/large", 3),
+    ("reset in a body", Fault(reset_after_bytes=300_000), "/m/large", 6),
+    ("truncated body", Fault(cut_after_bytes=300_000), "/m/large", 6),
+    ("truncated to nothing", Fault(cut_after_bytes=0), "/m/large", 4),
+    ("half a listing", Fault(cut_after_bytes=200), "list-type", 2),
+    ("reset at the listing", Fault(reset_after_bytes=-1), "list-type", 2),
+]
+
+
+@pytest.mark.parametrize(("name", "fault", "having", "times"), PASSING, ids=[row[0] for row in PASSING])
+async def test_what_passes_is_not_noticed(bed, proxy, name, fault, having, times):
+    """The artifact is whole."""
+    proxy.next(fault, times=times, having=having)
+    assert contents(await pull(bed)) == WHOLE
+
+
+async def test_a_truncated_body_is_resumed_not_repeated(bed, proxy):
+    """The bytes that came are not asked for again."""
+    proxy.next(Fault(cut_after_bytes=300_000), having="/m/large")
+    assert contents(await pull(bed)) == WHOLE
+    assert len([line for line in proxy.requests if "/m/large" in line]) == 7
+
+
+LASTING = [
+    ("403 at the listing", Fault(status=403, code="AccessDenied"), "list-type", SourceDenied),
+    ("403 at a read", Fault(status=403, code="AccessDenied"), "/m/large", SourceDenied),
+    ("expired token", Fault(status=400, code="ExpiredToken"), "/m/", SourceDenied),
+    ("no such bucket", Fault(status=404, code="NoSuchBucket"), "list-type", SourceNotFound),
+    ("500 for ever", Fault(status=500), "/m/large", SourceUnavailable),
+    ("412", Fault(status=412, code="PreconditionFailed"), "/m/large", SourceChanged),
+    ("another ETag", Fault(headers=(("Etag", '"other"'),)), "/m/large", SourceChanged),
+    ("gone", Fault(status=404, code="NoSuchKey"), "/m/large", SourceChanged),
+    ("wrong region", Fault(status=301, code="PermanentRedirect"), "", InvalidRequest),
+]
+
+
+@pytest.mark.parametrize(("name", "fault", "having", "expected"), LASTING, ids=[row[0] for row in LASTING])
+async def test_what_lasts_is_an_error_and_leaves_nothing(bed, proxy, name, fault, having, expected):
+    """With its own class, and no rubbish on the volume."""
+    proxy.next(fault, times=60, having=having)
+    with pytest.raises(expected):
+        await pull(bed)
+    assert bed.is_clean
+
+
+async def test_a_bucket_that_does_not_exist(bed, s3_server):
+    """The real server's answer."""
+    with pytest.raises(SourceNotFound, match=r"there is no bucket 'no-such-bucket' at 127.0.0.1"):
+        await pull(bed, bucket="no-such-bucket")
+
+
+@pytest.mark.parametrize("new", [os.urandom(len(CONTENT)), b"short", CONTENT + b"longer"])
+async def test_an_object_replaced_during_its_pull_is_never_a_mixture(bed, proxy, s3_server, bucket, new):
+    """Between two of its parts; the next pull gets the new one."""
+    replace = Fault(first=lambda: s3_server.put(bucket, "m/large", new))
+    for _ in range(3):
+        proxy.next(Fault(), having="/m/large")
+    proxy.next(replace, having="/m/large")
+    with pytest.raises(SourceChanged, match="'m/large' was replaced since it was listed"):
+        await pull(bed)
+    assert bed.is_clean
+    assert contents(await pull(bed)) == WHOLE | {"large": new}
+
+
+async def test_an_object_deleted_between_listing_and_pull(bed, s3_server, bucket):
+    """Changed, so that the load lists again."""
+    model = await opened(bed.store, a_spec())
+    (s3_server.root / bucket / "m/small").unlink()
+    with pytest.raises(SourceChanged, match="'m/small' is gone"):
+        await model.fetch(model.listing.files)
+    assert bed.is_clean
+
+
+@pytest.mark.parametrize("after_bytes", [-1, 0, 300_000])
+async def test_a_cancel_of_a_pull_that_hangs_is_prompt_and_leaves_nothing(bed, proxy, after_bytes):
+    """All its threads hang, before the headers or in the body."""
+    before = {thread.ident for thread in threading.enumerate()}
+    proxy.next(Fault(hang_after_bytes=after_bytes), times=4, having="/m/large")
+    task = asyncio.create_task(pull(bed))
+    assert await asyncio.get_running_loop().run_in_executor(None, proxy.hanging.wait, 20)
+    begun = time.monotonic()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert time.monotonic() - begun < PROMPT_SECONDS
+    assert bed.is_clean
+    bed.store.close()
+    for thread in threading.enumerate():
+        if thread.ident not in before and thread.name.startswith(("pull", "ask", "volume")):
+            thread.join(PROMPT_SECONDS)
+            assert not thread.is_alive(), f"{thread.name} still runs"
+
+
+@pytest.mark.parametrize("after_bytes", [-1, 50])
+async def test_a_cancel_of_a_listing_that_hangs_is_prompt(bed, proxy, after_bytes):
+    """An open has left nothing to clean."""
+    proxy.next(Fault(hang_after_bytes=after_bytes), having="list-type")
+    task = asyncio.create_task(opened(bed.store, a_spec()))
+    assert await asyncio.get_running_loop().run_in_executor(None, proxy.hanging.wait, 20)
+    begun = time.monotonic()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert time.monotonic() - begun < PROMPT_SECONDS
+
+
+async def test_a_survey_of_a_store_that_hangs_ends_in_time(bed, proxy):
+    """ModelMesh waits half a second for a prediction."""
+    await bed.store.prepare()
+    proxy.next(Fault(hang_after_bytes=-1), times=2, having="list-type")
+    for _ in range(2):
+        begun = time.monotonic()
+        survey = await bed.store.survey(a_spec(), 0.3)
+        assert (survey.seen_bytes, survey.listing) == (0, None)
+        assert time.monotonic() - begun < 0.5
+
+
+async def test_a_disk_that_fills_up_in_a_pull_is_disk_full(bed, monkeypatch):
+    """And not a store that is away: no retries."""
+
+    def full(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "pwrite", full)
+    with pytest.raises(DiskFull, match="the files need 5 MiB"):
+        await pull(bed)
+    assert bed.is_clean
+
+
+async def test_2500_objects_some_empty_beside_a_sibling(bed, s3_server, bucket):
+    """All pages, every file, nothing of the neighbour."""
+    for number in range(2500):
+        s3_server.put(bucket, f"many/d{number % 25}/f{number}", b"" if number % 100 == 0 else b"%d" % number)
+    s3_server.put(bucket, "many-2/x", b"sibling")
+    artifact = await pull(bed, path="/many/")
+    found = {path.name: path.read_bytes() for path in artifact.root.rglob("*") if path.is_file()}
+    assert found == {f"f{number}": b"" if number % 100 == 0 else b"%d" % number for number in range(2500)}
+
+
+async def test_a_real_store_names_what_is_near(bed, s3_server, bucket):
+    """Bucket, path and near misses, from the real listing."""
+    s3_server.put(bucket, "models/resnet50/1/model.onnx", b"x")
+    with pytest.raises(SourceNotFound, match=f"there is no model at 'models/resnet5' in s3://{bucket}; close to it: 'models/resnet50/'"):
+        await opened(bed.store, a_spec("models/resnet5"))

@@ -1,0 +1,230 @@
+"""What is odd about S3: codes that say more than the status, answers that look right and are not, credentials from a chain."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from adapter.errors import InvalidRequest, SourceChanged, SourceDenied, SourceNotFound, SourceUnavailable
+from adapter.storage.bucket import StoredObject
+from adapter.storage.stores.s3 import client as s3
+from adapter.storage.stores.s3.client import S3Client
+from adapter.storage.stores.s3.config import connection_of
+from adapter.workers import Stop, Stopped
+from tests.contract.bucket.conftest import bucket_of, spoiled_bed
+from tests.fakes.s3_proxy import Fault
+from tests.unit.storage.beds import make_config
+
+PROMPT_SECONDS = 3
+"""Far below the read timeout of 10 s."""
+
+
+@pytest.fixture
+def spoiled(request):
+    """A bucket of a real S3 server with one object of 307,200 bytes, behind a proxy."""
+    yield from spoiled_bed(request, "s3")
+
+
+ANSWERS = [
+    (403, "AccessDenied", SourceDenied),
+    (403, "SignatureDoesNotMatch", SourceDenied),
+    (403, "InvalidAccessKeyId", SourceDenied),
+    (403, "RequestTimeTooSkewed", SourceDenied),
+    (401, "Unauthorized", SourceDenied),
+    (400, "ExpiredToken", SourceDenied),
+    (400, "InvalidToken", SourceDenied),
+    (404, "NoSuchBucket", SourceNotFound),
+    (500, "InternalError", SourceUnavailable),
+    (502, "BadGateway", SourceUnavailable),
+    (503, "SlowDown", SourceUnavailable),
+    (503, "ServiceUnavailable", SourceUnavailable),
+    (429, "TooManyRequests", SourceUnavailable),
+    (400, "RequestTimeout", SourceUnavailable),
+    (301, "PermanentRedirect", InvalidRequest),
+    (400, "AuthorizationHeaderMalformed", InvalidRequest),
+    (400, "InvalidBucketName", InvalidRequest),
+    (405, "MethodNotAllowed", InvalidRequest),
+]
+
+
+@pytest.mark.parametrize(("status", "code", "expected"), ANSWERS)
+@pytest.mark.parametrize("call", ["list", "read"])
+def test_an_error_answer_is_translated(spoiled, status, code, expected, call):
+    """Class by meaning; host, bucket and code are named, the server's own words are not."""
+    stored = spoiled.listed()
+    spoiled.proxy.next(Fault(status=status, code=code), times=3)  # a redirect makes botocore ask for the region
+    with pytest.raises(expected) as caught:
+        spoiled.call(call, stored)
+    assert type(caught.value) is expected
+    assert f"'{spoiled.config['bucket']}' at 127.0.0.1:" in caught.value.text
+    assert code == "NoSuchBucket" or code in caught.value.text
+    assert "secret words" not in caught.value.text
+    assert caught.value.__cause__ is not None
+
+
+def test_another_etag_in_the_answer_was_changed(spoiled):
+    """Servers exist that ignore If-Match."""
+    stored = spoiled.listed()
+    spoiled.proxy.next(Fault(headers=(("Etag", '"another"'),)))
+    with pytest.raises(SourceChanged, match="another ETag"):
+        spoiled.read(stored)
+
+
+def test_a_weak_and_quoted_etag_is_the_same(spoiled):
+    """Marks are not part of the version."""
+    stored = spoiled.listed()
+    spoiled.proxy.next(Fault(headers=(("Etag", f'W/"{stored.etag}"'),)))
+    assert len(spoiled.read(stored)) == stored.size_bytes
+
+
+def test_a_range_of_an_object_with_another_size_was_changed(spoiled):
+    """The total in Content-Range must be the listed size."""
+    stored = spoiled.listed()
+    spoiled.proxy.next(Fault(headers=(("Content-Range", "bytes 5-14/999"),)))
+    with pytest.raises(SourceChanged, match=r"has 999 bytes, but had 307200"):
+        spoiled.read(stored, 5, 10)
+
+
+@pytest.mark.parametrize("size", [b"short", bytes(400_000)])
+def test_a_whole_object_of_another_size_was_changed(spoiled, size):
+    """Also where the store has no ETag that would tell."""
+    stored = spoiled.listed()
+    spoiled.proxy.next(Fault(body=size))
+    with pytest.raises(SourceChanged, match=f"has {len(size)} bytes, but had 307200"):
+        spoiled.read(StoredObject(stored.key, stored.size_bytes, ""))
+
+
+def test_a_store_that_ignores_ranges_is_not_believed(spoiled):
+    """Another range than the one that was asked for would be written to the wrong place."""
+    stored = spoiled.listed()
+    spoiled.proxy.next(Fault(headers=(("Content-Range", "bytes 0-307199/307200"),)))
+    with pytest.raises(SourceUnavailable, match="did not answer the range"):
+        spoiled.read(stored, 5, 10)
+
+
+def test_a_stop_before_the_socket_is_known_is_not_lost(spoiled):
+    """It comes while the request is being sent: nobody waits for the answer then."""
+    config, stop = make_config(spoiled.config), Stop()
+    client = S3Client(connection_of(config), 4)
+    client.boto.meta.events.register_first("before-send.s3", lambda **_: stop.set())
+    spoiled.proxy.next(Fault(hang_after_bytes=-1))
+    begun = time.monotonic()
+    with pytest.raises(Stopped):
+        client.bucket(config).list_page("m/", stop)
+    assert time.monotonic() - begun < PROMPT_SECONDS
+
+
+def test_a_broken_environment_is_a_matter_of_credentials(monkeypatch):
+    """A profile that does not exist, for instance."""
+    monkeypatch.setenv("AWS_PROFILE", "no-such-profile")
+    with pytest.raises(SourceDenied, match=r"the default credential chain failed \(ProfileNotFound\)"):
+        bucket_of({"bucket": "b"})
+
+
+def test_a_hang_becomes_unavailable_by_itself(spoiled, monkeypatch):
+    """Nobody waits for ever: the read timeout is ours."""
+    monkeypatch.setattr(s3, "READ_TIMEOUT_SECONDS", 0.3)
+    spoiled.proxy.next(Fault(hang_after_bytes=-1))
+    with pytest.raises(SourceUnavailable, match=r"cannot be reached: no answer within"):
+        spoiled.through_proxy().list_page("m/", Stop())
+
+
+def test_an_answer_that_is_not_s3s_is_unavailable(spoiled):
+    """A login page of some proxy: broken XML, and XML that botocore takes for an empty listing."""
+    spoiled.proxy.next(Fault(body=b"<html><p>Welcome</html>"))
+    with pytest.raises(SourceUnavailable):
+        spoiled.listed()
+    spoiled.proxy.next(Fault(body=b"<html><p>Welcome</p></html>"))
+    with pytest.raises(SourceUnavailable, match="not S3's"):
+        spoiled.listed()
+
+
+@pytest.mark.parametrize("after_bytes", [0, 100, 400])
+def test_half_a_listing_is_unavailable(spoiled, after_bytes):
+    """A body that ends early must not look like a bucket with less in it, or with nothing."""
+    spoiled.proxy.next(Fault(cut_after_bytes=after_bytes))
+    with pytest.raises(SourceUnavailable):
+        spoiled.listed()
+
+
+def test_a_listing_without_an_end_is_unavailable(spoiled):
+    """Truncated, but no token: taking the part for the whole would lose files."""
+    text = b"<ListBucketResult><IsTruncated>true</IsTruncated></ListBucketResult>"
+    spoiled.proxy.next(Fault(body=text))
+    with pytest.raises(SourceUnavailable, match="cut its listing short"):
+        spoiled.listed()
+
+
+def test_wrong_keys_are_denied(spoiled):
+    """The real server's own refusal; neither key appears."""
+    words = r"denied access with the credentials of storage config 'k' \(SignatureDoesNotMatch, HTTP 403\)"
+    with pytest.raises(SourceDenied, match=words) as caught:
+        spoiled.through_proxy(secret_access_key="a-wrong-secret-key").list_page("m/", Stop())
+    assert "a-wrong-secret-key" not in caught.value.text
+
+
+@pytest.fixture
+def bare_environment(monkeypatch):
+    """No credentials anywhere."""
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("HOME", "/nonexistent")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+NO_KEYS = {"access_key_id": "", "secret_access_key": ""}
+
+
+@pytest.mark.usefixtures("bare_environment")
+def test_no_credentials_anywhere_says_which_config_lacks_which_keys(spoiled):
+    """No keys: the default chain is asked, and it has none."""
+    with pytest.raises(SourceDenied, match="storage config 'k' has no access_key_id and secret_access_key"):
+        spoiled.through_proxy(**NO_KEYS).list_page("m/", Stop())
+    assert spoiled.proxy.requests == []
+
+
+@pytest.mark.usefixtures("bare_environment")
+def test_the_default_chain_signs_when_the_config_has_no_keys(spoiled, s3_server, monkeypatch):
+    """Keys in the environment (or a web identity, or an instance role) are enough."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", s3_server.access_key)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", s3_server.secret_key)
+    assert spoiled.through_proxy(**NO_KEYS).list_page("m/", Stop()).objects
+
+
+@pytest.mark.parametrize("name", ["UPPER case!", "a/b", "x" * 300])
+def test_a_bucket_name_that_cannot_be_is_invalid(name):
+    """Refused before the network."""
+    with pytest.raises(InvalidRequest, match="not a valid bucket name"):
+        bucket_of({"bucket": name, "anonymous": "true"}).list_page("m/", Stop())
+
+
+def test_a_region_that_cannot_be_is_invalid():
+    """It becomes part of a host name."""
+    with pytest.raises(InvalidRequest, match=r"'evil.example/' is not a region"):
+        bucket_of({"bucket": "b", "region": "evil.example/", "anonymous": "true"}).list_page("m/", Stop())
+
+
+def test_the_wrong_region_is_named_with_the_right_one(spoiled):
+    """The answer's header tells where the bucket is."""
+    spoiled.proxy.next(Fault(status=301, code="PermanentRedirect", headers=(("x-amz-bucket-region", "eu-north-1"),)), times=4)
+    with pytest.raises(
+        InvalidRequest, match=r"is not in region 'us-east-1', it is in 'eu-north-1' \(PermanentRedirect, HTTP 301\); set `region`"
+    ):
+        spoiled.listed()
+
+
+def test_a_proxy_of_the_environment_is_used(spoiled, monkeypatch):
+    """Its meaning stays botocore's business."""
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("http_proxy", spoiled.proxy.endpoint_url)
+    server, name = spoiled.shelf.config["endpoint_url"], spoiled.config["bucket"]
+    assert bucket_of(spoiled.shelf.config).list_page("m/", Stop()).objects
+    assert [line.split("?")[0] for line in spoiled.proxy.requests] == [f"GET {server}/{name}"]
+
+
+def test_addressing_follows_the_config(spoiled):
+    """Path style by default with an endpoint of one's own."""
+    spoiled.listed()
+    assert spoiled.proxy.requests[-1].startswith(f"GET /{spoiled.config['bucket']}?")

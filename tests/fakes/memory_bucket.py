@@ -1,0 +1,144 @@
+"""
+A bucket in memory that keeps the contract of `Bucket`, and fails or hangs when told.
+
+Faults are queued with `fail` and `hang`; each is used once, by the next call of its kind.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from adapter.errors import SourceChanged, SourceNotFound, SourceUnavailable
+from adapter.storage.bucket import PAGE_OBJECTS, Page, Sink, StoredObject
+from adapter.workers import Stop
+
+
+@dataclass(frozen=True)
+class _Fault:
+    error: BaseException | None
+    """None: hang until stopped."""
+    after_bytes: int
+
+
+class MemoryBucket:
+    """One bucket. Its methods may be called from any thread."""
+
+    kind = "memory"
+
+    def __init__(self, objects: Mapping[str, bytes] | None = None, *, bucket: str = "b", page_objects: int = PAGE_OBJECTS) -> None:
+        self.place = f"memory://{bucket}"
+        self.words = f"bucket {bucket!r} in memory"
+        self.chunk_bytes = 64 * 1024
+        self.calls: list[str] = []
+        """`list prefix` and `read key start+length`, in order."""
+        self.hanging = threading.Event()
+        """Set once a call hangs."""
+        self.active = 0
+        """Calls under way."""
+        self._is_there = True
+        self._page_objects = page_objects
+        self._objects = dict(objects or {})
+        self._faults: dict[str, list[_Fault]] = {"list": [], "read": []}
+        self._lock = threading.Lock()
+
+    def put(self, key: str, content: bytes) -> None:
+        """Store an object, or replace it."""
+        self._objects[key] = content
+
+    def remove(self, key: str) -> None:
+        """Take an object away."""
+        del self._objects[key]
+
+    def remove_bucket(self) -> None:
+        """Take everything away."""
+        self._is_there = False
+
+    def fail(self, call: str, error: BaseException, *, times: int = 1, after_bytes: int = 0) -> None:
+        """The next calls (`list` or `read`) fail, a read after so many bytes."""
+        self._faults[call] += [_Fault(error, after_bytes)] * times
+
+    def hang(self, call: str, *, times: int = 1, after_bytes: int = 0) -> None:
+        """The next calls hang until they are stopped."""
+        self._faults[call] += [_Fault(None, after_bytes)] * times
+
+    def etag(self, key: str) -> str:
+        """Of the object as it is now."""
+        return hashlib.sha256(self._objects[key]).hexdigest()[:16]
+
+    def stored(self, key: str) -> StoredObject:
+        """The object as a listing would show it now."""
+        return StoredObject(key, len(self._objects[key]), self.etag(key))
+
+    def list_page(self, prefix: str, stop: Stop, *, token: str | None = None, limit: int = PAGE_OBJECTS, by_folder: bool = False) -> Page:
+        """As the Protocol says."""
+        with self._called("list", f"list {prefix}") as fault:
+            return self._page(fault, prefix, stop, token, limit, by_folder)
+
+    def read(self, wanted: StoredObject, start: int, length: int, sink: Sink, stop: Stop) -> None:
+        """As the Protocol says."""
+        with self._called("read", f"read {wanted.key} {start}+{length}") as fault:
+            self._read(fault, wanted, start, length, sink, stop)
+
+    def _page(self, fault: _Fault | None, prefix: str, stop: Stop, token: str | None, limit: int, by_folder: bool) -> Page:
+        stop.check()
+        if fault is not None:
+            self._play(fault, stop)
+        if not self._is_there:
+            raise SourceNotFound(f"there is no {self.place}")
+        names = dict.fromkeys(_shown(key, prefix, by_folder) for key in sorted(self._objects) if key.startswith(prefix))
+        rest = [name for name in names if token is None or name > token]
+        shown = rest[: min(limit, self._page_objects)]
+        return Page(
+            objects=tuple(self.stored(name) for name in shown if name in self._objects),
+            folders=tuple(name for name in shown if name not in self._objects),
+            next_token=shown[-1] if len(shown) < len(rest) else None,
+        )
+
+    def _read(self, fault: _Fault | None, wanted: StoredObject, start: int, length: int, sink: Sink, stop: Stop) -> None:
+        stop.check()
+        if not length:
+            return
+        if wanted.key not in self._objects:
+            raise SourceChanged(f"{wanted.key!r} is gone since it was listed")
+        if self.etag(wanted.key) != wanted.etag:
+            raise SourceChanged(f"{wanted.key!r} was replaced since it was listed")
+        content = self._objects[wanted.key][start : start + length]
+        given = content if fault is None else content[: fault.after_bytes]
+        for offset in range(0, len(given), self.chunk_bytes):
+            stop.check()
+            sink(given[offset : offset + self.chunk_bytes])
+        if fault is not None:
+            self._play(fault, stop)
+        if len(content) < length:
+            raise SourceUnavailable(f"the body of {wanted.key!r} ended early")
+
+    @contextmanager
+    def _called(self, call: str, trace: str) -> Iterator[_Fault | None]:
+        with self._lock:
+            self.calls.append(trace)
+            self.active += 1
+            fault = self._faults[call].pop(0) if self._faults[call] else None
+        try:
+            yield fault
+        finally:
+            with self._lock:
+                self.active -= 1
+
+    def _play(self, fault: _Fault, stop: Stop) -> None:
+        if fault.error is not None:
+            raise fault.error
+        woken = threading.Event()
+        with stop.waking(woken.set):
+            self.hanging.set()
+            woken.wait()
+        stop.check()
+
+
+def _shown(key: str, prefix: str, by_folder: bool) -> str:
+    """The key, or its first folder below the prefix."""
+    end = key.find("/", len(prefix))
+    return key[: end + 1] if by_folder and end >= 0 else key

@@ -1,0 +1,49 @@
+"""What ModelMesh decides by: the status, the sizes, and a refusal of what cannot fit."""
+
+from __future__ import annotations
+
+import grpc
+import pytest
+
+from adapter._pb import model_runtime_pb2 as spi
+from tests.integration.conftest import Bed, Put
+from tests.real.mesh import Mesh
+from tests.real.models import text_statistics
+
+
+def test_runtime_status_announces_what_modelmesh_needs(mesh: Mesh) -> None:
+    """READY with capacity, the five methods and Triton's own version."""
+    state = mesh.start()
+
+    assert state.runtimeVersion.count(".") == 2
+    assert state.capacityInBytes > 2 * state.defaultModelSizeInBytes
+    assert not state.allowAnyMethod
+    assert {name: list(method.idInjectionPath) for name, method in state.methodInfos.items()} == {
+        f"inference.GRPCInferenceService/{name}": [1]
+        for name in ("ModelInfer", "ModelMetadata", "ModelReady", "ModelConfig", "ModelStatistics")
+    }
+
+
+def test_model_size_is_the_loaded_one(mesh: Mesh, put: Put) -> None:
+    put("texts", dict(text_statistics()))
+    loaded = mesh.load("t", "python", "texts")
+
+    assert mesh.runtime.modelSize(spi.ModelSizeRequest(modelId="t")).sizeInBytes == loaded.sizeInBytes
+
+
+def test_a_model_that_cannot_fit_is_refused_and_the_rest_serves_on(start_adapter, bed: Bed, put: Put) -> None:
+    """The reason reaches the model's status: predicted small, refused by loadModel with the arithmetic."""
+    put("texts", dict(text_statistics()))
+    put("large", {"model.onnx": b"x" * (30 << 20)})
+    adapter = start_adapter(CONTAINER_MEM_REQ_BYTES="288MiB", MEM_BUFFER_BYTES="256MiB")
+    with Mesh(adapter.channel_target, bed.triton_target) as mesh:
+        mesh.start()
+        mesh.load("small", "python", "texts")
+        assert 8192 < mesh.predict("large", "onnx", "large") < 1 << 20
+        with pytest.raises(grpc.RpcError) as refused:
+            mesh.load("large", "onnx", "large")
+
+    assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert "× 1.25" in refused.value.details()
+    with Mesh(adapter.channel_target, bed.triton_target) as mesh:
+        assert mesh.index() == {"small": "READY"}

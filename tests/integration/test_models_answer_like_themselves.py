@@ -1,0 +1,162 @@
+"""S3 → adapter → Triton → inference: every form in which a model may lie serves its own answers."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+
+import grpc
+import numpy as np
+import pytest
+
+from tests.integration.conftest import BUCKET, TEXT, Bed, Put, Start
+from tests.real.adapter import AdapterProcess
+from tests.real.mesh import Mesh
+from tests.real.models import count_text, digits_classifier, text_statistics
+from tests.real.s3 import S3Server
+
+
+@pytest.mark.parametrize("path", ["digits", "digits/", "/digits", "digits/model.onnx", "versions", "odd-name"])
+def test_an_onnx_model_answers_like_itself(mesh: Mesh, put: Put, path: str) -> None:
+    """A directory, one file, a version tree and a file of another name serve the same predictions."""
+    digits = digits_classifier()
+    put("digits", {"model.onnx": digits.onnx_bytes()})
+    put("versions", {"1/model.onnx": b"not this one", "12/model.onnx": digits.onnx_bytes()})
+    put("odd-name", {"digits-v3.onnx": digits.onnx_bytes()})
+
+    loaded = mesh.load("m", "onnx", path)
+    answer = mesh.infer("m", {"image": digits.images[:20]})["probabilities"]
+
+    assert loaded.sizeInBytes == mesh.predict("m", "onnx", path) > 8192
+    np.testing.assert_allclose(answer, digits.predict(digits.images[:20]), atol=1e-5)
+
+
+def test_a_native_python_model_keeps_its_config(mesh: Mesh, put: Put) -> None:
+    """Its own name is removed, unknown content is kept."""
+    files = dict(text_statistics())
+    files["config.pbtxt"] = b'name: "somebody-else" # a comment\n' + files["config.pbtxt"]
+    put("texts", files)
+
+    mesh.load("texts-7", "python", "texts")
+    counts = mesh.infer("texts-7", {"TEXT": np.array(["a bc", "déjà vu"], dtype=np.object_)})["COUNTS"]
+
+    assert (counts == count_text(["a bc", "déjà vu"])).all()
+
+
+def test_two_models_of_one_path_live_side_by_side(mesh: Mesh, put: Put) -> None:
+    put("texts", dict(text_statistics()))
+    mesh.load("one", "python", "texts")
+    mesh.load("two", "python", "texts")
+    mesh.unload("one")
+
+    assert mesh.index() == {"two": "READY"}
+    assert (mesh.infer("two", {"TEXT": np.array(["x"], dtype=np.object_)})["COUNTS"] == [[1, 1]]).all()
+
+
+def test_2500_objects_load_whole_and_siblings_stay_out(mesh: Mesh, put: Put, s3: S3Server, bed: Bed) -> None:
+    """More than two pages of a listing, some objects empty; `m-2/` sorts before `m/`."""
+    files = dict(text_statistics()) | {f"1/data/{n % 50:02}/{n:04}.bin": b"" if n % 100 == 0 else b"%d" % n for n in range(2498)}
+    s3.put_folder(BUCKET, "many/m", files)
+    s3.put_folder(BUCKET, "many/m-2", {f"stranger-{n}": b"x" for n in range(150)})
+
+    mesh.load("many", "python", "many/m")
+    placed = bed.repository / "many"
+    found = {path.relative_to(placed).as_posix() for path in placed.rglob("*") if path.is_file() and "__pycache__" not in path.parts}
+
+    assert found == set(files)
+    assert len(found) == 2500
+    assert (placed / "1/data/00/0100.bin").stat().st_size == 0
+    assert (placed / "1/data/01/0101.bin").read_bytes() == b"101"
+
+
+def test_replaced_content_is_served_after_the_next_load(mesh: Mesh, put: Put) -> None:
+    digits, other = digits_classifier(), digits_classifier(seed=8)
+    put("replaced", {"model.onnx": digits.onnx_bytes()})
+    mesh.load("r", "onnx", "replaced")
+    put("replaced", {"model.onnx": other.onnx_bytes()})
+    mesh.load("r", "onnx", "replaced")
+
+    answer = mesh.infer("r", {"image": digits.images[:5]})["probabilities"]
+    np.testing.assert_allclose(answer, other.predict(digits.images[:5]), atol=1e-5)
+
+
+def test_a_schema_becomes_inputs_and_outputs(mesh: Mesh, put: Put) -> None:
+    digits = digits_classifier()
+    schema = {
+        "inputs": [{"name": "image", "datatype": "FP32", "shape": [-1, 64]}],
+        "outputs": [{"name": "probabilities", "datatype": "FP32", "shape": [-1, 10]}],
+    }
+    put("with-schema", {"model.onnx": digits.onnx_bytes(), "_schema.json": json.dumps(schema).encode()})
+
+    mesh.load("s", "onnx", "with-schema", schema_path="with-schema/_schema.json")
+    answer = mesh.infer("s", {"image": digits.images[:5]})["probabilities"]
+
+    np.testing.assert_allclose(answer, digits.predict(digits.images[:5]), atol=1e-5)
+
+
+def test_files_of_the_storage_helper_are_served_in_place(start_adapter: Start, bed: Bed) -> None:
+    """An absolute path with `disk_size_bytes` was pulled by ModelMesh's own puller: linked, and never deleted by us."""
+    folder = bed.volume / "helped" / "texts"
+    for name, content in text_statistics().items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+    adapter = start_adapter()
+    with Mesh(adapter.channel_target, bed.triton_target) as mesh:
+        mesh.start()
+        key = {"storage_key": None, "disk_size_bytes": 1_000_000}
+        assert mesh.predict("helped", "python", str(folder), **key) == 1_250_000
+        mesh.load("helped", "python", str(folder), **key)
+        assert (mesh.infer("helped", TEXT)["COUNTS"] == [[3, 2]]).all()
+        mesh.unload("helped")
+        assert mesh.index() == {}
+    assert (folder / "1/model.py").is_file()
+    for path in sorted((bed.volume / "helped").rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()
+    (bed.volume / "helped").rmdir()
+
+
+def test_s3_over_https_with_a_private_authority(bed: Bed, tmp_path: Path) -> None:
+    """The authority's certificate lies in the secret; without it the store is not trusted, and the text says so."""
+    (tmp_path / "config").mkdir()
+    with S3Server(tmp_path / "s3", tls=True) as s3:
+        s3.put_folder("private", "texts", dict(text_statistics()))
+        config = s3.storage_config("private")
+        (tmp_path / "config/s3").write_text(json.dumps(config))
+        (tmp_path / "config/untrusted").write_text(json.dumps(config | {"certificate": ""}))
+        with (
+            AdapterProcess(volume=bed.volume, storage_config=tmp_path / "config", triton_target=bed.triton_target, env={}) as adapter,
+            Mesh(adapter.channel_target, bed.triton_target) as mesh,
+        ):
+            mesh.start()
+            mesh.load("private", "python", "texts")
+            assert (mesh.infer("private", TEXT)["COUNTS"] == [[3, 2]]).all()
+            with pytest.raises(grpc.RpcError) as refused:
+                mesh.load("untrusted", "python", "texts", storage_key="untrusted")
+            mesh.unload("private")
+    assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
+    assert "certificate" in refused.value.details()
+
+
+def test_many_callers_at_once_get_their_models(mesh: Mesh, put: Put, bed: Bed) -> None:
+    """Loads and unloads of different ids overlap; nothing is left at the end."""
+    put("texts", dict(text_statistics()))
+    failures: list[Exception] = []
+
+    def live(model_id: str) -> None:
+        try:
+            mesh.load(model_id, "python", "texts")
+            assert (mesh.infer(model_id, TEXT)["COUNTS"] == [[3, 2]]).all()
+            mesh.unload(model_id)
+        except Exception as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=live, args=(f"m{n}",)) for n in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert failures == []
+    assert mesh.index() == {}
+    assert bed.leftovers() == []

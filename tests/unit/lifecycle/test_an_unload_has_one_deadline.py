@@ -1,0 +1,237 @@
+"""An unload is answered within its bound, whatever it meets, and the error names what it met."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from adapter.errors import ModelRefused, ServerError, Superseded, UnloadUnfinished
+from adapter.lifecycle.lifecycle import RuntimeLifecycle
+from adapter.lifecycle.states import State
+from adapter.model import ModelSpec
+from adapter.telemetry.metrics import UNLOADS_UNFINISHED
+from tests.fakes.world import World
+
+pytestmark = pytest.mark.looptime
+A = ModelSpec(model_id="a", model_type="onnx", path="models/a")
+BOUND_SECONDS = 170
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def unfinished() -> float:
+    return UNLOADS_UNFINISHED._value.get()
+
+
+@asynccontextmanager
+async def answered_at_the_bound(match: str) -> AsyncIterator[None]:
+    """What is inside ends with UnloadUnfinished, exactly at the bound."""
+    began = now()
+    with pytest.raises(UnloadUnfinished, match=match) as raised:
+        yield
+    assert now() - began == pytest.approx(BOUND_SECONDS)
+    assert raised.value.model_id == "a"
+    assert raised.value.text.endswith("; the model was not freed within 170 s")
+
+
+async def test_a_triton_that_never_frees_is_named_and_counted(lifecycle: RuntimeLifecycle, world: World) -> None:
+    await lifecycle.load(A)
+    world.hold("unload")
+    before = unfinished()
+
+    async with answered_at_the_bound("^Triton has a as READY;"):
+        await lifecycle.unload("a")
+
+    await asyncio.sleep(0.1)
+    assert lifecycle.registry.find("a").state is State.FAILED
+    assert unfinished() == before + 1
+
+
+async def test_the_next_unload_starts_anew(lifecycle: RuntimeLifecycle, world: World) -> None:
+    """ModelMesh repeats an unload up to 90 times; FAILED remembers that something may be left."""
+    await lifecycle.load(A)
+    world.hold("unload")
+    async with answered_at_the_bound("Triton has a"):
+        await lifecycle.unload("a")
+    world.let_go("unload")
+
+    await lifecycle.unload("a")
+
+    assert world.trace.count("unload a") == 2
+    assert world.is_empty
+
+
+async def test_an_unload_behind_an_undo_that_never_ends(lifecycle: RuntimeLifecycle, world: World) -> None:
+    """Triton cannot cancel the load that the unload has overtaken, and never ends it."""
+    world.hold("load")
+    load = asyncio.create_task(lifecycle.load(A))
+    await world.until_held("load")
+    await asyncio.sleep(10)
+
+    async with answered_at_the_bound(r"^waiting for the undo of the load of 'a', under way for 170\.0 s \(Triton has a as LOADING\);"):
+        await lifecycle.unload("a")
+
+    with pytest.raises(Superseded):
+        await load
+
+
+async def test_an_unload_that_meets_an_undo_under_way_gets_no_second_bound(lifecycle: RuntimeLifecycle, world: World) -> None:
+    """100 s of its time are over when the undo gives up; it asks Triton again, for the 70 s that are left."""
+    world.fail("load", ModelRefused("bad model"))
+    world.hold("unload")
+    with pytest.raises(ModelRefused):
+        await lifecycle.load(A)
+    await asyncio.sleep(68)
+
+    async with answered_at_the_bound("^Triton has a as None;"):
+        await lifecycle.unload("a")
+
+    assert world.trace.count("unload a") == 2
+
+
+async def test_an_undo_that_triton_does_not_finish_is_counted_and_ends(lifecycle: RuntimeLifecycle, world: World) -> None:
+    """Nobody may ever ask again: the model is FAILED, and what comes next finishes the undo."""
+    world.fail("load", ModelRefused("bad model"))
+    world.hold("unload")
+    before, began = unfinished(), now()
+    with pytest.raises(ModelRefused):
+        await lifecycle.load(A)
+    await lifecycle.registry.operation_on("a").ended.wait()
+
+    assert now() - began == pytest.approx(BOUND_SECONDS)
+    assert lifecycle.registry.find("a").state is State.FAILED
+    assert unfinished() == before + 1
+    world.let_go("unload")
+    assert (await lifecycle.load(A)).size_bytes == 1_250_000
+
+
+async def test_a_purge_that_never_ends_names_what_triton_holds(lifecycle: RuntimeLifecycle, world: World) -> None:
+    await lifecycle.load(A)
+    world.hold("purge")
+    await lifecycle.status()
+
+    async with answered_at_the_bound("^purging: Triton has not freed 'a' yet;"):
+        await lifecycle.unload("a")
+
+    assert lifecycle.readiness() == "purging: Triton has not freed 'a' yet"
+
+
+async def test_a_purge_names_the_operations_that_it_lets_end_first(lifecycle: RuntimeLifecycle, world: World) -> None:
+    await lifecycle.load(A)
+    world.hold("unload")
+    first = asyncio.create_task(lifecycle.unload("a"))
+    await world.until_held("unload")
+    await asyncio.sleep(100)
+
+    state = await lifecycle.status()
+
+    assert state.problem == "purging: waiting for the unload of 'a', under way for 101.0 s (Triton has a as READY)"
+    with pytest.raises(UnloadUnfinished):
+        await first
+
+
+async def test_an_unload_behind_a_purge_gets_no_second_bound(lifecycle: RuntimeLifecycle, world: World) -> None:
+    """The purge ends after 100 s; the unload that waited for it has 70 s left."""
+    world.hold("purge")
+    await lifecycle.status()
+    world.hold("unload")
+    asyncio.get_running_loop().call_later(100, world.let_go, "purge")
+
+    async with answered_at_the_bound("^Triton has a as None;"):
+        await lifecycle.unload("a")
+
+    assert world.trace.count("unload a") == 1
+    await asyncio.sleep(0.1)
+    assert lifecycle.registry.operations() == []
+
+
+async def test_a_take_over_that_never_ends_is_named(world: World, make: Callable[[], RuntimeLifecycle]) -> None:
+    """The index is not to be had: ModelMesh hears of it before it gives up by itself, and repeats."""
+    world.hold("index")
+    lifecycle = make()
+    lifecycle.start()
+
+    async with answered_at_the_bound("^Triton has not listed the models that it serves"):
+        await lifecycle.unload("a")
+
+
+async def test_a_triton_that_is_away_is_the_obstacle_at_the_gate(world: World, make: Callable[[], RuntimeLifecycle]) -> None:
+    world.hold("index")
+    world.problem = "Triton does not answer"
+    lifecycle = make()
+    lifecycle.start()
+
+    async with answered_at_the_bound("^Triton does not answer;"):
+        await lifecycle.unload("a")
+
+
+async def test_files_that_cannot_be_removed_are_the_obstacle(lifecycle: RuntimeLifecycle, world: World) -> None:
+    """A volume that hangs: Triton has freed the model, and is not blamed."""
+    await lifecycle.load(A)
+    world.hold("remove")
+    before = unfinished()
+
+    async with answered_at_the_bound("^waiting for the volume to give up the model's files"):
+        await lifecycle.unload("a")
+
+    assert unfinished() == before
+    world.let_go("remove")
+    await lifecycle.unload("a")
+    assert world.is_empty
+
+
+async def test_an_unload_that_ends_with_its_operation_says_what_that_says(lifecycle: RuntimeLifecycle, world: World) -> None:
+    """Both have the same deadline; here the operation is the first to notice."""
+    await lifecycle.load(A)
+    world.hold("unload")
+    first = asyncio.create_task(lifecycle.unload("a"))
+    await world.until_held("unload")
+    first.cancel()
+
+    async with answered_at_the_bound("^Triton has a as READY;"):
+        await lifecycle.unload("a")
+
+
+async def test_a_later_unload_goes_on_when_an_earlier_one_gives_up(lifecycle: RuntimeLifecycle, world: World) -> None:
+    """It has joined the earlier one; what is left of its own time is used to ask Triton again."""
+    await lifecycle.load(A)
+    world.hold("unload")
+    first = asyncio.create_task(lifecycle.unload("a"))
+    await asyncio.sleep(100)
+    second = asyncio.create_task(lifecycle.unload("a"))
+    with pytest.raises(UnloadUnfinished):
+        await first
+    world.let_go("unload")
+
+    await second
+
+    assert world.is_empty
+    assert world.trace.count("unload a") == 2
+
+
+async def test_a_later_unload_shares_the_success_of_an_earlier_one(lifecycle: RuntimeLifecycle, world: World) -> None:
+    await lifecycle.load(A)
+    first = asyncio.create_task(lifecycle.unload("a"))
+    await asyncio.sleep(0.5)
+    await asyncio.gather(first, lifecycle.unload("a"))
+
+    assert world.trace.count("unload a") == 1
+
+
+async def test_a_refusal_of_triton_is_told_at_once_to_all_who_wait(lifecycle: RuntimeLifecycle, world: World) -> None:
+    await lifecycle.load(A)
+    world.hold("unload")
+    world.fail("unload", ServerError("Triton does not unload the model"))
+    first = asyncio.create_task(lifecycle.unload("a"))
+    await world.until_held("unload")
+    await asyncio.sleep(1)
+    second = asyncio.create_task(lifecycle.unload("a"))
+    await asyncio.sleep(1)
+    world.let_go("unload")
+
+    errors = await asyncio.gather(first, second, return_exceptions=True)
+    assert [str(error) for error in errors] == ["Triton does not unload the model"] * 2
+    assert world.trace.count("unload a") == 1

@@ -1,0 +1,365 @@
+"""READY means empty; a restart of the adapter alone keeps what Triton serves."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from adapter.errors import Draining, ModelNotLoaded, Superseded, WrongServer
+from adapter.lifecycle.lifecycle import RuntimeLifecycle
+from adapter.lifecycle.registry import Registry
+from adapter.lifecycle.sizing import Sizing
+from adapter.lifecycle.states import State
+from adapter.lifecycle.takeover import NOT_ASKED, TAKING_OVER, Takeover
+from adapter.model import RESERVED_IDS, Layout, ModelSpec, SourceFile
+from adapter.settings import CapacitySettings
+from tests.fakes.world import World, neighbours
+
+pytestmark = pytest.mark.looptime
+A = ModelSpec(model_id="a", model_type="onnx", path="models/a")
+
+
+async def test_ready_is_answered_when_everything_is_gone(lifecycle: RuntimeLifecycle, world: World) -> None:
+    await lifecycle.load(A)
+
+    state = await lifecycle.status()
+
+    assert (state.is_ready, state.version) == (True, "2.51.0")
+    assert world.is_empty
+    assert len(lifecycle.registry) == 0
+    assert lifecycle.readiness() is None
+
+
+async def test_polls_join_one_purge_and_get_starting_until_it_ends(lifecycle: RuntimeLifecycle, world: World) -> None:
+    world.hold("purge")
+    states = [await lifecycle.status() for _ in range(3)]
+    world.let_go("purge")
+
+    assert [state.is_ready for state in states] == [False, False, False]
+    assert (await lifecycle.status()).is_ready
+    assert world.trace.count("purge") == 1
+
+
+async def test_a_question_after_ready_purges_again(lifecycle: RuntimeLifecycle, world: World) -> None:
+    """ModelMesh asks only while it starts: it has restarted."""
+    await lifecycle.status()
+    await lifecycle.load(A)
+
+    assert (await lifecycle.status()).is_ready
+    assert world.is_empty
+
+
+async def test_a_purge_that_fails_leaves_nothing_of_an_earlier_ready(lifecycle: RuntimeLifecycle, world: World) -> None:
+    """The READY of the first purge was never heard; the second purge has met a wrong Triton."""
+    world.hold("purge")
+    await lifecycle.status()
+    world.let_go("purge")
+    await lifecycle.load(A)
+    world.fail("verify", WrongServer("Triton is not in explicit mode"), times=2)
+    assert not (await lifecycle.status()).is_ready
+    await lifecycle.unload("a")
+
+    assert not (await lifecycle.status()).is_ready
+
+
+async def test_a_load_under_way_is_superseded_by_a_purge(lifecycle: RuntimeLifecycle, world: World) -> None:
+    world.hold("load")
+    load = asyncio.create_task(lifecycle.load(A))
+    await world.until_held("load")
+    assert not (await lifecycle.status()).is_ready
+    world.let_go("load")
+
+    with pytest.raises(Superseded):
+        await load
+    await asyncio.sleep(3)
+    assert (await lifecycle.status()).is_ready
+    assert world.is_empty
+
+
+async def test_a_load_that_succeeds_while_a_purge_begins_does_not_hide_it(lifecycle: RuntimeLifecycle, world: World) -> None:
+    world.hold("measure")
+    load = asyncio.create_task(lifecycle.load(A))
+    await world.until_held("measure")
+    world.hold("verify")
+    await lifecycle.status()
+    world.let_go("measure")
+    await load
+
+    assert (lifecycle.readiness() or "").startswith("purging")
+    world.let_go("verify")
+    assert (await lifecycle.status()).is_ready
+
+
+async def test_a_load_during_a_purge_waits_for_it(lifecycle: RuntimeLifecycle, world: World) -> None:
+    world.hold("purge")
+    await lifecycle.status()
+    load = asyncio.create_task(lifecycle.load(A))
+    await asyncio.sleep(1)
+    assert "open a" not in world.trace
+    world.let_go("purge")
+
+    assert (await load).size_bytes == 1_250_000
+
+
+async def test_a_wrong_triton_stays_starting_and_is_named(lifecycle: RuntimeLifecycle, world: World) -> None:
+    """Never FAILING: ModelMesh would give up for good."""
+    world.fail("verify", WrongServer("Triton is not in explicit mode"), times=2)
+
+    first, second, third = [await lifecycle.status() for _ in range(3)]
+
+    assert (first.is_ready, first.problem) == (False, "Triton is not in explicit mode")
+    assert (second.is_ready, third.is_ready) == (False, True)
+
+
+async def test_a_triton_that_is_away_is_waited_for(lifecycle: RuntimeLifecycle, world: World) -> None:
+    world.hold("verify")
+    world.problem = "Triton does not answer"
+    assert (await lifecycle.status()).problem == "Triton does not answer"
+    world.problem = None
+    world.let_go("verify")
+
+    assert (await lifecycle.status()).is_ready
+
+
+async def test_models_found_loaded_at_start_serve_on(world: World, make: Callable[[], RuntimeLifecycle]) -> None:
+    """The adapter alone has restarted: nothing is purged; content unknown, so a load is unload, wait, load."""
+    world.placed["a"] = Layout({"1/model.onnx": SourceFile("model.onnx", 4000, "e1")})
+    world.memory["a"] = "READY"
+    lifecycle = make()
+    lifecycle.start()
+    await asyncio.sleep(0.1)
+
+    assert lifecycle.registry.find("a").state is State.LOADED
+    assert await lifecycle.size_of("a") == 8193
+    assert world.memory == {"a": "READY"}
+    assert lifecycle.readiness() is None
+    await lifecycle.load(A)
+    assert "unload a" in world.trace
+
+
+async def test_a_half_loaded_model_is_undone_at_start(world: World, make: Callable[[], RuntimeLifecycle]) -> None:
+    """An adapter that was killed in the middle of a load; the unload for it may never come."""
+    world.placed["a"] = Layout({})
+    world.memory["a"] = "LOADING"
+    lifecycle = make()
+    lifecycle.start()
+    await asyncio.sleep(3)
+
+    assert world.is_empty
+
+
+async def test_a_bundle_found_whole_at_start_is_one_model(world: World, make: Callable[[], RuntimeLifecycle]) -> None:
+    """Its size is that of all its models, and its inner ones are no models of their own."""
+    names = ("a", "a~inner~x", "a~inner~y")
+    world.placed |= {name: Layout({"1/m": SourceFile(f"{name}/m", 40_000, "e1")}) for name in names}
+    world.memory |= dict.fromkeys(names, "READY")
+    lifecycle = make()
+    lifecycle.start()
+    await asyncio.sleep(0.1)
+
+    assert [model.model_id for model in lifecycle.registry] == ["a"]
+    assert await lifecycle.size_of("a") == 150_000
+    await lifecycle.unload("a")
+    assert world.is_empty
+
+
+@pytest.mark.parametrize("lost", ["a", "a~inner~x"])
+@pytest.mark.parametrize("state", ["LOADING", "UNAVAILABLE", "", None])
+async def test_a_bundle_that_is_not_whole_is_undone_at_start(
+    lost: str, state: str | None, world: World, make: Callable[[], RuntimeLifecycle]
+) -> None:
+    """Whichever of its models is not READY, or was not even placed."""
+    names = ("a", "a~inner~x", "a~inner~y")
+    world.placed |= {name: Layout({}) for name in names if name != lost or state is not None}
+    world.memory |= {name: "READY" for name in names if name != lost} | ({lost: state} if state else {})
+    lifecycle = make()
+    lifecycle.start()
+    await asyncio.sleep(3)
+
+    if state is None and lost != "a":  # nothing tells that there should be one more
+        assert lifecycle.registry.find("a").state is State.LOADED
+    else:
+        assert world.is_empty
+
+
+async def test_inner_models_that_were_never_loaded_are_removed_at_start(world: World, make: Callable[[], RuntimeLifecycle]) -> None:
+    """An adapter that was killed while it placed a bundle: the top model is placed last."""
+    world.placed["a~inner~x"] = Layout({})
+    lifecycle = make()
+    lifecycle.start()
+    await asyncio.sleep(0.1)
+
+    assert world.is_empty
+
+
+async def test_a_directory_that_triton_never_loaded_is_removed_at_start(world: World, make: Callable[[], RuntimeLifecycle]) -> None:
+    world.placed["a"] = Layout({})
+    lifecycle = make()
+    lifecycle.start()
+    await asyncio.sleep(0.1)
+
+    assert world.is_empty
+
+
+async def test_a_purge_interrupts_an_adoption_that_waits_for_triton(world: World, make: Callable[[], RuntimeLifecycle]) -> None:
+    world.hold("index")
+    lifecycle = make()
+    lifecycle.start()
+    await world.until_held("index")
+
+    assert (await lifecycle.status()).is_ready
+
+
+async def test_the_size_of_a_model_that_is_not_loaded_is_not_found(lifecycle: RuntimeLifecycle) -> None:
+    with pytest.raises(ModelNotLoaded):
+        await lifecycle.size_of("nobody")
+
+
+async def test_a_drain_lets_a_load_finish_and_takes_no_new_one(lifecycle: RuntimeLifecycle, world: World) -> None:
+    load = asyncio.create_task(lifecycle.load(A))
+    await asyncio.sleep(0)
+    drain = asyncio.create_task(lifecycle.drain(25))
+    await asyncio.sleep(0.1)
+    with pytest.raises(Draining):
+        await lifecycle.load(ModelSpec(model_id="b", model_type="onnx", path="models/a"))
+
+    assert await drain
+    assert (await load).size_bytes == 1_250_000
+
+
+async def test_a_drain_answers_unloads(lifecycle: RuntimeLifecycle, world: World) -> None:
+    await lifecycle.load(A)
+    drain = asyncio.create_task(lifecycle.drain(25))
+    await asyncio.sleep(0.5)
+    await lifecycle.unload("a")
+
+    assert await drain
+    assert world.is_empty
+
+
+async def test_a_drain_undoes_a_load_that_does_not_end(lifecycle: RuntimeLifecycle, world: World) -> None:
+    world.hold("fetch")
+    load = asyncio.create_task(lifecycle.load(A))
+    await world.until_held("fetch")
+
+    assert await lifecycle.drain(25)
+    with pytest.raises(Draining):
+        await load
+    assert world.is_empty
+
+
+async def test_a_drain_that_cannot_settle_says_so(lifecycle: RuntimeLifecycle, world: World) -> None:
+    await lifecycle.load(A)
+    world.hold("unload")
+    unload = asyncio.create_task(lifecycle.unload("a"))
+    await world.until_held("unload")
+
+    assert not await lifecycle.drain(25)
+    world.let_go("unload")
+    await unload
+
+
+async def test_a_load_over_an_unknown_view_asks_triton_first(world: World, make: Callable[[], RuntimeLifecycle]) -> None:
+    """The index could not be read at start: a model that is not in our table may be loaded all the same."""
+    world.fail("index", WrongServer("restricted"))
+    world.placed["a"] = Layout({})
+    world.memory["a"] = "READY"
+    lifecycle = make()
+    lifecycle.start()
+
+    await lifecycle.load(A)
+
+    assert world.trace.index("unload a") < world.trace.index("place a")
+
+
+async def test_a_purge_that_overtakes_an_adoption_keeps_its_gate(world: World, make: Callable[[], RuntimeLifecycle]) -> None:
+    """The adoption may end in the very moment in which the purge begins."""
+    lifecycle = make()
+    lifecycle.start()
+    world.hold("verify")
+    status = asyncio.create_task(lifecycle.status())
+    load = asyncio.create_task(lifecycle.load(A))
+    await world.until_held("verify")
+    await asyncio.sleep(1)
+
+    assert "open a" not in world.trace
+    world.let_go("verify")
+    await status
+    assert (await load).size_bytes == 1_250_000
+
+
+async def test_whoever_passes_the_gate_may_shut_it_for_those_behind(world: World, capacity: CapacitySettings) -> None:
+    """All who wait are woken at once; the first of them begins a purge."""
+    takeover = Takeover(registry=Registry(), neighbours=neighbours(world), sizing=Sizing(capacity), version="", reserved_ids=frozenset())
+    world.hold("purge")
+    passed = []
+
+    async def pass_and_purge() -> None:
+        await takeover.passed()
+        await takeover.status()
+
+    async def follow() -> None:
+        await takeover.passed()
+        passed.append(asyncio.get_running_loop().time())
+
+    tasks = [asyncio.create_task(pass_and_purge()), asyncio.create_task(follow())]
+    await asyncio.sleep(0)
+    takeover.begin(lambda model_id: None)
+    await asyncio.sleep(10)
+    assert passed == []
+    world.let_go("purge")
+    await asyncio.gather(*tasks)
+
+    assert passed == [10.0]
+
+
+async def test_a_reserved_name_in_the_index_is_no_model(world: World, capacity: CapacitySettings) -> None:
+    """Folders of the adapter's own that lie where Triton looks: neither served nor unloaded."""
+    world.placed["_ours"] = Layout({})
+    lifecycle = RuntimeLifecycle(
+        neighbours=neighbours(world), capacity=capacity, unload_timeout_seconds=170, reserved_ids=RESERVED_IDS | {"_ours"}
+    )
+    lifecycle.start()
+    await asyncio.sleep(3)
+
+    assert "unload _ours" not in world.trace
+    assert len(lifecycle.registry) == 0
+    await lifecycle.close()
+
+
+async def test_a_take_over_says_what_it_is_waiting_for(world: World, make: Callable[[], RuntimeLifecycle]) -> None:
+    """And when Triton had nothing, that ModelMesh has not come yet."""
+    world.hold("index")
+    lifecycle = make()
+    assert lifecycle.readiness() == NOT_ASKED
+    lifecycle.start()
+    assert lifecycle.readiness() == TAKING_OVER
+    await world.until_held("index")
+    world.let_go("index")
+    await asyncio.sleep(1)
+
+    assert lifecycle.readiness() == NOT_ASKED
+
+
+@pytest.mark.parametrize(
+    ("failure", "text"), [(WrongServer("restricted"), "restricted"), (RuntimeError("?"), "internal error of the adapter")]
+)
+async def test_a_take_over_that_fails_says_so_and_opens_the_gate(
+    failure: Exception, text: str, world: World, make: Callable[[], RuntimeLifecycle]
+) -> None:
+    world.fail("index", failure)
+    lifecycle = make()
+    lifecycle.start()
+    await asyncio.sleep(1)
+    assert text in (lifecycle.readiness() or "")
+
+    assert (await lifecycle.load(A)).size_bytes == 1_250_000
+
+
+async def test_closing_ends_a_purge_that_waits_for_triton(lifecycle: RuntimeLifecycle, world: World) -> None:
+    world.hold("verify")
+    await lifecycle.status()
+
+    await lifecycle.close()
+
+    assert not [task for task in asyncio.all_tasks() if task.get_name() == "purge"]

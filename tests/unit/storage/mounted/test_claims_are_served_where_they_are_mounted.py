@@ -1,0 +1,252 @@
+"""Models in a volume claim: nothing is copied, and no link leads out of the claim."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from adapter.errors import InvalidModel, InvalidRequest, SourceChanged, SourceNotFound
+from tests.builders import a_spec
+from tests.unit.storage.beds import make_bed, opened, write_tree
+
+
+@pytest.fixture
+def claim(tmp_path):
+    """The mounted claim `c`, beside another one."""
+    folder = tmp_path / "claims/c"
+    folder.mkdir(parents=True)
+    write_tree(tmp_path / "claims/other", {"secret": b"s"})
+    return folder
+
+
+@pytest.fixture
+def open_model(bed, claim):
+    """Open a model through the store."""
+    bed.configure("k", {"type": "pvc", "name": "c"})
+
+    async def run(path="m", **fields):
+        return await opened(bed.store, a_spec(path, **{"storage_key": "k"} | fields))
+
+    return run
+
+
+def paths(model):
+    return [file.path for file in model.listing.files]
+
+
+async def test_a_directory_is_its_own_artifact(open_model, claim, bed):
+    """Nothing is copied, nothing is ours, and releasing it deletes nothing."""
+    write_tree(claim, {"a/m/1/model.onnx": b"abc", "a/m/config.pbtxt": b"", "other/x": b""})
+    model = await open_model("/a/m/")
+    assert paths(model) == ["1/model.onnx", "config.pbtxt"]
+    assert (model.listing.origin, model.listing.name, model.listing.is_single_file) == ("pvc://c/a/m", "m", False)
+    artifact = await model.fetch(model.listing.files)
+    assert (artifact.root, artifact.is_ours) == (claim / "a/m", False)
+    await bed.store.release(artifact)
+    assert (claim / "a/m/1/model.onnx").exists() and bed.is_clean
+
+
+async def test_a_single_file_lies_in_its_directory(open_model, claim):
+    """Alone in the listing, whatever lies beside it."""
+    write_tree(claim, {"m/model.onnx": b"abc", "m/other": b"x"})
+    model = await open_model("m/model.onnx")
+    assert paths(model) == ["model.onnx"] and model.listing.is_single_file
+    assert (await model.fetch(model.listing.files)).root == claim / "m"
+
+
+@pytest.mark.parametrize("path", ["", "/", "//"])
+async def test_the_root_of_a_claim_is_a_model(open_model, claim, path):
+    """Source: the Go adapter's name for an empty path; it then looked for the link under another name."""
+    write_tree(claim, {"1/model.onnx": b"abc"})
+    model = await open_model(path)
+    assert paths(model) == ["1/model.onnx"]
+    assert (model.listing.name, (await model.fetch(model.listing.files)).root) == ("_model", claim)
+
+
+async def test_the_last_part_of_a_path_may_be_a_link(open_model, claim):
+    """It is followed once: turning it later does not change what is served. Source: pvc_last_component_is_symlink."""
+    write_tree(claim, {"models/v3/1/model.onnx": b"abc", "models/v4/1/model.onnx": b"de"})
+    (claim / "models/current").symlink_to("v3")
+    model = await open_model("models/current")
+    assert (model.listing.name, model.listing.size_bytes) == ("current", 3)
+    (claim / "models/current").unlink()
+    (claim / "models/current").symlink_to("v4")
+    assert (await model.fetch(model.listing.files)).root == claim / "models/v3"
+    assert (await open_model("models/current")).listing.size_bytes == 2
+
+
+async def test_a_link_to_a_single_file_is_followed(open_model, claim):
+    """The file keeps its own name."""
+    write_tree(claim, {"files/model-7.onnx": b"abc"})
+    (claim / "latest.onnx").symlink_to("files/model-7.onnx")
+    model = await open_model("latest.onnx")
+    assert paths(model) == ["model-7.onnx"] and model.listing.is_single_file
+    assert ((await model.fetch(model.listing.files)).root / "model-7.onnx").read_bytes() == b"abc"
+
+
+async def test_links_inside_are_followed(open_model, claim):
+    """Relative, or absolute as the claim is mounted."""
+    write_tree(claim, {"m/1/model.onnx": b"abc", "shared/labels.txt": b"xy"})
+    (claim / "m/1/labels.txt").symlink_to("../../shared/labels.txt")
+    (claim / "m/extra").symlink_to(claim / "shared")
+    assert paths(await open_model()) == ["1/labels.txt", "1/model.onnx", "extra/labels.txt"]
+
+
+# path of the link in the claim, its target, words
+BAD_LINKS = [
+    ("m/x", "/etc/passwd", "leads out of"),
+    ("m/x", "../../other/secret", "leads out of"),
+    ("m/x", "../../../models", "leads out of"),
+    ("m/x", "absent", "leads nowhere"),
+    ("m/x", "/absolute/elsewhere", "leads nowhere"),
+    ("m/x", "x", "leads round in a circle"),
+    ("m/sub/x", "..", "leads round in a circle"),
+    ("m/sub/x", "../..", "leads round in a circle"),
+]
+
+
+@pytest.mark.parametrize(("name", "target", "words"), BAD_LINKS)
+async def test_a_link_that_leads_elsewhere_refuses_the_model(open_model, claim, name, target, words):
+    """Out of the claim, also into another one, nowhere, or in a circle."""
+    write_tree(claim, {"m/sub/file": b"x"})
+    (claim / name).symlink_to(target)
+    with pytest.raises(InvalidModel, match=words):
+        await open_model()
+
+
+@pytest.mark.parametrize("target", ["/etc", "../other", "..", "loop"])
+async def test_a_path_that_is_such_a_link_is_refused(open_model, claim, target):
+    """The path itself is no exception, nor is a schema's."""
+    write_tree(claim, {"m/file": b"x"})
+    (claim / "loop").symlink_to(target)
+    with pytest.raises(InvalidModel, match=r"leads (out of|round)"):
+        await open_model("loop")
+    with pytest.raises(InvalidModel, match=r"leads (out of|round)"):
+        await open_model("m", schema_path="loop/secret")
+
+
+async def test_a_claim_that_is_not_mounted_is_named(open_model, claim):
+    """With the place where it is expected, in both containers."""
+    with pytest.raises(InvalidRequest, match=rf"the volume claim 'nope' is not mounted: expected it at {claim.parent}/nope .* in Triton's"):
+        await open_model(storage_params={"name": "nope"})
+
+
+@pytest.mark.parametrize("name", ["..", ".", "../c", "c/m", "c\0", "/etc"])
+async def test_a_claim_is_one_name(open_model, name):
+    """No way out of the folder of mounts."""
+    with pytest.raises(InvalidRequest, match="name is not the name of a volume claim"):
+        await open_model(storage_params={"name": name})
+
+
+@pytest.mark.parametrize("name", [None, "", " ", 7, {"a": "b"}])
+async def test_a_config_without_a_claim_is_invalid(bed, name):
+    """Whatever JSON can say instead of a name."""
+    bed.configure("k", {"type": "pvc", "name": name})
+    with pytest.raises(InvalidRequest, match=r"^no claim: neither storage config 'k' nor storage_params has the name"):
+        await opened(bed.store, a_spec(storage_key="k"))
+
+
+async def test_parameters_alone_name_a_claim(bed, claim):
+    """As a storageUri `pvc://claim/path` arrives: no storage key at all."""
+    write_tree(claim, {"m/file": b"abc"})
+    assert paths(await opened(bed.store, a_spec(storage_params={"type": "pvc", "name": "c"}))) == ["file"]
+
+
+@pytest.mark.parametrize("path", ["absent", "m/absent", "m/file/x"])
+async def test_nothing_there_is_not_found(open_model, claim, path):
+    """Named with the claim. Source: pvc_Verify_Directory_missing."""
+    write_tree(claim, {"m/file": b"x"})
+    with pytest.raises(SourceNotFound, match=rf"modelPath '{path}' does not exist in the volume claim 'c' \(mounted at {claim}\)"):
+        await open_model(path)
+    with pytest.raises(SourceNotFound, match=rf"schema_path '{path}' does not exist"):
+        await open_model("m", schema_path=path)
+
+
+async def test_a_directory_without_files_is_not_found(open_model, claim):
+    """Triton would be shown an empty model."""
+    (claim / "m/1").mkdir(parents=True)
+    with pytest.raises(SourceNotFound, match="holds no files"):
+        await open_model()
+
+
+@pytest.mark.parametrize("path", ["..", "../other/secret", "m/../../other", "./m"])
+async def test_a_path_with_dots_is_refused(open_model, claim, path):
+    """The Go adapter clamped them."""
+    with pytest.raises(InvalidRequest, match=r"has a '.' or '..' in it"):
+        await open_model(path)
+
+
+async def test_a_schema_of_the_same_name_is_another_file(open_model, claim):
+    """Source: pvc_same_basename_schema."""
+    write_tree(claim, {"a/model/1/model.onnx": b"abc", "b/model": b"{}"})
+    model = await open_model("a/model", schema_path="b/model")
+    assert await model.read(model.listing.schema) == b"{}"
+    assert paths(model) == ["1/model.onnx"]
+
+
+async def test_a_file_that_changes_is_noticed(open_model, claim):
+    """The load lists again."""
+    write_tree(claim, {"m/file": b"abc"})
+    model = await open_model()
+    os.truncate(claim / "m/file", 2)
+    with pytest.raises(SourceChanged, match="was changed since it was listed"):
+        await model.fetch(model.listing.files)
+
+
+async def test_a_survey_lists_a_claim(bed, claim):
+    """Its own count."""
+    write_tree(claim, {"m/file": b"abc"})
+    survey = await bed.store.survey(a_spec(storage_params={"type": "pvc", "name": "c"}), 20)
+    assert survey.seen_bytes == 3 and survey.listing.size_bytes == 3
+
+
+async def test_prepare_has_nothing_to_make_for_a_claim(bed):
+    """There is no client."""
+    bed.configure("k", {"type": "pvc", "name": "c"})
+    await bed.store.prepare()
+    assert bed.clients.warmed == ["storage config 'default'"]
+
+
+# what the storage helper links to, whether that is a model
+HELPED = [
+    ("{claim}/m", True),
+    ("{claim}", True),
+    ("{claims}", False),
+    ("/etc", False),
+]
+
+
+@pytest.mark.parametrize(("target", "is_good"), HELPED)
+@pytest.mark.parametrize("embedded", [None, False])
+async def test_the_storage_helper_links_to_a_claim(tmp_path, volume, claim, embedded, target, is_good):
+    """Source: pullman's pvc provider: ROOT_MODEL_DIR/<id>/<name> is a link."""
+    bed = make_bed(tmp_path, volume, embedded=embedded)
+    write_tree(claim, {"m/1/model.onnx": b"abc", "x": b"y"})
+    (claim / "m/x").symlink_to("../x")
+    (bed.root / "id").mkdir()
+    (bed.root / "id/m").symlink_to(target.format(claim=claim, claims=claim.parent))
+    spec = a_spec(str(bed.root / "id/m"), disk_size_bytes=3)
+    if is_good:
+        model = await opened(bed.store, spec)
+        assert model.listing.size_bytes in (4, 5)
+        artifact = await model.fetch(model.listing.files)
+        assert (artifact.root, artifact.is_ours) == (bed.root / "id/m", False)
+    else:
+        with pytest.raises(InvalidModel, match="leads out of"):
+            await opened(bed.store, spec)
+    bed.store.close()
+
+
+async def test_a_helped_model_stays_in_its_claim(bed, claim):
+    """A link from it into another claim is an escape; the schema may lie in a claim too."""
+    write_tree(claim, {"m/model": b"abc", "s.json": b"{}"})
+    (bed.root / "id").mkdir()
+    (bed.root / "id/m").symlink_to(claim / "m")
+    (bed.root / "id/_schema.json").symlink_to(claim / "s.json")
+    spec = a_spec(str(bed.root / "id/m"), disk_size_bytes=3, schema_path=str(bed.root / "id/_schema.json"))
+    model = await opened(bed.store, spec)
+    assert await model.read(model.listing.schema) == b"{}"
+    (claim / "m/x").symlink_to("../../other/secret")
+    with pytest.raises(InvalidModel, match=rf"leads out of {claim}"):
+        await opened(bed.store, spec)

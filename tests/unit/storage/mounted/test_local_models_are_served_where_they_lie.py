@@ -1,0 +1,277 @@
+"""Files that the storage helper pulled: listed, linked to, never changed; links resolved inside of the root only."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from adapter.errors import InvalidModel, InvalidRequest, SourceChanged, SourceError, SourceNotFound
+from adapter.storage.mounted import local
+from adapter.storage.mounted.local import HelpedModels
+from adapter.storage.search import READ_LIMIT_BYTES
+from adapter.volume import Volume
+from adapter.workers import Stop, Stopped, Workers
+from tests.builders import a_spec
+from tests.unit.storage.beds import make_bed, make_search, opened, write_tree
+
+
+@pytest.fixture
+def root(tmp_path):
+    """ROOT_MODEL_DIR with our own folders in it."""
+    root = tmp_path / "models"
+    write_tree(root, {"_triton_models/x/1/model": b"t", "_adapter/lock": b""})
+    return root
+
+
+@pytest.fixture
+def files():
+    """Threads for reads."""
+    workers = Workers("files", 2)
+    yield workers
+    workers.close()
+
+
+@pytest.fixture
+def find(root, files, tmp_path):
+    """List a path below the root."""
+    claims = tmp_path / "claims"
+
+    def run(path, *, schema_path=None, stop=None):
+        models = HelpedModels(root, (root / "_triton_models", root / "_adapter"), claims, files)
+        search = make_search(str(root / path), schema_path=schema_path, disk_size_bytes=1)
+        found = models.find(search, stop or Stop())
+        assert search.seen_bytes == found.listing.size_bytes + (found.listing.schema.size_bytes if found.listing.schema else 0)
+        return found
+
+    return run
+
+
+SIZES = [
+    ({"1/airbnb.model.lr.zip": 15259}, "1/airbnb.model.lr.zip", 15259),
+    ({"1/airbnb.model.lr.zip": 15259}, "1", 15259),
+    ({"2/model.savedmodel/saved_model.pb": 78737, "2/model.savedmodel/variables/variables.index": 923,
+      "2/model.savedmodel/variables/variables.data-00000-of-00001": 39295616}, "2", 39375276),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("tree", "measured", "size"), SIZES)
+@pytest.mark.parametrize("through_link", [False, True])
+def test_sizes_are_those_of_the_files(root, find, tree, measured, size, through_link):
+    """The same through a link."""
+    for path, length in tree.items():
+        write_tree(root / "id", {path: b""})
+        os.truncate(root / "id" / path, length)
+    if through_link:
+        (root / "id" / "link").symlink_to(measured)
+    assert find(f"id/{'link' if through_link else measured}").listing.size_bytes == size
+
+
+async def test_a_directory_is_its_own_artifact(root, find):
+    """Nothing is copied, and nothing is ours to delete."""
+    write_tree(root / "id/m", {"1/model.onnx": b"abc", "config.pbtxt": b"", ".hidden": b"h"})
+    model = find("id/m")
+    assert [file.path for file in model.listing.files] == [".hidden", "1/model.onnx", "config.pbtxt"]
+    assert (model.listing.name, model.listing.is_single_file, model.listing.origin) == ("m", False, str(root / "id/m"))
+    artifact = await model.fetch(model.listing.files)
+    assert (artifact.root, artifact.is_ours) == (root / "id/m", False)
+
+
+async def test_a_single_file_lies_in_its_directory(root, find):
+    """The artifact's root holds it under its own name."""
+    write_tree(root / "id", {"model.onnx": b"abc", "other": b"x"})
+    model = find("id/model.onnx")
+    assert [file.path for file in model.listing.files] == ["model.onnx"]
+    assert model.listing.is_single_file
+    assert (await model.fetch(model.listing.files)).root == root / "id"
+
+
+async def test_a_schema_has_an_absolute_path_of_its_own(root, find):
+    """Source: the request as the storage helper rewrites it."""
+    write_tree(root / "id", {"model/model.onnx": b"abc", "_schema.json": b"{}"})
+    model = find("id/model", schema_path=str(root / "id/_schema.json"))
+    assert model.listing.schema.path == "_schema.json"
+    assert await model.read(model.listing.schema) == b"{}"
+    assert [file.path for file in model.listing.files] == ["model.onnx"]
+
+
+async def test_small_files_are_read_and_large_ones_are_not(root, find):
+    """No config.pbtxt has megabytes."""
+    write_tree(root / "id/m", {"config.pbtxt": b"x" * 100, "large": bytes(READ_LIMIT_BYTES + 1)})
+    model = find("id/m")
+    assert await model.read(model.listing.find("config.pbtxt")) == b"x" * 100
+    with pytest.raises(InvalidModel, match=rf"'large' of .* has {READ_LIMIT_BYTES + 1} bytes, expected at most {READ_LIMIT_BYTES}"):
+        await model.read(model.listing.find("large"))
+
+
+@pytest.mark.parametrize("change", ["content", "replace", "remove"])
+async def test_a_changed_file_is_noticed(root, find, change):
+    """Neither read nor placed as if it were what was listed."""
+    write_tree(root / "id/m", {"a": b"abc", "b": b"x"})
+    model = find("id/m")
+    target = root / "id/m/a"
+    if change == "content":
+        target.write_bytes(b"abcd")
+    elif change == "replace":
+        (root / "new").write_bytes(b"abc")
+        (root / "new").replace(target)
+    else:
+        target.unlink()
+    with pytest.raises(SourceChanged, match="since it was listed"):
+        await model.fetch(model.listing.files)
+    with pytest.raises(SourceChanged, match="since it was listed"):
+        await model.read(model.listing.find("a"))
+    assert await model.fetch((model.listing.find("b"),))
+
+
+OUTSIDE = ["/etc/passwd", "{root}", "{root}/", "{root}/../x", "{root}/a/../../x", "relative/path", "", "{root}x/y", "{root}/a\0b"]
+
+
+@pytest.mark.parametrize("path", OUTSIDE)
+def test_a_path_outside_of_the_root_is_invalid(root, files, tmp_path, path):
+    """Also by dots, and by a name that only starts like it."""
+    models = HelpedModels(root, (), tmp_path / "claims", files)
+    with pytest.raises(InvalidRequest, match="is not an absolute path below"):
+        models.find(make_search(path.format(root=root), disk_size_bytes=1), Stop())
+
+
+@pytest.mark.parametrize("path", ["_triton_models/x", "_triton_models", "_adapter/lock", "cache/ours", "cache/ours/artifacts/x", "link/x"])
+async def test_our_own_folders_hold_no_models(tmp_path, path):
+    """A model made of another model's placed files would vanish with it. The cache is where CACHE_DIR says, and where it is by default."""
+    root = tmp_path / "models"
+    volume = Volume(root / "_triton_models", root / "cache/ours")
+    volume.claim()
+    write_tree(root, {"_triton_models/x/1/model": b"t", "_adapter/lock": b"", "cache/ours/artifacts/x": b"a"})
+    (root / "link").symlink_to("cache/ours/artifacts")
+    bed = make_bed(tmp_path, volume)
+    with pytest.raises((InvalidRequest, InvalidModel), match="a folder of the adapter's own"):
+        await opened(bed.store, a_spec(str(root / path), disk_size_bytes=1))
+    bed.store.close()
+    volume.close()
+
+
+async def test_what_lies_beside_the_cache_is_a_model(tmp_path):
+    """Only the folder itself is ours."""
+    volume = Volume(tmp_path / "models/_triton_models", tmp_path / "models/cache/ours")
+    volume.claim()
+    write_tree(tmp_path / "models/cache", {"m/file": b"abc"})
+    bed = make_bed(tmp_path, volume)
+    spec = a_spec(str(tmp_path / "models/cache/m"), disk_size_bytes=1)
+    assert (await opened(bed.store, spec)).listing.size_bytes == 3
+    bed.store.close()
+    volume.close()
+
+
+def test_nothing_there_is_not_found(root, find):
+    """An absent path, an empty directory, an absent schema."""
+    (root / "empty/1").mkdir(parents=True)
+    write_tree(root, {"m/x": b""})
+    with pytest.raises(SourceNotFound, match=r"modelPath .*/absent does not exist"):
+        find("absent")
+    with pytest.raises(SourceNotFound, match="holds no files"):
+        find("empty")
+    with pytest.raises(SourceNotFound, match=r"schema_path .*/s.json does not exist"):
+        find("m", schema_path=str(root / "s.json"))
+
+
+def test_links_inside_are_followed(root, find):
+    """Relative and absolute, to files and directories, also as the last part of the path."""
+    write_tree(root / "id", {"v3/1/model.onnx": b"abc", "shared/labels.txt": b"xy"})
+    (root / "id/current").symlink_to("v3")
+    (root / "id/v3/labels").symlink_to(root / "id/shared")
+    (root / "id/v3/1/again.onnx").symlink_to("model.onnx")
+    listing = find("id/current").listing
+    assert [(file.path, file.size_bytes) for file in listing.files] == [
+        ("1/again.onnx", 3), ("1/model.onnx", 3), ("labels/labels.txt", 2)]  # fmt: skip
+
+
+# name of the link in id/m, its target, words
+BAD_LINKS = [
+    ("x", "/etc/passwd", "leads out of"),
+    ("x", "../../../outside", "leads out of"),
+    ("x", "/etc", "leads out of"),
+    ("x", "../..", "leads out of"),
+    ("x", "absent", "leads nowhere"),
+    ("x", "x", "leads round in a circle"),
+    ("sub/x", "..", "leads round in a circle"),
+    ("sub/x", ".", "leads round in a circle"),
+    ("x", "../../_adapter", "a folder of the adapter's own"),
+    ("x", "../../_triton_models/x", "a folder of the adapter's own"),
+]
+
+
+@pytest.mark.parametrize(("name", "target", "words"), BAD_LINKS)
+def test_a_link_that_leads_elsewhere_refuses_the_model(root, find, name, target, words):
+    """Out of the root, nowhere, or in a circle."""
+    write_tree(root.parent, {"outside": b"secret"})
+    write_tree(root / "id/m", {"sub/file": b"x"})
+    (root / "id/m" / name).symlink_to(target)
+    with pytest.raises(InvalidModel, match=words):
+        find("id/m")
+
+
+@pytest.mark.parametrize("target", ["/etc", "../outside"])
+def test_a_model_path_that_is_a_link_out_is_refused(root, find, target):
+    """The path itself is no exception."""
+    (root.parent / "outside").mkdir()
+    (root / "m").symlink_to(target)
+    with pytest.raises(InvalidModel, match="leads out of"):
+        find("m")
+
+
+def test_a_link_above_the_path_is_seen_too(root, find):
+    """A parent directory may be the link."""
+    (root / "d").symlink_to("/etc")
+    with pytest.raises(InvalidModel, match="leads out of"):
+        find("d/passwd")
+
+
+def test_links_cannot_multiply_without_end(root, find, monkeypatch):
+    """Each level doubles the next: ten thousand paths out of a few links."""
+    monkeypatch.setattr(local, "MAX_OBJECTS", 1000)
+    for level in range(20):
+        write_tree(root / "id", {f"l{level}/file": b""})
+    for level in range(19):
+        (root / f"id/l{level}/a").symlink_to(f"../l{level + 1}")
+        (root / f"id/l{level}/b").symlink_to(f"../l{level + 1}")
+    with pytest.raises(InvalidModel, match="holds more than 1000 files and directories"):
+        find("id/l0")
+
+
+def test_what_is_no_file_refuses_the_model(root, find):
+    """A pipe would hang whoever reads it."""
+    write_tree(root / "m", {"file": b""})
+    os.mkfifo(root / "m/pipe")
+    with pytest.raises(InvalidModel, match="pipe is neither a file nor a directory"):
+        find("m")
+    with pytest.raises(InvalidModel, match="neither"):
+        find("m/pipe")
+
+
+def test_a_name_that_is_not_utf8_refuses_the_model(root, find):
+    """It could not be told to anybody."""
+    write_tree(root / "m", {"file": b""})
+    (root / "m" / os.fsdecode(b"bad\xff")).write_bytes(b"")
+    with pytest.raises(InvalidModel, match="not UTF-8"):
+        find("m")
+
+
+def test_a_stop_ends_the_walk(root, find):
+    """A cancelled load does not walk on."""
+    write_tree(root / "m", {"file": b""})
+    stop = Stop()
+    stop.set()
+    with pytest.raises(Stopped):
+        find("m", stop=stop)
+
+
+def test_a_directory_that_cannot_be_read_is_a_source_error(root, find, monkeypatch):
+    """Said with the path."""
+    write_tree(root / "m", {"file": b""})
+
+    def denied(_: object) -> object:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(os, "scandir", denied)
+    with pytest.raises(SourceError, match="m cannot be read: Permission denied"):
+        find("m")

@@ -1,0 +1,244 @@
+"""From a model path to a listing: all pages, nothing of a sibling, and words that help when nothing is there."""
+
+from __future__ import annotations
+
+import pytest
+
+from adapter.errors import InvalidRequest, SourceNotFound
+from adapter.storage.bucket import StoredObject
+from adapter.storage.pull import listing
+from adapter.storage.pull.listing import find_model
+from adapter.workers import Stop, Stopped
+from tests.fakes.memory_bucket import MemoryBucket
+from tests.unit.storage.beds import make_search
+
+
+def find(bucket, path, schema_path=None, search=None, stop=None):
+    return find_model(bucket, search or make_search(path, schema_path=schema_path), stop or Stop())
+
+
+def paths(found):
+    return [file.path for file in found.listing.files]
+
+
+def filled(*keys, **options):
+    return MemoryBucket(dict.fromkeys(keys, b"x" * 10), **options)
+
+
+TARGETS = [
+    (["path/to/modeldir/file.ext", "path/to/modeldir/subdir/another_file"], "path/to/modeldir", ["file.ext", "subdir/another_file"]),
+    (["dir/file1", "dir/file2", "another_dir/x"], "dir", ["file1", "file2"]),
+    (["another_dir/another_file", "another_dir/subdir1/subdir2/nested_file", "another_file"], "another_dir",
+     ["another_file", "subdir1/subdir2/nested_file"]),
+    (["some_file"], "some_file", ["some_file"]),
+    (["deep/er/another_file"], "deep/er/another_file", ["another_file"]),
+    (["m/model.onnx"], "m/", ["model.onnx"]),
+    (["m/model.onnx"], "/m", ["model.onnx"]),
+    (["m/model.onnx"], "//m//", ["model.onnx"]),
+    (["m/model.onnx"], "/m/model.onnx/", ["model.onnx"]),
+    ([f"resnet-v2/f{number:03}" for number in range(100)] + ["resnet/model.onnx"], "resnet", ["model.onnx"]),
+    (["resnet.v2", "resnet-v2/x", "resnet", "resnet_2"], "resnet", ["resnet"]),
+    (["path_with_more/obj", "path/obj"], "path", ["obj"]),
+    (["path/", "path/obj", "path/sub/"], "path", ["obj"]),
+    (["m", "m/model.onnx"], "m", ["model.onnx"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("keys", "path", "expected"), TARGETS)
+def test_the_files_of_a_path(keys, path, expected):
+    """A folder wins over an object of its name; siblings and folder markers are no files."""
+    assert paths(find(filled(*keys), path)) == expected
+
+
+def test_all_pages_are_listed():
+    """The Go adapter stopped after one page of 100."""
+    keys = [f"m/f{number:03}" for number in range(150)]
+    found = find(filled(*keys, page_objects=40), "m")
+    assert len(found.listing.files) == 150
+    assert found.listing.size_bytes == 1500
+
+
+def test_empty_objects_are_files():
+    """`__init__.py`, an empty config.pbtxt: dropping them breaks models."""
+    source = MemoryBucket({"m/__init__.py": b"", "m/model.py": b"x", "m/1/": b""})
+    assert paths(find(source, "m")) == ["__init__.py", "model.py"]
+
+
+def test_a_listing_names_its_origin_and_its_kind():
+    """What layouts and people need to know."""
+    source = filled("a/b/model.onnx", "a/c/1/model.onnx")
+    single, folder = find(source, "a/b/model.onnx/").listing, find(source, "/a/c").listing
+    assert (single.origin, single.name, single.is_single_file) == ("memory://b/a/b/model.onnx", "model.onnx", True)
+    assert (folder.origin, folder.name, folder.is_single_file) == ("memory://b/a/c", "c", False)
+
+
+def test_files_are_sorted_by_path():
+    """Two listings of equal content are equal."""
+    source = MemoryBucket({"m/b": b"1", "m/a/z": b"2", "m/a.txt": b"3"})
+    assert paths(find(source, "m")) == sorted(paths(find(source, "m")))
+    assert find(source, "m").listing == find(source, "m").listing
+
+
+def test_each_file_leads_back_to_its_object():
+    """Key, size and ETag are those that were listed."""
+    source = filled("a/m/1/model.onnx", "a/single.onnx", "s/schema.json")
+    found = find(source, "a/m", "/s/schema.json")
+    assert found.stored(found.listing.files[0]) == source.stored("a/m/1/model.onnx")
+    assert found.stored(found.listing.schema) == source.stored("s/schema.json")
+    single = find(source, "a/single.onnx")
+    assert single.stored(single.listing.files[0]) == source.stored("a/single.onnx")
+
+
+@pytest.mark.parametrize("path", ["", "/", "///"])
+def test_an_empty_path_is_invalid(path):
+    """The whole bucket is no model."""
+    with pytest.raises(InvalidRequest, match="modelPath is empty"):
+        find(filled("model.onnx"), path)
+
+
+@pytest.mark.parametrize("path", ["..", "a/..", "../a", "a/../b", ".", "./a", "a/./b", "x/.."])
+def test_a_path_that_leads_elsewhere_is_invalid(path):
+    """Rejected, not clamped."""
+    with pytest.raises(InvalidRequest, match=r"has a '\.' or '\.\.' in it"):
+        find(filled("a/b"), path)
+
+
+def test_dots_inside_of_a_name_are_fine():
+    """Only whole segments are special."""
+    assert paths(find(filled("a..b/...x"), "a..b")) == ["...x"]
+
+
+def test_a_nul_byte_is_invalid():
+    """It would cut the name on disk."""
+    with pytest.raises(InvalidRequest, match="NUL"):
+        find(filled("a"), "a\0b")
+
+
+# key below the model `m`, what is wrong with it
+BAD_KEYS = [
+    ("m/../other/x", "has a '..' in it"),
+    ("m/a/../../x", "has a '..' in it"),
+    ("m/./x", "has a '.' in it"),
+    ("m//x", "is absolute"),
+    ("m/a//x", "has an empty segment"),
+    ("m/a\0b", "contains a NUL byte"),
+    ("m/" + "x" * 256, "has a segment of more than 255 bytes"),
+    ("m/" + "ü" * 128 + "/x", "has a segment of more than 255 bytes"),
+]
+
+
+@pytest.mark.parametrize(("key", "problem"), BAD_KEYS)
+def test_a_key_that_cannot_be_a_file_refuses_the_model(key, problem):
+    """The sentence names the key."""
+    with pytest.raises(InvalidRequest) as caught:
+        find(filled("m/good", key), "m")
+    assert problem in caught.value.text
+    assert repr(key)[1:20] in caught.value.text
+
+
+def test_a_single_object_with_a_name_too_long_is_refused():
+    """It would be a file of that name."""
+    with pytest.raises(InvalidRequest, match="more than 255 bytes"):
+        find(filled("m/" + "x" * 256), "m/" + "x" * 256)
+
+
+@pytest.mark.parametrize("keys", [("m/a", "m/a/b"), ("m/x/y", "m/x/y/z/w"), ("m/a", "m/a-", "m/a/b/c")])
+def test_a_file_that_is_also_a_directory_refuses_the_model(keys):
+    """S3 can hold both, a file system cannot."""
+    with pytest.raises(InvalidRequest, match="both as an object and as a folder"):
+        find(filled(*keys), "m")
+
+
+def test_too_many_objects_are_refused(monkeypatch):
+    """Somebody has named the whole bucket."""
+    monkeypatch.setattr(listing, "MAX_OBJECTS", 20)
+    assert len(find(filled(*[f"m/{number}" for number in range(20)]), "m").listing.files) == 20
+    with pytest.raises(InvalidRequest, match="holds more than 20 objects"):
+        find(filled(*[f"m/{number}" for number in range(21)]), "m")
+
+
+NEAR_MISSES = [
+    (["models/resnet50/1/x", "models/bert/x"], "models/resnet5", ["'models/resnet50/'"]),
+    (["models/resnet50/1/x", "models/bert/x"], "models/resnt50", ["'models/resnet50/'"]),
+    (["mnist.onnx", "other.onnx"], "mnst.onnx", ["'mnist.onnx'"]),
+    (["m-2/x", "m-3/x", "m.onnx", "my/x", "mz/x"], "m", ["'m-2/'", "'m-3/'", "'m.onnx'"]),
+    (["a/b/c"], "a/zzzzzz", []),
+    ([], "nope", []),
+]
+
+
+@pytest.mark.parametrize(("keys", "path", "near"), NEAR_MISSES)
+def test_nothing_found_names_what_is_near(keys, path, near):
+    """Bucket, path, and up to three names that were perhaps meant."""
+    with pytest.raises(SourceNotFound) as caught:
+        find(filled(*keys), path)
+    text = caught.value.text
+    assert text.startswith(f"there is no model at {path!r} in memory://b")
+    assert all(name in text for name in near)
+    assert ("close to it" in text) is bool(near)
+    assert text.count(", ") <= 2
+
+
+def test_a_schema_is_named_from_the_root_of_the_bucket():
+    """Not relative to the model; as the Go adapter's puller does."""
+    found = find(filled("m/model.onnx", "s/_schema.json", "m/s/_schema.json"), "m", "s/_schema.json").listing
+    assert found.schema is not None and found.schema.path == "_schema.json"
+    assert [file.path for file in found.files] == ["model.onnx", "s/_schema.json"]
+
+
+def test_a_schema_may_have_the_name_of_the_model():
+    """It is kept apart from the files."""
+    source = MemoryBucket({"a/model": b"model", "b/model": b"schema"})
+    found = find(source, "a/model", "b/model")
+    assert found.listing.schema.path == "model"
+    assert found.stored(found.listing.schema).key == "b/model"
+    assert found.stored(found.listing.files[0]).key == "a/model"
+
+
+def test_a_schema_that_is_missing_is_not_found():
+    """Named as a schema, so that nobody looks for the model."""
+    with pytest.raises(SourceNotFound, match=r"there is no schema at 's/schema.json' in memory://b; close to it: 's/schema2.json'"):
+        find(filled("m/x", "s/schema2.json"), "m", "/s/schema.json")
+
+
+def test_a_search_counts_page_by_page():
+    """Whoever does not wait for the end knows what was seen until then."""
+    source, search = filled(*[f"m/{number}" for number in range(30)], page_objects=10), make_search()
+    seen = []
+    original = source.list_page
+
+    def list_page(*arguments, **options):
+        seen.append(search.seen_bytes)
+        return original(*arguments, **options)
+
+    source.list_page = list_page
+    find(source, "m", search=search)
+    assert seen == [0, 100, 200]
+    assert search.seen_bytes == 300
+
+
+def test_a_stop_ends_a_listing_between_pages():
+    """A cancelled load does not list the rest of a large bucket."""
+    source, stop = filled(*[f"m/{number}" for number in range(30)], page_objects=10), Stop()
+    original = source.list_page
+
+    def list_page(*arguments, **options):
+        page = original(*arguments, **options)
+        stop.set()
+        return page
+
+    source.list_page = list_page
+    with pytest.raises(Stopped):
+        find(source, "m", stop=stop)
+    assert source.calls == ["list m/"]
+
+
+def test_a_store_that_gives_more_than_the_prefix_is_not_believed():
+    """A key that does not start with the prefix is no file of the model."""
+
+    class Generous(MemoryBucket):
+        def list_page(self, prefix, stop, **options):
+            page = super().list_page(prefix, stop, **options)
+            return type(page)((*page.objects, StoredObject("elsewhere/x", 1, "e")), next_token=page.next_token)
+
+    assert paths(find(Generous({"m/a": b"x"}), "m")) == ["a"]

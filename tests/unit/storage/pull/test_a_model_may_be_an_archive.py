@@ -1,0 +1,157 @@
+"""Models with `unpack: "true"`: pulled, unpacked, served as the files in them; nothing is left of those that nobody fetched."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+
+import pytest
+
+from adapter.errors import InvalidModel, InvalidRequest, NoCapacity, SourceChanged
+from tests.builders import a_spec
+from tests.unit.storage.beds import folder_content, opened
+from tests.unit.storage.pull.test_archives_are_unpacked_safely import tar_of, zip_of
+
+TREE = {"config.pbtxt": b"platform: x", "1/model.onnx": b"abc"}
+
+
+def spec(path="m.tar.gz", **params):
+    return a_spec(path, storage_params={"unpack": "true"} | params)
+
+
+async def settled(bed):
+    """Once deletions in threads are through."""
+    volume = bed.volume
+    for _ in range(5000):
+        if not any(os.listdir(folder) for folder in (volume.staging_dir, volume.artifacts_dir, volume.trash_dir)):
+            return True
+        await asyncio.sleep(0.001)
+    return False
+
+
+@pytest.mark.parametrize(("name", "make"), [("m.tar.gz", tar_of), ("m.zip", zip_of)])
+@pytest.mark.parametrize("top", ["", "my-model/", "./"])
+async def test_the_files_in_it_are_the_model(bed, name, make, top):
+    """One folder around them all is taken off."""
+    bed.bucket.put(f"a/{name}", make([(top + path, content) for path, content in TREE.items()]))
+    model = await opened(bed.store, spec(f"a/{name}"))
+    assert [file.path for file in model.listing.files] == ["1/model.onnx", "config.pbtxt"]
+    assert (model.listing.name, model.listing.is_single_file) == (name, False)
+    assert await model.read(model.listing.find("config.pbtxt")) == b"platform: x"
+    artifact = await model.fetch(model.listing.files)
+    assert artifact.is_ours and folder_content(artifact.root) == ["1/", "1/model.onnx", "config.pbtxt"]
+    await bed.store.release(artifact)
+    assert await settled(bed)
+
+
+async def test_a_version_folder_is_kept(bed):
+    """It says something."""
+    bed.bucket.put("m.zip", zip_of([("7/model.onnx", b"abc")]))
+    assert [file.path for file in (await opened(bed.store, spec("m.zip"))).listing.files] == ["7/model.onnx"]
+
+
+async def test_one_file_in_an_archive_is_a_single_file(bed):
+    """As if it lay there by itself."""
+    bed.bucket.put("m.zip", zip_of([("model.onnx", b"abc")]))
+    assert (await opened(bed.store, spec("m.zip"))).listing.is_single_file
+
+
+async def test_without_the_key_an_archive_is_a_file(bed):
+    """Nobody asked; so is what is not named as one, and a folder."""
+    bed.bucket.put("m.tar.gz", tar_of([("a", b"x")]))
+    bed.bucket.put("model.onnx", b"abc")
+    bed.bucket.put("f.zip/x", b"abc")
+    for wanted, path in ((a_spec("m.tar.gz"), "m.tar.gz"), (spec("model.onnx"), "model.onnx"), (spec("f.zip"), "x")):
+        assert [file.path for file in (await opened(bed.store, wanted)).listing.files] == [path]
+    with pytest.raises(InvalidRequest, match="unpack is not a boolean"):
+        await opened(bed.store, spec(unpack="maybe"))
+
+
+async def test_what_nobody_fetches_goes(bed):
+    """A model that does not fit is refused between opening and fetching."""
+    bed.bucket.put("m.tar.gz", tar_of(list(TREE.items())))
+
+    async def refused():
+        await opened(bed.store, spec())
+        raise NoCapacity("does not fit")
+
+    with pytest.raises(NoCapacity):
+        await refused()
+    gc.collect()
+    assert await settled(bed)
+
+
+async def test_an_equal_load_pulls_nothing(bed):
+    """The listing of that version is remembered; the files come back when they are wanted."""
+    bed.bucket.put("m.tar.gz", tar_of(list(TREE.items())))
+    first = await opened(bed.store, spec())
+    await bed.store.release(await first.fetch(first.listing.files))
+    bed.bucket.calls.clear()
+    again = await opened(bed.store, spec())
+    assert again.listing == first.listing
+    assert not [call for call in bed.bucket.calls if call.startswith("read")]
+    assert await again.read(again.listing.find("config.pbtxt")) == b"platform: x"
+    artifact = await again.fetch(again.listing.files)
+    assert (artifact.root / "1/model.onnx").read_bytes() == b"abc"
+    assert len([call for call in bed.bucket.calls if call.startswith("read")]) == 1
+
+
+async def test_another_archive_is_another_listing(bed):
+    """Even when its files have the same names and lengths."""
+    bed.bucket.put("m.tar.gz", tar_of([("a", b"one")]))
+    first = await opened(bed.store, spec())
+    bed.bucket.put("m.tar.gz", tar_of([("a", b"two")]))
+    assert (await opened(bed.store, spec())).listing != first.listing
+
+
+async def test_an_archive_that_is_replaced_meanwhile_is_changed(bed):
+    """Between the listing that is remembered and the pull."""
+    bed.bucket.put("m.tar.gz", tar_of([("a", b"one")]))
+    await opened(bed.store, spec())
+    again = await opened(bed.store, spec())
+    bed.bucket.put("m.tar.gz", tar_of([("a", b"two")]))
+    with pytest.raises(SourceChanged):
+        await again.fetch(again.listing.files)
+
+
+async def test_a_schema_lies_beside_the_archive(bed):
+    """In the bucket, as for any model."""
+    bed.bucket.put("m.tar.gz", tar_of([("a", b"one")]))
+    bed.bucket.put("s.json", b"{}")
+    model = await opened(bed.store, a_spec("m.tar.gz", storage_params={"unpack": "true"}, schema_path="s.json"))
+    assert await model.read(model.listing.schema) == b"{}"
+
+
+async def test_a_bad_archive_leaves_nothing(bed):
+    """Refused, and cleaned up."""
+    bed.bucket.put("m.tar.gz", tar_of([("a", b"one"), ("../b", b"evil")]))
+    with pytest.raises(InvalidModel, match="cannot be unpacked"):
+        await opened(bed.store, spec())
+    assert await settled(bed)
+
+
+async def test_a_survey_does_not_pull(bed):
+    """Until it was unpacked once, the archive's own size is a lower bound."""
+    content = tar_of(list(TREE.items()))
+    bed.bucket.put("m.tar.gz", content)
+    survey = await bed.store.survey(spec(), 20)
+    assert (survey.seen_bytes, survey.listing) == (len(content), None)
+    model = await opened(bed.store, spec())
+    assert (await bed.store.survey(spec(), 20)).listing == model.listing
+
+
+async def test_a_cancel_leaves_nothing(bed):
+    """Whenever it comes."""
+    for turns in range(0, 120, 11):
+        bed.bucket.put("m.tar.gz", tar_of([(f"f{number}", b"%d" % turns * 1000) for number in range(50)]))  # a version not seen before
+        task = asyncio.create_task(opened(bed.store, spec()))
+        for _ in range(turns):
+            await asyncio.sleep(0.0001)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+            raise asyncio.CancelledError
+        del task
+        gc.collect()
+        assert await settled(bed)

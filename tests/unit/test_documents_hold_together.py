@@ -1,0 +1,107 @@
+"""Every Markdown file: links lead somewhere, code blocks name their language, lines fit a screen; and the README stays a map."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+TOP = Path(__file__).parents[2]
+ROOMS = ("adapter", "deploy", "proto", "scripts", "tests")
+DOCUMENTS = sorted([*TOP.glob("*.md"), *(path for room in ROOMS for path in (TOP / room).rglob("*.md"))])
+MAX_COLUMNS = 120
+MAX_README_LINES = 130
+
+FENCE = re.compile(r"\s*(```+|~~~+)(.*)")
+CODE = re.compile(r"(`+)[^`].*?\1")
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+
+document = pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(TOP)))
+
+
+def parted(path: Path) -> tuple[list[tuple[int, str]], list[tuple[int, str]]]:
+    """Numbered lines of prose, and numbered fences that open a code block, each with what follows the fence."""
+    prose, opened = [], []
+    fence = ""
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        match = FENCE.fullmatch(line)
+        if fence:
+            if match and match[1] == fence and not match[2].strip():
+                fence = ""
+        elif match:
+            fence = match[1]
+            opened.append((number, match[2].strip()))
+        else:
+            prose.append((number, line))
+    assert not fence, "a code block is not closed"
+    return prose, opened
+
+
+def anchors(path: Path) -> set[str]:
+    """The names that GitHub gives to the headings of a file."""
+    seen: Counter[str] = Counter()
+    found = set()
+    for _, line in parted(path)[0]:
+        if line.startswith("#"):
+            name = re.sub(r"[^\w\- ]", "", line.lstrip("#").strip().lower()).replace(" ", "-")
+            found.add(f"{name}-{seen[name]}" if seen[name] else name)
+            seen[name] += 1
+    return found
+
+
+def broken(path: Path, link: str) -> bool:
+    """Whether a link leads nowhere. Links to other sites are not asked."""
+    if "://" in link or link.startswith("mailto:"):
+        return False
+    target, _, anchor = link.partition("#")
+    file = path.parent / target if target else path
+    return not file.exists() or (bool(anchor) and anchor not in anchors(file))
+
+
+@document
+def test_every_link_leads_somewhere(path: Path) -> None:
+    prose, _ = parted(path)
+
+    links = [(number, link) for number, line in prose for link in LINK.findall(CODE.sub("", line))]
+
+    assert [(number, link) for number, link in links if broken(path, link)] == []
+
+
+@document
+def test_every_code_block_names_its_language(path: Path) -> None:
+    _, opened = parted(path)
+
+    assert [number for number, language in opened if not language] == []
+
+
+@document
+def test_no_line_is_too_long(path: Path) -> None:
+    """Tables and code cannot be wrapped."""
+    prose, _ = parted(path)
+
+    assert [number for number, line in prose if len(line) > MAX_COLUMNS and not line.startswith("|")] == []
+
+
+def test_the_readme_is_a_map() -> None:
+    """What needs more room has a document of its own."""
+    assert len((TOP / "README.md").read_text().splitlines()) <= MAX_README_LINES
+
+
+def test_a_link_that_leads_nowhere_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "a.md"
+    path.write_text("# One, two\n```text\n# no heading\n```\n## One, two\n")
+
+    leads_nowhere = {
+        link: broken(path, link) for link in ("#one-two", "#one-two-1", "#no-heading", "a.md#one-two", "b.md", "https://x.y/z")
+    }
+
+    assert leads_nowhere == {
+        "#one-two": False,
+        "#one-two-1": False,
+        "#no-heading": True,
+        "a.md#one-two": False,
+        "b.md": True,
+        "https://x.y/z": False,
+    }
