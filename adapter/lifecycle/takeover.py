@@ -69,7 +69,8 @@ class Takeover:
 
     def met_modelmesh(self) -> None:
         """A load has succeeded: somebody uses us, though an adapter that restarts alone is not asked for its status."""
-        self._problem = None
+        if self._gate.is_set():
+            self._problem = None
 
     def begin(self, take_down: Callable[[str], object]) -> None:
         """Take over what Triton's index shows, in the background; `take_down` gets the ids that were left half loaded."""

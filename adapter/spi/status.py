@@ -12,57 +12,36 @@ import re
 
 from grpc import StatusCode
 
-from adapter.errors import (
-    Abandoned,
-    AdapterError,
-    BudgetExceeded,
-    DiskFull,
-    Draining,
-    InvalidModel,
-    InvalidRequest,
-    ModelNotLoaded,
-    ModelRefused,
-    NoCapacity,
-    Rejected,
-    ServerError,
-    ServerUnavailable,
-    SourceChanged,
-    SourceDenied,
-    SourceError,
-    SourceNotFound,
-    SourceUnavailable,
-    Superseded,
-    UnloadUnfinished,
-    WrongServer,
-)
+from adapter import errors
+from adapter.errors import AdapterError
 from adapter.telemetry.redaction import redact
 
 CODES: dict[type[AdapterError], StatusCode] = {
     AdapterError: StatusCode.INTERNAL,
-    Rejected: StatusCode.FAILED_PRECONDITION,
-    InvalidRequest: StatusCode.INVALID_ARGUMENT,
-    InvalidModel: StatusCode.INVALID_ARGUMENT,
-    WrongServer: StatusCode.FAILED_PRECONDITION,
-    NoCapacity: StatusCode.RESOURCE_EXHAUSTED,
-    DiskFull: StatusCode.RESOURCE_EXHAUSTED,
-    SourceError: StatusCode.UNAVAILABLE,
-    SourceNotFound: StatusCode.NOT_FOUND,
-    SourceDenied: StatusCode.PERMISSION_DENIED,
-    SourceUnavailable: StatusCode.UNAVAILABLE,
-    SourceChanged: StatusCode.UNAVAILABLE,
-    ServerError: StatusCode.INTERNAL,
-    ModelRefused: StatusCode.INTERNAL,
-    ServerUnavailable: StatusCode.UNAVAILABLE,
-    UnloadUnfinished: StatusCode.UNAVAILABLE,
-    Draining: StatusCode.UNAVAILABLE,
-    BudgetExceeded: StatusCode.DEADLINE_EXCEEDED,
-    Superseded: StatusCode.ABORTED,
-    Abandoned: StatusCode.ABORTED,
-    ModelNotLoaded: StatusCode.NOT_FOUND,
+    errors.Rejected: StatusCode.FAILED_PRECONDITION,
+    errors.InvalidRequest: StatusCode.INVALID_ARGUMENT,
+    errors.InvalidModel: StatusCode.INVALID_ARGUMENT,
+    errors.WrongServer: StatusCode.FAILED_PRECONDITION,
+    errors.NoCapacity: StatusCode.RESOURCE_EXHAUSTED,
+    errors.DiskFull: StatusCode.RESOURCE_EXHAUSTED,
+    errors.SourceError: StatusCode.UNAVAILABLE,
+    errors.SourceNotFound: StatusCode.NOT_FOUND,
+    errors.SourceDenied: StatusCode.PERMISSION_DENIED,
+    errors.SourceUnavailable: StatusCode.UNAVAILABLE,
+    errors.SourceChanged: StatusCode.UNAVAILABLE,
+    errors.ServerError: StatusCode.INTERNAL,
+    errors.ModelRefused: StatusCode.INTERNAL,
+    errors.ServerUnavailable: StatusCode.UNAVAILABLE,
+    errors.UnloadUnfinished: StatusCode.UNAVAILABLE,
+    errors.Draining: StatusCode.UNAVAILABLE,
+    errors.BudgetExceeded: StatusCode.DEADLINE_EXCEEDED,
+    errors.Superseded: StatusCode.ABORTED,
+    errors.Abandoned: StatusCode.ABORTED,
+    errors.ModelNotLoaded: StatusCode.NOT_FOUND,
 }
 """Inherited by subclasses that are not listed."""
 
-FAMILIES = frozenset({AdapterError, Rejected, SourceError, ServerError})
+FAMILIES = frozenset({AdapterError, errors.Rejected, errors.SourceError, errors.ServerError})
 """Classes that say whose fault it was; what is raised is one of their children."""
 
 UNEXPECTED = "internal error of the adapter; its log has the details"

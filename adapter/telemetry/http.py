@@ -76,8 +76,11 @@ class TelemetryServer:
         self._server = _bind(port, self._routes())
         self.port: int = self._server.server_address[1]
         self.is_dual_stack = self._server.address_family == socket.AF_INET6
-        thread = threading.Thread(target=self._server.serve_forever, name="telemetry-http", daemon=True)
-        thread.start()
+        try:
+            threading.Thread(target=self._server.serve_forever, name="telemetry-http", daemon=True).start()
+        except RuntimeError as error:
+            self._server.server_close()
+            raise ListenError(f"the thread of METRICS_PORT {port} cannot start: {error}") from error
 
     def close(self) -> None:
         """Stop listening; requests under way are not waited for."""

@@ -31,8 +31,13 @@ SECRET_FIELDS = frozenset({
 })  # fmt: skip
 """Fields whose value is never logged, whoever passes it: the credentials of every storage type, and what holds them."""
 
-QUIET_LIBRARIES = ("boto3", "botocore", "s3transfer", "urllib3", "requests", "google", "azure", "grpc", "asyncio")
-"""Never below `info`: debug lines of storage clients hold signed headers, session tokens and the names of objects."""
+QUIET_LIBRARIES = dict.fromkeys(("boto3", "botocore", "s3transfer", "urllib3", "requests", "google", "grpc", "asyncio"), logging.INFO) | {
+    "azure": logging.ERROR
+}
+"""
+The lowest level of each library, the only place that silences any. Debug lines of storage clients hold signed headers,
+tokens and object names; Azure's hold headers at every level below `error`.
+"""
 
 _notes: ContextVar[dict[str, Any] | None] = ContextVar("adapter_rpc_notes", default=None)
 
@@ -121,8 +126,8 @@ def _route_standard_library(level: int, shared: list[Processor], render: Process
     root = logging.getLogger()
     root.handlers = [route]
     root.setLevel(level)
-    for name in QUIET_LIBRARIES:
-        logging.getLogger(name).setLevel(max(level, logging.INFO))
+    for name, lowest in QUIET_LIBRARIES.items():
+        logging.getLogger(name).setLevel(max(level, lowest))
 
 
 class _Sink:

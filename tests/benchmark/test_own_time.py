@@ -23,17 +23,10 @@ import pytest
 
 from adapter._pb import model_runtime_pb2 as spi
 from adapter._pb import model_runtime_pb2_grpc as spi_rpc
-from adapter.lifecycle.lifecycle import RuntimeLifecycle
-from adapter.settings import CapacitySettings, PullSettings, read_group
-from adapter.spi.listen import listen
-from adapter.spi.servicer import ModelRuntime
+from adapter.settings import Settings
 from adapter.storage.secret.merging import StorageConfig
-from adapter.storage.store import Store
 from adapter.triton.client import TritonClient
-from adapter.triton.repository import Repository
-from adapter.triton.server import TritonServer
-from adapter.units import Endpoint
-from adapter.volume import Volume
+from adapter.wiring import build
 from tests.fakes.memory_bucket import MemoryBucket
 from tests.fakes.triton import FakeTriton
 from tests.real.adapter import AdapterProcess
@@ -63,45 +56,36 @@ def report(**figures: Any) -> None:
 class OneBucket:
     """Every storage config leads to the same bucket in memory."""
 
-    bucket: MemoryBucket
+    only: MemoryBucket
 
     def warm(self, config: StorageConfig) -> None:
         """Nothing to make."""
 
-    def source(self, config: StorageConfig) -> MemoryBucket:
+    def bucket(self, config: StorageConfig) -> MemoryBucket:
         """The bucket."""
-        return self.bucket
+        return self.only
+
+    def close(self) -> None:
+        """Nothing to close."""
 
 
 @asynccontextmanager
 async def bridge(folder: Path) -> AsyncIterator[tuple[Any, FakeTriton]]:
     """The whole adapter, with a store in memory and a Triton that loads in no time."""
-    volume = Volume(folder / "_triton_models", folder / "_adapter")
-    volume.claim()
     (folder / "s3").write_text('{"type": "s3", "bucket": "b"}')
-    source = MemoryBucket()
-    source.put("m/config.pbtxt", b'backend: "python"\n')
-    source.put("m/1/model.py", b"class TritonPythonModel: pass\n")
-    capacity = read_group(CapacitySettings, {"CONTAINER_MEM_REQ_BYTES": "2GiB"})
-    pull = read_group(PullSettings, {"STORAGE_CONFIG_DIR": str(folder)})
-    store = Store(settings=pull, root=folder, volume=volume, max_loading=1, sources=OneBucket(source))
-    async with FakeTriton(volume.repository_dir) as triton:
-        repository = Repository(volume)
-        server = TritonServer(client=TritonClient(triton.target), repository=repository, max_loading=1, unload_timeout_seconds=60)
-        lifecycle = RuntimeLifecycle(store=store, repository=repository, server=server, capacity=capacity, unload_timeout_seconds=170)
-        lifecycle.start()
-        listening = await listen(
-            endpoint=Endpoint(socket=folder / "a.sock"),
-            runtime=ModelRuntime(lifecycle=lifecycle, capacity=capacity),
-            readiness=lifecycle.readiness,
-            reflection=False,
-        )
-        async with grpc.aio.insecure_channel(f"unix:{folder}/a.sock") as channel:
+    bucket = MemoryBucket()
+    bucket.put("m/config.pbtxt", b'backend: "python"\n')
+    bucket.put("m/1/model.py", b"class TritonPythonModel: pass\n")
+    async with FakeTriton(folder / "_triton_models") as triton:
+        environ = {
+            "CONTAINER_MEM_REQ_BYTES": "2GiB", "ROOT_MODEL_DIR": str(folder), "STORAGE_CONFIG_DIR": str(folder), "METRICS_PORT": "0",
+            "ADAPTER_ENDPOINT": f"unix:{folder}/a.sock", "RUNTIME_ENDPOINT": triton.target,
+        }  # fmt: skip
+        async with (
+            build(Settings.from_env(environ), clients=OneBucket(bucket)) as adapter,
+            grpc.aio.insecure_channel(adapter.spi.addresses[0]) as channel,
+        ):
             yield spi_rpc.ModelRuntimeStub(channel), triton
-        await listening.stop(0)
-        await server.close()
-    store.close()
-    volume.close()
 
 
 async def test_own_time_per_load(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

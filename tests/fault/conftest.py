@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,15 +21,9 @@ import pytest
 from adapter._pb import model_runtime_pb2 as spi
 from adapter._pb import model_runtime_pb2_grpc as spi_rpc
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
-from adapter.settings import CapacitySettings, PullSettings, read_group
-from adapter.spi.listen import listen
-from adapter.spi.servicer import ModelRuntime
-from adapter.storage.store import Store
-from adapter.triton.client import TritonClient
-from adapter.triton.repository import Repository
-from adapter.triton.server import TritonServer
-from adapter.units import Endpoint
+from adapter.settings import Settings
 from adapter.volume import Volume
+from adapter.wiring import build
 from tests.fakes.s3_proxy import S3Proxy
 from tests.fakes.triton import FakeTriton
 from tests.real.s3 import S3Server
@@ -36,6 +31,36 @@ from tests.real.s3 import S3Server
 BUCKET = "models"
 PART_BYTES = 1 << 20
 SETTLE_SECONDS = 30
+
+
+async def until(is_so: Callable[[], object], what: str) -> None:
+    """Ask again and again, with a bound that a busy machine keeps."""
+    try:
+        async with asyncio.timeout(SETTLE_SECONDS):
+            while not is_so():
+                await asyncio.sleep(0.005)
+    except TimeoutError:
+        raise AssertionError(f"not within {SETTLE_SECONDS} s: {what}") from None
+
+
+class Hold:
+    """A point where a thread stays until it is released."""
+
+    def __init__(self) -> None:
+        self._reached = threading.Event()
+        self._released = threading.Event()
+
+    def __call__(self) -> None:
+        self._reached.set()
+        self._released.wait(SETTLE_SECONDS)
+
+    async def reached(self) -> None:
+        """Wait for the thread."""
+        await until(self._reached.is_set, "a thread at the hold point")
+
+    def release(self) -> None:
+        """Let it go on."""
+        self._released.set()
 
 
 @dataclass
@@ -78,11 +103,18 @@ class System:
         memory = [f"Triton holds {name}" for name in self.triton.in_memory]
         return files + directories + memory + [repr(model) for model in self.lifecycle.registry]
 
+    def phases(self, model_id: str) -> dict[str, float]:
+        """Seconds of the phases of the load under way, the running one included; empty when there is none."""
+        operation = self.lifecycle.registry.operation_on(model_id)
+        return operation.phases.seconds() if operation else {}
+
     async def settled(self) -> None:
         """Wait until nothing is under way."""
-        async with asyncio.timeout(SETTLE_SECONDS):
-            while self.lifecycle.registry.operations():
-                await asyncio.sleep(0.01)
+        await until(lambda: not self.lifecycle.registry.operations(), "nothing under way")
+
+    async def deserted(self) -> None:
+        """Wait until the adapter has heard that no caller waits for a load any more."""
+        await until(lambda: not any(operation.callers for operation in self.lifecycle.registry.operations()), "no caller")
 
 
 @pytest.fixture(scope="session")
@@ -100,34 +132,18 @@ def settings() -> dict[str, str]:
 
 @pytest.fixture
 async def system(tmp_path: Path, s3: S3Server, settings: dict[str, str]) -> AsyncIterator[System]:
-    environ = {"CONTAINER_MEM_REQ_BYTES": "2GiB", "LOADING_CONCURRENCY": "2", "LOADTIME_TIMEOUT": "30000"} | settings
-    capacity = read_group(CapacitySettings, environ)
-    root = tmp_path / "volume"
-    volume = Volume(root / "_triton_models", root / "_adapter")
-    volume.claim()
-    config = tmp_path / "config"
+    root, config = tmp_path / "volume", tmp_path / "config"
     config.mkdir()
     with S3Proxy(s3.endpoint_url) as proxy:
         (config / "s3").write_text(json.dumps(s3.storage_config(BUCKET) | {"endpoint_url": proxy.endpoint_url}))
-        pull = read_group(PullSettings, environ | {"STORAGE_CONFIG_DIR": str(config), "PULL_PART_BYTES": str(PART_BYTES)})
-        store = Store(settings=pull, root=root, volume=volume, max_loading=capacity.max_loading)
-        async with FakeTriton(volume.repository_dir) as triton:
-            repository = Repository(volume)
-            server = TritonServer(
-                client=TritonClient(triton.target), repository=repository, max_loading=capacity.max_loading, unload_timeout_seconds=20
-            )
-            lifecycle = RuntimeLifecycle(store=store, repository=repository, server=server, capacity=capacity, unload_timeout_seconds=170)
-            lifecycle.start()
-            socket = Endpoint(socket=tmp_path / "a.sock")
-            spi_server = await listen(
-                endpoint=socket,
-                runtime=ModelRuntime(lifecycle=lifecycle, capacity=capacity),
-                readiness=lifecycle.readiness,
-                reflection=False,
-            )
-            async with grpc.aio.insecure_channel(socket.target) as channel:
-                yield System(spi_rpc.ModelRuntimeStub(channel), lifecycle, triton, s3, proxy, volume)
-            await spi_server.stop(0)
-            await server.close()
-            store.close()
-    volume.close()
+        async with FakeTriton(root / "_triton_models") as triton:
+            environ = {
+                "CONTAINER_MEM_REQ_BYTES": "2GiB", "LOADING_CONCURRENCY": "2", "LOADTIME_TIMEOUT": "30000", "METRICS_PORT": "0",
+                "UNLOAD_TIMEOUT_SECONDS": "20", "PULL_PART_BYTES": str(PART_BYTES), "STORAGE_CONFIG_DIR": str(config),
+                "ROOT_MODEL_DIR": str(root), "ADAPTER_ENDPOINT": f"unix:{tmp_path}/a.sock", "RUNTIME_ENDPOINT": triton.target,
+            }  # fmt: skip
+            async with (
+                build(Settings.from_env(environ | settings)) as adapter,
+                grpc.aio.insecure_channel(adapter.spi.addresses[0]) as channel,
+            ):
+                yield System(spi_rpc.ModelRuntimeStub(channel), adapter.lifecycle, triton, s3, proxy, adapter.volume)

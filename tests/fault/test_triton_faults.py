@@ -8,7 +8,7 @@ import grpc
 import pytest
 
 from adapter._pb import model_runtime_pb2 as spi
-from tests.fault.conftest import System
+from tests.fault.conftest import System, until
 
 Code = grpc.StatusCode
 MODEL = b"class TritonPythonModel: pass"
@@ -33,7 +33,7 @@ async def test_loads_and_unloads_wait_for_a_triton_that_is_away(system: System) 
     await system.load("m", "m")
     await system.triton.stop()
     unload, load = system.unload("m"), system.load("other", "m")
-    await asyncio.sleep(0.5)
+    await until(lambda: "queue" in system.phases("other") and "unload" in system.phases("m"), "both wait")
     assert not unload.done() and not load.done()
     await system.triton.start()
 
@@ -48,7 +48,7 @@ async def test_a_frozen_triton_is_waited_for(system: System) -> None:
     await system.load("m", "m")
     system.triton.freeze()
     unload = system.unload("m")
-    await asyncio.sleep(1)
+    await until(lambda: "does not answer" in (system.lifecycle.readiness() or ""), "Triton is missed")
     assert not unload.done()
     system.triton.thaw()
 

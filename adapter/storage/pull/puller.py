@@ -120,7 +120,7 @@ class _Pull:
                     _reserve(self._made / path, stored.size_bytes)
 
     def take_turn(self, stop: Stop) -> None:
-        """Pull parts until there are none, or a fair share is done."""
+        """Pull parts until all or a fair share are done."""
         moved = 0
         for _ in range(_FILES_PER_TURN):
             try:

@@ -92,6 +92,6 @@ class _InBuckets:
         bucket = RetriedBucket(bare, search.waits, jitter=means.jitter)
         found = find_model(bucket, search, stop)
         remote = RemoteModel(bucket=bucket, found=found, puller=means.puller, asks=means.asks)
-        if found.single is not None and config.fields.flag("unpack", default=False) and is_archive(found.listing.name):
+        if config.fields.flag("unpack", default=False) and found.single is not None and is_archive(found.listing.name):
             return PackedModel(unpacker=means.unpacker, bucket=bucket, found=found, remote=remote, waits=search.waits)
         return remote

@@ -6,8 +6,9 @@ from typing import Any
 
 from botocore.awsrequest import AWSHTTPConnection, AWSHTTPConnectionPool, AWSHTTPSConnection, AWSHTTPSConnectionPool
 from botocore.httpsession import URLLib3Session
+from urllib3 import PoolManager
 
-from adapter.storage.wire.cutting import SOCKET_OPTIONS, CuttableConnection
+from adapter.storage.wire.cutting import SOCKET_OPTIONS, CuttableConnection, close_pools
 
 
 class _PlainConnection(CuttableConnection, AWSHTTPConnection):  # type: ignore[misc]  # its bases disagree in the stubs
@@ -34,3 +35,9 @@ class CuttableSession(URLLib3Session):
         # the dictionary that it hands to its urllib3 managers; the bucket suite hangs if this stops working
         pools: dict[str, type] = self._pool_classes_by_scheme  # type: ignore[attr-defined]  # not in the stubs
         pools.update(http=_PlainPool, https=_TlsPool)
+
+    def close(self) -> None:
+        """As botocore's."""
+        managers: tuple[PoolManager, ...] = (self._manager, *self._proxy_managers.values())  # type: ignore[attr-defined]  # likewise
+        for manager in managers:
+            close_pools(manager)

@@ -13,7 +13,7 @@ from typing import Any
 import requests
 from requests.adapters import HTTPAdapter
 
-from adapter.storage.wire.cutting import POOLS, SOCKET_OPTIONS
+from adapter.storage.wire.cutting import POOLS, SOCKET_OPTIONS, close_pools
 from adapter.storage.wire.network import CONNECT_TIMEOUT_SECONDS, READ_TIMEOUT_SECONDS
 from adapter.storage.wire.tls import memory_file
 
@@ -36,6 +36,11 @@ class CuttableAdapter(HTTPAdapter):
         manager = super().proxy_manager_for(*args, **options)
         manager.pool_classes_by_scheme = POOLS
         return manager
+
+    def close(self) -> None:
+        """As requests'."""
+        for manager in (self.poolmanager, *self.proxy_manager.values()):
+            close_pools(manager)
 
 
 def prepared(session: requests.Session, *, ca_pem: str | None, verify: bool, max_connections: int) -> requests.Session:

@@ -21,7 +21,7 @@ def context_of(*, ca_pem: str | None, verify: bool, client_pem: str | None, labe
         label: what to call the config in an error.
 
     Raises:
-        InvalidRequest: the client's certificate or key is none, or they do not belong together.
+        InvalidRequest: the client's certificate or key cannot be used, or they do not belong together.
     """
     context = create_urllib3_context()
     if not verify:

@@ -76,6 +76,20 @@ async def test_a_load_under_way_is_superseded_by_a_purge(lifecycle: RuntimeLifec
     assert world.is_empty
 
 
+async def test_a_load_that_succeeds_while_a_purge_begins_does_not_hide_it(lifecycle: RuntimeLifecycle, world: World) -> None:
+    world.hold("measure")
+    load = asyncio.create_task(lifecycle.load(A))
+    await world.until_held("measure")
+    world.hold("verify")
+    await lifecycle.status()
+    world.let_go("measure")
+    await load
+
+    assert (lifecycle.readiness() or "").startswith("purging")
+    world.let_go("verify")
+    assert (await lifecycle.status()).is_ready
+
+
 async def test_a_load_during_a_purge_waits_for_it(lifecycle: RuntimeLifecycle, world: World) -> None:
     world.hold("purge")
     await lifecycle.status()

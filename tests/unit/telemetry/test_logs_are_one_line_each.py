@@ -97,8 +97,9 @@ def test_level_is_honoured_by_both() -> None:
 
     structlog.stdlib.get_logger("x").debug("ours")
     logging.getLogger("some.library").debug("theirs")
-    for library in ("botocore.auth", "azure.core.pipeline.policies.http_logging_policy", "google.auth.transport.requests", "urllib3"):
+    for library in ("botocore.auth", "azure.identity", "google.auth.transport.requests", "urllib3"):
         logging.getLogger(library).debug("signed")
+    logging.getLogger("azure.core.pipeline.policies.http_logging_policy").info("headers")
     configured(stream, LOG_LEVEL="warning")
     structlog.stdlib.get_logger("y").info("quiet")
     logging.getLogger("some.library").info("quiet")

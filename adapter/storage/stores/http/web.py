@@ -10,7 +10,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from urllib3 import BaseHTTPResponse, PoolManager, ProxyManager, Timeout, make_headers
 
-from adapter.storage.wire.cutting import POOLS, SOCKET_OPTIONS
+from adapter.storage.wire.cutting import POOLS, SOCKET_OPTIONS, close_pools
 from adapter.storage.wire.network import CONNECT_TIMEOUT_SECONDS, READ_TIMEOUT_SECONDS
 
 
@@ -42,7 +42,7 @@ class Web:
     def close(self) -> None:
         """Close idle connections."""
         for manager in (self._direct, *self._proxied.values()):
-            manager.clear()
+            close_pools(manager)
 
     def _manager(self, url: SplitResult) -> PoolManager:
         proxy = urllib.request.getproxies().get(url.scheme)

@@ -10,8 +10,10 @@ from adapter.errors import InvalidModel, InvalidRequest, SourceChanged, SourceEr
 from adapter.storage.mounted import local
 from adapter.storage.mounted.local import HelpedModels
 from adapter.storage.search import READ_LIMIT_BYTES
+from adapter.volume import Volume
 from adapter.workers import Stop, Stopped, Workers
-from tests.unit.storage.beds import make_search, write_tree
+from tests.builders import a_spec
+from tests.unit.storage.beds import make_bed, make_search, opened, write_tree
 
 
 @pytest.fixture
@@ -133,11 +135,31 @@ def test_a_path_outside_of_the_root_is_invalid(root, files, tmp_path, path):
         models.find(make_search(path.format(root=root), disk_size_bytes=1), Stop())
 
 
-@pytest.mark.parametrize("path", ["_triton_models/x", "_triton_models", "_adapter/lock"])
-def test_our_own_folders_hold_no_models(find, path):
-    """A model made of another model's placed files would vanish with it."""
-    with pytest.raises(InvalidRequest, match="a folder of the adapter's own"):
-        find(path)
+@pytest.mark.parametrize("path", ["_triton_models/x", "_triton_models", "_adapter/lock", "cache/ours", "cache/ours/artifacts/x", "link/x"])
+async def test_our_own_folders_hold_no_models(tmp_path, path):
+    """A model made of another model's placed files would vanish with it. The cache is where CACHE_DIR says, and where it is by default."""
+    root = tmp_path / "models"
+    volume = Volume(root / "_triton_models", root / "cache/ours")
+    volume.claim()
+    write_tree(root, {"_triton_models/x/1/model": b"t", "_adapter/lock": b"", "cache/ours/artifacts/x": b"a"})
+    (root / "link").symlink_to("cache/ours/artifacts")
+    bed = make_bed(tmp_path, volume)
+    with pytest.raises((InvalidRequest, InvalidModel), match="a folder of the adapter's own"):
+        await opened(bed.store, a_spec(str(root / path), disk_size_bytes=1))
+    bed.store.close()
+    volume.close()
+
+
+async def test_what_lies_beside_the_cache_is_a_model(tmp_path):
+    """Only the folder itself is ours."""
+    volume = Volume(tmp_path / "models/_triton_models", tmp_path / "models/cache/ours")
+    volume.claim()
+    write_tree(tmp_path / "models/cache", {"m/file": b"abc"})
+    bed = make_bed(tmp_path, volume)
+    spec = a_spec(str(tmp_path / "models/cache/m"), disk_size_bytes=1)
+    assert (await opened(bed.store, spec)).listing.size_bytes == 3
+    bed.store.close()
+    volume.close()
 
 
 def test_nothing_there_is_not_found(root, find):

@@ -58,14 +58,15 @@ SELECTIONS = [
      {"storage_params": {"type": "test-type"}}, "test-type", None),
     ("no fall-back from a type to the default", {"default": {"type": "s3", "bucket": "x"}}, {"storage_params": {"type": "s3"}}, "s3", None),
     ("default", {"default": STORED}, {}, "s3", "default"),
-    ("empty storage key is none", {"default": STORED}, {"storage_key": ""}, "s3", "default"),
+    ("empty storage key is an absent one", {"default": STORED}, {"storage_key": ""}, "s3", "default"),
     ("top-level bucket without one in the config", {"s": {"type": "s3", "endpoint_url": "http://h"}},
      {"storage_key": "s", "bucket": "bk"}, "s3", "bk"),
     ("empty bucket in the config", {"s": STORED | {"bucket": ""}}, {"storage_key": "s"}, "s3", "default"),
     ("bucket beats default bucket", {"s": STORED | {"bucket": "own"}}, {"storage_key": "s"}, "s3", "own"),
     ("parameters beat the top-level bucket", {"s": STORED},
      {"storage_key": "s", "bucket": "b1", "storage_params": {"bucket": "b2"}}, "s3", "b2"),
-    ("empty parameter is none", {"s": STORED | {"bucket": "own"}}, {"storage_key": "s", "storage_params": {"bucket": ""}}, "s3", "own"),
+    ("empty parameter is an absent one", {"s": STORED | {"bucket": "own"}},
+     {"storage_key": "s", "storage_params": {"bucket": ""}}, "s3", "own"),
     ("null in the config is absent", {"s": STORED | {"bucket": None}}, {"storage_key": "s"}, "s3", "default"),
 ]  # fmt: skip
 

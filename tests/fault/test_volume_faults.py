@@ -1,0 +1,43 @@
+"""Somebody deletes folders of ours under the running adapter, seen from ModelMesh."""
+
+from __future__ import annotations
+
+import shutil
+
+import grpc
+import pytest
+
+from tests.fault.conftest import System
+
+MODEL = b"class TritonPythonModel: pass"
+
+
+@pytest.mark.parametrize("name", ["repository_dir", "staging_dir", "artifacts_dir", "trash_dir"])
+async def test_a_folder_that_vanishes_is_made_again(system: System, name: str) -> None:
+    """What is loaded can be unloaded, and the next model loads."""
+    system.put("m", model=MODEL)
+    await system.load("before", "m")
+    shutil.rmtree(getattr(system.volume, name))
+
+    await system.unload("before")
+    await system.load("after", "m")
+
+    assert system.triton.in_memory == {"after": 1}
+    await system.unload("after")
+    assert system.leftovers() == []
+
+
+async def test_without_its_lock_the_adapter_says_what_is_gone(system: System) -> None:
+    """Another adapter may have come. What is loaded can still be unloaded: ModelMesh would lose the model's space for good."""
+    system.put("m", model=MODEL)
+    await system.load("before", "m")
+    shutil.rmtree(system.volume.cache_dir)
+
+    failure = await system.failure("after", "m")
+
+    assert failure.code() is grpc.StatusCode.INTERNAL
+    assert f"the folder {system.volume.cache_dir} was deleted while the adapter was working, with its lock" in failure.details()
+    await system.unload("before")
+    await system.unload("after")
+    assert system.triton.in_memory == {}
+    assert list(system.volume.repository_dir.iterdir()) == []

@@ -1,0 +1,117 @@
+"""While a request waits, its `waits` tell for what: the answer, the part without progress, the claim; and the last trouble."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+
+import pytest
+
+from adapter.errors import SourceUnavailable
+from adapter.storage.stores.retried import RetriedBucket
+from adapter.waits import Waits
+from tests.builders import a_spec
+from tests.unit.storage.beds import MIB, CountedPauses, opened, reached, write_tree
+
+
+@pytest.fixture
+def waits():
+    """What one load waits for."""
+    return Waits(time.monotonic)
+
+
+async def cancelled(task):
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_listing_that_hangs_is_named(bed, waits):
+    """With the bucket, and with what went wrong before."""
+    bed.bucket.put("m/model", b"abc")
+    bed.bucket.fail("list", SourceUnavailable("the last answer was 503"))
+    bed.bucket.hang("list")
+    load = asyncio.create_task(bed.store.open(a_spec(), waits))
+    await reached(bed.bucket.hanging)
+    assert waits.words().startswith("waiting for an answer of bucket 'b' in memory to a listing for ")
+    assert waits.words().endswith(" s (last trouble: the last answer was 503)")
+    await cancelled(load)
+    assert waits.words() is None
+
+
+async def test_the_part_without_progress_is_named(bed, waits):
+    """Of a pull whose other parts have come."""
+    bed.bucket.put("m/weights.bin", bytes(3 * MIB))
+    model = await bed.store.open(a_spec(), waits)
+    bed.bucket.hang("read", after_bytes=1000)
+    pull = asyncio.create_task(model.fetch(model.listing.files))
+    await reached(bed.bucket.hanging)
+    while bed.bucket.active > 1:
+        await asyncio.sleep(0)
+    assert waits.words().startswith("waiting for bytes 0-1048575 of 'm/weights.bin' for ")
+    await cancelled(pull)
+    assert waits.words() is None
+
+
+async def test_a_small_file_that_hangs_is_named(bed, waits):
+    """A config is read before anything is pulled."""
+    bed.bucket.put("m/config.pbtxt", b"platform: x")
+    model = await bed.store.open(a_spec(), waits)
+    bed.bucket.hang("read")
+    read = asyncio.create_task(model.read(model.listing.files[0]))
+    await reached(bed.bucket.hanging)
+    assert waits.words().startswith("waiting for bytes 0-10 of 'm/config.pbtxt' for ")
+    await cancelled(read)
+
+
+async def test_a_claim_that_hangs_is_named(bed, waits, tmp_path, monkeypatch):
+    """A network volume can hang like any store."""
+    write_tree(tmp_path / "claims/c/m", {"file": b"abc"})
+    bed.configure("k", {"type": "pvc", "name": "c"})
+    begun, release, scandir = threading.Event(), threading.Event(), os.scandir
+
+    def hanging(path):
+        begun.set()
+        release.wait(20)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", hanging)
+    load = asyncio.create_task(bed.store.open(a_spec(storage_key="k"), waits))
+    await reached(begun)
+    assert waits.words().startswith("waiting for the volume claim 'c' for ")
+    release.set()
+    assert (await load).listing.size_bytes == 3
+    assert waits.words() is None
+
+
+def test_progress_ends_the_trouble_and_begins_the_wait_anew(bucket):
+    """So that of many parts the one is named that stands still."""
+    now = 0.0
+    waits, told = Waits(lambda: now), []
+
+    class Told(CountedPauses):
+        def pause(self, seconds):
+            told.append(waits.words())
+
+    def sink(chunk):
+        nonlocal now
+        told.append(waits.words())
+        now += 10
+
+    bucket.put("m", bytes(200))
+    bucket.chunk_bytes = 100
+    bucket.fail("read", SourceUnavailable("cut"))
+    bucket.fail("read", SourceUnavailable("cut again"), after_bytes=100)
+    RetriedBucket(bucket, waits, jitter=lambda: 0.0).read(bucket.stored("m"), 0, 200, sink, Told())
+    first = "waiting for bytes 0-199 of 'm' for 0.0 s"
+    assert told == [f"{first} (last trouble: cut)", f"{first} (last trouble: cut)", f"{first} (last trouble: cut again)",
+                    f"{first} (last trouble: cut again)"]  # fmt: skip
+    assert waits.words() is None
+
+
+async def test_a_survey_waits_for_nobody_to_tell(bed):
+    """Its waits are its own."""
+    bed.bucket.put("m/model", b"abc")
+    assert (await bed.store.survey(a_spec(), 20)).seen_bytes == 3
+    assert (await opened(bed.store, a_spec())).listing.size_bytes == 3
