@@ -10,8 +10,8 @@ import time
 import pytest
 
 from adapter.waits import Waits
+from tests.builders import a_spec
 from tests.contract.bucket.model_beds import make_store
-from tests.unit.storage.beds import make_spec
 
 SOON_SECONDS = 20
 """Several connect timeouts: making a client is slow on a busy machine."""
@@ -45,7 +45,7 @@ async def words_of(waits, wanted):
 async def loading(store):
     """What a load waits for that is cancelled at the end."""
     waits = Waits(time.monotonic)
-    load = asyncio.create_task(store.open(make_spec("m/file", storage_key="k"), waits))
+    load = asyncio.create_task(store.open(a_spec("m/file", storage_key="k"), waits))
     try:
         yield waits
     finally:
