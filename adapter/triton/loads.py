@@ -51,6 +51,8 @@ class Loads:
         self._slots = slots
         self._free_slots = asyncio.Semaphore(slots)
         self._sent: dict[str, _Sent] = {}
+        self._answered: set[str] = set()
+        """Models whose last load was ours, and that Triton was not told to unload since."""
 
     async def load(self, model_id: str, on_sent: Callable[[], None]) -> None:
         """
@@ -82,6 +84,14 @@ class Loads:
         """Wait until no load of this model, or of its bundle, is in Triton."""
         while sent := self._sent.get(model_id):
             await sent.ended.wait()
+
+    def is_answered(self, model_id: str) -> bool:
+        """Whether the last load of the model was ours and Triton has answered it: then no load of the model is in Triton."""
+        return model_id in self._answered
+
+    def forget(self, model_id: str) -> None:
+        """Triton is told to unload the model: what comes after it may be somebody else's load."""
+        self._answered.discard(model_id)
 
     def names(self) -> set[str]:
         """Models whose load is in Triton."""
@@ -143,6 +153,8 @@ class Loads:
 
     def _end(self, model_id: str, sent: _Sent) -> None:
         del self._sent[model_id]
+        if sent.call is not None and not sent.call.cancelled() and isinstance(sent.call.exception(), ModelRefused | None):
+            self._answered.add(model_id)
         self._free_slots.release()
         sent.ended.set()
 

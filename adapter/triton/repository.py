@@ -147,7 +147,7 @@ class Repository:
 
     def _place(self, parts: Mapping[Path, Layout], stale: Iterable[Path], artifact: Artifact, stop: Stop) -> None:
         """In this order; all or none."""
-        self._ensure_folder()
+        self._volume.restore()
         self._discard(stale)
         placed: list[Path] = []
         try:
@@ -171,7 +171,7 @@ class Repository:
                 raise
 
     def _ensure_directory(self, path: Path) -> None:
-        self._ensure_folder()
+        self._volume.restore()
         try:
             make_plain_directory(path)
         except FileExistsError:
@@ -194,20 +194,8 @@ class Repository:
                 )
                 self._volume.discard(path)
 
-    def _ensure_folder(self) -> None:
-        """Make the folder again if it was deleted: Triton finds it by its path, and models in memory serve on without it."""
-        try:
-            make_plain_directory(self.folder)
-        except FileExistsError:
-            return
-        except FileNotFoundError:
-            raise AdapterError(f"the folder {self.folder.parent} is gone, and Triton's model repository with it") from None
-        except OSError as error:
-            raise AdapterError(f"Triton's model repository {self.folder} is gone and cannot be made again: {error.strerror}") from error
-        log.warning("repository.recreated", folder=str(self.folder))
-
     def _entries(self) -> list[Path]:
-        self._ensure_folder()
+        self._volume.restore()
         return [self.folder / name for name in os.listdir(self.folder)]  # noqa: PTH208 - plain names, undecodable ones too
 
 

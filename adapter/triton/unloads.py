@@ -61,12 +61,14 @@ class Unloads:
 
         Raises WrongServer, ServerError.
         """
-        names = self._names(name)
-        await self._loads.ended(owner_of(name))
+        names, owner = self._names(name), owner_of(name)
+        await self._loads.ended(owner)
         await self._presence.wait()
         for part in names:
             await self._repository.ensure_directory(part)
-            await self._watch.settled(part)
+            if not self._loads.is_answered(owner):  # somebody else's load may be on its way
+                await self._watch.settled(part)
+        self._loads.forget(owner)
         async with telling or asyncio.Semaphore():
             for part in names:
                 await self.tell(part)

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from adapter.errors import ModelRefused, ServerError, WrongServer
+from adapter.model import ServerModel
 from adapter.telemetry.metrics import REGISTRY
 from adapter.triton.client import AnswerLost, CallError, TritonDied
 from tests.unit.triton.scripted import GONE, ScriptedTriton, cancel, serve, unnoticed
@@ -122,6 +123,29 @@ async def test_an_unload_follows_a_load_of_somebody_else(triton: ScriptedTriton)
     await asyncio.gather(load, unload)
 
     assert triton.trace == ["load m", "loaded m", "unload m", "freed m"]
+
+
+async def test_the_index_is_not_asked_before_the_unload_of_a_model_that_we_loaded(
+    triton: ScriptedTriton, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Triton has answered our load, so no load of the model is on its way; each look at the index disturbs inference."""
+    index = triton.index
+
+    async def traced(names: frozenset[str] | None = None) -> list[ServerModel]:
+        triton.trace.append("index")
+        return await index(names)
+
+    monkeypatch.setattr(triton, "index", traced)
+    server = serve(triton)
+    triton.repository.directories.add("m")
+    await server.load("m", lambda: None)
+
+    await server.unload("m")
+    assert triton.trace[:4] == ["load m", "loaded m", "unload m", "index"]
+
+    triton.trace.clear()
+    await server.unload("m")
+    assert triton.trace[:2] == ["index", "unload m"], "after an unload the next load may be anybody's"
 
 
 async def test_the_wait_for_the_memory_is_measured(triton: ScriptedTriton) -> None:
