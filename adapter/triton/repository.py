@@ -147,7 +147,6 @@ class Repository:
 
     def _place(self, parts: Mapping[Path, Layout], stale: Iterable[Path], artifact: Artifact, stop: Stop) -> None:
         """In this order; all or none."""
-        self._volume.restore()
         self._discard(stale)
         placed: list[Path] = []
         try:
@@ -171,7 +170,7 @@ class Repository:
                 raise
 
     def _ensure_directory(self, path: Path) -> None:
-        self._volume.restore()
+        self._ensure_folder()
         try:
             make_plain_directory(path)
         except FileExistsError:
@@ -194,8 +193,13 @@ class Repository:
                 )
                 self._volume.discard(path)
 
+    def _ensure_folder(self) -> None:
+        """Only where the folder itself is gone: an unload must go on, whatever else of the volume is lost."""
+        if not self.folder.is_dir():
+            self._volume.restore()
+
     def _entries(self) -> list[Path]:
-        self._volume.restore()
+        self._ensure_folder()
         return [self.folder / name for name in os.listdir(self.folder)]  # noqa: PTH208 - plain names, undecodable ones too
 
 
