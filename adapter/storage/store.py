@@ -20,14 +20,15 @@ from adapter.errors import AdapterError
 from adapter.model import Artifact, ModelSpec, Survey
 from adapter.ports import StoredModel
 from adapter.settings import CACHE_DIR, PullSettings
+from adapter.storage.mounted.claims import Claims
 from adapter.storage.mounted.local import HelpedModels, is_below
 from adapter.storage.pull.puller import Puller
 from adapter.storage.pull.unpacked import Unpacker
-from adapter.storage.search import Finder, Found, Search
+from adapter.storage.search import Finder, Found, Search, asked
 from adapter.storage.secret.config import StorageConfigs
 from adapter.storage.secret.merging import StorageConfig
 from adapter.storage.stores.clients import Clients
-from adapter.storage.stores.table import BINDINGS, BUCKETS, KeptClients, Means, finder_of, finders
+from adapter.storage.stores.table import BINDINGS, BUCKETS, Finders, InBuckets, KeptClients
 from adapter.volume import Volume
 from adapter.waits import Waits
 from adapter.workers import Stop, Workers
@@ -78,17 +79,15 @@ class Store:
         lanes = max(_MIN_LANES, settings.threads // max_loading)
         puller = Puller(volume=volume, pulls=self._pulls, files=self._files, lanes=lanes, part_bytes=settings.part_bytes)
         unpacker = Unpacker(volume=volume, puller=puller, pulls=self._pulls, files=self._files, max_bytes=settings.unpack_max_bytes)
-        means = Means(
-            clients=self._clients, puller=puller, unpacker=unpacker, asks=self._asks, pvc_mounts=settings.pvc_mounts, jitter=jitter
-        )
-        self._finders = finders(means)
+        in_buckets = InBuckets(clients=self._clients, puller=puller, unpacker=unpacker, asks=self._asks, jitter=jitter)
+        self._finders = Finders(in_buckets, Claims(settings.pvc_mounts, self._asks))
 
     async def prepare(self) -> None:
         """Make the clients of all storage keys, one after the other: the first load shall not wait for them."""
         for key in await self._configs.keys():
             try:
                 config = await self._configs.resolve(ModelSpec(model_id="-", model_type="", path="-", storage_key=key))
-                finder = finder_of(config, self._finders)
+                finder = self._finders.of(config)
                 await self._asks.run(_warming(finder, config))
             except AdapterError as error:
                 _log.warning("storage.config_unusable", storage_key=key, error=error.text)
@@ -99,7 +98,7 @@ class Store:
         if self._may_be_local(spec) and await self._files.run(lambda _: self._is_local(spec)):
             found = await self._files.run(self._helping(search))
         else:
-            found = await self._asks.run(await self._finding(search))
+            found = await asked(self._asks, waits, await self._finding(search))
         return await found.open()
 
     async def survey(self, spec: ModelSpec, timeout_seconds: float) -> Survey:
@@ -138,7 +137,7 @@ class Store:
     async def _finding(self, search: Search) -> Callable[[Stop], Found]:
         """The search in the store that the request's config names, to be run in a thread."""
         config = await self._configs.resolve(search.spec)
-        finder = finder_of(config, self._finders)
+        finder = self._finders.of(config)
         return lambda stop: finder.find(config, search, stop)
 
     def _may_be_local(self, spec: ModelSpec) -> bool:

@@ -26,11 +26,7 @@ class Claims:
     """All mounted claims. Implements `Finder`."""
 
     def __init__(self, mounts: Path, asks: Workers) -> None:
-        """
-        Args:
-            mounts: PVC_MOUNTS_DIR.
-            asks: threads for later reads; those of stores, for a network volume can hang like any store.
-        """
+        """`mounts` is PVC_MOUNTS_DIR; `asks` are the threads of stores, for a network volume can hang like any store."""
         self._mounts = mounts
         self._asks = asks
 
@@ -62,8 +58,7 @@ class Claims:
                 name=spec.path.strip("/").rpartition("/")[2] or ROOT_NAME,
                 schema=(schema, bounds) if schema else None,
             )
-        where = path.parent if listing.is_single_file else path
-        return LocalModel(listing=listing, root=where, schema=schema, files=self._asks, waits=search.waits, holder=holder)
+        return LocalModel(listing=listing, path=path, schema=schema, files=self._asks, waits=search.waits, holder=holder)
 
 
 def _name_of(config: StorageConfig) -> str:

@@ -22,18 +22,18 @@ from adapter.workers import Stop, Workers
 class LocalModel:
     """A model whose files belong to somebody else. Implements `Found` and `StoredModel`."""
 
-    def __init__(self, *, listing: Listing, root: Path, schema: Path | None, files: Workers, waits: Waits, holder: str) -> None:
+    def __init__(self, *, listing: Listing, path: Path, schema: Path | None, files: Workers, waits: Waits, holder: str) -> None:
         """
         Args:
             listing: what is there.
-            root: the directory of its files.
+            path: the model itself, a file or a directory.
             schema: where the schema is.
             files: threads for reads.
             waits: told what is waited for.
             holder: of the files, in words.
         """
         self.listing = listing
-        self._root = root
+        self._root = path.parent if listing.is_single_file else path
         self._schema = schema
         self._files = files
         self._waits = waits
@@ -111,14 +111,8 @@ class HelpedModels:
             path, bounds = self._below_root(search.spec.path, "modelPath")
             schema = self._below_root(search.spec.schema_path, "schema_path") if search.spec.schema_path else None
             listing = Walk(search, stop).listing(path, bounds, origin=str(path), name=path.name, schema=schema)
-        return LocalModel(
-            listing=listing,
-            root=path.parent if listing.is_single_file else path,
-            schema=schema[0] if schema else None,
-            files=self._files,
-            waits=search.waits,
-            holder=holder,
-        )
+        where = schema[0] if schema else None
+        return LocalModel(listing=listing, path=path, schema=where, files=self._files, waits=search.waits, holder=holder)
 
     def _below_root(self, text: str, what: str) -> tuple[Path, Bounds]:
         """The path, and where links at and below it may lead."""
@@ -154,11 +148,7 @@ class Walk:
     """Files of a tree, links followed. Counts entries, so that links cannot multiply without end."""
 
     def __init__(self, search: Search | None, stop: Stop) -> None:
-        """
-        Args:
-            search: told what is seen on the way.
-            stop: ends it between entries.
-        """
+        """`search` is told what is seen on the way; `stop` ends the walk between entries."""
         self._search = search
         self._stop = stop
         self._entries = 0
@@ -245,6 +235,6 @@ def _check_unchanged(path: Path, file: SourceFile) -> None:
     try:
         state = path.stat()
     except OSError as error:
-        raise SourceChanged(f"{path} is gone since it was listed ({error.strerror})") from error
+        raise SourceChanged(f"{path} has gone after the listing ({error.strerror})") from error
     if _etag(state) != file.etag:
-        raise SourceChanged(f"{path} was changed since it was listed")
+        raise SourceChanged(f"{path} was changed after the listing")

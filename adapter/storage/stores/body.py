@@ -28,16 +28,7 @@ def copy_body(
     body: Body, length: int, sink: Sink, stop: Stop, *, key: str, where: Where, translated: Callable[[], AbstractContextManager[None]]
 ) -> None:
     """
-    Give the next `length` bytes of a body to the sink.
-
-    Args:
-        body: at the first of these bytes.
-        length: how many.
-        sink: takes them.
-        stop: looked at after each read.
-        key: of the object, for texts.
-        where: it was read from.
-        translated: turns the failures of the library that reads; failures of the sink go through.
+    Give the next `length` bytes of a body to the sink, whose failures go through untranslated.
 
     Raises:
         SourceUnavailable: the body ended early.

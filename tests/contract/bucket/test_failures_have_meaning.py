@@ -37,12 +37,12 @@ def test_a_status_has_a_meaning(spoiled, status, expected, call):
     assert "secret" not in caught.value.text
 
 
-@pytest.mark.parametrize(("status", "words"), [(404, "is gone"), (412, "was replaced"), (416, "was replaced")])
+@pytest.mark.parametrize(("status", "words"), [(404, "has gone"), (412, "was replaced"), (416, "was replaced")])
 def test_a_listed_object_that_is_refused_for_its_version_was_changed(spoiled, status, words):
     """The load lists again."""
     stored = spoiled.listed()
     spoiled.proxy.next(Fault(status=status, body=b""))
-    with pytest.raises(SourceChanged, match=f"'m/file' {words} since it was listed .*HTTP {status}"):
+    with pytest.raises(SourceChanged, match=f"'m/file' {words} after the listing .*HTTP {status}"):
         spoiled.read(stored, 5, 10)
 
 

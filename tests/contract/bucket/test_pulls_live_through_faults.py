@@ -113,7 +113,7 @@ async def test_an_object_replaced_during_its_pull_is_never_a_mixture(bed, proxy,
     for _ in range(3):
         proxy.next(Fault(), having="/m/large")
     proxy.next(replace, having="/m/large")
-    with pytest.raises(SourceChanged, match="'m/large' was replaced since it was listed"):
+    with pytest.raises(SourceChanged, match="'m/large' was replaced after the listing"):
         await pull(bed)
     assert bed.is_clean
     assert contents(await pull(bed)) == WHOLE | {"large": new}
