@@ -112,3 +112,14 @@ def test_a_request_of_nothing_asks_nothing(spoiled):
     """There are no empty ranges."""
     spoiled.bucket.read(StoredObject("m/empty", 0, "1"), 0, 0, bytearray().extend, Stop())
     assert spoiled.proxy.requests == []
+
+
+def test_a_server_that_ignores_the_range_gives_no_byte(spoiled):
+    """Bytes of its answer would be written to the wrong place."""
+    if spoiled.bucket.kind in ("s3", "http"):
+        pytest.skip("there the header of the answer decides")
+    stored, got = spoiled.listed(), bytearray()
+    spoiled.proxy.next(Fault(status=200, body=spoiled.content))
+    with pytest.raises(SourceUnavailable):
+        spoiled.bucket.read(stored, 5, 10, got.extend, Stop())
+    assert not got

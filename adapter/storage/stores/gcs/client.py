@@ -44,6 +44,7 @@ class GcsClient:
         session = AuthorizedSession(credentials, refresh_timeout=READ_TIMEOUT_SECONDS, refresh_status_codes=(), auth_request=ask)
         options = {"api_endpoint": connection.endpoint_url} if connection.endpoint_url else None
         self._http = prepared(session, **trust)
+        self._http.hooks["response"].append(_check_range)
         self.sdk = storage.Client(project="none", credentials=credentials, _http=self._http, client_options=options)
 
     def bucket(self, config: StorageConfig) -> GcsBucket:
@@ -120,12 +121,25 @@ class GcsBucket:
             if taker is not None and error is taker.failure:
                 raise
             stop.check()  # we cut the socket ourselves
+            if isinstance(error, _OtherRange):
+                raise self._where.other_range(key or "") from error
             if isinstance(error, GoogleAPICallError):
                 raise self._where.refused(int(error.code or 0), key=key) from error
             if isinstance(error, GoogleAuthError) and not isinstance(error, TransportError):
                 reason = f"{self._where.credentials} of {self._where.label} did not work ({type(error).__name__})"
                 raise self._where.no_credentials(reason) from error
             raise self._where.unreachable(error) from error
+
+
+class _OtherRange(OSError):
+    """A whole body where a range was asked for."""
+
+
+def _check_range(answer: requests.Response, *_: object, **_options: object) -> None:
+    """The library takes both, and would write the beginning of a whole body to where the range belongs."""
+    if "Range" in answer.request.headers and answer.status_code == requests.codes.ok:
+        answer.close()
+        raise _OtherRange
 
 
 class _Taker:

@@ -40,12 +40,7 @@ class GcsConnection:
 
 
 def connection_of(config: StorageConfig) -> GcsConnection:
-    """
-    Read the connection fields of a storage config. Blocks: a CA bundle may be a file.
-
-    Raises:
-        InvalidRequest: a field has a wrong type or value, or one of the two credentials is missing.
-    """
+    """The connection fields of a storage config. Blocks: a CA bundle may be a file. Raises InvalidRequest, with the field's name."""
     fields = config.fields
     is_anonymous = fields.flag("anonymous", default=False)
     email, key = fields.secret("client_email"), fields.secret("private_key")
