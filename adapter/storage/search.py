@@ -6,12 +6,13 @@ Knows nothing of stores or mounts. A `Search` is written by one thread and may b
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol, TypeVar
 
-from adapter.errors import InvalidModel, InvalidRequest
+from adapter.errors import InvalidModel, InvalidRequest, SourceUnavailable
 from adapter.model import Listing, ModelSpec, SourceFile
 from adapter.ports import StoredModel
 from adapter.storage.secret.merging import StorageConfig
@@ -79,6 +80,15 @@ def check_readable(file: SourceFile, origin: str) -> None:
     """Small files only are read into memory. Raises InvalidModel."""
     if file.size_bytes > READ_LIMIT_BYTES:
         raise InvalidModel(f"{file.path!r} of {origin} has {file.size_bytes} bytes, expected at most {READ_LIMIT_BYTES}")
+
+
+@contextmanager
+def readable(path: Path) -> Iterator[None]:
+    """While inside, the file system reads this path. Raises SourceUnavailable when that fails."""
+    try:
+        yield
+    except OSError as error:
+        raise SourceUnavailable(f"{path} cannot be read: {error.strerror}") from error
 
 
 def clean_path(path: str, what: str) -> str:

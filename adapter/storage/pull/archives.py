@@ -47,7 +47,7 @@ def is_archive(name: str) -> bool:
     Whether a file of this name is unpacked.
 
     Raises:
-        InvalidRequest: it is an archive of a kind that is not supported.
+        InvalidRequest: a kind of archive that is not supported.
     """
     if name.lower().endswith(SUFFIXES):
         return True
@@ -73,13 +73,7 @@ class Unpacking:
         self._links: dict[str, str] = {}
 
     def run(self, archive: Path) -> None:
-        """
-        Unpack it.
-
-        Raises:
-            InvalidModel: damaged, or it holds what is not unpacked.
-            DiskFull: no room.
-        """
+        """Unpack it. Raises InvalidModel: damaged, or with content that is not unpacked; DiskFull."""
         size = archive.stat().st_size
         self._limit_bytes = min(self._limit_bytes, FREE_BYTES + RATIO * size)
         with archive.open("rb") as file, self._translated():

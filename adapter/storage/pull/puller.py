@@ -36,7 +36,7 @@ class Puller:
         Args:
             volume: where files go.
             pulls: threads that talk to stores.
-            files: threads that work on the volume alone; never blocked by a store.
+            files: threads that work on the volume alone.
             lanes: threads that one pull may have at once.
             part_bytes: larger files are pulled in ranges of this size.
         """

@@ -13,14 +13,13 @@ import weakref
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from adapter.errors import SourceUnavailable
 from adapter.model import Artifact, Listing, SourceFile
 from adapter.storage.bucket import StoredObject
 from adapter.storage.pull.archives import Unpacking
 from adapter.storage.pull.listing import FoundModel
 from adapter.storage.pull.puller import Puller
 from adapter.storage.pull.remote import RemoteModel
-from adapter.storage.search import check_readable
+from adapter.storage.search import check_readable, readable
 from adapter.volume import Volume
 from adapter.workers import Stop, Workers
 
@@ -32,14 +31,14 @@ _Version = tuple[str, StoredObject | None, SourceFile | None]
 
 @dataclass(frozen=True, kw_only=True)
 class Unpacker:
-    """What archives are pulled and unpacked with, and what is known of those that were."""
+    """What archives are pulled and unpacked with, and what the archives hold that were unpacked before."""
 
     volume: Volume
     puller: Puller
     pulls: Workers
     """Threads that unpack."""
     files: Workers
-    """Threads that work on the volume alone, for short."""
+    """Threads that work on the volume alone."""
     max_bytes: int
     """Of one unpacked model."""
     known: dict[_Version, Listing] = field(default_factory=dict)
@@ -111,7 +110,12 @@ class UnpackedModel:
             return await self._packed.remote.read(file)
         check_readable(file, self.listing.origin)
         path = await self._unpacked() / file.path
-        return await self._packed.unpacker.files.run(lambda _: _content(path))
+
+        def work(_stop: Stop) -> bytes:
+            with readable(path):
+                return path.read_bytes()
+
+        return await self._packed.unpacker.files.run(work)
 
     async def fetch(self, files: tuple[SourceFile, ...]) -> Artifact:
         """All of the archive is there already; the caller owns it now."""
@@ -174,10 +178,3 @@ def _listed(root: Path, found: FoundModel, stop: Stop) -> Listing:
             files.append(SourceFile(path.relative_to(root).as_posix(), path.stat().st_size, version))
     ordered = tuple(sorted(files, key=lambda file: file.path))
     return dataclasses.replace(found.listing, files=ordered, is_single_file=len(ordered) == 1 and "/" not in ordered[0].path)
-
-
-def _content(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise SourceUnavailable(f"{path} cannot be read: {error.strerror}") from error
