@@ -79,7 +79,7 @@ class Fields:
 
 
 def check_all_or_none(label: str, values: Mapping[str, Secret | None]) -> None:
-    """The parts of one credential go together. Raises InvalidRequest, with the names of those that are missing."""
+    """The parts of one credential go together. Raises InvalidRequest, with the names of the missing parts."""
     missing = [name for name, value in values.items() if value is None]
     if missing and len(missing) < len(values):
         given = [name for name in values if name not in missing]

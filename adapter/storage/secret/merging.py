@@ -47,12 +47,6 @@ def merged(stored: Mapping[str, object], spec: ModelSpec, label: str, bindings: 
     Bucket, first that is given: `storage_params.bucket`, the modelKey's own `bucket`, the config's
     `bucket`, its `default_bucket`. Stored credentials stay with the endpoint they are stored with.
 
-    Args:
-        stored: the config as its file has it.
-        spec: the request.
-        label: what to call the config in an error.
-        bindings: what belongs together, for each type of store.
-
     Raises:
         InvalidRequest: overrides that contradict each other or the config; no storage type.
     """

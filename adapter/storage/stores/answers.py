@@ -73,7 +73,7 @@ class Where:
         return SourceUnavailable(f"{self.words} ended the body of {key!r} {missing} bytes early")
 
     def other_range(self, key: str) -> SourceUnavailable:
-        """A body of other bytes than those that were asked for."""
+        """The body has other bytes than the bytes that were asked for."""
         return SourceUnavailable(f"{self.words} did not answer the range of {key!r} that was asked for")
 
     def other_version(self, key: str, told_by: str) -> SourceChanged:

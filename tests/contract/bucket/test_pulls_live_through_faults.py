@@ -123,7 +123,7 @@ async def test_an_object_deleted_between_listing_and_pull(bed, s3_server, bucket
     """Changed, so that the load lists again."""
     model = await opened(bed.store, a_spec())
     (s3_server.root / bucket / "m/small").unlink()
-    with pytest.raises(SourceChanged, match="'m/small' is gone"):
+    with pytest.raises(SourceChanged, match="'m/small' has gone"):
         await model.fetch(model.listing.files)
     assert bed.is_clean
 

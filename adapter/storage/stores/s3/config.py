@@ -51,12 +51,7 @@ class S3Connection:
 
 
 def connection_of(config: StorageConfig) -> S3Connection:
-    """
-    Read the connection fields of a storage config. Blocks: a CA bundle may be a file.
-
-    Raises:
-        InvalidRequest: a field has a wrong type or value, or one of the two keys is missing.
-    """
+    """The connection fields of a storage config. Blocks: a CA bundle may be a file. Raises InvalidRequest, with the field's name."""
     fields = config.fields
     endpoint = fields.endpoint("endpoint_url")
     style = (fields.text("addressing_style") or ("path" if endpoint else "auto")).lower()
