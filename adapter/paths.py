@@ -2,8 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 MAX_NAME_BYTES = 255
 """Of one segment. Source: Linux NAME_MAX."""
+
+
+def directories_of(paths: Iterable[str]) -> set[str]:
+    """All directories that files at these paths lie in, at any depth."""
+    found: set[str] = set()
+    for path in paths:
+        parent = path.rpartition("/")[0]
+        while parent and parent not in found:
+            found.add(parent)
+            parent = parent.rpartition("/")[0]
+    return found
 
 
 def path_problem(path: str) -> str | None:

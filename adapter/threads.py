@@ -33,7 +33,7 @@ class Threads(Executor):
 
     def __init__(self, name: str, count: int) -> None:
         self._queue: SimpleQueue[_Item] = SimpleQueue()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # the garbage collector may run a finalizer that submits inside of `submit`
         self._running = 0
         self._is_open = True
         try:

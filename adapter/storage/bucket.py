@@ -75,9 +75,7 @@ class Bucket(Protocol):
         """
         Objects whose key starts with `prefix`, from `token` on, at most `limit`.
 
-        Raises:
-            SourceNotFound: there is no such bucket.
-            SourceDenied, SourceUnavailable, InvalidRequest.
+        Raises SourceNotFound (there is no such bucket), SourceDenied, SourceUnavailable, InvalidRequest.
         """
         ...
 
@@ -86,8 +84,8 @@ class Bucket(Protocol):
         Give `length` bytes from offset `start` of the object to the sink.
 
         Raises:
-            SourceChanged: the object is gone, or is another version than the listed one.
+            SourceChanged: the object has gone, or is another version than the listed one.
             SourceUnavailable: the store went away, or the body ended early.
-            SourceDenied, InvalidRequest.
+            SourceDenied, InvalidRequest: as `list_page`.
         """
         ...

@@ -6,15 +6,20 @@ Knows nothing of stores or mounts. A `Search` is written by one thread and may b
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Protocol
+from pathlib import Path
+from typing import Protocol, TypeVar
 
-from adapter.errors import InvalidModel, InvalidRequest
+from adapter.errors import InvalidModel, InvalidRequest, SourceUnavailable
 from adapter.model import Listing, ModelSpec, SourceFile
 from adapter.ports import StoredModel
 from adapter.storage.secret.merging import StorageConfig
 from adapter.waits import Waits
-from adapter.workers import Stop
+from adapter.workers import Stop, Workers
+
+T = TypeVar("T")
 
 MAX_OBJECTS = 100_000
 """Of one model, directories counted where they are entries of their own."""
@@ -59,24 +64,35 @@ class Finder(Protocol):
         ...
 
 
-def check_readable(file: SourceFile, origin: str) -> None:
-    """
-    Small files only are read into memory.
+async def asked(asks: Workers, waits: Waits, work: Callable[[Stop], T]) -> T:
+    """Run the work in a thread that may wait for a store. Until a thread is free, that is what is waited for."""
+    with ExitStack() as queue:
+        queue.enter_context(waits.on(f"a free thread to ask storage with (all {asks.threads} wait for stores)"))
 
-    Raises:
-        InvalidModel: the file is larger.
-    """
+        def begun(stop: Stop) -> T:
+            queue.close()
+            return work(stop)
+
+        return await asks.run(begun)
+
+
+def check_readable(file: SourceFile, origin: str) -> None:
+    """Small files only are read into memory. Raises InvalidModel."""
     if file.size_bytes > READ_LIMIT_BYTES:
         raise InvalidModel(f"{file.path!r} of {origin} has {file.size_bytes} bytes, expected at most {READ_LIMIT_BYTES}")
 
 
-def clean_path(path: str, what: str) -> str:
-    """
-    The path without leading and trailing slashes.
+@contextmanager
+def readable(path: Path) -> Iterator[None]:
+    """While inside, the file system reads this path. Raises SourceUnavailable when that fails."""
+    try:
+        yield
+    except OSError as error:
+        raise SourceUnavailable(f"{path} cannot be read: {error.strerror}") from error
 
-    Raises:
-        InvalidRequest: empty, or with a segment that leads elsewhere.
-    """
+
+def clean_path(path: str, what: str) -> str:
+    """The path without leading and trailing slashes. Raises InvalidRequest: empty, or with a segment that leads elsewhere."""
     key = path.strip("/")
     if not key:
         raise InvalidRequest(f"{what} is empty; expected the path of an object or folder in the bucket")

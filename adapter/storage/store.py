@@ -2,8 +2,9 @@
 The model store: where a model comes from.
 
 Implements `ports.ModelStore`. Owns the threads of this room: pulls (bytes), asks (listings and small
-reads), surveys (two, which nothing else can occupy), files (the volume alone, never blocked by a
-store), secrets (the mounted secret). Knows nothing of Triton, and of no type of store.
+reads, of mounted models too), surveys (two, which nothing else can occupy), files (our own folders
+alone, never blocked by a store or a claim), secrets (the mounted secret). Knows nothing of Triton, and
+of no type of store.
 """
 
 from __future__ import annotations
@@ -20,14 +21,15 @@ from adapter.errors import AdapterError
 from adapter.model import Artifact, ModelSpec, Survey
 from adapter.ports import StoredModel
 from adapter.settings import CACHE_DIR, PullSettings
+from adapter.storage.mounted.claims import Claims
 from adapter.storage.mounted.local import HelpedModels, is_below
 from adapter.storage.pull.puller import Puller
 from adapter.storage.pull.unpacked import Unpacker
-from adapter.storage.search import Finder, Found, Search
+from adapter.storage.search import Finder, Found, Search, asked
 from adapter.storage.secret.config import StorageConfigs
 from adapter.storage.secret.merging import StorageConfig
 from adapter.storage.stores.clients import Clients
-from adapter.storage.stores.table import BINDINGS, BUCKETS, KeptClients, Means, finder_of, finders
+from adapter.storage.stores.table import BINDINGS, BUCKETS, Finders, InBuckets, KeptClients
 from adapter.volume import Volume
 from adapter.waits import Waits
 from adapter.workers import Stop, Workers
@@ -74,21 +76,19 @@ class Store:
         self._configs = StorageConfigs(settings.config_dir, BINDINGS, self._secrets.executor)
         self._clients = clients or Clients(BUCKETS, settings.threads + _ASKING_THREADS + _SURVEY_THREADS)
         own = (volume.repository_dir, volume.cache_dir, root / CACHE_DIR)
-        self._helped = HelpedModels(root, own, settings.pvc_mounts, self._files)
+        self._helped = HelpedModels(root, own, settings.pvc_mounts, self._asks)
         lanes = max(_MIN_LANES, settings.threads // max_loading)
         puller = Puller(volume=volume, pulls=self._pulls, files=self._files, lanes=lanes, part_bytes=settings.part_bytes)
         unpacker = Unpacker(volume=volume, puller=puller, pulls=self._pulls, files=self._files, max_bytes=settings.unpack_max_bytes)
-        means = Means(
-            clients=self._clients, puller=puller, unpacker=unpacker, asks=self._asks, pvc_mounts=settings.pvc_mounts, jitter=jitter
-        )
-        self._finders = finders(means)
+        in_buckets = InBuckets(clients=self._clients, puller=puller, unpacker=unpacker, asks=self._asks, jitter=jitter)
+        self._finders = Finders(in_buckets, Claims(settings.pvc_mounts, self._asks))
 
     async def prepare(self) -> None:
         """Make the clients of all storage keys, one after the other: the first load shall not wait for them."""
         for key in await self._configs.keys():
             try:
                 config = await self._configs.resolve(ModelSpec(model_id="-", model_type="", path="-", storage_key=key))
-                finder = finder_of(config, self._finders)
+                finder = self._finders.of(config)
                 await self._asks.run(_warming(finder, config))
             except AdapterError as error:
                 _log.warning("storage.config_unusable", storage_key=key, error=error.text)
@@ -96,10 +96,8 @@ class Store:
     async def open(self, spec: ModelSpec, waits: Waits) -> StoredModel:
         """As `ModelStore`."""
         search = Search(spec, waits)
-        if self._may_be_local(spec) and await self._files.run(lambda _: self._is_local(spec)):
-            found = await self._files.run(self._helping(search))
-        else:
-            found = await self._asks.run(await self._finding(search))
+        is_local = self._may_be_local(spec) and await asked(self._asks, waits, lambda _: self._is_local(spec))
+        found = await asked(self._asks, waits, await self._finding(search, is_local=is_local))
         return await found.open()
 
     async def survey(self, spec: ModelSpec, timeout_seconds: float) -> Survey:
@@ -114,7 +112,7 @@ class Store:
             return Survey(0, None)
         try:
             async with asyncio.timeout_at(until):
-                find = self._helping(search) if is_local else await self._finding(search)
+                find = await self._finding(search, is_local=is_local)
         except TimeoutError:
             return Survey(0, None)
         found = await self._surveys.run_within(find, until - loop.time())
@@ -131,14 +129,12 @@ class Store:
             workers.close()
         self._clients.close()
 
-    def _helping(self, search: Search) -> Callable[[Stop], Found]:
-        """The search among the models that were already pulled, to be run in a thread."""
-        return lambda stop: self._helped.find(search, stop)
-
-    async def _finding(self, search: Search) -> Callable[[Stop], Found]:
-        """The search in the store that the request's config names, to be run in a thread."""
+    async def _finding(self, search: Search, *, is_local: bool) -> Callable[[Stop], Found]:
+        """The search, to be run in a thread: among the models that were already pulled, or in the store that the request's config names."""
+        if is_local:
+            return lambda stop: self._helped.find(search, stop)
         config = await self._configs.resolve(search.spec)
-        finder = finder_of(config, self._finders)
+        finder = self._finders.of(config)
         return lambda stop: finder.find(config, search, stop)
 
     def _may_be_local(self, spec: ModelSpec) -> bool:

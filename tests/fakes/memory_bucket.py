@@ -103,9 +103,9 @@ class MemoryBucket:
         if not length:
             return
         if wanted.key not in self._objects:
-            raise SourceChanged(f"{wanted.key!r} is gone since it was listed")
+            raise SourceChanged(f"{wanted.key!r} has gone after the listing")
         if self.etag(wanted.key) != wanted.etag:
-            raise SourceChanged(f"{wanted.key!r} was replaced since it was listed")
+            raise SourceChanged(f"{wanted.key!r} was replaced after the listing")
         content = self._objects[wanted.key][start : start + length]
         given = content if fault is None else content[: fault.after_bytes]
         for offset in range(0, len(given), self.chunk_bytes):

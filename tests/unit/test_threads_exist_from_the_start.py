@@ -142,3 +142,36 @@ async def test_a_library_may_use_the_same_threads() -> None:
     assert name == "shared_0"
     workers.close()
     wait_for_the_end("shared")
+
+
+def test_a_finalizer_may_submit_whenever_the_collector_runs():
+    """It may run in a thread that is inside of `submit` just then."""
+    threads, limits = Threads("few", 1), gc.get_threshold()
+
+    class Garbage:
+        def __init__(self):
+            self.me = self
+            weakref.finalize(self, dying).atexit = False
+
+    def dying():
+        threads.submit(int)
+        if len(born) < 50:
+            born.append(1)
+            Garbage()
+
+    def submitting():
+        Garbage()
+        gc.set_threshold(1)
+        for _ in range(10):
+            threads.submit(int)
+        gc.set_threshold(*limits)
+
+    born: list[int] = []
+    submitter = threading.Thread(target=submitting, daemon=True)
+    try:
+        submitter.start()
+        submitter.join(10)
+        assert not submitter.is_alive() and born
+    finally:
+        gc.set_threshold(*limits)
+    threads.shutdown()

@@ -23,7 +23,7 @@ class Bounds:
     root: Path | None = None
     """ROOT_MODEL_DIR: below it only, and not in the adapter's own folders."""
     own: tuple[Path, ...] = ()
-    """Those: no model is made of another model's placed files."""
+    """The adapter's own folders: no model is made of another model's placed files."""
 
     def check(self, path: Path, *, may_be_absent: bool = False) -> None:
         """
@@ -42,7 +42,7 @@ class Bounds:
             raise InvalidModel(f"the link {path} leads into a folder of the adapter's own")
 
     def with_claim_of(self, path: Path, mounts: Path) -> Bounds:
-        """These, and the one claim below the mounts that the path itself leads into."""
+        """These bounds, and the claim below the mounts that the path itself leads into."""
         target, real_mounts = _followed(path, strict=True), mounts.resolve()
         if real_mounts not in target.parents:
             return self

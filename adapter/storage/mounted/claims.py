@@ -26,11 +26,7 @@ class Claims:
     """All mounted claims. Implements `Finder`."""
 
     def __init__(self, mounts: Path, asks: Workers) -> None:
-        """
-        Args:
-            mounts: PVC_MOUNTS_DIR.
-            asks: threads for later reads; those of stores, for a network volume can hang like any store.
-        """
+        """`mounts` is PVC_MOUNTS_DIR; `asks` are the threads of stores, for a network volume can hang like any store."""
         self._mounts = mounts
         self._asks = asks
 
@@ -38,23 +34,14 @@ class Claims:
         """As `Finder`: nothing is slow to make."""
 
     def find(self, config: StorageConfig, search: Search, stop: Stop) -> LocalModel:
-        """
-        List the model at a path in the claim that the config names. An empty path is the claim's root.
-
-        Raises:
-            InvalidRequest: no such claim is mounted, or the path cannot be one.
-            SourceNotFound: nothing is there.
-            InvalidModel: a link leads out of the claim, nowhere, or round in a circle.
-        """
+        """As `Finder`. An empty path is the claim's root. Raises InvalidModel: a link leads out of the claim, nowhere, or round."""
         name, spec = _name_of(config), search.spec
         holder = f"the volume claim {name!r}"
         with search.waits.on(holder):
             claim = _mounted(self._mounts, name)
             bounds = Bounds(claim=claim)
-            path = _inside(claim, bounds, spec.path, f"modelPath {spec.path!r}", name) if spec.path.strip("/") else claim
-            schema = None
-            if spec.schema_path:
-                schema = _inside(claim, bounds, spec.schema_path, f"schema_path {spec.schema_path!r}", name)
+            path = _inside(claim, "modelPath", spec.path) if spec.path.strip("/") else claim
+            schema = _inside(claim, "schema_path", spec.schema_path) if spec.schema_path else None
             listing = Walk(search, stop).listing(
                 path,
                 bounds,
@@ -62,8 +49,7 @@ class Claims:
                 name=spec.path.strip("/").rpartition("/")[2] or ROOT_NAME,
                 schema=(schema, bounds) if schema else None,
             )
-        where = path.parent if listing.is_single_file else path
-        return LocalModel(listing=listing, root=where, schema=schema, files=self._asks, waits=search.waits, holder=holder)
+        return LocalModel(listing=listing, path=path, schema=schema, asks=self._asks, waits=search.waits, holder=holder)
 
 
 def _name_of(config: StorageConfig) -> str:
@@ -85,11 +71,11 @@ def _mounted(mounts: Path, name: str) -> Path:
     return claim
 
 
-def _inside(claim: Path, bounds: Bounds, text: str, what: str, name: str) -> Path:
-    """The path with its links followed, below the claim as it is mounted: Triton's container knows no other name of it."""
-    path = claim / clean_path(text, what.partition(" ")[0])
+def _inside(claim: Path, what: str, text: str) -> Path:
+    """The path with its links followed, below the claim as it is mounted: Triton's container knows the claim by no other name."""
+    path, bounds = claim / clean_path(text, what), Bounds(claim=claim)
     bounds.check(path, may_be_absent=True)  # first: what lies outside is not even asked about
     if not os.path.lexists(path):
-        raise SourceNotFound(f"{what} does not exist in the volume claim {name!r} (mounted at {claim})")
+        raise SourceNotFound(f"{what} {text!r} does not exist in the volume claim {claim.name!r} (mounted at {claim})")
     bounds.check(path)
     return claim / path.resolve().relative_to(claim.resolve())

@@ -1,7 +1,7 @@
 """
 Models that are files already: ModelMesh's storage helper has pulled them, or a volume claim holds them.
 
-They are listed from the file system, placed from there, and never changed or deleted by us. Links
+Such files are listed from the file system, placed from there, and never changed or deleted by us. Links
 inside are followed as far as `bounds` lets them. Blocks; runs in threads.
 """
 
@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
-from adapter.errors import InvalidModel, InvalidRequest, SourceChanged, SourceNotFound, SourceUnavailable
+from adapter.errors import InvalidModel, InvalidRequest, SourceChanged, SourceNotFound
 from adapter.model import Artifact, Listing, SourceFile
 from adapter.storage.mounted.bounds import Bounds
-from adapter.storage.search import MAX_OBJECTS, Search, check_readable
+from adapter.storage.search import MAX_OBJECTS, Search, T, asked, check_readable, readable
 from adapter.waits import Waits
 from adapter.workers import Stop, Workers
 
@@ -22,20 +23,20 @@ from adapter.workers import Stop, Workers
 class LocalModel:
     """A model whose files belong to somebody else. Implements `Found` and `StoredModel`."""
 
-    def __init__(self, *, listing: Listing, root: Path, schema: Path | None, files: Workers, waits: Waits, holder: str) -> None:
+    def __init__(self, *, listing: Listing, path: Path, schema: Path | None, asks: Workers, waits: Waits, holder: str) -> None:
         """
         Args:
             listing: what is there.
-            root: the directory of its files.
+            path: the model itself, a file or a directory.
             schema: where the schema is.
-            files: threads for reads.
+            asks: threads for reads.
             waits: told what is waited for.
             holder: of the files, in words.
         """
         self.listing = listing
-        self._root = root
+        self._root = path.parent if listing.is_single_file else path
         self._schema = schema
-        self._files = files
+        self._asks = asks
         self._waits = waits
         self._holder = holder
 
@@ -46,8 +47,7 @@ class LocalModel:
     async def read(self, file: SourceFile) -> bytes:
         """As `StoredModel`."""
         check_readable(file, self.listing.origin)
-        with self._waits.on(self._holder):
-            return await self._files.run(lambda _: self._read(file))
+        return await self._asked(lambda _: self._read(file))
 
     async def fetch(self, files: tuple[SourceFile, ...]) -> Artifact:
         """Nothing is copied: the artifact is where the files are, if they are still as listed."""
@@ -57,9 +57,15 @@ class LocalModel:
                 stop.check()
                 _check_unchanged(self._path(file), file)
 
-        with self._waits.on(self._holder):
-            await self._files.run(check)
+        await self._asked(check)
         return Artifact(root=self._root, is_ours=False)
+
+    async def _asked(self, work: Callable[[Stop], T]) -> T:
+        def told(stop: Stop) -> T:
+            with self._waits.on(self._holder):
+                return work(stop)
+
+        return await asked(self._asks, self._waits, told)
 
     def _path(self, file: SourceFile) -> Path:
         return self._schema if self._schema is not None and file == self.listing.schema else self._root / file.path
@@ -67,10 +73,8 @@ class LocalModel:
     def _read(self, file: SourceFile) -> bytes:
         path = self._path(file)
         _check_unchanged(path, file)
-        try:
+        with readable(path):
             content = path.read_bytes()
-        except OSError as error:
-            raise SourceUnavailable(f"{path} cannot be read: {error.strerror}") from error
         _check_unchanged(path, file)
         return content
 
@@ -84,26 +88,24 @@ def is_below(path: str, root: Path) -> bool:
 class HelpedModels:
     """Models that the storage helper has pulled to absolute paths below ROOT_MODEL_DIR."""
 
-    def __init__(self, root: Path, own: tuple[Path, ...], claims: Path, files: Workers) -> None:
+    def __init__(self, root: Path, own: tuple[Path, ...], claims: Path, asks: Workers) -> None:
         """
         Args:
             root: ROOT_MODEL_DIR.
             own: the adapter's own folders; no model lies in them.
             claims: where volume claims are mounted. The storage helper links to a model in one of them.
-            files: threads for later reads.
+            asks: threads for later reads; the network volume of a claim can hang like any store.
         """
         self._root = root
         self._own = own
         self._claims = claims
-        self._files = files
+        self._asks = asks
 
     def find(self, search: Search, stop: Stop) -> LocalModel:
         """
-        List the files at the absolute path that is searched for.
+        List the files at the absolute path that is searched for. Raises as `Finder.find`.
 
         Raises:
-            InvalidRequest: the path is not below the root, or in a folder of ours.
-            SourceNotFound: nothing is there.
             InvalidModel: a link leads out of the root and of the claim that the path leads into, nowhere, or round in a circle.
         """
         holder = "the model volume"
@@ -111,14 +113,8 @@ class HelpedModels:
             path, bounds = self._below_root(search.spec.path, "modelPath")
             schema = self._below_root(search.spec.schema_path, "schema_path") if search.spec.schema_path else None
             listing = Walk(search, stop).listing(path, bounds, origin=str(path), name=path.name, schema=schema)
-        return LocalModel(
-            listing=listing,
-            root=path.parent if listing.is_single_file else path,
-            schema=schema[0] if schema else None,
-            files=self._files,
-            waits=search.waits,
-            holder=holder,
-        )
+        where = schema[0] if schema else None
+        return LocalModel(listing=listing, path=path, schema=where, asks=self._asks, waits=search.waits, holder=holder)
 
     def _below_root(self, text: str, what: str) -> tuple[Path, Bounds]:
         """The path, and where links at and below it may lead."""
@@ -154,11 +150,7 @@ class Walk:
     """Files of a tree, links followed. Counts entries, so that links cannot multiply without end."""
 
     def __init__(self, search: Search | None, stop: Stop) -> None:
-        """
-        Args:
-            search: told what is seen on the way.
-            stop: ends it between entries.
-        """
+        """`search` is told what is seen on the way; `stop` ends the walk between entries."""
         self._search = search
         self._stop = stop
         self._entries = 0
@@ -218,18 +210,13 @@ class Walk:
 
 
 def _entries(directory: Path) -> list[os.DirEntry[str]]:
-    try:
-        with os.scandir(directory) as found:
-            return list(found)
-    except OSError as error:
-        raise SourceUnavailable(f"{directory} cannot be read: {error.strerror}") from error
+    with readable(directory), os.scandir(directory) as found:
+        return list(found)
 
 
 def _state(path: Path) -> os.stat_result:
-    try:
+    with readable(path):
         return path.stat()
-    except OSError as error:
-        raise SourceUnavailable(f"{path} cannot be read: {error.strerror}") from error
 
 
 def _identity(path: Path) -> tuple[int, int]:
@@ -245,6 +232,6 @@ def _check_unchanged(path: Path, file: SourceFile) -> None:
     try:
         state = path.stat()
     except OSError as error:
-        raise SourceChanged(f"{path} is gone since it was listed ({error.strerror})") from error
+        raise SourceChanged(f"{path} has gone after the listing ({error.strerror})") from error
     if _etag(state) != file.etag:
-        raise SourceChanged(f"{path} was changed since it was listed")
+        raise SourceChanged(f"{path} was changed after the listing")

@@ -47,7 +47,7 @@ def is_archive(name: str) -> bool:
     Whether a file of this name is unpacked.
 
     Raises:
-        InvalidRequest: it is an archive of a kind that is not supported.
+        InvalidRequest: a kind of archive that is not supported.
     """
     if name.lower().endswith(SUFFIXES):
         return True
@@ -60,14 +60,7 @@ class Unpacking:
     """One archive on its way into an empty directory."""
 
     def __init__(self, *, name: str, target: Path, volume: Volume, max_bytes: int, stop: Stop) -> None:
-        """
-        Args:
-            name: of the archive, for texts and to know its kind.
-            target: an empty directory.
-            volume: asked for room.
-            max_bytes: of all files together.
-            stop: ends it between chunks.
-        """
+        """`name` is the archive's, and tells its kind; `target` is an empty directory; `max_bytes` bounds all files together."""
         self._name = name
         self._target = target
         self._volume = volume
@@ -80,13 +73,7 @@ class Unpacking:
         self._links: dict[str, str] = {}
 
     def run(self, archive: Path) -> None:
-        """
-        Unpack it.
-
-        Raises:
-            InvalidModel: damaged, or it holds what is not unpacked.
-            DiskFull: no room.
-        """
+        """Unpack it. Raises InvalidModel: damaged, or with content that is not unpacked; DiskFull."""
         size = archive.stat().st_size
         self._limit_bytes = min(self._limit_bytes, FREE_BYTES + RATIO * size)
         with archive.open("rb") as file, self._translated():
@@ -173,10 +160,14 @@ class Unpacking:
         make_plain_directory(self._target / path)
         self._directories.add(path)
 
-    def _write(self, path: str, size_bytes: int, content: IO[bytes]) -> None:
+    def _prepare(self, path: str) -> None:
+        """Make the directory of a file or link."""
         self._make_directory(posixpath.dirname(path))
         if path in self._directories:
             raise InvalidModel(f"the archive {self._name!r} holds {path!r} both as a file and as a directory")
+
+    def _write(self, path: str, size_bytes: int, content: IO[bytes]) -> None:
+        self._prepare(path)
         self._volume.require_room(size_bytes, 1)
         self._count(size_bytes)
         left = size_bytes
@@ -190,7 +181,7 @@ class Unpacking:
                     break
                 out.write(chunk)
         if left:
-            raise InvalidModel(f"the archive {self._name!r} is damaged: {path!r} is not as long as it says")
+            raise InvalidModel(f"the archive {self._name!r} is damaged: {path!r} is shorter or longer than the archive says")
         self._files.add(path)
 
     def _count(self, size_bytes: int) -> None:
@@ -202,9 +193,7 @@ class Unpacking:
             )
 
     def _note_link(self, path: str, target: str) -> None:
-        self._make_directory(posixpath.dirname(path))
-        if path in self._directories:
-            raise InvalidModel(f"the archive {self._name!r} holds {path!r} both as a file and as a directory")
+        self._prepare(path)
         self._links[path] = target
 
     def _link(self, path: str) -> None:

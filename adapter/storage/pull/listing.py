@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from adapter.errors import InvalidRequest, SourceNotFound
 from adapter.model import Listing, SourceFile
-from adapter.paths import path_problem
+from adapter.paths import directories_of, path_problem
 from adapter.storage.bucket import Bucket, StoredObject
 from adapter.storage.search import MAX_OBJECTS, Search, clean_path, shown
 from adapter.workers import Stop
@@ -28,6 +28,7 @@ _NEAR_MISSES = 3
 class FoundModel:
     """A listing, and where its files come from."""
 
+    bucket: Bucket
     listing: Listing
     prefix: str
     """What a file's path is put behind to make its key."""
@@ -44,12 +45,7 @@ class FoundModel:
 
 def find_model(bucket: Bucket, search: Search, stop: Stop) -> FoundModel:
     """
-    List the model that is searched for, at a path of the bucket.
-
-    Args:
-        bucket: where. The paths of the search are relative to its root; leading slashes mean nothing.
-        search: told what is seen on the way.
-        stop: ends it between and within pages.
+    List the model that is searched for. The paths of the search are relative to the bucket's root; leading slashes mean nothing.
 
     Raises:
         InvalidRequest: the path, or a key below it, cannot be a file on disk.
@@ -73,26 +69,7 @@ def find_model(bucket: Bucket, search: Search, stop: Stop) -> FoundModel:
         schema = _exact(bucket, clean_path(search.spec.schema_path, "schema_path"), "schema", stop)
         described = SourceFile(schema.key.rpartition("/")[2], schema.size_bytes, schema.etag)
     listing = Listing(origin=f"{bucket.place}/{key}", name=name, is_single_file=single is not None, files=files, schema=described)
-    return FoundModel(listing=listing, prefix=prefix, single=single, schema=schema)
-
-
-def sorted_files(files: list[SourceFile], origin: str) -> tuple[SourceFile, ...]:
-    """
-    By path, once each.
-
-    Raises:
-        InvalidRequest: one path is a file and a directory.
-    """
-    paths = {file.path for file in files}
-    directories: set[str] = set()
-    for file in files:
-        parent = file.path.rpartition("/")[0]
-        while parent and parent not in directories:
-            directories.add(parent)
-            parent = parent.rpartition("/")[0]
-    if both := sorted(paths & directories):
-        raise InvalidRequest(f"{origin} holds {shown(both[0])} both as an object and as a folder, which no file system can")
-    return tuple(sorted(files, key=lambda file: file.path))
+    return FoundModel(bucket=bucket, listing=listing, prefix=prefix, single=single, schema=schema)
 
 
 def _below(bucket: Bucket, prefix: str, search: Search, stop: Stop) -> tuple[SourceFile, ...]:
@@ -108,7 +85,9 @@ def _below(bucket: Bucket, prefix: str, search: Search, stop: Stop) -> tuple[Sou
         search.seen_bytes += stored.size_bytes
         if len(files) > MAX_OBJECTS:
             raise InvalidRequest(f"{origin} holds more than {MAX_OBJECTS} objects; is it really one model?")
-    return sorted_files(files, origin)
+    if both := {file.path for file in files} & directories_of(file.path for file in files):
+        raise InvalidRequest(f"{origin} holds {shown(min(both))} both as an object and as a folder, which no file system can")
+    return tuple(sorted(files, key=lambda file: file.path))
 
 
 def _all_pages(bucket: Bucket, prefix: str, stop: Stop) -> Iterator[StoredObject]:

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from adapter.errors import SourceUnavailable
 from adapter.model import Artifact
+from adapter.paths import directories_of
 from adapter.storage.bucket import Bucket, StoredObject
 from adapter.telemetry.metrics import PULLED_BYTES, PULLED_FILES
 from adapter.volume import FILE_MODE, Volume, make_plain_directory
@@ -35,7 +36,7 @@ class Puller:
         Args:
             volume: where files go.
             pulls: threads that talk to stores.
-            files: threads that work on the volume alone; never blocked by a store.
+            files: threads that work on the volume alone.
             lanes: threads that one pull may have at once.
             part_bytes: larger files are pulled in ranges of this size.
         """
@@ -47,11 +48,7 @@ class Puller:
 
     async def pull(self, bucket: Bucket, objects: Mapping[str, StoredObject]) -> Artifact:
         """
-        Pull objects into a new artifact.
-
-        Args:
-            bucket: where they are.
-            objects: path in the artifact → object. Paths are those of a checked listing.
+        Pull objects (path in the artifact → object, from a checked listing) into a new artifact.
 
         Raises:
             SourceError: the first one that any object met.
@@ -112,7 +109,7 @@ class _Pull:
         self._volume.require_room(self._total_bytes, len(self._objects))
         with self._volume.writing(self._total_bytes):
             self._made = self._volume.new_staging()
-            for directory in _directories(self._objects):
+            for directory in sorted(directories_of(self._objects)):  # parents first
                 make_plain_directory(self._made / directory)
             for path, stored in self._objects.items():
                 stop.check()
@@ -186,17 +183,6 @@ def _spans(stored: StoredObject, part_bytes: int) -> list[tuple[int, int]]:
     if size_bytes <= part_bytes or not stored.is_divisible:
         return [(0, size_bytes)]
     return [(start, min(part_bytes, size_bytes - start)) for start in range(0, size_bytes, part_bytes)]
-
-
-def _directories(paths: Mapping[str, object]) -> list[str]:
-    """All directories of the files, parents first."""
-    found: set[str] = set()
-    for path in paths:
-        parent = path.rpartition("/")[0]
-        while parent and parent not in found:
-            found.add(parent)
-            parent = parent.rpartition("/")[0]
-    return sorted(found)
 
 
 def _reserve(path: Path, size_bytes: int) -> None:

@@ -1,122 +1,102 @@
 """
 Models that are one archive (`unpack: "true"`): pulled, unpacked beside, and served as the files in it.
 
-What is in an archive is known only when it is here, so opening such a model pulls it; the listing is
-remembered by the archive's version, so that an equal load asks the store for no more than that. What
-was unpacked and is never fetched goes when the model object does.
+What an archive holds is known only once the archive is here, so opening such a model pulls the archive;
+the listing is remembered by the archive's version, so that an equal load asks the store for no more
+than that. What was unpacked and is never fetched goes when the model object does. Knows no store.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import weakref
-from collections import OrderedDict
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from adapter.errors import SourceUnavailable
 from adapter.model import Artifact, Listing, SourceFile
-from adapter.storage.bucket import Bucket, StoredObject
+from adapter.storage.bucket import StoredObject
 from adapter.storage.pull.archives import Unpacking
 from adapter.storage.pull.listing import FoundModel
 from adapter.storage.pull.puller import Puller
 from adapter.storage.pull.remote import RemoteModel
-from adapter.storage.search import check_readable
+from adapter.storage.search import check_readable, readable
 from adapter.volume import Volume
-from adapter.waits import Waits
 from adapter.workers import Stop, Workers
 
 _REMEMBERED = 1000
 _ARCHIVE = "archive"
+_Version = tuple[str, StoredObject | None, SourceFile | None]
+"""Bucket with its server, archive and schema."""
 
 
+@dataclass(frozen=True, kw_only=True)
 class Unpacker:
-    """Unpacks archives, any number at once, and remembers what is in them."""
+    """What archives are pulled and unpacked with, and what the archives hold that were unpacked before."""
 
-    def __init__(self, *, volume: Volume, puller: Puller, pulls: Workers, files: Workers, max_bytes: int) -> None:
-        """
-        Args:
-            volume: where files go.
-            puller: gets the archive.
-            pulls: threads that unpack.
-            files: threads that delete.
-            max_bytes: of one unpacked model.
-        """
-        self.volume = volume
-        self.pulls = pulls
-        self.files = files
-        self._puller = puller
-        self._max_bytes = max_bytes
-        self._listings: OrderedDict[tuple[str, StoredObject, SourceFile | None], Listing] = OrderedDict()
-
-    def known(self, bucket: Bucket, found: FoundModel) -> Listing | None:
-        """What is in this version of an archive, if it was unpacked before."""
-        return self._listings.get(_version(bucket, found))
-
-    async def unpack(self, bucket: Bucket, found: FoundModel, waits: Waits) -> tuple[Path, Listing]:
-        """
-        Pull and unpack into an artifact that the caller owns.
-
-        Raises:
-            InvalidModel: it cannot be unpacked safely.
-            SourceError, DiskFull: it cannot be pulled.
-        """
-        assert found.single is not None  # noqa: S101 - the table has looked
-        packed = await self._puller.pull(bucket, {_ARCHIVE: found.single})
-        job = _Job(self.volume, found, self._max_bytes)
-        try:
-            try:
-                with waits.on(f"the unpacking of {found.listing.name!r}"):
-                    root, listing = await self.pulls.run(lambda stop: job.run(packed.root / _ARCHIVE, stop))
-            finally:
-                await self.files.run_to_end(lambda _: self.volume.discard(packed.root))
-        except BaseException:  # also a cancel while the archive is deleted
-            await self.files.run_to_end(job.undo)
-            raise
-        if found.single.etag:
-            self._listings[_version(bucket, found)] = listing
-            while len(self._listings) > _REMEMBERED:
-                self._listings.popitem(last=False)
-        return root, listing
+    volume: Volume
+    puller: Puller
+    pulls: Workers
+    """Threads that unpack."""
+    files: Workers
+    """Threads that work on the volume alone."""
+    max_bytes: int
+    """Of one unpacked model."""
+    known: dict[_Version, Listing] = field(default_factory=dict)
+    """What the archives hold that were unpacked last."""
 
 
 class PackedModel:
     """A model in an archive that was found and not yet opened. Implements `Found`."""
 
-    def __init__(self, *, unpacker: Unpacker, bucket: Bucket, found: FoundModel, remote: RemoteModel, waits: Waits) -> None:
+    def __init__(self, remote: RemoteModel, unpacker: Unpacker) -> None:
         self.remote = remote
         self.unpacker = unpacker
-        self._bucket = bucket
-        self._found = found
-        self._waits = waits
+        found = remote.found
+        self._version = (found.bucket.words, found.single, found.listing.schema)
 
     @property
     def listing(self) -> Listing | None:
         """As `Found`."""
-        return self.unpacker.known(self._bucket, self._found)
+        return self.unpacker.known.get(self._version)
 
     async def open(self) -> UnpackedModel:
-        """As `Found`: unpacked, unless what is in this version of the archive is known."""
-        listing = self.listing
-        if listing is not None:
-            return UnpackedModel(self, listing, None)
+        """As `Found`: unpacked, unless what this version of the archive holds is known."""
+        if self.listing is not None:
+            return UnpackedModel(self, self.listing)
         root, listing = await self.unpack()
         return UnpackedModel(self, listing, root)
 
     async def unpack(self) -> tuple[Path, Listing]:
-        """As `Unpacker`."""
-        return await self.unpacker.unpack(self._bucket, self._found, self._waits)
+        """
+        Pull and unpack into an artifact that the caller owns.
+
+        Raises:
+            InvalidModel: the archive cannot be unpacked safely.
+            SourceError, DiskFull: the archive cannot be pulled.
+        """
+        found, means = self.remote.found, self.unpacker
+        packed = await means.puller.pull(found.bucket, {_ARCHIVE: found.stored(found.listing.files[0])})
+        job = _Job(means.volume, found, means.max_bytes)
+        try:
+            try:
+                with self.remote.waits.on(f"the unpacking of {found.listing.name!r}"):
+                    root, listing = await means.pulls.run(lambda stop: job.run(packed.root / _ARCHIVE, stop))
+            finally:
+                await means.files.run_to_end(lambda _: means.volume.discard(packed.root))
+        except BaseException:  # also a cancel while the archive is deleted
+            await means.files.run_to_end(job.undo)
+            raise
+        if found.listing.files[0].etag:
+            means.known[self._version] = listing
+            if len(means.known) > _REMEMBERED:
+                del means.known[next(iter(means.known))]
+        return root, listing
 
 
 class UnpackedModel:
-    """A model in an archive. Implements `StoredModel`."""
+    """A model in an archive. Implements `StoredModel`. Owns the files on the volume, where there are any yet."""
 
-    def __init__(self, packed: PackedModel, listing: Listing, root: Path | None) -> None:
-        """
-        Args:
-            packed: where it comes from.
-            listing: what is in it.
-            root: where it lies on the volume, if it does; this object owns it.
-        """
+    def __init__(self, packed: PackedModel, listing: Listing, root: Path | None = None) -> None:
         self.listing = listing
         self._packed = packed
         self._root: Path | None = None
@@ -130,7 +110,12 @@ class UnpackedModel:
             return await self._packed.remote.read(file)
         check_readable(file, self.listing.origin)
         path = await self._unpacked() / file.path
-        return await self._packed.unpacker.pulls.run(lambda _: _content(path))
+
+        def work(_stop: Stop) -> bytes:
+            with readable(path):
+                return path.read_bytes()
+
+        return await self._packed.unpacker.files.run(work)
 
     async def fetch(self, files: tuple[SourceFile, ...]) -> Artifact:
         """All of the archive is there already; the caller owns it now."""
@@ -141,16 +126,14 @@ class UnpackedModel:
         return Artifact(root=root, is_ours=True)
 
     async def _unpacked(self) -> Path:
-        if self._root is None:
-            self._keep((await self._packed.unpack())[0])
-        assert self._root is not None  # noqa: S101 - just kept
-        return self._root
+        return self._root or self._keep((await self._packed.unpack())[0])
 
-    def _keep(self, root: Path) -> None:
+    def _keep(self, root: Path) -> Path:
         volume, files = self._packed.unpacker.volume, self._packed.unpacker.files
         self._root = root
         self._leftover = weakref.finalize(self, lambda: files.start(lambda _: volume.discard(root)))
         self._leftover.atexit = False
+        return root
 
 
 class _Job:
@@ -185,11 +168,6 @@ class _Job:
         return path
 
 
-def _version(bucket: Bucket, found: FoundModel) -> tuple[str, StoredObject, SourceFile | None]:
-    assert found.single is not None  # noqa: S101 - the table has looked
-    return bucket.place, found.single, found.listing.schema
-
-
 def _listed(root: Path, found: FoundModel, stop: Stop) -> Listing:
     """The files below the root; their version is the archive's."""
     files = []
@@ -200,10 +178,3 @@ def _listed(root: Path, found: FoundModel, stop: Stop) -> Listing:
             files.append(SourceFile(path.relative_to(root).as_posix(), path.stat().st_size, version))
     ordered = tuple(sorted(files, key=lambda file: file.path))
     return dataclasses.replace(found.listing, files=ordered, is_single_file=len(ordered) == 1 and "/" not in ordered[0].path)
-
-
-def _content(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise SourceUnavailable(f"{path} cannot be read: {error.strerror}") from error

@@ -36,7 +36,7 @@ class Binding:
 
 
 def is_same_name(wanted: object, stored: object) -> bool:
-    """A stored config without such a name leaves it to the request."""
+    """A stored config without such a name leaves the name to the request."""
     return not stored or wanted == stored
 
 

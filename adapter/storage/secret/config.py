@@ -34,12 +34,6 @@ class StorageConfigs:
     """The mounted storage secret."""
 
     def __init__(self, folder: Path, bindings: Mapping[str, Binding], executor: Executor) -> None:
-        """
-        Args:
-            folder: where the secret is mounted.
-            bindings: which credentials belong to which place, for each type of store.
-            executor: threads that read files.
-        """
         self._folder = folder
         self._bindings = bindings
         self._executor = executor
@@ -71,7 +65,7 @@ class StorageConfigs:
         try:
             return _parsed(await self._text(name), label)
         except FileNotFoundError as error:
-            raise InvalidRequest(f"there is no {label}; {_those_that_exist(await self.keys())}") from error
+            raise InvalidRequest(f"there is no {label}; {_existing(await self.keys())}") from error
         except OSError as error:
             raise InvalidRequest(f"{label} cannot be read: {error.strerror}") from error
 
@@ -114,7 +108,7 @@ def _parsed(text: bytes, label: str) -> dict[str, object]:
     return value
 
 
-def _those_that_exist(keys: list[str]) -> str:
+def _existing(keys: list[str]) -> str:
     if not keys:
         return "the mounted storage secret has no keys at all"
     shown = ", ".join(repr(key) for key in keys[:_SHOWN_KEYS])

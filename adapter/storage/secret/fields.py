@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from adapter.errors import InvalidRequest
+from adapter.storage.secret.endpoints import checked_endpoint
 from adapter.telemetry.redaction import remember
 from adapter.units import parse_bool
 
@@ -61,6 +62,11 @@ class Fields:
         value = self.text(name)
         return None if value is None else Secret(value)
 
+    def endpoint(self, name: str) -> str | None:
+        """A URL without path or query, as `checked_endpoint`."""
+        value = self.text(name)
+        return None if value is None else checked_endpoint(value, self.label, name)
+
     def flag(self, name: str, *, default: bool) -> bool:
         """A boolean, written as any setting's."""
         value = self.text(name)
@@ -73,12 +79,7 @@ class Fields:
 
 
 def check_all_or_none(label: str, values: Mapping[str, Secret | None]) -> None:
-    """
-    The parts of one credential go together.
-
-    Raises:
-        InvalidRequest: some are there and some are not; by name.
-    """
+    """The parts of one credential go together. Raises InvalidRequest, with the names of the missing parts."""
     missing = [name for name, value in values.items() if value is None]
     if missing and len(missing) < len(values):
         given = [name for name in values if name not in missing]

@@ -15,9 +15,6 @@ from adapter.model import ModelSpec
 from adapter.storage.secret.binding import NOTHING, Binding
 from adapter.storage.secret.fields import Fields
 
-_NOT_FOR_STORES = "adapter."
-"""A request's parameters of this name are decoded before; in a stored config they mean nothing."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class StorageConfig:
@@ -49,12 +46,6 @@ def merged(stored: Mapping[str, object], spec: ModelSpec, label: str, bindings: 
 
     Bucket, first that is given: `storage_params.bucket`, the modelKey's own `bucket`, the config's
     `bucket`, its `default_bucket`. Stored credentials stay with the endpoint they are stored with.
-
-    Args:
-        stored: the config as its file has it.
-        spec: the request.
-        label: what to call the config in an error.
-        bindings: what belongs together, for each type of store.
 
     Raises:
         InvalidRequest: overrides that contradict each other or the config; no storage type.
@@ -91,9 +82,8 @@ def expanded(stored: Mapping[str, object], label: str) -> dict[str, object]:
     Raises:
         InvalidRequest: a dotted key contradicts another one.
     """
-    given = {name: value for name, value in stored.items() if not name.startswith(_NOT_FOR_STORES)}
-    values = copy.deepcopy({name: value for name, value in given.items() if "." not in name})
-    override(values, {name: value for name, value in given.items() if "." in name and isinstance(value, str) and value}, label)
+    values = copy.deepcopy({name: value for name, value in stored.items() if "." not in name})
+    override(values, {name: value for name, value in stored.items() if "." in name and isinstance(value, str) and value}, label)
     return values
 
 

@@ -15,12 +15,7 @@ _CERTIFICATE = re.compile(r"-----BEGIN (?:TRUSTED |X509 )?CERTIFICATE-----.+?---
 
 
 def trusted_pem(fields: Fields) -> str | None:
-    """
-    The certificates that are trusted instead of the usual ones, as PEM text; None: the usual ones. Blocks.
-
-    Raises:
-        InvalidRequest: not PEM, or a file that cannot be read.
-    """
+    """Certificates that are trusted instead of the usual ones, as PEM text; None: the usual ones. Blocks. Raises InvalidRequest."""
     label = fields.label
     if certificate := fields.text("certificate"):
         return _checked_pem(certificate, f"{label}: certificate")

@@ -51,8 +51,8 @@ class Where:
         if kind is SourceDenied:
             return SourceDenied(f"{self.words} denied access {self._made_with()} ({named})")
         if kind is SourceChanged and key is not None:
-            what = "is gone" if status in GONE else "was replaced"
-            return SourceChanged(f"{key!r} {what} since it was listed ({self.words}, {named})")
+            what = "has gone" if status in GONE else "was replaced"
+            return SourceChanged(f"{key!r} {what} after the listing ({self.words}, {named})")
         if kind is SourceNotFound:
             return SourceNotFound(f"there is no {self.words} ({named})")
         if kind is SourceUnavailable:
@@ -73,21 +73,21 @@ class Where:
         return SourceUnavailable(f"{self.words} ended the body of {key!r} {missing} bytes early")
 
     def other_range(self, key: str) -> SourceUnavailable:
-        """A body of other bytes than those that were asked for."""
+        """The body has other bytes than the bytes that were asked for."""
         return SourceUnavailable(f"{self.words} did not answer the range of {key!r} that was asked for")
 
     def other_version(self, key: str, told_by: str) -> SourceChanged:
         """Servers exist that ignore the condition of a request, so answers are compared as well."""
-        return SourceChanged(f"{key!r} was replaced since it was listed ({self.words}, another {told_by})")
+        return SourceChanged(f"{key!r} was replaced after the listing ({self.words}, another {told_by})")
 
     def other_size(self, wanted: StoredObject, size_bytes: int) -> SourceChanged:
         """A body, or the object that a part is of, has another length than the listed one."""
-        sizes = f"it has {size_bytes} bytes, but had {wanted.size_bytes}"
-        return SourceChanged(f"{wanted.key!r} was replaced since it was listed: {sizes} ({self.words})")
+        sizes = f"the object has {size_bytes} bytes, and had {wanted.size_bytes}"
+        return SourceChanged(f"{wanted.key!r} was replaced after the listing: {sizes} ({self.words})")
 
     def _made_with(self) -> str:
         if self.is_unsigned:
-            return f"without credentials: those of {self.label} do not belong to the place that storage_params names"
+            return f"without credentials: the credentials of {self.label} do not belong to the place that storage_params names"
         return f"with {self.credentials} of {self.label}"
 
     @property

@@ -1,4 +1,4 @@
-"""A body on its way to the sink, and whether it is the one that was asked for."""
+"""A body on its way to the sink, and whether the body is the one that was asked for."""
 
 from __future__ import annotations
 
@@ -28,16 +28,7 @@ def copy_body(
     body: Body, length: int, sink: Sink, stop: Stop, *, key: str, where: Where, translated: Callable[[], AbstractContextManager[None]]
 ) -> None:
     """
-    Give the next `length` bytes of a body to the sink.
-
-    Args:
-        body: at the first of these bytes.
-        length: how many.
-        sink: takes them.
-        stop: looked at after each read.
-        key: of the object, for texts.
-        where: it was read from.
-        translated: turns the failures of the library that reads; failures of the sink go through.
+    Give the next `length` bytes of a body to the sink, whose failures go through untranslated.
 
     Raises:
         SourceUnavailable: the body ended early.
@@ -63,13 +54,7 @@ def span_of(content_range: str | None) -> tuple[int | None, int | None]:
 
 
 def check_part(content_range: str | None, wanted: StoredObject, start: int, where: Where) -> None:
-    """
-    The part is the one that was asked for, of an object as long as the listed one.
-
-    Raises:
-        SourceUnavailable: another part, which would be written to the wrong place.
-        SourceChanged: another length.
-    """
+    """Raise SourceUnavailable for another part than was asked for, SourceChanged for a part of an object of another length."""
     first, total = span_of(content_range)
     if first != start:
         raise where.other_range(wanted.key)

@@ -1,8 +1,8 @@
 """
 Clients of stores, made when they are needed and kept: making one costs 0.1 s, a connection and a TLS handshake.
 
-Those of the connections used last are kept; one that is evicted is closed. Blocks; used from many
-threads at once. Knows no store: the table hands in its rows.
+The clients that were used last are kept. An evicted client is closed, which ends idle connections only: calls
+under way go on, and the bucket can be asked again. Blocks; used from many threads at once. Knows no store: the table hands in its rows.
 """
 
 from __future__ import annotations
@@ -63,32 +63,18 @@ class Clients:
     """All connections to stores that this process keeps."""
 
     def __init__(self, stores: Mapping[str, BucketStore], max_connections: int) -> None:
-        """
-        Args:
-            stores: by the name of the type.
-            max_connections: threads that may use one client at once.
-        """
+        """`stores` has the rows by type; `max_connections` is the number of threads that may use one client at once."""
         self._stores = stores
         self._max_connections = max_connections
         self._kept: OrderedDict[tuple[str, Hashable], Client] = OrderedDict()
         self._lock = threading.Lock()
 
     def warm(self, config: StorageConfig) -> None:
-        """
-        Make what the config needs, and keep it.
-
-        Raises:
-            InvalidRequest: the config cannot work.
-        """
+        """Make what the config needs, and keep it. Raises as `bucket`."""
         self._client(config)
 
     def bucket(self, config: StorageConfig) -> Bucket:
-        """
-        The bucket of this config.
-
-        Raises:
-            InvalidRequest: the config cannot work, or it has no bucket.
-        """
+        """The bucket of this config. Raises InvalidRequest, SourceDenied: the config cannot work, or names no bucket."""
         return self._client(config).bucket(config)
 
     def close(self) -> None:

@@ -35,12 +35,7 @@ class RetriedBucket:
     """
 
     def __init__(self, bucket: Bucket, waits: Waits, *, jitter: Callable[[], float]) -> None:
-        """
-        Args:
-            bucket: what to ask.
-            waits: told what is waited for.
-            jitter: a number from 0 to 1 for each pause, which is shortened by up to half of it.
-        """
+        """`jitter` gives a number from 0 to 1 for each pause; a pause is shortened by up to half of that."""
         self._bucket = bucket
         self._waits = waits
         self._jitter = jitter
@@ -51,7 +46,7 @@ class RetriedBucket:
     def list_page(self, prefix: str, stop: Stop, *, token: str | None = None, limit: int = PAGE_OBJECTS, by_folder: bool = False) -> Page:
         """One page, asked for again when the store was away."""
         with self._waits.on(f"an answer of {self.words} to a listing") as wait, telling(wait):
-            tries = self._tries(wait, stop)
+            tries = _Tries(self._bucket, self._jitter, wait, stop)
             while True:
                 try:
                     return self._bucket.list_page(prefix, stop, token=token, limit=limit, by_folder=by_folder)
@@ -63,7 +58,7 @@ class RetriedBucket:
         if not length:
             return
         with self._waits.on(f"bytes {start}-{start + length - 1} of {shown(wanted.key)}") as wait, telling(wait):
-            tries = self._tries(wait, stop)
+            tries = _Tries(self._bucket, self._jitter, wait, stop)
             taken = 0
 
             def counted(chunk: bytes) -> None:
@@ -78,12 +73,9 @@ class RetriedBucket:
                 except SourceUnavailable as error:
                     tries.failed(error)
 
-    def _tries(self, wait: Wait, stop: Stop) -> _Tries:
-        return _Tries(self._bucket, self._jitter, wait, stop)
-
 
 class _Tries:
-    """Those of one call."""
+    """The tries of one call."""
 
     def __init__(self, bucket: Bucket, jitter: Callable[[], float], wait: Wait, stop: Stop) -> None:
         self._bucket = bucket

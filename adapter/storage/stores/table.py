@@ -1,15 +1,14 @@
 """
 Every type of store: one row each.
 
-A store of objects is a folder here, with its `STORE`, and a row in `BUCKETS`; what is no bucket has a
-row in `finders` with a finder of its own.
+A store of objects is a folder here, with its `STORE`, and a row in `BUCKETS`; a store without buckets has
+a row in `Finders` with a finder of its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
 from adapter.errors import InvalidRequest
@@ -47,51 +46,39 @@ class KeptClients(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Means:
-    """What finders work with."""
+class InBuckets:
+    """Finds models in buckets. Implements `Finder`."""
 
     clients: KeptClients
     puller: Puller
     unpacker: Unpacker
     asks: Workers
     """Threads that wait for stores."""
-    pvc_mounts: Path
     jitter: Callable[[], float]
 
-
-def finders(means: Means) -> Mapping[str, Finder]:
-    """Who finds models, for each type of store."""
-    return {**dict.fromkeys(BUCKETS, _InBuckets(means)), "pvc": Claims(means.pvc_mounts, means.asks)}
-
-
-def finder_of(config: StorageConfig, known: Mapping[str, Finder]) -> Finder:
-    """
-    The finder for the type of a config.
-
-    Raises:
-        InvalidRequest: there is no such type.
-    """
-    if config.type not in known:
-        raise InvalidRequest(f"storage type {config.type!r} is not supported; supported: {', '.join(known)}")
-    return known[config.type]
-
-
-class _InBuckets:
-    """Finds models in buckets. Implements `Finder`."""
-
-    def __init__(self, means: Means) -> None:
-        self._means = means
-
     def warm(self, config: StorageConfig) -> None:
-        self._means.clients.warm(config)
+        """As `Finder`."""
+        self.clients.warm(config)
 
     def find(self, config: StorageConfig, search: Search, stop: Stop) -> RemoteModel | PackedModel:
-        means = self._means
+        """As `Finder`."""
         with search.waits.on(f"a client for {config.label}"):
-            bare = means.clients.bucket(config)
-        bucket = RetriedBucket(bare, search.waits, jitter=means.jitter)
-        found = find_model(bucket, search, stop)
-        remote = RemoteModel(bucket=bucket, found=found, puller=means.puller, asks=means.asks)
+            bare = self.clients.bucket(config)
+        found = find_model(RetriedBucket(bare, search.waits, jitter=self.jitter), search, stop)
+        remote = RemoteModel(found, puller=self.puller, asks=self.asks, waits=search.waits)
         if config.fields.flag("unpack", default=False) and found.single is not None and is_archive(found.listing.name):
-            return PackedModel(unpacker=means.unpacker, bucket=bucket, found=found, remote=remote, waits=search.waits)
+            return PackedModel(remote, self.unpacker)
         return remote
+
+
+class Finders:
+    """Who finds models, for each type of store."""
+
+    def __init__(self, in_buckets: InBuckets, in_claims: Claims) -> None:
+        self._known: Mapping[str, Finder] = {**dict.fromkeys(BUCKETS, in_buckets), "pvc": in_claims}
+
+    def of(self, config: StorageConfig) -> Finder:
+        """The finder for the type of a config. Raises InvalidRequest when there is no such type."""
+        if config.type not in self._known:
+            raise InvalidRequest(f"storage type {config.type!r} is not supported; supported: {', '.join(self._known)}")
+        return self._known[config.type]

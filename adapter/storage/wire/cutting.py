@@ -12,10 +12,11 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 from urllib3 import HTTPConnectionPool, HTTPSConnectionPool, PoolManager
 from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.util.ssltransport import SSLTransport
 
 from adapter.waits import Wait
 from adapter.workers import Stop, Stopped
@@ -110,8 +111,15 @@ class CuttableConnection:
         """As urllib3's."""
         line: _Line | None = getattr(_calls, "line", None)
         if line is not None:
-            line.attach(self.sock)
+            line.attach(_socket_of(self.sock))
         return super().getresponse()  # type: ignore[misc]  # a mixin: urllib3's connection comes next
+
+
+def _socket_of(line: Any) -> socket.socket:
+    """urllib3 wraps TLS inside of a proxy's TLS in an object that is not a socket."""
+    while isinstance(line, SSLTransport):
+        line = line.socket
+    return cast("socket.socket", line)
 
 
 class _PlainConnection(CuttableConnection, HTTPConnection):

@@ -14,11 +14,7 @@ def context_of(*, ca_pem: str | None, verify: bool, client_pem: str | None, labe
     """
     A context that trusts what is given instead of the usual authorities, and shows a client certificate.
 
-    Args:
-        ca_pem: checked certificates; None: the usual ones.
-        verify: False: any certificate will do.
-        client_pem: certificate and key together.
-        label: what to call the config in an error.
+    Without `verify` any certificate will do; `client_pem` is certificate and key together.
 
     Raises:
         InvalidRequest: the client's certificate or key cannot be used, or they do not belong together.

@@ -102,7 +102,7 @@ async def test_a_file_that_changes_before_it_is_fetched_is_noticed(models, new):
         models.shelf.remove("m/file")
     else:
         models.shelf.put("m/file", new)
-    with pytest.raises(SourceChanged, match="since it was listed"):
+    with pytest.raises(SourceChanged, match="after the listing"):
         await model.fetch(model.listing.files)
     assert models.is_clean
 

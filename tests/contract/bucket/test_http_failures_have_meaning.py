@@ -90,7 +90,7 @@ def test_what_is_not_there_is_an_empty_page(web, status):
 def test_a_listed_file_that_has_gone_for_good_was_changed(web):
     """As with 404."""
     web.answers["/m/file"] = Answer(410)
-    with pytest.raises(SourceChanged, match=r"'m/file' is gone since it was listed .*HTTP 410"):
+    with pytest.raises(SourceChanged, match=r"'m/file' has gone after the listing .*HTTP 410"):
         read(http_bucket(web.url), StoredObject("m/file", 7, "x"))
 
 
@@ -247,7 +247,7 @@ def test_another_length_is_a_change_too(web):
     source = http_bucket(web.url)
     stored = listed(source)
     web.answers["/m/file"] = whole(b"longer content")
-    with pytest.raises(SourceChanged, match="has 14 bytes, but had 7"):
+    with pytest.raises(SourceChanged, match="has 14 bytes, and had 7"):
         read(source, stored)
 
 
@@ -284,7 +284,7 @@ def test_another_part_than_the_one_asked_for_is_unavailable(web, headers):
 def test_a_part_of_another_length_is_a_change(web):
     """The total that the server names is not the listed one."""
     web.answers["/m/file"] = Answer(206, {"Content-Range": "bytes 4-6/11"}, b"456")
-    with pytest.raises(SourceChanged, match="has 11 bytes, but had 10"):
+    with pytest.raises(SourceChanged, match="has 11 bytes, and had 10"):
         read(http_bucket(web.url), StoredObject("m/file", 10, "v"), 4, 3)
 
 
@@ -383,3 +383,10 @@ def test_a_proxy_of_the_environment_is_used(real, proxy, monkeypatch):
     with pytest.raises(SourceDenied, match=r"^http://storage\.example denied"):
         listed(source)
     assert proxy.requests == ["GET http://storage.example/m/file"]
+
+
+def test_of_an_answer_to_a_listing_one_byte_is_read(web):
+    """A server that sends on and on, or stops in the middle, does not hold the listing up."""
+    headers = {"Content-Range": "bytes 0-0/11", "Content-Length": "1000000000000"}
+    web.answers["/m/file"] = Answer(206, headers, b"0")
+    assert listed(http_bucket(web.url)).size_bytes == 11

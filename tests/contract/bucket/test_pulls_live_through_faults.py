@@ -113,7 +113,7 @@ async def test_an_object_replaced_during_its_pull_is_never_a_mixture(bed, proxy,
     for _ in range(3):
         proxy.next(Fault(), having="/m/large")
     proxy.next(replace, having="/m/large")
-    with pytest.raises(SourceChanged, match="'m/large' was replaced since it was listed"):
+    with pytest.raises(SourceChanged, match="'m/large' was replaced after the listing"):
         await pull(bed)
     assert bed.is_clean
     assert contents(await pull(bed)) == WHOLE | {"large": new}
@@ -123,7 +123,7 @@ async def test_an_object_deleted_between_listing_and_pull(bed, s3_server, bucket
     """Changed, so that the load lists again."""
     model = await opened(bed.store, a_spec())
     (s3_server.root / bucket / "m/small").unlink()
-    with pytest.raises(SourceChanged, match="'m/small' is gone"):
+    with pytest.raises(SourceChanged, match="'m/small' has gone"):
         await model.fetch(model.listing.files)
     assert bed.is_clean
 

@@ -82,7 +82,7 @@ def test_a_range_of_an_object_with_another_size_was_changed(spoiled):
     """The total in Content-Range must be the listed size."""
     stored = spoiled.listed()
     spoiled.proxy.next(Fault(headers=(("Content-Range", "bytes 5-14/999"),)))
-    with pytest.raises(SourceChanged, match=r"has 999 bytes, but had 307200"):
+    with pytest.raises(SourceChanged, match=r"has 999 bytes, and had 307200"):
         spoiled.read(stored, 5, 10)
 
 
@@ -91,7 +91,7 @@ def test_a_whole_object_of_another_size_was_changed(spoiled, size):
     """Also where the store has no ETag that would tell."""
     stored = spoiled.listed()
     spoiled.proxy.next(Fault(body=size))
-    with pytest.raises(SourceChanged, match=f"has {len(size)} bytes, but had 307200"):
+    with pytest.raises(SourceChanged, match=f"has {len(size)} bytes, and had 307200"):
         spoiled.read(StoredObject(stored.key, stored.size_bytes, ""))
 
 
@@ -118,7 +118,7 @@ def test_a_stop_before_the_socket_is_known_is_not_lost(spoiled):
 def test_a_broken_environment_is_a_matter_of_credentials(monkeypatch):
     """A profile that does not exist, for instance."""
     monkeypatch.setenv("AWS_PROFILE", "no-such-profile")
-    with pytest.raises(SourceDenied, match=r"the default credential chain failed \(ProfileNotFound\)"):
+    with pytest.raises(SourceDenied, match=r"^no credentials for Amazon S3: .*the default credential chain failed \(ProfileNotFound\)"):
         bucket_of({"bucket": "b"})
 
 
@@ -178,7 +178,7 @@ NO_KEYS = {"access_key_id": "", "secret_access_key": ""}
 
 @pytest.mark.usefixtures("bare_environment")
 def test_no_credentials_anywhere_says_which_config_lacks_which_keys(spoiled):
-    """No keys: the default chain is asked, and it has none."""
+    """No keys: the default chain is asked, and has no keys."""
     with pytest.raises(SourceDenied, match="storage config 'k' has no access_key_id and secret_access_key"):
         spoiled.through_proxy(**NO_KEYS).list_page("m/", Stop())
     assert spoiled.proxy.requests == []
@@ -209,7 +209,7 @@ def test_the_wrong_region_is_named_with_the_right_one(spoiled):
     """The answer's header tells where the bucket is."""
     spoiled.proxy.next(Fault(status=301, code="PermanentRedirect", headers=(("x-amz-bucket-region", "eu-north-1"),)), times=4)
     with pytest.raises(
-        InvalidRequest, match=r"is not in region 'us-east-1', it is in 'eu-north-1' \(PermanentRedirect, HTTP 301\); set `region`"
+        InvalidRequest, match=r"is not in region 'us-east-1', the bucket is in 'eu-north-1' \(PermanentRedirect, HTTP 301\); set `region`"
     ):
         spoiled.listed()
 

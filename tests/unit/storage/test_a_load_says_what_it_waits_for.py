@@ -65,6 +65,28 @@ async def test_a_small_file_that_hangs_is_named(bed, waits):
     await cancelled(read)
 
 
+async def test_a_load_without_a_free_thread_says_so(bed, waits):
+    """Sixteen listings hang; the seventeenth load is not asked for yet, and a cancel leaves nothing of it."""
+    bed.bucket.put("m/model", b"abc")
+    bed.bucket.hang("list", times=16)
+    others = [asyncio.create_task(opened(bed.store, a_spec())) for _ in range(16)]
+    while bed.bucket.active < 16:
+        await asyncio.sleep(0.001)
+    for outcome in ("cancelled", "loaded"):
+        load = asyncio.create_task(bed.store.open(a_spec(), waits))
+        while waits.words() is None:
+            await asyncio.sleep(0.001)
+        assert waits.words().startswith("waiting for a free thread to ask storage with (all 16 wait for stores) for ")
+        if outcome == "cancelled":
+            await cancelled(load)
+            assert waits.words() is None
+    await cancelled(others[0])
+    assert (await load).listing.size_bytes == 3
+    assert waits.words() is None
+    for other in others:
+        await cancelled(other)
+
+
 async def test_a_claim_that_hangs_is_named(bed, waits, tmp_path, monkeypatch):
     """A network volume can hang like any store."""
     write_tree(tmp_path / "claims/c/m", {"file": b"abc"})

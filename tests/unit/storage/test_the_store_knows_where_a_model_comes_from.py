@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import threading
 
 import pytest
 
@@ -233,3 +235,30 @@ async def test_other_types_are_not_supported(bed, kind, call):
     bed.configure("default", {"type": kind})
     with pytest.raises(InvalidRequest, match=f"^storage type '{kind}' is not supported; supported: s3, http, gcs, azure, pvc$"):
         await (opened(bed.store, a_spec()) if call == "open" else bed.store.survey(a_spec(), 20))
+
+
+async def test_a_model_volume_that_hangs_does_not_keep_the_artifacts_of_others(bed, monkeypatch):
+    """The storage helper links to claims, and the network volume behind a claim can hang like any store."""
+    write_tree(bed.root / "helped", {"model": b"abc"})
+    bed.bucket.put("m/model", b"abc")
+    model = await opened(bed.store, a_spec())
+    artifact = await model.fetch(model.listing.files)
+    release, scandir = threading.Event(), os.scandir
+    hanging = []
+
+    def scan(path):
+        if path == bed.root / "helped":
+            hanging.append(path)
+            release.wait(20)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", scan)
+    loads = [asyncio.create_task(opened(bed.store, local_spec(bed, "helped"))) for _ in range(5)]
+    try:
+        while len(hanging) < 4:
+            await asyncio.sleep(0.001)
+        async with asyncio.timeout(5):
+            await bed.store.release(artifact)
+    finally:
+        release.set()
+    assert [(await load).listing.size_bytes for load in loads] == [3] * 5

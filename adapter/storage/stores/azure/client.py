@@ -6,7 +6,6 @@ Blobs are read in chunks that are held in memory, at most one for each thread.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -36,17 +35,12 @@ _FOLDER_MARK = "hdi_isfolder"
 _MEANINGS: dict[str, type[AdapterError]] = {"ContainerNotFound": SourceNotFound, "PublicAccessNotPermitted": SourceDenied}
 """Of the codes that say more than the status."""
 
-logging.getLogger("azure").setLevel(logging.ERROR)  # it logs headers
-
 
 class AzureClient:
     """A connection that is ready to be used, by any number of threads and for any container."""
 
     def __init__(self, connection: AzureConnection, max_connections: int) -> None:
-        """
-        Raises:
-            InvalidRequest: no client can be made of this.
-        """
+        """Raises InvalidRequest: no client can be made of this."""
         self._session = session = prepared(
             requests.Session(), ca_pem=connection.ca_pem, verify=connection.verify_tls, max_connections=max_connections
         )
@@ -70,12 +64,7 @@ class AzureClient:
             raise InvalidRequest("connection_string, account_key or sas_token is not what Azure gives out as such") from None
 
     def bucket(self, config: StorageConfig) -> AzureBucket:
-        """
-        The container of a storage config.
-
-        Raises:
-            InvalidRequest: the config names no container.
-        """
+        """As `Client`, for a container."""
         name = container_of(config)
         host = urlsplit(self.sdk.url).netloc
         where = Where(
@@ -88,7 +77,7 @@ class AzureClient:
         return AzureBucket(self.sdk.get_container_client(name), f"azure://{host}/{name}", where)
 
     def close(self) -> None:
-        """Close idle connections."""
+        """As `Client`."""
         self._session.close()
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from adapter.errors import InvalidRequest
 from adapter.storage.secret.binding import Binding, is_same_name
-from adapter.storage.secret.endpoints import checked_endpoint, is_same_endpoint
+from adapter.storage.secret.endpoints import is_same_endpoint
 from adapter.storage.secret.fields import Secret, check_all_or_none
 from adapter.storage.secret.merging import StorageConfig
 from adapter.storage.secret.trust import trusted_pem
@@ -46,7 +46,7 @@ def connection_of(config: StorageConfig) -> AzureConnection:
     Read the connection fields of a storage config. Blocks: a CA bundle may be a file.
 
     The first that is there counts: connection_string, account_key, sas_token, client_id with its
-    secret and tenant_id. None: workload identity where the pod has one, else anonymous.
+    secret and tenant_id. Without any: workload identity where the pod has one, else anonymous.
 
     Raises:
         InvalidRequest: a field has a wrong type or value, no account, or a part of a credential is missing.
@@ -56,10 +56,9 @@ def connection_of(config: StorageConfig) -> AzureConnection:
     given = {name: None if is_anonymous else fields.secret(name) for name in CREDENTIALS}
     check_all_or_none(config.label, {name: given[name] for name in PRINCIPAL})
     _remember_parts(given["connection_string"])
-    account, endpoint = fields.text("account_name"), fields.text("endpoint_url")
+    account, url = fields.text("account_name"), fields.endpoint("endpoint_url")
     if account and not account.replace("-", "").isalnum():
         raise InvalidRequest(f"{config.label}: account_name is not the name of a storage account")
-    url = checked_endpoint(endpoint, config.label) if endpoint else None
     if url is None and account:
         url = f"https://{account}.blob.core.windows.net"
     if url is None and given["connection_string"] is None:
@@ -74,12 +73,7 @@ def connection_of(config: StorageConfig) -> AzureConnection:
 
 
 def container_of(config: StorageConfig) -> str:
-    """
-    Azure's word for a bucket.
-
-    Raises:
-        InvalidRequest: the config names no container.
-    """
+    """Azure's word for a bucket. Raises InvalidRequest: the config names no container."""
     name = config.fields.text("container") or config.bucket
     if not name:
         raise InvalidRequest(f"no container: neither {config.label} nor storage_params names one")

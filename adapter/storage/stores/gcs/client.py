@@ -1,14 +1,7 @@
-"""
-Clients and buckets of Google Cloud Storage, over the vendor's `google-cloud-storage`.
-
-The library asks for the metadata of a bucket at the first call, in a thread of its own, for traces
-that nobody collects: a request outside of our bounds, with our credentials. Its public switch, a
-variable of the environment, is turned off here; it is read at each call.
-"""
+"""Clients and buckets of Google Cloud Storage, over the vendor's `google-cloud-storage`."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -33,7 +26,6 @@ from adapter.storage.wire.network import READ_TIMEOUT_SECONDS
 from adapter.storage.wire.sessions import TIMEOUT_SECONDS, prepared
 from adapter.workers import Stop
 
-os.environ["DISABLE_GCS_PYTHON_CLIENT_OTEL_BUCKET_METADATA"] = "true"  # noqa: TID251 - written, not read: see above
 TOKEN_URI = "https://oauth2.googleapis.com/token"  # noqa: S105 - an address
 _SCOPES = ("https://www.googleapis.com/auth/devstorage.read_only",)
 _FIELDS = "items(name,size,generation),prefixes,nextPageToken"
@@ -43,12 +35,7 @@ class GcsClient:
     """A connection that is ready to be used, by any number of threads and for any bucket."""
 
     def __init__(self, connection: GcsConnection, max_connections: int) -> None:
-        """
-        Blocks; without a key it asks for the default credentials, which may ask the network.
-
-        Raises:
-            InvalidRequest: the private key cannot be used.
-        """
+        """Blocks: without a key the default credentials are asked for, and they may ask the network. Raises InvalidRequest."""
         self.connection = connection
         trust: dict[str, Any] = {"ca_pem": connection.ca_pem, "verify": connection.verify_tls, "max_connections": max_connections}
         self._tokens = prepared(requests.Session(), **trust)
@@ -57,15 +44,11 @@ class GcsClient:
         session = AuthorizedSession(credentials, refresh_timeout=READ_TIMEOUT_SECONDS, refresh_status_codes=(), auth_request=ask)
         options = {"api_endpoint": connection.endpoint_url} if connection.endpoint_url else None
         self._http = prepared(session, **trust)
+        self._http.hooks["response"].append(_check_range)
         self.sdk = storage.Client(project="none", credentials=credentials, _http=self._http, client_options=options)
 
     def bucket(self, config: StorageConfig) -> GcsBucket:
-        """
-        The bucket of a storage config.
-
-        Raises:
-            InvalidRequest: it has none.
-        """
+        """As `Client`."""
         name = config.required_bucket()
         where = Where(
             words=f"bucket {name!r} at {self.connection.host}",
@@ -77,13 +60,13 @@ class GcsClient:
         return GcsBucket(self.sdk, name, where)
 
     def close(self) -> None:
-        """Close idle connections."""
+        """As `Client`."""
         self._http.close()
         self._tokens.close()
 
 
 class GcsBucket:
-    """One bucket. See `Bucket` for the contract. The version of an object is its generation."""
+    """One bucket. See `Bucket` for the contract. Of an object, the generation is the version."""
 
     kind = "gcs"
 
@@ -138,12 +121,25 @@ class GcsBucket:
             if taker is not None and error is taker.failure:
                 raise
             stop.check()  # we cut the socket ourselves
+            if isinstance(error, _OtherRange):
+                raise self._where.other_range(key or "") from error
             if isinstance(error, GoogleAPICallError):
                 raise self._where.refused(int(error.code or 0), key=key) from error
             if isinstance(error, GoogleAuthError) and not isinstance(error, TransportError):
                 reason = f"{self._where.credentials} of {self._where.label} did not work ({type(error).__name__})"
                 raise self._where.no_credentials(reason) from error
             raise self._where.unreachable(error) from error
+
+
+class _OtherRange(OSError):
+    """A whole body where a range was asked for."""
+
+
+def _check_range(answer: requests.Response, *_: object, **_options: object) -> None:
+    """The library takes both, and would write the beginning of a whole body to where the range belongs."""
+    if "Range" in answer.request.headers and answer.status_code == requests.codes.ok:
+        answer.close()
+        raise _OtherRange
 
 
 class _Taker:

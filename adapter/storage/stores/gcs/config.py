@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from adapter.storage.secret.binding import Binding
-from adapter.storage.secret.endpoints import checked_endpoint, is_same_endpoint
+from adapter.storage.secret.endpoints import is_same_endpoint
 from adapter.storage.secret.fields import Secret, check_all_or_none
 from adapter.storage.secret.merging import StorageConfig
 from adapter.storage.secret.trust import trusted_pem
@@ -40,22 +40,16 @@ class GcsConnection:
 
 
 def connection_of(config: StorageConfig) -> GcsConnection:
-    """
-    Read the connection fields of a storage config. Blocks: a CA bundle may be a file.
-
-    Raises:
-        InvalidRequest: a field has a wrong type or value, or one of the two credentials is missing.
-    """
+    """The connection fields of a storage config. Blocks: a CA bundle may be a file. Raises InvalidRequest, with the field's name."""
     fields = config.fields
-    endpoint, token_uri = fields.text("endpoint_url"), fields.text("token_uri")
     is_anonymous = fields.flag("anonymous", default=False)
     email, key = fields.secret("client_email"), fields.secret("private_key")
     check_all_or_none(config.label, {"client_email": email, "private_key": key})
     return GcsConnection(
-        endpoint_url=checked_endpoint(endpoint, config.label) if endpoint else None,
+        endpoint_url=fields.endpoint("endpoint_url"),
         client_email=None if is_anonymous else email,
         private_key=None if is_anonymous else key,
-        token_uri=checked_endpoint(token_uri, config.label, "token_uri") if token_uri else None,
+        token_uri=fields.endpoint("token_uri"),
         is_anonymous=is_anonymous,
         verify_tls=fields.flag("verify_ssl", default=True),
         ca_pem=trusted_pem(fields),

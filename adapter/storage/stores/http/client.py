@@ -11,7 +11,7 @@ has led away from it. Queries never appear in a text: they may be signatures.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from urllib.parse import SplitResult, quote, urljoin, urlsplit
 
 from urllib3 import BaseHTTPResponse
@@ -39,10 +39,7 @@ class HttpClient:
     """Connections to web servers with one kind of trust."""
 
     def __init__(self, connection: HttpConnection, max_connections: int) -> None:
-        """
-        Raises:
-            InvalidRequest: the client's certificate cannot be used.
-        """
+        """Raises InvalidRequest: the client's certificate cannot be used."""
 
         def web(client_pem: str | None) -> Web:
             context = context_of(ca_pem=connection.ca_pem, verify=connection.verify_tls, client_pem=client_pem, label=connection.label)
@@ -53,16 +50,11 @@ class HttpClient:
         self._others = web(None) if pem else self._own
 
     def bucket(self, config: StorageConfig) -> HttpBucket:
-        """
-        The web server of a storage config.
-
-        Raises:
-            InvalidRequest: no URL, or headers that cannot be sent.
-        """
+        """As `Client`, for a web server."""
         return HttpBucket(self._own, self._others, config)
 
     def close(self) -> None:
-        """Close idle connections."""
+        """As `Client`."""
         self._own.close()
         self._others.close()
 
@@ -91,7 +83,7 @@ class HttpBucket:
         stop.check()
         if by_folder or token or not prefix or prefix.endswith("/"):
             return Page(objects=())
-        with cuttable(stop), self._translated(stop), self._asked(prefix, {"Range": _FIRST_BYTE}) as answer:
+        with cuttable(stop), self._translated(stop), closing(self._sent(prefix, {"Range": _FIRST_BYTE})) as answer:
             found = self._described(prefix, answer)
             return Page(objects=() if found is None else (found,))
 
@@ -107,19 +99,17 @@ class HttpBucket:
         with cuttable(stop):
             with self._translated(stop):
                 answer = self._sent(wanted.key, headers)
-            try:
+            with closing(answer):  # one that was read to its end has gone back to the pool before
                 self._check(answer, wanted, start)
                 unwanted = start if answer.status == 200 else 0
                 for count, taker in ((unwanted, _nowhere), (length, sink)):
                     copy_body(answer, count, taker, stop, key=wanted.key, where=self._where, translated=lambda: self._translated(stop))
-            finally:
-                answer.close()  # one that was read to its end has gone back to the pool before
 
     def _described(self, key: str, answer: BaseHTTPResponse) -> StoredObject | None:
         version = version_of(answer.headers)
         start, total = span_of(answer.headers.get("Content-Range"))
         if answer.status == 206 and start == 0:
-            answer.read()
+            answer.read(1)  # all that was asked for; the connection is free then
             size, is_divisible = total, True
         elif answer.status == 416 and total == 0:
             size, is_divisible = 0, True
@@ -145,16 +135,8 @@ class HttpBucket:
         else:
             check_size(length_of(answer.headers), wanted, self._where)
 
-    @contextmanager
-    def _asked(self, key: str, headers: Mapping[str, str]) -> Iterator[BaseHTTPResponse]:
-        answer = self._sent(key, headers)
-        try:
-            yield answer
-        finally:
-            answer.close()
-
     def _sent(self, key: str, headers: Mapping[str, str]) -> BaseHTTPResponse:
-        """The first answer that is no redirect."""
+        """The first answer that is not a redirect."""
         url = self._url._replace(path=f"{self._url.path.rstrip('/')}/{quote(key)}")
         web, own_headers = self._own, {name: secret.reveal() for name, secret in self._headers.items()}
         for _ in range(MAX_REDIRECTS + 1):

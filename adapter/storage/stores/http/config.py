@@ -40,12 +40,7 @@ class HttpConnection:
 
 
 def connection_of(config: StorageConfig) -> HttpConnection:
-    """
-    Read the connection fields of a storage config. Blocks: a CA bundle may be a file.
-
-    Raises:
-        InvalidRequest: a field has a wrong type or value, or certificate and key are not both there.
-    """
+    """The connection fields of a storage config. Blocks: a CA bundle may be a file. Raises InvalidRequest, with the field's name."""
     fields = config.fields
     certificate, key = fields.text("client_certificate"), fields.secret("client_key")
     if (certificate is None) != (key is None):
@@ -59,12 +54,7 @@ def connection_of(config: StorageConfig) -> HttpConnection:
 
 
 def url_of(config: StorageConfig) -> SplitResult:
-    """
-    The URL that model paths are joined to. Its query goes with every request, and may be a secret.
-
-    Raises:
-        InvalidRequest: absent, or not an http(s) URL.
-    """
+    """The URL that model paths are joined to; the query goes with every request, and may be a secret. Raises InvalidRequest."""
     text = config.fields.text("url")
     if text is None:
         raise InvalidRequest(f"no url: neither {config.label} nor storage_params has one, expected for instance url: https://host/models")

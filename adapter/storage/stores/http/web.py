@@ -52,7 +52,8 @@ class Web:
             parts = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
             credentials = make_headers(proxy_basic_auth=f"{parts.username}:{parts.password or ''}") if parts.username else None
             bare = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
-            self._proxied[proxy] = _with_cuttable_pools(ProxyManager(bare, proxy_headers=credentials, **self._options))
+            made = _with_cuttable_pools(ProxyManager(bare, proxy_headers=credentials, **self._options))
+            self._proxied.setdefault(proxy, made)  # another thread may have been faster
         return self._proxied[proxy]
 
 

@@ -47,7 +47,7 @@ class S3Client:
 
     def __init__(self, connection: S3Connection, max_connections: int) -> None:
         """
-        Blocks; without keys it asks the default credential chain, which may ask the network.
+        Blocks: without keys the default credential chain is asked, and may ask the network.
 
         Raises:
             InvalidRequest: no client can be made of this.
@@ -65,7 +65,7 @@ class S3Client:
             self.region = connection.region or cast("str | None", session.get_config_variable("region")) or DEFAULT_REGION
             self.boto = cast("BotoClient", session.create_client("s3", **self._arguments()))
         except CREDENTIAL_ERRORS as error:
-            raise no_credentials(error, self._where("", "the storage config", is_unsigned=False)) from error
+            raise no_credentials(error, connection.host, "the storage config") from error
         except (boto.BotoCoreError, ValueError) as error:
             raise InvalidRequest(f"no S3 client for {connection.host}: {config_words(error, self.region)}") from error
         self._bundle: int | None = None
@@ -81,28 +81,21 @@ class S3Client:
         self.boto.meta.events.register("before-send.s3", cast("Callable[..., None]", self._send))
 
     def bucket(self, config: StorageConfig) -> S3Bucket:
-        """
-        The bucket of a storage config.
-
-        Raises:
-            InvalidRequest: it has none.
-        """
+        """As `Client`."""
         name = config.required_bucket()
-        return S3Bucket(self, name, self._where(name, config.label, is_unsigned=config.is_unsigned))
-
-    def close(self) -> None:
-        """Close idle connections."""
-        self.boto.close()
-        self._http.close()
-
-    def _where(self, bucket: str, label: str, *, is_unsigned: bool) -> Where:
-        return Where(
-            words=f"bucket {bucket!r} at {self.connection.host}",
-            label=label,
+        where = Where(
+            words=f"bucket {name!r} at {self.connection.host}",
+            label=config.label,
             credentials="the credentials",
             is_plain_http=(self.connection.endpoint_url or "").startswith("http:"),
-            is_unsigned=is_unsigned,
+            is_unsigned=config.is_unsigned,
         )
+        return S3Bucket(self, name, where)
+
+    def close(self) -> None:
+        """As `Client`."""
+        self.boto.close()
+        self._http.close()
 
     def _arguments(self) -> dict[str, Any]:
         connection = self.connection
@@ -126,7 +119,7 @@ class S3Client:
         }
 
     def _trust(self, session: botocore.session.Session) -> bool | str:
-        """What TLS certificates are checked against. A path is all that botocore takes: it is in memory."""
+        """What TLS certificates are checked against. botocore takes a path alone; the file is in memory."""
         if not self.connection.verify_tls:
             return False
         if self._bundle is not None:

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from adapter.errors import InvalidRequest
 from adapter.storage.secret.binding import Binding
-from adapter.storage.secret.endpoints import checked_endpoint, is_same_endpoint
+from adapter.storage.secret.endpoints import is_same_endpoint
 from adapter.storage.secret.fields import Secret
 from adapter.storage.secret.merging import StorageConfig
 from adapter.storage.secret.trust import trusted_pem
@@ -51,16 +51,9 @@ class S3Connection:
 
 
 def connection_of(config: StorageConfig) -> S3Connection:
-    """
-    Read the connection fields of a storage config. Blocks: a CA bundle may be a file.
-
-    Raises:
-        InvalidRequest: a field has a wrong type or value, or one of the two keys is missing.
-    """
+    """The connection fields of a storage config. Blocks: a CA bundle may be a file. Raises InvalidRequest, with the field's name."""
     fields = config.fields
-    endpoint = fields.text("endpoint_url")
-    if endpoint is not None:
-        endpoint = checked_endpoint(endpoint, config.label)
+    endpoint = fields.endpoint("endpoint_url")
     style = (fields.text("addressing_style") or ("path" if endpoint else "auto")).lower()
     if style not in _STYLES:
         raise InvalidRequest(f"{config.label}: addressing_style is {style!r}, expected path, virtual or auto")

@@ -48,7 +48,7 @@ def meaning_of(error: Exception, where: Where, region: str, key: str | None) -> 
     if isinstance(error, boto.ClientError):
         return _refusal(error, where, region, key)
     if isinstance(error, CREDENTIAL_ERRORS):
-        return no_credentials(error, where)
+        return no_credentials(error, where.words, where.label)
     if isinstance(error, ResponseParserError):
         return not_s3(where)
     if isinstance(error, NETWORK_ERRORS):
@@ -56,14 +56,15 @@ def meaning_of(error: Exception, where: Where, region: str, key: str | None) -> 
     return InvalidRequest(f"{where.words} cannot be asked: {config_words(error, region)}")
 
 
-def no_credentials(error: Exception, where: Where) -> SourceDenied:
-    """The default chain was asked and gave nothing."""
+def no_credentials(error: Exception, place: str, label: str) -> SourceDenied:
+    """The default chain was asked and gave nothing for this place, to which the storage config with this label leads."""
     if isinstance(error, boto.NoCredentialsError):
-        chain = "the default credential chain (environment, web identity, instance role) has none"
+        chain = "the default credential chain (environment, web identity, instance role) has no credentials"
     else:
         chain = f"the default credential chain failed ({type(error).__name__})"
-    return where.no_credentials(
-        f'{where.label} has no access_key_id and secret_access_key, and {chain}; give both, or anonymous "true" for a public bucket'
+    return SourceDenied(
+        f"no credentials for {place}: {label} has no access_key_id and secret_access_key, and {chain}; "
+        'give both, or anonymous "true" for a public bucket'
     )
 
 
@@ -86,7 +87,7 @@ def _refusal(error: boto.ClientError, where: Where, region: str, key: str | None
     status, code = meta.get("HTTPStatusCode", 0), str(error.response.get("Error", {}).get("Code", ""))
     if status in _REDIRECTS or code in _ELSEWHERE:
         actual = meta.get("HTTPHeaders", {}).get("x-amz-bucket-region")
-        found = f"it is in {actual!r}" if actual and _REGION.fullmatch(actual) else "it is in another region"
+        found = f"the bucket is in {actual!r}" if actual and _REGION.fullmatch(actual) else "the bucket is in another region"
         named = f"{code}, HTTP {status}" if code in _ELSEWHERE else f"HTTP {status}"
         return InvalidRequest(
             f"{where.words} is not in region {region!r}, {found} ({named}); set `region` (and endpoint_url) of {where.label}"

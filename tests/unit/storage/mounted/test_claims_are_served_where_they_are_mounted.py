@@ -190,7 +190,7 @@ async def test_a_file_that_changes_is_noticed(open_model, claim):
     write_tree(claim, {"m/file": b"abc"})
     model = await open_model()
     os.truncate(claim / "m/file", 2)
-    with pytest.raises(SourceChanged, match="was changed since it was listed"):
+    with pytest.raises(SourceChanged, match="was changed after the listing"):
         await model.fetch(model.listing.files)
 
 

@@ -117,9 +117,9 @@ async def test_a_changed_file_is_noticed(root, find, change):
         (root / "new").replace(target)
     else:
         target.unlink()
-    with pytest.raises(SourceChanged, match="since it was listed"):
+    with pytest.raises(SourceChanged, match="after the listing"):
         await model.fetch(model.listing.files)
-    with pytest.raises(SourceChanged, match="since it was listed"):
+    with pytest.raises(SourceChanged, match="after the listing"):
         await model.read(model.listing.find("a"))
     assert await model.fetch((model.listing.find("b"),))
 

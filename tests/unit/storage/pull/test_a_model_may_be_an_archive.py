@@ -155,3 +155,12 @@ async def test_a_cancel_leaves_nothing(bed):
         del task
         gc.collect()
         assert await settled(bed)
+
+
+async def test_another_server_has_other_archives(bed):
+    """A bucket of one name, with an object of one version: the listing of one server says nothing of the other's."""
+    bed.bucket.etag = lambda key: "1"
+    for server in ("a", "b"):
+        bed.bucket.words = f"bucket 'b' at {server}"
+        bed.bucket.put("m.zip", zip_of([(server, b"content")]))
+        assert [file.path for file in (await opened(bed.store, spec("m.zip"))).listing.files] == [server]

@@ -184,14 +184,6 @@ def test_a_bucket_that_is_no_string_is_refused():
         merged({"type": "s3", "bucket": {"a": "b"}}, a_spec(), "storage config 's'", BINDINGS)
 
 
-@pytest.mark.parametrize("stored", [{"adapter": "x", "adapter.topModel": "t"}, {"adapter.a": "1", "adapter.a.b": "2"}, {"adapter..": "1"}])
-def test_keys_of_the_adapter_itself_mean_nothing_in_a_stored_config(stored):
-    """Parameters of that name belong to requests; here they neither count nor break anything."""
-    config = merged(STORED | stored, a_spec(), "x", BINDINGS)
-    assert not [name for name in config.values if name.startswith("adapter.")]
-    assert {name: config.values[name] for name in STORED} == STORED
-
-
 def test_the_stored_config_is_not_changed():
     """It may be kept by somebody one day."""
     stored = {"type": "s3", "nested": {"a": "1"}, "bucket": "b"}

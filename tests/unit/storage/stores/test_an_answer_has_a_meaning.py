@@ -80,8 +80,8 @@ STATUSES = [
     *((status, key, SourceUnavailable, "cannot be read now") for status in (408, 425, 429, 500, 502, 503, 599) for key in (None, "m")),
     *((status, key, InvalidRequest, "refused the request") for status in (300, 304, 400, 405, 418) for key in (None, "m")),
     *((status, None, SourceNotFound, "there is no bucket 'b' at h:9000") for status in (404, 410)),
-    *((status, "m", SourceChanged, "'m' is gone since it was listed") for status in (404, 410)),
-    *((status, "m", SourceChanged, "'m' was replaced since it was listed") for status in (412, 416)),
+    *((status, "m", SourceChanged, "'m' has gone after the listing") for status in (404, 410)),
+    *((status, "m", SourceChanged, "'m' was replaced after the listing") for status in (412, 416)),
     *((status, None, InvalidRequest, "refused the request") for status in (412, 416)),
 ]
 
@@ -104,7 +104,10 @@ def test_a_code_is_quoted_only_if_it_is_one(code, named):
 def test_an_unsigned_request_says_why():
     """Credentials stay with their endpoint, and the person who wonders is told."""
     text = where(is_unsigned=True).refused(403).text
-    assert "denied access without credentials: those of storage config 'k' do not belong to the place that storage_params names" in text
+    assert (
+        "denied access without credentials: the credentials of storage config 'k' do not belong to the place that storage_params names"
+        in text
+    )
 
 
 def test_plain_http_is_hinted_at_when_the_server_is_silent():
@@ -125,11 +128,11 @@ def s3_refusal(status, code, region=None):
 S3_CODES = [
     (400, "ExpiredToken", None, SourceDenied, "denied access with the key of storage config 'k' (ExpiredToken, HTTP 400)"),
     (404, "NoSuchBucket", "m", SourceNotFound, "there is no bucket 'b' at h:9000"),
-    (404, "NoSuchKey", "m", SourceChanged, "'m' is gone since it was listed (bucket 'b' at h:9000, NoSuchKey, HTTP 404)"),
-    (404, "404", "m", SourceChanged, "'m' is gone since it was listed (bucket 'b' at h:9000, HTTP 404)"),
+    (404, "NoSuchKey", "m", SourceChanged, "'m' has gone after the listing (bucket 'b' at h:9000, NoSuchKey, HTTP 404)"),
+    (404, "404", "m", SourceChanged, "'m' has gone after the listing (bucket 'b' at h:9000, HTTP 404)"),
     (400, "RequestTimeout", "m", SourceUnavailable, "cannot be read now (RequestTimeout, HTTP 400)"),
     (409, "OperationAborted", None, SourceUnavailable, "cannot be read now"),
-    (400, "AuthorizationHeaderMalformed", None, InvalidRequest, "is not in region 'r', it is in another region"),
+    (400, "AuthorizationHeaderMalformed", None, InvalidRequest, "is not in region 'r', the bucket is in another region"),
 ]
 
 
@@ -142,7 +145,7 @@ def test_a_code_of_s3_says_more_than_the_status(status, code, key, expected, wor
 
 
 @pytest.mark.parametrize(
-    ("region", "words"), [("eu-north-1", "it is in 'eu-north-1'"), (None, "in another region"), ("<script>", "in another region")]
+    ("region", "words"), [("eu-north-1", "the bucket is in 'eu-north-1'"), (None, "in another region"), ("<script>", "in another region")]
 )
 def test_another_region_is_named_if_it_is_one(region, words):
     """The header is the server's text."""
