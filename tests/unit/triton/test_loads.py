@@ -106,6 +106,22 @@ async def test_an_unload_waits_for_a_load_that_was_given_up(triton: ScriptedTrit
     assert triton.states == {"a": GONE}
 
 
+async def test_a_load_in_a_triton_that_hangs_is_not_the_obstacle(triton: ScriptedTriton) -> None:
+    """The call goes on for ever, and Triton does no work: that is what an operator must hear."""
+    triton.load_seconds = 1000
+    server = serve(triton)
+    load = asyncio.create_task(server.load("a", unnoticed))
+    await asyncio.sleep(1)
+    await cancel(load)
+    triton.script["live"] = [TritonAway("no answer within 1 s")]
+    watch = asyncio.create_task(server.watch())
+    await asyncio.sleep(1)
+    watch.cancel()
+
+    assert server.obstacle("a") == "Triton does not answer at triton:8001: no answer within 1 s"
+    await server.close()
+
+
 async def test_a_second_load_of_the_model_follows_the_first(triton: ScriptedTriton) -> None:
     """Also when the first was given up."""
     server = serve(triton, max_loading=2)
