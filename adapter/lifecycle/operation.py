@@ -78,7 +78,7 @@ class Operation:
 
     @property
     def obstacle(self) -> str | None:
-        """What it is waiting for now, in words."""
+        """What the operation is waiting for now, in words."""
         return self.waits.words() or (self._told_by() if self._told_by else None)
 
     def begin_undo(self) -> None:

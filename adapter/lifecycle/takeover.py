@@ -15,7 +15,7 @@ from functools import partial
 
 import structlog
 
-from adapter.errors import AdapterError, Superseded
+from adapter.errors import UNEXPECTED, AdapterError, Superseded
 from adapter.lifecycle.operation import Model, Operation
 from adapter.lifecycle.registry import Registry
 from adapter.lifecycle.sizing import Sizing
@@ -117,7 +117,7 @@ class Takeover:
             self._problem = error.text
             log.error("takeover.failed", kind=name, cause=error.text)  # noqa: TRY400 - a neighbour's state, not a defect
         except Exception:
-            self._problem = "internal error of the adapter; its log has the details"
+            self._problem = UNEXPECTED
             log.exception("takeover.crashed", kind=name)
         self._gate.set()
 

@@ -90,11 +90,11 @@ class TritonClient:
         Returns when Triton answers.
 
         Raises:
-            TritonAway: not within the time, or it says itself that it is not live.
+            TritonAway: not within the time, or ServerLive answers false.
         """
         reply = await self._call(self._stub.ServerLive, service_pb2.ServerLiveRequest(), timeout_seconds)
         if not reply.live:
-            raise TritonAway("it says that it is not live")
+            raise TritonAway("ServerLive answers false")
 
     async def metadata(self) -> Metadata:
         """Triton's name and version. Raises CallError."""
@@ -117,9 +117,9 @@ class TritonClient:
         RepositoryModelLoad: returns when every version is ready. Has no deadline; a cancelled one goes on in Triton.
 
         Raises:
-            TritonAway: it was not taken.
-            TritonDied: it was, and nobody knows more.
-            AnswerLost: it failed; the index has the reason.
+            TritonAway: the load was not taken.
+            TritonDied: the load was taken; its outcome is unknown.
+            AnswerLost: the load failed; the index has the reason.
             ModelRefused, WrongServer
         """
         try:
@@ -151,7 +151,7 @@ class TritonClient:
         return sum(usage.byte_size for model in reply.model_stats for usage in model.memory_usage)
 
     async def served_names(self) -> set[str]:
-        """Every model that can infer now, also those that the index leaves out for want of a directory. Raises CallError."""
+        """Every model that can infer now, also models that the index leaves out for want of a directory. Raises CallError."""
         return {model.name for model in (await self._statistics("")).model_stats}
 
     async def _statistics(self, name: str) -> Any:

@@ -47,7 +47,7 @@ class Repository:
         return self._volume.repository_dir
 
     def inner_names(self, model_id: str) -> tuple[str, ...]:
-        """The inner models that are placed for this id, also those of an earlier run; none unless it is a bundle."""
+        """The inner models that are placed for this id, also of an earlier run; empty unless the model is a bundle."""
         return tuple(sorted(self._placed_inner().get(model_id, ())))
 
     def loaded_first(self, model_id: str) -> tuple[str, ...]:

@@ -9,12 +9,12 @@ import pytest
 from adapter.errors import ModelRefused, ServerError, Superseded, UnloadUnfinished
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
 from adapter.lifecycle.states import State
-from adapter.model import ModelSpec
 from adapter.telemetry.metrics import UNLOADS_UNFINISHED
+from tests.builders import a_spec
 from tests.fakes.world import World
 
 pytestmark = pytest.mark.looptime
-A = ModelSpec(model_id="a", model_type="onnx", path="models/a")
+A = a_spec("models/a", model_id="a", model_type="onnx")
 BOUND_SECONDS = 170
 
 
