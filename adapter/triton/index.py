@@ -62,7 +62,7 @@ class Index:
             await self._presence.wait()
             if await self._ask(frozenset({name})):
                 return True
-            answers += self._presence.is_live
+            answers += self._presence.problem is None
             await asyncio.sleep(FIRST_PAUSE_SECONDS)
         if self.problem is not None:
             raise ServerError(self.problem)

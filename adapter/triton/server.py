@@ -38,17 +38,12 @@ class TritonServer:
         self._wrong: str | None = None
 
     @property
-    def is_live(self) -> bool:
-        """Whether Triton answered when it was asked last."""
-        return self._presence.is_live
-
-    @property
     def problem(self) -> str | None:
         """Why Triton cannot be used now, in words; None when it answers and is ours."""
         return self._presence.problem or self._wrong or self._index.problem or self._unloads.problem
 
     async def watch(self) -> None:
-        """Runs for ever: keeps `is_live` and `problem` true while nobody calls."""
+        """Runs for ever: keeps `problem` true while nobody calls."""
         await self._presence.watch()
 
     async def close(self) -> None:

@@ -197,7 +197,7 @@ async def test_a_load_that_triton_died_over_is_not_repeated(triton: ScriptedTrit
         await server.load("m", unnoticed)
 
     assert triton.trace == ["load m"]
-    assert not server.is_live
+    assert server.problem == "Triton does not answer at triton:8001: Stream removed (Socket closed)"
 
 
 async def test_the_end_of_a_given_up_load_is_logged(triton: ScriptedTriton) -> None:
