@@ -45,7 +45,7 @@ class Takeover:
         self._reserved_ids = reserved_ids
         self._task: asyncio.Task[None] | None = None
         self._is_purged = False
-        """A purge has ended whose READY nobody has heard yet."""
+        """A purge has ended, and no status call has been answered READY since."""
         self._gate = asyncio.Event()
         self._problem: str | None = NOT_ASKED
         self._awaited: list[Operation] = []
