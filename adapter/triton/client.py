@@ -9,7 +9,7 @@ may conclude from (`CallError`), or an error of `adapter.errors` that goes to th
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any, NamedTuple
+from typing import Any
 
 import grpc
 import grpc.aio
@@ -65,14 +65,6 @@ class AnswerLost(CallError):
     """Triton's answer was too long to arrive, or could not be parsed."""
 
 
-class Metadata(NamedTuple):
-    """What a Triton says of itself."""
-
-    name: str
-    """`--id` of the server: a new one at each start, if its operator saw to it."""
-    version: str
-
-
 class TritonClient:
     """One channel to one Triton."""
 
@@ -96,10 +88,10 @@ class TritonClient:
         if not reply.live:
             raise TritonAway("ServerLive answers false")
 
-    async def metadata(self) -> Metadata:
-        """Triton's name and version. Raises CallError."""
+    async def version(self) -> str:
+        """Triton's version. Raises CallError."""
         reply = await self._call(self._stub.ServerMetadata, service_pb2.ServerMetadataRequest(), ANSWER_SECONDS)
-        return Metadata(reply.name, reply.version)
+        return str(reply.version)
 
     async def index(self, names: Collection[str] | None = None) -> list[ServerModel]:
         """

@@ -113,4 +113,4 @@ class TritonServer:
                 raise WrongServer(
                     f"Triton's --model-repository is not {self._repository.folder}: a directory made there is not in Triton's index"
                 )
-        return (await self._presence.until_taken(self._client.metadata)).version
+        return await self._presence.until_taken(self._client.version)
