@@ -78,7 +78,8 @@ class Takeover:
 
     async def status(self) -> RuntimeState:
         """READY once after each purge; every other question begins a purge or joins the one under way."""
-        if not self._is_purging() and not self._is_empty_since_purge():
+        is_purging = self._task is not None and not self._task.done() and self._task.get_name() == "purge"
+        if not is_purging and not self._is_empty_since_purge():
             self._is_purged = False
             self._begin("purge", self._purge, "purging: every model is unloaded before the first READY")
         if self._task is not None:
@@ -94,9 +95,6 @@ class Takeover:
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait({self._task})
-
-    def _is_purging(self) -> bool:
-        return self._task is not None and not self._task.done() and self._task.get_name() == "purge"
 
     def _is_empty_since_purge(self) -> bool:
         return self._is_purged and len(self._registry) == 0

@@ -138,3 +138,4 @@ async def test_the_watch_notices_a_triton_that_goes_and_comes(bed: Bed) -> None:
     await until(True)
     watch.cancel()
     await asyncio.wait({watch})
+    assert server.problem is None
