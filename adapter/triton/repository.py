@@ -15,7 +15,7 @@ import asyncio
 import os
 import secrets
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -171,13 +171,14 @@ class Repository:
                 raise
 
     def _ensure_directory(self, path: Path) -> None:
-        self._volume.restore()
-        try:
-            make_plain_directory(path)
-        except FileExistsError:
-            if path.is_dir():
-                return
+        """Without `restore` where the folder is there: also an adapter whose lock is gone can unload."""
+        if path.is_dir():
+            return
+        if not self.folder.is_dir():
+            self._volume.restore()
+        elif os.path.lexists(path):
             self._volume.discard(path)
+        with suppress(FileExistsError):  # another thread was first
             make_plain_directory(path)
 
     def _clear(self, stop: Stop) -> None:
