@@ -70,7 +70,7 @@ def _on_signals() -> asyncio.Event:
 
 
 async def _until_asked_to_stop(asked: asyncio.Event, root_tasks: Iterable[asyncio.Task[None]]) -> bool:
-    """True after a signal; False when a root task has ended, which none ever should."""
+    """True after a signal; False when a root task has ended, which no root task ever should."""
     stopped = asyncio.create_task(asked.wait(), name="signals")
     done, _ = await asyncio.wait({stopped, *root_tasks}, return_when=asyncio.FIRST_COMPLETED)
     for task in done - {stopped}:

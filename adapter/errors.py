@@ -11,6 +11,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+UNEXPECTED = "internal error of the adapter; its log has the details"
+"""The whole text of a failure that nobody foresaw: its own might say anything."""
+
 
 class AdapterError(Exception):
     """A failure with words for the person who reads the model's status."""

@@ -33,7 +33,8 @@ class Threads(Executor):
 
     def __init__(self, name: str, count: int) -> None:
         self._queue: SimpleQueue[_Item] = SimpleQueue()
-        self._lock = threading.RLock()  # the garbage collector may run a finalizer that submits inside of `submit`
+        self._lock = threading.RLock()
+        """Reentrant: a finalizer that asks for work may run wherever memory is allocated, also in `submit`."""
         self._running = 0
         self._is_open = True
         try:
@@ -57,18 +58,14 @@ class Threads(Executor):
 
     def shutdown(self, wait: bool = False, *, cancel_futures: bool = True) -> None:
         """Cancel the calls that no thread has begun, and let the threads end; never waits for them."""
-        waiting: list[_Item] = []
         with self._lock:
-            if not self._is_open:
-                return
             self._is_open = False
             with suppress(Empty):
                 while True:
-                    waiting.append(self._queue.get_nowait())
+                    if item := self._queue.get_nowait():
+                        item[0].cancel()
             for _ in range(self._running):
                 self._queue.put(None)
-        for item in filter(None, waiting):
-            item[0].cancel()
 
     def __del__(self) -> None:
         """An owner whose constructor failed half way closes nothing."""

@@ -32,7 +32,7 @@ from adapter.volume import Volume
 PREPARE_SECONDS = 5.0
 """Longest wait for storage clients; a default credential chain may ask the network for its keys."""
 END_SECONDS = 1.0
-"""Longest wait for background tasks that were cancelled: one may be in a thread that hangs."""
+"""Longest wait for what is closed or cancelled: a thread that hangs in the volume must not keep the pod."""
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -73,14 +73,14 @@ async def build(
         repository = Repository(volume)
         stack.callback(repository.close)
         server = TritonServer(client=TritonClient(settings.triton.target), repository=repository, max_loading=loads)
-        stack.push_async_callback(server.close)
+        stack.push_async_callback(_close, server)
         lifecycle = RuntimeLifecycle(
             neighbours=Neighbours(store, repository, server),
             capacity=settings.capacity,
             unload_timeout_seconds=settings.triton.unload_timeout_seconds,
             reserved_ids=settings.volume.reserved_ids,
         )
-        stack.push_async_callback(lifecycle.close)
+        stack.push_async_callback(_close, lifecycle)
         metrics.CAPACITY_BYTES.set(settings.capacity.capacity_bytes)
         heartbeat = Heartbeat()
         if settings.telemetry.metrics_port:
@@ -118,3 +118,9 @@ async def _end(*tasks: asyncio.Task[None]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.wait(tasks, timeout=END_SECONDS)
+
+
+async def _close(part: RuntimeLifecycle | TritonServer) -> None:
+    done, _ = await asyncio.wait({asyncio.create_task(part.close())}, timeout=END_SECONDS)
+    for closing in done:
+        closing.result()

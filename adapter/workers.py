@@ -123,16 +123,12 @@ class Workers:
             return None
         stop = Stop()
         self._busy += 1
-        future = self._pool.submit(work, stop)
-        loop = asyncio.get_running_loop()
-        future.add_done_callback(lambda _: _call_soon(loop, self._release))
-        waiting = asyncio.wrap_future(future)
+        waiting = asyncio.wrap_future(self._pool.submit(work, stop))
+        waiting.add_done_callback(self._free)
         try:
             done, _ = await asyncio.wait({waiting}, timeout=seconds)
         finally:
-            if not waiting.done():
-                stop.set()
-                waiting.add_done_callback(_retrieve)
+            stop.set()
         return waiting.result() if done else None
 
     def start(self, work: Callable[[Stop], object]) -> None:
@@ -144,8 +140,9 @@ class Workers:
         """Take no more work; does not wait for what runs."""
         self._pool.shutdown()
 
-    def _release(self) -> None:
+    def _free(self, waiting: asyncio.Future[T]) -> None:
         self._busy -= 1
+        _retrieve(waiting)
 
 
 async def _ended(waiting: asyncio.Future[T]) -> None:
@@ -160,10 +157,3 @@ async def _ended(waiting: asyncio.Future[T]) -> None:
 def _retrieve(future: asyncio.Future[T]) -> None:
     if not future.cancelled():
         future.exception()
-
-
-def _call_soon(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
-    try:
-        loop.call_soon_threadsafe(callback)
-    except RuntimeError:
-        return  # the loop is closed: nobody counts any more

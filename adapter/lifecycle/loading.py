@@ -80,16 +80,14 @@ class Loading:
         return self._answer(model)
 
     async def _pull(self, operation: Operation, spec: ModelSpec) -> Layout:
-        for attempt in range(1, PULL_ATTEMPTS + 1):
+        for _ in range(PULL_ATTEMPTS - 1):
             try:
                 return await self._pull_once(operation, spec)
             except SourceChanged as error:
-                if attempt == PULL_ATTEMPTS:
-                    raise
                 log.info("pull.restarted", model_id=spec.model_id, cause=error.text)
             with operation.step("list"):
                 await asyncio.sleep(PAUSE_BEFORE_NEW_LISTING_SECONDS)
-        raise AssertionError("unreachable: the last attempt returns or raises")
+        return await self._pull_once(operation, spec)
 
     async def _pull_once(self, operation: Operation, spec: ModelSpec) -> Layout:
         model = operation.model

@@ -78,7 +78,7 @@ class Operation:
 
     @property
     def obstacle(self) -> str | None:
-        """What it is waiting for now, in words."""
+        """What the operation is waiting for now, in words."""
         return self.waits.words() or (self._told_by() if self._told_by else None)
 
     def begin_undo(self) -> None:
@@ -108,7 +108,7 @@ class Operation:
             self.result.set_result(loaded)
 
     def __str__(self) -> str:
-        """For texts: `the unload of 'a', under way for 40.0 s (version 1 is UNLOADING for 39 s)`."""
+        """For texts: `the unload of 'a', under way for 40.0 s (version 1 has been UNLOADING for 39 s)`."""
         what = "undo of the load" if self.is_ending else self.kind
         why = f" ({obstacle})" if (obstacle := self.obstacle) else ""
         return f"the {what} of {self.model.model_id!r}, under way for {self._loop.time() - self._since:.1f} s{why}"

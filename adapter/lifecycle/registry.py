@@ -9,7 +9,6 @@ answer. Nothing here waits, pulls or talks to Triton.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from typing import Literal
@@ -72,11 +71,6 @@ class Registry:
 
     def __len__(self) -> int:
         return len(self._models)
-
-    def __repr__(self) -> str:
-        states = Counter(model.state.value for model in self)
-        running = Counter(operation.kind for operation in self.operations())
-        return f"<Registry {dict(states)} running {dict(running)}>"
 
     def _drop_if_absent(self, model: Model) -> None:
         if model.state is State.ABSENT and model.operation is None:

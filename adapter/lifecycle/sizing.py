@@ -36,10 +36,6 @@ class Sizing:
         """Size of a model of which nothing is known."""
         return self._bounded(self._capacity.default_model_bytes)
 
-    def estimate(self, spec: ModelSpec, file_bytes: int) -> int:
-        """Size before it was measured: as given with the model, or file bytes × multiplier."""
-        return max(spec.size_hint_bytes or self._from_files(file_bytes), MIN_SIZE_BYTES)
-
     def admit(self, spec: ModelSpec, file_bytes: int) -> None:
         """
         Refuse a model that cannot fit, before anything is pulled.
@@ -47,7 +43,7 @@ class Sizing:
         Raises:
             NoCapacity: with the arithmetic.
         """
-        size = self.estimate(spec, file_bytes)
+        size = spec.size_hint_bytes or self._from_files(file_bytes)
         usable = self._capacity.usable_bytes
         if size <= usable:
             return

@@ -15,7 +15,7 @@ from functools import partial
 
 import structlog
 
-from adapter.errors import AdapterError, Superseded
+from adapter.errors import UNEXPECTED, AdapterError, Superseded
 from adapter.lifecycle.operation import Model, Operation
 from adapter.lifecycle.registry import Registry
 from adapter.lifecycle.sizing import Sizing
@@ -45,7 +45,7 @@ class Takeover:
         self._reserved_ids = reserved_ids
         self._task: asyncio.Task[None] | None = None
         self._is_purged = False
-        """A purge has ended whose READY nobody has heard yet."""
+        """A purge has ended, and no status call has been answered READY since."""
         self._gate = asyncio.Event()
         self._problem: str | None = NOT_ASKED
         self._awaited: list[Operation] = []
@@ -78,7 +78,8 @@ class Takeover:
 
     async def status(self) -> RuntimeState:
         """READY once after each purge; every other question begins a purge or joins the one under way."""
-        if not self._is_purging() and not self._is_empty_since_purge():
+        is_purging = self._task is not None and not self._task.done() and self._task.get_name() == "purge"
+        if not is_purging and not self._is_empty_since_purge():
             self._is_purged = False
             self._begin("purge", self._purge, "purging: every model is unloaded before the first READY")
         if self._task is not None:
@@ -94,9 +95,6 @@ class Takeover:
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait({self._task})
-
-    def _is_purging(self) -> bool:
-        return self._task is not None and not self._task.done() and self._task.get_name() == "purge"
 
     def _is_empty_since_purge(self) -> bool:
         return self._is_purged and len(self._registry) == 0
@@ -117,7 +115,7 @@ class Takeover:
             self._problem = error.text
             log.error("takeover.failed", kind=name, cause=error.text)  # noqa: TRY400 - a neighbour's state, not a defect
         except Exception:
-            self._problem = "internal error of the adapter; its log has the details"
+            self._problem = UNEXPECTED
             log.exception("takeover.crashed", kind=name)
         self._gate.set()
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import structlog
 
-from adapter.errors import AdapterError
+from adapter.errors import UNEXPECTED, AdapterError
 from adapter.lifecycle.freeing import Freeing
 from adapter.lifecycle.loading import Loading
 from adapter.lifecycle.operation import Operation
@@ -90,6 +90,6 @@ def _failure(operation: Operation, error: BaseException) -> AdapterError:
         told = error
     else:
         log.error("operation.crashed", model_id=operation.model.model_id, operation=operation.kind, exc_info=error)
-        told = AdapterError("internal error of the adapter; its log has the details")
+        told = AdapterError(UNEXPECTED)
         told.__cause__ = error
     return told.located(operation.model.model_id, str(operation.phases))

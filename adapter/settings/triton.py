@@ -27,8 +27,8 @@ class TritonSettings:
             units.SECONDS,
             "UNLOAD_TIMEOUT_SECONDS",
             "170",
-            "Longest wait for Triton to free a model before the unload is answered with an error, which ModelMesh repeats; "
-            "below ModelMesh's own 180 s",
+            "Longest time for a whole unload, waiting for other calls and for a purge included; then the unload is answered with an "
+            "error that names the obstacle, and ModelMesh repeats it. Below ModelMesh's own 180 s",
         )
     )
 

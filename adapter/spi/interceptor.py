@@ -16,7 +16,7 @@ import grpc
 import structlog
 from grpc import StatusCode, aio
 
-from adapter.errors import AdapterError, Superseded, UnloadUnfinished, WrongServer
+from adapter.errors import UNEXPECTED, AdapterError, Superseded, UnloadUnfinished, WrongServer
 from adapter.spi import status
 from adapter.telemetry import logs, metrics
 
@@ -68,7 +68,7 @@ async def _answer(method: str, call: Call, request: Any, context: Context) -> An
                 line.write(_code_in(context), reason="aborted")
                 raise
             except Exception as error:  # noqa: BLE001 - logged with its traceback in the canonical line
-                await _fail(line, context, AdapterError(status.UNEXPECTED), crash=error)
+                await _fail(line, context, AdapterError(UNEXPECTED), crash=error)
             else:
                 line.write(StatusCode.OK)
                 return response

@@ -44,9 +44,6 @@ CODES: dict[type[AdapterError], StatusCode] = {
 FAMILIES = frozenset({AdapterError, errors.Rejected, errors.SourceError, errors.ServerError})
 """Classes that say whose fault it was; what is raised is one of their children."""
 
-UNEXPECTED = "internal error of the adapter; its log has the details"
-"""The whole text of a failure that nobody foresaw: its own might say anything."""
-
 MAX_WIRE_BYTES = 4096
 """Bound of a text as gRPC percent-encodes it; far below the 8 KiB of headers that ModelMesh's client accepts."""
 _CUT = "..."

@@ -9,7 +9,7 @@ may conclude from (`CallError`), or an error of `adapter.errors` that goes to th
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any, NamedTuple
+from typing import Any
 
 import grpc
 import grpc.aio
@@ -65,14 +65,6 @@ class AnswerLost(CallError):
     """Triton's answer was too long to arrive, or could not be parsed."""
 
 
-class Metadata(NamedTuple):
-    """What a Triton says of itself."""
-
-    name: str
-    """`--id` of the server: a new one at each start, if its operator saw to it."""
-    version: str
-
-
 class TritonClient:
     """One channel to one Triton."""
 
@@ -90,16 +82,16 @@ class TritonClient:
         Returns when Triton answers.
 
         Raises:
-            TritonAway: not within the time, or it says itself that it is not live.
+            TritonAway: not within the time, or ServerLive answers false.
         """
         reply = await self._call(self._stub.ServerLive, service_pb2.ServerLiveRequest(), timeout_seconds)
         if not reply.live:
-            raise TritonAway("it says that it is not live")
+            raise TritonAway("ServerLive answers false")
 
-    async def metadata(self) -> Metadata:
-        """Triton's name and version. Raises CallError."""
+    async def version(self) -> str:
+        """Triton's version. Raises CallError."""
         reply = await self._call(self._stub.ServerMetadata, service_pb2.ServerMetadataRequest(), ANSWER_SECONDS)
-        return Metadata(reply.name, reply.version)
+        return str(reply.version)
 
     async def index(self, names: Collection[str] | None = None) -> list[ServerModel]:
         """
@@ -117,9 +109,9 @@ class TritonClient:
         RepositoryModelLoad: returns when every version is ready. Has no deadline; a cancelled one goes on in Triton.
 
         Raises:
-            TritonAway: it was not taken.
-            TritonDied: it was, and nobody knows more.
-            AnswerLost: it failed; the index has the reason.
+            TritonAway: the load was not taken.
+            TritonDied: the load was taken; its outcome is unknown.
+            AnswerLost: the load failed; the index has the reason.
             ModelRefused, WrongServer
         """
         try:
@@ -151,7 +143,7 @@ class TritonClient:
         return sum(usage.byte_size for model in reply.model_stats for usage in model.memory_usage)
 
     async def served_names(self) -> set[str]:
-        """Every model that can infer now, also those that the index leaves out for want of a directory. Raises CallError."""
+        """Every model that can infer now, also models that the index leaves out for want of a directory. Raises CallError."""
         return {model.name for model in (await self._statistics("")).model_stats}
 
     async def _statistics(self, name: str) -> Any:

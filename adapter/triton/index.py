@@ -52,17 +52,18 @@ class Index:
 
     async def lists(self, name: str) -> bool:
         """
-        Whether there is a row for a directory that was just made.
+        Whether there is a row for a directory that was just made. A Triton that is away proves nothing, and is waited for.
 
         Raises:
             ServerError: Triton answers, but cannot list its folder.
         """
-        for attempt in range(ATTEMPTS):
-            if attempt:
-                await asyncio.sleep(FIRST_PAUSE_SECONDS)
+        answers = 0
+        while answers < ATTEMPTS:
             await self._presence.wait()
             if await self._ask(frozenset({name})):
                 return True
+            answers += self._presence.problem is None
+            await asyncio.sleep(FIRST_PAUSE_SECONDS)
         if self.problem is not None:
             raise ServerError(self.problem)
         return False

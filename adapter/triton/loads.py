@@ -71,6 +71,7 @@ class Loads:
             self._free_slots.release()
             raise
         sent = self._sent[model_id] = _Sent(_now())
+        self.forget(model_id)
         try:
             on_sent()
             await self._load(model_id, sent)
@@ -90,7 +91,7 @@ class Loads:
         return model_id in self._answered
 
     def forget(self, model_id: str) -> None:
-        """Triton is told to unload the model: what comes after it may be somebody else's load."""
+        """Triton is asked for something new: an answer that came earlier proves nothing any more."""
         self._answered.discard(model_id)
 
     def names(self) -> set[str]:

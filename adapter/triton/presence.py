@@ -38,8 +38,8 @@ class Presence:
         self._ask = ask
         self._target = target
         self._answered_at: float | None = None
-        self._was_asked = False
-        self.is_live = False
+        self._is_told = False
+        """Whether the log has that Triton is away."""
         self.problem: str | None = f"Triton at {target} was not asked yet"
 
     async def wait(self) -> None:
@@ -70,10 +70,9 @@ class Presence:
             self.lost(failure)
             return False
         self._answered_at = asyncio.get_running_loop().time()
-        if not self.is_live:
+        if self.problem is not None:
             log.info("triton.answered", target=self._target)
-        self._was_asked = True
-        self.is_live = True
+        self._is_told = False
         self.problem = None
         TRITON_UP.set(1)
         return True
@@ -86,11 +85,10 @@ class Presence:
 
     def lost(self, failure: Exception) -> None:
         """A call found Triton away, or something else in its place."""
-        if self.is_live or not self._was_asked:
+        if not self._is_told:
             log.warning("triton.lost", target=self._target, cause=str(failure))
-        self._was_asked = True
+        self._is_told = True
         self.problem = f"Triton does not answer at {self._target}: {failure}"
-        self.is_live = False
         self._answered_at = None
         TRITON_UP.set(0)
 

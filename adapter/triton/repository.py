@@ -15,7 +15,7 @@ import asyncio
 import os
 import secrets
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -47,7 +47,7 @@ class Repository:
         return self._volume.repository_dir
 
     def inner_names(self, model_id: str) -> tuple[str, ...]:
-        """The inner models that are placed for this id, also those of an earlier run; none unless it is a bundle."""
+        """The inner models that are placed for this id, also of an earlier run; empty unless the model is a bundle."""
         return tuple(sorted(self._placed_inner().get(model_id, ())))
 
     def loaded_first(self, model_id: str) -> tuple[str, ...]:
@@ -170,13 +170,12 @@ class Repository:
                 raise
 
     def _ensure_directory(self, path: Path) -> None:
+        if path.is_dir():
+            return
         self._ensure_folder()
-        try:
-            make_plain_directory(path)
-        except FileExistsError:
-            if path.is_dir():
-                return
+        if os.path.lexists(path):
             self._volume.discard(path)
+        with suppress(FileExistsError):  # another thread was first
             make_plain_directory(path)
 
     def _clear(self, stop: Stop) -> None:

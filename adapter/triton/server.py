@@ -38,17 +38,12 @@ class TritonServer:
         self._wrong: str | None = None
 
     @property
-    def is_live(self) -> bool:
-        """Whether Triton answered when it was asked last."""
-        return self._presence.is_live
-
-    @property
     def problem(self) -> str | None:
         """Why Triton cannot be used now, in words; None when it answers and is ours."""
         return self._presence.problem or self._wrong or self._index.problem or self._unloads.problem
 
     async def watch(self) -> None:
-        """Runs for ever: keeps `is_live` and `problem` true while nobody calls."""
+        """Runs for ever: keeps `problem` true while nobody calls."""
         await self._presence.watch()
 
     async def close(self) -> None:
@@ -118,4 +113,4 @@ class TritonServer:
                 raise WrongServer(
                     f"Triton's --model-repository is not {self._repository.folder}: a directory made there is not in Triton's index"
                 )
-        return (await self._presence.until_taken(self._client.metadata)).version
+        return await self._presence.until_taken(self._client.version)

@@ -140,6 +140,8 @@ class UnloadWatch:
             await self._judge(waiter, found.get(waiter.name, []))
 
     async def _judge(self, waiter: _Waiter, versions: list[ServerModel]) -> None:
+        if waiter.done.done():  # given up while the index was asked
+            return
         if not versions:
             self._note(waiter.name, "the model has been missing from Triton's index")
             waiter.absent_polls += 1
@@ -152,7 +154,7 @@ class UnloadWatch:
         waiter.absent_polls = 0
         if awaited := [row for row in versions if waiter.waits_for(row)]:
             self._note(waiter.name, " and ".join(f"version {row.version} has been {row.state}" for row in awaited))
-        elif not waiter.done.done():
+        else:
             waiter.done.set_result(None)
 
     async def _pause(self, seconds: float) -> None:

@@ -57,7 +57,7 @@ class Unloads:
 
     async def free(self, name: str, telling: asyncio.Semaphore | None = None) -> None:
         """
-        Return when no version holds memory, those of a bundle's inner models included; `telling` bounds the calls, not the wait.
+        Return when no version holds memory, a bundle's inner models included; `telling` bounds the calls, not the wait.
 
         Raises WrongServer, ServerError.
         """
@@ -80,10 +80,12 @@ class Unloads:
 
     def obstacle(self, name: str) -> str:
         """What an unload of the model is waiting for."""
+        if self._presence.problem is not None:
+            return self._presence.problem
         if (seconds := self._loads.seconds_since_sent(owner_of(name))) is not None:
             return f"Triton has been loading the model for {seconds:.0f} s, and a load cannot be cancelled"
         sights = (self._watch.sight(part) for part in self._names(name))
-        return self._presence.problem or self._index.problem or next(filter(None, sights), None) or "Triton has not answered the unload"
+        return self._index.problem or next(filter(None, sights), None) or "Triton has not answered the unload"
 
     def _names(self, name: str) -> tuple[str, ...]:
         """The model, and what else of its bundle Triton may hold; top first, for it uses the others."""
@@ -109,7 +111,7 @@ class Unloads:
         """
         What may hold memory, and what has any state and was not told to unload yet.
 
-        The index leaves out models whose directory is missing; those that serve have statistics.
+        The index leaves out models whose directory is missing; models that serve have statistics.
         """
         rows = await self._index.rows()
         try:

@@ -84,7 +84,7 @@ class World:
 
     @staticmethod
     def of_bundle(model_id: str, names: Iterable[str]) -> list[str]:
-        """Those of the names that are the model's own or its inner models'."""
+        """Of the names, the model's own and its inner models'."""
         return [name for name in names if owner_of(name) == model_id]
 
     @property

@@ -24,6 +24,7 @@ from adapter.lifecycle.lifecycle import RuntimeLifecycle
 from adapter.settings import Settings
 from adapter.volume import Volume
 from adapter.wiring import build
+from tests.builders import load_request
 from tests.fakes.s3_proxy import S3Proxy
 from tests.fakes.triton import FakeTriton
 from tests.real.s3 import S3Server
@@ -82,8 +83,7 @@ class System:
 
     def load(self, model_id: str, path: str, **key: Any) -> Any:
         """A call under way."""
-        model_key = json.dumps({"storage_key": "s3", "model_type": "python"} | key)
-        return self.runtime.loadModel(spi.LoadModelRequest(modelId=model_id, modelType="mt:python", modelPath=path, modelKey=model_key))
+        return self.runtime.loadModel(load_request(model_id, "python", path, **key))
 
     def unload(self, model_id: str) -> Any:
         """A call under way."""

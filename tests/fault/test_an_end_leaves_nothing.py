@@ -16,8 +16,10 @@ from adapter import wiring
 from adapter.errors import StartError
 from adapter.settings import Settings
 from adapter.storage.store import Store
+from adapter.triton.server import TritonServer
 from adapter.volume import Volume
-from tests.fault.conftest import until
+from adapter.workers import Workers
+from tests.fault.conftest import Hold, until
 from tests.real.ports import free_ports
 
 STAGES = ["Store", "Repository", "TritonClient", "TritonServer", "RuntimeLifecycle", "TelemetryServer", "ModelRuntime", "listen"]
@@ -151,3 +153,22 @@ async def test_a_start_that_is_cancelled_while_storage_hangs(settings: Settings,
     starting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await starting
+
+
+async def test_an_end_while_the_volume_hangs(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The take-over is in a thread that nothing can wake: it is left behind, for it must not keep the pod."""
+    hold, workers = Hold(), Workers("volume", 1)
+
+    async def index(_: TritonServer) -> NoReturn:
+        await workers.run(lambda _: hold())
+        raise AssertionError("unreachable: the take-over was cancelled")
+
+    monkeypatch.setattr(TritonServer, "index", index)
+
+    async with asyncio.timeout(10):
+        async with wiring.build(settings):
+            await hold.reached()
+
+    hold.release()
+    workers.close()
+    await until(lambda: len(asyncio.all_tasks()) == 1, "the take-over ends with its thread")

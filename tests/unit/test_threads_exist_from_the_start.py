@@ -10,10 +10,12 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from adapter import threads
 from adapter.errors import StartError
 from adapter.threads import Threads
 from adapter.workers import Workers
@@ -121,6 +123,29 @@ def test_an_idle_thread_holds_nothing(pool: Threads, fails: bool) -> None:
         pool.submit(int).result(10)
         pool.submit(int).result(10)
         assert seen() is None
+    finally:
+        gc.enable()
+
+
+def test_a_finalizer_may_ask_for_work_at_any_moment(pool: Threads, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python runs finalizers wherever memory is allocated, also in the middle of `submit`."""
+
+    class Cycle:
+        def __init__(self) -> None:
+            self.me = self
+
+    def collecting(*arguments: Callable[[], object]) -> Callable[[], object]:
+        gc.collect()
+        return partial(*arguments)
+
+    cleaned = threading.Event()
+    gc.disable()
+    try:
+        weakref.finalize(Cycle(), pool.submit, cleaned.set)
+        monkeypatch.setattr(threads, "partial", collecting)
+        asking = threading.Thread(target=pool.submit, args=(int,), daemon=True)
+        asking.start()
+        assert cleaned.wait(10), "submit waits for itself"
     finally:
         gc.enable()
 

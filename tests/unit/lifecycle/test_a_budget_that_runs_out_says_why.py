@@ -8,10 +8,11 @@ from adapter.errors import BudgetExceeded
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
 from adapter.lifecycle.states import State
 from adapter.model import ModelSpec
+from tests.builders import a_spec
 from tests.fakes.world import World
 
 pytestmark = pytest.mark.looptime
-A = ModelSpec(model_id="a", model_type="onnx", path="models/a")
+A = a_spec("models/a", model_id="a", model_type="onnx")
 BUDGET = "; not loaded within 88.0 s (the announced timeout is 90 s)"
 
 
@@ -47,7 +48,7 @@ async def test_the_step_under_way_is_named(lifecycle: RuntimeLifecycle, world: W
 
 async def test_a_full_queue_names_the_models_that_hold_the_slots(lifecycle: RuntimeLifecycle, world: World) -> None:
     world.hold("load")
-    others = [asyncio.create_task(lifecycle.load(ModelSpec(model_id=name, model_type="onnx", path="models/a"))) for name in ("x", "y")]
+    others = [asyncio.create_task(lifecycle.load(a_spec("models/a", model_id=name, model_type="onnx"))) for name in ("x", "y")]
     await world.until_held("load")
     await asyncio.sleep(0.1)
 
@@ -67,7 +68,7 @@ async def test_a_triton_that_is_away_is_named_before_the_queue(lifecycle: Runtim
 
 
 async def test_at_the_gate_the_purge_is_named(lifecycle: RuntimeLifecycle, world: World) -> None:
-    await lifecycle.load(ModelSpec(model_id="x", model_type="onnx", path="models/a"))
+    await lifecycle.load(a_spec("models/a", model_id="x", model_type="onnx"))
     world.hold("purge")
     await lifecycle.status()
 
@@ -98,7 +99,7 @@ async def test_behind_a_load_of_other_content_that_is_named(lifecycle: RuntimeLi
     asyncio.get_running_loop().call_later(30, lambda: callers.append(asyncio.create_task(lifecycle.load(A))))
     callers = [first]
 
-    error = await over_budget(lifecycle, ModelSpec(model_id="a", model_type="onnx", path="models/b"))
+    error = await over_budget(lifecycle, a_spec("models/b", model_id="a", model_type="onnx"))
 
     pull = "waiting for the files of memory://models/a for 88.0 s"
     assert error.text == f"waiting for the load of 'a', under way for 88.0 s ({pull})" + BUDGET

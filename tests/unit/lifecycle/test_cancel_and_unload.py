@@ -8,11 +8,11 @@ import pytest
 from adapter.errors import ServerError, ServerUnavailable, Superseded
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
 from adapter.lifecycle.states import State
-from adapter.model import ModelSpec
+from tests.builders import a_spec
 from tests.fakes.world import World
 
 pytestmark = pytest.mark.looptime
-A = ModelSpec(model_id="a", model_type="onnx", path="models/a")
+A = a_spec("models/a", model_id="a", model_type="onnx")
 POINTS = ["open", "fetch", "place", "slot", "load", "measure"]
 
 

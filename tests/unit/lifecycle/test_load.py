@@ -17,12 +17,13 @@ from adapter.errors import (
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
 from adapter.lifecycle.loading import LOOK_SECONDS
 from adapter.lifecycle.states import State
-from adapter.model import RESERVED_IDS, ModelSpec
+from adapter.model import RESERVED_IDS
 from adapter.settings import CapacitySettings, read_group
+from tests.builders import a_spec
 from tests.fakes.world import World, neighbours
 
 pytestmark = pytest.mark.looptime
-A = ModelSpec(model_id="a", model_type="onnx", path="models/a")
+A = a_spec("models/a", model_id="a", model_type="onnx")
 
 
 async def test_a_loaded_model_is_answered_with_its_size(lifecycle: RuntimeLifecycle, world: World) -> None:
@@ -116,7 +117,7 @@ async def test_a_loaded_model_that_triton_has_lost_is_loaded_again(lifecycle: Ru
 
 async def test_another_key_waits_for_the_running_load_and_replaces_it(lifecycle: RuntimeLifecycle, world: World) -> None:
     world.add("models/b", size_bytes=4_000_000)
-    other = ModelSpec(model_id="a", model_type="onnx", path="models/b")
+    other = a_spec("models/b", model_id="a", model_type="onnx")
 
     first, second = await asyncio.gather(lifecycle.load(A), lifecycle.load(other))
 

@@ -9,8 +9,9 @@ from adapter.layout import rules
 from adapter.lifecycle import planning
 from adapter.lifecycle.planning import QUICK_BYTES, QUICK_FILES, Planning
 from adapter.model import Artifact, Layout, Listing, ModelSpec, SourceFile
+from tests.builders import a_spec
 
-SPEC = ModelSpec(model_id="a", model_type="", path="models/a")
+SPEC = a_spec("models/a", model_id="a")
 CONFIG = b'backend: "onnxruntime"\n'
 
 
@@ -77,4 +78,4 @@ async def test_the_files_that_will_be_served_count(plan: Planning) -> None:
     """Of two versions the newer one."""
     listing = Listing("memory://m", "m", False, (SourceFile("1/model.onnx", 500, "e1"), SourceFile("2/model.onnx", 7000, "e1")))
 
-    assert await plan.served_bytes(ModelSpec(model_id="a", model_type="onnx", path="m"), listing) == 7000
+    assert await plan.served_bytes(a_spec("m", model_id="a", model_type="onnx"), listing) == 7000

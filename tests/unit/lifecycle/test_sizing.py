@@ -5,11 +5,11 @@ import pytest
 from adapter.errors import NoCapacity, SourceUnavailable
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
 from adapter.lifecycle.sizing import UNFIT_BYTES, Sizing
-from adapter.model import ModelSpec
 from adapter.settings import CapacitySettings, read_group
+from tests.builders import a_spec
 from tests.fakes.world import World
 
-A = ModelSpec(model_id="a", model_type="onnx", path="models/a")
+A = a_spec("models/a", model_id="a", model_type="onnx")
 MIB = 1024 * 1024
 
 
@@ -69,19 +69,19 @@ def test_an_incomplete_listing_predicts_at_least_the_default(sizing: Sizing) -> 
 
 
 def test_a_given_size_beats_everything(sizing: Sizing) -> None:
-    given = ModelSpec(model_id="a", model_type="python", path="p", size_hint_bytes=500 * MIB)
+    given = a_spec("p", model_id="a", model_type="python", size_hint_bytes=500 * MIB)
     assert sizing.known(given) == sizing.measured(given, 12_000, 7) == 500 * MIB
 
 
 def test_disk_size_is_file_bytes(sizing: Sizing) -> None:
     """`disk_size_bytes` counts files: it is multiplied."""
-    assert sizing.known(ModelSpec(model_id="a", model_type="onnx", path="p", disk_size_bytes=1_000_000)) == 1_250_000
+    assert sizing.known(a_spec("p", model_id="a", model_type="onnx", disk_size_bytes=1_000_000)) == 1_250_000
 
 
 def test_a_measured_size_is_remembered_for_the_same_content_under_any_id(sizing: Sizing) -> None:
     sizing.measured(A, 1_000_000, 33 * MIB)
-    assert sizing.known(ModelSpec(model_id="other", model_type="onnx", path="models/a")) == 33 * MIB
-    assert sizing.known(ModelSpec(model_id="a", model_type="onnx", path="models/b")) is None
+    assert sizing.known(a_spec("models/a", model_id="other", model_type="onnx")) == 33 * MIB
+    assert sizing.known(a_spec("models/b", model_id="a", model_type="onnx")) is None
 
 
 async def test_a_prediction_survives_storage_trouble(lifecycle: RuntimeLifecycle, world: World) -> None:

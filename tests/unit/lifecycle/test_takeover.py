@@ -11,12 +11,13 @@ from adapter.lifecycle.registry import Registry
 from adapter.lifecycle.sizing import Sizing
 from adapter.lifecycle.states import State
 from adapter.lifecycle.takeover import NOT_ASKED, TAKING_OVER, Takeover
-from adapter.model import RESERVED_IDS, Layout, ModelSpec, SourceFile
+from adapter.model import RESERVED_IDS, Layout, SourceFile
 from adapter.settings import CapacitySettings
+from tests.builders import a_spec
 from tests.fakes.world import World, neighbours
 
 pytestmark = pytest.mark.looptime
-A = ModelSpec(model_id="a", model_type="onnx", path="models/a")
+A = a_spec("models/a", model_id="a", model_type="onnx")
 
 
 async def test_ready_is_answered_when_everything_is_gone(lifecycle: RuntimeLifecycle, world: World) -> None:
@@ -221,7 +222,7 @@ async def test_a_drain_lets_a_load_finish_and_takes_no_new_one(lifecycle: Runtim
     drain = asyncio.create_task(lifecycle.drain(25))
     await asyncio.sleep(0.1)
     with pytest.raises(Draining):
-        await lifecycle.load(ModelSpec(model_id="b", model_type="onnx", path="models/a"))
+        await lifecycle.load(a_spec("models/a", model_id="b", model_type="onnx"))
 
     assert await drain
     assert (await load).size_bytes == 1_250_000

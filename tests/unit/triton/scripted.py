@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from adapter.model import ServerModel
-from adapter.triton.client import Metadata, TritonAway
+from adapter.triton.client import TritonAway
 from adapter.triton.server import TritonServer
 
 GONE = "UNAVAILABLE"
@@ -46,9 +46,9 @@ class ScriptedTriton:
     async def live(self, timeout_seconds: float) -> None:
         await self._step("live")
 
-    async def metadata(self) -> Metadata:
+    async def version(self) -> str:
         await self._step("metadata")
-        return Metadata("id", "2.51.0")
+        return "2.51.0"
 
     async def index(self, names: Collection[str] | None = None) -> list[ServerModel]:
         await self._step("index")

@@ -16,7 +16,7 @@ import pytest_asyncio
 
 from adapter.errors import ModelRefused, WrongServer
 from adapter.model import ServerModel
-from adapter.triton.client import CHANNEL_OPTIONS, AnswerLost, CallRefused, Metadata, TritonAway, TritonClient, TritonDied
+from adapter.triton.client import CHANNEL_OPTIONS, AnswerLost, CallRefused, TritonAway, TritonClient, TritonDied
 from adapter.triton.stubs import service_pb2 as pb
 from tests.fakes.triton import FakeTriton
 
@@ -67,7 +67,7 @@ async def client(peer: Peer, tmp_path: Path) -> AsyncIterator[TritonClient]:
 
 CALLS: dict[str, Callable[[TritonClient], Any]] = {
     "ServerLive": lambda client: client.live(1.0),
-    "ServerMetadata": lambda client: client.metadata(),
+    "ServerMetadata": lambda client: client.version(),
     "RepositoryIndex": lambda client: client.index(),
     "RepositoryModelLoad": lambda client: client.load("m"),
     "RepositoryModelUnload": lambda client: client.unload("m"),
@@ -170,7 +170,7 @@ async def test_a_triton_that_is_not_live_is_away(client: TritonClient, peer: Pee
     """It says so itself."""
     peer.answers["ServerLive"] = pb.ServerLiveResponse(live=False).SerializeToString()
 
-    with pytest.raises(TritonAway, match="it says that it is not live"):
+    with pytest.raises(TritonAway, match="ServerLive answers false"):
         await client.live(1.0)
 
 
@@ -251,13 +251,13 @@ async def test_memory_is_summed_over_versions_and_devices(client: TritonClient, 
 
 
 async def test_plain_answers(client: TritonClient, peer: Peer) -> None:
-    """Metadata and readiness."""
+    """Version and readiness."""
     peer.answers = {
         "ServerMetadata": pb.ServerMetadataResponse(name="x1", version="2.51.0").SerializeToString(),
         "ModelReady": pb.ModelReadyResponse(ready=True).SerializeToString(),
     }
 
-    assert await client.metadata() == Metadata("x1", "2.51.0")
+    assert await client.version() == "2.51.0"
     assert await client.ready("m") is True
 
 
@@ -270,7 +270,7 @@ async def test_a_proxy_of_the_environment_is_not_used(monkeypatch: pytest.Monkey
     async with FakeTriton(tmp_path) as triton:
         client = TritonClient(triton.target)
 
-        assert (await client.metadata()).version
+        assert await client.version()
 
         await client.close()
 

@@ -106,6 +106,22 @@ async def test_an_unload_waits_for_a_load_that_was_given_up(triton: ScriptedTrit
     assert triton.states == {"a": GONE}
 
 
+async def test_a_load_in_a_triton_that_hangs_is_not_the_obstacle(triton: ScriptedTriton) -> None:
+    """The call goes on for ever, and Triton does no work: that is what an operator must hear."""
+    triton.load_seconds = 1000
+    server = serve(triton)
+    load = asyncio.create_task(server.load("a", unnoticed))
+    await asyncio.sleep(1)
+    await cancel(load)
+    triton.script["live"] = [TritonAway("no answer within 1 s")]
+    watch = asyncio.create_task(server.watch())
+    await asyncio.sleep(1)
+    watch.cancel()
+
+    assert server.obstacle("a") == "Triton does not answer at triton:8001: no answer within 1 s"
+    await server.close()
+
+
 async def test_a_second_load_of_the_model_follows_the_first(triton: ScriptedTriton) -> None:
     """Also when the first was given up."""
     server = serve(triton, max_loading=2)
@@ -181,7 +197,7 @@ async def test_a_load_that_triton_died_over_is_not_repeated(triton: ScriptedTrit
         await server.load("m", unnoticed)
 
     assert triton.trace == ["load m"]
-    assert not server.is_live
+    assert server.problem == "Triton does not answer at triton:8001: Stream removed (Socket closed)"
 
 
 async def test_the_end_of_a_given_up_load_is_logged(triton: ScriptedTriton) -> None:

@@ -69,7 +69,6 @@ async def test_a_change_is_said_once() -> None:
         assert REGISTRY.get_sample_value("triton_adapter_triton_up") == 0
         await first
         assert presence.problem is None
-        assert presence.is_live
         assert REGISTRY.get_sample_value("triton_adapter_triton_up") == 1
         asked.live_from = 20.0
         await asyncio.sleep(1)
@@ -85,7 +84,6 @@ async def test_before_the_first_question_it_is_not_there() -> None:
     """Readiness must not be green by default."""
     presence = presence_of(Asked())
 
-    assert not presence.is_live
     assert presence.problem == "Triton at triton:8001 was not asked yet"
 
 
@@ -134,12 +132,12 @@ async def test_a_call_that_found_nobody_makes_the_next_one_ask() -> None:
     presence = presence_of(asked)
     await presence.wait()
     presence.lost(TritonDied("Socket closed"))
-    assert not presence.is_live
+    assert presence.problem is not None
 
     await presence.wait()
 
     assert asked.asked_at == [0.0, 0.0]
-    assert presence.is_live
+    assert presence.problem is None
 
 
 async def test_the_watch_asks_every_two_seconds() -> None:
@@ -150,6 +148,6 @@ async def test_the_watch_asks_every_two_seconds() -> None:
     await asyncio.sleep(8.5)
 
     assert asked.asked_at == [0.0, 2.0, 4.0, 6.0, 8.0]
-    assert presence.is_live
+    assert presence.problem is None
     watch.cancel()
     await asyncio.wait({watch})

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from adapter.errors import ModelRefused, ServerError, WrongServer
+from adapter.errors import ModelRefused, ServerError, ServerUnavailable, WrongServer
 from adapter.model import ServerModel
 from adapter.telemetry.metrics import REGISTRY
 from adapter.triton.client import AnswerLost, CallError, TritonDied
@@ -146,6 +146,25 @@ async def test_the_index_is_not_asked_before_the_unload_of_a_model_that_we_loade
     triton.trace.clear()
     await server.unload("m")
     assert triton.trace[:2] == ["index", "unload m"], "after an unload the next load may be anybody's"
+
+
+async def test_a_connection_that_breaks_in_a_second_load_leaves_the_first_answer_behind(triton: ScriptedTriton) -> None:
+    """A restarted Triton had lost the model of the first load; it may still work on the second."""
+    server = serve(triton)
+    triton.repository.directories.add("m")
+    await server.load("m", unnoticed)
+    triton.script["load"] = [TritonDied("Socket closed")]
+    with pytest.raises(ServerUnavailable):
+        await server.load("m", unnoticed)
+    triton.states["m"] = "LOADING"
+    unload = asyncio.create_task(server.unload("m"))
+    await asyncio.sleep(30)
+    assert server.obstacle("m") == "version 1 has been LOADING for 30 s"
+
+    triton.states["m"] = "READY"
+    await unload
+
+    assert triton.trace[-2:] == ["unload m", "freed m"]
 
 
 async def test_the_wait_for_the_memory_is_measured(triton: ScriptedTriton) -> None:

@@ -91,6 +91,13 @@ async def test_an_index_that_fails_is_no_wrong_folder_either(triton: ScriptedTri
     assert not isinstance(broken.value, WrongServer)
 
 
+async def test_an_index_that_does_not_answer_is_no_wrong_folder(triton: ScriptedTriton) -> None:
+    """Triton hangs in each of the first looks: that proves nothing."""
+    triton.script["index"] = [TritonAway("no answer within 10 s")] * 5
+
+    assert await serve(triton).verify() == "2.51.0"
+
+
 async def test_a_cancelled_verify_leaves_no_probe(triton: ScriptedTriton) -> None:
     """Whenever it comes."""
     triton.script["unload"] = [60.0]

@@ -55,6 +55,18 @@ def watch_of(index: ScriptedIndex) -> UnloadWatch:
     return UnloadWatch(look=index.look, restore=index.restore)
 
 
+async def test_no_directory_is_made_for_a_wait_that_has_been_given_up() -> None:
+    """Its caller has gone while the index was asked: nobody would take the directory out again."""
+    index = ScriptedIndex([], seconds=1.0)
+    waiting = asyncio.create_task(watch_of(index).gone("m"))
+    while len(index.asked_at) < 3:
+        await asyncio.sleep(0.1)
+    waiting.cancel()
+    await asyncio.sleep(5)
+
+    assert index.restored == []
+
+
 async def test_the_first_look_is_at_once() -> None:
     """A model that is gone costs one call and no wait."""
     index = ScriptedIndex(GONE)
