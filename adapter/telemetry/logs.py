@@ -91,10 +91,12 @@ def mask_secrets(_logger: object, _method: str, event: EventDict) -> EventDict:
 
 
 def _masked(name: str, value: Any) -> Any:
-    if isinstance(value, (int, float)) or value is None:
-        return value
+    if value is None:
+        return None
     if name.lower() in SECRET_FIELDS:
         return MASK
+    if isinstance(value, (int, float)):
+        return value
     if isinstance(value, str):
         return redact(value)
     if isinstance(value, Mapping):
