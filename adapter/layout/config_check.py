@@ -28,7 +28,7 @@ _INTEGERS = {
     "uint64": range(2**64),
 }
 _BOOLS = {"true": True, "True": True, "t": True, "false": False, "False": False, "f": False}
-_SPECIAL_NUMBERS = re.compile(r"-?\s*(inf(inity)?|nan)f?", re.IGNORECASE)
+_SPECIAL_NUMBERS = re.compile(r"-?(inf(inity)?|nan)f?", re.IGNORECASE)
 _SYNONYMS = {
     "float": "fp32", "float16": "fp16", "half": "fp16", "float32": "fp32", "single": "fp32", "float64": "fp64", "double": "fp64",
     "bfloat16": "bf16", "int": "int32", "integer": "int32", "uint": "uint32", "long": "int64", "short": "int16", "boolean": "bool",

@@ -91,11 +91,9 @@ def mask_secrets(_logger: object, _method: str, event: EventDict) -> EventDict:
 
 
 def _masked(name: str, value: Any) -> Any:
-    if value is None:
-        return None
-    if name.lower() in SECRET_FIELDS:
+    if name.lower() in SECRET_FIELDS and value is not None:
         return MASK
-    if isinstance(value, (int, float)):
+    if isinstance(value, (int, float)) or value is None:
         return value
     if isinstance(value, str):
         return redact(value)
