@@ -29,7 +29,7 @@ _PICKLE_SUFFIXES = (".pkl", ".pickle", ".joblib")
 
 def place(kind: ModelType, tree: Tree, *, is_single_file: bool) -> Placed:
     """
-    Name the files of one version, given these alone.
+    Name the files of one version.
 
     With `is_single_file` the model path is a file: it is the model, whatever its name.
 

@@ -43,7 +43,7 @@ class Expectation:
 
 
 def wanted(listing: Listing) -> tuple[SourceFile, ...]:
-    """The small files whose content `plan` needs: the config.pbtxt of a directory, those of a bundle's models, and the schema."""
+    """The small files whose content `plan` needs: the config.pbtxt of a directory, the configs of a bundle's models, and the schema."""
     configs: tuple[SourceFile | None, ...] = ()
     if not listing.is_single_file:
         configs = (listing.find(model_config.FILE_NAME), *bundles.configs_to_read(_unchecked(listing)))

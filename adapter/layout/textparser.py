@@ -51,7 +51,10 @@ def parse(text: str) -> Message:
         ParseError: with line and column, both from 1.
     """
     parser = _Parser(text)
-    return Message(parser.fields(None), 0, len(text))
+    message = Message(parser.fields(None), 0, len(text))
+    if (nul := text.find("\0")) >= 0:  # in a comment or a string
+        parser.fail(r"the character '\x00' cannot stand here", nul)
+    return message
 
 
 class _Parser:

@@ -35,7 +35,7 @@ class VolumeSettings:
 
     @property
     def reserved_ids(self) -> frozenset[str]:
-        """Names that no model can have: those of our folders under the root, also the default ones."""
+        """Names that no model can have: of our folders under the root, and of the default folders."""
         own = self.cache_dir.relative_to(self.root).parts[:1] if self.cache_dir.is_relative_to(self.root) else ()
         return frozenset({REPOSITORY_DIR, CACHE_DIR, *own})
 

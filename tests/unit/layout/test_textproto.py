@@ -195,6 +195,8 @@ def test_extensions_and_any_have_names_in_brackets(text, name):
         ("[]: 1", 1, 2, "expected an extension name and ']', found ']'"),
         ("[a: 1", 1, 3, "expected an extension name and ']', found ':'"),
         ("a: 1\r\nb: \0", 2, 4, r"the character '\x00' cannot stand here"),
+        ("# b\0c\na: 1", 1, 4, r"the character '\x00' cannot stand here"),
+        ("a: 'b\0'", 1, 6, r"the character '\x00' cannot stand here"),
     ],
 )
 def test_an_error_names_its_place(text, line, column, problem):
