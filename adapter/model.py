@@ -1,8 +1,8 @@
 """
 The nouns of the domain: what ModelMesh asks for, what a store lists, what was pulled.
 
-All are frozen. `ModelSpec` refuses an id that no Triton could have; paths, sizes and the other values are checked by those
-who make them: `spi.codec`, `parameters` and the stores.
+All are frozen. `ModelSpec` refuses an id that no Triton could have; paths, sizes and the other values are checked
+where they are made: in `spi.codec`, `parameters` and the stores.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from adapter.errors import InvalidRequest
 from adapter.settings import CACHE_DIR, REPOSITORY_DIR
 
 RESERVED_IDS = frozenset({REPOSITORY_DIR, CACHE_DIR})
-"""The adapter's own folders where CACHE_DIR is not set; the settings know those of a running adapter."""
+"""The adapter's own folders where CACHE_DIR is not set; the settings know the folders of a running adapter."""
 MAX_SIZE_BYTES = 2**63 - 1
 """ModelMesh holds sizes in signed 64-bit numbers."""
 MAX_ID_BYTES = 255

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -197,9 +197,9 @@ LOG_LEVEL = Kind(parse_log_level, "level")
 LOG_FORMAT = Kind(parse_log_format, "format")
 
 
-def setting(kind: Kind, env: str, default: str | None, meaning: str) -> Mapping[str, Any]:
-    """Metadata of a dataclass field that is a setting. `default` is text as in the environment; None leaves the field None."""
-    return {"kind": kind, "env": env, "default": default, "meaning": meaning}
+def setting(kind: Kind, env: str, default: str | None, meaning: str) -> Any:
+    """A dataclass field that is a setting. `default` is text as in the environment; None leaves the field None."""
+    return field(metadata={"kind": kind, "env": env, "default": default, "meaning": meaning})
 
 
 def read(group: type[Any], environ: Mapping[str, str], problems: list[str]) -> Any:

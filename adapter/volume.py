@@ -188,10 +188,9 @@ class Volume:
 
     def _is_still_ours(self) -> bool:
         """Whether the lock file in our folder is the one that we hold."""
-        if self._lock_file is None:
-            return False
+        held = self._lock_file  # `close` may come meanwhile
         try:
-            return os.path.samestat(os.fstat(self._lock_file), (self.cache_dir / "lock").stat())
+            return held is not None and os.path.samestat(os.fstat(held), (self.cache_dir / "lock").stat())
         except OSError:
             return False
 

@@ -3,7 +3,7 @@ Bundles: one ModelMesh model whose directory holds several Triton models, an ens
 
 A directory is a bundle in one of two forms. Beside a config.pbtxt that names other models (steps of an
 ensemble, or `bls_model.` parameters, see `references`) lie directories with a config.pbtxt of their
-own: the directory itself is the *top model*, and those are its *inner models*. Or it has no config and
+own: the directory itself is the *top model*, and those directories are its *inner models*. Or it has no config and
 no model file, and at least two of its directories are native models (one with a config.pbtxt): then
 the top model is the one that names others and is named by none, or the one that
 the parameter `adapter.topModel` says.
@@ -11,7 +11,7 @@ the parameter `adapter.topModel` says.
 The top model takes the model id, an inner one the name `<id>~inner~<directory>`. Ids with that infix are
 refused, so inner models of two bundles never meet, nor any other model. Every name of an inner model
 in a config is rewritten; a name that is not in the bundle is refused. Triton loads the composing
-models of an ensemble with it; the others (those that BLS calls) must be loaded before the top model.
+models of an ensemble with it; the other models, which BLS calls, must be loaded before the top model.
 
 Pure: knows a listing and the contents of its configs.
 """
@@ -58,16 +58,16 @@ def configs_to_read(tree: Tree) -> tuple[SourceFile, ...]:
 
 
 def looks_like(tree: Tree, config: ModelConfig | None) -> bool:
-    """Whether these files are a bundle, given the config at their top."""
+    """Whether the files are a bundle, given the config at the top."""
     return bool(configs_to_read(tree)) and (config is None or bool(config.references))
 
 
 def read(spec: ModelSpec, tree: Tree, config: ModelConfig | None, contents: Mapping[SourceFile, bytes]) -> Bundle:
     """
-    The bundle that these files are; `contents` has those of `configs_to_read`.
+    The bundle that the files are; `contents` has the configs of `configs_to_read`.
 
     Raises:
-        LayoutError: it is not plain which model is the top one.
+        LayoutError: the top model cannot be told.
         InvalidModel: a config cannot be read.
     """
     if config is not None:
@@ -79,7 +79,7 @@ def read(spec: ModelSpec, tree: Tree, config: ModelConfig | None, contents: Mapp
 
 def arranged(spec: ModelSpec, bundle: Bundle, schema_content: bytes | None) -> Layout:
     """
-    The layout of the top model, with those of the inner ones in it.
+    The layout of the top model, with the layouts of the inner models in it.
 
     Raises:
         LayoutError: a model of it could not be loaded, or names one that is not there.
@@ -159,7 +159,7 @@ def _own_tree(bundle: Bundle, directory: str) -> Tree:
 
 
 def _loaded_first(bundle: Bundle) -> list[str]:
-    """Inner models that no step leads to from the top model, those that are called before those that call."""
+    """Inner models that no step leads to from the top model; a model that is called comes before its caller."""
     with_top = {bundle.top}
     pending = [bundle.top]
     while pending:

@@ -3,9 +3,10 @@ Whether protobuf would take the values in a config.pbtxt, told before Triton is 
 
 Triton's own answer to a wrong value is "failed to poll from model repository", with the reason in its log only. So a
 value that no version of Triton could take is refused here with line, column and what is expected. Fields that the
-table does not know are newer than it: they and what is in them are not judged. Neither is a new value of an enum,
-unless it is a known value in other words (`FP32`, `type_fp32`, `TYPE_FLOAT`): Triton adds values for new meanings
-only. Pure.
+table does not know are newer than the table: neither such fields nor what is in them are judged. Neither is a new value
+of an enum, unless the value is a known one in other words (`FP32`, `type_fp32`, `TYPE_FLOAT`): Triton adds values for
+new meanings only. A string that is not UTF-8 is refused although Triton takes it: once the reason of a failed load
+quotes such a string, Triton's index cannot be read for any model. Pure.
 
 Source: protobuf's C++ `TextFormat::Parser`, which Triton reads with; where Python's `text_format` takes more, so does
 this module.
@@ -28,7 +29,7 @@ _INTEGERS = {
     "uint64": range(2**64),
 }
 _BOOLS = {"true": True, "True": True, "t": True, "false": False, "False": False, "f": False}
-_SPECIAL_NUMBERS = re.compile(r"-?\s*(inf(inity)?|nan)f?", re.IGNORECASE)
+_SPECIAL_NUMBERS = re.compile(r"-?(inf(inity)?|nan)f?", re.IGNORECASE)
 _SYNONYMS = {
     "float": "fp32", "float16": "fp16", "half": "fp16", "float32": "fp32", "single": "fp32", "float64": "fp64", "double": "fp64",
     "bfloat16": "bf16", "int": "int32", "integer": "int32", "uint": "uint32", "long": "int64", "short": "int16", "boolean": "bool",

@@ -59,7 +59,7 @@ def _served(config: ModelConfig, tree: Tree) -> tuple[str, ...]:
     if versions:
         served = config.version_policy.served(versions)
         if not served:
-            raise LayoutError(f"version_policy asks for {config.version_policy}, and of versions there is only {_directories(versions)}")
+            raise LayoutError(f"version_policy asks for {config.version_policy}, and there is only {_directories(versions)}")
         return served
     if config.is_ensemble or config.backend in _FILES_ELSEWHERE:
         return ()

@@ -29,7 +29,7 @@ _PICKLE_SUFFIXES = (".pkl", ".pickle", ".joblib")
 
 def place(kind: ModelType, tree: Tree, *, is_single_file: bool) -> Placed:
     """
-    Name the files of one version, given these alone.
+    Name the files of one version.
 
     With `is_single_file` the model path is a file: it is the model, whatever its name.
 
@@ -134,12 +134,8 @@ def _vllm(kind: ModelType, tree: Tree, is_single_file: bool) -> Placed:
     return dict(inner.files)
 
 
-def _ensemble(_kind: ModelType, _tree: Tree, _is_single_file: bool) -> Placed:
-    raise LayoutError("an ensemble is described by its config.pbtxt, and there is none")
-
-
-def _tensorrtllm(_kind: ModelType, _tree: Tree, _is_single_file: bool) -> Placed:
-    raise LayoutError("a TensorRT-LLM model is described by its config.pbtxt, and there is none")
+def _described(kind: ModelType, _tree: Tree, _is_single_file: bool) -> Placed:
+    raise LayoutError(f"a model of type {kind.name} is described by its config.pbtxt, and there is no config.pbtxt")
 
 
 _RULES: dict[str, Callable[[ModelType, Tree, bool], Placed]] = {
@@ -155,9 +151,9 @@ _RULES: dict[str, Callable[[ModelType, Tree, bool], Placed]] = {
     "sklearn": _forest,
     "dali": _one_file,
     "vllm": _vllm,
-    "tensorrtllm": _tensorrtllm,
+    "tensorrtllm": _described,
     "python": _python,
-    "ensemble": _ensemble,
+    "ensemble": _described,
 }
 
 

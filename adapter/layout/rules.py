@@ -24,7 +24,7 @@ from adapter.layout import bundles, defaults, model_config, native, placement, p
 from adapter.layout.model_config import ModelConfig
 from adapter.layout.model_types import TYPES, ModelType, by_backend, model_type
 from adapter.layout.tree import LayoutError, Tree, is_residue, shortened, shown, tree_of
-from adapter.layout.versions import RULE, is_odd, is_version, newest
+from adapter.layout.versions import RULE, is_odd, is_version
 from adapter.model import Layout, Listing, ModelSpec, SourceFile
 from adapter.paths import path_problem
 
@@ -43,7 +43,7 @@ class Expectation:
 
 
 def wanted(listing: Listing) -> tuple[SourceFile, ...]:
-    """The small files whose content `plan` needs: the config.pbtxt of a directory, those of a bundle's models, and the schema."""
+    """The small files whose content `plan` needs: the config.pbtxt of a directory, the configs of a bundle's models, and the schema."""
     configs: tuple[SourceFile | None, ...] = ()
     if not listing.is_single_file:
         configs = (listing.find(model_config.FILE_NAME), *bundles.configs_to_read(_unchecked(listing)))
@@ -123,7 +123,7 @@ def _version(kind: ModelType, tree: Tree) -> tuple[str | None, Tree, Tree]:
     if len(versions) + len(odd) < len(names) or not names:
         return None, tree, Tree({})
     if not odd:
-        version = newest(versions)
+        version = max(versions, key=int)
         beside = [name for name in tree.file_names if not (is_residue(name) or name in names)]
         return version, tree.below(version).without_file(SCHEMA_FILE), Tree({name: tree.files[name] for name in beside})
     if placement.is_recognised(kind, tree):

@@ -61,7 +61,7 @@ def read(content: bytes, max_batch_size: int = 0) -> Schema:
     except json.JSONDecodeError as error:
         raise InvalidModel(f"the schema is not JSON: line {error.lineno}, column {error.colno}: {error.msg}") from error
     except (ValueError, RecursionError) as error:  # a number of thousands of digits; thousands of levels
-        raise InvalidModel("the schema is not JSON that can be read: a number is too long or it is nested too deeply") from error
+        raise InvalidModel("the schema is not JSON that can be read: a number is too long or values are nested too deeply") from error
     top = _object(tree, "the top level")
     return Schema(*(_tensors(top.get(key), key, max_batch_size) for key in ("inputs", "outputs")))
 

@@ -25,7 +25,7 @@ def edits(text: str, config: Message, side: str, tensors: tuple[Tensor, ...]) ->
         return []
     fields = config.all(side)
     entries = _entries(text, fields, side)
-    if list(entries) == [tensor.name for tensor in tensors] and len(entries) == _count(fields):
+    if list(entries) == [tensor.name for tensor in tensors] and len(entries) == sum(len(field.values) for field in fields):
         return [edit for tensor in tensors for edit in _entry_edits(text, entries[tensor.name], tensor)]
     block = "".join(_block(text, side, tensor, entries.get(tensor.name)) for tensor in tensors)
     if not fields:
@@ -48,10 +48,6 @@ def _entries(text: str, fields: list[Field], side: str) -> dict[str, Message]:
             raise InvalidModel(f"config.pbtxt cannot be used: line {line}, column {column}: the {side} {shortened(name)} is there twice")
         found[name] = entry
     return found
-
-
-def _count(fields: list[Field]) -> int:
-    return sum(len(field.values) for field in fields)
 
 
 def _block(text: str, side: str, tensor: Tensor, entry: Message | None) -> str:

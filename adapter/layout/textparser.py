@@ -51,7 +51,10 @@ def parse(text: str) -> Message:
         ParseError: with line and column, both from 1.
     """
     parser = _Parser(text)
-    return Message(parser.fields(None), 0, len(text))
+    message = Message(parser.fields(None), 0, len(text))
+    if (nul := text.find("\0")) >= 0:  # in a comment or a string
+        parser.fail(r"the character '\x00' cannot stand here", nul)
+    return message
 
 
 class _Parser:
@@ -169,15 +172,16 @@ class _Parser:
             return Scalar("word", self.text[start:end], start, end)
         is_negative = self.accept("-")
         end = self.end
+        text = "-" * is_negative + self.lexeme
         if is_negative and self.kind == "word" and self.lexeme.lower() in _NEGATABLE:
             self.advance()
-            return Scalar("word", self.text[start:end], start, end)
+            return Scalar("word", text, start, end)
         if self.kind != "number":
             self.wanted("a number" if is_negative else "a value")
         integer = self.integer()
         self.advance()
         if integer is None:
-            return Scalar("float", self.text[start:end], start, end)
+            return Scalar("float", text, start, end)
         return Scalar("integer", -integer if is_negative else integer, start, end)
 
     def integer(self) -> int | None:
@@ -190,9 +194,7 @@ class _Parser:
             if digits.strip("01234567"):
                 self.fail("a number with a leading zero is octal and has no digit above 7")
             return int(digits, 8)
-        if len(digits) > 40:  # no field holds it, and int() of many digits is slow
-            return None
-        return int(digits)
+        return int(digits[:40])  # no field holds more, and int() of many digits is slow
 
     def string(self) -> Scalar:
         start = end = self.start

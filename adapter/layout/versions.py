@@ -32,11 +32,6 @@ def is_odd(name: str) -> bool:
     return digits[:1].isdigit() and not is_version(name)
 
 
-def newest(names: Iterable[str]) -> str:
-    """The highest of some version names."""
-    return max(names, key=int)
-
-
 @dataclass(frozen=True)
 class VersionPolicy:
     """What `version_policy` says. Neither field set means all versions."""

@@ -10,12 +10,10 @@ the image. Source: its `server/config.go`.
 
 from adapter.settings.capacity import MIN_SIZE_BYTES, CapacitySettings
 from adapter.settings.environment import RETIRED, Settings, SettingsError, all_fields, read_group, retired_warnings
-from adapter.settings.lifetime import LifetimeSettings
 from adapter.settings.pull import PullSettings
 from adapter.settings.spi import SpiSettings
 from adapter.settings.telemetry import TelemetrySettings
-from adapter.settings.triton import TritonSettings
-from adapter.settings.volume import CACHE_DIR, REPOSITORY_DIR, VolumeSettings
+from adapter.settings.volume import CACHE_DIR, REPOSITORY_DIR
 
 __all__ = [
     "CACHE_DIR",
@@ -23,14 +21,11 @@ __all__ = [
     "REPOSITORY_DIR",
     "RETIRED",
     "CapacitySettings",
-    "LifetimeSettings",
     "PullSettings",
     "Settings",
     "SettingsError",
     "SpiSettings",
     "TelemetrySettings",
-    "TritonSettings",
-    "VolumeSettings",
     "all_fields",
     "read_group",
     "retired_warnings",

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from adapter import units
-from adapter.units import MIB, setting, show_bytes
+from adapter.units import BYTES, FACTOR, LOADS, MIB, MILLISECONDS, REQUESTS, TEXT, setting, show_bytes
 
 MIN_SIZE_BYTES = 8 * 1024 + 1
 """
@@ -21,43 +20,30 @@ Source: modelmesh `ModelMesh.java` 2458-2460, observed on the real one.
 class CapacitySettings:
     """What is announced to ModelMesh, and the arithmetic of sizes."""
 
-    container_memory_bytes: int = field(
-        metadata=setting(
-            units.BYTES,
-            "CONTAINER_MEM_REQ_BYTES",
-            "-1",
-            "**Required.** Memory that Triton's container requests (`requests.memory`, by `resourceFieldRef`)",
-        )
+    container_memory_bytes: int = setting(
+        BYTES,
+        "CONTAINER_MEM_REQ_BYTES",
+        "-1",
+        "**Required.** Memory that Triton's container requests (`requests.memory`, by `resourceFieldRef`)",
     )
-    buffer_bytes: int = field(
-        metadata=setting(units.BYTES, "MEM_BUFFER_BYTES", str(256 * MIB), "Part of it that Triton itself needs; capacity = memory − buffer")
+    buffer_bytes: int = setting(
+        BYTES, "MEM_BUFFER_BYTES", str(256 * MIB), "Part of it that Triton itself needs; capacity = memory − buffer"
     )
-    default_model_bytes: int = field(
-        metadata=setting(units.BYTES, "DEFAULT_MODELSIZE", "1000000", "Size of a model whose size cannot be learned; more than 8192")
+    default_model_bytes: int = setting(
+        BYTES, "DEFAULT_MODELSIZE", "1000000", "Size of a model whose size cannot be learned; more than 8192"
     )
-    multiplier: float = field(
-        metadata=setting(units.FACTOR, "MODELSIZE_MULTIPLIER", "1.25", "Memory of a loaded model = bytes of its files × this")
+    multiplier: float = setting(FACTOR, "MODELSIZE_MULTIPLIER", "1.25", "Memory of a loaded model = bytes of its files × this")
+    max_loading: int = setting(LOADS, "LOADING_CONCURRENCY", "1", "Loads that ModelMesh, and the adapter towards Triton, run at once")
+    load_timeout_ms: int = setting(
+        MILLISECONDS, "LOADTIME_TIMEOUT", "30000", "Loading timeout announced to ModelMesh; the adapter's own budget is a little below"
     )
-    max_loading: int = field(
-        metadata=setting(units.LOADS, "LOADING_CONCURRENCY", "1", "Loads that ModelMesh, and the adapter towards Triton, run at once")
+    max_concurrency: int = setting(
+        REQUESTS,
+        "LIMIT_PER_MODEL_CONCURRENCY",
+        "0",
+        "Parallel inference requests per model copy; 0 = no limit, more than 0 also turns on ModelMesh's per-model limit",
     )
-    load_timeout_ms: int = field(
-        metadata=setting(
-            units.MILLISECONDS,
-            "LOADTIME_TIMEOUT",
-            "30000",
-            "Loading timeout announced to ModelMesh; the adapter's own budget is a little below",
-        )
-    )
-    max_concurrency: int = field(
-        metadata=setting(
-            units.REQUESTS,
-            "LIMIT_PER_MODEL_CONCURRENCY",
-            "0",
-            "Parallel inference requests per model copy; 0 = no limit, more than 0 also turns on ModelMesh's per-model limit",
-        )
-    )
-    runtime_version: str = field(metadata=setting(units.TEXT, "RUNTIME_VERSION", "v1", "Announced until Triton has told its own version"))
+    runtime_version: str = setting(TEXT, "RUNTIME_VERSION", "v1", "Announced until Triton has told its own version")
 
     @property
     def capacity_bytes(self) -> int:

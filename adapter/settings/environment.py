@@ -10,7 +10,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import Field, dataclass, fields
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar, cast, get_type_hints
 
 from adapter.settings.capacity import CapacitySettings
 from adapter.settings.lifetime import LifetimeSettings
@@ -86,21 +86,14 @@ def read_group(group: type[G], environ: Mapping[str, str] | None = None) -> G:
     return cast("G", values)
 
 
-GROUPS: dict[str, type[Any]] = {
-    "spi": SpiSettings,
-    "triton": TritonSettings,
-    "capacity": CapacitySettings,
-    "volume": VolumeSettings,
-    "pull": PullSettings,
-    "telemetry": TelemetrySettings,
-    "lifetime": LifetimeSettings,
-}
+GROUPS: dict[str, type[Any]] = get_type_hints(Settings)
+"""Name → class of each group, in the order of the table."""
 
 RETIRED = {
     "MAX_CONC_KERAS_CONV_PROCS": (
         "has no effect any more: .h5 and .keras files are not converted (that would run foreign code), they are refused "
         "with the command that converts them; a keras model saved as a SavedModel directory works"
-    ),
+    )
 }
 """Variables of the Go adapter that are accepted with a warning: what happens now."""
 

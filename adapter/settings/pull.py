@@ -3,46 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
-from adapter import units
-from adapter.units import MIB, setting
+from adapter.units import BYTES, MIB, OPTIONAL_BOOLEAN, PATH, THREADS, setting
 
 
 @dataclass(frozen=True, kw_only=True)
 class PullSettings:
     """How models are pulled."""
 
-    config_dir: Path = field(
-        metadata=setting(
-            units.PATH, "STORAGE_CONFIG_DIR", "/storage-config", "Mounted storage secret: one JSON file per storage key; read at each load"
-        )
+    config_dir: Path = setting(
+        PATH, "STORAGE_CONFIG_DIR", "/storage-config", "Mounted storage secret: one JSON file per storage key; read at each load"
     )
-    embedded: bool | None = field(
-        metadata=setting(
-            units.OPTIONAL_BOOLEAN,
-            "USE_EMBEDDED_PULLER",
-            "auto",
-            "`true`: the adapter pulls every model; `false`: ModelMesh's storage helper has pulled them; `auto`: decided per load",
-        )
+    embedded: bool | None = setting(
+        OPTIONAL_BOOLEAN,
+        "USE_EMBEDDED_PULLER",
+        "auto",
+        "`true`: the adapter pulls every model; `false`: ModelMesh's storage helper has pulled them; `auto`: decided per load",
     )
-    pvc_mounts: Path = field(
-        metadata=setting(
-            units.PATH, "PVC_MOUNTS_DIR", "/pvc_mounts", "Volume claims are mounted below it by their names, here and in Triton's container"
-        )
+    pvc_mounts: Path = setting(
+        PATH, "PVC_MOUNTS_DIR", "/pvc_mounts", "Volume claims are mounted below it by their names, here and in Triton's container"
     )
-    threads: int = field(metadata=setting(units.THREADS, "PULL_THREADS", "16", "Parallel requests to storage, over all pulls"))
-    part_bytes: int = field(
-        metadata=setting(
-            units.BYTES,
-            "PULL_PART_BYTES",
-            str(16 * MIB),
-            "Larger files are pulled in ranges of this size, in parallel; at least 1 MiB",
-        )
+    threads: int = setting(THREADS, "PULL_THREADS", "16", "Parallel requests to storage, over all pulls")
+    part_bytes: int = setting(
+        BYTES, "PULL_PART_BYTES", str(16 * MIB), "Larger files are pulled in ranges of this size, in parallel; at least 1 MiB"
     )
-    unpack_max_bytes: int = field(
-        metadata=setting(units.BYTES, "UNPACK_MAX_BYTES", "64Gi", "Most bytes that an archive may unpack to (`unpack` of a storage config)")
+    unpack_max_bytes: int = setting(
+        BYTES, "UNPACK_MAX_BYTES", "64Gi", "Most bytes that an archive may unpack to (`unpack` of a storage config)"
     )
 
     def problems(self) -> Iterator[str]:

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from adapter import units
-from adapter.units import Endpoint, setting
+from adapter.units import BOOLEAN, ENDPOINT, PORT, Endpoint, setting
 
 
 @dataclass(frozen=True, kw_only=True)
 class SpiSettings:
     """Where ModelMesh reaches the adapter."""
 
-    port: int = field(metadata=setting(units.PORT, "ADAPTER_PORT", "8085", "Port of `mmesh.ModelRuntime` on the loopback interface"))
-    endpoint: Endpoint | None = field(
-        metadata=setting(units.ENDPOINT, "ADAPTER_ENDPOINT", None, "`port:N`, `host:N` or `unix:/path`; beats `ADAPTER_PORT`")
-    )
-    reflection: bool = field(
-        metadata=setting(units.BOOLEAN, "GRPC_REFLECTION", "false", "Serve gRPC reflection, for debugging with grpcurl")
-    )
+    port: int = setting(PORT, "ADAPTER_PORT", "8085", "Port of `mmesh.ModelRuntime` on the loopback interface")
+    endpoint: Endpoint | None = setting(ENDPOINT, "ADAPTER_ENDPOINT", None, "`port:N`, `host:N` or `unix:/path`; beats `ADAPTER_PORT`")
+    reflection: bool = setting(BOOLEAN, "GRPC_REFLECTION", "false", "Serve gRPC reflection, for debugging with grpcurl")
 
     @property
     def listen(self) -> Endpoint:

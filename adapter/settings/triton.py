@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from adapter import units
-from adapter.units import Endpoint, setting
+from adapter.units import ENDPOINT, PORT, SECONDS, Endpoint, setting
 
 
 @dataclass(frozen=True, kw_only=True)
 class TritonSettings:
     """How the adapter reaches Triton."""
 
-    port: int = field(metadata=setting(units.PORT, "RUNTIME_PORT", "8001", "Triton's gRPC port on localhost"))
-    endpoint: Endpoint | None = field(
-        metadata=setting(
-            units.ENDPOINT,
-            "RUNTIME_ENDPOINT",
-            None,
-            "`port:N`, `host:N` or `unix:/path`; beats `RUNTIME_PORT`. "
-            "A Triton started with `--grpc-address unix:/p/t.sock` is `unix:/p/t.sock:8001`",
-        )
+    port: int = setting(PORT, "RUNTIME_PORT", "8001", "Triton's gRPC port on localhost")
+    endpoint: Endpoint | None = setting(
+        ENDPOINT,
+        "RUNTIME_ENDPOINT",
+        None,
+        "`port:N`, `host:N` or `unix:/path`; beats `RUNTIME_PORT`. "
+        "A Triton started with `--grpc-address unix:/p/t.sock` is `unix:/p/t.sock:8001`",
     )
-    unload_timeout_seconds: float = field(
-        metadata=setting(
-            units.SECONDS,
-            "UNLOAD_TIMEOUT_SECONDS",
-            "170",
-            "Longest time for a whole unload, waiting for other calls and for a purge included; then the unload is answered with an "
-            "error that names the obstacle, and ModelMesh repeats it. Below ModelMesh's own 180 s",
-        )
+    unload_timeout_seconds: float = setting(
+        SECONDS,
+        "UNLOAD_TIMEOUT_SECONDS",
+        "170",
+        "Longest time for a whole unload, waiting for other calls and for a purge included; then the unload is answered with an "
+        "error that names the obstacle, and ModelMesh repeats it. Below ModelMesh's own 180 s",
     )
 
     @property

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
-from adapter import units
-from adapter.units import setting
+from adapter.units import PATH, setting
 
 REPOSITORY_DIR = "_triton_models"
 CACHE_DIR = "_adapter"
@@ -17,18 +16,11 @@ CACHE_DIR = "_adapter"
 class VolumeSettings:
     """The volume shared with Triton."""
 
-    root: Path = field(
-        metadata=setting(
-            units.PATH,
-            "ROOT_MODEL_DIR",
-            "/models",
-            f"Volume shared with Triton; Triton's `--model-repository` is `{REPOSITORY_DIR}` below it",
-        )
+    root: Path = setting(
+        PATH, "ROOT_MODEL_DIR", "/models", f"Volume shared with Triton; Triton's `--model-repository` is `{REPOSITORY_DIR}` below it"
     )
-    cache: Path | None = field(
-        metadata=setting(
-            units.PATH, "CACHE_DIR", None, f"Staging and pulled files; on the same file system. Default `ROOT_MODEL_DIR/{CACHE_DIR}`"
-        )
+    cache: Path | None = setting(
+        PATH, "CACHE_DIR", None, f"Staging and pulled files; on the same file system. Default `ROOT_MODEL_DIR/{CACHE_DIR}`"
     )
 
     @property
@@ -43,7 +35,7 @@ class VolumeSettings:
 
     @property
     def reserved_ids(self) -> frozenset[str]:
-        """Names that no model can have: those of our folders under the root, also the default ones."""
+        """Names that no model can have: of our folders under the root, and of the default folders."""
         own = self.cache_dir.relative_to(self.root).parts[:1] if self.cache_dir.is_relative_to(self.root) else ()
         return frozenset({REPOSITORY_DIR, CACHE_DIR, *own})
 

@@ -91,10 +91,10 @@ def mask_secrets(_logger: object, _method: str, event: EventDict) -> EventDict:
 
 
 def _masked(name: str, value: Any) -> Any:
+    if name.lower() in SECRET_FIELDS and value is not None:
+        return MASK
     if isinstance(value, (int, float)) or value is None:
         return value
-    if name.lower() in SECRET_FIELDS:
-        return MASK
     if isinstance(value, str):
         return redact(value)
     if isinstance(value, Mapping):

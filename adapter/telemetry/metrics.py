@@ -44,7 +44,7 @@ SOURCE_RETRIES = _counter("source_retries_total", "Repeated requests to storage"
 UNLOAD_WAIT_SECONDS = _histogram("unload_wait_seconds", "Time from Triton's answer to an unload until the memory was free")
 INDEX_POLLS = _counter("index_polls_total", "Calls of Triton's RepositoryIndex while unloads were pending")
 TRITON_UP = _gauge("triton_up", "1 while Triton answers, else 0")
-UNLOADS_UNFINISHED = _counter("unloads_unfinished_total", "Unloads that Triton did not finish within the bound: it may need a restart")
+UNLOADS_UNFINISHED = _counter("unloads_unfinished_total", "Unloads that Triton did not finish within the bound: Triton may need a restart")
 LEFTOVERS = _gauge("leftover_paths", "Removed files that could not be deleted; retried at the next start")
 
 TABLE: tuple[MetricWrapperBase, ...] = (

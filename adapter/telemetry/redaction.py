@@ -37,8 +37,9 @@ _SCHEME = re.compile(
 )
 """Credentials of an Authorization header. A word in small letters is prose: `Basic authentication`."""
 _ASSIGNED = re.compile(
-    r"((?:secret_access_key|access_key_id|(?:account|shared_?access|api|x-api|private|client|sas|encryption)[-_]?key|SharedAccessSignature"
-    r"|connection_?string|(?:session|security|access|refresh|id|auth|sas|bearer)[-_]?token|client_?secret|password|passwd|pwd"
+    r"((?:(?:secret|(?<!aws)access)[-_]?key(?:[-_]?id)?|(?:account|shared_?access|secret[-_]?access|api|private|client|sas|encryption)[-_]?key"
+    r"|SharedAccessSignature|connection_?string|(?:session|security|access|refresh|(?<![a-z])id|auth|sas|bearer)[-_]?token"
+    r"|client_?secret|password|passwd|pwd"
     r"|(?:proxy-)?authorization|(?:set-)?cookie)"
     r"\\?['\"]?\s?[:=]\s?)(?:(?:Bearer|Basic|Token|Digest|SharedKey|SharedKeyLite|AWS4-HMAC-SHA256) )?\\?['\"]?[^\s'\",;}]+['\"]?",
     re.IGNORECASE,

@@ -106,6 +106,7 @@ def test_every_value_is_judged_as_protobuf_judges_it(kind):
         ("optimization { priority: MAX }", "priority cannot be MAX; PRIORITY_MAX seems to be meant"),
         ("dynamic_batching { default_queue_policy { timeout_action: reject } }", "cannot be reject; REJECT seems to be meant"),
         ("input { dims: [ 1, 'x' ] }", "line 1, column 20: dims must be a whole number"),
+        (f"input {{ dims: {'1' * 50} }}", "dims must be from -9223372036854775808 to 9223372036854775807"),
         ("input { dims: 9223372036854775808 }", "dims must be from -9223372036854775808 to 9223372036854775807"),
         ("instance_group { count: 4294967296 }", "count must be from -2147483648 to 2147483647"),
         ("model_warmup { batch_size: -1 }", "batch_size must be from 0 to 4294967295"),
@@ -146,6 +147,13 @@ def test_the_place_and_what_is_expected_are_told(text, words):
 def test_what_may_be_newer_than_the_table_is_not_judged(text):
     """Fields of any name, and enum values that are no known one in other words."""
     assert refusal(text) is None
+
+
+def test_a_sign_may_stand_apart_from_its_number():
+    """C++ reads the sign as a token of its own; Python's protobuf does not."""
+    for number in ("- 1.5", "-\n1", "- # below all\n inf", "-\tNaN"):
+        assert refusal(PLACES["float"].format(number)) is None
+    assert refusal(PLACES["enum"].format("- inf")) is not None
 
 
 @pytest.mark.parametrize(

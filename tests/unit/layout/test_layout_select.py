@@ -44,10 +44,10 @@ def test_a_native_repository_keeps_the_versions_that_its_policy_serves(policy, v
 
 def test_a_version_tree_keeps_its_newest_version():
     """And what its author put beside the versions, but nothing that tools left there, nor the schema."""
-    paths = ["1/model.pt", "3/model.pt", "3/cat.txt", "_schema.json", "labels.txt", "env.tar.gz", ".cache/x", ".gitattributes"]
+    paths = ["9/model.pt", "10/model.pt", "10/cat.txt", "_schema.json", "labels.txt", "env.tar.gz", ".cache/x", ".gitattributes"]
     found = planned("pytorch", paths)
 
-    assert placed(found) == {path: path for path in ("labels.txt", "env.tar.gz", "3/model.pt", "3/cat.txt")}
+    assert placed(found) == {path: path for path in ("labels.txt", "env.tar.gz", "10/model.pt", "10/cat.txt")}
 
 
 def test_a_file_named_like_the_directory_of_a_version_is_left_out():

@@ -88,7 +88,7 @@ def test_the_batch_dimension_is_cut_where_the_model_batches():
     ],
 )
 def test_a_shape_that_triton_cannot_express_is_refused(shape, batch, words):
-    """The batch rule, scalars (which crashed the Go adapter), and dimensions that are none."""
+    """The batch rule, scalars (which crashed the Go adapter), and what is no dimension."""
     assert words in refusal({"inputs": [tensor(shape=shape)]}, batch)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from adapter.layout.versions import VersionPolicy, is_odd, is_version, newest
+from adapter.layout.versions import VersionPolicy, is_odd, is_version
 
 
 @pytest.mark.parametrize("name", ["0", "1", "9", "10", "2024", "999999999999999999", "1000000000000000000", "9223372036854775807"])
@@ -50,11 +50,6 @@ def test_other_names_are_just_directories(name):
     """Triton logs them and goes on."""
     assert not is_version(name)
     assert not is_odd(name)
-
-
-def test_the_newest_version_is_the_largest_number():
-    """Not the last in the alphabet."""
-    assert newest(["9", "10", "2"]) == "10"
 
 
 @pytest.mark.parametrize(

@@ -112,9 +112,12 @@ def test_secret_fields_are_masked_at_any_depth(name: str) -> None:
     """By name, whatever the value."""
     stream = configured()
 
-    structlog.stdlib.get_logger("x").info("config.read", **{name: "hunter2"}, config={"inner": [{name: {"deep": "hunter2"}}]})
+    structlog.stdlib.get_logger("x").info(
+        "config.read", **{name: "hunter2"}, config={"inner": [{name: {"deep": "hunter2"}}, {name: 7654321}]}
+    )
 
     assert "hunter2" not in stream.getvalue()
+    assert "7654321" not in stream.getvalue()
     assert stream.objects[0][name] == MASK
 
 
