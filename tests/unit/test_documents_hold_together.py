@@ -80,9 +80,9 @@ def broken(path: Path, link: str) -> bool:
 def test_every_link_leads_somewhere(path: Path) -> None:
     prose, _ = parted(path)
 
-    links = [(number, link) for number, line in prose for link in LINK.findall(CODE.sub("", line))]
+    links = LINK.findall("\n".join(CODE.sub("", line) for _, line in prose))
 
-    assert [(number, link) for number, link in links if broken(path, link)] == []
+    assert [link for link in links if broken(path, link)] == []
 
 
 @document
