@@ -15,7 +15,8 @@ from pathlib import Path
 TOP = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(TOP))
 
-from adapter.cli import settings_markdown  # noqa: E402 - works from any directory
+from adapter import parameters  # noqa: E402 - works from any directory
+from adapter.cli import settings_markdown  # noqa: E402
 from adapter.lifecycle.states import TRANSITIONS, State  # noqa: E402
 from adapter.spi import status  # noqa: E402
 from adapter.telemetry import metrics  # noqa: E402
@@ -32,6 +33,7 @@ def states_mermaid() -> str:
 
 BLOCKS: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "README.md": {"states": states_mermaid},
+    "deploy/docs/models.md": {"parameters": parameters.markdown},
     "deploy/docs/settings.md": {"settings": settings_markdown},
     "deploy/docs/operations.md": {"errors": status.markdown, "metrics": metrics.markdown},
 }

@@ -11,6 +11,7 @@ import pytest
 GENERATE = Path(__file__).parents[2] / "scripts" / "generate.py"
 BLOCKS = {
     "README.md": ("states",),
+    "deploy/docs/models.md": ("parameters",),
     "deploy/docs/settings.md": ("settings",),
     "deploy/docs/operations.md": ("errors", "metrics"),
 }
@@ -50,6 +51,7 @@ def test_blocks_are_written_and_the_rest_is_kept(documents: Path) -> None:
     assert (stale.returncode, written.returncode, current.returncode) == (1, 0, 0)
     assert all(text.startswith("# Title\nbefore\n") and text.endswith("last\n") and "\nold\n" not in text for text in texts.values())
     assert "ABSENT --> PULLING" in texts["README.md"]
+    assert "`adapter.topModel`" in texts["deploy/docs/models.md"]
     assert "`ADAPTER_PORT`" in texts["deploy/docs/settings.md"]
     assert "`INVALID_ARGUMENT`" in texts["deploy/docs/operations.md"] and "`triton_adapter_models`" in texts["deploy/docs/operations.md"]
 

@@ -1,4 +1,4 @@
-"""Every Markdown file: links lead somewhere, code blocks name their language, lines fit a screen; and the README stays a map."""
+"""Every Markdown file: links and names lead somewhere, code blocks name their language, lines fit; and the README stays a map."""
 
 from __future__ import annotations
 
@@ -17,6 +17,15 @@ MAX_README_LINES = 130
 FENCE = re.compile(r"\s*(```+|~~~+)(.*)")
 CODE = re.compile(r"(`+)[^`].*?\1")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+QUOTED = re.compile(r"`([^`]+)`")
+OF_THE_TOP = re.compile(rf"(?:{'|'.join(ROOMS)}|\.ci)/[\w./-]*")
+"""A path from the top of the repository, in every document."""
+OF_THE_ROOM = re.compile(r"\w[\w-]*(?:/[\w.-]+)*(?:\.py|/)")
+"""A module or a folder, in a document that maps the folder where it lies."""
+MAPS = tuple(TOP / room / "README.md" for room in ("adapter", "tests"))
+FACTS = TOP / "adapter" / "triton" / "README.md"
+OBSERVED = re.compile(r"\[(\w+):\s+(\w+)\]")
+"""The file and the name of a test of `tests/contract/server`, both without `test_`."""
 
 document = pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(TOP)))
 
@@ -51,6 +60,13 @@ def anchors(path: Path) -> set[str]:
     return found
 
 
+def is_stale(path: Path, word: str) -> bool:
+    """Whether a word in backticks looks like a path of the repository, and there is no such file or folder."""
+    if OF_THE_TOP.fullmatch(word):
+        return not any((folder / word).exists() for folder in (TOP, path.parent))
+    return path in MAPS and OF_THE_ROOM.fullmatch(word) is not None and not (path.parent / word).exists()
+
+
 def broken(path: Path, link: str) -> bool:
     """Whether a link leads nowhere. Links to other sites are not asked."""
     if "://" in link or link.startswith("mailto:"):
@@ -64,9 +80,27 @@ def broken(path: Path, link: str) -> bool:
 def test_every_link_leads_somewhere(path: Path) -> None:
     prose, _ = parted(path)
 
-    links = [(number, link) for number, line in prose for link in LINK.findall(CODE.sub("", line))]
+    links = LINK.findall("\n".join(CODE.sub("", line) for _, line in prose))
 
-    assert [(number, link) for number, link in links if broken(path, link)] == []
+    assert [link for link in links if broken(path, link)] == []
+
+
+@document
+def test_every_file_that_is_named_exists(path: Path) -> None:
+    prose, _ = parted(path)
+
+    words = [(number, word) for number, line in prose for quoted in QUOTED.findall(line) for word in quoted.split()]
+
+    assert [(number, word) for number, word in words if is_stale(path, word)] == []
+
+
+def test_every_observation_of_triton_names_a_test() -> None:
+    observed = OBSERVED.findall(FACTS.read_text())
+
+    tests = {file: (TOP / f"tests/contract/server/test_{file}.py").read_text() for file, _ in observed}
+
+    assert observed
+    assert [f"{file}: {name}" for file, name in observed if f"def test_{name}(" not in tests[file]] == []
 
 
 @document
@@ -105,3 +139,21 @@ def test_a_link_that_leads_nowhere_is_found(tmp_path: Path) -> None:
         "b.md": True,
         "https://x.y/z": False,
     }
+
+
+@pytest.mark.parametrize(
+    ("document", "word", "stale"),
+    [
+        ("CONTRIBUTING.md", "adapter/ports.py", False),
+        ("CONTRIBUTING.md", "adapter/harbours.py", True),
+        ("CONTRIBUTING.md", "harbours.py", False),
+        ("adapter/README.md", "lifecycle/states.py", False),
+        ("adapter/README.md", "lifecycle/", False),
+        ("adapter/README.md", "harbours.py", True),
+        ("adapter/README.md", "harbours/", True),
+        ("tests/README.md", "adapter/", False),
+        ("deploy/docs/models.md", "1/model.py", False),
+    ],
+)
+def test_a_name_that_is_stale_is_found(document: str, word: str, stale: bool) -> None:
+    assert is_stale(TOP / document, word) is stale
