@@ -33,6 +33,8 @@ def network_words(error: BaseException) -> str:
         return "its TLS certificate is for another host name"
     if any("ConnectTimeout" in name for name in names):
         return f"no connection within {CONNECT_TIMEOUT_SECONDS} s"
+    if any(isinstance(cause, TimeoutError) and "handshake" in str(cause) for cause in chain):  # OpenSSL's words
+        return f"its TLS handshake did not end within {CONNECT_TIMEOUT_SECONDS} s"
     for kind, words in _CAUSES:
         if any(isinstance(cause, kind) for cause in chain):
             return words
