@@ -9,10 +9,16 @@ first, and never holds a secret: ModelMesh stores the text in its registry and s
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 UNEXPECTED = "internal error of the adapter; its log has the details"
 """The whole text of a failure that nobody foresaw: its own might say anything."""
+
+
+def some(words: Sequence[str], most: int) -> str:
+    """`a, b and 3 more`: no text grows with the number of things that it names."""
+    return ", ".join(words[:most]) + (f" and {len(words) - most} more" if len(words) > most else "")
 
 
 class AdapterError(Exception):

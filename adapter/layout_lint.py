@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from adapter import parameters
-from adapter.errors import InvalidModel, InvalidRequest, SourceError
+from adapter.errors import InvalidModel, InvalidRequest, SourceError, some
 from adapter.layout import rules
 from adapter.layout.model_types import TYPES, UNKNOWN, model_type
 from adapter.layout.tree import LayoutError
@@ -111,9 +111,7 @@ def _plan(spec: ModelSpec, listing: Listing, found: Layout, columns: int) -> str
     used = {*found.files, *rules.wanted(listing)}
     left = [file.path for file in listing.files if file not in used]
     if left:
-        text += (
-            f"\nnot placed: {', '.join(left[:MOST_ENTRIES])}{f' and {len(left) - MOST_ENTRIES} more' if len(left) > MOST_ENTRIES else ''}\n"
-        )
+        text += f"\nnot placed: {some(left, MOST_ENTRIES)}\n"
     return text
 
 

@@ -93,10 +93,6 @@ class ModelRepository(Protocol):
         """Take the model, and what else its bundle has, out of the repository. Absent is fine."""
         ...
 
-    async def clear(self) -> None:
-        """Take everything out of the repository."""
-        ...
-
     def size_bytes(self, model_id: str) -> int:
         """Bytes of a placed model's files; 0 when it is absent."""
         ...
@@ -145,7 +141,7 @@ class ModelServer(Protocol):
         ...
 
     def obstacle(self, model_id: str) -> str:
-        """What an unload of the model is waiting for, in words."""
+        """What an unload of the model, or a load that was sent, is waiting for, in words."""
         ...
 
     async def is_ready(self, model_id: str) -> bool:

@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from adapter.errors import some
 from adapter.layout import model_config, native, schema
 from adapter.layout.model_config import FILE_NAME, ModelConfig
 from adapter.layout.model_types import TYPES, UNKNOWN, model_type
@@ -182,5 +183,4 @@ def _loaded_first(bundle: Bundle) -> list[str]:
 
 
 def _listed(names: Iterable[str]) -> str:
-    found = sorted(names)
-    return ", ".join(map(shortened, found[:10])) + (f" and {len(found) - 10} more" if len(found) > 10 else "")
+    return some([shortened(name) for name in sorted(names)], 10)

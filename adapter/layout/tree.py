@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+from adapter.errors import some
 from adapter.model import Listing, SourceFile
 from adapter.paths import path_problem
 
@@ -85,11 +86,7 @@ def is_residue(name: str) -> bool:
 
 def shown(paths: Iterable[str]) -> str:
     """Some paths for an error text, on one line."""
-    found = sorted(paths)
-    if not found:
-        return "nothing"
-    more = len(found) - SHOWN_PATHS
-    return ", ".join(map(shortened, found[:SHOWN_PATHS])) + (f" and {more} more" if more > 0 else "")
+    return some([shortened(path) for path in sorted(paths)], SHOWN_PATHS) or "nothing"
 
 
 def shortened(path: str) -> str:

@@ -85,7 +85,7 @@ class RuntimeLifecycle:
             async with asyncio.timeout(self._budget_seconds):
                 operation = await self._claim_load(spec)
                 return await self._wait_for(operation)
-        except TimeoutError:
+        except TimeoutError:  # no await before this: the load is stopped, and still knows what it waited for
             raise self._over_budget(spec, operation) from None
         finally:
             if operation is not None:

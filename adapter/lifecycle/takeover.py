@@ -15,7 +15,7 @@ from functools import partial
 
 import structlog
 
-from adapter.errors import UNEXPECTED, AdapterError, Superseded
+from adapter.errors import UNEXPECTED, AdapterError, Superseded, some
 from adapter.lifecycle.operation import Model, Operation
 from adapter.lifecycle.registry import Registry
 from adapter.lifecycle.sizing import Sizing
@@ -55,7 +55,7 @@ class Takeover:
     def problem(self) -> str | None:
         """Why ModelMesh could not be served now, in words; names whom a purge waits for."""
         awaited = [str(operation) for operation in self._awaited if not operation.ended.is_set()]
-        return f"purging: waiting for {_some(awaited)}" if awaited else self._problem
+        return f"purging: waiting for {some(awaited, NAMED)}" if awaited else self._problem
 
     @property
     def obstacle(self) -> str | None:
@@ -123,7 +123,7 @@ class Takeover:
         self._version = await self._server.verify()
         await self._stop_operations()
         if len(self._registry):
-            self._problem = f"purging: Triton has not freed {_some([repr(model.model_id) for model in self._registry])} yet"
+            self._problem = f"purging: Triton has not freed {some([repr(model.model_id) for model in self._registry], NAMED)} yet"
         await self._server.purge()
         for model in self._registry:
             if model.artifact is not None:
@@ -173,8 +173,3 @@ def _serves(model_id: str, rows: list[ServerModel]) -> bool:
     names = {row.name for row in rows}
     is_whole = bool(serving) if len(names) == 1 else serving == names | {model_id}
     return is_whole and not any(row.state in ("LOADING", "UNLOADING") for row in rows)
-
-
-def _some(words: list[str]) -> str:
-    more = f" and {len(words) - NAMED} more" if len(words) > NAMED else ""
-    return ", ".join(words[:NAMED]) + more

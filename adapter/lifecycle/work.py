@@ -52,9 +52,9 @@ class Work:
         except BaseException as error:  # noqa: BLE001 - every kind of end is told to the callers, and undone
             operation.begin_undo()
             failure = _failure(operation, error)
-            telling = asyncio.get_running_loop().call_later(UNDO_PATIENCE_SECONDS, operation.fail, failure)
+            overdue = asyncio.get_running_loop().call_later(UNDO_PATIENCE_SECONDS, operation.fail, failure)
             await self._undo(operation)
-            telling.cancel()
+            overdue.cancel()
             operation.fail(failure)
         else:
             self._on_loaded()

@@ -75,7 +75,6 @@ class TelemetryServer:
         self._readiness = readiness
         self._server = _bind(port, self._routes())
         self.port: int = self._server.server_address[1]
-        self.is_dual_stack = self._server.address_family == socket.AF_INET6
         try:
             threading.Thread(target=self._server.serve_forever, name="telemetry-http", daemon=True).start()
         except RuntimeError as error:

@@ -117,7 +117,7 @@ class Repository:
             await self.remove(name)
 
     async def sweep(self) -> None:
-        """Take out what breaks Triton's index: dangling links, files, names that are not UTF-8. We place only directories."""
+        """Take out what nobody placed: plain files, and what breaks Triton's index (dangling links, names that are not UTF-8)."""
         await self._workers.run(self._sweep)
 
     def close(self) -> None:
@@ -187,9 +187,7 @@ class Repository:
         for path in self._entries():
             stop.check()
             if not path.is_dir() or not _is_utf8(path.name):
-                log.warning(
-                    "entry.swept", name=repr(path.name), folder=str(self.folder), cause="it is not a model and breaks Triton's index"
-                )
+                log.warning("entry.swept", name=repr(path.name), folder=str(self.folder), cause="not a directory that the adapter placed")
                 self._volume.discard(path)
 
     def _ensure_folder(self) -> None:

@@ -12,7 +12,7 @@ import asyncio
 
 import structlog
 
-from adapter.errors import ServerError
+from adapter.errors import ServerError, some
 from adapter.model import owner_of
 from adapter.telemetry.metrics import UNLOAD_WAIT_SECONDS
 from adapter.triton.client import CallError, TritonClient
@@ -55,9 +55,9 @@ class Unloads:
         except CallError as failure:
             raise ServerError(f"Triton does not unload the model: {one_line(str(failure))}") from failure
 
-    async def free(self, name: str, telling: asyncio.Semaphore | None = None) -> None:
+    async def free(self, name: str, calls: asyncio.Semaphore | None = None) -> None:
         """
-        Return when no version holds memory, a bundle's inner models included; `telling` bounds the calls, not the wait.
+        Return when no version holds memory, a bundle's inner models included; `calls` bounds the calls, not the wait.
 
         Raises WrongServer, ServerError.
         """
@@ -69,7 +69,7 @@ class Unloads:
             if not self._loads.is_answered(owner):  # somebody else's load may be on its way
                 await self._watch.settled(part)
         self._loads.forget(owner)
-        async with telling or asyncio.Semaphore():
+        async with calls or asyncio.Semaphore():
             for part in names:
                 await self.tell(part)
         loop = asyncio.get_running_loop()
@@ -127,8 +127,8 @@ class Unloads:
         return held | self._loads.names() | (unlisted - nameless)
 
     async def _free_all(self, names: set[str]) -> None:
-        telling = asyncio.Semaphore(PARALLEL)
-        tasks = {asyncio.create_task(self.free(name, telling), name=name) for name in names}
+        calls = asyncio.Semaphore(PARALLEL)
+        tasks = {asyncio.create_task(self.free(name, calls), name=name) for name in names}
         pending = tasks
         try:
             while pending:
@@ -143,7 +143,6 @@ class Unloads:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     def _report(self, names: list[str]) -> None:
-        waits = ", ".join(f"{name} ({self.obstacle(name)})" for name in names[:NAMED])
-        more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-        self.problem = f"the purge waits for Triton to free {waits}{more}"
-        log.info("purge.delayed", models=len(names), waits_for=f"{waits}{more}")
+        waits_for = some([f"{name} ({self.obstacle(name)})" for name in names], NAMED)
+        self.problem = f"the purge waits for Triton to free {waits_for}"
+        log.info("purge.delayed", models=len(names), waits_for=waits_for)

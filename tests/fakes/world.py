@@ -242,9 +242,6 @@ class FakeRepository(_Port):
         for name in self.world.of_bundle(model_id, self.world.placed):
             self.world.placed.pop(name)
 
-    async def clear(self) -> None:
-        self.world.placed.clear()
-
     def size_bytes(self, model_id: str) -> int:
         return sum(self.world.placed[name].size_bytes for name in self.world.of_bundle(model_id, self.world.placed))
 

@@ -111,10 +111,6 @@ class AdapterProcess:
         """Send it a signal, and do not wait."""
         self._started().signal(number)
 
-    def terminate(self, grace_seconds: float = 30) -> int:
-        """SIGTERM, as Kubernetes does, then SIGKILL after the grace. The answer is its exit code."""
-        return self._started().stop(grace_seconds)
-
     def kill(self) -> None:
         """`kill -9`; one that does not run is fine."""
         if self._child is not None:

@@ -125,13 +125,6 @@ def identity_onnx(kind: int, shape: list[str | int]) -> bytes:
     return onnx_file([node], {"x": (kind, shape)}, {"y": (kind, shape)}, {})
 
 
-def large_onnx(size_bytes: int, seed: int = 0) -> bytes:
-    """A file of about this size that does not compress: `index` → one of its many weights."""
-    weights = np.random.default_rng(seed).random(max(size_bytes // 4, 1), dtype=np.float32)
-    node = helper.make_node("Gather", ["weights", "index"], ["weight"])
-    return onnx_file([node], {"index": (TensorProto.INT64, [1])}, {"weight": (TensorProto.FLOAT, [1])}, {"weights": weights})
-
-
 @functools.cache
 def digits_classifier(seed: int = 7) -> DigitsClassifier:
     """Trained here, by gradient descent (Adam) on 4,000 drawn digits; 1,000 more are held out."""

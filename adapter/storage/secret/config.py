@@ -20,7 +20,7 @@ import aiofiles
 import aiofiles.os
 import structlog
 
-from adapter.errors import InvalidRequest
+from adapter.errors import InvalidRequest, some
 from adapter.model import ModelSpec
 from adapter.storage.secret.binding import Binding
 from adapter.storage.secret.merging import StorageConfig, merged
@@ -111,5 +111,4 @@ def _parsed(text: bytes, label: str) -> dict[str, object]:
 def _existing(keys: list[str]) -> str:
     if not keys:
         return "the mounted storage secret has no keys at all"
-    shown = ", ".join(repr(key) for key in keys[:_SHOWN_KEYS])
-    return f"storage keys that exist: {shown}" + (f" and {len(keys) - _SHOWN_KEYS} more" if len(keys) > _SHOWN_KEYS else "")
+    return f"storage keys that exist: {some([repr(key) for key in keys], _SHOWN_KEYS)}"

@@ -40,7 +40,12 @@ class BucketStore:
 
     binding: Binding
     connection: Callable[[StorageConfig], Hashable]
-    """Reads what a client is made from; two equal connections share a client. Raises InvalidRequest."""
+    """
+    Reads what a client is made from; two equal connections share a client. Raises InvalidRequest.
+
+    The field `anonymous` must be honoured: a request that leads away from the stored place has it set, so that neither
+    stored credentials nor the pod's own identity go there.
+    """
     client: Callable[[Any, int], Client]
     """Makes it, for so many threads. May block: credential chains ask the network. Raises InvalidRequest, SourceDenied."""
 

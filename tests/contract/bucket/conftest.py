@@ -108,7 +108,7 @@ def web_server() -> Iterator[WebServer]:
         yield server
 
 
-@pytest.fixture(params=["memory", "s3", "gcs", "azure", "http"])
+@pytest.fixture(params=["memory", *BUCKETS])
 def bed(request: pytest.FixtureRequest) -> Bed:
     """An empty bucket of each kind of store."""
     if request.param == "memory":
@@ -164,7 +164,7 @@ def spoiled_bed(request: pytest.FixtureRequest, kind: str) -> Iterator[SpoiledBe
         yield SpoiledBed(shelf, proxy, config, bucket_of(config), "m/file", content)
 
 
-@pytest.fixture(params=["s3", "gcs", "azure", "http"])
+@pytest.fixture(params=list(BUCKETS))
 def spoiled(request: pytest.FixtureRequest) -> Iterator[SpoiledBed]:
     """Of each kind of store that is asked over a network."""
     yield from spoiled_bed(request, request.param)

@@ -1,0 +1,41 @@
+"""A new row of the table is held to what every store is held to."""
+
+from __future__ import annotations
+
+import pytest
+
+from adapter.storage.secret.fields import Secret
+from adapter.storage.secret.merging import merged
+from adapter.storage.stores.table import BINDINGS, BUCKETS
+from tests.builders import a_spec
+from tests.contract.bucket.model_beds import SHELVES
+from tests.unit.storage.secret.test_credentials_stay_with_their_endpoint import BOUND
+from tests.unit.storage.secret.test_what_is_secret_is_remembered import SECRETS
+
+ELSEWHERE = {
+    "s3": {"endpoint_url": "https://theirs"},
+    "gcs": {"endpoint_url": "https://theirs"},
+    "azure": {"endpoint_url": "https://theirs", "container": "c"},
+    "http": {"url": "https://theirs"},
+}
+"""What leads a request to a place of its own."""
+
+
+def test_the_contract_suite_has_a_bed_for_every_row() -> None:
+    assert {*BUCKETS, "pvc"} == {kind.partition(" ")[0] for kind in SHELVES}
+
+
+def test_the_rules_of_secrets_have_cases_for_every_row() -> None:
+    assert set(BUCKETS) == {kind for kind, *_ in SECRETS} == {"s3", *(kind for kind, *_ in BOUND)} == set(ELSEWHERE)
+
+
+@pytest.mark.parametrize("kind", BUCKETS)
+def test_a_place_of_the_requests_own_gets_no_identity(kind: str) -> None:
+    """No stored credentials, and not the pod's own: `anonymous` is honoured by every row."""
+    config = merged({}, a_spec(storage_params={"type": kind, **ELSEWHERE[kind]}), "storage config 's'", BINDINGS)
+
+    connection = BUCKETS[kind].connection(config)
+
+    assert config.is_unsigned
+    assert getattr(connection, "is_anonymous", True)
+    assert [name for name, value in vars(connection).items() if isinstance(value, Secret)] == []
