@@ -21,13 +21,13 @@ CONTENT = bytes(range(256)) * 1200
 ADC = ("GOOGLE_APPLICATION_CREDENTIALS", "GCE_METADATA_HOST", "AZURE_CLIENT_ID", "AZURE_TENANT_ID", "AZURE_FEDERATED_TOKEN_FILE")
 
 
-def listed(source):
-    return source.list_page("m/", Stop()).objects[0]
+def listed(bucket):
+    return bucket.list_page("m/", Stop()).objects[0]
 
 
-def read(source, stored, stop=None):
+def read(bucket, stored, stop=None):
     got = bytearray()
-    source.read(stored, 0, stored.size_bytes, got.extend, stop or Stop())
+    bucket.read(stored, 0, stored.size_bytes, got.extend, stop or Stop())
     return bytes(got)
 
 
@@ -68,14 +68,14 @@ def test_a_gcs_service_account_signs_for_a_token(gcs_server, is_escaped):
     with Web() as tokens, S3Proxy(gcs_server.endpoint_url) as proxy:
         answer = json.dumps({"access_token": "the-token", "expires_in": 3600, "token_type": "Bearer"}).encode()
         tokens.answers["/token"] = Answer(200, {"Content-Type": "application/json"}, answer)
-        source = bucket_of({
+        bucket = bucket_of({
             "type": "gcs", "bucket": f"signed-{is_escaped}".lower(), "endpoint_url": proxy.endpoint_url, "client_email": "a@b",
             "private_key": pem.replace("\n", "\\n") if is_escaped else pem, "token_uri": f"{tokens.url}/token",
         })  # fmt: skip
-        assert read(source, listed(source)) == CONTENT
+        assert read(bucket, listed(bucket)) == CONTENT
         asked = len(tokens.requests)
         assert {request.target for request in tokens.requests} == {"/token"}
-        read(source, listed(source))
+        read(bucket, listed(bucket))
         assert len(tokens.requests) == asked, "a token is kept"
 
 
@@ -99,8 +99,8 @@ def test_gcs_without_default_credentials_is_anonymous(gcs_server, monkeypatch):
     monkeypatch.setenv("HOME", "/nonexistent")
     gcs_server.make_bucket("public-one")
     gcs_server.put("public-one", "m/file", CONTENT)
-    source = bucket_of(gcs_server.storage_config("public-one"), anonymous="")
-    assert read(source, listed(source)) == CONTENT
+    bucket = bucket_of(gcs_server.storage_config("public-one"), anonymous="")
+    assert read(bucket, listed(bucket)) == CONTENT
 
 
 AZURE_KEYS = [
@@ -137,8 +137,8 @@ def azure_values(server, container):
 
 def test_an_azure_connection_string_is_enough(azure_server, container):
     """The Go adapter wanted the account's name as well."""
-    source = bucket_of({"type": "azure", "container": container, "connection_string": azure_server.connection_string})
-    assert read(source, listed(source)) == CONTENT
+    bucket = bucket_of({"type": "azure", "container": container, "connection_string": azure_server.connection_string})
+    assert read(bucket, listed(bucket)) == CONTENT
 
 
 def test_an_azure_sas_token_is_enough(azure_server, container):
@@ -146,8 +146,8 @@ def test_an_azure_sas_token_is_enough(azure_server, container):
     until = datetime.datetime.now(datetime.UTC) + datetime.timedelta(hours=1)
     permission = ContainerSasPermissions(read=True, list=True)
     token = generate_container_sas(azure_server.account, container, account_key=azure_server.key, permission=permission, expiry=until)
-    source = bucket_of(azure_values(azure_server, container), sas_token=token)
-    assert read(source, listed(source)) == CONTENT
+    bucket = bucket_of(azure_values(azure_server, container), sas_token=token)
+    assert read(bucket, listed(bucket)) == CONTENT
 
 
 def test_a_wrong_azure_key_is_denied(azure_server, container):
@@ -164,5 +164,5 @@ def test_a_public_azure_container_needs_nothing(azure_server, monkeypatch):
     azure_server.make_container(name, public=True)
     azure_server.put(name, "m/file", CONTENT)
     for changes in ({}, {"anonymous": "true"}, {"anonymous": "true", "account_key": "ignored"}):
-        source = bucket_of(azure_values(azure_server, name), **changes)
-        assert read(source, listed(source)) == CONTENT
+        bucket = bucket_of(azure_values(azure_server, name), **changes)
+        assert read(bucket, listed(bucket)) == CONTENT

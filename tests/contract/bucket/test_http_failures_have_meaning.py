@@ -49,14 +49,14 @@ def http_bucket(url, **fields):
     return bucket_of({"type": "http", "url": url} | fields)
 
 
-def listed(source, key="m/file"):
-    found = source.list_page(key, Stop()).objects
+def listed(bucket, key="m/file"):
+    found = bucket.list_page(key, Stop()).objects
     return found[0] if found else None
 
 
-def read(source, stored, start=0, length=None):
+def read(bucket, stored, start=0, length=None):
     got = bytearray()
-    source.read(stored, start, stored.size_bytes - start if length is None else length, got.extend, Stop())
+    bucket.read(stored, start, stored.size_bytes - start if length is None else length, got.extend, Stop())
     return bytes(got)
 
 
@@ -72,9 +72,9 @@ STATUSES = [(407, SourceDenied), (425, SourceUnavailable), (300, InvalidRequest)
 def test_a_status_has_a_meaning(web, status, expected, call):
     """Named with the place, never with the server's words or the query. The Go adapter stored the page as the model."""
     web.answers["/base/m/file?sig=the-secret"] = Answer(status, {}, b"the server's words")
-    source = http_bucket(f"{web.url}/base?sig=the-secret")
+    bucket = http_bucket(f"{web.url}/base?sig=the-secret")
     with pytest.raises(expected) as caught:
-        listed(source) if call == "list" else read(source, StoredObject("m/file", 7, "x"))
+        listed(bucket) if call == "list" else read(bucket, StoredObject("m/file", 7, "x"))
     assert type(caught.value) is expected
     assert f"HTTP {status}" in caught.value.text and f"{web.url}/base" in caught.value.text
     assert "secret" not in caught.value.text and "words" not in caught.value.text
@@ -110,25 +110,25 @@ JOINS = [
 def test_path_and_url_are_joined_and_the_query_kept(web, url, key, target):
     """A key is text, not a part of a URL."""
     web.answers[target] = whole()
-    source = http_bucket(web.url + url)
-    assert read(source, listed(source, key)) == b"content"
+    bucket = http_bucket(web.url + url)
+    assert read(bucket, listed(bucket, key)) == b"content"
     assert {request.target for request in web.requests} == {target}
-    assert "?" not in source.place
+    assert "?" not in bucket.place
 
 
 def test_a_folder_is_not_asked_for(web):
     """A web server has no listings, only pages that look like some."""
-    source = http_bucket(web.url)
-    assert source.list_page("m/", Stop()).objects == source.list_page("", Stop()).objects == ()
-    assert source.list_page("m/file", Stop(), by_folder=True).objects == ()
+    bucket = http_bucket(web.url)
+    assert bucket.list_page("m/", Stop()).objects == bucket.list_page("", Stop()).objects == ()
+    assert bucket.list_page("m/file", Stop(), by_folder=True).objects == ()
     assert web.requests == []
 
 
 def test_headers_go_with_every_request(web):
     """Strings, and lists of strings. Values never show."""
     web.answers["/m/file"] = whole()
-    source = http_bucket(web.url, headers={"Authorization": "Bearer the-secret", "X-Many": ["a", "b"]})
-    read(source, listed(source))
+    bucket = http_bucket(web.url, headers={"Authorization": "Bearer the-secret", "X-Many": ["a", "b"]})
+    read(bucket, listed(bucket))
     assert [(r.headers["authorization"], r.headers["x-many"]) for r in web.requests] == [("Bearer the-secret", "a, b")] * 2
     assert all(request.headers["accept-encoding"] == "identity" for request in web.requests)
 
@@ -175,8 +175,8 @@ def test_a_redirect_is_followed(web, status, location):
     """Relative and absolute; on the same server the headers go on."""
     web.answers["/m/file"] = Answer(status, {"Location": location.format(url=web.url)})
     web.answers["/other/place?q"] = whole()
-    source = http_bucket(web.url, headers={"A": "1"})
-    assert read(source, listed(source)) == b"content"
+    bucket = http_bucket(web.url, headers={"A": "1"})
+    assert read(bucket, listed(bucket)) == b"content"
     assert all(request.headers.get("a") == "1" for request in web.requests)
 
 
@@ -185,8 +185,8 @@ def test_stored_headers_do_not_follow_to_another_server(web, elsewhere):
     web.answers["/m/file"] = Answer(302, {"Location": f"{elsewhere.url}/x"})
     elsewhere.answers["/x"] = Answer(302, {"Location": f"{web.url}/back"})
     web.answers["/back"] = whole()
-    source = http_bucket(web.url, headers={"Authorization": "the-secret"})
-    assert read(source, listed(source)) == b"content"
+    bucket = http_bucket(web.url, headers={"Authorization": "the-secret"})
+    assert read(bucket, listed(bucket)) == b"content"
     assert elsewhere.requests and not [r for r in elsewhere.requests if "authorization" in r.headers]
     assert {r.target for r in web.requests if "authorization" in r.headers} == {"/m/file"}
 
@@ -228,35 +228,35 @@ VERSIONS = [
 def test_the_version_that_a_server_names_is_held_to(web, headers, etag, guard):
     """ETag before date; another one in the answer is a change, whatever the server does with the condition."""
     web.answers["/m/file"] = whole(**headers)
-    source = http_bucket(web.url)
-    stored = listed(source)
+    bucket = http_bucket(web.url)
+    stored = listed(bucket)
     assert stored == StoredObject("m/file", 7, etag, is_divisible=False)
-    assert read(source, stored) == b"content"
+    assert read(bucket, stored) == b"content"
     sent = web.requests[-1].headers
     assert {name: value for name, value in sent.items() if name.startswith("if-")} == guard
     assert "range" not in sent
     if etag:
         web.answers["/m/file"] = whole(ETag='"other"')
         with pytest.raises(SourceChanged, match="another ETag or date"):
-            read(source, stored)
+            read(bucket, stored)
 
 
 def test_another_length_is_a_change_too(web):
     """All that is left when a server names no version."""
     web.answers["/m/file"] = whole()
-    source = http_bucket(web.url)
-    stored = listed(source)
+    bucket = http_bucket(web.url)
+    stored = listed(bucket)
     web.answers["/m/file"] = whole(b"longer content")
     with pytest.raises(SourceChanged, match="has 14 bytes, and had 7"):
-        read(source, stored)
+        read(bucket, stored)
 
 
 def test_ranges_are_asked_for_where_the_server_gives_them(real, proxy):
     """Guarded by the version twice: for servers that know If-Match, and for those that know If-Range."""
-    source = http_bucket(proxy.endpoint_url)
-    stored = listed(source)
+    bucket = http_bucket(proxy.endpoint_url)
+    stored = listed(bucket)
     assert stored.is_divisible
-    assert read(source, stored, 1000, 500) == CONTENT[1000:1500]
+    assert read(bucket, stored, 1000, 500) == CONTENT[1000:1500]
 
 
 def test_a_server_that_stops_giving_ranges_is_read_from_its_start(web):
@@ -293,8 +293,8 @@ def test_a_password_goes_into_a_header():
     with WebServer(wants_password=True) as server:
         server.put("m/file", CONTENT)
         token = base64.b64encode(f"{USER}:{server.password}".encode()).decode()
-        source = http_bucket(server.url, headers={"Authorization": f"Basic {token}"})
-        assert read(source, listed(source)) == CONTENT
+        bucket = http_bucket(server.url, headers={"Authorization": f"Basic {token}"})
+        assert read(bucket, listed(bucket)) == CONTENT
         with pytest.raises(SourceDenied, match=r"denied access with no headers of storage config 'k' \(HTTP 401\)"):
             listed(http_bucket(server.url))
         with pytest.raises(SourceDenied, match=r"denied access with the headers of storage config 'k' \(HTTP 401\)") as caught:
@@ -318,8 +318,8 @@ def trusted(server, **changes):
 
 def test_a_certificate_and_a_client_certificate_are_used(tls_server):
     """The Go adapter's process died of either."""
-    source = trusted(tls_server)
-    assert read(source, listed(source), 5, 1000) == CONTENT[5:1005]
+    bucket = trusted(tls_server)
+    assert read(bucket, listed(bucket), 5, 1000) == CONTENT[5:1005]
 
 
 def test_an_unknown_authority_is_not_trusted(tls_server):
@@ -368,9 +368,9 @@ def test_a_client_certificate_is_shown_to_its_server_only(tls_server, web):
 
 def test_a_redirect_from_https_to_http_is_not_followed(web):
     """What was private would be sent in the open."""
-    source = http_bucket("https://h")
+    bucket = http_bucket("https://h")
     with pytest.raises(InvalidRequest, match="from https to plain http"):
-        source._next(source._url, f"{web.url}/x")
+        bucket._next(bucket._url, f"{web.url}/x")
 
 
 def test_a_proxy_of_the_environment_is_used(real, proxy, monkeypatch):
@@ -378,10 +378,10 @@ def test_a_proxy_of_the_environment_is_used(real, proxy, monkeypatch):
     for name in ("no_proxy", "NO_PROXY", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("http_proxy", proxy.endpoint_url.replace("//", "//user:word@"))
-    source = http_bucket("http://storage.example")
+    bucket = http_bucket("http://storage.example")
     proxy.next(Fault(status=401, body=b""))
     with pytest.raises(SourceDenied, match=r"^http://storage\.example denied"):
-        listed(source)
+        listed(bucket)
     assert proxy.requests == ["GET http://storage.example/m/file"]
 
 

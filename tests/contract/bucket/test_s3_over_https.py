@@ -24,10 +24,10 @@ def tls_server():
 
 def test_the_certificate_of_the_config_is_trusted(tls_server):
     """Listed and read over https."""
-    source = bucket_of(tls_server.storage_config("b"))
-    stored = source.list_page("m/", Stop()).objects[0]
+    bucket = bucket_of(tls_server.storage_config("b"))
+    stored = bucket.list_page("m/", Stop()).objects[0]
     got = bytearray()
-    source.read(stored, 7, 100_000, got.extend, Stop())
+    bucket.read(stored, 7, 100_000, got.extend, Stop())
     assert bytes(got) == (b"content" * 50_000)[7:100_007]
 
 
@@ -69,8 +69,8 @@ def test_cabundle_configmap_that_is_not_mounted_is_invalid(tls_server, tmp_path,
 @pytest.mark.parametrize("value", ["false", "0", False])
 def test_verify_ssl_false_asks_no_questions(tls_server, value):
     """As users of self-signed stores write it."""
-    source = bucket_of(tls_server.storage_config("b"), certificate="", verify_ssl=value)
-    assert source.list_page("m/", Stop()).objects
+    bucket = bucket_of(tls_server.storage_config("b"), certificate="", verify_ssl=value)
+    assert bucket.list_page("m/", Stop()).objects
 
 
 def test_http_to_an_https_port_is_hinted_at(tls_server):
@@ -89,9 +89,9 @@ def test_https_to_an_http_port_is_unavailable(s3_server):
 
 def test_a_stop_wakes_a_read_over_tls(tls_server):
     """Cut below TLS: the reader never takes ciphertext for content."""
-    source = bucket_of(tls_server.storage_config("b"))
+    bucket = bucket_of(tls_server.storage_config("b"))
     tls_server.put("b", "m/large", bytes(64 * 1024 * 1024))
-    stored = source.list_page("m/large", Stop()).objects[0]
+    stored = bucket.list_page("m/large", Stop()).objects[0]
     stop, got, ended = Stop(), bytearray(), []
     begun, release = threading.Event(), threading.Event()
 
@@ -102,7 +102,7 @@ def test_a_stop_wakes_a_read_over_tls(tls_server):
 
     def work() -> None:
         try:
-            source.read(stored, 0, stored.size_bytes, sink, stop)
+            bucket.read(stored, 0, stored.size_bytes, sink, stop)
         except BaseException as error:
             ended.append(error)
 

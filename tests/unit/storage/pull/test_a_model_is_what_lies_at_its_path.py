@@ -60,33 +60,33 @@ def test_all_pages_are_listed():
 
 def test_empty_objects_are_files():
     """`__init__.py`, an empty config.pbtxt: dropping them breaks models."""
-    source = MemoryBucket({"m/__init__.py": b"", "m/model.py": b"x", "m/1/": b""})
-    assert paths(find(source, "m")) == ["__init__.py", "model.py"]
+    bucket = MemoryBucket({"m/__init__.py": b"", "m/model.py": b"x", "m/1/": b""})
+    assert paths(find(bucket, "m")) == ["__init__.py", "model.py"]
 
 
 def test_a_listing_names_its_origin_and_its_kind():
     """What layouts and people need to know."""
-    source = filled("a/b/model.onnx", "a/c/1/model.onnx")
-    single, folder = find(source, "a/b/model.onnx/").listing, find(source, "/a/c").listing
+    bucket = filled("a/b/model.onnx", "a/c/1/model.onnx")
+    single, folder = find(bucket, "a/b/model.onnx/").listing, find(bucket, "/a/c").listing
     assert (single.origin, single.name, single.is_single_file) == ("memory://b/a/b/model.onnx", "model.onnx", True)
     assert (folder.origin, folder.name, folder.is_single_file) == ("memory://b/a/c", "c", False)
 
 
 def test_files_are_sorted_by_path():
     """Two listings of equal content are equal."""
-    source = MemoryBucket({"m/b": b"1", "m/a/z": b"2", "m/a.txt": b"3"})
-    assert paths(find(source, "m")) == sorted(paths(find(source, "m")))
-    assert find(source, "m").listing == find(source, "m").listing
+    bucket = MemoryBucket({"m/b": b"1", "m/a/z": b"2", "m/a.txt": b"3"})
+    assert paths(find(bucket, "m")) == sorted(paths(find(bucket, "m")))
+    assert find(bucket, "m").listing == find(bucket, "m").listing
 
 
 def test_each_file_leads_back_to_its_object():
     """Key, size and ETag are those that were listed."""
-    source = filled("a/m/1/model.onnx", "a/single.onnx", "s/schema.json")
-    found = find(source, "a/m", "/s/schema.json")
-    assert found.stored(found.listing.files[0]) == source.stored("a/m/1/model.onnx")
-    assert found.stored(found.listing.schema) == source.stored("s/schema.json")
-    single = find(source, "a/single.onnx")
-    assert single.stored(single.listing.files[0]) == source.stored("a/single.onnx")
+    bucket = filled("a/m/1/model.onnx", "a/single.onnx", "s/schema.json")
+    found = find(bucket, "a/m", "/s/schema.json")
+    assert found.stored(found.listing.files[0]) == bucket.stored("a/m/1/model.onnx")
+    assert found.stored(found.listing.schema) == bucket.stored("s/schema.json")
+    single = find(bucket, "a/single.onnx")
+    assert single.stored(single.listing.files[0]) == bucket.stored("a/single.onnx")
 
 
 @pytest.mark.parametrize("path", ["", "/", "///"])
@@ -188,8 +188,8 @@ def test_a_schema_is_named_from_the_root_of_the_bucket():
 
 def test_a_schema_may_have_the_name_of_the_model():
     """It is kept apart from the files."""
-    source = MemoryBucket({"a/model": b"model", "b/model": b"schema"})
-    found = find(source, "a/model", "b/model")
+    bucket = MemoryBucket({"a/model": b"model", "b/model": b"schema"})
+    found = find(bucket, "a/model", "b/model")
     assert found.listing.schema.path == "model"
     assert found.stored(found.listing.schema).key == "b/model"
     assert found.stored(found.listing.files[0]).key == "a/model"
@@ -203,34 +203,34 @@ def test_a_schema_that_is_missing_is_not_found():
 
 def test_a_search_counts_page_by_page():
     """Whoever does not wait for the end knows what was seen until then."""
-    source, search = filled(*[f"m/{number}" for number in range(30)], page_objects=10), make_search()
+    bucket, search = filled(*[f"m/{number}" for number in range(30)], page_objects=10), make_search()
     seen = []
-    original = source.list_page
+    original = bucket.list_page
 
     def list_page(*arguments, **options):
         seen.append(search.seen_bytes)
         return original(*arguments, **options)
 
-    source.list_page = list_page
-    find(source, "m", search=search)
+    bucket.list_page = list_page
+    find(bucket, "m", search=search)
     assert seen == [0, 100, 200]
     assert search.seen_bytes == 300
 
 
 def test_a_stop_ends_a_listing_between_pages():
     """A cancelled load does not list the rest of a large bucket."""
-    source, stop = filled(*[f"m/{number}" for number in range(30)], page_objects=10), Stop()
-    original = source.list_page
+    bucket, stop = filled(*[f"m/{number}" for number in range(30)], page_objects=10), Stop()
+    original = bucket.list_page
 
     def list_page(*arguments, **options):
         page = original(*arguments, **options)
         stop.set()
         return page
 
-    source.list_page = list_page
+    bucket.list_page = list_page
     with pytest.raises(Stopped):
-        find(source, "m", stop=stop)
-    assert source.calls == ["list m/"]
+        find(bucket, "m", stop=stop)
+    assert bucket.calls == ["list m/"]
 
 
 def test_a_store_that_gives_more_than_the_prefix_is_not_believed():
