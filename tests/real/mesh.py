@@ -1,5 +1,5 @@
 """
-ModelMesh's side of both wires, for tests and the demo: the SPI towards the adapter, V2 inference towards Triton.
+ModelMesh's side of control calls and inference, for tests and the demo: the SPI towards the adapter, V2 inference towards Triton.
 
 Like ModelMesh it puts the model id where the request names its model, waits without a deadline for
 loads and unloads, and asks for the runtime's status until it is READY.
