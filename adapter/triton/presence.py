@@ -86,7 +86,7 @@ class Presence:
     def lost(self, failure: Exception) -> None:
         """A call found Triton away, or something else in its place."""
         if not self._is_told:
-            log.warning("triton.lost", target=self._target, cause=str(failure))
+            log.warning("triton.away", target=self._target, cause=str(failure))
         self._is_told = True
         self.problem = f"Triton does not answer at {self._target}: {failure}"
         self._answered_at = None

@@ -75,7 +75,7 @@ async def test_a_change_is_said_once() -> None:
         await presence.wait()
 
     assert [(log["event"], log["target"], log.get("cause")) for log in logs] == [
-        ("triton.lost", "triton:8001", "Connection refused"),
+        ("triton.away", "triton:8001", "Connection refused"),
         ("triton.answered", "triton:8001", None),
     ] * 2
 
