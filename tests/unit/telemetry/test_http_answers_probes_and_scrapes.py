@@ -111,20 +111,11 @@ def test_head_is_get_without_the_body(path: str) -> None:
     assert int(head[2]["Content-Length"]) > 0
 
 
-def has_ipv6_loopback() -> bool:
-    try:
-        with socket.socket(socket.AF_INET6) as probe:
-            probe.bind(("::1", 0))
-    except OSError:
-        return False
-    return True
-
-
 def test_both_families_are_served_by_one_port() -> None:
     """Pods have IPv4, IPv6, or both."""
     with serving() as server:
         assert ask(server, "/healthz", host="127.0.0.1")[0] == 200
-        if has_ipv6_loopback():
+        if socket.has_dualstack_ipv6():
             assert ask(server, "/healthz", host="::1")[0] == 200
 
 
