@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import grpc
 import numpy as np
 import pytest
 from tritonclient.grpc import service_pb2 as v2
 
-from tests.integration.conftest import Bed, Put, until_nothing_is_left
+from tests.integration.conftest import Bed, Pod, Put
 from tests.real.mesh import Mesh
 from tests.real.models import affine
+from tests.real.polls import until
 
 X = np.array([1.0, 2.0], dtype=np.float32)
 FACTORS = {"1": 1, "3": 3, "10": 10}
@@ -47,13 +50,29 @@ def test_a_policy_s_versions_are_pulled_and_served_and_no_others(policy: str, se
     assert mesh.infer("m", {"X": X})["Y"].tolist() == [highest * 1.0, highest * 2.0]
 
 
-def test_one_version_that_fails_fails_the_model(mesh: Mesh, put: Put, bed: Bed) -> None:
-    """All or nothing: the others are unloaded, and the text says which it was."""
+def test_one_version_that_fails_fails_the_model(start_pod: Callable[..., Pod], put: Put) -> None:
+    """
+    All or nothing: the others are unloaded, and the text says which it was.
+
+    Triton 2.51 dies of that in one of ten tries (`adapter/triton/README.md`): then, too, nothing is left.
+    """
     put("one-bad", versions("version_policy { all { } }") | {"3/model.py": b"import no_such_module\n"})
+    pod = start_pod({"LOADTIME_TIMEOUT": "90000"})
+    pod.mesh.start()
 
     with pytest.raises(grpc.RpcError) as refused:
-        mesh.load("m", "python", "one-bad")
+        pod.mesh.load("m", "python", "one-bad")
 
-    assert refused.value.code() is grpc.StatusCode.INTERNAL
-    assert "no_such_module" in refused.value.details()
-    until_nothing_is_left(mesh, bed)
+    told = {grpc.StatusCode.INTERNAL: "no_such_module", grpc.StatusCode.UNAVAILABLE: "Triton died while it was loading the model"}
+    assert told[refused.value.code()] in refused.value.details()
+    until(lambda: is_clean(pod), "nothing is left in Triton's index and on the volume")
+
+
+def is_clean(pod: Pod) -> bool:
+    """Whether nothing is left of any model; a Triton that has died is started again, as Kubernetes would."""
+    if not pod.triton.is_running:
+        pod.triton.start()
+    try:
+        return pod.mesh.index() == {} and Bed(pod.triton.grpc_target, pod.triton.repository.parent).leftovers() == []
+    except grpc.RpcError:  # it dies just now
+        return False
