@@ -44,6 +44,7 @@ class AzureClient:
         self._session = session = prepared(
             requests.Session(), ca_pem=connection.ca_pem, verify=connection.verify_tls, max_connections=max_connections
         )
+        self._session.hooks["response"].append(_drop_whole_body)
         self._options: dict[str, Any] = {
             "transport": RequestsTransport(session=session, session_owner=False),
             "connection_verify": session.verify,
@@ -150,6 +151,12 @@ class AzureBucket:
             reason = f"{self._where.credentials} of {self._where.label} did not work ({type(error).__name__})"
             return self._where.no_credentials(reason)
         return self._where.unreachable(getattr(error, "inner_exception", None) or error)
+
+
+def _drop_whole_body(answer: requests.Response, *_: object, **_options: object) -> None:
+    """Where a range was asked for, the library refuses a whole body and leaves its connection to the garbage collector."""
+    if "x-ms-range" in answer.request.headers and answer.status_code == requests.codes.ok:
+        answer.close()
 
 
 def _stored(row: Any) -> StoredObject:
