@@ -65,10 +65,11 @@ def settings_table(width: int) -> str:
     lines = []
     for entry in all_fields():
         about = entry.metadata
-        default = "" if about["default"] is None else f", default {about['default']}"
-        lines.append(f"{about['env']}  ({about['kind'].unit}{default})")
+        default = "" if about["default"] is None else f", default {about['default'].replace(',', ', ')}"
+        head = f"{about['env']}  ({about['kind'].unit}{default})"
         meaning = about["meaning"].replace("`", "").replace("**", "")
-        lines.extend(textwrap.wrap(meaning, max(width, _MIN_WIDTH), initial_indent="    ", subsequent_indent="    "))
+        for text, indent in ((head, ""), (meaning, "    ")):
+            lines.extend(textwrap.wrap(text, max(width, _MIN_WIDTH), initial_indent=indent, subsequent_indent="    "))
     return "\n".join(lines) + "\n"
 
 
@@ -88,6 +89,7 @@ def _parser() -> argparse.ArgumentParser:
     layout.add_argument("--model-id", metavar="ID", help="model id (default: the directory's name)")
     layout.add_argument("--schema", type=Path, metavar="FILE", help="the schema that schema_path will name")
     layout.add_argument("--top-model", metavar="NAME", help="of a bundle: the directory of the model that is asked for inference")
+    layout.add_argument("--allow-decoupled", action="store_true", help="as the storage parameter adapter.allowDecoupled")
     return parser
 
 
@@ -127,6 +129,8 @@ def _layout(chosen: argparse.Namespace) -> int:
     from adapter import layout_lint  # noqa: PLC0415 - only for this verb
 
     params = {} if chosen.top_model is None else {"adapter.topModel": chosen.top_model}
+    if chosen.allow_decoupled:
+        params["adapter.allowDecoupled"] = "true"
     columns = shutil.get_terminal_size().columns
     try:
         report = layout_lint.examine(

@@ -101,9 +101,20 @@ class SourceDenied(SourceError):
 
 
 class SourceUnavailable(SourceError):
-    """Storage is away, answers 5xx, or its answers stay short. Can pass; retried before it is raised."""
+    """Storage is away, answers 5xx, or its answers stay short. What can pass is retried before it is raised."""
 
     reason = "source_unavailable"
+
+    def __init__(
+        self, text: str, *, can_pass: bool = True, retry_after_seconds: float | None = None, cause: str = "its answers are not right"
+    ) -> None:
+        super().__init__(text)
+        self.cause = cause
+        """What is wrong with the endpoint, without bucket and key: other loads from there are told so too."""
+        self.can_pass = can_pass
+        """False: the same request would fail again, as with a certificate that is not trusted."""
+        self.retry_after_seconds = retry_after_seconds
+        """What the store asked for, where it did."""
 
 
 class SourceChanged(SourceError):

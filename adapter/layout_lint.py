@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from adapter import parameters
-from adapter.errors import InvalidModel, InvalidRequest, SourceError, some
+from adapter.ends import read_ends
+from adapter.errors import AdapterError, InvalidModel, InvalidRequest, SourceError, some
 from adapter.layout import rules
 from adapter.layout.model_types import TYPES, UNKNOWN, model_type
 from adapter.layout.tree import LayoutError
@@ -63,9 +64,12 @@ def examine(
         return Report(False, f"{path} cannot be loaded: {error.text}\n")
     head = f"{path} as a model of type {type_name or '(none)'}\n{_unknown_type(type_name)}"
     try:
-        found = rules.plan(spec, listing, contents)
+        found = _finished(path, listing, rules.plan(spec, listing, contents))
     except InvalidModel as error:
-        return Report(False, head + _refusal(error, listing, rules.expectation(spec, listing, contents), columns))
+        expected = rules.expectation(spec, listing, contents) if isinstance(error.__cause__, LayoutError) else None
+        return Report(False, head + _refusal(error, listing, expected, columns))
+    except AdapterError as error:
+        raise CannotLookError(error.text) from error
     return Report(True, head + _plan(spec, listing, found, columns))
 
 
@@ -75,6 +79,13 @@ def _spec(listing: Listing, type_name: str, model_id: str | None, schema_path: P
     schema = None if schema_path is None else str(schema_path)
     own, _ = parameters.split(params)
     return ModelSpec(model_id=model_id, model_type=type_name, path=listing.origin, schema_path=schema, **own)
+
+
+def _finished(path: Path, listing: Listing, layout: Layout) -> Layout:
+    root = path.parent if listing.is_single_file else path
+    asked = rules.asked(layout)
+    answers = {file: read_ends(root / file.path, question.count, lambda: None) for file, question in asked.items()}
+    return rules.finished(layout, answers)
 
 
 def _small_files(path: Path, listing: Listing) -> dict[SourceFile, bytes]:
@@ -88,8 +99,11 @@ def _unknown_type(type_name: str) -> str:
     return f"note: {type_name} is not one of the types {', '.join(sorted(TYPES))}: files keep their names\n"
 
 
-def _refusal(error: InvalidModel, listing: Listing, expected: rules.Expectation, columns: int) -> str:
-    reason = str(error.__cause__) if isinstance(error.__cause__, LayoutError) else error.text
+def _refusal(error: InvalidModel, listing: Listing, expected: rules.Expectation | None, columns: int) -> str:
+    """Where the tree is what is wrong, with the tree that would have worked."""
+    if expected is None:
+        return f"\nthe model cannot be loaded: {error.text}\n"
+    reason = str(error.__cause__)
     found = drawn({file.path: "" for file in listing.files})
     trees = _side_by_side(("found", found), ("Triton expects", drawn(dict.fromkeys(expected.paths, ""))), columns)
     return f"\nthe model cannot be loaded: {reason}\n\n{trees}\nTriton expects {expected.text}\n"
@@ -108,11 +122,16 @@ def _plan(spec: ModelSpec, listing: Listing, found: Layout, columns: int) -> str
             text += f"\n{name}/config.pbtxt: none; Triton tells the backend from the files' names\n"
         for path, content in part.written.items():
             text += f"\n{name}/{path}:\n{_indented(content.decode(errors='replace').splitlines() or ['(empty)'])}"
+    text += "".join(f"\nwarning: {warning}\n" for warning in (*found.warnings, *_refusals(found)))
     used = {*found.files, *rules.wanted(listing)}
     left = [file.path for file in listing.files if file not in used]
     if left:
         text += f"\nnot placed: {some(left, MOST_ENTRIES)}\n"
     return text
+
+
+def _refusals(found: Layout) -> list[str]:
+    return [f"Triton may refuse this model: {found.hint}"] if found.hint else []
 
 
 def drawn(paths: Mapping[str, str]) -> list[str]:

@@ -7,10 +7,12 @@ where they are made: in `spi.codec`, `parameters` and the stores.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
+from adapter.ends import Count, Ends
 from adapter.errors import InvalidRequest
 from adapter.settings import CACHE_DIR, REPOSITORY_DIR
 
@@ -81,9 +83,11 @@ class ModelSpec:
     schema_path: str | None = None
     disk_size_bytes: int | None = None
     size_hint_bytes: int | None = None
-    """Memory size given with the model. This field and the next are the adapter's own parameters, see `parameters`."""
+    """Memory size given with the model. This field and the next two are the adapter's own parameters, see `parameters`."""
     top_model: str | None = None
     """Of a bundle: the directory of the model that is asked for inference."""
+    allow_decoupled: bool = False
+    """Whether a model may load that answers decoupled only, where no config of its own says so."""
 
     def __post_init__(self) -> None:
         if problem := id_problem(self.model_id):
@@ -104,7 +108,7 @@ class SourceFile:
 @dataclass(frozen=True)
 class Listing:
     """
-    What a store has for one model at one moment. Two equal listings mean equal content.
+    What a store has for one model at one moment. Two equal listings mean equal content, if they are versioned.
 
     `config.pbtxt` and the schema are read before anything else is fetched.
     """
@@ -122,6 +126,12 @@ class Listing:
     def find(self, path: str) -> SourceFile | None:
         """The file at this path of the model, or None."""
         return next((file for file in self.files if file.path == path), None)
+
+    @property
+    def is_versioned(self) -> bool:
+        """False: some file has no version (a web server without ETags and dates), so an equal listing proves nothing."""
+        files = self.files if self.schema is None else (*self.files, self.schema)
+        return all(file.etag for file in files)
 
     @property
     def size_bytes(self) -> int:
@@ -149,6 +159,28 @@ class Artifact:
 
 
 @dataclass(frozen=True)
+class Decision:
+    """What a file's content has decided."""
+
+    path: str
+    """Where the file is placed."""
+    written: Mapping[str, bytes] = field(default_factory=dict)
+    """Placed path → content that we make."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """What of a layout depends on a file's content, and is decided when the file is there."""
+
+    path: str
+    """Placed path of the file, until it is decided."""
+    count: Count | None
+    """What must be counted in the file."""
+    decide: Callable[[Ends], Decision] = field(repr=False, compare=False)
+    """Pure. Raises InvalidModel."""
+
+
+@dataclass(frozen=True)
 class Layout:
     """A model as Triton's repository shall hold it. Paths are relative to the model directory."""
 
@@ -162,14 +194,20 @@ class Layout:
     """Of a bundle: Triton's name → layout of each inner model, which have none of their own."""
     loaded_first: tuple[str, ...] = ()
     """Of a bundle: the inner models that Triton does not load with the top model, in the order to load them."""
+    hint: str = ""
+    """What helps if Triton refuses the model, in words."""
+    warnings: tuple[str, ...] = ()
+    """What the model will not do although it loads, in words."""
+    questions: tuple[Question, ...] = ()
+    """Asked of the pulled files before anything is placed; none where names and configs say all."""
 
-    @property
+    @cached_property
     def files(self) -> tuple[SourceFile, ...]:
         """The files to fetch, each once."""
         parts = (self, *self.inner.values())
-        return tuple(dict.fromkeys(file for part in parts for file in part.links.values()))
+        return tuple({file.path: file for part in parts for file in part.links.values()}.values())
 
-    @property
+    @cached_property
     def size_bytes(self) -> int:
         """Bytes of the files that Triton will see."""
         return sum(file.size_bytes for file in self.files)

@@ -14,7 +14,7 @@ from typing import Any
 from adapter.errors import InvalidRequest
 from adapter.model import MAX_SIZE_BYTES
 from adapter.paths import path_problem
-from adapter.units import parse_bytes
+from adapter.units import parse_bool, parse_bytes
 
 PREFIX = "adapter."
 
@@ -60,7 +60,14 @@ TOP_MODEL = Parameter(
     value="the name of a directory",
     meaning="of a bundle: the directory of the model that is asked for inference, where the configs do not tell",
 )
-PARAMETERS = (MODEL_SIZE, TOP_MODEL)
+ALLOW_DECOUPLED = Parameter(
+    name=f"{PREFIX}allowDecoupled",
+    field="allow_decoupled",
+    parse=parse_bool,
+    value='"true" or "false"',
+    meaning="load a `vllm` model without a config.pbtxt, although ModelMesh cannot forward its answers, which are decoupled",
+)
+PARAMETERS = (MODEL_SIZE, TOP_MODEL, ALLOW_DECOUPLED)
 
 
 def split(params: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str]]:

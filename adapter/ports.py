@@ -93,7 +93,7 @@ class ModelRepository(Protocol):
         """Take the model, and what else its bundle has, out of the repository. Absent is fine."""
         ...
 
-    def size_bytes(self, model_id: str) -> int:
+    async def size_bytes(self, model_id: str) -> int:
         """Bytes of a placed model's files; 0 when it is absent."""
         ...
 

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from decimal import Decimal
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,8 @@ class Kind:
 
     parse: Callable[[str], Any]
     unit: str
+    takes_empty: bool = False
+    """An empty text is a value of its own; of other kinds it stands for the default."""
 
 
 def parse_endpoint(text: str) -> Endpoint:
@@ -156,6 +159,21 @@ def parse_absolute_path(text: str) -> Path:
     return path
 
 
+def parse_networks(text: str) -> tuple[IPv4Network | IPv6Network, ...]:
+    """Networks, joined by commas; of an empty text, none."""
+    return tuple(_network(part.strip()) for part in text.split(",") if part.strip())
+
+
+def _network(text: str) -> IPv4Network | IPv6Network:
+    try:
+        network = ip_network(text, strict=False)
+    except ValueError:
+        raise ValueError(f"{text!r} is not a network; write for instance 10.0.0.0/8,fe80::/10") from None
+    if ip_address(text.partition("/")[0]) != network.network_address:
+        raise ValueError(f"{text!r} begins in the middle of its network; write {network}")
+    return network
+
+
 def parse_log_level(text: str) -> str:
     """A level of the log; the names of the Go adapter's logger are understood too."""
     aliases = {"trace": "debug", "warn": "warning", "dpanic": "error", "panic": "error", "fatal": "error"}
@@ -191,6 +209,7 @@ THREADS = Kind(parse_positive, "threads")
 REQUESTS = Kind(parse_count, "requests")
 BOOLEAN = Kind(parse_bool, "boolean")
 OPTIONAL_BOOLEAN = Kind(parse_optional_bool, "boolean or auto")
+NETWORKS = Kind(parse_networks, "networks", takes_empty=True)
 PATH = Kind(parse_absolute_path, "path")
 TEXT = Kind(str, "text")
 LOG_LEVEL = Kind(parse_log_level, "level")
@@ -206,9 +225,10 @@ def read(group: type[Any], environ: Mapping[str, str], problems: list[str]) -> A
     """An instance of a dataclass of settings, or None after adding a sentence for each variable that is wrong."""
     values: dict[str, Any] = {}
     for entry in fields(group):
-        text = environ.get(entry.metadata["env"]) or entry.metadata["default"]
+        kind, given = entry.metadata["kind"], environ.get(entry.metadata["env"])
+        text = given if given or (given is not None and kind.takes_empty) else entry.metadata["default"]
         try:
-            values[entry.name] = None if text is None else entry.metadata["kind"].parse(text)
+            values[entry.name] = None if text is None else kind.parse(text)
         except ValueError as error:
             problems.append(f"{entry.metadata['env']}: {error}")
     return group(**values) if len(values) == len(fields(group)) else None

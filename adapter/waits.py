@@ -1,5 +1,5 @@
 """
-What a load is waiting for now, in words: for the error text of a budget that runs out.
+What a load is waiting for now, in words, and how long it may wait.
 
 Whoever waits says so, from any thread; whoever gives up reads it. A load may wait for several things
 at once (a pull reads many parts): the one without progress for the longest time is told, with its
@@ -8,6 +8,7 @@ last trouble. Decides nothing.
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -34,19 +35,27 @@ class Wait:
 class Waits:
     """All that one load waits for."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, clock: Callable[[], float], until: float = math.inf) -> None:
         """
         Args:
             clock: seconds, as the event loop's `time`; asked from any thread.
+            until: by that clock, when whoever still waits gives up by himself and says why.
         """
-        self._clock = clock
+        self.clock = clock
+        self.began = clock()
+        self.until = until
+        """May change while the load goes on: callers come and go."""
         self._lock = threading.Lock()
         self._running: list[Wait] = []
+
+    def left_seconds(self) -> float:
+        """Until the end; 0 or less after it."""
+        return self.until - self.clock()
 
     @contextmanager
     def on(self, what: str) -> Iterator[Wait]:
         """While inside, this is waited for."""
-        wait = Wait(what, self._clock, self._clock())
+        wait = Wait(what, self.clock, self.clock())
         with self._lock:
             self._running.append(wait)
         try:
@@ -62,4 +71,4 @@ class Waits:
         if wait is None:
             return None
         trouble = f" (last trouble: {wait.trouble})" if wait.trouble else ""
-        return f"waiting for {wait.what} for {self._clock() - wait.since:.1f} s{trouble}"
+        return f"waiting for {wait.what} for {self.clock() - wait.since:.1f} s{trouble}"

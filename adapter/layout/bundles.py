@@ -18,10 +18,11 @@ Pure: knows a listing and the contents of its configs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import islice
 
-from adapter.errors import some
+from adapter.errors import InvalidModel, some
 from adapter.layout import model_config, native, schema
 from adapter.layout.model_config import FILE_NAME, ModelConfig
 from adapter.layout.model_types import TYPES, UNKNOWN, model_type
@@ -36,6 +37,10 @@ EXAMPLE = ("pipeline/config.pbtxt", "first_step/config.pbtxt", "first_step/1/…
 MOST_MODELS = 100
 """Of one bundle; each has a config to be read before anything is pulled. What has more is not taken for a bundle."""
 
+MOST_CONFIG_BYTES = 4 * 1024 * 1024
+"""Of the configs of one bundle together. A parsed one takes up to 70 times its size."""
+
+_MOST_HINTS = 3
 _ITSELF = ""
 """Stands for the directory of the bundle, where that is the top model."""
 _MODEL_FILES = frozenset(name for kind in TYPES.values() for name in (*kind.file_names, kind.directory_name) if name)
@@ -52,10 +57,18 @@ class Bundle:
 
 def configs_to_read(tree: Tree) -> tuple[SourceFile, ...]:
     """The configs of what may be inner models; none where the paths alone say that this is no bundle."""
-    natives = _natives(tree)
-    configs = tuple(tree.files[path] for name in natives if (path := f"{name}/{FILE_NAME}") in tree.files)
-    is_alone = FILE_NAME not in tree.files and (len(natives) < 2 or any(name in _MODEL_FILES for name in tree.names))
+    if FILE_NAME not in tree.file_names and any(name in _MODEL_FILES for name in tree.names):
+        return ()
+    natives = list(islice(_natives(tree), MOST_MODELS + 1))
+    configs = tuple(file for name in natives if (file := tree.find(f"{name}/{FILE_NAME}")))
+    is_alone = FILE_NAME not in tree.file_names and len(natives) < 2
     return () if is_alone or len(natives) > MOST_MODELS else configs
+
+
+def check_size(configs: tuple[SourceFile, ...]) -> None:
+    """Make sure that the configs of the inner models can be held at once. Raises InvalidModel."""
+    if (total := sum(file.size_bytes for file in configs)) > MOST_CONFIG_BYTES:
+        raise InvalidModel(f"the {len(configs)} files {FILE_NAME} of this bundle have {total} bytes, more than {MOST_CONFIG_BYTES}")
 
 
 def looks_like(tree: Tree, config: ModelConfig | None) -> bool:
@@ -72,9 +85,9 @@ def read(spec: ModelSpec, tree: Tree, config: ModelConfig | None, contents: Mapp
         InvalidModel: a config cannot be read.
     """
     if config is not None:
-        names = [name for name in _natives(tree) if f"{name}/{FILE_NAME}" in tree.files]
+        names = [name for name in sorted(_natives(tree)) if tree.find(f"{name}/{FILE_NAME}")]
         return Bundle(_ITSELF, {_ITSELF: config} | {name: _config(tree, name, contents) for name in names}, tree)
-    configs = {name: _config(tree, name, contents) for name in _natives(tree)}
+    configs = {name: _config(tree, name, contents) for name in sorted(_natives(tree))}
     return Bundle(_top(spec, configs), configs, tree)
 
 
@@ -105,22 +118,32 @@ def arranged(spec: ModelSpec, bundle: Bundle, schema_content: bytes | None) -> L
             raise LayoutError(f"{shortened(directory)}: {error}" if directory else str(error)) from error
     inner = {names[directory]: layout for directory, layout in layouts.items() if directory != bundle.top}
     first = tuple(names[directory] for directory in _loaded_first(bundle))
-    return replace(layouts[bundle.top], inner=inner, loaded_first=first)
+    told = sorted(_with_top(bundle))
+    warnings = tuple(_of(directory, warning) for directory in told for warning in layouts[directory].warnings)[:_MOST_HINTS]
+    hints = [_of(directory, layout.hint) for directory, layout in layouts.items() if layout.hint]
+    return replace(layouts[bundle.top], inner=inner, loaded_first=first, hint="; ".join(hints[:_MOST_HINTS]), warnings=warnings)
 
 
-def _natives(tree: Tree) -> list[str]:
+def _of(directory: str, words: str) -> str:
+    return f"{shortened(directory)}: {words}" if directory else words
+
+
+def _natives(tree: Tree) -> Iterator[str]:
     """The directories at the top that are laid out as models; one without a config needs a version."""
-    found = set()
+    seen: set[str] = set()
     for path in tree.files:
         name, _, rest = path.partition("/")
+        if name in seen or not rest:
+            continue
         version, slash, _ = rest.partition("/")
         if rest == FILE_NAME or (slash and is_version(version)):
-            found.add(name)
-    return sorted(name for name in found if not (is_residue(name) or is_version(name) or is_odd(name) or path_problem(name)))
+            seen.add(name)
+            if not (is_residue(name) or is_version(name) or is_odd(name) or path_problem(name)):
+                yield name
 
 
 def _config(tree: Tree, name: str, contents: Mapping[SourceFile, bytes]) -> ModelConfig:
-    file = tree.files.get(f"{name}/{FILE_NAME}")
+    file = tree.find(f"{name}/{FILE_NAME}")
     return ModelConfig() if file is None else model_config.read(contents[file], f"{name}/{FILE_NAME}")
 
 
@@ -159,14 +182,20 @@ def _own_tree(bundle: Bundle, directory: str) -> Tree:
     return bundle.tree.without_directories(lambda name: name in bundle.configs)
 
 
-def _loaded_first(bundle: Bundle) -> list[str]:
-    """Inner models that no step leads to from the top model; a model that is called comes before its caller."""
+def _with_top(bundle: Bundle) -> set[str]:
+    """The top model, and those that steps lead to from it: Triton loads them together, and one that is decoupled makes all of it so."""
     with_top = {bundle.top}
     pending = [bundle.top]
     while pending:
         steps = {reference.name for reference in bundle.configs[pending.pop()].references if reference.is_step}
         pending += steps - with_top
         with_top |= steps
+    return with_top
+
+
+def _loaded_first(bundle: Bundle) -> list[str]:
+    """Inner models that no step leads to from the top model; a model that is called comes before its caller."""
+    with_top = _with_top(bundle)
     ordered: list[str] = []
     seen: set[str] = set()
 

@@ -51,6 +51,23 @@ class ModelConfig:
         return bool(self.backend or self.default_model_filename or self.platform)
 
     @property
+    def is_decoupled(self) -> bool:
+        """Whether the model answers a request any number of times; the vLLM backend sees to it, whatever its config says."""
+        policies = (value for field in self.tree.all("model_transaction_policy") for value in field.values if isinstance(value, Message))
+        said = [str(_last(policy, "decoupled", "")) for policy in policies]
+        return self.backend == "vllm" or bool(said and said[-1] in ("true", "True", "t", "1"))
+
+    @property
+    def has_tensors(self) -> bool:
+        """Whether there are inputs and outputs."""
+        return bool(self.tensor_names("input") and self.tensor_names("output"))
+
+    def tensor_names(self, side: str) -> list[str]:
+        """Names of the tensors of `input` or `output`, in order."""
+        tensors = (value for field in self.tree.all(side) for value in field.values if isinstance(value, Message))
+        return [str(_last(tensor, "name", "")) for tensor in tensors]
+
+    @property
     def references(self) -> tuple[Reference, ...]:
         """The other models that this one names."""
         return references.references(self.tree)
@@ -101,7 +118,7 @@ def read(content: bytes, path: str = FILE_NAME) -> ModelConfig:
 
 def new(text: str, schema: Schema) -> ModelConfig:
     """A config for a model that brought none: some lines of ours, and the schema's tensors."""
-    return read(read(text.encode()).rewritten(schema))
+    return read(read(text.encode()).rewritten(schema), f"the {FILE_NAME} that the schema makes")
 
 
 def _last(message: Message, name: str, default: str | int) -> str | int:

@@ -131,8 +131,8 @@ TYPES = {
         ModelType(
             name="xgboost",
             backend="fil",
-            suffixes=(".json", ".ubj", ".model"),
-            by_suffix={suffix: _FORESTS[suffix] for suffix in (".json", ".ubj", ".model")},
+            suffixes=(".json", ".ubj", ".model", ".bst"),
+            by_suffix={suffix: _FORESTS[suffix] for suffix in (".json", ".ubj", ".model")} | {".bst": _FORESTS[".model"]},
             expected="1/xgboost.json, 1/xgboost.ubj or 1/xgboost.model",
             example=("1/xgboost.json",),
         ),

@@ -8,14 +8,17 @@ must be there before Triton may look. Pure.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
-from adapter.layout import model_config, python_backend
+from adapter.ends import Ends
+from adapter.layout import advice, fil, hazards, model_config, python_backend
+from adapter.layout.forests.forest import Format
 from adapter.layout.model_config import ModelConfig
 from adapter.layout.model_types import ModelType
 from adapter.layout.schema import Schema
 from adapter.layout.tree import LayoutError, Tree, is_residue, shortened
 from adapter.layout.versions import RULE, is_odd, is_version
-from adapter.model import Layout
+from adapter.model import Decision, Layout, Question
 
 _FILES_ELSEWHERE = frozenset({"tensorrtllm"})
 """Backends whose version directory may be empty: a parameter of the config says where the engine is."""
@@ -34,12 +37,40 @@ def arranged(
         InvalidModel: the schema does not go with the config.
     """
     served = _served(config, tree)
+    kept = frozenset(served)
     rest = tree.without_file(model_config.FILE_NAME).without_directories(
-        lambda name: _misleads(config, name) or (is_version(name) and name not in served)
+        lambda name: _misleads(config, name) or (is_version(name) and name not in kept)
     )
     python_backend.check(kind, name, config, rest, served)
-    directories = () if served else (_empty_version(config),)
-    return Layout(links=dict(rest.files), written={model_config.FILE_NAME: config.rewritten(schema, names)}, directories=directories)
+    hazards.check_name(name, config)
+    written = config.rewritten(schema, names)
+    final = config if schema is None else model_config.read(written)
+    return Layout(
+        links=dict(rest.files),
+        written={model_config.FILE_NAME: written},
+        directories=() if served else (_empty_version(config),),
+        hint=advice.hint(kind, name, final, rest.below(served[0]) if served else Tree({})),
+        warnings=advice.warnings(config),
+        questions=_questions(final, rest, served) if config.backend == fil.BACKEND else (),
+    )
+
+
+def _questions(config: ModelConfig, tree: Tree, served: tuple[str, ...]) -> tuple[Question, ...]:
+    """Of forests: whether the config makes room for what they give; see `fil`."""
+    named = fil.file_of(config)
+    if named is None:
+        return ()
+    name, format_ = named
+    return tuple(
+        Question(path, format_.count, partial(_fits, config, format_, path))
+        for path in (f"{version}/{name}" for version in served)
+        if path in tree.files
+    )
+
+
+def _fits(config: ModelConfig, format_: Format, path: str, ends: Ends) -> Decision:
+    fil.check(config, format_, path, ends)
+    return Decision(path)
 
 
 def _misleads(config: ModelConfig, directory: str) -> bool:

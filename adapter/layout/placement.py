@@ -217,7 +217,7 @@ def _refuse_keras(tree: Tree) -> None:
 
 
 def _refuse_foreign_forests(kind: ModelType, tree: Tree) -> None:
-    """What users of other servers keep: pickles, and XGBoost files whose ending says nothing of their format."""
+    """What users of other servers keep: pickles, and files whose ending XGBoost and LightGBM share."""
     for name in tree.file_names:
         if name.lower().endswith(_PICKLE_SUFFIXES):
             shown = name if re.fullmatch(r"[\w.-]+", name, re.ASCII) else "model.joblib"
@@ -228,5 +228,5 @@ def _refuse_foreign_forests(kind: ModelType, tree: Tree) -> None:
             )
         if name.lower().endswith(".bst") and ".bst" not in kind.suffixes:
             raise LayoutError(
-                f"{shortened(name)} may hold any of XGBoost's formats; name it {' or '.join(kind.file_names[:3])}, as it was saved"
+                f"{shortened(name)} may be XGBoost's or LightGBM's; give the type xgboost or lightgbm, or name it as one of the formats"
             )

@@ -36,7 +36,7 @@ def check(kind: ModelType, name: str, config: ModelConfig, tree: Tree, versions:
     """
     file_name = _file_name(kind, name, config, tree)
     for version in versions:
-        if file_name is not None and f"{version}/{file_name}" not in tree.files:
+        if file_name is not None and tree.find(f"{version}/{file_name}") is None:
             raise LayoutError(f"{version}/{file_name} is missing, and Triton's python backend would wait for it for ever")
 
 

@@ -4,7 +4,8 @@ From the files of a store to the tree that Triton loads: which files, under whic
 Owns the order of the steps and the texts of what does not fit. A model is a *native repository* (it
 has a config.pbtxt), a *version tree* (all its directories are numbers, or links to them and what such
 links lead to; files beside them stay there), or the files of one version.
-Pure: no I/O; the caller reads the small files that `wanted` names and places what `plan` returns.
+Pure: no I/O; the caller reads the small files that `wanted` names, fetches what `plan` returns, and places what
+`finished` makes of it.
 
 Invariant: a layout links only files of its listing, at relative paths without `..`, no path is both
 file and directory, and whatever looks like a number at its top is a version that Triton reads so.
@@ -14,23 +15,25 @@ Source: kserve/modelmesh-runtime-adapter (archived), `model-mesh-triton-adapter/
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from adapter.ends import Ends
 from adapter.errors import InvalidModel
-from adapter.layout import bundles, defaults, model_config, native, placement, python_backend, schema
+from adapter.layout import advice, bundles, defaults, hazards, model_config, native, placement, python_backend, schema
 from adapter.layout.model_config import ModelConfig
 from adapter.layout.model_types import TYPES, ModelType, by_backend, model_type
-from adapter.layout.tree import LayoutError, Tree, is_residue, shortened, shown, tree_of
+from adapter.layout.tree import LayoutError, Tree, check, clash, is_residue, shortened, shown
 from adapter.layout.versions import RULE, is_odd, is_version
-from adapter.model import Layout, Listing, ModelSpec, SourceFile
+from adapter.model import Layout, Listing, ModelSpec, Question, SourceFile
+from adapter.parameters import ALLOW_DECOUPLED
 from adapter.paths import path_problem
 
 DEFAULT_VERSION = "1"
 SCHEMA_FILE = "_schema.json"
 """ModelMesh's own name for a schema in the model's directory; never part of the model."""
+_ALLOWED = f'set {ALLOW_DECOUPLED.name} to "true" in its storage_params, or give it a config.pbtxt'
 
 
 @dataclass(frozen=True)
@@ -43,21 +46,27 @@ class Expectation:
 
 
 def wanted(listing: Listing) -> tuple[SourceFile, ...]:
-    """The small files whose content `plan` needs: the config.pbtxt of a directory, the configs of a bundle's models, and the schema."""
+    """
+    The small files whose content `plan` needs: the config.pbtxt of a directory, the configs of a bundle's models, and the schema.
+
+    Raises:
+        InvalidModel: the configs of a bundle are too long together.
+    """
     configs: tuple[SourceFile | None, ...] = ()
     if not listing.is_single_file:
-        configs = (listing.find(model_config.FILE_NAME), *bundles.configs_to_read(_unchecked(listing)))
+        tree = _unchecked(listing)
+        inner = bundles.configs_to_read(tree)
+        bundles.check_size(inner)
+        configs = (tree.find(model_config.FILE_NAME), *inner)
     return tuple(file for file in (*configs, listing.schema) if file is not None)
 
 
 def expectation(spec: ModelSpec, listing: Listing, contents: dict[SourceFile, bytes]) -> Expectation:
-    """What would have worked, for a model that `plan` has refused."""
+    """What would have worked, for a model whose tree `plan` has refused."""
     config = None if listing.is_single_file else listing.find(model_config.FILE_NAME)
-    try:
-        known = None if config is None else model_config.read(contents[config])
-    except InvalidModel:
-        known = ModelConfig()
-    return _BUNDLE if _is_bundle(listing, known) else _expected(model_type(spec.model_type), known)
+    known = None if config is None else model_config.read(contents[config])
+    is_bundle = not listing.is_single_file and bundles.looks_like(_unchecked(listing), known)
+    return _BUNDLE if is_bundle else _expected(model_type(spec.model_type), known)
 
 
 def plan(spec: ModelSpec, listing: Listing, contents: dict[SourceFile, bytes]) -> Layout:
@@ -72,9 +81,10 @@ def plan(spec: ModelSpec, listing: Listing, contents: dict[SourceFile, bytes]) -
     config = None if listing.is_single_file else listing.find(model_config.FILE_NAME)
     known = None if config is None else model_config.read(contents[config])
     schema_content = None if listing.schema is None else contents[listing.schema]
-    is_bundle = _is_bundle(listing, known)
+    tree = _unchecked(listing)
+    is_bundle = not listing.is_single_file and bundles.looks_like(tree, known)
     with _explained(spec, listing, known, _BUNDLE if is_bundle else None):
-        tree = tree_of(listing)
+        check(listing)
         if is_bundle:
             layout = bundles.arranged(spec, bundles.read(spec, tree, known, contents), schema_content)
         elif known is not None:
@@ -87,9 +97,41 @@ def plan(spec: ModelSpec, listing: Listing, contents: dict[SourceFile, bytes]) -
         return layout
 
 
+def asked(layout: Layout) -> dict[SourceFile, Question]:
+    """The files that `finished` needs, with what must be counted in each; empty where the layout is finished."""
+    parts = (layout, *layout.inner.values())
+    return {part.links[question.path]: question for part in parts for question in part.questions}
+
+
+def finished(layout: Layout, answers: Mapping[SourceFile, Ends]) -> Layout:
+    """
+    The layout as it is placed, given what was read of every file in `asked(layout)`.
+
+    Raises:
+        InvalidModel: Triton could not serve such content.
+    """
+    inner = {name: finished(part, answers) for name, part in layout.inner.items()}
+    links, written = dict(layout.links), dict(layout.written)
+    for question in layout.questions:
+        file = links.pop(question.path)
+        decision = question.decide(answers[file])
+        if decision.path in links:
+            raise InvalidModel(f"{shortened(file.path)} would be placed as {decision.path}, which is there already")
+        links[decision.path] = file
+        written |= decision.written
+    done = replace(layout, links=links, written=written, inner=inner, questions=())
+    try:
+        _check_paths(done)
+    except LayoutError as error:
+        raise InvalidModel(str(error)) from error
+    return done
+
+
 def _arranged(spec: ModelSpec, tree: Tree, schema_content: bytes | None, *, is_single_file: bool) -> Layout:
     """One version of a model that brought no config."""
     kind = model_type(spec.model_type)
+    if kind.name == "vllm" and not spec.allow_decoupled:
+        raise InvalidModel(f"a vLLM model is decoupled: {advice.DECOUPLED}; to load it all the same, {_ALLOWED}")
     version, inner, beside = (None, tree, Tree({})) if is_single_file else _version(kind, tree)
     directory = version or DEFAULT_VERSION
     if is_single_file and model_config.FILE_NAME in tree.files:
@@ -100,12 +142,19 @@ def _arranged(spec: ModelSpec, tree: Tree, schema_content: bytes | None, *, is_s
     placed = Tree(inside.prefixed(directory))
     if tree and not placed:
         raise LayoutError("there are no files of a model")
-    config = defaults.config(kind, inside, schema_content)
-    python_backend.check(kind, spec.model_id, config or ModelConfig(), placed, (directory,))
+    question = defaults.question(kind, inside, directory, schema_content)
+    config = None if question else defaults.config(kind, inside, schema_content)
+    known = config or ModelConfig()
+    python_backend.check(kind, spec.model_id, known, placed, (directory,))
+    hazards.check_name(spec.model_id, known)
+    hazards.check_written(kind, known, inside)
     return Layout(
         links={**beside.files, **placed.files},
         written={} if config is None else {model_config.FILE_NAME: config.rewritten(None)},
         directories=() if placed else (f"{directory}/{kind.directory_name}".rstrip("/"),),
+        hint=advice.hint(kind, spec.model_id, ModelConfig() if config is None or schema_content is None else config, inside),
+        warnings=advice.warnings(known),
+        questions=(question,) if question else (),
     )
 
 
@@ -137,13 +186,18 @@ def _repeats(tree: Tree) -> set[str]:
 
     A listing has the files under both names, with equal etags. What has no bytes or no etags proves nothing.
     """
-    contents: defaultdict[str, set[tuple[str, str, int]]] = defaultdict(set)
-    for path, file in tree.files.items():
-        name, _, below = path.partition("/")
-        contents[name].add((below, file.etag, file.size_bytes))
-    proof = [name for name, files in contents.items() if all(etag for _, etag, _ in files) and any(size for *_, size in files)]
-    versions = [contents[name] for name in proof if is_version(name)]
-    return {name for name in proof if not is_version(name) and contents[name] in versions}
+    is_version_tree = any(is_version(name) for name in tree.directory_names)
+    others = [name for name in tree.directory_names if not (is_version(name) or is_residue(name))]
+    if not (is_version_tree and others):
+        return set()
+    versions = {content for name in tree.directory_names if is_version(name) and (content := _proof(tree.below(name)))}
+    return {name for name in others if (content := _proof(tree.below(name))) and content in versions}
+
+
+def _proof(tree: Tree) -> frozenset[tuple[str, str, int]] | None:
+    """What files a directory has, where that says what is in them."""
+    content = frozenset((path, file.etag, file.size_bytes) for path, file in tree.files.items())
+    return content if all(etag for _, etag, _ in content) and any(size for *_, size in content) else None
 
 
 @contextmanager
@@ -174,10 +228,6 @@ def _unchecked(listing: Listing) -> Tree:
     return Tree({file.path: file for file in listing.files})
 
 
-def _is_bundle(listing: Listing, config: ModelConfig | None) -> bool:
-    return not listing.is_single_file and bundles.looks_like(_unchecked(listing), config)
-
-
 def _check_paths(layout: Layout) -> None:
     """
     The last look before anything is placed.
@@ -189,9 +239,5 @@ def _check_paths(layout: Layout) -> None:
     for path in (*files, *layout.directories):
         if problem := path_problem(path):
             raise LayoutError(f"{shortened(path)} {problem}")
-        parts = path.split("/")
-        for depth in range(1, len(parts)):
-            if (parent := "/".join(parts[:depth])) in files:
-                raise LayoutError(f"{shortened(parent)} would be a file and a directory at once")
-    if taken := sorted(files.intersection(layout.directories)):
-        raise LayoutError(f"{shortened(taken[0])} would be a file and a directory at once")
+    if taken := clash([*files, *(f"{directory}/-" for directory in layout.directories)]):
+        raise LayoutError(f"{shortened(taken)} would be a file and a directory at once")

@@ -88,12 +88,14 @@ def splice(text: str, edits: Iterable[Edit], start: int = 0, end: int | None = N
 
 def removal(text: str, field: Field) -> Edit:
     """Take a field out, with its line where nothing else stands on it."""
-    line_start = text.rfind("\n", 0, field.start) + 1
-    line_end = text.find("\n", field.end)
-    line_end = len(text) if line_end < 0 else line_end + 1
-    if text[line_start : field.start].strip() or text[field.end : line_end].strip():
+    start, end = field.start, field.end  # never further than the next letter: a line may be as long as the text, and full of fields
+    while start and text[start - 1] != "\n" and text[start - 1].isspace():
+        start -= 1
+    while end < len(text) and text[end] != "\n" and text[end].isspace():
+        end += 1
+    if (start and text[start - 1] != "\n") or (end < len(text) and text[end] != "\n"):
         return Edit(field.start, field.end, "")
-    return Edit(line_start, line_end, "")
+    return Edit(start, min(end + 1, len(text)), "")
 
 
 def quoted(value: str) -> str:

@@ -44,7 +44,8 @@ class VersionPolicy:
         """Those of the existing versions that Triton loads, highest first."""
         existing = sorted(names, key=int, reverse=True)
         if self.specific is not None:
-            return tuple(name for name in existing if int(name) in self.specific)
+            wanted = frozenset(self.specific)
+            return tuple(name for name in existing if int(name) in wanted)
         return tuple(existing if self.latest is None else existing[: self.latest])
 
     def __str__(self) -> str:

@@ -32,6 +32,11 @@ from adapter.telemetry.logs import note
 
 SURVEY_SECONDS = 0.3
 """Longest look into storage for a prediction; ModelMesh waits 500 ms in all."""
+ANSWER_SECONDS = 1.0
+"""
+Of a load's budget, kept for its undo and its answer; a tenth of a short budget. Whoever waits for storage gives up
+so much earlier, and says why.
+"""
 IDLE_SECONDS = 1.0
 """A drain ends when nothing has run for this long: late unloads are still answered."""
 
@@ -82,9 +87,9 @@ class RuntimeLifecycle:
         """
         operation: Operation | None = None
         try:
-            async with asyncio.timeout(self._budget_seconds):
+            async with asyncio.timeout(self._budget_seconds) as budget:
                 operation = await self._claim_load(spec)
-                return await self._wait_for(operation)
+                return await self._wait_for(operation, cast("float", budget.when()))
         except TimeoutError:  # no await before this: the load is stopped, and still knows what it waited for
             raise self._over_budget(spec, operation) from None
         finally:
@@ -161,12 +166,11 @@ class RuntimeLifecycle:
                 return running
             await running.ended.wait()
 
-    async def _wait_for(self, operation: Operation) -> LoadedModel:
-        operation.callers += 1
+    async def _wait_for(self, operation: Operation, until: float) -> LoadedModel:
         try:
-            return cast("LoadedModel", await asyncio.shield(operation.result))
+            with operation.joined(until - min(ANSWER_SECONDS, self._budget_seconds / 10)):
+                return cast("LoadedModel", await asyncio.shield(operation.result))
         finally:
-            operation.callers -= 1
             if not operation.callers:
                 operation.stop(Abandoned("its last caller has gone"))
 
@@ -186,6 +190,8 @@ class RuntimeLifecycle:
             await running.ended.wait()
 
     def _over_budget(self, spec: ModelSpec, operation: Operation | None) -> AdapterError:
+        if operation is not None and operation.outcome is not None:  # it has failed before, and its undo takes long
+            return operation.outcome
         slow = str(operation.phases) if operation else f"queue {self._budget_seconds:.1f} s"
         cause = operation.obstacle if operation else self._obstacle(spec.model_id, "load")
         budget = f"not loaded within {self._budget_seconds:.1f} s (the announced timeout is {self._announced_seconds:g} s)"

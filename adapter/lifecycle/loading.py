@@ -13,7 +13,7 @@ from contextlib import ExitStack
 
 import structlog
 
-from adapter.errors import AdapterError, ServerUnavailable, SourceChanged, SourceNotFound
+from adapter.errors import AdapterError, ModelRefused, ServerUnavailable, SourceChanged, SourceNotFound
 from adapter.lifecycle.freeing import Freeing
 from adapter.lifecycle.operation import Model, Operation
 from adapter.lifecycle.planning import Planning
@@ -69,7 +69,14 @@ class Loading:
             await self._freeing.take_down(operation, "undo")
         self._registry.fire(model, Event.LOAD)
         layout = await self._pull(operation, spec)
-        await self._serve(operation)
+        for warning in layout.warnings:
+            log.warning("model.warning", model_id=model.model_id, warning=warning)
+        try:
+            await self._serve(operation)
+        except ModelRefused as refused:
+            if not layout.hint:
+                raise
+            raise ModelRefused(f"{refused.text}; {layout.hint}") from refused
         with operation.step("measure", self._triton("Triton has not told the size of the model")):
             reported = await self._server.reported_bytes(model.model_id)
             if not reported and not await self._server.is_ready(model.model_id):
@@ -98,6 +105,8 @@ class Loading:
         model.listing = stored.listing
         with operation.step("pull"):
             model.artifact = await stored.fetch(layout.files)
+        with operation.step("place"), operation.waits.on("the model's files to be read on the volume"):
+            layout = await self._planning.finished(layout, model.artifact)
         with operation.step("place"), operation.waits.on("the volume to take the model's files"):
             await self._repository.place(model.model_id, layout, model.artifact)
         return layout
@@ -117,7 +126,7 @@ class Loading:
 
     async def _is_current(self, operation: Operation, spec: ModelSpec) -> bool:
         """
-        Equal: same type, path and key, one listing shows the same content, and Triton serves it.
+        Equal: same type, path and key, one listing shows the same content, and Triton serves it. Without versions no listing does.
 
         Storage or its configuration that cannot be asked, or does not answer, is no reason to stop serving.
         """
@@ -133,7 +142,7 @@ class Loading:
             cause = str(error) or f"storage has not listed the model within {self._look_seconds:g} s"
             log.warning("listing.skipped", model_id=spec.model_id, cause=cause)
             return True
-        return stored.listing == model.listing
+        return stored.listing.is_versioned and await self._planning.is_same(stored.listing, model.listing)
 
     def _triton(self, words: str) -> Callable[[], str]:
         """What a question to Triton waits for."""

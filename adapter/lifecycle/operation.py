@@ -50,12 +50,15 @@ class Operation:
         self.spec = spec
         self.deadline = deadline
         """Of an unload: when its call gives up, by the clock of the loop."""
-        self.callers = 0
+        self.callers: list[float] = []
+        """When each call that waits for it gives up, by the clock of the loop."""
         self.phases = Phases()
         self.waits = Waits(self._loop.time)
         self.result: asyncio.Future[LoadedModel | None] = self._loop.create_future()
         self.ended = asyncio.Event()
         self.is_ending = False
+        self.outcome: AdapterError | None = None
+        """Of a load that is being undone: what its callers will be told."""
         self.stopped_by: AdapterError | None = None
         self._since = self._loop.time()
         self._told_by: Callable[[], str | None] | None = None
@@ -81,9 +84,20 @@ class Operation:
         """What the operation is waiting for now, in words."""
         return self.waits.words() or (self._told_by() if self._told_by else None)
 
-    def begin_undo(self) -> None:
-        """The outcome is known and only the undo remains: nobody may join or stop it any more."""
-        self.is_ending = True
+    @contextmanager
+    def joined(self, until: float) -> Iterator[None]:
+        """While inside, a call waits for it, at most until then: for as long as any does, it may wait for storage."""
+        self.callers.append(until)
+        self.waits.until = max(self.callers)
+        try:
+            yield
+        finally:
+            self.callers.remove(until)
+            self.waits.until = max(self.callers, default=until)
+
+    def begin_undo(self, outcome: AdapterError) -> None:
+        """Only the undo remains: nobody may join or stop it any more."""
+        self.is_ending, self.outcome = True, outcome
         self._since = self._loop.time()
 
     def can_be_joined_by(self, spec: ModelSpec) -> bool:

@@ -151,11 +151,12 @@ class Takeover:
         for row in await self._server.index():
             if id_problem(owner_of(row.name), self._reserved_ids) is None:
                 versions[owner_of(row.name)].append(row)
+        sizes = {name: await self._neighbours.repository.size_bytes(name) for name, rows in versions.items() if _serves(name, rows)}
         self._problem = NOT_ASKED
-        for name, rows in versions.items():
+        for name in versions:
             model = Model(name)
-            if _serves(name, rows):
-                model.size_bytes = self._sizing.adopted(self._neighbours.repository.size_bytes(name))
+            if name in sizes:
+                model.size_bytes = self._sizing.adopted(sizes[name])
                 self._registry.fire(model, Event.ADOPT)
             else:
                 self._registry.fire(model, Event.RESIDUE)

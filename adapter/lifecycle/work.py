@@ -50,8 +50,8 @@ class Work:
         try:
             loaded = await self._loading.load(operation, spec)
         except BaseException as error:  # noqa: BLE001 - every kind of end is told to the callers, and undone
-            operation.begin_undo()
             failure = _failure(operation, error)
+            operation.begin_undo(failure)
             overdue = asyncio.get_running_loop().call_later(UNDO_PATIENCE_SECONDS, operation.fail, failure)
             await self._undo(operation)
             overdue.cancel()

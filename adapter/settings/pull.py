@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 
-from adapter.units import BYTES, MIB, OPTIONAL_BOOLEAN, PATH, THREADS, setting
+from adapter.units import BYTES, MIB, NETWORKS, OPTIONAL_BOOLEAN, PATH, THREADS, setting
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +32,13 @@ class PullSettings:
     )
     unpack_max_bytes: int = setting(
         BYTES, "UNPACK_MAX_BYTES", "64Gi", "Most bytes that an archive may unpack to (`unpack` of a storage config)"
+    )
+
+    denied_networks: tuple[IPv4Network | IPv6Network, ...] = setting(
+        NETWORKS,
+        "REQUEST_ENDPOINTS_DENIED",
+        "127.0.0.0/8,::1/128,169.254.0.0/16,fe80::/10,fd00:ec2::254/128",
+        "Addresses that an endpoint or url may not have when only a request names it; set to an empty text, all are allowed",
     )
 
     def problems(self) -> Iterator[str]:

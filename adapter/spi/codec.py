@@ -17,6 +17,12 @@ from adapter import parameters
 from adapter.errors import InvalidRequest
 from adapter.model import MAX_SIZE_BYTES, RESERVED_IDS, ModelSpec, id_problem
 
+_MOST_CHARACTERS = {"name": 1024, "value": 64 * 1024}
+"""Of a storage parameter. A certificate chain or a token has less; what a request may bring is kept in several places."""
+
+_MOST_PARAMETERS = 256
+"""Of one request: each is looked at while all other calls wait."""
+
 
 class ModelRequest(Protocol):
     """What `loadModel` and `predictModelSize` have in common."""
@@ -96,14 +102,17 @@ class _ModelKey:
         return _bare_type(name or "")
 
     def params(self) -> dict[str, str]:
-        """The storage parameters; null and empty values are absent."""
+        """The storage parameters; null and empty values are absent. Raises InvalidRequest, also where they are very many or long."""
         value = _field(self._fields, "storage_params")
         if value is None:
             return {}
         if not isinstance(value, dict):
             _refuse("modelKey field storage_params", "an object of strings", value)
-        found = ((_checked_text("a name in modelKey field storage_params", name), inner) for name, inner in value.items())
-        return {name: text for name, inner in found if (text := _text(f"modelKey field storage_params[{name[:64]!r}]", inner))}
+        if len(value) > _MOST_PARAMETERS:
+            raise InvalidRequest(f"modelKey field storage_params has {len(value)} entries, expected at most {_MOST_PARAMETERS}")
+        found = ((_short("a name in modelKey field storage_params", name, "name"), inner) for name, inner in value.items())
+        texts = ((name, where := f"modelKey field storage_params[{name[:64]!r}]", _text(where, inner)) for name, inner in found)
+        return {name: _short(where, text, "value") for name, where, text in texts if text}
 
 
 def _parse_object(text: str) -> dict[str, Any]:
@@ -150,6 +159,12 @@ def _checked_text(where: str, text: str) -> str:
     if not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text):
         raise InvalidRequest(f"{where} contains half of a surrogate pair, which is not a character")
     return text
+
+
+def _short(where: str, text: str, what: str) -> str:
+    if len(text) > _MOST_CHARACTERS[what]:
+        raise InvalidRequest(f"{where} has {len(text)} characters, expected at most {_MOST_CHARACTERS[what]}")
+    return _checked_text(where, text)
 
 
 def _checked_path(where: str, path: str) -> str:

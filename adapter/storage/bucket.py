@@ -11,6 +11,7 @@ Contract, checked by one suite for every store (`tests/contract/bucket`):
 - `read` gives exactly `length` bytes of the listed version, in order, or raises; bytes that reached
   the sink before it raised are right and need not be read again.
 - An ETag is compared, never interpreted. Quotes and weak marks are gone.
+- An object without one has no version: it is read from its start to its end in one call, and never resumed.
 
 Knows nothing of any one store.
 """
@@ -41,6 +42,11 @@ class StoredObject:
     is_divisible: bool = True
     """False: the store gives it from its start only, so reading it in parts would cost more."""
 
+    @property
+    def is_versioned(self) -> bool:
+        """False: two answers cannot be told to be of one version, so it is read in one."""
+        return bool(self.etag)
+
 
 @dataclass(frozen=True)
 class Page:
@@ -51,6 +57,8 @@ class Page:
     """Common prefixes up to the next `/`, when asked for."""
     next_token: str | None = None
     """Where the next page starts; None after the last one."""
+    is_answer: bool = True
+    """False: the store was not asked, so nothing is known of it."""
 
 
 class Bucket(Protocol):
@@ -64,6 +72,11 @@ class Bucket(Protocol):
     @property
     def place(self) -> str:
         """For people, without the server: `s3://bucket`. Never holds credentials."""
+        ...
+
+    @property
+    def endpoint(self) -> str:
+        """Host and port: buckets of one endpoint share its fate."""
         ...
 
     @property

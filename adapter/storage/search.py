@@ -35,6 +35,8 @@ class Search:
     spec: ModelSpec
     waits: Waits
     """Told what is waited for, by the search and by the model that it finds."""
+    is_survey: bool = False
+    """A quick look, which no load waits for."""
     seen_bytes: int = 0
     """Of the files that were listed so far."""
 
@@ -55,8 +57,8 @@ class Found(Protocol):
 class Finder(Protocol):
     """Finds the models of one or more types of store. Its methods block."""
 
-    def warm(self, config: StorageConfig) -> None:
-        """Make and keep what is slow to make. Raises InvalidRequest, SourceDenied."""
+    def warm(self, config: StorageConfig, stop: Stop) -> None:
+        """Make and keep what is slow to make. Raises InvalidRequest, SourceDenied, SourceUnavailable."""
         ...
 
     def find(self, config: StorageConfig, search: Search, stop: Stop) -> Found:
@@ -64,10 +66,10 @@ class Finder(Protocol):
         ...
 
 
-async def asked(asks: Workers, waits: Waits, work: Callable[[Stop], T]) -> T:
+async def asked(asks: Workers, waits: Waits, work: Callable[[Stop], T], what: str = "to ask storage with") -> T:
     """Run the work in a thread that may wait for a store. Until a thread is free, that is what is waited for."""
     with ExitStack() as queue:
-        queue.enter_context(waits.on(f"a free thread to ask storage with (all {asks.threads} wait for stores)"))
+        queue.enter_context(waits.on(f"a free thread {what} (all {asks.threads} wait for stores)"))
 
         def begun(stop: Stop) -> T:
             queue.close()

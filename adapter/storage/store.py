@@ -3,7 +3,7 @@ The model store: where a model comes from.
 
 Implements `ports.ModelStore`. Owns the threads of this room: pulls (bytes), asks (listings and small
 reads, of mounted models too), surveys (two, which nothing else can occupy), files (our own folders
-alone, never blocked by a store or a claim), secrets (the mounted secret). Knows nothing of Triton, and
+alone, never blocked by a store or a claim), secrets (the mounted secret), one for alarms. Knows nothing of Triton, and
 of no type of store.
 """
 
@@ -28,8 +28,11 @@ from adapter.storage.pull.unpacked import Unpacker
 from adapter.storage.search import Finder, Found, Search, asked
 from adapter.storage.secret.config import StorageConfigs
 from adapter.storage.secret.merging import StorageConfig
-from adapter.storage.stores.clients import Clients
+from adapter.storage.stores.clients import Clients, Means
+from adapter.storage.stores.health import Health
 from adapter.storage.stores.table import BINDINGS, BUCKETS, Finders, InBuckets, KeptClients
+from adapter.storage.wire import names
+from adapter.storage.wire.dialling import Guard
 from adapter.volume import Volume
 from adapter.waits import Waits
 from adapter.workers import Stop, Workers
@@ -73,14 +76,17 @@ class Store:
         self._surveys = Workers("survey", _SURVEY_THREADS)
         self._files = Workers("volume", _FILE_THREADS)
         self._secrets = Workers("secret", _SECRET_THREADS)
+        names.start()
         self._configs = StorageConfigs(settings.config_dir, BINDINGS, self._secrets.executor)
-        self._clients = clients or Clients(BUCKETS, settings.threads + _ASKING_THREADS + _SURVEY_THREADS)
+        most = settings.threads + _ASKING_THREADS + _SURVEY_THREADS
+        self._clients = clients or Clients(BUCKETS, Means(max_connections=most, guard=Guard(settings.denied_networks)))
         own = (volume.repository_dir, volume.cache_dir, root / CACHE_DIR)
         self._helped = HelpedModels(root, own, settings.pvc_mounts, self._asks)
         lanes = max(_MIN_LANES, settings.threads // max_loading)
         puller = Puller(volume=volume, pulls=self._pulls, files=self._files, lanes=lanes, part_bytes=settings.part_bytes)
         unpacker = Unpacker(volume=volume, puller=puller, pulls=self._pulls, files=self._files, max_bytes=settings.unpack_max_bytes)
-        in_buckets = InBuckets(clients=self._clients, puller=puller, unpacker=unpacker, asks=self._asks, jitter=jitter)
+        self._health = Health()
+        in_buckets = InBuckets(clients=self._clients, puller=puller, unpacker=unpacker, asks=self._asks, health=self._health, jitter=jitter)
         self._finders = Finders(in_buckets, Claims(settings.pvc_mounts, self._asks))
 
     async def prepare(self) -> None:
@@ -104,7 +110,7 @@ class Store:
         """As `ModelStore`."""
         loop = asyncio.get_running_loop()
         until = loop.time() + timeout_seconds
-        search = Search(spec, Waits(loop.time))
+        search = Search(spec, Waits(loop.time, until), is_survey=True)
         is_local: bool | None = False
         if self._may_be_local(spec):
             is_local = await self._surveys.run_within(lambda _: self._is_local(spec), timeout_seconds)
@@ -127,6 +133,7 @@ class Store:
         """Take no more work and close idle connections; does not wait for what runs."""
         for workers in (self._pulls, self._asks, self._surveys, self._files, self._secrets):
             workers.close()
+        self._health.close()
         self._clients.close()
 
     async def _finding(self, search: Search, *, is_local: bool) -> Callable[[Stop], Found]:
@@ -148,4 +155,4 @@ class Store:
 
 
 def _warming(finder: Finder, config: StorageConfig) -> Callable[[Stop], None]:
-    return lambda _: finder.warm(config)
+    return lambda stop: finder.warm(config, stop)

@@ -3,8 +3,8 @@ The exact values of secrets that were read, so that they can be taken out of any
 
 Shapes miss a password without one. A text is searched once, whatever is remembered: by an index of
 one short piece of each value, the one that the fewest others share (tokens of one issuer begin and
-end alike). Bounded in number; the value that was remembered longest ago goes first. May be used from
-any thread.
+end alike). Bounded in number and in characters; the value that was remembered longest ago goes first. May
+be used from any thread.
 """
 
 from __future__ import annotations
@@ -18,6 +18,10 @@ from urllib.parse import quote
 PIECE = 6
 """Characters; shorter values are not remembered: they are parts of ordinary words (`true`, `admin`)."""
 KEPT_VALUES = 512
+KEPT_CHARACTERS = 8 * 1024 * 1024
+"""Of all forms together. A request may bring values that are long, and others that are longer."""
+_LOOKS = 1024
+"""At pieces of one form: a look at each piece of a value of a MiB takes seconds."""
 _Entry = tuple[int, str]
 """Place of the piece in a form, and the form."""
 
@@ -29,6 +33,7 @@ class Remembered:
         self._lock = threading.Lock()
         self._values: OrderedDict[str, list[_Entry]] = OrderedDict()
         """Value → its forms."""
+        self._characters = 0
         self._index: dict[str, tuple[_Entry, ...]] = {}
         """Piece → forms that were filed under the piece. Read without the lock: tuples are only replaced."""
 
@@ -41,7 +46,7 @@ class Remembered:
             if value not in self._values:
                 self._values[value] = [self._filed(form) for form in _forms(value)]
             self._values.move_to_end(value)
-            if len(self._values) > KEPT_VALUES:
+            while len(self._values) > KEPT_VALUES or self._characters > KEPT_CHARACTERS:
                 self._forget(self._values.popitem(last=False)[1])
 
     def masked(self, text: str, mask: str) -> str:
@@ -56,14 +61,17 @@ class Remembered:
         return "".join((*kept, text[end:]))
 
     def _filed(self, form: str) -> _Entry:
-        at = min(range(len(form) - PIECE + 1), key=lambda at: len(self._index.get(form[at : at + PIECE], ())))
+        places = len(form) - PIECE + 1
+        at = min(range(0, places, places // _LOOKS + 1), key=lambda at: len(self._index.get(form[at : at + PIECE], ())))
         piece, entry = form[at : at + PIECE], (at, form)
         self._index[piece] = (*self._index.get(piece, ()), entry)
+        self._characters += len(form)
         return entry
 
     def _forget(self, entries: list[_Entry]) -> None:
         for entry in entries:
             at, form = entry
+            self._characters -= len(form)
             piece = form[at : at + PIECE]
             if others := tuple(other for other in self._index[piece] if other is not entry):
                 self._index[piece] = others

@@ -88,10 +88,10 @@ class Repository:
         self._inner = None
         self._loaded_first.clear()
 
-    def size_bytes(self, model_id: str) -> int:
+    async def size_bytes(self, model_id: str) -> int:
         """Bytes of the model's files, links followed, each file once; 0 when it is absent."""
-        seen: set[tuple[int, int]] = set()
-        return sum(size for name in (model_id, *self.inner_names(model_id)) for size in _file_sizes(self._at(name), seen))
+        paths = [self._at(name) for name in (model_id, *self.inner_names(model_id))]
+        return await self._workers.run(lambda stop: _size(paths, stop))
 
     async def ensure_directory(self, model_id: str) -> None:
         """
@@ -201,42 +201,51 @@ class Repository:
 
 
 def _build(staging: Path, layout: Layout, artifact: Artifact, stop: Stop) -> None:
-    made: set[Path] = {staging}
+    """Paths are plain text here: a `Path` for each of 100,000 files takes longer than all links."""
+    made = {""}
     for directory in layout.directories:
-        _make_directories(staging / directory, made)
+        _make_directories(staging, directory, made)
     for placed, file in layout.links.items():
         stop.check()
-        target = staging / placed
-        _make_directories(target.parent, made)
-        _link(artifact, file, target)
+        _make_directories(staging, placed.rpartition("/")[0], made)
+        _link(artifact, file, f"{staging}/{placed}")
     for placed, content in layout.written.items():
         stop.check()
+        _make_directories(staging, placed.rpartition("/")[0], made)
         target = staging / placed
-        _make_directories(target.parent, made)
         target.write_bytes(content)
         target.chmod(FILE_MODE)
 
 
-def _link(artifact: Artifact, file: SourceFile, target: Path) -> None:
-    source = artifact.root / file.path
+def _link(artifact: Artifact, file: SourceFile, target: str) -> None:
+    source = f"{artifact.root}/{file.path}"
     try:
-        mode = source.stat().st_mode & 0o777
+        mode = os.stat(source).st_mode & 0o777  # noqa: PTH116 - see `_build`
     except FileNotFoundError:  # Triton would pass over a link to nothing without a word
         raise AdapterError(f"the model's file {file.path} is not on the volume any more") from None
     if not artifact.is_ours:
-        target.symlink_to(source.absolute())
+        Path(target).symlink_to(Path(source).absolute())
         return
     if mode != FILE_MODE:
-        source.chmod(FILE_MODE)
-    target.hardlink_to(source)
+        Path(source).chmod(FILE_MODE)
+    os.link(source, target)
 
 
-def _make_directories(directory: Path, made: set[Path]) -> None:
+def _make_directories(top: Path, directory: str, made: set[str]) -> None:
     """Like `mkdir -p` below the staging folder, with modes that do not depend on the umask."""
     if directory not in made:
-        _make_directories(directory.parent, made)
-        make_plain_directory(directory)
+        _make_directories(top, directory.rpartition("/")[0], made)
+        make_plain_directory(top / directory)
         made.add(directory)
+
+
+def _size(directories: Iterable[Path], stop: Stop) -> int:
+    total, seen = 0, set[tuple[int, int]]()
+    for directory in directories:
+        for size in _file_sizes(directory, seen):
+            stop.check()
+            total += size
+    return total
 
 
 def _file_sizes(directory: Path, seen: set[tuple[int, int]]) -> Iterator[int]:

@@ -27,6 +27,7 @@ from adapter.settings import Settings
 from adapter.storage.secret.merging import StorageConfig
 from adapter.triton.client import TritonClient
 from adapter.wiring import build
+from adapter.workers import Stop
 from tests.fakes.memory_bucket import MemoryBucket
 from tests.fakes.triton import FakeTriton
 from tests.real.adapter import AdapterProcess
@@ -58,10 +59,10 @@ class OneBucket:
 
     only: MemoryBucket
 
-    def warm(self, config: StorageConfig) -> None:
+    def warm(self, config: StorageConfig, stop: Stop) -> None:
         """Nothing to make."""
 
-    def bucket(self, config: StorageConfig) -> MemoryBucket:
+    def bucket(self, config: StorageConfig, stop: Stop) -> MemoryBucket:
         """The bucket."""
         return self.only
 

@@ -31,6 +31,7 @@ class MemoryBucket:
 
     def __init__(self, objects: Mapping[str, bytes] | None = None, *, bucket: str = "b", page_objects: int = PAGE_OBJECTS) -> None:
         self.place = f"memory://{bucket}"
+        self.endpoint = "memory"
         self.words = f"bucket {bucket!r} in memory"
         self.chunk_bytes = 64 * 1024
         self.calls: list[str] = []

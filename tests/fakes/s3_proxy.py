@@ -74,6 +74,11 @@ class S3Proxy:
         with self._lock:
             self._faults += [(having, fault)] * times
 
+    def heal(self) -> None:
+        """Spoil nothing more."""
+        with self._lock:
+            self._faults.clear()
+
     def __enter__(self) -> S3Proxy:
         self._thread.start()
         return self

@@ -2,7 +2,7 @@
 A world for the lifecycle: a store, a repository and a Triton in memory, behind the ports.
 
 Every step of every port is a *point* with a name: `open`, `read`, `fetch`, `place`, `slot`, `load`,
-`measure`, `unload`, `remove`, `release`, `ready`, `index`, `verify`, `purge`. A test can hold a
+`measure`, `unload`, `remove`, `release`, `ready`, `index`, `size`, `verify`, `purge`. A test can hold a
 point, wait until somebody is there, let it go, or make it fail; or give a `chaos` that decides at
 every point. Like the real Triton this one goes on with a load whose caller has gone, frees memory
 some time after it was asked, survives the adapter, and loses everything when it restarts.
@@ -242,7 +242,8 @@ class FakeRepository(_Port):
         for name in self.world.of_bundle(model_id, self.world.placed):
             self.world.placed.pop(name)
 
-    def size_bytes(self, model_id: str) -> int:
+    async def size_bytes(self, model_id: str) -> int:
+        await self.visit("size", model_id)
         return sum(self.world.placed[name].size_bytes for name in self.world.of_bundle(model_id, self.world.placed))
 
 

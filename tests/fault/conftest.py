@@ -131,9 +131,16 @@ def settings() -> dict[str, str]:
 
 
 @pytest.fixture
-async def system(tmp_path: Path, s3: S3Server, settings: dict[str, str]) -> AsyncIterator[System]:
-    root, config = tmp_path / "volume", tmp_path / "config"
-    config.mkdir()
+def config(tmp_path: Path) -> Path:
+    """The mounted storage secret."""
+    folder = tmp_path / "config"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+async def system(tmp_path: Path, config: Path, s3: S3Server, settings: dict[str, str]) -> AsyncIterator[System]:
+    root = tmp_path / "volume"
     with S3Proxy(s3.endpoint_url) as proxy:
         (config / "s3").write_text(json.dumps(s3.storage_config(BUCKET) | {"endpoint_url": proxy.endpoint_url}))
         async with FakeTriton(root / "_triton_models") as triton:

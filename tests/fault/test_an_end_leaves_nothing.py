@@ -16,6 +16,7 @@ from adapter import wiring
 from adapter.errors import StartError
 from adapter.settings import Settings
 from adapter.storage.store import Store
+from adapter.storage.wire import names
 from adapter.triton.server import TritonServer
 from adapter.volume import Volume
 from adapter.workers import Workers
@@ -38,7 +39,8 @@ def settings(tmp_path: Path) -> Settings:
 
 @pytest.fixture(autouse=True)
 async def nothing_is_left(settings: Settings) -> AsyncIterator[None]:
-    """Checked after each test."""
+    """Checked after each test. Those who look names up serve the whole process."""
+    names.start()
     before = set(threading.enumerate())
     yield
     await until(lambda: not ours(before), f"threads that end: {ours(before)}")

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import re
+import time
+from pathlib import Path
+
 import grpc
 import pytest
 
 from adapter._pb import model_runtime_pb2 as spi
-from tests.fakes.s3_proxy import Fault
-from tests.fault.conftest import PART_BYTES, System
+from tests.fakes.s3_proxy import Fault, S3Proxy
+from tests.fault.conftest import BUCKET, PART_BYTES, System
 
 Code = grpc.StatusCode
 MODEL = b"class TritonPythonModel: pass"
@@ -61,16 +67,49 @@ async def test_what_can_pass_is_repeated(system: System, fault: Fault, request_o
     assert (system.volume.repository_dir / "m/1/weights.bin").read_bytes() == weights
 
 
+@pytest.mark.parametrize("settings", [{"LOADTIME_TIMEOUT": "4000"}])
 async def test_a_store_that_stays_away_is_unavailable(system: System) -> None:
+    """In the store's words, before the budget's own text: the last cause, and what was tried."""
     system.put("m", model=MODEL)
     system.proxy.next(Fault(status=503, code="SlowDown"), times=100)
 
     failure = await system.failure("m", "m")
 
     assert failure.code() is Code.UNAVAILABLE
-    assert "503" in failure.details() or "SlowDown" in failure.details()
+    assert re.search(r"cannot be read now \(SlowDown, HTTP 503\); tried [3-9] times in [1-3]\.\d s", failure.details())
     assert "list" in failure.details()
     assert system.leftovers() == []
+
+
+@pytest.mark.parametrize("settings", [{"LOADTIME_TIMEOUT": "6000"}])
+@pytest.mark.parametrize("kind", ["refuses", "is silent"])
+async def test_a_dead_store_does_not_take_the_loading_threads(system: System, config: Path, kind: str) -> None:
+    """The first load uses its budget; those that follow are told at once or share a short probe; another store's load at once."""
+    system.put("m", model=MODEL)
+    with S3Proxy(system.s3.endpoint_url) as dead:
+        fault = Fault(status=503, code="SlowDown") if kind == "refuses" else Fault(hang_after_bytes=-1)
+        dead.next(fault, times=1000)
+        values = system.s3.storage_config(BUCKET) | {"endpoint_url": dead.endpoint_url}
+        (config / "dead").write_text(json.dumps(values))
+        begun = time.monotonic()
+        first = await system.failure("first", "m", storage_key="dead")
+        budget = time.monotonic() - begun
+        await system.settled()
+        for number in range(2):
+            begun = time.monotonic()
+            failures = asyncio.gather(*(system.failure(f"later-{number}-{each}", "m", storage_key="dead") for each in range(2)))
+            await asyncio.sleep(0)
+            await system.load(f"well-{number}", "m")
+            assert kind == "refuses" or not failures.done()
+            for failure in await failures:
+                assert failure.code() is Code.UNAVAILABLE
+                assert re.search(r"127\.0\.0\.1:\d+ has been away for \d+ s", failure.details()), failure.details()
+            if kind == "refuses":
+                assert time.monotonic() - begun < budget / 2
+        assert first.code() in (Code.UNAVAILABLE, Code.DEADLINE_EXCEEDED)
+        dead.heal()
+        await system.load("first", "m", storage_key="dead")
+    await system.settled()
 
 
 async def test_an_object_replaced_in_the_pull_is_never_a_mixture(system: System) -> None:

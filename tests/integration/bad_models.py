@@ -50,6 +50,9 @@ def _with_schema(name: str, schema: Any, *words: str, config: bytes = PYTHON["co
 BATCHED = PYTHON["config.pbtxt"].replace(b"max_batch_size: 0", b"max_batch_size: 8")
 
 BAD_MODELS = (
+    BadModel(
+        "pytorch without schema", "INTERNAL", ("pytorch", "add a schema (schema_path)"), model_type="pytorch", files={"model.pt": b"x"}
+    ),
     BadModel("nothing at the path", "NOT_FOUND", ("'nowhere/at-all'", "s3://models"), path="nowhere/at-all"),
     BadModel("near miss", "NOT_FOUND", ("near-miss-v1",), files=PYTHON, path="bad/near-mis"),
     BadModel("no such bucket", "NOT_FOUND", ("no-such-bucket",), path="m", key={"storage_params": {"bucket": "no-such-bucket"}}),
@@ -61,12 +64,16 @@ BAD_MODELS = (
         "endpoint that is no URL", "INVALID_ARGUMENT", ("endpoint_url",), path="m", key={"storage_params": {"endpoint_url": "not a url"}}
     ),
     BadModel(
-        "storage that is away", "UNAVAILABLE", ("127.0.0.1:9",), path="m", key={"storage_params": {"endpoint_url": "http://127.0.0.1:9"}}
+        "wrong keys",
+        "PERMISSION_DENIED",
+        ("InvalidAccessKeyId",),
+        path="m",
+        key={"storage_params": {"access_key_id": "wrong-wrong", "secret_access_key": "wrong-wrong"}},
     ),
     BadModel(
-        "wrong secret key",
-        "PERMISSION_DENIED",
-        ("SignatureDoesNotMatch",),
+        "half a pair of keys",
+        "INVALID_ARGUMENT",
+        ("storage_params has secret_access_key but no access_key_id",),
         path="m",
         key={"storage_params": {"secret_access_key": "wrong-wrong"}},
     ),

@@ -8,8 +8,9 @@ import sys
 import grpc
 import pytest
 
+from tests.builders import load_request
 from tests.integration.bad_models import BAD_MODELS, PYTHON, BadModel, request_of
-from tests.integration.conftest import BUCKET, Bed, until_nothing_is_left
+from tests.integration.conftest import BUCKET, Bed, Start, until_nothing_is_left
 from tests.real.adapter import AdapterProcess
 from tests.real.children import TOP
 from tests.real.mesh import Mesh
@@ -34,6 +35,19 @@ def test_a_bad_model_is_refused_in_words(bad: BadModel, mesh: Mesh, bed: Bed, s3
     assert "\n" not in text
     assert s3.secret_key not in text
     until_nothing_is_left(mesh, bed)
+
+
+def test_storage_that_is_away_is_asked_until_the_budget_ends(start_adapter: Start, bed: Bed) -> None:
+    """And the answer comes within the timeout that ModelMesh was told, with the cause."""
+    away = {"storage_params": {"endpoint_url": "http://127.0.0.1:9"}}
+    with Mesh(start_adapter(LOADTIME_TIMEOUT="6000").channel_target, bed.triton_target) as mesh:
+        mesh.start()
+        with pytest.raises(grpc.RpcError) as refused:
+            mesh.runtime.loadModel(load_request("bad", "python", "m", **away), timeout=6)
+
+        assert refused.value.code() is grpc.StatusCode.UNAVAILABLE, refused.value.details()
+        assert "127.0.0.1:9" in refused.value.details()
+        until_nothing_is_left(mesh, bed)
 
 
 def test_the_sanity_suite_holds_on_the_running_adapter(adapter: AdapterProcess, mesh: Mesh, s3: S3Server) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from adapter.parameters import PARAMETERS
+from tests.real.adapter import AdapterProcess
 from tests.real.mesh import Mesh
 from tests.real.models import affine, text_statistics
 
@@ -42,6 +43,32 @@ def test_top_model_chooses_between_two(top: str, answer: list[float], mesh: Mesh
     assert mesh.index() == dict.fromkeys([model_id, *(f"{model_id}~inner~{name}" for name in models if name != top)], "READY")
 
 
+def test_allow_decoupled_lets_a_vllm_model_come_to_triton(mesh: Mesh, put: Put) -> None:
+    """Refused before anything is pulled; allowed, it is Triton that has no such backend."""
+    put("llm", {"model.json": b'{"model": "org/name"}'})
+
+    with pytest.raises(grpc.RpcError, match=r"set adapter\.allowDecoupled to .true. in its storage_params") as refused:
+        mesh.load("llm", "vllm", "llm")
+    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+    with pytest.raises(grpc.RpcError, match="vllm") as asked:
+        mesh.load("llm", "vllm", "llm", storage_params={"adapter.allowDecoupled": "true"})
+    assert asked.value.code() is grpc.StatusCode.INTERNAL
+
+
+def test_a_decoupled_config_of_the_user_is_loaded_and_the_log_warns(adapter: AdapterProcess, mesh: Mesh, put: Put) -> None:
+    """No parameter is needed for it. Triton refuses ModelMesh's kind of call."""
+    files = dict(affine(2, 0))
+    files["config.pbtxt"] += b"model_transaction_policy { decoupled: true }\n"
+    put("decoupled", files)
+
+    mesh.load("decoupled", "python", "decoupled")
+
+    assert adapter.log_text().count('"event":"model.warning"') == 1
+    with pytest.raises(grpc.RpcError, match="decoupled"):
+        mesh.infer("decoupled", {"X": X})
+
+
 def test_every_parameter_is_tried_here() -> None:
     """A new row needs a test that goes over the SPI."""
-    assert [parameter.name for parameter in PARAMETERS] == ["adapter.modelSizeBytes", "adapter.topModel"]
+    assert [parameter.name for parameter in PARAMETERS] == ["adapter.modelSizeBytes", "adapter.topModel", "adapter.allowDecoupled"]

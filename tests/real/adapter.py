@@ -45,6 +45,7 @@ class AdapterProcess:
             "RUNTIME_ENDPOINT": triton_target,
             "CONTAINER_MEM_REQ_BYTES": "2GiB",
             "LOG_FORMAT": "json",
+            "REQUEST_ENDPOINTS_DENIED": "",  # stores of tests are on loopback, also those that only a request names
             **env,
         }
         self.channel_target = self.settings.get("ADAPTER_ENDPOINT", f"127.0.0.1:{self.settings['ADAPTER_PORT']}")

@@ -138,6 +138,7 @@ def test_triton_is_started_as_the_adapter_needs_it(
     assert f"--model-repository={repository} " in command
     assert "--model-control-mode=explicit " in command
     assert "--strict-readiness=false " in command
+    assert "--backend-config=dali,release_after_unload=true " in command, "DALI would keep the memory of unloaded models"
     assert f"--grpc-port={spec['grpcDataEndpoint'].removeprefix('port:')} " in command
     assert threads and int(threads[1]) > int(env["LOADING_CONCURRENCY"])
 

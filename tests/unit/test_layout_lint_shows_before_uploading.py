@@ -10,6 +10,7 @@ import pytest
 
 from adapter import cli
 from adapter.layout_lint import MOST_ENTRIES, CannotLookError, Report, drawn, examine
+from tests.builders import a_forest
 
 Files = Mapping[str, str]
 
@@ -88,7 +89,9 @@ def test_a_config_that_cannot_be_read_is_refused_with_its_line(folder):
     found = report(folder({"config.pbtxt": 'backend: "python"\nname: 7\n', "1/model.py": ""}), "python")
 
     assert not found.fits
-    assert "the model cannot be loaded: config.pbtxt cannot be used: line 2, column 7: name must be a string in quotes\n" in found.text
+    assert found.text.endswith(
+        "the model cannot be loaded: config.pbtxt cannot be used: line 2, column 7: name must be a string in quotes\n"
+    )
 
 
 def test_what_a_config_says_counts_more_than_the_type(folder):
@@ -112,6 +115,29 @@ def test_a_single_file_is_a_model_too(folder):
 
     assert found.fits
     assert "model.onnx  <- resnet.onnx" in found.text
+
+
+def test_a_forests_config_says_what_its_file_says(folder):
+    """As a load would, after the pull: the format by its content, the numbers from the file."""
+    top = folder({"README.md": ""})
+    (top / "churn.model").write_bytes(a_forest("ubj", 4, 3))
+    for path in (top, top / "churn.model"):
+        found = report(path, "xgboost", model_id="m")
+
+        assert found.fits
+        assert "xgboost.ubj   <- churn.model" in found.text.replace("xgboost.ubj  <-", "xgboost.ubj   <-")
+        assert "dims: [ 4 ]" in found.text and "dims: [ 3 ]" in found.text and 'string_value: "xgboost_ubj"' in found.text
+
+
+def test_a_forest_that_does_not_say_its_numbers_is_refused_before_uploading(folder):
+    """With the advice, and without trees that are not the reason."""
+    found = report(folder({"churn.json": "{}"}), "xgboost")
+
+    assert not found.fits
+    assert (
+        "churn.json: what the FIL backend must be told of this forest cannot be taken from the file: it has no learner_model_param"
+        in found.text
+    )
 
 
 def test_an_unknown_type_is_noted(folder):
@@ -199,3 +225,21 @@ def test_a_bundle_without_top_model_is_refused_until_it_is_named(folder, capsys)
     assert "net~inner~a" in capsys.readouterr().out
     assert cli.main(["layout", str(top), "--top-model", "x/y"]) == 2
     assert "adapter.topModel must be the name of a directory" in capsys.readouterr().err
+
+
+def test_a_model_that_triton_will_probably_refuse_is_shown_with_what_to_add(folder):
+    """Before it is uploaded; it fits, for Triton decides."""
+    found = report(folder({"net.pt": ""}), "pytorch")
+
+    assert found.fits
+    assert "warning: Triton may refuse this model: the PyTorch backend does not fill in inputs and outputs: add a schema" in found.text
+
+
+def test_a_decoupled_model_is_shown_with_a_warning(folder, capsys):
+    """A vLLM model after the option that stands for the storage parameter."""
+    top = os.fspath(folder({"model.json": "{}"}))
+
+    assert cli.main(["layout", top, "--type", "vllm"]) == 1
+    assert "adapter.allowDecoupled" in capsys.readouterr().out
+    assert cli.main(["layout", top, "--type", "vllm", "--allow-decoupled"]) == 0
+    assert "warning: the model is decoupled: it may answer a request any number of times" in capsys.readouterr().out

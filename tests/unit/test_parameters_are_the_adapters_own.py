@@ -13,9 +13,11 @@ from adapter.parameters import PARAMETERS, PREFIX, markdown, split
 
 def test_ours_are_read_and_the_others_stay_as_they_are():
     """The store's parameters hold no name of ours."""
-    own, others = split({"adapter.modelSizeBytes": "1KiB", "bucket": "b", "adapter.topModel": "top", "headers.X": ""})
+    own, others = split(
+        {"adapter.modelSizeBytes": "1KiB", "bucket": "b", "adapter.topModel": "top", "headers.X": "", "adapter.allowDecoupled": "true"}
+    )
 
-    assert own == {"size_hint_bytes": 1024, "top_model": "top"}
+    assert own == {"size_hint_bytes": 1024, "top_model": "top", "allow_decoupled": True}
     assert others == {"bucket": "b", "headers.X": ""}
 
 
@@ -31,7 +33,8 @@ def test_an_unknown_one_is_refused_with_those_that_exist(name: str):
     with pytest.raises(InvalidRequest) as refused:
         split({name: "secret"})
 
-    assert refused.value.text == f"unknown storage parameter {name!r}; the adapter knows adapter.modelSizeBytes, adapter.topModel"
+    known = "adapter.modelSizeBytes, adapter.topModel, adapter.allowDecoupled"
+    assert refused.value.text == f"unknown storage parameter {name!r}; the adapter knows {known}"
 
 
 @pytest.mark.parametrize(
@@ -40,6 +43,7 @@ def test_an_unknown_one_is_refused_with_those_that_exist(name: str):
         ("adapter.modelSizeBytes", "0", "a size greater than 0, in bytes or with a unit as in 512MiB"),
         ("adapter.modelSizeBytes", "secret", "a size greater than 0, in bytes or with a unit as in 512MiB"),
         ("adapter.modelSizeBytes", str(2**63), "a size greater than 0, in bytes or with a unit as in 512MiB"),
+        ("adapter.allowDecoupled", "perhaps", '"true" or "false"'),
         *(("adapter.topModel", text, "the name of a directory") for text in ("a/b", "..", "", "x" * 256)),
     ],
 )

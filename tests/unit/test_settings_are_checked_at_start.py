@@ -82,6 +82,12 @@ def test_empty_variable_is_absent(text: str | None) -> None:
     assert Settings.from_env(variables) == Settings.from_env(ENOUGH)
 
 
+@pytest.mark.parametrize(("variables", "count"), [({}, 5), ({"REQUEST_ENDPOINTS_DENIED": ""}, 0), ({"REQUEST_ENDPOINTS_DENIED": "::1"}, 1)])
+def test_networks_may_be_none_at_all(variables: dict[str, str], count: int) -> None:
+    """An empty text is a value of this setting: everything may be dialled."""
+    assert len(Settings.from_env({**ENOUGH, **variables}).pull.denied_networks) == count
+
+
 def test_all_mistakes_are_reported_together() -> None:
     """Parsing and sense alike, each with its variable."""
     problems = problems_of({"ADAPTER_PORT": "x", "LOG_LEVEL": "loud", "PULL_PART_BYTES": "5", "LOADTIME_TIMEOUT": "-1"})

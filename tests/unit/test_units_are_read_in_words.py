@@ -1,6 +1,7 @@
 """Texts of settings become values with a unit, or a sentence that says what was expected."""
 
 from collections.abc import Callable
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,9 @@ GOOD: list[tuple[Callable[[str], Any], str, Any]] = [
     (units.parse_optional_bool, "Auto", None),
     (units.parse_optional_bool, "no", False),
     (units.parse_absolute_path, "/models", Path("/models")),
+    (units.parse_networks, "", ()),
+    (units.parse_networks, " , ", ()),
+    (units.parse_networks, "127.0.0.0/8, ::1,10.1.2.3", (ip_network("127.0.0.0/8"), ip_network("::1/128"), ip_network("10.1.2.3/32"))),
     (units.parse_endpoint, "port:8085", Endpoint(host="localhost", port=8085)),
     (units.parse_endpoint, "localhost:8085", Endpoint(host="localhost", port=8085)),
     (units.parse_endpoint, "10.0.0.1:1", Endpoint(host="10.0.0.1", port=1)),
@@ -57,6 +61,10 @@ GOOD: list[tuple[Callable[[str], Any], str, Any]] = [
 ]
 
 BAD: list[tuple[Callable[[str], Any], str, str]] = [
+    (units.parse_networks, "127.0.0.0/8;::1", "'127.0.0.0/8;::1' is not a network; write for instance 10.0.0.0/8,fe80::/10"),
+    (units.parse_networks, "::1,localhost", "'localhost' is not a network"),
+    (units.parse_networks, "10.0.0.0/33", "'10.0.0.0/33' is not a network"),
+    (units.parse_networks, "10.1.2.3/8", "'10.1.2.3/8' begins in the middle of its network; write 10.0.0.0/8"),
     (units.parse_port, "0", "is not a port"),
     (units.parse_port, "65536", "is not a port"),
     (units.parse_port, "8085x", "is not a whole number"),

@@ -30,7 +30,7 @@ class Claims:
         self._mounts = mounts
         self._asks = asks
 
-    def warm(self, config: StorageConfig) -> None:
+    def warm(self, config: StorageConfig, stop: Stop) -> None:
         """As `Finder`: nothing is slow to make."""
 
     def find(self, config: StorageConfig, search: Search, stop: Stop) -> LocalModel:

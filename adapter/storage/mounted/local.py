@@ -16,6 +16,7 @@ from adapter.errors import InvalidModel, InvalidRequest, SourceChanged, SourceNo
 from adapter.model import Artifact, Listing, SourceFile
 from adapter.storage.mounted.bounds import Bounds
 from adapter.storage.search import MAX_OBJECTS, Search, T, asked, check_readable, readable
+from adapter.storage.secret.files import opened
 from adapter.waits import Waits
 from adapter.workers import Stop, Workers
 
@@ -73,8 +74,8 @@ class LocalModel:
     def _read(self, file: SourceFile) -> bytes:
         path = self._path(file)
         _check_unchanged(path, file)
-        with readable(path):
-            content = path.read_bytes()
+        with readable(path), open(path, "rb", opener=opened) as open_file:  # others write to the volume meanwhile
+            content = open_file.read(file.size_bytes + 1)
         _check_unchanged(path, file)
         return content
 

@@ -10,18 +10,25 @@ refuses the whole model. Blocks; runs in threads; knows no store.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from adapter.errors import InvalidRequest, SourceNotFound
+from adapter.errors import InvalidRequest, SourceNotFound, SourceUnavailable
 from adapter.model import Listing, SourceFile
-from adapter.paths import directories_of, path_problem
+from adapter.paths import TreeTooLarge, directories_of, path_problem
 from adapter.storage.bucket import Bucket, StoredObject
 from adapter.storage.search import MAX_OBJECTS, Search, clean_path, shown
 from adapter.workers import Stop
 
+MAX_PAGES = 10_000
+"""Of a listing, empty ones included: a hundred times what the largest model has in pages of 1,000."""
+MAX_NAMES_BYTES = 48 * 1024 * 1024
+"""Most memory that paths and versions of a model's files may take together; 100,000 files have about 25 MiB of them."""
 _FEW = 20
 _NEAR_MISSES = 3
+_COMPARED_CHARACTERS = 48
+"""Of a name, where near ones are looked for: the time that comparing takes grows faster than the square of that."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +81,7 @@ def find_model(bucket: Bucket, search: Search, stop: Stop) -> FoundModel:
 
 def _below(bucket: Bucket, prefix: str, search: Search, stop: Stop) -> tuple[SourceFile, ...]:
     origin = f"{bucket.place}/{prefix.rstrip('/')}"
-    files = []
+    files, names_bytes = [], 0
     for stored in _all_pages(bucket, prefix, stop):
         if stored.key.endswith("/") or not stored.key.startswith(prefix):
             continue
@@ -83,15 +90,30 @@ def _below(bucket: Bucket, prefix: str, search: Search, stop: Stop) -> tuple[Sou
             raise InvalidRequest(f"the key {shown(stored.key)} in {bucket.place} cannot be a file on disk: below the model it {problem}")
         files.append(SourceFile(path, stored.size_bytes, stored.etag))
         search.seen_bytes += stored.size_bytes
+        names_bytes += sys.getsizeof(path) + sys.getsizeof(stored.etag)
+        if names_bytes > MAX_NAMES_BYTES:
+            raise InvalidRequest(f"{origin} has names of more than {MAX_NAMES_BYTES >> 20} MiB together; is it really one model?")
         if len(files) > MAX_OBJECTS:
             raise InvalidRequest(f"{origin} holds more than {MAX_OBJECTS} objects; is it really one model?")
-    if both := {file.path for file in files} & directories_of(file.path for file in files):
+    if len({file.path for file in files}) != len(files):
+        raise SourceUnavailable(f"{bucket.words} listed a key below {shown(prefix)} twice")
+    try:
+        folders = directories_of(file.path for file in files)
+    except TreeTooLarge as problem:
+        raise InvalidRequest(f"{origin} {problem}; is it really one model?") from problem
+    if both := folders.intersection(file.path for file in files):
         raise InvalidRequest(f"{origin} holds {shown(min(both))} both as an object and as a folder, which no file system can")
     return tuple(sorted(files, key=lambda file: file.path))
 
 
 def _all_pages(bucket: Bucket, prefix: str, stop: Stop) -> Iterator[StoredObject]:
+    """
+    Every page to the last one. Raises SourceUnavailable for a listing that has no end.
+
+    A page may be empty (stores pass over what was deleted) or hold folder markers alone, but not for ever.
+    """
     token: str | None = None
+    seen: set[int] = set()
     while True:
         stop.check()
         page = bucket.list_page(prefix, stop, token=token)
@@ -99,6 +121,9 @@ def _all_pages(bucket: Bucket, prefix: str, stop: Stop) -> Iterator[StoredObject
         token = page.next_token
         if token is None:
             return
+        if hash(token) in seen or len(seen) >= MAX_PAGES:
+            raise SourceUnavailable(f"{bucket.words} gave a listing of {shown(prefix)} without an end")
+        seen.add(hash(token))
 
 
 def _exact(bucket: Bucket, key: str, what: str, stop: Stop) -> StoredObject:
@@ -115,8 +140,17 @@ def _near_misses(bucket: Bucket, key: str, same_start: list[str], stop: Stop) ->
     """Names that go on where the path ends, then names in its folder that look alike."""
     parent = key[: key.rfind("/") + 1]
     page = bucket.list_page(parent, stop, by_folder=True)
-    beside = [*page.folders, *(stored.key for stored in page.objects)]
+    beside = {_compared(name, parent): name for name in (*page.folders, *(stored.key for stored in page.objects))}
     longer = [name[: name.find("/", len(key)) + 1] or name for name in same_start if not name.startswith(f"{key}/")]
-    alike = difflib.get_close_matches(key, [name.rstrip("/") for name in beside], n=_NEAR_MISSES)
-    folders = {name.rstrip("/"): name for name in beside}
-    return list(dict.fromkeys([*longer, *(folders[name] for name in alike)]))[:_NEAR_MISSES]
+    alike = difflib.get_close_matches(_compared(key, parent), _while_wanted(beside, stop), n=_NEAR_MISSES)
+    return list(dict.fromkeys([*longer, *(beside[name] for name in alike)]))[:_NEAR_MISSES]
+
+
+def _compared(name: str, parent: str) -> str:
+    return name.removeprefix(parent).rstrip("/")[:_COMPARED_CHARACTERS]
+
+
+def _while_wanted(names: Iterable[str], stop: Stop) -> Iterator[str]:
+    for name in names:
+        stop.check()
+        yield name

@@ -12,16 +12,18 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from adapter.errors import SourceUnavailable
-from adapter.model import Artifact
+from adapter.model import Artifact, SourceFile
 from adapter.paths import directories_of
 from adapter.storage.bucket import Bucket, StoredObject
+from adapter.storage.search import asked
 from adapter.telemetry.metrics import PULLED_BYTES, PULLED_FILES
 from adapter.volume import FILE_MODE, Volume, make_plain_directory
+from adapter.waits import Waits
 from adapter.workers import Stop, Workers
 
 _FILES_PER_TURN = 64
@@ -46,9 +48,18 @@ class Puller:
         self._lanes = lanes
         self._part_bytes = part_bytes
 
-    async def pull(self, bucket: Bucket, objects: Mapping[str, StoredObject]) -> Artifact:
+    async def pull_files(
+        self, bucket: Bucket, files: tuple[SourceFile, ...], stored: Callable[[SourceFile], StoredObject], waits: Waits
+    ) -> Artifact:
+        """Pull listed files, each from its object, into a new artifact. Raises as `pull`. A thread looks the objects up."""
+        objects = await self._files.run(lambda _: {file.path: stored(file) for file in files})
+        return await self.pull(bucket, objects, waits)
+
+    async def pull(self, bucket: Bucket, objects: Mapping[str, StoredObject], waits: Waits) -> Artifact:
         """
         Pull objects (path in the artifact → object, from a checked listing) into a new artifact.
+
+        What is waited for until a thread is free is noted in `waits`; the bucket notes the rest.
 
         Raises:
             SourceError: the first one that any object met.
@@ -57,7 +68,7 @@ class Puller:
         job = _Pull(self._volume, bucket, objects, self._part_bytes)
         try:
             await self._files.run(job.prepare)
-            await self._run_lanes(job)
+            await self._run_lanes(job, waits)
             root = await self._files.run(job.publish)
         except BaseException:
             await self._files.run_to_end(job.undo)
@@ -65,20 +76,20 @@ class Puller:
         PULLED_FILES.labels(bucket.kind).inc(len(objects))
         return Artifact(root=root, is_ours=True)
 
-    async def _run_lanes(self, job: _Pull) -> None:
+    async def _run_lanes(self, job: _Pull, waits: Waits) -> None:
         failures: BaseExceptionGroup[BaseException] | None = None
         try:
             async with asyncio.TaskGroup() as lanes:
                 for _ in range(min(self._lanes, len(job.parts))):
-                    lanes.create_task(self._lane(job))
+                    lanes.create_task(self._lane(job, waits))
         except BaseExceptionGroup as group:
             failures = group
         if failures is not None:
             raise failures.exceptions[0]  # the first one; the others were stopped because of it
 
-    async def _lane(self, job: _Pull) -> None:
+    async def _lane(self, job: _Pull, waits: Waits) -> None:
         while job.parts:
-            await self._pulls.run(job.take_turn)
+            await asked(self._pulls, waits, job.take_turn, "to pull with")
 
 
 @dataclass(frozen=True)
@@ -97,15 +108,18 @@ class _Pull:
         self._bucket = bucket
         self._objects = objects
         self._part_bytes = part_bytes
-        self._total_bytes = sum(stored.size_bytes for stored in objects.values())
+        self._total_bytes = 0
         self._made: Path | None = None
         """Staging, later the artifact."""
-        parts = [_Part(path, stored, *span) for path, stored in objects.items() for span in _spans(stored, part_bytes)]
-        parts.sort(key=lambda part: -part.length)  # so that no large part is the last one
-        self.parts = deque(parts)
+        self.parts: deque[_Part] = deque()
+        """What is still to be pulled, once `prepare` has run."""
 
     def prepare(self, stop: Stop) -> None:
-        """Make the directories, and reserve the space of files that several threads write."""
+        """Cut the objects into parts, make the directories, and reserve the space of files that several threads write."""
+        parts = [_Part(path, stored, *span) for path, stored in self._objects.items() for span in _spans(stored, self._part_bytes)]
+        parts.sort(key=lambda part: -part.length)  # so that no large part is the last one
+        self.parts.extend(parts)
+        self._total_bytes = sum(part.length for part in parts)
         self._volume.require_room(self._total_bytes, len(self._objects))
         with self._volume.writing(self._total_bytes):
             self._made = self._volume.new_staging()
@@ -180,7 +194,7 @@ class _FileSink:
 
 def _spans(stored: StoredObject, part_bytes: int) -> list[tuple[int, int]]:
     size_bytes = stored.size_bytes
-    if size_bytes <= part_bytes or not stored.is_divisible:
+    if size_bytes <= part_bytes or not (stored.is_divisible and stored.is_versioned):
         return [(0, size_bytes)]
     return [(start, min(part_bytes, size_bytes - start)) for start in range(0, size_bytes, part_bytes)]
 

@@ -42,4 +42,4 @@ class RemoteModel:
 
     async def fetch(self, files: tuple[SourceFile, ...]) -> Artifact:
         """As `StoredModel`."""
-        return await self._puller.pull(self.found.bucket, {file.path: self.found.stored(file) for file in files})
+        return await self._puller.pull_files(self.found.bucket, files, self.found.stored, self.waits)

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import dataclasses
 import weakref
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from adapter.model import Artifact, Listing, SourceFile
+from adapter.paths import held_bytes
 from adapter.storage.bucket import StoredObject
 from adapter.storage.pull.archives import Unpacking
 from adapter.storage.pull.listing import FoundModel
@@ -23,10 +25,34 @@ from adapter.storage.search import check_readable, readable
 from adapter.volume import Volume
 from adapter.workers import Stop, Workers
 
-_REMEMBERED = 1000
+_REMEMBERED_BYTES = 64 * 1024 * 1024
+"""Of all listings that are remembered, by an estimate: honest models have a hundred files, and a stranger's may have 100,000."""
+_FILE_BYTES = 192
+"""Of one file in a listing, without its path. Measured with CPython 3.11: 140."""
 _ARCHIVE = "archive"
 _Version = tuple[str, StoredObject | None, SourceFile | None]
 """Bucket with its server, archive and schema."""
+
+
+class Remembered:
+    """What archives hold, of those that were unpacked last. Used by one thread."""
+
+    def __init__(self) -> None:
+        self._listings: dict[_Version, Listing] = {}
+        self._bytes = 0
+
+    def get(self, version: _Version) -> Listing | None:
+        """What this version of an archive holds, or None."""
+        return self._listings.get(version)
+
+    def add(self, version: _Version, listing: Listing) -> None:
+        """Remember it, and forget the oldest ones. What is too large by itself is never remembered."""
+        self._bytes += _size_of(listing)
+        if version in self._listings:
+            self._bytes -= _size_of(self._listings.pop(version))
+        self._listings[version] = listing
+        while self._bytes > _REMEMBERED_BYTES:
+            self._bytes -= _size_of(self._listings.pop(next(iter(self._listings))))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,8 +67,7 @@ class Unpacker:
     """Threads that work on the volume alone."""
     max_bytes: int
     """Of one unpacked model."""
-    known: dict[_Version, Listing] = field(default_factory=dict)
-    """What the archives hold that were unpacked last."""
+    known: Remembered = field(default_factory=Remembered)
 
 
 class PackedModel:
@@ -75,7 +100,7 @@ class PackedModel:
             SourceError, DiskFull: the archive cannot be pulled.
         """
         found, means = self.remote.found, self.unpacker
-        packed = await means.puller.pull(found.bucket, {_ARCHIVE: found.stored(found.listing.files[0])})
+        packed = await means.puller.pull(found.bucket, {_ARCHIVE: found.stored(found.listing.files[0])}, self.remote.waits)
         job = _Job(means.volume, found, means.max_bytes)
         try:
             try:
@@ -87,9 +112,7 @@ class PackedModel:
             await means.files.run_to_end(job.undo)
             raise
         if found.listing.files[0].etag:
-            means.known[self._version] = listing
-            if len(means.known) > _REMEMBERED:
-                del means.known[next(iter(means.known))]
+            means.known.add(self._version, listing)
         return root, listing
 
 
@@ -148,15 +171,17 @@ class _Job:
     def run(self, archive: Path, stop: Stop) -> tuple[Path, Listing]:
         with self._volume.writing(self._found.listing.size_bytes):
             staged = self._new()
-            Unpacking(name=self._found.listing.name, target=staged, volume=self._volume, max_bytes=self._max_bytes, stop=stop).run(archive)
+            name = self._found.listing.name
+            files = Unpacking(name=name, target=staged, volume=self._volume, max_bytes=self._max_bytes, stop=stop).run(archive)
             names = list(staged.iterdir())
             if len(names) == 1 and names[0].is_dir() and not names[0].name.isdecimal():
                 outer, staged = staged, self._new()
                 names[0].rename(staged)
                 self._volume.discard(outer)
+                files = {path.partition("/")[2]: size_bytes for path, size_bytes in files.items()}
             root = self._volume.publish(staged)
             self._made.append(root)
-            return root, _listed(root, self._found, stop)
+            return root, _listed(files, self._found)
 
     def undo(self, _stop: Stop) -> None:
         for path in self._made:
@@ -168,13 +193,12 @@ class _Job:
         return path
 
 
-def _listed(root: Path, found: FoundModel, stop: Stop) -> Listing:
-    """The files below the root; their version is the archive's."""
-    files = []
+def _listed(files: Mapping[str, int], found: FoundModel) -> Listing:
+    """The files, lengths by paths; their version is the archive's."""
     version = found.listing.files[0].etag
-    for path in root.rglob("*"):
-        stop.check()
-        if path.is_file():
-            files.append(SourceFile(path.relative_to(root).as_posix(), path.stat().st_size, version))
-    ordered = tuple(sorted(files, key=lambda file: file.path))
-    return dataclasses.replace(found.listing, files=ordered, is_single_file=len(ordered) == 1 and "/" not in ordered[0].path)
+    listed = tuple(SourceFile(path, files[path], version) for path in sorted(files))
+    return dataclasses.replace(found.listing, files=listed, is_single_file=len(listed) == 1 and "/" not in listed[0].path)
+
+
+def _size_of(listing: Listing) -> int:
+    return sum(_FILE_BYTES + held_bytes(file.path) for file in listing.files)

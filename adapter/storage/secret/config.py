@@ -22,6 +22,7 @@ import structlog
 
 from adapter.errors import InvalidRequest, some
 from adapter.model import ModelSpec
+from adapter.storage.secret import files
 from adapter.storage.secret.binding import Binding
 from adapter.storage.secret.merging import StorageConfig, merged
 
@@ -50,7 +51,10 @@ class StorageConfigs:
             return merged(await self._read_named(spec.storage_key, label), spec, label, self._bindings)
         kind = spec.storage_params.get("type")
         name = f"default_{kind}" if kind else "default"
-        return merged(await self._read_default(name), spec, f"storage config {name!r}", self._bindings)
+        stored = await self._read_default(name)
+        if kind and not stored.get("type"):
+            stored["type"] = kind  # its name says so
+        return merged(stored, spec, f"storage config {name!r}", self._bindings)
 
     async def keys(self) -> list[str]:
         """Storage keys that exist, sorted. Kubernetes' own `..data` is not one."""
@@ -88,8 +92,8 @@ class StorageConfigs:
         return reading.result()
 
     async def _read(self, name: str) -> bytes:
-        async with aiofiles.open(self._folder / name, "rb", executor=self._executor) as file:
-            return await file.read()
+        async with aiofiles.open(self._folder / name, "rb", executor=self._executor, opener=files.opened) as file:
+            return files.checked_size(await file.read(files.MAX_BYTES + 1))
 
 
 def _check_name(name: str, what: str) -> None:

@@ -9,6 +9,8 @@ from adapter.errors import InvalidRequest
 
 _HOST = re.compile(r"[A-Za-z0-9._:-]+")
 """A host name, or an address (IPv6 without its brackets)."""
+_ODD = re.compile(r"[\x00-\x1f\x7f\\]")
+"""Characters that libraries read differently: one takes for a part of the host what another one drops."""
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
@@ -22,7 +24,8 @@ def checked_endpoint(text: str, label: str, name: str = "endpoint_url", *, query
     url = _with_scheme(text)
     try:
         parts = urlsplit(url)
-        is_good = parts.scheme in _DEFAULT_PORTS and _HOST.fullmatch(parts.hostname or "") is not None and parts.port != 0
+        is_good = parts.scheme in _DEFAULT_PORTS and parts.netloc.isascii() and not _ODD.search(url)
+        is_good = is_good and _HOST.fullmatch(parts.hostname or "") is not None and parts.port != 0
     except ValueError:
         is_good = False
     if not is_good:

@@ -6,12 +6,16 @@ An empty string is an absent field. A value never reaches an error text; names o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from adapter.errors import InvalidRequest
 from adapter.storage.secret.endpoints import checked_endpoint
 from adapter.telemetry.redaction import remember
 from adapter.units import parse_bool
+
+_BUCKET = re.compile(r"\$?[A-Za-z0-9._-]{1,255}|arn:[A-Za-z0-9:/._-]+")
+"""Azure has `$root` and `$web`, Amazon has ARNs."""
 
 
 class Secret:
@@ -37,6 +41,15 @@ class Secret:
         return hash(self._value)
 
 
+def text_of(value: object) -> str | None:
+    """A value of a config as a text; None when it is absent, empty, or an object or array."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float):
+        return str(value)
+    return (value.strip() or None) if isinstance(value, str) else None
+
+
 class Fields:
     """Reads single fields of a config, whose values should be strings."""
 
@@ -48,14 +61,10 @@ class Fields:
     def text(self, name: str) -> str | None:
         """A text, or None when it is absent or empty. Raises InvalidRequest when it is not a text."""
         value = self._values.get(name)
-        if isinstance(value, bool):
-            value = str(value).lower()
-        elif isinstance(value, int | float):
-            value = str(value)
-        if value is not None and not isinstance(value, str):
+        if isinstance(value, dict | list):
             kind = "object" if isinstance(value, dict) else "array"
             raise InvalidRequest(f"{self.label}: {name} is a JSON {kind}, expected a string")
-        return (value or "").strip() or None
+        return text_of(value)
 
     def secret(self, name: str) -> Secret | None:
         """A text that never shows itself."""
@@ -76,6 +85,19 @@ class Fields:
             return parse_bool(value)
         except ValueError as error:
             raise InvalidRequest(f'{self.label}: {name} is not a boolean; expected "true" or "false"') from error
+
+
+def checked_bucket(name: str, label: str) -> str:
+    """
+    The name of a bucket or container; some libraries put it into a path as it is, where `..` or a `?` would lead elsewhere.
+
+    Raises:
+        InvalidRequest: no store has buckets of such names.
+    """
+    if name in (".", "..") or not _BUCKET.fullmatch(name):
+        expected = "expected letters, digits, dots, hyphens and underscores"
+        raise InvalidRequest(f"{label}, or storage_params, names a bucket by what is not a valid bucket name; {expected}")
+    return name
 
 
 def check_all_or_none(label: str, values: Mapping[str, Secret | None]) -> None:

@@ -7,13 +7,17 @@ Source of the rules: the Go adapter's `model-serving-puller/puller/{puller,dotpa
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from adapter.errors import InvalidRequest
 from adapter.model import ModelSpec
 from adapter.storage.secret.binding import NOTHING, Binding
-from adapter.storage.secret.fields import Fields
+from adapter.storage.secret.fields import Fields, checked_bucket, text_of
+from adapter.storage.secret.trust import CERTIFICATE, STORED_ONLY, TRUST
+
+_OF_ALL_TYPES = ("bucket", "default_bucket", "unpack", *TRUST)
+"""What a stored config keeps when a request changes its type: all else is bound to the stored type."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +31,8 @@ class StorageConfig:
     """For people: which file it is from."""
     is_unsigned: bool = False
     """The request goes to an endpoint that the stored credentials do not belong to."""
+    requested: frozenset[str] = frozenset()
+    """Names of the fields whose value only the request names: neither the stored config nor its `credential_endpoints` do."""
 
     @property
     def fields(self) -> Fields:
@@ -34,10 +40,10 @@ class StorageConfig:
         return Fields(self.values, self.label)
 
     def required_bucket(self) -> str:
-        """The bucket. Raises InvalidRequest when there is none."""
+        """The bucket. Raises InvalidRequest when there is none, or its name is none."""
         if not self.bucket:
             raise InvalidRequest(f"no bucket: {self.label} has neither bucket nor default_bucket, and the request names none")
-        return self.bucket
+        return checked_bucket(self.bucket, self.label)
 
 
 def merged(stored: Mapping[str, object], spec: ModelSpec, label: str, bindings: Mapping[str, Binding]) -> StorageConfig:
@@ -45,34 +51,78 @@ def merged(stored: Mapping[str, object], spec: ModelSpec, label: str, bindings: 
     The stored config with the request's bucket and parameters on top.
 
     Bucket, first that is given: `storage_params.bucket`, the modelKey's own `bucket`, the config's
-    `bucket`, its `default_bucket`. Stored credentials stay with the endpoint they are stored with.
+    `bucket`, its `default_bucket`. What a request may change is in `Binding` and in `trust`.
 
     Raises:
-        InvalidRequest: overrides that contradict each other or the config; no storage type.
+        InvalidRequest: overrides that contradict each other or the config; overrides that no request may make; no storage type.
     """
     values = expanded(stored, label)
-    params = {name: value for name, value in spec.storage_params.items() if value}
-    requested = params.get("type") or values.get("type")
-    binding = bindings.get(str(requested).strip(), NOTHING)
-    is_foreign = binding.leads_elsewhere(values, params)
-    if is_foreign or (values.get("type") and requested != values["type"]):
-        for name in {name for each in bindings.values() for name in each.credentials}:
+    params = {name: value for name, value in spec.storage_params.items() if value.strip()}
+    kind = _kind_of(values, params, label, bindings)
+    binding = bindings.get(kind, NOTHING)
+    is_other_type = text_of(values.get("type")) not in (None, kind)
+    if is_other_type:
+        values = {name: values[name] for name in _OF_ALL_TYPES if name in values}
+
+    requested = binding.requested(values, params)
+    is_elsewhere = is_other_type or binding.leads_elsewhere(values, params)
+    own = binding.own({} if is_elsewhere else values, params)
+    if missing := binding.missing(own):
+        given = " and ".join(name for name in binding.credentials if name in own)
+        raise InvalidRequest(f"storage_params has {given} but no {' and no '.join(missing)}; what {label} has does not complete them")
+    if is_elsewhere or own - {binding.collection}:
+        for name in (*binding.credentials, *binding.beside, "anonymous"):
             values.pop(name, None)
+
+    is_unsigned = is_elsewhere and not own
+    is_own = bool(own) and not binding.holds(values, params)
+    bound = () if is_own else (CERTIFICATE,) if is_unsigned else (CERTIFICATE, *binding.fixed)
+    _check_overrides(values, params, label, unless_own=bound)
+    if not own and not Fields(params, "storage_params").flag("anonymous", default=True):
+        del params["anonymous"]  # whoever brings no credentials cannot ask for those of the pod
+
     if spec.bucket:
         values["bucket"] = spec.bucket
     override(values, params)
-    is_unsigned = is_foreign and not any(values.get(name) for name in binding.credentials)
     if is_unsigned:
         values["anonymous"] = "true"
-    kind = values.get("type")
-    if not isinstance(kind, str) or not kind.strip():
-        raise InvalidRequest(
-            f"Predictor Storage field missing: neither {label} nor storage_params has a storage type, expected for instance type: s3"
-        )
     bucket = values.get("bucket") or values.get("default_bucket")
     if bucket is not None and not isinstance(bucket, str):
         raise InvalidRequest(f"{label}: bucket is not a string")
-    return StorageConfig(type=kind.strip(), bucket=bucket, values=values, label=label, is_unsigned=is_unsigned)
+    bucket = text_of(bucket)
+    return StorageConfig(type=kind, bucket=bucket, values=values, label=label, is_unsigned=is_unsigned, requested=requested)
+
+
+def _kind_of(values: Mapping[str, object], params: Mapping[str, str], label: str, bindings: Mapping[str, Binding]) -> str:
+    """The storage type. A stored config that has credentials or a place has them for one type, which it must name itself."""
+    stored = values.get("type")
+    kind = text_of(params.get("type") or stored)
+    if kind is None or not isinstance(params.get("type") or stored, str):
+        raise InvalidRequest(
+            f"Predictor Storage field missing: neither {label} nor storage_params has a storage type, expected for instance type: s3"
+        )
+    if text_of(stored) is None and any(values.get(name) for each in bindings.values() for name in (*each.credentials, *each.places)):
+        raise InvalidRequest(f"{label} has no type, and storage_params cannot tell whose credentials it holds; add a type to {label}")
+    return kind
+
+
+def _check_overrides(values: Mapping[str, object], params: Mapping[str, str], label: str, *, unless_own: Collection[str]) -> None:
+    """Raise InvalidRequest when a parameter changes what it may not. A value that is the stored one changes nothing."""
+    for name, value in params.items():
+        field_names = {name.lower(), name.lower().partition(".")[0]}
+        if _text_at(values, name) == text_of(value):
+            continue
+        if field_names & set(STORED_ONLY):
+            raise InvalidRequest(f"storage_params has {name}, which no request may set; put it into {label}")
+        if field_names & set(unless_own):
+            raise InvalidRequest(f"storage_params has {name}, which a request may set only beside its own credentials; put it into {label}")
+
+
+def _text_at(values: Mapping[str, object], path: str) -> str | None:
+    found: object = values
+    for name in path.split("."):
+        found = found.get(name) if isinstance(found, Mapping) else None
+    return text_of(found)
 
 
 def expanded(stored: Mapping[str, object], label: str) -> dict[str, object]:

@@ -1,4 +1,9 @@
-"""Which certificates a storage config trusts: from the config, from a file, or from the bundle that KServe mounts."""
+"""
+Which certificates a storage config trusts: from the config, from a file, or from the bundle that KServe mounts.
+
+Whom stored credentials are shown to is the operator's decision, and so are the pod's files: a request
+sets none of this, but for the text of a certificate beside its own credentials.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +12,26 @@ import ssl
 from pathlib import Path
 
 from adapter.errors import InvalidRequest
+from adapter.storage.secret import files
+from adapter.storage.secret.binding import ALSO_FOR
 from adapter.storage.secret.fields import Fields
 
 MOUNTED_CA_BUNDLE = Path("/etc/ssl/custom-certs/cabundle.crt")
 """Where KServe mounts the bundle of `cabundle_configmap`. Source: kserve `constants.py`."""
-_CERTIFICATE = re.compile(r"-----BEGIN (?:TRUSTED |X509 )?CERTIFICATE-----.+?-----END (?:TRUSTED |X509 )?CERTIFICATE-----", re.DOTALL)
+CERTIFICATE = "certificate"
+"""Which a request may set beside its own credentials."""
+_BUNDLES = ("ca_bundle", "cabundle_configmap")
+TRUST = (CERTIFICATE, "verify_ssl", *_BUNDLES)
+STORED_ONLY = ("verify_ssl", *_BUNDLES, ALSO_FOR)
+"""Which no request may set."""
+_PEM = re.compile(r"-----BEGIN (?:TRUSTED |X509 )?CERTIFICATE-----[^-]+-----END (?:TRUSTED |X509 )?CERTIFICATE-----")
+"""One certificate. Its text has no hyphen, so that no bundle takes more than one look at each byte."""
 
 
 def trusted_pem(fields: Fields) -> str | None:
     """Certificates that are trusted instead of the usual ones, as PEM text; None: the usual ones. Blocks. Raises InvalidRequest."""
     label = fields.label
-    if certificate := fields.text("certificate"):
+    if certificate := fields.text(CERTIFICATE):
         return _checked_pem(certificate, f"{label}: certificate")
     if bundle := fields.text("ca_bundle"):
         what = f"{label}: ca_bundle"
@@ -30,7 +44,7 @@ def trusted_pem(fields: Fields) -> str | None:
 
 def _read_bundle(path: Path, what: str) -> str:
     try:
-        return path.read_text(encoding="utf-8", errors="replace")
+        return files.read(path).decode(errors="replace")
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not a path"
         raise InvalidRequest(f"{what}: the file cannot be read ({reason})") from error
@@ -38,7 +52,9 @@ def _read_bundle(path: Path, what: str) -> str:
 
 def _checked_pem(text: str, what: str) -> str:
     """The certificates alone: OpenSSL refuses bundles whose comments are not ASCII."""
-    pem = "\n".join(_CERTIFICATE.findall(text))
+    if len(text) > files.MAX_BYTES:
+        raise InvalidRequest(f"{what}: more than {files.MAX_BYTES} characters")
+    pem = "\n".join(_PEM.findall(text))
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=pem)
     except (ssl.SSLError, ValueError) as error:

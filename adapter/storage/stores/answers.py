@@ -12,13 +12,16 @@ from dataclasses import dataclass
 
 from adapter.errors import AdapterError, InvalidRequest, SourceChanged, SourceDenied, SourceNotFound, SourceUnavailable
 from adapter.storage.bucket import StoredObject
-from adapter.storage.wire.network import CUT, network_words
+from adapter.storage.wire.dialling import DeniedAddress
+from adapter.storage.wire.metering import TooMuch
+from adapter.storage.wire.network import CUT, can_pass, network_words, root_of
 
 GONE = (404, 410)
 _CHANGED = (*GONE, 412, 416)
 """Of an object that was listed before."""
 _DENIED = (401, 403, 407)
 _PASSING = (408, 425, 429)
+_YEAR_SECONDS = 366 * 24 * 3600.0
 _CODE = re.compile(r"[A-Za-z][A-Za-z0-9.]{0,63}")
 
 
@@ -35,7 +38,9 @@ class Where:
     is_plain_http: bool
     is_unsigned: bool
 
-    def refused(self, status: int, code: str = "", *, key: str | None = None, kind: type[AdapterError] | None = None) -> AdapterError:
+    def refused(
+        self, status: int, code: str = "", *, key: str | None = None, kind: type[AdapterError] | None = None, retry_after: str | None = None
+    ) -> AdapterError:
         """
         The meaning of an error answer.
 
@@ -44,6 +49,7 @@ class Where:
             code: the store's short error code, or whatever it has in its place.
             key: the listed object that was read; None for a listing.
             kind: what the code means, where it says more than the status does.
+            retry_after: the answer's header of that name.
         """
         is_code = _CODE.fullmatch(code) is not None
         named = f"{code}, HTTP {status}" if is_code else f"HTTP {status}"
@@ -56,13 +62,17 @@ class Where:
         if kind is SourceNotFound:
             return SourceNotFound(f"there is no {self.words} ({named})")
         if kind is SourceUnavailable:
-            return SourceUnavailable(f"{self.words} cannot be read now ({named})")
+            return SourceUnavailable(f"{self.words} cannot be read now ({named})", retry_after_seconds=_seconds(retry_after), cause=named)
         return InvalidRequest(f"{self.words} refused the request ({named}){'' if is_code else self._hint}")
 
-    def unreachable(self, error: BaseException) -> SourceUnavailable:
+    def unreachable(self, error: BaseException) -> AdapterError:
         """The meaning of a request that got no whole answer."""
-        words = network_words(error)
-        return SourceUnavailable(f"{self.words} cannot be reached: {words}{self._hint if words == CUT else ''}")
+        cause = network_words(error)
+        if root_of(error, DeniedAddress):
+            return InvalidRequest(f"{self.words} cannot be asked: {cause}; storage_params may not name this endpoint")
+        problem = "cannot be used" if root_of(error, TooMuch) else "cannot be reached"
+        hint = self._hint if cause == CUT else ""
+        return SourceUnavailable(f"{self.words} {problem}: {cause}{hint}", can_pass=can_pass(error), cause=cause)
 
     def no_credentials(self, reason: str) -> SourceDenied:
         """Whoever gives out credentials gave none."""
@@ -70,11 +80,19 @@ class Where:
 
     def ended_early(self, key: str, missing: int) -> SourceUnavailable:
         """A body without its last bytes."""
-        return SourceUnavailable(f"{self.words} ended the body of {key!r} {missing} bytes early")
+        return SourceUnavailable(f"{self.words} ended the body of {key!r} {missing} bytes early", cause="its answers end early")
 
     def other_range(self, key: str) -> SourceUnavailable:
         """The body has other bytes than the bytes that were asked for."""
         return SourceUnavailable(f"{self.words} did not answer the range of {key!r} that was asked for")
+
+    def went_on(self, key: str) -> SourceUnavailable:
+        """A body with more than its bytes."""
+        return SourceUnavailable(f"{self.words} sent more than was asked for of {key!r}")
+
+    def no_version(self, key: str, told_by: str) -> SourceUnavailable:
+        """An answer that might be of any version, although the listing has one."""
+        return SourceUnavailable(f"{self.words} answered without the {told_by} of {key!r} that was listed")
 
     def other_version(self, key: str, told_by: str) -> SourceChanged:
         """Servers exist that ignore the condition of a request, so answers are compared as well."""
@@ -96,6 +114,11 @@ class Where:
         return "; is the endpoint https?" if self.is_plain_http else ""
 
 
+def is_passing(status: int) -> bool:
+    """Whether the same request may be answered another time."""
+    return status >= 500 or status in _PASSING
+
+
 def _kind_of(status: int, *, is_listed: bool) -> type[AdapterError]:
     if status in _DENIED:
         return SourceDenied
@@ -103,6 +126,12 @@ def _kind_of(status: int, *, is_listed: bool) -> type[AdapterError]:
         return SourceChanged
     if status in GONE:
         return SourceNotFound
-    if status >= 500 or status in _PASSING:
+    if is_passing(status):
         return SourceUnavailable
     return InvalidRequest
+
+
+def _seconds(retry_after: str | None) -> float | None:
+    """A `Retry-After` in seconds, at most a year; its other form, a date, needs a clock that is right."""
+    text = (retry_after or "").strip()
+    return min(float(text), _YEAR_SECONDS) if text.isascii() and text.isdecimal() else None

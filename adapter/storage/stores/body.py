@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from urllib3.exceptions import HTTPError
 
 from adapter.storage.bucket import Sink, StoredObject
 from adapter.storage.stores.answers import Where
@@ -13,7 +16,10 @@ from adapter.workers import Stop
 
 CHUNK_BYTES = 256 * 1024
 """Most bytes in memory per read. Larger ones were measured to be no faster."""
-_SPAN = re.compile(r"bytes (?:(\d+)-(\d+)|\*)/(\d+|\*)")
+_HEARD_BYTES, _HEARD_TIMES = 16 * 1024, 4
+_SPAN = re.compile(r"bytes (?:(\d{1,19})-(\d{1,19})|\*)/(\d{1,19}|\*)")
+_LENGTH = re.compile(r"\d{1,19}")
+_PLAIN_FRAMINGS = ("", "identity", "chunked")
 
 
 class Body(Protocol):
@@ -25,40 +31,115 @@ class Body(Protocol):
 
 
 def copy_body(
-    body: Body, length: int, sink: Sink, stop: Stop, *, key: str, where: Where, translated: Callable[[], AbstractContextManager[None]]
+    body: Body,
+    length: int,
+    sink: Sink,
+    stop: Stop,
+    *,
+    key: str,
+    where: Where,
+    translated: Callable[[], AbstractContextManager[None]],
+    is_whole: bool = True,
 ) -> None:
     """
     Give the next `length` bytes of a body to the sink, whose failures go through untranslated.
 
+    With `is_whole` the body has to end there. A longer one is another one, and its last bytes are not given.
+
     Raises:
-        SourceUnavailable: the body ended early.
+        SourceUnavailable: the body ended early, or too late.
     """
     missing = length
     while missing:
         with translated():
             chunk = body.read1(min(CHUNK_BYTES, missing))
+            missing -= len(chunk)
+            is_longer = missing < 0 or bool(is_whole and not missing and body.read1(1))  # a chunk of a negative size gives more
         stop.check()
         if not chunk:
             raise where.ended_early(key, missing)
+        if is_longer:
+            raise where.went_on(key)
         sink(chunk)
-        missing -= len(chunk)
 
 
-def span_of(content_range: str | None) -> tuple[int | None, int | None]:
-    """First byte and total length of a part, from its `Content-Range`; each None when the server does not say."""
+def hear_out(body: Body) -> None:
+    """
+    Read what is left of an answer that nobody wants, so that its connection can be used again.
+
+    Long or slow ones are left, in the middle: whoever has the answer closes it.
+    """
+    with suppress(HTTPError, OSError):
+        for _ in range(_HEARD_TIMES):
+            if not body.read1(_HEARD_BYTES):
+                return
+
+
+@dataclass(frozen=True)
+class Told:
+    """What the headers of an answer say of its body."""
+
+    length: str | None
+    """`Content-Length`."""
+    span: str | None
+    """`Content-Range`."""
+    kind: str | None
+    """`Content-Type`."""
+    framing: str | None
+    """`Transfer-Encoding`."""
+
+    @property
+    def size_bytes(self) -> int | None:
+        """Of the body; None when the server does not say."""
+        return length_of(self.length)
+
+
+def told_by(headers: Mapping[str, str]) -> Told:
+    """What headers say, whose names are in lower case or have none."""
+    return Told(*(headers.get(name) for name in ("content-length", "content-range", "content-type", "transfer-encoding")))
+
+
+class Span(NamedTuple):
+    """Of a part, from its `Content-Range`; each None when the server does not say."""
+
+    first: int | None
+    last: int | None
+    total: int | None
+
+
+def span_of(content_range: str | None) -> Span:
+    """What the header says, as far as it can be read."""
     match = _SPAN.fullmatch((content_range or "").strip())
-    if match is None:
-        return None, None
-    start, _, total = match.groups()
-    return (None if start is None else int(start)), (None if total == "*" else int(total))
+    first, last, total = match.groups() if match else (None, None, None)
+    return Span(*(None if text in (None, "*") else int(text) for text in (first, last, total)))
 
 
-def check_part(content_range: str | None, wanted: StoredObject, start: int, where: Where) -> None:
-    """Raise SourceUnavailable for another part than was asked for, SourceChanged for a part of an object of another length."""
-    first, total = span_of(content_range)
-    if first != start:
+def length_of(content_length: str | None) -> int | None:
+    """What the header says; None when it cannot be read. The same number more than once is one: RFC 9110, 8.6."""
+    values = {value.strip() for value in (content_length or "").split(",")}
+    text = values.pop()
+    return int(text) if not values and _LENGTH.fullmatch(text) else None
+
+
+def check_told(told: Told, wanted: StoredObject, start: int, length: int, where: Where, *, is_part: bool) -> None:
+    """
+    Compare what the headers say with the part, or the whole, that was asked for.
+
+    Raises:
+        SourceUnavailable: the body is another part, or the headers contradict each other.
+        SourceChanged: the body is (a part) of an object of another length.
+    """
+    if (told.framing or "").strip().lower() not in _PLAIN_FRAMINGS:
         raise where.other_range(wanted.key)
-    check_size(total, wanted, where)
+    if not is_part:
+        check_size(told.size_bytes, wanted, where)
+        if told.span is None:
+            return
+    span = span_of(told.span)
+    check_size(span.total, wanted, where)
+    is_plain = not (told.kind or "").strip().lower().startswith("multipart/byteranges")
+    if not is_plain or (span.first, span.last) != (start, start + length - 1) or told.size_bytes not in (None, length):
+        raise where.other_range(wanted.key)
 
 
 def check_size(size_bytes: int | None, wanted: StoredObject, where: Where) -> None:

@@ -18,6 +18,8 @@ from adapter.errors import InvalidRequest
 from adapter.storage.bucket import Bucket
 from adapter.storage.secret.binding import Binding
 from adapter.storage.secret.merging import StorageConfig
+from adapter.storage.wire.dialling import FREE, Guard
+from adapter.workers import Stop
 
 KEPT_CLIENTS = 32
 
@@ -34,6 +36,16 @@ class Client(Protocol):
         ...
 
 
+@dataclass(frozen=True, kw_only=True)
+class Means:
+    """What every client is made with, whatever its connection."""
+
+    max_connections: int
+    """Threads that may use one client at once."""
+    guard: Guard = FREE
+    """Of endpoints that only a request names."""
+
+
 @dataclass(frozen=True)
 class BucketStore:
     """A type of store that keeps buckets: a row of the table."""
@@ -46,19 +58,19 @@ class BucketStore:
     The field `anonymous` must be honoured: a request that leads away from the stored place has it set, so that neither
     stored credentials nor the pod's own identity go there.
     """
-    client: Callable[[Any, int], Client]
-    """Makes it, for so many threads. May block: credential chains ask the network. Raises InvalidRequest, SourceDenied."""
+    client: Callable[[Any, Means, Stop], Client]
+    """Makes it. May block, until the stop: credential chains ask the network. Raises InvalidRequest, SourceDenied, SourceUnavailable."""
 
 
-def extra(name: str, module: str, client: str) -> Callable[[Any, int], Client]:
+def extra(name: str, module: str, client: str) -> Callable[[Any, Means, Stop], Client]:
     """The client of a store whose libraries are installed on demand only."""
 
-    def make(connection: Any, max_connections: int) -> Client:
+    def make(connection: Any, means: Means, stop: Stop) -> Client:
         try:
             found = importlib.import_module(module)
         except ModuleNotFoundError as error:
             raise InvalidRequest(f"storage type {name!r} needs pip install modelmesh-triton-adapter[{name}]") from error
-        made: Client = getattr(found, client)(connection, max_connections)
+        made: Client = getattr(found, client)(connection, means, stop)
         return made
 
     return make
@@ -67,20 +79,20 @@ def extra(name: str, module: str, client: str) -> Callable[[Any, int], Client]:
 class Clients:
     """All connections to stores that this process keeps."""
 
-    def __init__(self, stores: Mapping[str, BucketStore], max_connections: int) -> None:
-        """`stores` has the rows by type; `max_connections` is the number of threads that may use one client at once."""
+    def __init__(self, stores: Mapping[str, BucketStore], means: Means) -> None:
+        """`stores` has the rows by type."""
         self._stores = stores
-        self._max_connections = max_connections
+        self._means = means
         self._kept: OrderedDict[tuple[str, Hashable], Client] = OrderedDict()
         self._lock = threading.Lock()
 
-    def warm(self, config: StorageConfig) -> None:
+    def warm(self, config: StorageConfig, stop: Stop) -> None:
         """Make what the config needs, and keep it. Raises as `bucket`."""
-        self._client(config)
+        self._client(config, stop)
 
-    def bucket(self, config: StorageConfig) -> Bucket:
-        """The bucket of this config. Raises InvalidRequest, SourceDenied: the config cannot work, or names no bucket."""
-        return self._client(config).bucket(config)
+    def bucket(self, config: StorageConfig, stop: Stop) -> Bucket:
+        """The bucket of this config. Raises as the store's `client`, and InvalidRequest: the config names no bucket."""
+        return self._client(config, stop).bucket(config)
 
     def close(self) -> None:
         """Close all of them."""
@@ -90,7 +102,7 @@ class Clients:
         for client in clients:
             client.close()
 
-    def _client(self, config: StorageConfig) -> Client:
+    def _client(self, config: StorageConfig, stop: Stop) -> Client:
         store = self._stores[config.type]
         connection = store.connection(config)
         key = (config.type, connection)
@@ -98,7 +110,7 @@ class Clients:
             if key in self._kept:
                 self._kept.move_to_end(key)
                 return self._kept[key]
-        made = store.client(connection, self._max_connections)  # outside of the lock: a credential chain may ask the network
+        made = store.client(connection, self._means, stop)  # outside of the lock: a credential chain may ask the network
         with self._lock:
             client = self._kept.setdefault(key, made)
             superfluous = [] if client is made else [made]

@@ -22,7 +22,8 @@ from adapter.storage.pull.unpacked import PackedModel, Unpacker
 from adapter.storage.search import Finder, Search
 from adapter.storage.secret.merging import StorageConfig
 from adapter.storage.stores import azure, gcs, http, s3
-from adapter.storage.stores.retried import RetriedBucket
+from adapter.storage.stores.health import Health
+from adapter.storage.stores.retried import Patience, RetriedBucket, made
 from adapter.workers import Stop, Workers
 
 BUCKETS = {"s3": s3.STORE, "http": http.STORE, "gcs": gcs.STORE, "azure": azure.STORE}
@@ -32,11 +33,11 @@ BINDINGS = {name: store.binding for name, store in BUCKETS.items()}
 class KeptClients(Protocol):
     """What `Clients` does, as tests replace it. Blocks."""
 
-    def warm(self, config: StorageConfig) -> None:
+    def warm(self, config: StorageConfig, stop: Stop) -> None:
         """Make what is slow to make."""
         ...
 
-    def bucket(self, config: StorageConfig) -> Bucket:
+    def bucket(self, config: StorageConfig, stop: Stop) -> Bucket:
         """The bucket of this config."""
         ...
 
@@ -54,17 +55,18 @@ class InBuckets:
     unpacker: Unpacker
     asks: Workers
     """Threads that wait for stores."""
+    health: Health
     jitter: Callable[[], float]
 
-    def warm(self, config: StorageConfig) -> None:
+    def warm(self, config: StorageConfig, stop: Stop) -> None:
         """As `Finder`."""
-        self.clients.warm(config)
+        self.clients.warm(config, stop)
 
     def find(self, config: StorageConfig, search: Search, stop: Stop) -> RemoteModel | PackedModel:
         """As `Finder`."""
-        with search.waits.on(f"a client for {config.label}"):
-            bare = self.clients.bucket(config)
-        found = find_model(RetriedBucket(bare, search.waits, jitter=self.jitter), search, stop)
+        patience = Patience(waits=search.waits, health=self.health, jitter=self.jitter, is_survey=search.is_survey)
+        bare = made(lambda bound: self.clients.bucket(config, bound), patience, kind=config.type, label=config.label, stop=stop)
+        found = find_model(RetriedBucket(bare, patience), search, stop)
         remote = RemoteModel(found, puller=self.puller, asks=self.asks, waits=search.waits)
         if config.fields.flag("unpack", default=False) and found.single is not None and is_archive(found.listing.name):
             return PackedModel(remote, self.unpacker)

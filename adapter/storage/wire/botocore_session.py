@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from botocore.awsrequest import AWSHTTPConnection, AWSHTTPConnectionPool, AWSHTTPSConnection, AWSHTTPSConnectionPool
 from botocore.httpsession import URLLib3Session
-from urllib3 import PoolManager
+from urllib3 import HTTPConnectionPool, PoolManager
 
-from adapter.storage.wire.cutting import SOCKET_OPTIONS, CuttableConnection, close_pools
+from adapter.storage.wire.cutting import SOCKET_OPTIONS, CuttableConnection, close_pools, guarded_pools
+from adapter.storage.wire.dialling import Guard
 
 
 class _PlainConnection(CuttableConnection, AWSHTTPConnection):  # type: ignore[misc]  # its bases disagree in the stubs
@@ -19,22 +21,36 @@ class _TlsConnection(CuttableConnection, AWSHTTPSConnection):  # type: ignore[mi
     pass
 
 
-class _PlainPool(AWSHTTPConnectionPool):
-    ConnectionCls = _PlainConnection
+class _Answering(HTTPConnectionPool):
+    """A redirect is an answer: urllib3 would look at it before botocore does, and fails over botocore's headers."""
+
+    def urlopen(self, *args: Any, **options: Any) -> Any:
+        """As urllib3's."""
+        return super().urlopen(*args, **{**options, "redirect": False})
 
 
-class _TlsPool(AWSHTTPSConnectionPool):
-    ConnectionCls = _TlsConnection
+class _PlainPool(_Answering, AWSHTTPConnectionPool):
+    pass
+
+
+class _TlsPool(_Answering, AWSHTTPSConnectionPool):
+    pass
+
+
+@functools.cache
+def _pools(guard: Guard) -> dict[str, type]:
+    kinds = {"http": (_PlainPool, _PlainConnection), "https": (_TlsPool, _TlsConnection)}
+    return dict(guarded_pools(guard, kinds))
 
 
 class CuttableSession(URLLib3Session):
     """Sends prepared requests. Its arguments are botocore's."""
 
-    def __init__(self, **arguments: Any) -> None:
+    def __init__(self, guard: Guard, **arguments: Any) -> None:
         super().__init__(**{**arguments, "socket_options": SOCKET_OPTIONS})
         # the dictionary that it hands to its urllib3 managers; the bucket suite hangs if this stops working
         pools: dict[str, type] = self._pool_classes_by_scheme  # type: ignore[attr-defined]  # not in the stubs
-        pools.update(http=_PlainPool, https=_TlsPool)
+        pools.update(_pools(guard))
 
     def close(self) -> None:
         """As botocore's."""

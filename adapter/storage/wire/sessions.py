@@ -1,19 +1,24 @@
 """
 What the vendors' libraries talk through: a `requests` session whose calls can be cut, with a trust of its own.
 
-Their retries and timeouts are not used: ours are.
+Their retries and timeouts are not used: ours are. Of the environment, proxies count (HTTP_PROXY, HTTPS_PROXY,
+NO_PROXY), and trusted certificates (REQUESTS_CA_BUNDLE) where nothing else is said; `.netrc` never does, which would
+add credentials. A redirect is an answer, a cookie is not kept.
 """
 
 from __future__ import annotations
 
 import os
 import weakref
+from collections.abc import Mapping
+from http.cookiejar import DefaultCookiePolicy
 from typing import Any
 
 import requests
 from requests.adapters import HTTPAdapter
 
-from adapter.storage.wire.cutting import POOLS, SOCKET_OPTIONS, close_pools
+from adapter.storage.wire.cutting import SOCKET_OPTIONS, close_pools, pools
+from adapter.storage.wire.dialling import Guard
 from adapter.storage.wire.network import CONNECT_TIMEOUT_SECONDS, READ_TIMEOUT_SECONDS
 from adapter.storage.wire.tls import memory_file
 
@@ -21,21 +26,26 @@ TIMEOUT_SECONDS = (CONNECT_TIMEOUT_SECONDS, READ_TIMEOUT_SECONDS)
 
 
 class CuttableAdapter(HTTPAdapter):
-    """Connections that `cutting` can cut; nothing is repeated."""
+    """Connections that `cutting` can cut; nothing is repeated, no wait is longer than ours."""
 
-    def __init__(self, max_connections: int) -> None:
+    def __init__(self, max_connections: int, guard: Guard) -> None:
+        self._pools = pools(guard)
         super().__init__(pool_connections=4, pool_maxsize=max_connections, max_retries=0)
 
     def init_poolmanager(self, *args: Any, **options: Any) -> None:
         """As requests'."""
         super().init_poolmanager(*args, socket_options=SOCKET_OPTIONS, **options)
-        self.poolmanager.pool_classes_by_scheme = POOLS
+        self.poolmanager.pool_classes_by_scheme = self._pools
 
     def proxy_manager_for(self, *args: Any, **options: Any) -> Any:
         """As requests'."""
         manager = super().proxy_manager_for(*args, **options)
-        manager.pool_classes_by_scheme = POOLS
+        manager.pool_classes_by_scheme = self._pools
         return manager
+
+    def send(self, request: requests.PreparedRequest, stream: bool = False, timeout: Any = None, *args: Any, **options: Any) -> Any:
+        """As requests'. Libraries forget the timeouts that they are given, and have others: 300 s in Azure's."""
+        return super().send(request, stream, _shorter(timeout), *args, **options)
 
     def close(self) -> None:
         """As requests'."""
@@ -43,14 +53,47 @@ class CuttableAdapter(HTTPAdapter):
             close_pools(manager)
 
 
-def prepared(session: requests.Session, *, ca_pem: str | None, verify: bool, max_connections: int) -> requests.Session:
-    """The session over our connections, trusting what is given instead of the usual authorities."""
+def prepared(session: requests.Session, *, ca_pem: str | None, verify: bool, max_connections: int, guard: Guard) -> requests.Session:
+    """
+    The session, over our connections.
+
+    Args:
+        session: also one of a library's own class.
+        ca_pem: authorities that are trusted instead of all others, whatever the environment or a single request says.
+        verify: False takes any certificate, likewise.
+        max_connections: that are kept for each server.
+        guard: which addresses may be dialled.
+    """
     for scheme in ("http://", "https://"):
-        session.mount(scheme, CuttableAdapter(max_connections))
+        session.mount(scheme, CuttableAdapter(max_connections, guard))
     if not verify:
         session.verify = False
     elif ca_pem:
         bundle = memory_file(ca_pem)
         weakref.finalize(session, os.close, bundle)
         session.verify = f"/proc/self/fd/{bundle}"
+    trust = session.verify if ca_pem or not verify else None
+    environment = requests.Session()  # reads what counts of the process environment, and sends nothing
+
+    def merged(url: str, proxies: Mapping[str, str] | None, stream: Any, verify: Any, cert: Any) -> dict[str, Any]:
+        settings = environment.merge_environment_settings(url, dict(proxies or {}), stream, verify, cert)
+        return settings if trust is None else {**settings, "verify": trust}
+
+    session.trust_env = False
+    session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=()))  # a jar would grow with every answer, and be sent back
+    # a session of a library's own class offers no other place
+    session.merge_environment_settings = merged  # type: ignore[method-assign]
+    session.get_redirect_target = _nowhere  # type: ignore[method-assign]  # likewise
     return session
+
+
+def _nowhere(resp: requests.Response) -> str | None:
+    """Where a redirect leads."""
+    return None
+
+
+def _shorter(timeout: Any) -> tuple[float, float]:
+    """Ours, or what the library wants where that is less."""
+    wanted = timeout if isinstance(timeout, tuple) and len(timeout) == 2 else (timeout, timeout)
+    connect, read = (min(most, each) if isinstance(each, int | float) else most for most, each in zip(TIMEOUT_SECONDS, wanted, strict=True))
+    return connect, read

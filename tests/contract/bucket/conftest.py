@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from adapter.storage.bucket import Bucket, StoredObject
-from adapter.storage.stores.clients import Clients
+from adapter.storage.stores.clients import Clients, Means
 from adapter.storage.stores.table import BUCKETS
 from adapter.volume import Volume
 from adapter.workers import Stop
@@ -83,7 +83,7 @@ def azure_server() -> Iterator[GcsServer | AzureServer]:
 
 def bucket_of(values: Mapping[str, object], **changes: object) -> Bucket:
     """The bucket of a storage config."""
-    return Clients(BUCKETS, 16).bucket(make_config({**values, **changes}))
+    return Clients(BUCKETS, Means(max_connections=16)).bucket(make_config({**values, **changes}), Stop())
 
 
 @pytest.fixture

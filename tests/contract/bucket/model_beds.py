@@ -54,6 +54,7 @@ def make_store(folder: Path, volume: Volume, config: dict[str, str], *, threads:
     (folder / "config").mkdir(exist_ok=True)
     (folder / "config/k").write_text(json.dumps(config))
     settings = PullSettings(
+        denied_networks=(),
         config_dir=folder / "config",
         embedded=None,
         pvc_mounts=folder / "claims",

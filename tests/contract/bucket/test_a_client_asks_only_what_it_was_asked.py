@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from adapter.errors import AdapterError
-from adapter.storage.stores.clients import Clients
+from adapter.storage.stores.clients import Clients, Means
 from adapter.storage.stores.table import BUCKETS
 from adapter.workers import Stop
 from tests.fakes.s3_proxy import Fault
@@ -38,8 +38,8 @@ def senders(spoiled, monkeypatch):
 def test_every_request_is_one_that_we_asked_for(spoiled, senders):
     """A listing, a range, the whole, something that is not there, a refusal: one request each."""
     before = set(threading.enumerate())
-    clients = Clients(BUCKETS, 4)
-    bucket = clients.bucket(make_config(spoiled.config))
+    clients = Clients(BUCKETS, Means(max_connections=4))
+    bucket = clients.bucket(make_config(spoiled.config), Stop())
     spoiled.proxy.requests.clear()
     stored = bucket.list_page("m/file", Stop()).objects[0]
     bucket.read(stored, 5, 10, bytearray().extend, Stop())
@@ -60,8 +60,8 @@ def test_every_request_is_one_that_we_asked_for(spoiled, senders):
 
 def test_closing_cuts_no_call_under_way(spoiled):
     """A client that is evicted may be in use: its read ends well, and it can even be asked again."""
-    clients = Clients(BUCKETS, 4)
-    bucket = clients.bucket(make_config(spoiled.config))
+    clients = Clients(BUCKETS, Means(max_connections=4))
+    bucket = clients.bucket(make_config(spoiled.config), Stop())
     stored, got = bucket.list_page("m/file", Stop()).objects[0], bytearray()
 
     def sink(chunk: bytes) -> None:

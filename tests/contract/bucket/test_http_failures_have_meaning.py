@@ -140,6 +140,7 @@ BAD_HEADERS = [
     ({"A": [7]}, r"headers\.A is not a text"),
     ({"A": "the-secret\r\nB: x"}, r"headers\.A is not a text of one line"),
     ({"A": "the-secret ü"}, r"headers\.A is not a text of one line"),
+    ({f"X-{number}": "x" for number in range(101)}, "headers has 101 entries, expected at most 100"),
     ({"A B": "x"}, "'A B', which is not a header that can be set"),
     ({"": "x"}, "'', which is not a header that can be set"),
     ({"Range": "bytes=0-1"}, "'Range', which is not a header that can be set"),
@@ -276,14 +277,14 @@ BAD_PARTS = [
 @pytest.mark.parametrize("headers", BAD_PARTS)
 def test_another_part_than_the_one_asked_for_is_unavailable(web, headers):
     """Never written at the wrong place."""
-    web.answers["/m/file"] = Answer(206, headers, b"456")
+    web.answers["/m/file"] = Answer(206, {"ETag": '"v"', **headers}, b"456")
     with pytest.raises(SourceUnavailable, match="did not answer the range of 'm/file'"):
         read(http_bucket(web.url), StoredObject("m/file", 10, "v"), 4, 3)
 
 
 def test_a_part_of_another_length_is_a_change(web):
     """The total that the server names is not the listed one."""
-    web.answers["/m/file"] = Answer(206, {"Content-Range": "bytes 4-6/11"}, b"456")
+    web.answers["/m/file"] = Answer(206, {"ETag": '"v"', "Content-Range": "bytes 4-6/11"}, b"456")
     with pytest.raises(SourceChanged, match="has 11 bytes, and had 10"):
         read(http_bucket(web.url), StoredObject("m/file", 10, "v"), 4, 3)
 

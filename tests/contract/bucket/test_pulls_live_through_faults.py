@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import os
 import threading
 import time
@@ -31,15 +32,21 @@ def bed(tmp_path, volume, s3_server, proxy, bucket):
     (tmp_path / "config/default").write_text(json.dumps(config))
     s3_server.put_folder(bucket, "m", {"large": CONTENT, "small": b"abc", "empty": b""})
     settings = PullSettings(
-        config_dir=tmp_path / "config", embedded=None, pvc_mounts=tmp_path / "claims", threads=4, part_bytes=MIB, unpack_max_bytes=100 * MIB
+        denied_networks=(),
+        config_dir=tmp_path / "config",
+        embedded=None,
+        pvc_mounts=tmp_path / "claims",
+        threads=4,
+        part_bytes=MIB,
+        unpack_max_bytes=100 * MIB,
     )
     store = Store(settings=settings, root=tmp_path / "models", volume=volume, max_loading=2, jitter=lambda: 1.0)
     yield StoreBed(tmp_path / "models", volume, None, None, tmp_path / "config", store)
     store.close()
 
 
-async def pull(bed, **fields):
-    model = await opened(bed.store, a_spec(**fields))
+async def pull(bed, *, seconds=math.inf, **fields):
+    model = await opened(bed.store, a_spec(**fields), seconds)
     return await model.fetch(model.listing.files)
 
 
@@ -96,8 +103,25 @@ async def test_what_lasts_is_an_error_and_leaves_nothing(bed, proxy, name, fault
     """With its own class, and no rubbish on the volume."""
     proxy.next(fault, times=60, having=having)
     with pytest.raises(expected):
-        await pull(bed)
+        await pull(bed, seconds=2)
     assert bed.is_clean
+
+
+async def test_a_store_that_says_slow_down_is_not_hammered(bed, proxy):
+    """Four threads meet it at once; then one of them tries, for all."""
+    model = await opened(bed.store, a_spec(), 6)
+    before = len(proxy.requests)
+    proxy.next(Fault(status=503, code="SlowDown"), times=500)
+    with pytest.raises(SourceUnavailable, match=r"SlowDown, HTTP 503\)?; tried \d+ times in \d+\.\d s$"):
+        await model.fetch(model.listing.files)
+    assert len(proxy.requests) - before <= 4 + 8
+    assert bed.is_clean
+
+
+async def test_a_store_that_comes_back_is_asked_by_all_at_once(bed, proxy):
+    """One try tells it to the others."""
+    proxy.next(Fault(status=503, code="SlowDown"), times=8, having="/m/")
+    assert contents(await pull(bed, seconds=60)) == WHOLE
 
 
 async def test_a_bucket_that_does_not_exist(bed, s3_server):

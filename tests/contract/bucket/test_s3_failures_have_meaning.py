@@ -8,6 +8,7 @@ import pytest
 
 from adapter.errors import InvalidRequest, SourceChanged, SourceDenied, SourceNotFound, SourceUnavailable
 from adapter.storage.bucket import StoredObject
+from adapter.storage.stores.clients import Means
 from adapter.storage.stores.s3 import client as s3
 from adapter.storage.stores.s3.client import S3Client
 from adapter.storage.stores.s3.config import connection_of
@@ -106,7 +107,7 @@ def test_a_store_that_ignores_ranges_is_not_believed(spoiled):
 def test_a_stop_before_the_socket_is_known_is_not_lost(spoiled):
     """It comes while the request is being sent: nobody waits for the answer then."""
     config, stop = make_config(spoiled.config), Stop()
-    client = S3Client(connection_of(config), 4)
+    client = S3Client(connection_of(config), Means(max_connections=4), Stop())
     client.boto.meta.events.register_first("before-send.s3", lambda **_: stop.set())
     spoiled.proxy.next(Fault(hang_after_bytes=-1))
     begun = time.monotonic()

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from adapter.errors import InvalidModel
-from tests.unit.layout.cases.builders import cases, config_from, config_of, named, placed, planned
+from tests.builders import a_forest
+from tests.unit.layout.cases.builders import cases, config_from, config_of, finished, named, placed, planned
 
 PEER = cases("layouts")
 OURS = cases("layouts_more")
@@ -16,13 +17,15 @@ REFUSED = [case for case in PEER + OURS if "refused" in case]
 
 
 def of_case(case: dict[str, Any]) -> Any:
-    return planned(
+    found = planned(
         case["type"],
         case["files"],
         single_file=case.get("single_file", False),
         config=case.get("config"),
         schema=case.get("schema"),
+        allow_decoupled=case.get("allow_decoupled", False),
     )
+    return finished(found, a_forest(*case["forest"])) if "forest" in case else found
 
 
 @pytest.mark.parametrize("case", SERVED, ids=named)

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from adapter.errors import InvalidModel
 from adapter.layout import rules
-from tests.builders import a_file, a_listing, a_spec
-from tests.unit.layout.cases.builders import SCHEMA, config_of
+from tests.builders import a_file, a_forest, a_listing, a_spec
+from tests.unit.layout.cases.builders import SCHEMA, config_of, finished
 
 VERSION = re.compile(r"0|[1-9][0-9]{0,17}|[1-8][0-9]{18}|9000000000000000000")
 TYPES = [
@@ -39,15 +39,16 @@ CONFIGS = [
     b"version_policy { all {} }",
     b"version_policy { specific { versions: [3, 1] } }",
     b"version_policy { latest { num_versions: 2 } } backend: 'onnxruntime'",
+    b"backend: 'fil' output { name: 'output__0' data_type: TYPE_FP32 dims: 1 } version_policy { all {} }",
 ]
 USUAL = [
     "1", "2", "3", "10", "0", "a", "b", ".cache", "__pycache__", "model.onnx", "net.onnx", "model.plan", "model.pt", "model.py",
     "model.graphdef", "model.savedmodel", "saved_model.pb", "m.h5", "config.pbtxt", "_schema.json", "variables", "warmup",
-    "xgboost.json", "x.tl", "net.xml", "net.bin", "model.pt2", "model.dali",
+    "xgboost.json", "xgboost.model", "x.tl", "net.xml", "net.bin", "model.pt2", "model.dali",
     "model.json",
 ]  # fmt: skip
 OTHER_BACKENDS = ["model.onnx", "model.plan", "model.pt", "model.graphdef", "model.savedmodel"]
-OTHER_CONFIGS = [config for config in CONFIGS if b"ensemble" in config or b"onnxruntime" in config]
+OTHER_CONFIGS = [config for config in CONFIGS if any(word in config for word in (b"ensemble", b"onnxruntime", b"fil"))]
 ODD = [
     "01", "-1", "+1", " 1", "1abc", "²", "٣", "9" * 18, "9" * 19, "9000000000000000000", "..", ".", "", "x" * 256, "a\nb", "\ud800",
 ]  # fmt: skip
@@ -73,16 +74,24 @@ listings = st.one_of(directories, natives, trees, files)
 schemas = st.sampled_from([b"{}", b'{"inputs": [{"name": "i", "datatype": "FP32", "shape": [-1, 2]}]}'])
 
 
-@given(listings, st.sampled_from(TYPES), st.sampled_from(CONFIGS), schemas, st.sampled_from(["m", "a.python"]))
-def test_a_layout_never_escapes_and_can_always_be_built(listing, model_type, config, schema, model_id):
+FORMATS = ("json", "ubj", "binary", "text", "checkpoint")
+contents_of_files = st.sampled_from([b"", *(a_forest(form, 2, classes) for form in FORMATS for classes in (1, 3))])
+
+
+@given(listings, st.sampled_from(TYPES), st.sampled_from(CONFIGS), schemas, st.sampled_from(["m", "a.python"]), contents_of_files)
+def test_a_layout_never_escapes_and_can_always_be_built(listing, model_type, config, schema, model_id, content):
     """Refused, or: relative unique paths, no file that is a directory too, only versions look like numbers, only given files."""
     spec = a_spec(model_id=model_id, model_type=model_type, schema_path="_schema.json" if listing.schema else None)
     contents = dict.fromkeys(rules.wanted(listing), config) | {SCHEMA: schema}
     try:
-        found = rules.plan(spec, listing, contents)
+        planned = rules.plan(spec, listing, contents)
+        found = finished(planned, content)
     except InvalidModel as error:
         assert "\n" not in error.text
         return
+
+    assert not found.questions
+    assert set(found.files) == set(planned.files)
 
     assert set(found.links.values()) <= set(listing.files)
     assert len(found.links) == len(set(found.links.values()))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from adapter.layout.model_types import TYPES, UNKNOWN, model_type
-from tests.unit.layout.cases.builders import config_of, placed, planned
+from tests.builders import a_forest
+from tests.unit.layout.cases.builders import config_of, finished, placed, planned
 
 
 @pytest.mark.parametrize(
@@ -36,7 +37,10 @@ def test_a_file_of_the_expected_name_keeps_it(name):
     kind = TYPES[name]
     for file_name in kind.file_names:
         assert (
-            placed(planned(name, [file_name, "beside.md"]))[f"1/{file_name}" if name != "onnx" else "1/model.onnx/model.onnx"] == file_name
+            placed(planned(name, [file_name, "beside.md"], allow_decoupled=True))[
+                f"1/{file_name}" if name != "onnx" else "1/model.onnx/model.onnx"
+            ]
+            == file_name
         )
 
 
@@ -46,4 +50,7 @@ def test_a_schema_without_config_names_the_backend(name):
     kind = TYPES[name]
     files = {"keras": ["saved_model.pb"], "openvino": ["model.xml", "model.bin"]}.get(name, [*kind.file_names[:1]])
 
-    assert config_of(planned(name, files, schema={}).written["config.pbtxt"]).backend == kind.backend
+    found = planned(name, files, schema={}, allow_decoupled=True)
+    if kind.backend == "fil":
+        found = finished(found, a_forest({"lightgbm": "text", "sklearn": "checkpoint"}.get(name, "json")))
+    assert config_of(found.written["config.pbtxt"]).backend == kind.backend

@@ -7,6 +7,7 @@ from structlog.testing import capture_logs
 
 from adapter.errors import (
     BudgetExceeded,
+    InvalidModel,
     InvalidRequest,
     ModelRefused,
     NoCapacity,
@@ -17,7 +18,7 @@ from adapter.errors import (
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
 from adapter.lifecycle.loading import LOOK_SECONDS
 from adapter.lifecycle.states import State
-from adapter.model import RESERVED_IDS
+from adapter.model import RESERVED_IDS, SourceFile
 from adapter.settings import CapacitySettings, read_group
 from tests.builders import a_spec
 from tests.fakes.world import World, neighbours
@@ -55,6 +56,17 @@ async def test_an_equal_load_of_a_loaded_model_only_looks(lifecycle: RuntimeLife
     await lifecycle.load(A)
 
     assert world.trace == ["ready a", "open a"]
+
+
+async def test_content_without_a_version_is_never_equal(lifecycle: RuntimeLifecycle, world: World) -> None:
+    """A web server without ETags and dates: the same length proves nothing, so the load brings what is there now."""
+    world.add("models/a", etag="")
+    await lifecycle.load(A)
+    world.trace.clear()
+
+    await lifecycle.load(A)
+
+    assert [step for step in world.trace if step in ("unload a", "load a")] == ["unload a", "load a"]
 
 
 async def test_changed_content_is_unloaded_before_it_is_loaded(lifecycle: RuntimeLifecycle, world: World) -> None:
@@ -229,3 +241,38 @@ async def test_a_load_that_succeeds_proves_that_modelmesh_is_there(lifecycle: Ru
     await lifecycle.load(A)
 
     assert lifecycle.readiness() is None
+
+
+async def test_a_refusal_ends_in_what_the_layout_knows(lifecycle: RuntimeLifecycle, world: World) -> None:
+    """Triton's cause comes first."""
+    world.objects["models/p"] = (SourceFile("model.pt", 10, "e1"),)
+    world.fail("load", ModelRefused("model configuration must contain at least one input"))
+
+    with pytest.raises(ModelRefused) as refused:
+        await lifecycle.load(a_spec("models/p", model_id="p", model_type="pytorch"))
+
+    hint = "the PyTorch backend does not fill in inputs and outputs: add a schema (schema_path) or a config.pbtxt"
+    assert refused.value.text == f"model configuration must contain at least one input; {hint}"
+
+
+async def test_a_model_that_cannot_be_asked_is_loaded_and_told_once(lifecycle: RuntimeLifecycle, world: World) -> None:
+    """However often its files change during the pull."""
+    world.objects["models/v"] = (SourceFile("model.json", 10, "e1"),)
+    world.fail("fetch", SourceChanged("replaced"), times=2)
+
+    with capture_logs() as logs:
+        await lifecycle.load(a_spec("models/v", model_id="v", model_type="vllm", allow_decoupled=True))
+
+    (entry,) = [entry for entry in logs if entry["event"] == "model.warning"]
+    assert (entry["model_id"], entry["log_level"]) == ("v", "warning")
+    assert entry["warning"].startswith("the model is decoupled: it may answer")
+
+
+async def test_a_decoupled_model_that_nobody_allowed_is_not_pulled(lifecycle: RuntimeLifecycle, world: World) -> None:
+    """The plan refuses it."""
+    world.objects["models/v"] = (SourceFile("model.json", 10, "e1"),)
+
+    with pytest.raises(InvalidModel, match=r"adapter\.allowDecoupled"):
+        await lifecycle.load(a_spec("models/v", model_id="v", model_type="vllm"))
+
+    assert "fetch" not in world.trace

@@ -1,15 +1,20 @@
 """A small model is planned at once, a large one in a thread: the loop goes on."""
 
+import asyncio
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
+from adapter.ends import Count
+from adapter.errors import AdapterError, InvalidModel
 from adapter.layout import rules
 from adapter.lifecycle import planning
 from adapter.lifecycle.planning import QUICK_BYTES, QUICK_FILES, Planning
 from adapter.model import Artifact, Layout, Listing, ModelSpec, SourceFile
-from tests.builders import a_spec
+from tests.builders import a_forest, a_spec
 
 SPEC = a_spec("models/a", model_id="a")
 CONFIG = b'backend: "onnxruntime"\n'
@@ -79,3 +84,91 @@ async def test_the_files_that_will_be_served_count(plan: Planning) -> None:
     listing = Listing("memory://m", "m", False, (SourceFile("1/model.onnx", 500, "e1"), SourceFile("2/model.onnx", 7000, "e1")))
 
     assert await plan.served_bytes(a_spec("m", model_id="a", model_type="onnx"), listing) == 7000
+
+
+async def test_a_large_listing_is_looked_through_and_compared_in_a_thread(plan: Planning, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which files to read is asked there too, and whether a listing is an earlier one again."""
+    seen: list[threading.Thread] = []
+    wanted = rules.wanted
+    monkeypatch.setattr(planning.rules, "wanted", lambda listing: seen.append(threading.current_thread()) or wanted(listing))
+    large, again, other = (Stored(QUICK_FILES, size) for size in (100, 100, 101))
+
+    layout = await plan.layout(SPEC, large)
+    assert await plan.is_same(large.listing, again.listing)
+    assert not await plan.is_same(large.listing, other.listing)
+    assert not await plan.is_same(large.listing, None)
+
+    assert seen
+    assert threading.main_thread() not in seen
+    assert {"files", "size_bytes"} <= vars(layout).keys(), "the loop would have to add the sizes"
+
+
+FOREST = a_spec("models/f", model_id="f", model_type="xgboost")
+
+
+def planned_forest(root: Path, content: bytes) -> tuple[Layout, Artifact]:
+    (root / "churn.model").write_bytes(content)
+    listing = Listing("memory://models/f", "churn.model", True, (SourceFile("churn.model", len(content), "e1"),))
+    return rules.plan(FOREST, listing, {}), Artifact(root, True)
+
+
+async def test_what_a_file_says_is_read_in_a_thread_when_it_is_there(
+    plan: Planning, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The name and the config follow the content."""
+    seen: list[threading.Thread] = []
+    original = planning.read_ends
+    monkeypatch.setattr(planning, "read_ends", lambda *more: seen.append(threading.current_thread()) or original(*more))
+    layout, artifact = planned_forest(tmp_path, a_forest("ubj", 4, 3))
+    assert layout.written == {}
+
+    found = await plan.finished(layout, artifact)
+
+    assert list(found.links) == ["1/xgboost.ubj"] and b"dims: [ 3 ]" in found.written["config.pbtxt"]
+    assert found.files == layout.files and len(seen) == 1 and seen[0] is not threading.main_thread()
+
+
+async def test_a_layout_without_questions_is_finished_without_a_thread(plan: Planning, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most models are."""
+    layout = await plan.layout(SPEC, Stored(2, len(CONFIG)))
+    plan.close()
+
+    assert await plan.finished(layout, Artifact(Path("/nowhere"), True)) is layout
+
+
+async def test_a_file_that_cannot_be_told_is_refused(plan: Planning, tmp_path: Path) -> None:
+    """Once it is there."""
+    with pytest.raises(InvalidModel, match=r"churn\.model: what the FIL backend must be told"):
+        await plan.finished(*planned_forest(tmp_path, b"\x80\x04pickle"))
+
+
+async def test_a_file_that_has_gone_is_no_internal_error(plan: Planning, tmp_path: Path) -> None:
+    """Somebody deleted it from a claim."""
+    layout, artifact = planned_forest(tmp_path, b"")
+    (tmp_path / "churn.model").unlink()
+    with pytest.raises(AdapterError, match=r"the model's file churn\.model cannot be read on the volume: No such file or directory"):
+        await plan.finished(layout, artifact)
+
+
+async def test_a_cancelled_look_waits_for_its_thread(plan: Planning, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing reads files that are about to be deleted."""
+    begun, ended = threading.Event(), threading.Event()
+
+    def slow(path: Path, count: Count | None, check: Callable[[], None]) -> None:
+        begun.set()
+        try:
+            while True:
+                check()
+                time.sleep(0.001)
+        finally:
+            ended.set()
+
+    monkeypatch.setattr(planning, "read_ends", slow)
+    looking = asyncio.create_task(plan.finished(*planned_forest(tmp_path, b"")))
+    while not begun.is_set():
+        await asyncio.sleep(0.001)
+    looking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await looking
+
+    assert ended.is_set()

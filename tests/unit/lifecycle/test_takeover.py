@@ -138,6 +138,22 @@ async def test_models_found_loaded_at_start_serve_on(world: World, make: Callabl
     assert "unload a" in world.trace
 
 
+async def test_a_restart_of_modelmesh_ends_the_measuring_of_what_was_found(world: World, make: Callable[[], RuntimeLifecycle]) -> None:
+    """Of models of 100,000 files, or on a volume that hangs: everything is purged."""
+    for name in ("a", "b"):
+        world.placed[name] = Layout({})
+        world.memory[name] = "READY"
+    world.hold("size")
+    lifecycle = make()
+    lifecycle.start()
+    await world.until_held("size")
+    assert lifecycle.readiness() == TAKING_OVER
+
+    assert (await lifecycle.status()).is_ready
+    assert world.is_empty
+    assert len(lifecycle.registry) == 0
+
+
 async def test_a_half_loaded_model_is_undone_at_start(world: World, make: Callable[[], RuntimeLifecycle]) -> None:
     """An adapter that was killed in the middle of a load; the unload for it may never come."""
     world.placed["a"] = Layout({})

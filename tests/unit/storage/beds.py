@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import threading
 import time
 from collections.abc import Mapping
@@ -13,9 +14,12 @@ from pathlib import Path
 from adapter.model import ModelSpec
 from adapter.ports import StoredModel
 from adapter.settings import PullSettings
+from adapter.storage.bucket import Bucket
 from adapter.storage.search import Search
 from adapter.storage.secret.merging import StorageConfig
 from adapter.storage.store import Store
+from adapter.storage.stores.health import Health
+from adapter.storage.stores.retried import Patience, RetriedBucket
 from adapter.volume import Volume
 from adapter.waits import Waits
 from adapter.workers import Stop
@@ -37,21 +41,38 @@ def make_search(path: str = "m", **fields: object) -> Search:
     return Search(a_spec(path, **fields), Waits(time.monotonic))
 
 
-async def opened(store: Store, spec: ModelSpec) -> StoredModel:
-    """The model, for somebody who does not ask what it waited for."""
-    return await store.open(spec, Waits(time.monotonic))
+async def opened(store: Store, spec: ModelSpec, seconds: float = math.inf) -> StoredModel:
+    """The model, for somebody who does not ask what it waited for, and who may wait so long for storage."""
+    return await store.open(spec, Waits(time.monotonic, time.monotonic() + seconds))
+
+
+class Clock:
+    """A time that passes only where a test lets it."""
+
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
 
 
 class CountedPauses(Stop):
-    """A stop whose pauses are written down instead of waited for."""
+    """A stop whose pauses are written down instead of waited for; where there is a clock, they take their time by it."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock | None = None) -> None:
         super().__init__()
         self.pauses: list[float] = []
+        self._clock = clock
 
     def pause(self, seconds: float) -> None:
         self.check()
         self.pauses.append(seconds)
+        if self._clock is not None:
+            self._clock.now += seconds
+
+
+def retried(bucket: Bucket, waits: Waits, health: Health, *, jitter: float = 0.0, is_survey: bool = False) -> RetriedBucket:
+    """The bucket, as a load sees it."""
+    return RetriedBucket(bucket, Patience(waits=waits, health=health, jitter=lambda: jitter, is_survey=is_survey))
 
 
 @dataclass
@@ -63,12 +84,12 @@ class MemoryClients:
     asked: list[StorageConfig] = field(default_factory=list)
     error: Exception | None = None
 
-    def warm(self, config: StorageConfig) -> None:
+    def warm(self, config: StorageConfig, stop: Stop) -> None:
         if self.error is not None:
             raise self.error
         self.warmed.append(config.label)
 
-    def bucket(self, config: StorageConfig) -> MemoryBucket:
+    def bucket(self, config: StorageConfig, stop: Stop) -> MemoryBucket:
         self.asked.append(config)
         return self.only
 
@@ -106,6 +127,7 @@ def make_bed(
     bucket = MemoryBucket()
     clients = MemoryClients(bucket)
     settings = PullSettings(
+        denied_networks=(),
         config_dir=config_dir,
         embedded=embedded,
         pvc_mounts=folder / "claims",

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from adapter.storage.stores.health import Health
 from adapter.volume import Volume
 from tests.fakes.memory_bucket import MemoryBucket
 from tests.unit.storage.beds import StoreBed, make_bed
@@ -25,6 +26,14 @@ def volume(tmp_path: Path) -> Iterator[Volume]:
 def bucket() -> MemoryBucket:
     """An empty bucket in memory."""
     return MemoryBucket()
+
+
+@pytest.fixture
+def health() -> Iterator[Health]:
+    """Endpoints that nobody has met."""
+    made = Health()
+    yield made
+    made.close()
 
 
 @pytest.fixture

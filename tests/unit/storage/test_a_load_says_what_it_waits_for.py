@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import threading
 import time
 
 import pytest
 
 from adapter.errors import SourceUnavailable
-from adapter.storage.stores.retried import RetriedBucket
 from adapter.waits import Waits
 from tests.builders import a_spec
-from tests.unit.storage.beds import MIB, CountedPauses, opened, reached, write_tree
+from tests.unit.storage.beds import MIB, CountedPauses, opened, reached, retried, write_tree
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ async def test_the_part_without_progress_is_named(bed, waits):
     await reached(bed.bucket.hanging)
     while bed.bucket.active > 1:
         await asyncio.sleep(0)
-    assert waits.words().startswith("waiting for bytes 0-1048575 of 'm/weights.bin' for ")
+    assert re.match(r"waiting for bytes (0-1048575|1048576-2097151|2097152-3145727) of 'm/weights.bin' for ", waits.words())
     await cancelled(pull)
     assert waits.words() is None
 
@@ -87,6 +87,25 @@ async def test_a_load_without_a_free_thread_says_so(bed, waits):
         await cancelled(other)
 
 
+async def test_a_pull_without_a_free_thread_says_so(bed, waits):
+    """All four threads hang in another pull."""
+    for number in range(4):
+        bed.bucket.put(f"m/{number}", b"abc")
+    model = await bed.store.open(a_spec(), waits)
+    other = await opened(bed.store, a_spec())
+    bed.bucket.hang("read", times=4)
+    first = asyncio.create_task(other.fetch(other.listing.files))
+    while bed.bucket.active < 4:
+        await asyncio.sleep(0.001)
+    pull = asyncio.create_task(model.fetch(model.listing.files))
+    while waits.words() is None:
+        await asyncio.sleep(0.001)
+    assert waits.words().startswith("waiting for a free thread to pull with (all 4 wait for stores) for ")
+    await cancelled(first)
+    await bed.store.release(await pull)
+    assert waits.words() is None
+
+
 async def test_a_claim_that_hangs_is_named(bed, waits, tmp_path, monkeypatch):
     """A network volume can hang like any store."""
     write_tree(tmp_path / "claims/c/m", {"file": b"abc"})
@@ -107,7 +126,7 @@ async def test_a_claim_that_hangs_is_named(bed, waits, tmp_path, monkeypatch):
     assert waits.words() is None
 
 
-def test_progress_ends_the_trouble_and_begins_the_wait_anew(bucket):
+def test_progress_ends_the_trouble_and_begins_the_wait_anew(bucket, health):
     """So that of many parts the one is named that stands still."""
     now = 0.0
     waits, told = Waits(lambda: now), []
@@ -125,7 +144,7 @@ def test_progress_ends_the_trouble_and_begins_the_wait_anew(bucket):
     bucket.chunk_bytes = 100
     bucket.fail("read", SourceUnavailable("cut"))
     bucket.fail("read", SourceUnavailable("cut again"), after_bytes=100)
-    RetriedBucket(bucket, waits, jitter=lambda: 0.0).read(bucket.stored("m"), 0, 200, sink, Told())
+    retried(bucket, waits, health).read(bucket.stored("m"), 0, 200, sink, Told())
     first = "waiting for bytes 0-199 of 'm' for 0.0 s"
     assert told == [f"{first} (last trouble: cut)", f"{first} (last trouble: cut)", f"{first} (last trouble: cut again)",
                     f"{first} (last trouble: cut again)"]  # fmt: skip

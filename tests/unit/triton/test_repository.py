@@ -190,14 +190,14 @@ async def test_a_cancelled_place_leaves_nothing(
 ) -> None:
     """The thread has ended when the cancel goes on."""
     began, go_on = threading.Event(), threading.Event()
-    link = Path.hardlink_to
+    link = os.link
 
-    def slow(self: Path, target: Path) -> None:
+    def slow(source: str, target: str) -> None:
         began.set()
         go_on.wait(10)
-        link(self, target)
+        link(source, target)
 
-    monkeypatch.setattr(Path, "hardlink_to", slow)
+    monkeypatch.setattr(os, "link", slow)
     placing = asyncio.create_task(repository.place("m", LAYOUT, artifact))
     while not began.is_set():
         await asyncio.sleep(0)
@@ -286,10 +286,25 @@ async def test_sizes_count_each_file_once(repository: Repository, artifact: Arti
     (repository.folder / "theirs/loop").symlink_to(repository.folder / "theirs")
     (repository.folder / "theirs/stray").symlink_to("/nowhere")
 
-    assert repository.size_bytes("ours") == 9 + written
-    assert repository.size_bytes("theirs") == 9 + written
-    assert repository.size_bytes("twice") == 5
-    assert repository.size_bytes("absent") == 0
+    assert await repository.size_bytes("ours") == 9 + written
+    assert await repository.size_bytes("theirs") == 9 + written
+    assert await repository.size_bytes("twice") == 5
+    assert await repository.size_bytes("absent") == 0
+
+
+async def test_sizes_are_measured_beside_the_loop(repository: Repository, artifact: Artifact, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model of 100,000 files takes a second, and much longer on a network volume."""
+    asked_by: set[threading.Thread] = set()
+    scandir = os.scandir
+    await repository.place("m", LAYOUT, artifact)
+
+    def noted(path: Path) -> object:
+        asked_by.add(threading.current_thread())
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", noted)
+    assert await repository.size_bytes("m") == 5 + 4 + len(LAYOUT.written["config.pbtxt"])
+    assert asked_by and threading.main_thread() not in asked_by
 
 
 async def test_an_existing_directory_is_left_alone(repository: Repository, artifact: Artifact) -> None:
@@ -356,7 +371,7 @@ async def test_names_that_lead_elsewhere_are_refused(repository: Repository, art
         with pytest.raises(InvalidRequest):
             await call
     with pytest.raises(InvalidRequest):
-        repository.size_bytes(name)
+        await repository.size_bytes(name)
     assert repository.folder.is_dir()
 
 
@@ -375,7 +390,7 @@ async def test_a_folder_that_was_deleted_is_made_again(repository: Repository, v
     """Under a running Triton, too: it finds the folder by its path. What is placed then is there."""
     await repository.place("m", LAYOUT, artifact)
     shutil.rmtree(repository.folder)
-    assert repository.size_bytes("m") == 0
+    assert await repository.size_bytes("m") == 0
     assert repository.inner_names("m") == ()
 
     calls = {"place": ("m", LAYOUT, artifact), "ensure_directory": ("m",), "remove": ("m",)}
@@ -383,7 +398,7 @@ async def test_a_folder_that_was_deleted_is_made_again(repository: Repository, v
     await repository.place("n", LAYOUT, artifact)
 
     assert {key: mode for key, mode in tree(repository.folder.parent).items() if key == "_triton_models"} == {"_triton_models": "dir 755"}
-    assert repository.size_bytes("n") == 5 + 4 + 18
+    assert await repository.size_bytes("n") == 5 + 4 + 18
     assert staged(volume) == []
 
 
@@ -424,7 +439,7 @@ async def test_a_bundle_is_placed_and_taken_out_as_one(repository: Repository, a
     assert sorted(os.listdir(repository.folder)) == BUNDLED
     assert repository.inner_names("m") == ("m~inner~a", "m~inner~b")
     assert repository.loaded_first("m") == ("m~inner~b",)
-    assert repository.size_bytes("m") == 3 + 5 + 4
+    assert await repository.size_bytes("m") == 3 + 5 + 4
     await repository.remove("m")
     assert os.listdir(repository.folder) == []
     assert repository.inner_names("m") == repository.loaded_first("m") == ()

@@ -1,51 +1,75 @@
-"""Clients and buckets of Google Cloud Storage, over the vendor's `google-cloud-storage`."""
+"""Clients and buckets of Google Cloud Storage, over the vendor's `google-cloud-storage` and `google-auth`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
-import google.auth
 import requests
 from google.api_core.exceptions import GoogleAPICallError
 from google.auth.credentials import AnonymousCredentials
-from google.auth.exceptions import DefaultCredentialsError, GoogleAuthError, TransportError
-from google.auth.transport.requests import AuthorizedSession, Request
+from google.auth.exceptions import GoogleAuthError
 from google.cloud import storage
-from google.oauth2 import service_account
 from urllib3.exceptions import HTTPError
 
-from adapter.errors import InvalidRequest
+from adapter.errors import AdapterError
 from adapter.storage.bucket import PAGE_OBJECTS, Page, Sink, StoredObject
 from adapter.storage.secret.merging import StorageConfig
+from adapter.storage.secret.tokens import plain_http_refusal
 from adapter.storage.stores.answers import Where
+from adapter.storage.stores.body import check_told, copy_body, hear_out, told_by
+from adapter.storage.stores.clients import Means
 from adapter.storage.stores.gcs.config import GcsConnection
-from adapter.storage.wire.cutting import cuttable
-from adapter.storage.wire.network import READ_TIMEOUT_SECONDS
+from adapter.storage.stores.gcs.credentials import Asking, Bearer, credentials_of
+from adapter.storage.stores.gcs.pages import FIELDS, check_json, page_of
+from adapter.storage.stores.tokens import TOKEN_BYTES, TokensAwayError, not_of, tokens_away
+from adapter.storage.wire.cutting import PAGE_BYTES, cuttable, most_of
+from adapter.storage.wire.dialling import FREE
+from adapter.storage.wire.nonsense import NONSENSE, is_nonsense
 from adapter.storage.wire.sessions import TIMEOUT_SECONDS, prepared
 from adapter.workers import Stop
 
-TOKEN_URI = "https://oauth2.googleapis.com/token"  # noqa: S105 - an address
-_SCOPES = ("https://www.googleapis.com/auth/devstorage.read_only",)
-_FIELDS = "items(name,size,generation),prefixes,nextPageToken"
+_TROUBLES = (GoogleAPICallError, GoogleAuthError, TokensAwayError, requests.RequestException, HTTPError, OSError, *NONSENSE)
+_OURS = "Google's"
+_GENERATION = "x-goog-generation"
+_STORED_ENCODING = "x-goog-stored-content-encoding"
 
 
 class GcsClient:
     """A connection that is ready to be used, by any number of threads and for any bucket."""
 
-    def __init__(self, connection: GcsConnection, max_connections: int) -> None:
-        """Blocks: without a key the default credentials are asked for, and they may ask the network. Raises InvalidRequest."""
+    def __init__(self, connection: GcsConnection, means: Means, stop: Stop) -> None:
+        """
+        Blocks, until the stop: without a key the default credentials are asked for, and they may ask the network.
+
+        Raises:
+            InvalidRequest: the key is none, or tokens would go over plain http.
+            SourceDenied: the pod's own credentials cannot be used.
+            SourceUnavailable: whoever gives out the pod's own credentials is away.
+        """
         self.connection = connection
-        trust: dict[str, Any] = {"ca_pem": connection.ca_pem, "verify": connection.verify_tls, "max_connections": max_connections}
-        self._tokens = prepared(requests.Session(), **trust)
-        ask = Request(self._tokens)
-        credentials, self._credentials = _credentials_of(connection, ask)
-        session = AuthorizedSession(credentials, refresh_timeout=READ_TIMEOUT_SECONDS, refresh_status_codes=(), auth_request=ask)
+        trust: dict[str, Any] = {
+            "ca_pem": connection.ca_pem,
+            "verify": connection.verify_tls,
+            "max_connections": means.max_connections,
+        }
+        self._tokens = prepared(requests.Session(), guard=means.guard if connection.is_token_uri_requested else FREE, **trust)
+        self.http = prepared(_Session(), guard=means.guard if connection.is_requested else FREE, **trust)
+        ask = Asking(self._tokens)
+        try:
+            with cuttable(stop, most_bytes=TOKEN_BYTES):
+                credentials, self._credentials = credentials_of(connection, ask, stop)
+        except TokensAwayError as error:
+            stop.check()
+            where = Where(words=connection.host, label="", credentials="", is_plain_http=False, is_unsigned=False)
+            raise tokens_away(where, error, _OURS) from error
+        self.http.auth = self.bearer = Bearer(credentials, ask)
         options = {"api_endpoint": connection.endpoint_url} if connection.endpoint_url else None
-        self._http = prepared(session, **trust)
-        self._http.hooks["response"].append(_check_range)
-        self.sdk = storage.Client(project="none", credentials=credentials, _http=self._http, client_options=options)
+        # the library's own credentials are nobody: it would ask for more than tokens, through connections of its own
+        self.sdk = storage.Client(project="none", credentials=AnonymousCredentials(), _http=self.http, client_options=options)
+        if self.bearer.has_tokens and not connection.may_carry_tokens:
+            raise plain_http_refusal("a bearer token of the default credentials", "endpoint_url", or_else='set "anonymous": "true"')
 
     def bucket(self, config: StorageConfig) -> GcsBucket:
         """As `Client`."""
@@ -57,11 +81,11 @@ class GcsClient:
             is_plain_http=(self.connection.endpoint_url or "").startswith("http:"),
             is_unsigned=config.is_unsigned,
         )
-        return GcsBucket(self.sdk, name, where)
+        return GcsBucket(self, name, where)
 
     def close(self) -> None:
         """As `Client`."""
-        self._http.close()
+        self.http.close()
         self._tokens.close()
 
 
@@ -70,117 +94,97 @@ class GcsBucket:
 
     kind = "gcs"
 
-    def __init__(self, sdk: storage.Client, name: str, where: Where) -> None:
-        self._sdk = sdk
+    def __init__(self, client: GcsClient, name: str, where: Where) -> None:
+        self._client = client
         self._name = name
         self._where = where
         self.place = f"gs://{name}"
         self.words = where.words
+        self.endpoint = client.connection.host
 
     def list_page(self, prefix: str, stop: Stop, *, token: str | None = None, limit: int = PAGE_OBJECTS, by_folder: bool = False) -> Page:
         """As the Protocol says."""
-        with cuttable(stop), self._translated(stop):
-            rows = self._sdk.list_blobs(
+        with self._translated(stop):
+            self._client.bearer.renew(stop)
+        with cuttable(stop, most_bytes=PAGE_BYTES), self._translated(stop):
+            rows = self._client.sdk.list_blobs(
                 self._name,
                 prefix=prefix,
                 delimiter="/" if by_folder else None,
                 page_token=token,
                 page_size=limit,
-                fields=_FIELDS,
+                fields=FIELDS,
                 retry=None,
                 timeout=TIMEOUT_SECONDS,
             )
-            page = next(rows.pages, ())
-            objects = tuple(StoredObject(row.name, int(row.size or 0), str(row.generation)) for row in page)
-            return Page(objects=objects, folders=tuple(sorted(rows.prefixes)), next_token=rows.next_page_token)
+            return page_of(rows, limit)
 
     def read(self, wanted: StoredObject, start: int, length: int, sink: Sink, stop: Stop) -> None:
-        """As the Protocol says."""
+        """As the Protocol says. Not by the library, which takes answers for the range that are another one, and reads 8 KiB at a time."""
         stop.check()
         if not length:
             return
-        taker = _Taker(sink, stop)
-        with cuttable(stop), self._translated(stop, wanted.key, taker):
-            self._sdk.bucket(self._name).blob(wanted.key, generation=int(wanted.etag)).download_to_file(
-                taker,
-                start=start,
-                end=start + length - 1,
-                raw_download=True,
-                checksum=None,
-                retry=None,
-                timeout=TIMEOUT_SECONDS,
-            )
-        if taker.taken < length:
-            raise self._where.ended_early(wanted.key, length - taker.taken)
+        url = f"{self._client.sdk.api_endpoint}/download/storage/v1{self._client.sdk.bucket(self._name).blob(wanted.key).path}"
+        query = {"alt": "media", "generation": wanted.etag}
+        # an object that was stored packed is wanted as it was stored
+        headers = {"Range": f"bytes={start}-{start + length - 1}", "Accept-Encoding": "gzip"}
+        with self._translated(stop):
+            self._client.bearer.renew(stop)
+        with cuttable(stop, most_bytes=most_of(length)):
+            with self._translated(stop, wanted.key):
+                answer = self._client.http.get(url, params=query, headers=headers, stream=True, timeout=TIMEOUT_SECONDS)
+            with closing(answer):
+                self._check(answer, wanted, start, length)
+                copy_body(
+                    answer.raw, length, sink, stop, key=wanted.key, where=self._where, translated=lambda: self._translated(stop, wanted.key)
+                )
+
+    def _check(self, answer: requests.Response, wanted: StoredObject, start: int, length: int) -> None:
+        """The body is the range of the listed version."""
+        headers = answer.headers
+        if answer.status_code >= 300:
+            hear_out(answer.raw)
+            raise self._where.refused(answer.status_code, key=wanted.key, retry_after=headers.get("Retry-After"))
+        if headers.get(_GENERATION, wanted.etag) != wanted.etag:
+            raise self._where.other_version(wanted.key, "generation")
+        is_repacked = headers.get("Content-Encoding", "") not in ("", headers.get(_STORED_ENCODING, headers.get("Content-Encoding", "")))
+        if answer.status_code != requests.codes.partial or is_repacked:
+            raise self._where.other_range(wanted.key)
+        check_told(told_by(headers), wanted, start, length, self._where, is_part=True)
 
     @contextmanager
-    def _translated(self, stop: Stop, key: str | None = None, taker: _Taker | None = None) -> Iterator[None]:
+    def _translated(self, stop: Stop, key: str | None = None) -> Iterator[None]:
         try:
             yield
-        except (GoogleAPICallError, GoogleAuthError, requests.RequestException, HTTPError, OSError, ValueError) as error:
-            if taker is not None and error is taker.failure:
-                raise
+        except _TROUBLES as error:
             stop.check()  # we cut the socket ourselves
-            if isinstance(error, _OtherRange):
-                raise self._where.other_range(key or "") from error
-            if isinstance(error, GoogleAPICallError):
-                raise self._where.refused(int(error.code or 0), key=key) from error
-            if isinstance(error, GoogleAuthError) and not isinstance(error, TransportError):
-                reason = f"{self._where.credentials} of {self._where.label} did not work ({type(error).__name__})"
-                raise self._where.no_credentials(reason) from error
-            raise self._where.unreachable(error) from error
+            raise self._meaning(error, key) from error
+
+    def _meaning(self, error: Exception, key: str | None) -> AdapterError:
+        if isinstance(error, TokensAwayError):
+            return tokens_away(self._where, error, _OURS)
+        if isinstance(error, GoogleAPICallError):
+            retry_after = error.response.headers.get("Retry-After") if error.response is not None else None
+            return self._where.refused(int(error.code or 0), key=key, retry_after=retry_after)
+        if isinstance(error, GoogleAuthError):
+            reason = f"{self._where.credentials} of {self._where.label} did not work ({type(error).__name__})"
+            return self._where.no_credentials(reason)
+        if is_nonsense(error):
+            return not_of(_OURS, self._where)
+        return self._where.unreachable(error)
 
 
-class _OtherRange(OSError):
-    """A whole body where a range was asked for."""
+class _Session(requests.Session):
+    """What the library talks through."""
+
+    is_mtls = False  # the library asks
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hooks["response"].append(_check_page)
 
 
-def _check_range(answer: requests.Response, *_: object, **_options: object) -> None:
-    """The library takes both, and would write the beginning of a whole body to where the range belongs."""
-    if "Range" in answer.request.headers and answer.status_code == requests.codes.ok:
-        answer.close()
-        raise _OtherRange
-
-
-class _Taker:
-    """The sink, as the library wants it. Remembers what the sink itself raised."""
-
-    def __init__(self, sink: Sink, stop: Stop) -> None:
-        self._sink = sink
-        self._stop = stop
-        self.taken = 0
-        self.failure: BaseException | None = None
-
-    def write(self, chunk: bytes) -> int:
-        self._stop.check()
-        try:
-            self._sink(chunk)
-        except BaseException as error:
-            self.failure = error
-            raise
-        self.taken += len(chunk)
-        return len(chunk)
-
-
-def _credentials_of(connection: GcsConnection, tokens: Request) -> tuple[Any, str]:
-    """Credentials, and what to call them. A pod without any is anonymous, as it was with the Go adapter."""
-    if connection.is_anonymous:
-        return AnonymousCredentials(), "no credentials"
-    if connection.private_key is None or connection.client_email is None:
-        try:
-            found, _ = google.auth.default(scopes=_SCOPES, request=tokens)
-        except DefaultCredentialsError:
-            return AnonymousCredentials(), "no credentials (there are no default ones)"
-        return found, "the default credentials, because there is no private_key in the config"
-    account = {
-        "type": "service_account",
-        "client_email": connection.client_email.reveal(),
-        "private_key": connection.private_key.reveal().replace("\\n", "\n"),
-        "token_uri": connection.token_uri or TOKEN_URI,
-    }
-    try:
-        made = service_account.Credentials.from_service_account_info(account, scopes=_SCOPES)
-    except (GoogleAuthError, ValueError, TypeError):
-        # the library's own words and its exception may quote the key
-        raise InvalidRequest("private_key is not a PEM private key; expected the text from the service account's JSON file") from None
-    return made, "the service account key"
+def _check_page(answer: requests.Response, *_: object, **options: Any) -> None:
+    """Before the library parses it."""
+    if not options.get("stream") and answer.ok:
+        check_json(answer.content, PAGE_OBJECTS)

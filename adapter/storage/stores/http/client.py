@@ -3,9 +3,10 @@ Web servers seen as buckets.
 
 A web server has no listings: a page shows the one file whose path is exactly the prefix, or nothing.
 What it has is learned by asking for the first byte, which also tells whether it can give ranges;
-HEAD is not used, because signed URLs are signed for GET. Redirects are followed by us, a few; stored
-headers and the client certificate go to the configured server only, and not any more once a redirect
-has led away from it. Queries never appear in a text: they may be signatures.
+HEAD is not used, because signed URLs are signed for GET. A file whose server names no version of it is read
+whole, in one answer. Redirects are followed by us, a few; stored headers and the client certificate go to the
+configured server only, and not any more once a redirect has led away from it; whereto is then nobody's choice
+but that server's, so its addresses are guarded. Queries never appear in a text: they may be signatures.
 """
 
 from __future__ import annotations
@@ -17,37 +18,41 @@ from urllib.parse import SplitResult, quote, urljoin, urlsplit
 from urllib3 import BaseHTTPResponse
 from urllib3.exceptions import HTTPError
 
-from adapter.errors import InvalidRequest
+from adapter.errors import AdapterError, InvalidRequest
 from adapter.storage.bucket import PAGE_OBJECTS, Page, Sink, StoredObject
 from adapter.storage.secret.endpoints import is_same_endpoint, origin
 from adapter.storage.secret.merging import StorageConfig
 from adapter.storage.stores.answers import GONE, Where
-from adapter.storage.stores.body import check_part, check_size, copy_body, span_of
+from adapter.storage.stores.body import check_told, copy_body, hear_out, span_of, told_by
+from adapter.storage.stores.clients import Means
 from adapter.storage.stores.http.config import HttpConnection, headers_of, url_of
-from adapter.storage.stores.http.versions import guards, length_of, version_of
+from adapter.storage.stores.http.versions import encoding_of, guards, is_held_to, version_of
 from adapter.storage.stores.http.web import Web
-from adapter.storage.wire.cutting import cuttable
+from adapter.storage.wire.cutting import cuttable, most_of
+from adapter.storage.wire.dialling import FREE, DeniedAddress, Guard
+from adapter.storage.wire.network import root_of
 from adapter.storage.wire.tls import context_of
 from adapter.workers import Stop
 
 MAX_REDIRECTS = 5
 _REDIRECTS = (301, 302, 303, 307, 308)
+_GOOD = (200, 206)
 _FIRST_BYTE = "bytes=0-0"
 
 
 class HttpClient:
     """Connections to web servers with one kind of trust."""
 
-    def __init__(self, connection: HttpConnection, max_connections: int) -> None:
+    def __init__(self, connection: HttpConnection, means: Means, stop: Stop) -> None:
         """Raises InvalidRequest: the client's certificate cannot be used."""
 
-        def web(client_pem: str | None) -> Web:
+        def web(client_pem: str | None, guard: Guard) -> Web:
             context = context_of(ca_pem=connection.ca_pem, verify=connection.verify_tls, client_pem=client_pem, label=connection.label)
-            return Web(context, max_connections)
+            return Web(context, means.max_connections, guard)
 
-        pem = connection.client_pem
-        self._own = web(pem.reveal() if pem else None)
-        self._others = web(None) if pem else self._own
+        pem, guard = connection.client_pem, means.guard if connection.is_requested else FREE
+        self._own = web(pem.reveal() if pem else None, guard)
+        self._others = web(None, means.guard) if pem or guard != means.guard else self._own
 
     def bucket(self, config: StorageConfig) -> HttpBucket:
         """As `Client`, for a web server."""
@@ -70,6 +75,7 @@ class HttpBucket:
         self._url = url_of(config)
         self._headers = headers_of(config)
         self.place = self.words = f"{origin(self._url)}{self._url.path.rstrip('/')}"
+        self.endpoint = self._url.netloc
         self._where = Where(
             words=self.words,
             label=config.label,
@@ -82,8 +88,8 @@ class HttpBucket:
         """As the Protocol says, as far as a web server can."""
         stop.check()
         if by_folder or token or not prefix or prefix.endswith("/"):
-            return Page(objects=())
-        with cuttable(stop), self._translated(stop), closing(self._sent(prefix, {"Range": _FIRST_BYTE})) as answer:
+            return Page(objects=(), is_answer=False)
+        with cuttable(stop, most_bytes=most_of(1)), self._translated(stop), closing(self._sent(prefix, {"Range": _FIRST_BYTE})) as answer:
             found = self._described(prefix, answer)
             return Page(objects=() if found is None else (found,))
 
@@ -96,58 +102,90 @@ class HttpBucket:
         headers = guards(wanted.etag, is_range=is_range)
         if is_range:
             headers["Range"] = f"bytes={start}-{start + length - 1}"
-        with cuttable(stop):
+        with cuttable(stop, most_bytes=most_of(start + length)):
             with self._translated(stop):
                 answer = self._sent(wanted.key, headers)
             with closing(answer):  # one that was read to its end has gone back to the pool before
-                self._check(answer, wanted, start)
+                self._check(answer, wanted, start, length)
                 unwanted = start if answer.status == 200 else 0
+                is_whole = answer.status == 206 or unwanted + length == wanted.size_bytes
                 for count, taker in ((unwanted, _nowhere), (length, sink)):
-                    copy_body(answer, count, taker, stop, key=wanted.key, where=self._where, translated=lambda: self._translated(stop))
+                    copy_body(
+                        answer,
+                        count,
+                        taker,
+                        stop,
+                        key=wanted.key,
+                        where=self._where,
+                        translated=lambda: self._translated(stop),
+                        is_whole=is_whole and taker is sink,
+                    )
 
     def _described(self, key: str, answer: BaseHTTPResponse) -> StoredObject | None:
-        version = version_of(answer.headers)
-        start, total = span_of(answer.headers.get("Content-Range"))
-        if answer.status == 206 and start == 0:
+        if answer.status not in _GOOD:
+            hear_out(answer)
+        if answer.status in GONE:
+            return None
+        version, told = version_of(answer.headers), told_by(answer.headers)
+        span = span_of(told.span)
+        if answer.status == 206:
+            if (span.first, span.last) != (0, 0):
+                raise self._where.other_range(key)
+            size, is_divisible = span.total, bool(version)
             answer.read(1)  # all that was asked for; the connection is free then
-            size, is_divisible = total, True
-        elif answer.status == 416 and total == 0:
+        elif answer.status == 416 and span.total == 0:
             size, is_divisible = 0, True
         elif answer.status == 200:
-            size, is_divisible = length_of(answer.headers), False
-        elif answer.status in GONE:
-            return None
+            size, is_divisible = told.size_bytes, False
         else:
-            raise self._where.refused(answer.status)
+            raise self._refused(answer)
+        self._check_encoding(key, answer)
         if size is None:
-            raise InvalidRequest(f"{self.place} does not say how long {key!r} is (no Content-Length), so it cannot be pulled safely")
+            missing = "no total in its Content-Range" if answer.status == 206 else "no Content-Length"
+            raise InvalidRequest(f"{self.place} does not say how long {key!r} is ({missing}), so it cannot be pulled safely")
         return StoredObject(key, size, version, is_divisible)
 
-    def _check(self, answer: BaseHTTPResponse, wanted: StoredObject, start: int) -> None:
+    def _check(self, answer: BaseHTTPResponse, wanted: StoredObject, start: int, length: int) -> None:
         """The body is of the listed version, and begins where it should: a part there, a whole file at its start."""
-        if answer.status not in (200, 206):
-            raise self._where.refused(answer.status, key=wanted.key)
-        version = version_of(answer.headers)
-        if wanted.etag and version and version != wanted.etag:
+        if answer.status not in _GOOD:
+            hear_out(answer)
+            raise self._refused(answer, wanted.key)
+        is_part = answer.status == 206
+        if not is_held_to(wanted.etag, version_of(answer.headers), is_part=is_part):
             raise self._where.other_version(wanted.key, "ETag or date")
-        if answer.status == 206:
-            check_part(answer.headers.get("Content-Range"), wanted, start, self._where)
-        else:
-            check_size(length_of(answer.headers), wanted, self._where)
+        self._check_encoding(wanted.key, answer)
+        check_told(told_by(answer.headers), wanted, start, length, self._where, is_part=is_part)
+
+    def _check_encoding(self, key: str, answer: BaseHTTPResponse) -> None:
+        if encoding := encoding_of(answer.headers, key):
+            asked = "in an encoding that nobody asked for"
+            raise InvalidRequest(f"{self.place} sends {key!r} {asked} ({encoding}); have the server send the file as it is stored")
+
+    def _refused(self, answer: BaseHTTPResponse, key: str | None = None) -> AdapterError:
+        return self._where.refused(answer.status, key=key, retry_after=answer.headers.get("Retry-After"))
 
     def _sent(self, key: str, headers: Mapping[str, str]) -> BaseHTTPResponse:
         """The first answer that is not a redirect."""
         url = self._url._replace(path=f"{self._url.path.rstrip('/')}/{quote(key)}")
         web, own_headers = self._own, {name: secret.reveal() for name, secret in self._headers.items()}
         for _ in range(MAX_REDIRECTS + 1):
-            answer = web.get(url, {**own_headers, **headers})
+            answer = self._got(web, url, {**own_headers, **headers})
             if answer.status not in _REDIRECTS:
                 return answer
-            answer.close()
+            with closing(answer):
+                hear_out(answer)
             url = self._next(url, answer.headers.get("Location", ""))
             if not is_same_endpoint(origin(url), origin(self._url)):
                 web, own_headers = self._others, {}
         raise InvalidRequest(f"{self.place} redirected more than {MAX_REDIRECTS} times")
+
+    def _got(self, web: Web, url: SplitResult, headers: Mapping[str, str]) -> BaseHTTPResponse:
+        try:
+            return web.get(url, headers)
+        except (HTTPError, OSError) as error:
+            if web is self._own or not root_of(error, DeniedAddress):
+                raise
+            raise InvalidRequest(f"{self.place} redirected to an address that may not be dialled (REQUEST_ENDPOINTS_DENIED)") from error
 
     def _next(self, url: SplitResult, location: str) -> SplitResult:
         try:

@@ -18,9 +18,17 @@ from adapter.storage.secret.fields import Secret
 from adapter.storage.secret.merging import StorageConfig
 from adapter.storage.secret.trust import trusted_pem
 
-BINDING = Binding(("headers", "client_certificate", "client_key"), {"url": is_same_origin})
+BINDING = Binding(
+    places={"url": is_same_origin},
+    credentials=("headers", "client_certificate", "client_key"),
+    whole=(("headers",), ("client_certificate", "client_key")),
+    collection="headers",
+    fixed=("headers.host",),
+)
 SIGNATURE_CHARACTERS = 12
 """A value of a query that is shorter may be an ordinary word (`format=binary`), which must not vanish from all texts."""
+MAX_HEADERS = 100
+"""Apache takes as many. Source: its `LimitRequestFields`."""
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _OURS = frozenset({
     "accept-encoding", "connection", "content-length", "if-match", "if-modified-since", "if-none-match", "if-range",
@@ -36,6 +44,8 @@ class HttpConnection:
     ca_pem: str | None = field(default=None, repr=False)
     client_pem: Secret | None = None
     """Certificate and key that are shown to the server."""
+    is_requested: bool = False
+    """Only the request names the place, so addresses are checked before they are dialled (`Means.guard`)."""
     label: str = field(default="", compare=False)
 
 
@@ -49,6 +59,7 @@ def connection_of(config: StorageConfig) -> HttpConnection:
         verify_tls=fields.flag("verify_ssl", default=True),
         ca_pem=trusted_pem(fields),
         client_pem=Secret(f"{certificate}\n{key.reveal()}\n") if certificate and key else None,
+        is_requested="url" in config.requested,
         label=config.label,
     )
 
@@ -69,11 +80,13 @@ def headers_of(config: StorageConfig) -> dict[str, Secret]:
     Headers that go with each request, by lower-case name: an object of strings or lists of strings.
 
     Raises:
-        InvalidRequest: not that, or a header that is not the user's to set.
+        InvalidRequest: not that, more than `MAX_HEADERS`, or a header that is not the user's to set.
     """
     given = config.values.get("headers") or {}
     if not isinstance(given, Mapping):
         raise InvalidRequest(f'{config.label}: headers is not an object; write "headers.Authorization": "…" for each')
+    if len(given) > MAX_HEADERS:
+        raise InvalidRequest(f"{config.label}: headers has {len(given)} entries, expected at most {MAX_HEADERS}")
     headers = {}
     for name, value in given.items():
         values = value if isinstance(value, list) else [value]

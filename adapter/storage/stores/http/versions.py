@@ -11,6 +11,11 @@ from collections.abc import Mapping
 from email.utils import formatdate, parsedate_to_datetime
 
 _WEAK, _DATE = "weak-", "modified-"
+_GZIP = ("gzip", "x-gzip")
+_CODINGS = (*_GZIP, "br", "compress", "deflate", "x-compress", "zstd")
+_NO_CODINGS = ("", "aws-chunked", "binary", "chunked", "identity", "none", "utf-8")
+"""Of the body as it is: some are put there by mistake, `aws-chunked` by S3 clients, whose servers store it."""
+_PACKED_NAMES = (".gz", ".tgz")
 
 
 def version_of(headers: Mapping[str, str]) -> str:
@@ -34,10 +39,27 @@ def guards(version: str, *, is_range: bool) -> dict[str, str]:
     return {"If-Match": f'"{version}"'} | ({"If-Range": f'"{version}"'} if is_range else {})
 
 
-def length_of(headers: Mapping[str, str]) -> int | None:
-    """Of a whole body, in bytes; None when the server does not say."""
-    text = headers.get("Content-Length", "").strip()
-    return int(text) if text.isdecimal() else None
+def is_held_to(wanted: str, version: str, *, is_part: bool) -> bool:
+    """
+    Whether an answer is of the wanted version, as far as there is one.
+
+    A part that was asked for by date need not name its date again (RFC 9110, 15.3.7).
+    """
+    return not wanted or version == wanted or (not version and is_part and wanted.startswith(_DATE))
+
+
+def encoding_of(headers: Mapping[str, str], key: str) -> str:
+    """
+    In what a body differs from the file as it is stored; empty when it does not.
+
+    Web servers are told by the end of a name that a file is compressed (Apache's `AddEncoding x-gzip .gz .tgz`), and send
+    the file as it is, so there the word says nothing.
+    """
+    given = ",".join(headers.get(name, "") for name in ("Content-Encoding", "Transfer-Encoding")).lower()
+    codings = [coding for part in given.split(",") if (coding := part.strip()) not in _NO_CODINGS]
+    if key.lower().endswith(_PACKED_NAMES) and all(coding in _GZIP for coding in codings):
+        return ""
+    return ", ".join(coding if coding in _CODINGS else "an unknown one" for coding in codings[:3])
 
 
 def _seconds(date: str | None) -> int | None:

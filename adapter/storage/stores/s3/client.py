@@ -1,84 +1,99 @@
 """
-Clients and buckets of S3, over botocore alone.
+Clients of S3, over botocore alone.
 
-Owns clients (one per connection, made to be kept). botocore signs, finds credentials and proxies, and
-parses; its retries, which sleep without a way to wake them, are off, and it sends through our own
-connections. Foreign exceptions become ours here, in the words of `failures`.
+Owns clients (one per connection, made to be kept). botocore signs, finds proxies, and parses what `pages`
+lets through; its retries, which sleep without a way to wake them, are off, and it sends through our own
+connections. Without keys it asks the `chain`. Foreign exceptions become ours here, in the words of `failures`.
 """
 
 from __future__ import annotations
 
 import functools
 import os
+import threading
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import botocore.session
 from botocore import UNSIGNED
 from botocore import exceptions as boto
+from botocore.awsrequest import AWSResponse
 from botocore.config import Config
 from botocore.loaders import Loader, create_loader
+from botocore.parsers import ResponseParserError
 from botocore.utils import get_environ_proxies
 
-from adapter.errors import InvalidRequest, SourceUnavailable
-from adapter.storage.bucket import PAGE_OBJECTS, Page, Sink, StoredObject
+from adapter.errors import InvalidRequest
 from adapter.storage.secret.merging import StorageConfig
+from adapter.storage.secret.tokens import plain_http_refusal
 from adapter.storage.stores.answers import Where
-from adapter.storage.stores.body import check_part, check_size, copy_body
+from adapter.storage.stores.clients import Means
+from adapter.storage.stores.s3 import chain
+from adapter.storage.stores.s3.bucket import S3Bucket
 from adapter.storage.stores.s3.config import S3Connection
-from adapter.storage.stores.s3.failures import CREDENTIAL_ERRORS, FOREIGN, config_words, meaning_of, no_credentials, not_s3
+from adapter.storage.stores.s3.failures import CREDENTIAL_ERRORS, config_words, no_credentials
+from adapter.storage.stores.s3.pages import check_document
 from adapter.storage.wire.botocore_session import CuttableSession
-from adapter.storage.wire.cutting import cuttable
+from adapter.storage.wire.dialling import FREE
 from adapter.storage.wire.network import CONNECT_TIMEOUT_SECONDS, READ_TIMEOUT_SECONDS
 from adapter.storage.wire.tls import memory_file
 from adapter.workers import Stop
 
 if TYPE_CHECKING:
-    from botocore.awsrequest import AWSPreparedRequest, AWSResponse
+    from botocore.awsrequest import AWSPreparedRequest
+    from botocore.model import OperationModel
     from types_boto3_s3 import S3Client as BotoClient
 
 DEFAULT_REGION = "us-east-1"
+_FIRST_REFUSAL = 300
+_OR_ELSE = 'give the storage config an access_key_id and a secret_access_key, or "anonymous": "true" for a public bucket'
 
 
 class S3Client:
     """A connection that is ready to be used, by any number of threads and for any bucket. Slow to make (0.1 s)."""
 
-    def __init__(self, connection: S3Connection, max_connections: int) -> None:
+    def __init__(self, connection: S3Connection, means: Means, stop: Stop) -> None:
         """
-        Blocks: without keys the default credential chain is asked, and may ask the network.
+        Asks nobody: without keys the default credential chain is asked by the first call.
 
         Raises:
             InvalidRequest: no client can be made of this.
             SourceDenied: the environment's own credentials are broken.
         """
+        stop.check()
         self.connection = connection
+        self._chain: chain.Chain | None = None
         session = botocore.session.Session()
         session.register_component("data_loader", _loader())
         # nobody reads the timestamps, and parsing them is half of the work of a listing
         session.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=str)
-        timeouts = Config(connect_timeout=CONNECT_TIMEOUT_SECONDS, read_timeout=READ_TIMEOUT_SECONDS)
-        session.set_default_client_config(timeouts)  # for the calls of the credential chain
+        session.set_default_client_config(chain.CONFIG)
         self.region = connection.region or DEFAULT_REGION
         try:
             self.region = connection.region or cast("str | None", session.get_config_variable("region")) or DEFAULT_REGION
+            if connection.access_key_id is None and not connection.is_anonymous:
+                self._chain = chain.Chain(session, self.region)
+                session.register_component("credential_provider", self._chain)
             self.boto = cast("BotoClient", session.create_client("s3", **self._arguments()))
         except CREDENTIAL_ERRORS as error:
-            raise no_credentials(error, connection.host, "the storage config") from error
+            raise no_credentials(chain.ChainError(error, None), connection.host, "the storage config") from error
         except (boto.BotoCoreError, ValueError) as error:
             raise InvalidRequest(f"no S3 client for {connection.host}: {config_words(error, self.region)}") from error
+        self._opened = threading.local()
         self._bundle: int | None = None
         if connection.ca_pem:
             self._bundle = memory_file(connection.ca_pem)
             weakref.finalize(self, os.close, self._bundle)
         self._http = CuttableSession(
+            means.guard if connection.is_requested else FREE,
             verify=self._trust(session),
             proxies=get_environ_proxies(self.boto.meta.endpoint_url),
             timeout=(CONNECT_TIMEOUT_SECONDS, READ_TIMEOUT_SECONDS),
-            max_pool_connections=max_connections,
+            max_pool_connections=means.max_connections,
         )
         self.boto.meta.events.register("before-send.s3", cast("Callable[..., None]", self._send))
+        self.boto.meta.events.register_last("before-parameter-build.s3", cast("Callable[..., None]", _follow_once))
 
     def bucket(self, config: StorageConfig) -> S3Bucket:
         """As `Client`."""
@@ -96,6 +111,8 @@ class S3Client:
         """As `Client`."""
         self.boto.close()
         self._http.close()
+        if self._chain is not None:
+            self._chain.close()
 
     def _arguments(self) -> dict[str, Any]:
         connection = self.connection
@@ -127,79 +144,50 @@ class S3Client:
         return cast("str | None", session.get_config_variable("ca_bundle")) or True
 
     def _send(self, request: AWSPreparedRequest, **_: object) -> AWSResponse:
+        self._check_token(request)
         answer = self._http.send(request)
-        length = answer.headers.get("Content-Length")
-        if length is not None and not request.stream_output and request.method != "HEAD" and len(answer.content) != int(length):
+        is_refusal = answer.status_code >= _FIRST_REFUSAL
+        if request.stream_output:
+            self._opened.answer = answer
+        if request.method == "HEAD" or (request.stream_output and not is_refusal):
+            return answer
+        body, length = answer.content, answer.headers.get("Content-Length")
+        try:
+            check_document(body)
+        except ResponseParserError:
+            if not is_refusal:
+                raise
+            return AWSResponse(answer.url, answer.status_code, cast("Any", answer.headers), _NoBody())  # the status says enough
+        if length is not None and len(body) != int(length):
             # botocore takes a body of nothing for an empty listing
-            raise boto.IncompleteReadError(actual_bytes=len(answer.content), expected_bytes=int(length))
+            raise boto.IncompleteReadError(actual_bytes=len(body), expected_bytes=int(length))
         return answer
 
+    def abandon(self) -> None:
+        """Close the body that this thread's last call has opened, where botocore failed over the headers and gave none."""
+        answer: AWSResponse | None = getattr(self._opened, "answer", None)
+        if answer is not None:
+            answer.raw.close()
 
-class S3Bucket:
-    """One bucket. See `Bucket` for the contract."""
-
-    kind = "s3"
-
-    def __init__(self, client: S3Client, name: str, where: Where) -> None:
-        self._client = client  # keeps the trusted certificates
-        self._name = name
-        self._where = where
-        self.place = f"s3://{name}"
-        self.words = where.words
-
-    def list_page(self, prefix: str, stop: Stop, *, token: str | None = None, limit: int = PAGE_OBJECTS, by_folder: bool = False) -> Page:
-        """As the Protocol says."""
-        optional: dict[str, Any] = {"ContinuationToken": token} if token else {}
-        if by_folder:
-            optional["Delimiter"] = "/"
-        with cuttable(stop), self._translated(stop):
-            answer = self._client.boto.list_objects_v2(Bucket=self._name, Prefix=prefix, MaxKeys=limit, **optional)
-        if "IsTruncated" not in answer:  # another XML document parses as an empty listing
-            raise not_s3(self._where)
-        next_token = answer.get("NextContinuationToken") if answer["IsTruncated"] else None
-        if answer["IsTruncated"] and not next_token:
-            raise SourceUnavailable(f"{self.words} cut its listing short without saying where it goes on")
-        return Page(
-            objects=tuple(StoredObject(row["Key"], row["Size"], _bare(row.get("ETag"))) for row in answer.get("Contents", ())),
-            folders=tuple(row["Prefix"] for row in answer.get("CommonPrefixes", ())),
-            next_token=next_token,
-        )
-
-    def read(self, wanted: StoredObject, start: int, length: int, sink: Sink, stop: Stop) -> None:
-        """As the Protocol says."""
-        if not length:
-            return
-        optional: dict[str, Any] = {"IfMatch": f'"{wanted.etag}"'} if wanted.etag else {}
-        is_range = (start, length) != (0, wanted.size_bytes)
-        if is_range:
-            optional["Range"] = f"bytes={start}-{start + length - 1}"
-        with cuttable(stop):
-            with self._translated(stop, wanted.key):
-                answer = self._client.boto.get_object(Bucket=self._name, Key=wanted.key, **optional)
-            with answer["Body"] as raw:  # leaving it closes a connection that has more to say
-                etag = _bare(answer.get("ETag"))
-                if wanted.etag and etag and etag != wanted.etag:
-                    raise self._where.other_version(wanted.key, "ETag")
-                if is_range:  # the header decides: servers exist that answer a range with status 200
-                    check_part(answer.get("ContentRange"), wanted, start, self._where)
-                else:
-                    check_size(answer.get("ContentLength"), wanted, self._where)
-                copy_body(
-                    cast("Any", raw), length, sink, stop, key=wanted.key, where=self._where, translated=lambda: self._translated(stop)
-                )
-
-    @contextmanager
-    def _translated(self, stop: Stop, key: str | None = None) -> Iterator[None]:
-        try:
-            yield
-        except FOREIGN as error:
-            stop.check()  # we cut the socket ourselves
-            raise meaning_of(error, self._where, self._client.region, key) from error
+    def _check_token(self, request: AWSPreparedRequest) -> None:
+        """A chain may begin to give tokens at any time, so each request is looked at. Raises InvalidRequest."""
+        connection = self.connection
+        if "X-Amz-Security-Token" in request.headers and connection.session_token is None and not connection.may_carry_tokens:
+            raise plain_http_refusal("the session token of the default credential chain", connection.host, or_else=_OR_ELSE)
 
 
-def _bare(etag: str | None) -> str:
-    """Without quotes and weak mark: listings and answers of one server differ in them."""
-    return (etag or "").removeprefix("W/").strip('"')
+class _NoBody:
+    """A body that nobody has to read."""
+
+    def stream(self) -> Iterator[bytes]:
+        """Nothing."""
+        return iter(())
+
+
+def _follow_once(model: OperationModel, context: dict[str, Any], **_: object) -> None:
+    """A bucket that redirects is asked for its region, by botocore; when that is redirected too, again, until the stack ends."""
+    if model.name == "HeadBucket":
+        context["s3_redirect"]["redirected"] = True
 
 
 @functools.cache

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from google.protobuf import json_format, text_format
 from tritonclient.grpc import model_config_pb2
 
+from adapter.ends import HEAD_BYTES, TAIL_BYTES, Ends
 from adapter.layout import rules
-from adapter.model import Layout, SourceFile
+from adapter.layout.forests.forest import Format
+from adapter.model import Layout, Question, SourceFile
 from tests.builders import a_file, a_listing, a_spec
 
 SCHEMA = SourceFile("_schema.json", 2, "schema-1")
@@ -35,6 +38,7 @@ def planned(
     config: str | None = None,
     schema: Any = None,
     model_id: str = "m",
+    allow_decoupled: bool = False,
 ) -> Layout:
     """`rules.plan` over path names; the schema is JSON's object."""
     listing = a_listing(paths, is_single_file=single_file, schema=None if schema is None else SCHEMA)
@@ -42,10 +46,32 @@ def planned(
     if config is not None:
         contents[a_file("config.pbtxt")] = config.encode()
     return rules.plan(
-        a_spec("model", model_id=model_id, model_type=model_type, schema_path=None if schema is None else "model/_schema.json"),
+        a_spec(
+            "model",
+            model_id=model_id,
+            model_type=model_type,
+            schema_path=None if schema is None else "model/_schema.json",
+            allow_decoupled=allow_decoupled,
+        ),
         listing,
         contents,
     )
+
+
+def finished(found: Layout, content: bytes) -> Layout:
+    """`rules.finished`, with this content in every file that is asked for."""
+    return rules.finished(found, {file: ends_of(content, question) for file, question in rules.asked(found).items()})
+
+
+def ends_of(content: bytes, asked: Question | Format) -> Ends:
+    """What `read_ends` reads of a file with this content."""
+    ends = Ends(content[:HEAD_BYTES], content[-TAIL_BYTES:], len(content))
+    if asked.count is None:
+        return ends
+    count, lines = asked.count, b"\n" + content
+    if count.until:
+        lines = lines.partition(count.until)[0]
+    return replace(ends, mentions=lines.count(count.word), others=sum(map(lines.count, count.others)))
 
 
 def placed(found: Layout) -> dict[str, str]:

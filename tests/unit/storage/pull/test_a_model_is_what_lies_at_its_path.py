@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from adapter.errors import InvalidRequest, SourceNotFound
-from adapter.storage.bucket import StoredObject
+from adapter.storage.bucket import Page, StoredObject
 from adapter.storage.pull import listing
 from adapter.storage.pull.listing import find_model
 from adapter.workers import Stop, Stopped
@@ -177,6 +177,37 @@ def test_nothing_found_names_what_is_near(keys, path, near):
     assert all(name in text for name in near)
     assert ("close to it" in text) is bool(near)
     assert text.count(", ") <= 2
+
+
+def test_a_folder_that_all_share_is_nothing_that_is_near():
+    """Names are compared, not the long way to them."""
+    way = "projects/recommendations/production"
+    text = refused_at(filled(f"{way}/ranker.onnx", f"{way}/embeddings.onnx"), f"{way}/rankr.onnx")
+    assert text.endswith(f"; close to it: '{way}/ranker.onnx'")
+
+
+def test_names_made_to_be_compared_slowly_hold_no_thread():
+    """A thousand long names, each nearly the one that was asked for. Looking for what is near has an end, and a stop."""
+    name, stop = "ab" * 99, Stop()
+    keys = [name[:place] + "b" * (199 - place) for place in range(100)] * 10
+    bucket, asked = MemoryBucket(), []
+
+    def list_page(prefix, *_arguments, **_options):
+        asked.append(prefix)
+        if len(asked) == 3:  # what lies beside it
+            stop.set()
+        return Page(objects=tuple(StoredObject(key, 1, "e") for key in keys))
+
+    bucket.list_page = list_page
+    with pytest.raises(Stopped):
+        find_model(bucket, make_search(name), stop)
+    assert asked == [f"{name}/", name, ""]
+
+
+def refused_at(bucket, path):
+    with pytest.raises(SourceNotFound) as caught:
+        find(bucket, path)
+    return caught.value.text
 
 
 def test_a_schema_is_named_from_the_root_of_the_bucket():

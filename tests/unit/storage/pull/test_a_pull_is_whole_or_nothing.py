@@ -6,12 +6,14 @@ import asyncio
 import errno
 import os
 import stat
+import time
 
 import pytest
 
 from adapter.errors import AdapterError, DiskFull, SourceChanged, SourceDenied, SourceUnavailable
 from adapter.storage.pull.puller import Puller
 from adapter.telemetry.metrics import REGISTRY
+from adapter.waits import Waits
 from adapter.workers import Workers
 from tests.unit.storage.beds import folder_content, reached
 
@@ -54,7 +56,7 @@ async def test_an_artifact_holds_every_file_at_its_path(puller, bucket, volume):
     }  # fmt: skip
     for key, content in contents.items():
         bucket.put(key, content)
-    artifact = await puller.pull(bucket, objects(bucket, *contents))
+    artifact = await puller.pull(bucket, objects(bucket, *contents), Waits(time.monotonic))
     assert artifact.is_ours and artifact.root.parent == volume.artifacts_dir
     found = {str(path.relative_to(artifact.root)): path.read_bytes() for path in artifact.root.rglob("*") if path.is_file()}
     assert found == contents
@@ -67,7 +69,7 @@ async def test_modes_do_not_depend_on_the_umask(puller, bucket):
     bucket.put("a/b/large", bytes(5 * PART))
     before = os.umask(0o077)
     try:
-        artifact = await puller.pull(bucket, objects(bucket, "a/small", "a/b/large"))
+        artifact = await puller.pull(bucket, objects(bucket, "a/small", "a/b/large"), Waits(time.monotonic))
     finally:
         os.umask(before)
     modes = {path.relative_to(artifact.root).as_posix(): stat.S_IMODE(path.stat().st_mode) for path in artifact.root.rglob("*")}
@@ -80,13 +82,21 @@ async def test_large_files_are_pulled_in_ranges_and_small_ones_in_one(puller, bu
     bucket.put("large", bytes(2 * PART + 5))
     bucket.put("small", bytes(PART))
     bucket.put("empty", b"")
-    await puller.pull(bucket, objects(bucket, "large", "small", "empty"))
+    await puller.pull(bucket, objects(bucket, "large", "small", "empty"), Waits(time.monotonic))
     assert sorted(bucket.calls) == ["read large 0+1000", "read large 1000+1000", "read large 2000+5", "read small 0+1000"]
+
+
+async def test_what_has_no_version_is_pulled_in_one(puller, bucket):
+    """Two ranges might be of two versions."""
+    bucket.etag = lambda key: ""
+    bucket.put("large", bytes(2 * PART + 5))
+    await puller.pull(bucket, objects(bucket, "large"), Waits(time.monotonic))
+    assert bucket.calls == ["read large 0+2005"]
 
 
 async def test_a_pull_of_nothing_is_an_empty_artifact(puller, bucket):
     """An ensemble has no files."""
-    artifact = await puller.pull(bucket, {})
+    artifact = await puller.pull(bucket, {}, Waits(time.monotonic))
     assert folder_content(artifact.root) == []
 
 
@@ -94,7 +104,7 @@ async def test_many_small_files(make_puller, bucket, volume):
     """All there, in many directories."""
     for number in range(500):
         bucket.put(f"d{number % 7}/f{number}", bytes([number % 256]) * (number % 3))
-    artifact = await make_puller(threads=8, lanes=8).pull(bucket, objects(bucket, *bucket._objects))
+    artifact = await make_puller(threads=8, lanes=8).pull(bucket, objects(bucket, *bucket._objects), Waits(time.monotonic))
     assert len([path for path in artifact.root.rglob("*") if path.is_file()]) == 500
 
 
@@ -107,7 +117,7 @@ async def test_the_first_error_wins_and_nothing_is_left(puller, bucket, volume, 
     bucket.fail("read", error, after_bytes=after_bytes)
     bucket.hang("read", times=3)
     with pytest.raises(type(error)) as caught:
-        await puller.pull(bucket, objects(bucket, *bucket._objects))
+        await puller.pull(bucket, objects(bucket, *bucket._objects), Waits(time.monotonic))
     assert caught.value is error
     assert bucket.active == 0
     assert is_clean(volume)
@@ -119,7 +129,7 @@ async def test_a_cancelled_pull_leaves_nothing(make_puller, bucket, volume, lane
     for number in range(20):
         bucket.put(f"m/{number}", bytes(3 * PART))
     bucket.hang("read", times=lanes, after_bytes=100)
-    task = asyncio.create_task(make_puller(lanes=lanes).pull(bucket, objects(bucket, *bucket._objects)))
+    task = asyncio.create_task(make_puller(lanes=lanes).pull(bucket, objects(bucket, *bucket._objects), Waits(time.monotonic)))
     await reached(bucket.hanging)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -133,7 +143,7 @@ async def test_a_pull_that_is_cancelled_again_and_again_leaves_nothing(puller, b
     for number in range(20):
         bucket.put(f"m/{number}", bytes(3 * PART))
     bucket.hang("read", times=4)
-    task = asyncio.create_task(puller.pull(bucket, objects(bucket, *bucket._objects)))
+    task = asyncio.create_task(puller.pull(bucket, objects(bucket, *bucket._objects), Waits(time.monotonic)))
     await reached(bucket.hanging)
     while not task.done():
         task.cancel()
@@ -149,7 +159,7 @@ async def test_a_cancel_at_any_await_leaves_nothing(make_puller, bucket, volume)
         bucket.put(f"m/{number}", bytes(2 * PART))
     outcomes = set()
     for ticks in range(0, 60, 2):
-        task = asyncio.create_task(make_puller(threads=2, lanes=2).pull(bucket, objects(bucket, *bucket._objects)))
+        task = asyncio.create_task(make_puller(threads=2, lanes=2).pull(bucket, objects(bucket, *bucket._objects), Waits(time.monotonic)))
         for _ in range(ticks):
             await asyncio.sleep(0)
         task.cancel()
@@ -172,7 +182,7 @@ async def test_a_cancel_while_publishing_takes_the_artifact_back(puller, bucket,
         return original(staged)
 
     monkeypatch.setattr(volume, "publish", publish)
-    task = asyncio.create_task(puller.pull(bucket, objects(bucket, "m")))
+    task = asyncio.create_task(puller.pull(bucket, objects(bucket, "m"), Waits(time.monotonic)))
     (result,) = await asyncio.gather(task, return_exceptions=True)
     assert isinstance(result, asyncio.CancelledError)
     assert is_clean(volume)
@@ -184,7 +194,7 @@ async def test_no_room_is_said_before_the_first_byte(puller, bucket, volume, mon
     real = os.statvfs(volume.cache_dir)
     monkeypatch.setattr(os, "statvfs", lambda _: os.statvfs_result((real.f_bsize, 1, 100, 10, 4, *real[5:])))
     with pytest.raises(DiskFull, match="the files need 5000 bytes, free are 4 bytes"):
-        await puller.pull(bucket, objects(bucket, "m"))
+        await puller.pull(bucket, objects(bucket, "m"), Waits(time.monotonic))
     assert bucket.calls == []
     assert is_clean(volume)
 
@@ -196,7 +206,7 @@ async def test_no_inodes_is_said_too(puller, bucket, volume, monkeypatch):
     real = os.statvfs(volume.cache_dir)
     monkeypatch.setattr(os, "statvfs", lambda _: os.statvfs_result((*real[:7], 7, *real[8:])))
     with pytest.raises(DiskFull, match="30 files are needed, free are 7 inodes"):
-        await puller.pull(bucket, objects(bucket, *bucket._objects))
+        await puller.pull(bucket, objects(bucket, *bucket._objects), Waits(time.monotonic))
 
 
 @pytest.mark.parametrize("call", ["pwrite", "posix_fallocate", "mkdir"])
@@ -210,7 +220,7 @@ async def test_a_disk_that_fills_up_is_disk_full(puller, bucket, volume, monkeyp
 
     monkeypatch.setattr(os, call, full)
     with pytest.raises(DiskFull, match=r"the files need 5000 bytes, free are \d+"):
-        await puller.pull(bucket, objects(bucket, "a/m"))
+        await puller.pull(bucket, objects(bucket, "a/m"), Waits(time.monotonic))
     monkeypatch.undo()
     assert is_clean(volume)
 
@@ -224,7 +234,7 @@ async def test_a_volume_that_breaks_is_no_fault_of_the_store(puller, bucket, vol
 
     monkeypatch.setattr(os, "pwrite", broken)
     with pytest.raises(AdapterError, match="the model volume cannot be written: Input/output error"):
-        await puller.pull(bucket, objects(bucket, "m"))
+        await puller.pull(bucket, objects(bucket, "m"), Waits(time.monotonic))
 
 
 async def test_partial_writes_are_continued(puller, bucket, monkeypatch):
@@ -233,7 +243,7 @@ async def test_partial_writes_are_continued(puller, bucket, monkeypatch):
     bucket.put("m", content)
     original = os.pwrite
     monkeypatch.setattr(os, "pwrite", lambda file, view, offset: original(file, view[:7], offset))
-    artifact = await puller.pull(bucket, objects(bucket, "m"))
+    artifact = await puller.pull(bucket, objects(bucket, "m"), Waits(time.monotonic))
     assert (artifact.root / "m").read_bytes() == content
 
 
@@ -248,7 +258,7 @@ async def test_a_file_of_the_wrong_length_is_never_published(puller, bucket, vol
 
     bucket.read = short
     with pytest.raises(SourceUnavailable, match="'n' from memory://b has 9 bytes, listed were 10"):
-        await puller.pull(bucket, wanted)
+        await puller.pull(bucket, wanted, Waits(time.monotonic))
     assert is_clean(volume)
 
 
@@ -259,11 +269,11 @@ async def test_one_pull_does_not_starve_another(make_puller, bucket):
         bucket.put(f"big/{number}", bytes(5 * PART))
     bucket.put("small", b"x")
     bucket.hang("read", times=2)
-    big = asyncio.create_task(puller.pull(bucket, objects(bucket, *[f"big/{number}" for number in range(10)])))
+    big = asyncio.create_task(puller.pull(bucket, objects(bucket, *[f"big/{number}" for number in range(10)]), Waits(time.monotonic)))
     await reached(bucket.hanging)
     while bucket.active < 2:
         await asyncio.sleep(0)
-    artifact = await puller.pull(bucket, objects(bucket, "small"))
+    artifact = await puller.pull(bucket, objects(bucket, "small"), Waits(time.monotonic))
     assert (artifact.root / "small").read_bytes() == b"x"
     big.cancel()
     await asyncio.gather(big, return_exceptions=True)
@@ -283,9 +293,9 @@ async def test_a_big_pull_gives_its_thread_back_after_each_part(make_puller, buc
         return original(*arguments)
 
     bucket.read = read
-    big = asyncio.create_task(puller.pull(bucket, objects(bucket, "big")))
+    big = asyncio.create_task(puller.pull(bucket, objects(bucket, "big"), Waits(time.monotonic)))
     await first.wait()
-    await puller.pull(bucket, objects(bucket, "small"))
+    await puller.pull(bucket, objects(bucket, "small"), Waits(time.monotonic))
     await big
     assert bucket.calls.index("read small 0+1") < 49
 
@@ -299,7 +309,7 @@ async def test_bytes_and_files_are_counted(puller, bucket):
     before = counted("bytes"), counted("files")
     bucket.put("a", bytes(2500))
     bucket.put("b", b"")
-    await puller.pull(bucket, objects(bucket, "a", "b"))
+    await puller.pull(bucket, objects(bucket, "a", "b"), Waits(time.monotonic))
     assert (counted("bytes") - before[0], counted("files") - before[1]) == (2500, 2)
 
 
@@ -307,8 +317,8 @@ async def test_two_pulls_of_one_model_are_two_artifacts(puller, bucket):
     """Nothing of an earlier pull can be served by a later one."""
     bucket.put("m/2/model", b"new")
     bucket.put("m/1/model", b"old")
-    first = await puller.pull(bucket, objects(bucket, "m/1/model", "m/2/model"))
+    first = await puller.pull(bucket, objects(bucket, "m/1/model", "m/2/model"), Waits(time.monotonic))
     bucket.remove("m/2/model")
-    second = await puller.pull(bucket, objects(bucket, "m/1/model"))
+    second = await puller.pull(bucket, objects(bucket, "m/1/model"), Waits(time.monotonic))
     assert first.root != second.root
     assert folder_content(second.root) == ["m/", "m/1/", "m/1/model"]

@@ -13,7 +13,7 @@ import zipfile
 import pytest
 
 from adapter.errors import DiskFull, InvalidModel, InvalidRequest
-from adapter.storage.pull import archives
+from adapter.storage.pull import archive_tree
 from adapter.storage.pull.archives import Unpacking, is_archive
 from adapter.workers import Stop, Stopped
 from tests.unit.storage.beds import folder_content
@@ -176,7 +176,7 @@ def test_the_size_limit_holds(unpack, kind):
 @pytest.mark.parametrize("kind", ["m.tar.gz", "m.zip"])
 def test_a_bomb_is_defused(unpack, kind, monkeypatch):
     """Zeros pack a thousandfold."""
-    monkeypatch.setattr(archives, "FREE_BYTES", MIB)
+    monkeypatch.setattr(archive_tree, "FREE_BYTES", MIB)
     with pytest.raises(InvalidModel, match="200 times its own size"):
         unpack(MAKERS[kind]([("zeros", bytes(32 * MIB))]), kind)
 
@@ -198,7 +198,7 @@ def test_a_header_without_end_is_not_read_into_memory(unpack):
 
 def test_entries_are_counted(unpack, monkeypatch):
     """A million empty files fill the inodes."""
-    monkeypatch.setattr(archives, "MAX_OBJECTS", 10)
+    monkeypatch.setattr(archive_tree, "MAX_OBJECTS", 10)
     with pytest.raises(InvalidModel, match="more than 10 entries"):
         unpack(tar_of([(f"f{number}", b"") for number in range(11)]))
 
@@ -207,7 +207,7 @@ def test_room_is_asked_for_first(unpack, volume, monkeypatch):
     """With both numbers, before a byte is written."""
     free = os.statvfs(volume.cache_dir)
     monkeypatch.setattr(os, "statvfs", lambda _: os.statvfs_result((*free[:3], 0, 10, *free[5:])))
-    monkeypatch.setattr(archives, "RATIO", 10**9)
+    monkeypatch.setattr(archive_tree, "RATIO", 10**9)
     with pytest.raises(DiskFull, match="the volume has no room: the files need 1 MiB"):
         unpack(tar_of([("a", bytes(MIB))]))
 

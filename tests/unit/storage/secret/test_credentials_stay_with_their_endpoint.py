@@ -7,8 +7,9 @@ import pytest
 from adapter.errors import InvalidRequest
 from adapter.storage.secret.merging import merged
 from adapter.storage.stores.s3.config import connection_of
-from adapter.storage.stores.table import BINDINGS
+from adapter.storage.stores.table import BINDINGS, BUCKETS
 from tests.builders import a_spec
+from tests.unit.storage.beds import make_config
 
 STORED = {
     "type": "s3", "bucket": "b", "access_key_id": "stored-id", "secret_access_key": "stored-secret", "session_token": "stored-token",
@@ -104,7 +105,7 @@ BOUND = [
      [{"endpoint_url": "http://ours"}, {"token_uri": "https://evil/token"}],
      [{"token_uri": "https://ours/token"}, {"endpoint_url": "https://ours/"}]),
     ("azure", {"account_name": "ours", "client_secret": "stored-s", "client_id": "stored-i", "tenant_id": "stored-t"},
-     [{"account_name": "evil"}, {"endpoint_url": "https://evil"}, {"tenant_id": "evil"}],
+     [{"account_name": "evil"}, {"endpoint_url": "https://evil"}],
      [{"account_name": "ours"}, {"container": "other"}, {"tenant_id": "stored-t"}]),
     ("azure", {"connection_string": "stored-c", "account_key": "stored-k", "sas_token": "stored-s"},
      [{"endpoint_url": "https://evil"}], [{"account_name": "any"}, {}]),
@@ -147,7 +148,10 @@ def test_a_request_cannot_allow_itself_more_endpoints():
     for also in ({}, {"credential_endpoints": "https://x"}):
         stored = {"type": "http", "url": "https://ours", "headers": {"A": "stored-h"}, **also}
         params = {"url": "https://evil", "credential_endpoints": "*"}
-        assert "stored-" not in all_text(merged(stored, a_spec(storage_params=params), "storage config 's'", BINDINGS))
+        with pytest.raises(
+            InvalidRequest, match="storage_params has credential_endpoints, which no request may set; put it into storage config 's'"
+        ):
+            merged(stored, a_spec(storage_params=params), "storage config 's'", BINDINGS)
 
 
 def test_another_type_gets_no_stored_secrets():
@@ -168,3 +172,151 @@ def test_dotted_keys_that_contradict_are_refused():
     """Named, not quoted."""
     with pytest.raises(InvalidRequest, match=r"^storage config 's': 'headers\.A' needs 'headers' to be an object"):
         merged({"type": "http", "headers": "the-secret", "headers.A": "x"}, a_spec(), "storage config 's'", BINDINGS)
+
+
+# type, stored config, parameters, places that only the request names
+NAMED = [
+    ("s3", {"endpoint_url": "https://ours"}, {"endpoint_url": "https://OURS:443/"}, set()),
+    ("s3", {"endpoint_url": "https://ours"}, {"endpoint_url": "https://evil"}, {"endpoint_url"}),
+    ("s3", {}, {"endpoint_url": "https://evil"}, {"endpoint_url"}),
+    ("s3", {"credential_endpoints": "https://x, https://evil"}, {"endpoint_url": "https://evil"}, set()),
+    ("s3", {"credential_endpoints": "*"}, {"endpoint_url": "https://evil"}, {"endpoint_url"}),
+    ("gcs", {"endpoint_url": "https://ours"}, {"token_uri": "https://evil"}, {"token_uri"}),
+    ("azure", {}, {"account_name": "any"}, {"account_name"}),
+    ("azure", {"account_name": "ours"}, {"account_name": "ours"}, set()),
+    ("azure", {"account_name": "ours"}, {"account_name": "evil", "endpoint_url": "https://evil"}, {"account_name", "endpoint_url"}),
+    ("azure", {"connection_string": "AccountName=a"}, {"connection_string": "AccountName=b"}, {"connection_string"}),
+    ("http", {"url": "https://ours/a"}, {"url": "https://ours/b?c"}, set()),
+    ("http", {"url": "https://ours/a"}, {"url": "https://evil"}, {"url"}),
+    ("http", {"url": "https://ours", "credential_endpoints": "*"}, {"url": "http://169.254.169.254"}, {"url"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "stored", "params", "expected"), NAMED)
+def test_places_that_only_a_request_names_are_known(kind, stored, params, expected):
+    """Their addresses are looked at before they are dialled; `*` names no place."""
+    assert merged({"type": kind, **stored}, a_spec(storage_params=params), "storage config 's'", BINDINGS).requested == expected
+
+
+# type, stored config, parameters, fields of the connection that say so
+FLAGS = [
+    ("s3", {}, {"endpoint_url": "https://evil"}, {"is_requested"}),
+    ("s3", {"endpoint_url": "https://ours"}, {}, set()),
+    ("gcs", {}, {"endpoint_url": "https://evil"}, {"is_requested"}),
+    ("gcs", {}, {"token_uri": "https://evil"}, {"is_token_uri_requested"}),
+    ("azure", {}, {"account_name": "any"}, {"is_requested"}),
+    ("azure", {"endpoint_url": "https://ours"}, {"account_name": "any"}, set()),
+    ("azure", {"connection_string": "AccountName=a;AccountKey=x"}, {"account_name": "any"}, set()),
+    ("azure", {"account_name": "ours"}, {"connection_string": "AccountName=b;AccountKey=x"}, {"is_requested"}),
+    ("http", {}, {"url": "https://evil"}, {"is_requested"}),
+    ("http", {"url": "https://ours"}, {"url": "https://ours/b"}, set()),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "stored", "params", "expected"), FLAGS)
+def test_a_connection_says_that_its_place_is_only_requested(kind, stored, params, expected):
+    """Of the place that is in use: an account beside a stored endpoint leads nowhere."""
+    made = BUCKETS[kind].connection(merged({"type": kind, **stored}, a_spec(storage_params=params), "storage config 's'", BINDINGS))
+    assert {name for name in ("is_requested", "is_token_uri_requested") if getattr(made, name, False)} == expected
+
+
+# type, stored config, parameters, words of the refusal
+REFUSED = [
+    ("s3", STORED, {"session_token": "t"}, "storage_params has session_token but no access_key_id and no secret_access_key; "
+     "what storage config 's' has does not complete them"),
+    ("s3", STORED, {"access_key_id": "i", "session_token": "t"},
+     "storage_params has access_key_id and session_token but no secret_access_key"),
+    ("azure", {"account_key": "k"}, {"tenant_id": "t"}, "storage_params has tenant_id but no client_id and no client_secret"),
+    ("azure", {"account_key": "k", "account_name": "a"}, {"sas_token": "t", "client_id": "i"},
+     "storage_params has sas_token and client_id but no tenant_id and no"),
+    ("http", {"client_certificate": "c", "client_key": "k"}, {"client_certificate": "own"},
+     "storage_params has client_certificate but no client_key"),
+    ("http", {"url": "https://h", "headers.A": "b"}, {"headers.HOST": "evil"},
+     "storage_params has headers.HOST, which a request may set only beside its own credentials; put it into storage config 's'"),
+    ("s3", STORED, {"verify_ssl": "false"}, "storage_params has verify_ssl, which no request may set; put it into storage config 's'"),
+    ("s3", STORED, {"certificate.x": "y"}, "storage_params has certificate.x, which a request may set only beside its own credentials"),
+    ("s3", {"endpoint_url": "https://h"}, {"anonymous": "perhaps"}, "storage_params: anonymous is not a boolean"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "stored", "params", "words"), REFUSED)
+def test_a_refusal_says_what_to_do(kind, stored, params, words):
+    """Which field, and where it belongs; no value."""
+    with pytest.raises(InvalidRequest, match=words) as caught:
+        BUCKETS[kind].connection(
+            merged({"type": kind, "account_name": "a", **stored}, a_spec(storage_params=params), "storage config 's'", BINDINGS)
+        )
+    assert "evil" not in caught.value.text
+
+
+@pytest.mark.parametrize("params", [{"type": "s3"}, {"type": "http", "url": "https://evil"}])
+@pytest.mark.parametrize(
+    "stored", [{"endpoint_url": "https://ours"}, {"headers.A": "b"}, {"type": "", "access_key_id": "i"}, {"type": ["s3"], "url": "u"}]
+)
+def test_a_request_cannot_say_whose_stored_credentials_are(stored, params):
+    """A file with credentials or a place and without a type could be read as any."""
+    with pytest.raises(InvalidRequest, match="storage config 's' has no type, and storage_params cannot tell whose credentials it holds"):
+        merged(stored, a_spec(storage_params=params), "storage config 's'", BINDINGS)
+
+
+@pytest.mark.parametrize("params", [{"access_key_id": "stored-id"}, {"access_key_id": " stored-id", "session_token": "stored-token"}])
+def test_credentials_that_repeat_the_stored_ones_change_nothing(params):
+    """Nothing is replaced, so nothing is missing."""
+    config, connection = reached(STORED, **params)
+    assert connection.secret_access_key.reveal() == "stored-secret" and not config.is_unsigned
+
+
+def test_repeated_and_new_parts_are_a_set_of_their_own():
+    """Also when one part is the stored one."""
+    _, connection = reached(STORED, access_key_id="stored-id", secret_access_key="own-secret")
+    assert connection.access_key_id.reveal() == "stored-id" and connection.secret_access_key.reveal() == "own-secret"
+    assert connection.session_token is None
+
+
+def test_trust_that_repeats_the_stored_one_changes_nothing():
+    """A template may carry the same value in both."""
+    _, connection = reached(STORED | {"verify_ssl": "false"}, verify_ssl="false")
+    assert connection.verify_tls is False and connection.access_key_id is not None
+
+
+def test_own_keys_turn_a_stored_anonymous_off():
+    """They replace the stored identity, which is nobody."""
+    _, connection = reached({"type": "s3", "bucket": "b", "anonymous": "true"}, access_key_id="own-id", secret_access_key="own-secret")
+    assert not connection.is_anonymous and connection.access_key_id.reveal() == "own-id"
+
+
+AMAZONS = ("arn:aws:s3:us-east-1:123456789012:accesspoint/evil", "x--use1-az4--x-s3", "evil-o0b1d075431d83bebde8xz5w8ij--op-s3")
+
+
+@pytest.mark.parametrize("bucket", AMAZONS)
+def test_a_bucket_does_not_lead_away_from_the_endpoint(bucket):
+    """botocore sends the signed request to `evil-123456789012.ours`, or to Amazon, whatever the addressing style."""
+    with pytest.raises(InvalidRequest, match="the bucket's name is of a form that Amazon alone has, and would lead away from endpoint_url"):
+        reached(STORED, bucket=bucket)
+    for amazon in ({"endpoint_url": "https://s3.us-east-1.amazonaws.com"}, {"endpoint_url": ""}):
+        assert reached(STORED | amazon, bucket=bucket)[1].access_key_id is not None
+
+
+@pytest.mark.parametrize(
+    "endpoint", ["https://ours:9000\\evil", "https://ou\trs:9000", "https://ours:9000\n", "https://ours\u212a:9000", "https://ours\x00"]
+)
+def test_an_endpoint_that_libraries_read_differently_is_refused(endpoint):
+    """One drops a character, another one takes it for a part of the host."""
+    with pytest.raises(InvalidRequest, match="endpoint_url is not a URL"):
+        connection_of(make_config({"type": "s3", "endpoint_url": f"x{endpoint}" if "://" not in endpoint else endpoint + "x"}))
+
+
+OWN_KEYS = {"access_key_id": "own-id", "secret_access_key": "own-secret"}
+
+
+@pytest.mark.parametrize("params", [{"endpoint_url": "https://theirs"}, OWN_KEYS, {"endpoint_url": "https://theirs", **OWN_KEYS}])
+def test_the_host_behind_a_place_is_free_where_nothing_stored_goes(params):
+    """A request may address its own store as it likes, or any with its own keys."""
+    assert reached(STORED, addressing_style="virtual", **params)[1].addressing_style == "virtual"
+
+
+def test_a_virtual_host_is_free_where_nothing_stored_goes():
+    """Beside its own headers, at its own server or at one that is stored without any."""
+    for stored, url in (({"url": "https://ours", "headers.A": "stored-a"}, "https://theirs"), ({"url": "https://ours"}, "https://ours")):
+        spec = a_spec(storage_params={"url": url, "headers.Host": "their-host"})
+        assert merged({"type": "http", **stored}, spec, "storage config 's'", BINDINGS).values["headers"] == {"Host": "their-host"}

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from adapter.storage.stores.clients import Clients
+from adapter.storage.stores.clients import Clients, Means
 from adapter.storage.stores.table import BUCKETS
+from adapter.workers import Stop
 from tests.unit.storage.beds import make_config
 
 CONNECTION_STRING = "DefaultEndpointsProtocol=https;AccountName=a;AccountKey=c2VjcmV0LTQ=;EndpointSuffix=core.windows.net"
@@ -41,7 +42,7 @@ def test_headers_and_the_query_of_a_url_are_remembered(remembered):
     """A signature, a token behind its scheme, each value of a list."""
     headers = {"Authorization": "Bearer secret-1", "X-Many": ["secret-2", "secret-3"]}
     config = make_config({"type": "http", "url": "https://h/p?sig=signature%2F45&x=models", "headers": headers})
-    Clients(BUCKETS, 1).bucket(config)
+    Clients(BUCKETS, Means(max_connections=1)).bucket(config, Stop())
     expected = {"Bearer secret-1", "secret-1", "secret-2", "secret-3", "secret-2, secret-3", "sig=signature%2F45&x=models", "signature/45"}
     assert expected <= set(remembered)
     assert "models" not in remembered, "an ordinary word stays in texts"

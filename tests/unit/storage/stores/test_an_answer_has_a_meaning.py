@@ -11,6 +11,8 @@ from botocore.exceptions import ClientError, NoCredentialsError
 from adapter.errors import InvalidRequest, SourceChanged, SourceDenied, SourceNotFound, SourceUnavailable
 from adapter.storage.stores.answers import Where
 from adapter.storage.stores.s3.failures import meaning_of
+from adapter.storage.wire.dialling import DeniedAddress
+from adapter.storage.wire.metering import TooMuch
 
 
 def where(**fields):
@@ -45,7 +47,7 @@ def untrusted() -> ssl.SSLCertVerificationError:
 
 
 CHAINS = [
-    (caused(RuntimeError(), socket.gaierror(-2, "x")), "its name cannot be resolved"),
+    (caused(RuntimeError(), socket.gaierror(-2, "x")), "its name cannot be resolved (there is no such name)"),
     (caused(RuntimeError(), OSError(), ConnectionRefusedError(111, "x")), "the connection was refused"),
     (caused(RuntimeError(), untrusted()),
      "its TLS certificate is not trusted (self-signed certificate); a private CA goes into `certificate`"),
@@ -65,6 +67,45 @@ def test_the_root_cause_is_told(error, words):
     failure = where().unreachable(error)
     assert type(failure) is SourceUnavailable
     assert failure.text == f"bucket 'b' at h:9000 cannot be reached: {words}"
+
+
+CAN_PASS = [
+    (ConnectionRefusedError(111, "x"), True), (TimeoutError(), True), (socket.gaierror(socket.EAI_AGAIN, "x"), True),
+    (socket.gaierror(socket.EAI_NONAME, "x"), False), (untrusted(), False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("error", "passes"), CAN_PASS)
+def test_what_cannot_pass_is_marked(error, passes):
+    """Nobody repeats it; and other loads from there are told the cause without a bucket's name."""
+    failure = where().unreachable(caused(RuntimeError(), error))
+    assert failure.can_pass is passes
+    assert failure.text == f"bucket 'b' at h:9000 cannot be reached: {failure.cause}"
+
+
+def test_an_address_that_is_denied_is_a_mistake_of_the_request():
+    """The address, the endpoint and the setting are named."""
+    failure = where().unreachable(caused(RuntimeError(), DeniedAddress("169.254.169.254")))
+    assert type(failure) is InvalidRequest
+    assert "bucket 'b' at h:9000" in failure.text
+    assert "169.254.169.254 may not be dialled for a request (REQUEST_ENDPOINTS_DENIED)" in failure.text
+
+
+def test_an_answer_without_end_is_not_asked_for_again():
+    """It would be as large again."""
+    failure = where().unreachable(caused(RuntimeError(), TooMuch("an answer", 4 << 20)))
+    assert type(failure) is SourceUnavailable and not failure.can_pass
+    assert failure.text == "bucket 'b' at h:9000 cannot be used: it sent an answer of more than 4 MiB"
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [("0", 0), ("7", 7), (" 7 ", 7), ("1000000000", 31_622_400), ("9" * 5000, 31_622_400), (None, None), ("", None), ("-1", None),
+     ("nan", None), ("inf", None), ("1.5", None), ("1e3", None), ("٣", None), ("²", None), ("Fri, 31 Dec 9999 23:59:59 GMT", None)],
+)  # fmt: skip
+def test_a_retry_after_is_a_number_of_seconds(header, seconds):
+    """At most a year; whatever else is there says nothing."""
+    assert where().refused(503, retry_after=header).retry_after_seconds == seconds
 
 
 def test_a_chain_that_bites_its_tail_ends():

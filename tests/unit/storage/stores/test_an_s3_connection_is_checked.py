@@ -107,7 +107,7 @@ WRONG = [
     ({"access_key_id": "the-key-id"}, r"has access_key_id but no secret_access_key; give both keys, or none"),
     ({"secret_access_key": "the-secret"}, r"has secret_access_key but no access_key_id"),
     ({"session_token": "the-token"}, r"has session_token but no access_key_id and no secret_access_key"),
-    ({"addressing_style": "dns"}, r"addressing_style is 'dns', expected path, virtual or auto"),
+    ({"addressing_style": "dns"}, r"addressing_style is unknown; expected path, virtual or auto"),
     ({"anonymous": "maybe"}, r'anonymous is not a boolean; expected "true" or "false"'),
     ({"verify_ssl": "perhaps"}, r"verify_ssl is not a boolean"),
     ({"region": ["us"]}, r"region is a JSON array, expected a string"),

@@ -7,8 +7,9 @@ import sys
 import pytest
 
 from adapter.errors import InvalidRequest
-from adapter.storage.stores.clients import BucketStore, Clients
+from adapter.storage.stores.clients import BucketStore, Clients, Means
 from adapter.storage.stores.table import BINDINGS, BUCKETS
+from adapter.workers import Stop
 from tests.fakes.memory_bucket import MemoryBucket
 from tests.unit.storage.beds import make_config
 
@@ -38,11 +39,11 @@ def clients(made, monkeypatch):
     """Two are kept; the region of a config is its connection."""
     monkeypatch.setattr("adapter.storage.stores.clients.KEPT_CLIENTS", 2)
 
-    def make(connection, max_connections):
-        made.append(CountedClient(connection, max_connections))
+    def make(connection, means, stop):
+        made.append(CountedClient(connection, means.max_connections))
         return made[-1]
 
-    return Clients({"s3": BucketStore(BINDINGS["s3"], lambda config: config.values["region"], make)}, 4)
+    return Clients({"s3": BucketStore(BINDINGS["s3"], lambda config: config.values["region"], make)}, Means(max_connections=4))
 
 
 def config(region, bucket="b"):
@@ -51,23 +52,23 @@ def config(region, bucket="b"):
 
 def test_equal_connections_share_a_client(clients, made):
     """Whatever their buckets; another connection has its own."""
-    places = [clients.bucket(config("r", bucket)).place for bucket in ("b", "b", "c")]
+    places = [clients.bucket(config("r", bucket), Stop()).place for bucket in ("b", "b", "c")]
     assert places == ["memory://b", "memory://b", "memory://c"] and len(made) == 1
-    clients.warm(config("q"))
+    clients.warm(config("q"), Stop())
     assert [client.connection for client in made] == ["r", "q"]
 
 
 def test_only_the_last_clients_are_kept(clients, made):
     """Requests can name any number of endpoints; whoever goes is closed."""
     for region in ("1", "2", "1", "3", "1"):
-        clients.warm(config(region))
+        clients.warm(config(region), Stop())
     assert [(client.connection, client.is_closed) for client in made] == [("1", False), ("2", True), ("3", False)]
 
 
 def test_closing_closes_all(clients, made):
     """Each once; a later call makes new ones."""
-    clients.warm(config("1"))
-    clients.warm(config("2"))
+    clients.warm(config("1"), Stop())
+    clients.warm(config("2"), Stop())
     clients.close()
     assert [client.is_closed for client in made] == [True, True]
 
@@ -80,10 +81,10 @@ def test_a_missing_extra_is_named(kind, monkeypatch):
     monkeypatch.setitem(sys.modules, "azure.storage.blob", None)
     values = {"type": kind, "anonymous": "true", "account_name": "a"}
     with pytest.raises(InvalidRequest, match=rf"^storage type '{kind}' needs pip install modelmesh-triton-adapter\[{kind}\]$"):
-        Clients(BUCKETS, 4).warm(make_config(values))
+        Clients(BUCKETS, Means(max_connections=4)).warm(make_config(values), Stop())
 
 
 def test_no_bucket_is_invalid():
     """Neither in the config nor in the request."""
     with pytest.raises(InvalidRequest, match=r"^no bucket: storage config 'k' has neither bucket nor default_bucket"):
-        Clients(BUCKETS, 4).bucket(make_config({"anonymous": "true"}))
+        Clients(BUCKETS, Means(max_connections=4)).bucket(make_config({"anonymous": "true"}), Stop())

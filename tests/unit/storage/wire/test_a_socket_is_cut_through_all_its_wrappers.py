@@ -25,5 +25,5 @@ def test_tls_inside_of_the_tls_of_a_proxy_is_cut():
     class Connection(CuttableConnection, Answering):
         sock = wrapped
 
-    with near, far, cuttable(stop):
+    with near, far, cuttable(stop, most_bytes=1 << 20):
         assert Connection().getresponse() == b""

@@ -1,0 +1,236 @@
+"""
+What Triton's FIL backend is told of a forest, and whether what a user tells it fits.
+
+The backend writes as many numbers for each row as the forest has outputs into the buffer that Triton makes from the
+config, and reads as many as the forest has features from the request: neither is compared with the config, and both
+go beyond the buffers where the config is wrong. So both counts come from the file, once it is there. The exceptions:
+of several classes, `output_class` without `predict_proba` goes through a buffer of the backend's own and gives one number,
+the class; of two classes that are one number, `predict_proba` gives two.
+
+Pure. Says nothing of the trees themselves: Treelite does not validate all of them, so whoever may deploy a forest must be
+trusted with Triton.
+
+Source: fil_backend `src/cpu_forest_model.h`, `src/gpu_forest_model.h`, `src/tl_model.h`, `src/nvforest_predict.h` (which sizes
+are written, on CPU and GPU, of the old FIL, of the new one, of GTIL and of nvForest), `src/shared_state.h` (`output_class` is
+required, releases from 25.09 on take it for `is_classifier`; `threshold` is required with it), `src/cpu_treeshap_model.h`,
+`docs/model_config.md`; treelite `src/gtil/output_shape.cc`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from math import prod
+
+from adapter.ends import Ends
+from adapter.errors import InvalidModel
+from adapter.layout import model_config, textproto
+from adapter.layout.forests import lightgbm, treelite, xgboost
+from adapter.layout.forests.forest import FORMATS, Forest, Format, Unreliable
+from adapter.layout.model_config import ModelConfig
+from adapter.layout.schema import VARIABLE, Schema, Tensor
+from adapter.layout.textproto import Message, Scalar
+from adapter.layout.tree import shortened
+
+BACKEND = "fil"
+MAX_BATCH_SIZE = 32768
+"""The FIL backend works in batches only; its documentation's own example."""
+INPUT, OUTPUT, SHAPLEY = "input__0", "output__0", "treeshap_output"
+_READERS = {"lightgbm": lightgbm.read, "treelite_checkpoint": treelite.read}
+_BY_FILE_NAME = {row.file_name: row for row in FORMATS.values()}
+_FALSE = frozenset({"", "false", "0"})
+_TRUE = frozenset({"true", "1"})
+
+
+def check_schema(tensors: Schema) -> None:
+    """
+    What a schema may say of a forest, whatever the file has.
+
+    Raises:
+        InvalidModel: it has a tensor that the backend does not.
+    """
+    if tensors.outputs and all(tensor.name != OUTPUT for tensor in tensors.outputs):
+        raise InvalidModel(f"the schema has outputs and no {OUTPUT}, which the FIL backend always writes")
+    for sides, names in ((tensors.inputs, (INPUT,)), (tensors.outputs, (OUTPUT, SHAPLEY))):
+        for tensor in sides:
+            _check_tensor(tensor, names)
+
+
+def format_of(file_name: str) -> Format:
+    """The format that a placed name stands for."""
+    return _BY_FILE_NAME[file_name]
+
+
+def forest_of(format_: Format, ends: Ends) -> Forest:
+    """
+    What a file of this format says of itself; of XGBoost's three, the content tells which it is.
+
+    Raises:
+        Unreliable: it does not say it.
+    """
+    return _READERS.get(format_.model_type, xgboost.read)(ends)
+
+
+def config(path: str, format_: Format, ends: Ends, tensors: Schema) -> tuple[Forest, ModelConfig]:
+    """
+    The forest, and what is written beside it; `path` is for error texts.
+
+    Without a schema a forest of several classes answers one probability for each.
+
+    Raises:
+        InvalidModel: the counts cannot be told, or the schema says others.
+    """
+    try:
+        forest = forest_of(format_, ends)
+    except Unreliable as reason:
+        raise InvalidModel(
+            f"{shortened(path)}: what the FIL backend must be told of this forest cannot be taken from the file: {reason}; "
+            f"add a config.pbtxt with the dims of {INPUT} and {OUTPUT}, and with output_class"
+        ) from reason
+    if forest.targets > 1:
+        raise InvalidModel(
+            f"{shortened(path)} has {forest.shown}, and not every release of the FIL backend takes more than one target; if yours does, "
+            f'add a config.pbtxt with {INPUT} dims [ {forest.features} ], {OUTPUT} dims [ {forest.outputs} ] and output_class "false"'
+        )
+    answered = Answers(path, forest)
+    inputs = tuple(answered.input(tensor) for tensor in tensors.inputs)
+    outputs = tuple(answered.output(tensor) for tensor in tensors.outputs)
+    width = next((tensor.dims[0] for tensor in outputs if tensor.name == OUTPUT), forest.outputs)
+    text = (
+        f'backend: "{BACKEND}"\nmax_batch_size: {MAX_BATCH_SIZE}\n'
+        f'input {{ name: "{INPUT}" data_type: TYPE_FP32 dims: [ {forest.features} ] }}\n'
+        f'output {{ name: "{OUTPUT}" data_type: TYPE_FP32 dims: [ {width} ] }}\n'
+        f"dynamic_batching {{ }}\n{_parameter('model_type', forest.model_type)}{_answer(forest, width)}"
+    )
+    return forest, model_config.new(text, Schema(inputs, outputs))
+
+
+def _answer(forest: Forest, width: int) -> str:
+    if forest.classes == 1 and width == 1:
+        return _parameter("output_class", "false")
+    probabilities = "true" if width > 1 else "false"
+    return _parameter("output_class", "true") + _parameter("threshold", "0.5") + _parameter("predict_proba", probabilities)
+
+
+class Answers:
+    """One forest, compared with the tensors of a schema."""
+
+    def __init__(self, path: str, forest: Forest) -> None:
+        self._path = path
+        self._forest = forest
+
+    def input(self, tensor: Tensor) -> Tensor:
+        """The tensor with the file's number of features. Raises InvalidModel."""
+        return self._fitted(tensor, (self._forest.features,), f"{self._forest.features} features")
+
+    def output(self, tensor: Tensor) -> Tensor:
+        """The tensor with the file's number of outputs. Raises InvalidModel."""
+        forest = self._forest
+        if tensor.name == SHAPLEY:
+            each = forest.features + 1
+            shapes = ((forest.outputs * each,), (forest.outputs, each))
+            return self._fitted(tensor, shapes[len(tensor.dims) == 2], f"{forest.outputs} × {each} numbers")
+        if forest.classes > 1 and tensor.dims == (1,):
+            return tensor  # the class itself
+        if forest.is_binary and tensor.dims == (2,):
+            return tensor
+        return self._fitted(tensor, (forest.outputs,), forest.shown)
+
+    def _fitted(self, tensor: Tensor, dims: tuple[int, ...], words: str) -> Tensor:
+        if len(tensor.dims) != len(dims) or any(said not in (VARIABLE, known) for said, known in zip(tensor.dims, dims, strict=True)):
+            raise InvalidModel(
+                f"the schema gives {tensor.name} {_shape(tensor.dims)} for each row, and {shortened(self._path)} says {words}: "
+                f"{_shape(dims)} belongs there"
+            )
+        return replace(tensor, dims=dims)
+
+
+def file_of(config: ModelConfig) -> tuple[str, Format] | None:
+    """The name of the file that a user's own config stands for, in each version, and its format; None where the format is unknown."""
+    format_ = FORMATS.get(_parameters(config).get("model_type", "xgboost"))
+    return None if format_ is None else (config.default_model_filename or format_.file_name, format_)
+
+
+def check(config: ModelConfig, format_: Format, path: str, ends: Ends) -> None:
+    """
+    Compare a user's own config with the file, as far as both say numbers. What fits goes to Triton as it was written.
+
+    Raises:
+        InvalidModel: Triton's buffers would be too small, with both numbers.
+    """
+    try:
+        forest = forest_of(format_, ends)
+    except Unreliable:
+        return
+    if forest.model_type != format_.model_type:
+        return  # the backend will say so
+    given = _width(config, "output", OUTPUT)
+    parameters = _parameters(config)
+    answers_class = parameters.get("output_class", parameters.get("is_classifier", "")).strip().lower() in _TRUE
+    is_class = answers_class and parameters.get("predict_proba", "").strip().lower() in _FALSE and forest.classes > 1
+    needed = 1 if is_class else forest.outputs
+    if given is not None and given < needed:
+        raise InvalidModel(
+            f"config.pbtxt makes room for {_numbers(given)} in {OUTPUT}, and the FIL backend would write {needed}: {shortened(path)} says "
+            f'{forest.shown}; give {OUTPUT} dims [ {needed} ], or output_class "true" and predict_proba "false" for the class alone'
+        )
+    if is_class and given is not None and given > forest.outputs:
+        raise InvalidModel(
+            f"config.pbtxt makes room for {_numbers(given)} in {OUTPUT}, and the FIL backend would read them from {forest.outputs}: "
+            f"{shortened(path)} says {forest.shown}; give {OUTPUT} dims [ 1 ]"
+        )
+    columns = _width(config, "input", INPUT)
+    if columns is not None and columns < forest.features:
+        raise InvalidModel(
+            f"config.pbtxt gives {INPUT} {_numbers(columns)}, and the FIL backend would read {forest.features}: "
+            f"{shortened(path)} says {forest.features} features"
+        )
+
+
+def _parameters(config: ModelConfig) -> Mapping[str, str]:
+    found = {}
+    for entry in _messages(config.tree, "parameters"):
+        value = [_string(message, "string_value") for message in _messages(entry, "value")]
+        found[_string(entry, "key")] = value[-1] if value else ""
+    return found
+
+
+def _width(config: ModelConfig, side: str, name: str) -> int | None:
+    """Numbers for each row that the config makes room for; None where it does not say."""
+    for entry in _messages(config.tree, side):
+        if _string(entry, "name") == name:
+            dims = [value.value for field in entry.all("dims") for value in field.values if isinstance(value, Scalar)]
+            numbers = [dim for dim in dims if isinstance(dim, int)]
+            return prod(numbers) if numbers and min(numbers) > 0 else None
+    return None
+
+
+def _messages(message: Message, name: str) -> list[Message]:
+    return [value for field in message.all(name) for value in field.values if isinstance(value, Message)]
+
+
+def _string(message: Message, name: str) -> str:
+    found = [value.value for field in message.all(name) for value in field.values if isinstance(value, Scalar)]
+    return str(found[-1]) if found else ""
+
+
+def _check_tensor(tensor: Tensor, names: tuple[str, ...]) -> None:
+    if tensor.name not in names:
+        raise InvalidModel(
+            f"the schema has a tensor {shortened(tensor.name)}, and the FIL backend calls its own {' or '.join(names)}: "
+            "name it so, or bring a config.pbtxt"
+        )
+    if tensor.data_type != "TYPE_FP32":
+        raise InvalidModel(f"the schema gives {tensor.name} another datatype than FP32, the only one of the FIL backend")
+
+
+def _numbers(count: int) -> str:
+    return f"{count} number{'s' * (count != 1)}"
+
+
+def _shape(dims: tuple[int, ...]) -> str:
+    return f"[{', '.join(map(str, dims))}]"
+
+
+def _parameter(key: str, value: str) -> str:
+    return f"parameters {{ key: {textproto.quoted(key)} value {{ string_value: {textproto.quoted(value)} }} }}\n"

@@ -1,0 +1,234 @@
+"""
+What an archive may make on the volume, whatever its kind: rules for paths, links and amounts.
+
+Invariants: nothing is written outside of the target; what is written are directories and plain files
+(a link inside the archive becomes a second name of its file; one that leads out, to a directory or
+nowhere refuses the archive); no more bytes, entries, directories and characters of names than the
+limits. What is kept in memory are the paths, and those are bounded. Blocks; runs in threads.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import posixpath
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from adapter.errors import InvalidModel
+from adapter.paths import TreeTooLarge, check_size, held_bytes, path_problem
+from adapter.storage.search import MAX_OBJECTS, shown
+from adapter.units import show_bytes
+from adapter.volume import FILE_MODE, Volume, make_plain_directory
+from adapter.workers import Stop
+
+CHUNK_BYTES = 256 * 1024
+"""Most content that is in memory at once."""
+RATIO = 200
+"""Most bytes that a byte of an archive may become, on the whole; weights of zeros reach 1000, but not for all of a model."""
+FREE_BYTES = 64 * 1024 * 1024
+"""So much is always allowed: small archives of small files can be very dense."""
+MAX_LINK_BYTES = 4096
+"""Of the path that a link names. Source: Linux PATH_MAX."""
+_MAX_LINKS = 40
+_HERE = re.compile(r"\A(?:\./)+")
+_NAMES_IT = (errno.ENAMETOOLONG, errno.EINVAL, errno.EILSEQ, errno.EEXIST, errno.EMLINK)
+"""What a file system says of a name that it does not take, or holds already under another spelling."""
+
+
+class Damaged(ValueError):
+    """The archive is not what its format says. The text is the reason: `it ends in the middle`."""
+
+
+class ArchiveTree:
+    """The files of one archive on their way into an empty directory."""
+
+    def __init__(self, *, name: str, archive_bytes: int, target: Path, volume: Volume, max_bytes: int, stop: Stop) -> None:
+        """`name` and `archive_bytes` are the archive's; `target` is an empty directory; `max_bytes` bounds all files together."""
+        self.limit_bytes = min(max_bytes, FREE_BYTES + RATIO * archive_bytes)
+        """Most bytes that all files have together."""
+        self._name = name
+        self._target = target
+        self._volume = volume
+        self._stop = stop
+        self._bytes = 0
+        self._entries = 0
+        self._held = 0
+        self._files: dict[str, int] = {}
+        self._directories: set[str] = set()
+        self._links: dict[str, str] = {}
+
+    def refusal(self, what: str) -> InvalidModel:
+        """The error that says why this archive is refused: `holds 'a' twice`."""
+        return InvalidModel(f"the archive {shown(self._name)} {what}")
+
+    def check_announced(self, size_bytes: int, entries: int) -> None:
+        """
+        What the archive says of itself, before any of it is unpacked.
+
+        Raises:
+            InvalidModel: it is more than the limits.
+            DiskFull: with both numbers.
+        """
+        if entries > MAX_OBJECTS:
+            raise self.refusal(f"holds more than {MAX_OBJECTS} entries; is it really one model?")
+        self._check_bytes(size_bytes)
+        self._volume.require_room(size_bytes, entries)
+
+    def path_of(self, name: str) -> str | None:
+        """
+        The path of the next entry, or None for the top itself.
+
+        Raises:
+            InvalidModel: the name cannot be one below the target, or the archive has too many.
+            Stopped: the work is no longer wanted.
+        """
+        self._stop.check()
+        self._entries += 1
+        if self._entries > MAX_OBJECTS:
+            raise self.refusal(f"holds more than {MAX_OBJECTS} entries; is it really one model?")
+        path = name.removesuffix("/")
+        path = _HERE.sub("", path)
+        if path in ("", ".") and not name.startswith("/"):
+            return None
+        if problem := path_problem(path):
+            raise self.refusal(f"holds {shown(name)}, which cannot be unpacked: it {problem}")
+        if path in self._files or path in self._links:
+            raise self.refusal(f"holds {shown(path)} twice")
+        return path
+
+    def directory(self, path: str | None) -> None:
+        """Make a directory and those above it. None is the top. Raises InvalidModel: it is a file, or there are too many."""
+        missing = []
+        while path and path not in self._directories:
+            missing.append(path)
+            path = path.rpartition("/")[0]
+        for directory in reversed(missing):
+            if directory in self._files or directory in self._links:
+                raise self.refusal(f"holds {shown(directory)} both as a file and as a directory")
+            self._keep(directory, directories=1)
+            with self._naming(directory):
+                make_plain_directory(self._target / directory)
+            self._directories.add(directory)
+
+    def file(self, path: str, size_bytes: int, pieces: Iterable[tuple[int, bytes]]) -> None:
+        """
+        Write a file.
+
+        Args:
+            path: from `path_of`.
+            size_bytes: its whole length.
+            pieces: offset and content, ascending; what lies between them reads as zeros.
+
+        Raises:
+            InvalidModel: the limits, or a directory of this name.
+            DiskFull: with both numbers.
+            OSError: the volume cannot be written; see `Volume.writing`.
+        """
+        self._prepare(path)
+        self._bytes += size_bytes
+        self._check_bytes(self._bytes)
+        if size_bytes > CHUNK_BYTES:  # what asks costs as much as a small file
+            self._volume.require_room(size_bytes, 1)
+        with self._naming(path):
+            file = os.open(self._target / path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, FILE_MODE)
+        try:
+            os.fchmod(file, FILE_MODE)
+            end = 0
+            for offset, content in pieces:
+                self._stop.check()
+                _write(file, offset, content)
+                end = offset + len(content)
+            if end < size_bytes:
+                os.ftruncate(file, size_bytes)
+        finally:
+            os.close(file)
+        self._files[path] = size_bytes
+
+    def link(self, path: str, target: str) -> None:
+        """
+        Note a link: `target` is as seen from the top. It is made by `finish`, since its file may come later.
+
+        Raises:
+            InvalidModel: the limits, or a directory of this name.
+        """
+        self._prepare(path)
+        target = posixpath.normpath(target)
+        self._keep(target)
+        self._links[path] = target
+
+    def finish(self) -> dict[str, int]:
+        """
+        Make the links.
+
+        Returns:
+            Every file's length in bytes by its path.
+
+        Raises:
+            InvalidModel: a link leads out or to no file, or there is no file at all.
+            OSError: the volume cannot be written; see `Volume.writing`.
+        """
+        sizes = self._files.copy()
+        for path in self._links:
+            self._stop.check()
+            source = self._end_of(path)
+            sizes[path] = self._files[source]
+            self._bytes += sizes[path]
+            self._check_bytes(self._bytes)
+            with self._naming(path):
+                (self._target / path).hardlink_to(self._target / source)
+        if not sizes:
+            raise self.refusal("holds no files")
+        return sizes
+
+    def _end_of(self, link: str) -> str:
+        target = link
+        for _ in range(_MAX_LINKS):
+            if target not in self._links:
+                break
+            target = self._links[target]
+        if target.startswith(("/", "../")) or target == "..":
+            raise InvalidModel(f"the link {shown(link)} in the archive {shown(self._name)} leads out of it")
+        if target not in self._files:
+            raise InvalidModel(f"the link {shown(link)} in the archive {shown(self._name)} does not lead to a file in it")
+        return target
+
+    def _prepare(self, path: str) -> None:
+        """Make the directory of a file or link."""
+        self.directory(path.rpartition("/")[0])
+        if path in self._directories:
+            raise self.refusal(f"holds {shown(path)} both as a file and as a directory")
+        self._keep(path)
+
+    def _keep(self, name: str, *, directories: int = 0) -> None:
+        self._held += held_bytes(name)
+        try:
+            check_size(len(self._directories) + directories, self._held)
+        except TreeTooLarge as problem:
+            raise self.refusal(f"{problem}; is it really one model?") from problem
+
+    def _check_bytes(self, size_bytes: int) -> None:
+        if size_bytes > self.limit_bytes:
+            raise self.refusal(
+                f"unpacks to more than {show_bytes(self.limit_bytes)}, the limit for it (UNPACK_MAX_BYTES, and {RATIO} times its own size)"
+            )
+
+    @contextmanager
+    def _naming(self, path: str) -> Iterator[None]:
+        """What the file system says of a name is a fact about the archive; other trouble is the volume's."""
+        try:
+            yield
+        except OSError as error:
+            if error.errno not in _NAMES_IT:
+                raise
+            raise self.refusal(f"holds {shown(path)}, which the volume does not take: {error.strerror}") from error
+
+
+def _write(file: int, offset: int, content: bytes) -> None:
+    view = memoryview(content)
+    while view:
+        written = os.pwrite(file, view, offset)
+        offset += written
+        view = view[written:]

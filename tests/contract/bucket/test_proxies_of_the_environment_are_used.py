@@ -1,0 +1,158 @@
+"""HTTP_PROXY, HTTPS_PROXY and NO_PROXY in both cases, and AWS_CA_BUNDLE: as users of the libraries know them, for S3 and web servers."""
+
+from __future__ import annotations
+
+import ssl
+
+import pytest
+
+from adapter.errors import InvalidRequest, SourceDenied, SourceUnavailable
+from adapter.storage.stores.clients import Clients, Means
+from adapter.storage.stores.table import BUCKETS
+from adapter.storage.wire.dialling import Guard
+from adapter.units import parse_networks
+from adapter.workers import Stop
+from tests.contract.bucket.conftest import bucket_of
+from tests.fakes.hell import Hell, answering, by_target, honest
+from tests.fakes.http_proxy import VARIABLES, HttpProxy
+from tests.real.certificates import make_certificates
+from tests.unit.storage.beds import make_config
+
+CONTENT = b"content" * 1000
+LISTING = (
+    b"<ListBucketResult><IsTruncated>false</IsTruncated>"
+    b"<Contents><Key>m/file</Key><Size>7000</Size><ETag>v</ETag></Contents></ListBucketResult>"
+)
+KEYS = {"access_key_id": "AKIDEXAMPLE", "secret_access_key": "a-secret-key"}
+
+
+@pytest.fixture(autouse=True)
+def bare(monkeypatch):
+    """No proxies."""
+    for name in (*VARIABLES, "AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(scope="module")
+def given(tmp_path_factory):
+    """Certificates of a private authority, and the folder where they lie."""
+    folder = tmp_path_factory.mktemp("tls")
+    return make_certificates(folder), folder
+
+
+@pytest.fixture(params=["http", "https"])
+def server(request, given):
+    """Both an S3 server and a web server."""
+    tls = None
+    if request.param == "https":
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        tls.load_cert_chain(given[1] / "server.pem", given[1] / "server.key")
+    listing = answering(200, {"Content-Length": len(LISTING)}, LISTING)
+    with Hell(by_target({"list-type": listing}, otherwise=honest(CONTENT, {"ETag": '"v"'})), tls=tls) as started:
+        yield started
+
+
+def url_of(server, host="localhost"):
+    """The name in the certificate, on a port that only the proxy knows."""
+    return f"{server.url.partition(':')[0]}://{host}:{server.port}"
+
+
+def config_of(kind, server, given, host="localhost", **changes):
+    url = url_of(server, host)
+    place = {"url": url} if kind == "http" else {"endpoint_url": url, "bucket": "b", **KEYS}
+    certificate = {"certificate": given[0].ca_pem} if url.startswith("https") else {}
+    return {"type": kind} | place | certificate | changes
+
+
+def pulled(bucket):
+    stored, got = bucket.list_page("m/file", Stop()).objects[0], bytearray()
+    bucket.read(stored, 0, stored.size_bytes, got.extend, Stop())
+    return bytes(got)
+
+
+def spelled(server, name):
+    return f"{server.url.partition(':')[0]}_proxy".upper() if name == "upper" else f"{server.url.partition(':')[0]}_proxy"
+
+
+@pytest.mark.parametrize("case", ["upper", "lower"])
+@pytest.mark.parametrize("kind", ["s3", "http"])
+def test_requests_go_through_the_proxy(kind, case, server, given, monkeypatch):
+    """Forwarded, or through a tunnel in which TLS is checked end to end. The proxy's password goes to the proxy alone."""
+    with HttpProxy(password="user:word") as proxy:
+        monkeypatch.setenv(spelled(server, case), proxy.url)
+        assert pulled(bucket_of(config_of(kind, server, given))) == CONTENT
+        methods = {request.method for request in proxy.requests}
+        assert methods == ({"CONNECT"} if server.url.startswith("https") else {"GET"})
+        assert {request.password for request in proxy.requests} == {"user:word"}
+        assert all("proxy-authorization" not in request.headers for request in server.requests)
+
+
+@pytest.mark.parametrize("kind", ["s3", "http"])
+def test_a_password_of_a_proxy_may_have_any_letters(kind, server, given, monkeypatch):
+    """They are escaped, as in each URL."""
+    with HttpProxy(password="us@er:p:w/ d%41") as proxy:
+        monkeypatch.setenv(spelled(server, "upper"), f"http://us%40er:p%3Aw%2F%20d%2541@{proxy.endpoint}")
+        assert pulled(bucket_of(config_of(kind, server, given))) == CONTENT
+
+
+@pytest.mark.parametrize("case", ["NO_PROXY", "no_proxy"])
+@pytest.mark.parametrize("kind", ["s3", "http"])
+def test_no_proxy_is_heeded(kind, case, server, given, monkeypatch):
+    """By name."""
+    with HttpProxy() as proxy:
+        monkeypatch.setenv(spelled(server, "upper"), proxy.url)
+        monkeypatch.setenv(case, "other.example,localhost")
+        assert pulled(bucket_of(config_of(kind, server, given))) == CONTENT
+        assert proxy.requests == []
+
+
+@pytest.mark.parametrize("kind", ["s3", "http"])
+def test_a_proxy_that_wants_a_password_is_named_as_denial(kind, given, monkeypatch):
+    """Of a forwarded request: nobody else answers 407."""
+    with HttpProxy(password="user:word") as proxy:
+        monkeypatch.setenv("HTTP_PROXY", f"http://{proxy.endpoint}")
+        place = {"url": "http://h.example"} if kind == "http" else {"endpoint_url": "http://h.example", "bucket": "b", **KEYS}
+        with pytest.raises(SourceDenied, match="HTTP 407"):
+            bucket_of({"type": kind} | place).list_page("m/file", Stop())
+
+
+@pytest.mark.parametrize("kind", ["s3", "http"])
+def test_a_proxy_that_is_away_is_a_matter_of_the_network(kind, given, server, monkeypatch):
+    """It may come back."""
+    monkeypatch.setenv(spelled(server, "upper"), "http://127.0.0.1:1")
+    with pytest.raises(SourceUnavailable, match="cannot be reached") as caught:
+        bucket_of(config_of(kind, server, given)).list_page("m/file", Stop())
+    assert caught.value.can_pass
+
+
+@pytest.mark.parametrize("kind", ["s3", "http"])
+def test_a_guarded_place_behind_a_proxy_is_guarded_too(kind, server, given, monkeypatch):
+    """The proxy stands where metadata can be reached from as well; the proxy itself may be anywhere."""
+    with HttpProxy() as proxy:
+        monkeypatch.setenv(spelled(server, "upper"), proxy.url)
+        field = "url" if kind == "http" else "endpoint_url"
+        config = make_config(config_of(kind, server, given), requested=frozenset({field}))
+        means = Means(max_connections=2, guard=Guard(parse_networks("127.0.0.0/8,::1/128")))
+        with pytest.raises(InvalidRequest, match="REQUEST_ENDPOINTS_DENIED"):
+            Clients(BUCKETS, means).bucket(config, Stop()).list_page("m/file", Stop())
+        assert proxy.requests == []
+
+
+def test_aws_ca_bundle_is_trusted_by_s3(server, given, monkeypatch):
+    """Where the config names no certificate of its own."""
+    if not server.url.startswith("https"):
+        pytest.skip("nothing to trust")
+    monkeypatch.setenv("AWS_CA_BUNDLE", str(given[1] / "ca.pem"))
+    assert pulled(bucket_of(config_of("s3", server, given, certificate=""))) == CONTENT
+
+
+def test_aws_ca_bundle_is_no_match_for_the_configs_own(server, given, monkeypatch, tmp_path):
+    """The config decides: another authority in the environment changes nothing."""
+    if not server.url.startswith("https"):
+        pytest.skip("nothing to trust")
+    (tmp_path / "other").mkdir()
+    make_certificates(tmp_path / "other")
+    monkeypatch.setenv("AWS_CA_BUNDLE", str(tmp_path / "other/ca.pem"))
+    assert pulled(bucket_of(config_of("s3", server, given))) == CONTENT
+    with pytest.raises(SourceUnavailable, match="not trusted"):
+        bucket_of(config_of("s3", server, given, certificate="")).list_page("m/", Stop())

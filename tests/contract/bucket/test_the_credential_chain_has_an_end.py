@@ -1,0 +1,445 @@
+"""
+Credentials from whoever gives them out: STS, an instance, a container, SSO, a program. Each may be silent, away or wrong.
+
+What can pass is repeated, like any trouble of a store; a stopped load ends; one thread asks for all.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import json
+import sys
+import threading
+import time
+
+import pytest
+from botocore.credentials import SSOProvider
+
+from adapter.errors import InvalidRequest, SourceDenied, SourceUnavailable
+from adapter.storage.stores.clients import Clients, Means
+from adapter.storage.stores.table import BUCKETS
+from adapter.workers import Stop, Stopped
+from tests.contract.bucket.conftest import bucket_of
+from tests.fakes.hell import Hell, answering, by_target, in_turn, resetting, silent
+from tests.fakes.http_proxy import VARIABLES, HttpProxy
+from tests.unit.storage.beds import make_config
+
+PROMPT_SECONDS = 3
+EMPTY_LISTING = b"<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>"
+TOKEN = "the-session-token"
+KEYS = ("AKIDEXAMPLE", "a-secret-key-of-the-pod")
+
+
+def expiry(seconds=3600.0):
+    return (datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def sts_answer(action, seconds=3600.0):
+    return answering_body(
+        f"<{action}Response><{action}Result><Credentials><AccessKeyId>{KEYS[0]}</AccessKeyId><SecretAccessKey>{KEYS[1]}</SecretAccessKey>"
+        f"<SessionToken>{TOKEN}</SessionToken><Expiration>{expiry(seconds)}</Expiration></Credentials></{action}Result></{action}Response>"
+    )
+
+
+def answering_body(text, status=200):
+    return answering(status, {"Content-Length": len(text.encode())}, text.encode())
+
+
+def metadata(seconds=3600.0):
+    return answering_body(
+        json.dumps({"AccessKeyId": KEYS[0], "SecretAccessKey": KEYS[1], "Token": TOKEN, "Expiration": expiry(seconds), "Code": "Success"})
+    )
+
+
+def instance(credentials):
+    return by_target(
+        {"api/token": answering_body("imds-token"), "security-credentials/role": credentials}, otherwise=answering_body("role")
+    )
+
+
+def by_web_identity(monkeypatch, folder, url):
+    (folder / "token").write_text("the-web-identity-token")
+    monkeypatch.setenv("AWS_WEB_IDENTITY_TOKEN_FILE", str(folder / "token"))
+    monkeypatch.setenv("AWS_ROLE_ARN", "arn:aws:iam::123456789012:role/pod")
+    monkeypatch.setenv("AWS_ENDPOINT_URL_STS", url)
+
+
+def by_assumed_role(monkeypatch, folder, url):
+    keys = "aws_access_key_id=AKIDSOURCE\naws_secret_access_key=source-secret"
+    (folder / "config").write_text(f"[default]\nrole_arn=arn:aws:iam::123456789012:role/pod\nsource_profile=base\n[profile base]\n{keys}\n")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(folder / "config"))
+    monkeypatch.setenv("AWS_ENDPOINT_URL_STS", url)
+
+
+def by_container(monkeypatch, folder, url):
+    monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", f"{url}/credentials")
+
+
+def by_instance(monkeypatch, folder, url):
+    monkeypatch.delenv("AWS_EC2_METADATA_DISABLED")
+    monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", url)
+    monkeypatch.setenv("AWS_METADATA_SERVICE_TIMEOUT", "30")
+
+
+def by_sso(monkeypatch, folder, url):
+    start = "https://sso.example/start"
+    (folder / "config").write_text(
+        f"[default]\nsso_start_url={start}\nsso_region=us-east-1\nsso_account_id=123456789012\nsso_role_name=pod\nregion=us-east-1\n"
+    )
+    name = hashlib.sha1(start.encode()).hexdigest()
+    (folder / f"{name}.json").write_text(json.dumps({"accessToken": "sso-access-token", "expiresAt": expiry()}))
+    monkeypatch.setattr(SSOProvider, "_SSO_TOKEN_CACHE_DIR", str(folder))
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(folder / "config"))
+    monkeypatch.setenv("AWS_ENDPOINT_URL_SSO", url)
+
+
+def sso_answer(seconds=3600.0):
+    millis = int((time.time() + seconds) * 1000)
+    role = {"accessKeyId": KEYS[0], "secretAccessKey": KEYS[1], "sessionToken": TOKEN, "expiration": millis}
+    return answering_body(json.dumps({"roleCredentials": role}))
+
+
+# how the pod is told of the source, and what a source answers that works
+SOURCES = {
+    "web identity": (by_web_identity, lambda: sts_answer("AssumeRoleWithWebIdentity")),
+    "assumed role": (by_assumed_role, lambda: sts_answer("AssumeRole")),
+    "container": (by_container, metadata),
+    "instance": (by_instance, lambda: instance(metadata())),
+    "sso": (by_sso, sso_answer),
+}
+
+
+@pytest.fixture(autouse=True)
+def bare(monkeypatch, tmp_path):
+    """No credentials anywhere."""
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("HOME", str(tmp_path / "nobody"))
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE", "AWS_CA_BUNDLE", *VARIABLES):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def store():
+    """An S3 server that has an empty bucket."""
+    with Hell(answering_body(EMPTY_LISTING.decode())) as started:
+        yield started
+
+
+def chained(store, **changes):
+    """A bucket whose config has no keys."""
+    return bucket_of({"type": "s3", "bucket": "b", "endpoint_url": store.url, "region": "us-east-1"} | changes)
+
+
+@pytest.fixture(params=list(SOURCES))
+def source(request, monkeypatch, tmp_path):
+    """One that gives out credentials, and what it answers when all is well."""
+    told, good = SOURCES[request.param]
+    with Hell(good()) as giver:
+        told(monkeypatch, tmp_path, giver.url)
+        giver.good = good
+        yield giver
+
+
+def test_credentials_that_are_given_sign(store, source):
+    """As an environment without any config of ours."""
+    assert chained(store).list_page("m/", Stop()).objects == ()
+    assert f"Credential={KEYS[0]}/" in store.requests[0].headers["authorization"]
+    assert store.requests[0].headers["x-amz-security-token"] == TOKEN
+
+
+def test_a_source_that_is_silent_does_not_hold_a_stopped_load(store, source):
+    """Far from any timeout. Nothing is sent to the store."""
+    source.behaviour = silent()
+    stop, ended = Stop(), []
+
+    def work() -> None:
+        try:
+            chained(store).list_page("m/", stop)
+        except BaseException as error:
+            ended.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    assert source.hanging.wait(20)
+    begun = time.monotonic()
+    stop.set()
+    thread.join(20)
+    assert time.monotonic() - begun < PROMPT_SECONDS
+    assert type(ended[0]) is Stopped
+    assert store.requests == []
+
+
+AWAY = {"503": answering_body("{}", 503), "429": answering_body("{}", 429), "a reset": resetting()}
+
+
+@pytest.mark.parametrize("behaviour", AWAY.values(), ids=list(AWAY))
+def test_a_source_that_is_away_can_come_back(store, source, behaviour):
+    """Unavailable, and named; asked once, for repeating is done by others; the same client works later."""
+    source.behaviour = behaviour
+    bucket = chained(store)
+    with pytest.raises(SourceUnavailable, match=r"^127\.0\.0\.1:\d+, which gives out the credentials for bucket 'b' at 127") as caught:
+        bucket.list_page("m/", Stop())
+    assert f":{source.port}" in caught.value.text
+    assert caught.value.can_pass
+    targets = [f"{request.method} {request.target}" for request in source.requests]
+    assert len(targets) == len(set(targets))
+    source.behaviour = source.good()
+    assert bucket.list_page("m/", Stop()).objects == ()
+
+
+def test_the_pause_that_a_source_asks_for_is_known(store, monkeypatch, tmp_path):
+    """As of a store."""
+    with Hell(answering(503, {"Retry-After": 7, "Content-Length": 0})) as sts:
+        by_web_identity(monkeypatch, tmp_path, sts.url)
+        with pytest.raises(SourceUnavailable) as caught:
+            chained(store).list_page("m/", Stop())
+    assert caught.value.retry_after_seconds == 7
+
+
+@pytest.mark.parametrize("name", ["web identity", "assumed role", "container"])
+def test_a_source_that_hangs_up_on_everybody_is_away(store, name, monkeypatch, tmp_path):
+    """Its port is closed."""
+    SOURCES[name][0](monkeypatch, tmp_path, "http://127.0.0.1:1")
+    with pytest.raises(SourceUnavailable, match=r"127\.0\.0\.1:1, which .* cannot be reached: the connection was refused"):
+        chained(store).list_page("m/", Stop())
+
+
+STS_WORDS = "<ErrorResponse><Error><Code>{}</Code><Message>the server's words</Message></Error></ErrorResponse>"
+STS_CODES = [
+    (400, "Throttling", SourceUnavailable),
+    (400, "IDPCommunicationError", SourceUnavailable),
+    (400, "InvalidIdentityToken", SourceDenied),
+    (400, "ExpiredTokenException", SourceDenied),
+    (403, "AccessDenied", SourceDenied),
+]
+
+
+@pytest.mark.parametrize(("status", "code", "expected"), STS_CODES)
+def test_a_refusal_of_sts_has_a_meaning(store, monkeypatch, tmp_path, status, code, expected):
+    """Its code decides. The store is not blamed for it, and nobody is quoted."""
+    with Hell(answering_body(STS_WORDS.format(code), status)) as sts:
+        by_web_identity(monkeypatch, tmp_path, sts.url)
+        with pytest.raises(expected) as caught:
+            chained(store).list_page("m/", Stop())
+    assert type(caught.value) is expected
+    assert code in caught.value.text and "denied access" not in caught.value.text and "words" not in caught.value.text
+    assert store.requests == []
+
+
+@pytest.mark.parametrize(
+    "text", ["[]", "{}", "7", "[" * 100_000, "{", '{"AccessKeyId": 1, "SecretAccessKey": 2, "Token": 3, "Expiration": "x"}']
+)
+def test_what_is_no_credentials_is_a_matter_of_credentials(store, monkeypatch, tmp_path, text):
+    """Never an internal error."""
+    with Hell(answering_body(text)) as endpoint:
+        by_container(monkeypatch, tmp_path, endpoint.url)
+        with pytest.raises(SourceDenied, match="the default credential chain failed"):
+            chained(store).list_page("m/", Stop())
+
+
+def test_a_token_file_that_is_not_there_is_a_matter_of_credentials(store, monkeypatch, tmp_path):
+    """Asking again does not help: it is no network failure."""
+    by_web_identity(monkeypatch, tmp_path, "http://127.0.0.1:1")
+    (tmp_path / "token").unlink()
+    with pytest.raises(SourceDenied, match=r"the default credential chain failed \(FileNotFoundError\)"):
+        chained(store).list_page("m/", Stop())
+
+
+def test_nobody_there_is_no_credentials_and_asked_again_later(store, monkeypatch, tmp_path):
+    """Most pods have no instance's metadata. One that comes later is found by the same client, as after a slow start of a node."""
+    by_instance(monkeypatch, tmp_path, "http://127.0.0.1:1")
+    bucket = chained(store)
+    with pytest.raises(SourceDenied, match="has no credentials"):
+        bucket.list_page("m/", Stop())
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEYS[0])
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", KEYS[1])
+    assert bucket.list_page("m/", Stop()).objects == ()
+
+
+def test_making_a_client_asks_nobody(store, source):
+    """So that no start waits for it, and each call that does can be stopped and repeated."""
+    Clients(BUCKETS, Means(max_connections=2)).warm(make_config({"bucket": "b", "endpoint_url": store.url}), Stop())
+    assert source.requests == []
+
+
+def test_one_thread_asks_for_all(store, monkeypatch, tmp_path):
+    """And its answer is everybody's: eight lanes do not ask eight times."""
+    with Hell(sts_answer("AssumeRoleWithWebIdentity")) as sts:
+        by_web_identity(monkeypatch, tmp_path, sts.url)
+        bucket, pages = chained(store), []
+        begin = threading.Barrier(8)
+
+        def work() -> None:
+            begin.wait(20)
+            pages.append(bucket.list_page("m/", Stop()))
+
+        threads = [threading.Thread(target=work) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(20)
+        assert len(pages) == 8
+        assert len(sts.requests) == 1
+
+
+def test_those_who_wait_for_another_one_s_question_share_its_failure_and_can_be_stopped(store, monkeypatch, tmp_path):
+    """One is stopped while it waits, the other one gets the answer that the asking thread gets."""
+    asked, release = threading.Event(), threading.Event()
+
+    def late(peer):
+        asked.set()
+        release.wait(20)
+        answering_body("", 503)(peer)
+
+    with Hell(late) as sts:
+        by_web_identity(monkeypatch, tmp_path, sts.url)
+        bucket, outcomes, stops = chained(store), {}, {name: Stop() for name in ("asking", "waiting", "stopped")}
+
+        def work(name) -> None:
+            try:
+                bucket.list_page("m/", stops[name])
+            except BaseException as error:
+                outcomes[name] = type(error)
+
+        threads = {name: threading.Thread(target=work, args=(name,)) for name in stops}
+        threads["asking"].start()
+        assert asked.wait(20)
+        turn = bucket._client._chain._credentials._turn
+        threads["waiting"].start()
+        threads["stopped"].start()
+        until = time.monotonic() + 20
+        while len(turn._condition._waiters) < 2 and time.monotonic() < until:
+            time.sleep(0.01)
+        stops["stopped"].set()
+        threads["stopped"].join(PROMPT_SECONDS)
+        assert outcomes == {"stopped": Stopped}
+        release.set()
+        for thread in threads.values():
+            thread.join(20)
+        assert outcomes == {"stopped": Stopped, "asking": SourceUnavailable, "waiting": SourceUnavailable}
+        assert len(sts.requests) == 1
+
+
+@pytest.mark.parametrize("name", ["web identity", "container", "instance"])
+def test_credentials_that_run_out_are_renewed_and_a_stop_ends_that_too(store, name, monkeypatch, tmp_path):
+    """In the middle of a pull; the lock of the library cannot be left, ours can."""
+    told = SOURCES[name][0]
+    soon = {
+        "web identity": lambda: sts_answer("AssumeRoleWithWebIdentity", 60),
+        "container": lambda: metadata(60),
+        "instance": lambda: instance(metadata(60)),
+    }[name]
+    with Hell(soon()) as giver:
+        told(monkeypatch, tmp_path, giver.url)
+        bucket = chained(store)
+        bucket.list_page("m/", Stop())
+        if name == "instance":  # the library lengthens what an instance gives
+            credentials = bucket._client._chain._credentials._found
+            credentials._expiry_time = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=60)
+        giver.requests.clear()
+        giver.behaviour = silent()
+        stops, ended = [Stop(), Stop()], []
+
+        def work(stop) -> None:
+            try:
+                bucket.list_page("m/", stop)
+            except BaseException as error:
+                ended.append(type(error))
+
+        threads = [threading.Thread(target=work, args=(stop,)) for stop in stops]
+        for thread in threads:
+            thread.start()
+        assert giver.hanging.wait(20)
+        begun = time.monotonic()
+        for stop in stops:
+            stop.set()
+        for thread in threads:
+            thread.join(20)
+        assert time.monotonic() - begun < PROMPT_SECONDS
+        assert ended == [Stopped, Stopped]
+
+
+@pytest.mark.parametrize("via_role", [False, True])
+def test_a_program_that_hangs_ends_with_the_load(store, monkeypatch, tmp_path, via_role):
+    """`credential_process` of a profile, also of the source of a role, with what it has started itself."""
+    note = tmp_path / "running"
+    script = tmp_path / "program.py"
+    script.write_text(f"import pathlib, subprocess\npathlib.Path({str(note)!r}).touch()\nsubprocess.run(['sleep', '60'])\n")
+    program = f"credential_process={sys.executable} {script}"
+    role = f"[default]\nrole_arn=arn:aws:iam::123456789012:role/pod\nsource_profile=base\n[profile base]\n{program}\n"
+    (tmp_path / "config").write_text(role if via_role else f"[default]\n{program}\n")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    stop, ended = Stop(), []
+
+    def work() -> None:
+        try:
+            chained(store).list_page("m/", stop)
+        except BaseException as error:
+            ended.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    until = time.monotonic() + 20
+    while not note.exists() and time.monotonic() < until:
+        time.sleep(0.01)
+    begun = time.monotonic()
+    stop.set()
+    thread.join(20)
+    assert time.monotonic() - begun < PROMPT_SECONDS
+    assert type(ended[0]) is Stopped
+
+
+def test_a_session_token_of_the_pod_does_not_go_over_plain_http(monkeypatch):
+    """Except to a loopback address that the stored config names."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEYS[0])
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", KEYS[1])
+    monkeypatch.setenv("AWS_SESSION_TOKEN", TOKEN)
+    with HttpProxy() as proxy:
+        monkeypatch.setenv("HTTP_PROXY", proxy.url)
+        with pytest.raises(InvalidRequest, match="plain http, and the session token of the default credential chain") as caught:
+            bucket_of({"type": "s3", "bucket": "b", "endpoint_url": "http://minio.example"}).list_page("m/", Stop())
+        assert proxy.requests == []
+        assert TOKEN not in caught.value.text
+
+
+def test_without_a_token_the_pods_keys_sign_over_plain_http(monkeypatch):
+    """A signature gives nothing away."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEYS[0])
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", KEYS[1])
+    with Hell(answering_body(EMPTY_LISTING.decode())) as store, HttpProxy({"minio.example:80": f"127.0.0.1:{store.port}"}) as proxy:
+        monkeypatch.setenv("HTTP_PROXY", proxy.url)
+        assert bucket_of({"type": "s3", "bucket": "b", "endpoint_url": "http://minio.example"}).list_page("m/", Stop()).objects == ()
+        assert proxy.targets == ["GET http://minio.example/b"]
+
+
+def test_a_token_of_the_config_itself_is_the_operators_choice(monkeypatch):
+    """Keys, token and endpoint belong together there."""
+    keys = {"access_key_id": KEYS[0], "secret_access_key": KEYS[1], "session_token": TOKEN}
+    with Hell(answering_body(EMPTY_LISTING.decode())) as store, HttpProxy({"minio.example:80": f"127.0.0.1:{store.port}"}) as proxy:
+        monkeypatch.setenv("HTTP_PROXY", proxy.url)
+        config = {"type": "s3", "bucket": "b", "endpoint_url": "http://minio.example"} | keys
+        assert bucket_of(config).list_page("m/", Stop()).objects == ()
+
+
+@pytest.mark.parametrize("bypassed", [False, True])
+def test_sts_is_asked_through_the_proxy_of_the_environment(store, monkeypatch, tmp_path, bypassed):
+    """Unless NO_PROXY names it."""
+    with Hell(sts_answer("AssumeRoleWithWebIdentity")) as sts, HttpProxy() as proxy:
+        by_web_identity(monkeypatch, tmp_path, sts.url)
+        monkeypatch.setenv("HTTP_PROXY", proxy.url)
+        monkeypatch.setenv("NO_PROXY", f"127.0.0.1:{sts.port},127.0.0.1:{store.port}" if bypassed else f"127.0.0.1:{store.port}")
+        assert chained(store).list_page("m/", Stop()).objects == ()
+        assert len(proxy.requests) == (0 if bypassed else 1)
+
+
+def test_answers_in_turn_are_what_they_seem(store, monkeypatch, tmp_path):
+    """A source that fails once and works then: the second call has credentials."""
+    with Hell(in_turn(resetting(), sts_answer("AssumeRoleWithWebIdentity"))) as sts:
+        by_web_identity(monkeypatch, tmp_path, sts.url)
+        bucket = chained(store)
+        with pytest.raises(SourceUnavailable):
+            bucket.list_page("m/", Stop())
+        assert bucket.list_page("m/", Stop()).objects == ()

@@ -1,0 +1,312 @@
+"""
+The server from hell: speaks HTTP over raw sockets, with or without TLS, and answers as badly as a test wants.
+
+`Hell(behaviour)` is a context manager; a behaviour is called with a `Peer` for each request that comes in, on a
+thread of its connection. The functions below make behaviours, one for each kind of malice; `honest` is the measure.
+`BlackHole` is an address that never answers a connection attempt. Standard library only; memory stays small, also
+for answers without end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import socket
+import threading
+from collections.abc import Mapping
+
+from tests.fakes.raw_server import Behaviour, BlackHole, Hell, Peer
+
+__all__ = [
+    "Behaviour",
+    "BlackHole",
+    "Hell",
+    "Peer",
+    "answering",
+    "bomb",
+    "by_target",
+    "endless_body",
+    "endless_chunk_lines",
+    "endless_continue",
+    "endless_headers",
+    "endless_line",
+    "endless_trailers",
+    "honest",
+    "in_turn",
+    "proxying",
+    "redirecting",
+    "resetting",
+    "short_body",
+    "silent",
+    "stalled_body",
+    "trickled_body",
+    "trickled_continue",
+    "trickled_headers",
+]
+_BLOCK = b"\0" * (64 * 1024)
+
+# ---- honest, and what chooses
+
+
+def honest(content: bytes, headers: Mapping[str, str | int] | None = None) -> Behaviour:
+    """The content, or the range of it that was asked for, with right lengths. The measure for all that follow."""
+
+    def answer(peer: Peer) -> None:
+        start, last = peer.span or (0, None)
+        part = content[start : len(content) if last is None else last + 1]
+        if peer.span is None:
+            peer.head(200, {"Content-Length": len(part), **(headers or {})})
+        else:
+            span = f"bytes {start}-{start + len(part) - 1}/{len(content)}"
+            peer.head(206, {"Content-Length": len(part), "Content-Range": span, **(headers or {})})
+        if peer.method != "HEAD":
+            peer.send(part)
+
+    return answer
+
+
+def answering(status: int, headers: Mapping[str, str | int] | None = None, body: bytes = b"") -> Behaviour:
+    """Exactly these headers, which may lie, and this body. The connection is closed when the headers do not say how long the body is."""
+
+    def answer(peer: Peer) -> None:
+        peer.head(status, headers)
+        peer.send(body)
+        if not {"content-length", "transfer-encoding"} & {name.lower() for name in headers or {}}:
+            peer.hang_up()
+
+    return answer
+
+
+def in_turn(*behaviours: Behaviour) -> Behaviour:
+    """The first request gets the first, the second the second; the last one stays."""
+    left = list(behaviours)
+    lock = threading.Lock()
+
+    def answer(peer: Peer) -> None:
+        with lock:
+            chosen = left.pop(0) if len(left) > 1 else left[0]
+        chosen(peer)
+
+    return answer
+
+
+def by_target(choices: Mapping[str, Behaviour], otherwise: Behaviour) -> Behaviour:
+    """The first choice whose text occurs in the target of the request."""
+
+    def answer(peer: Peer) -> None:
+        next((behaviour for part, behaviour in choices.items() if part in peer.target), otherwise)(peer)
+
+    return answer
+
+
+# ---- endless
+
+
+def endless_body(
+    status: int = 200, headers: Mapping[str, str | int] | None = None, *, is_chunked: bool = True, block: bytes = _BLOCK
+) -> Behaviour:
+    """A body without end: in chunks, or until the connection ends. With a `Content-Length` in `headers`: more than that follows."""
+
+    def answer(peer: Peer) -> None:
+        lines = {"Transfer-Encoding": "chunked"} if is_chunked else {}
+        peer.head(status, {**lines, **(headers or {})})
+        while True:
+            peer.send(b"%x\r\n%b\r\n" % (len(block), block) if is_chunked else block)
+
+    return answer
+
+
+def endless_chunk_lines(status: int = 200) -> Behaviour:
+    """Chunks of one byte, each with an extension of 4 KiB: framing without end around nearly nothing."""
+
+    def answer(peer: Peer) -> None:
+        peer.head(status, {"Transfer-Encoding": "chunked"})
+        while True:
+            peer.send((b"1;" + b"x" * 4096 + b"\r\n0\r\n") * 16)
+
+    return answer
+
+
+def endless_trailers(content: bytes = b"whole", status: int = 200) -> Behaviour:
+    """A whole body in chunks, and trailers without end behind it."""
+
+    def answer(peer: Peer) -> None:
+        peer.head(status, {"Transfer-Encoding": "chunked"})
+        peer.send(b"%x\r\n%b\r\n0\r\n" % (len(content), content))
+        while True:
+            peer.send((b"X-Trailer: " + b"y" * 1000 + b"\r\n") * 64)
+
+    return answer
+
+
+def endless_headers(status: int = 200) -> Behaviour:
+    """Header lines without end. http.client itself takes 100 of 64 KiB each."""
+
+    def answer(peer: Peer) -> None:
+        peer.send(b"HTTP/1.1 %d Whatever\r\n" % status)
+        while True:
+            peer.send(b"X-Flood: " + b"z" * 60_000 + b"\r\n")
+
+    return answer
+
+
+def endless_line() -> Behaviour:
+    """A status line that has no end."""
+
+    def answer(peer: Peer) -> None:
+        peer.send(b"HTTP/1.1 200 ")
+        while True:
+            peer.send(_BLOCK.replace(b"\0", b"a"))
+
+    return answer
+
+
+def endless_continue(line: bytes = b"X-Note: nothing yet\r\n") -> Behaviour:
+    """`100 Continue` without end, each with a header."""
+
+    def answer(peer: Peer) -> None:
+        while True:
+            peer.send((b"HTTP/1.1 100 Continue\r\n" + line + b"\r\n") * 64)
+
+    return answer
+
+
+# ---- slow
+
+
+def silent() -> Behaviour:
+    """Takes the request and says nothing."""
+    return lambda peer: peer.hang()
+
+
+def trickled_headers(pause_seconds: float = 1.0) -> Behaviour:
+    """A short header line after each pause, without end: no single read waits for long."""
+
+    def answer(peer: Peer) -> None:
+        peer.send(b"HTTP/1.1 200 OK\r\n")
+        while True:
+            peer.send(b"X-Slow: 1\r\n")
+            peer.pause(pause_seconds)
+
+    return answer
+
+
+def trickled_continue(pause_seconds: float = 1.0) -> Behaviour:
+    """A `100 Continue` after each pause, without end."""
+
+    def answer(peer: Peer) -> None:
+        while True:
+            peer.send(b"HTTP/1.1 100 Continue\r\n\r\n")
+            peer.pause(pause_seconds)
+
+    return answer
+
+
+def trickled_body(
+    length: int, status: int = 200, headers: Mapping[str, str | int] | None = None, *, pause_seconds: float = 1.0
+) -> Behaviour:
+    """The right length, one byte after each pause."""
+
+    def answer(peer: Peer) -> None:
+        peer.head(status, {"Content-Length": length, **(headers or {})})
+        for _ in range(length):
+            peer.send(b"t")
+            peer.pause(pause_seconds)
+
+    return answer
+
+
+def stalled_body(length: int, sent: int, status: int = 200, headers: Mapping[str, str | int] | None = None) -> Behaviour:
+    """Says `length`, sends so many bytes of it, then nothing more."""
+
+    def answer(peer: Peer) -> None:
+        peer.head(status, {"Content-Length": length, **(headers or {})})
+        peer.send(b"s" * sent)
+        peer.hang()
+
+    return answer
+
+
+# ---- lying
+
+
+def short_body(length: int, sent: int, status: int = 200, headers: Mapping[str, str | int] | None = None) -> Behaviour:
+    """Says `length`, sends so many bytes of it, and hangs up."""
+
+    def answer(peer: Peer) -> None:
+        peer.head(status, {"Content-Length": length, **(headers or {})})
+        peer.send(b"s" * sent)
+        peer.hang_up()
+
+    return answer
+
+
+def bomb(mebibytes: int = 256, status: int = 200, headers: Mapping[str, str | int] | None = None) -> Behaviour:
+    """`Content-Encoding: gzip` that nobody asked for: about 1 KiB of it for each MiB that comes out."""
+    packed = gzip.compress(b"\0" * (1 << 20)) * mebibytes
+
+    def answer(peer: Peer) -> None:
+        peer.head(status, {"Content-Encoding": "gzip", "Content-Length": len(packed), **(headers or {})})
+        peer.send(packed)
+
+    return answer
+
+
+def redirecting(location: str, status: int = 302) -> Behaviour:
+    """To another place."""
+    return answering(status, {"Location": location, "Content-Length": 0})
+
+
+def resetting() -> Behaviour:
+    """Resets the connection instead of an answer."""
+    return lambda peer: peer.reset()
+
+
+# ---- a proxy, honest in itself
+
+
+def proxying(resolve: Mapping[str, tuple[str, int]] | None = None) -> Behaviour:
+    """
+    A proxy: `CONNECT host:port` becomes a tunnel, `GET http://host/…` is sent on.
+
+    `resolve` maps a `host` or `host:port` that only this proxy knows to an address.
+    """
+
+    def reach(name: str, port: int) -> socket.socket:
+        return socket.create_connection((resolve or {}).get(name) or (resolve or {}).get(f"{name}:{port}") or (name, port), timeout=10)
+
+    def answer(peer: Peer) -> None:
+        peer.hang_up()
+        whole = peer.target if peer.method == "CONNECT" else peer.target.partition("://")[2].partition("/")[0]
+        name, _, port = whole.rpartition(":") if ":" in whole else (whole, "", "80")
+        try:
+            far = reach(name.strip("[]"), int(port))
+        except OSError:
+            return peer.head(502, {"Content-Length": 0})
+        with far:
+            far.settimeout(None)
+            if peer.method == "CONNECT":
+                peer.head(200)
+                back = threading.Thread(target=_pour, args=(far, peer.line), daemon=True)
+                back.start()
+                _pour(peer.line, far)
+                return back.join()
+            path = "/" + peer.target.partition("://")[2].partition("/")[2]
+            headers = {name: value for name, value in peer.headers.items() if not name.startswith(("connection", "proxy-"))}
+            lines = "".join(f"{name}: {value}\r\n" for name, value in {**headers, "connection": "close"}.items())
+            far.sendall(f"{peer.method} {path} HTTP/1.1\r\n{lines}\r\n".encode("latin-1") + peer.body)
+            return _pour(far, peer.line)
+
+    return answer
+
+
+def _pour(source: socket.socket, sink: socket.socket) -> None:
+    """Until one of them ends; then the other one learns it."""
+    try:
+        while some := source.recv(65536):
+            sink.sendall(some)
+    except OSError:
+        return
+    finally:
+        with contextlib.suppress(OSError):
+            socket.socket.shutdown(sink, socket.SHUT_RDWR)

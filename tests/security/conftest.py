@@ -1,0 +1,101 @@
+"""The adapter as a process between a store that a test spoils and a fake Triton, with its memory measured by the kernel."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.hell import Hell
+from tests.fakes.triton import FakeTriton
+from tests.real.adapter import AdapterProcess
+from tests.real.mesh import Mesh
+from tests.security.stores import STORES, HonestStore
+
+BUDGET_SECONDS = 2.7
+MIB = 1 << 20
+
+
+class Sidecar:
+    """A running adapter whose storage secret grows with each test, and ModelMesh's part."""
+
+    def __init__(self, adapter: AdapterProcess, mesh: Mesh, secret: Path) -> None:
+        self.adapter = adapter
+        self.mesh = mesh
+        self.secret = secret
+        self._numbers = 0
+
+    def add_key(self, config: dict[str, str]) -> str:
+        """A new storage key."""
+        self._numbers += 1
+        name = f"key-{self._numbers}"
+        (self.secret / name).write_text(json.dumps(config))
+        return name
+
+    @contextmanager
+    def growth(self) -> Iterator[list[float]]:
+        """MiB by which the most memory that was resident inside exceeds the memory before. Source: proc(5), clear_refs."""
+        grown: list[float] = []
+        Path(f"/proc/{self.adapter.pid}/clear_refs").write_text("5")
+        before = self._mib("VmRSS")
+        yield grown
+        grown.append(self._mib("VmHWM") - before)
+
+    def _mib(self, row: str) -> float:
+        status = Path(f"/proc/{self.adapter.pid}/status").read_text()
+        return int(status.partition(f"{row}:")[2].split()[0]) / 1024
+
+
+@pytest.fixture(scope="session")
+def fake_triton(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeTriton]:
+    """In a loop and thread of its own: the tests here are as synchronous as a user's."""
+    loop, triton = asyncio.new_event_loop(), FakeTriton(tmp_path_factory.mktemp("volume") / "_triton_models")
+    thread = threading.Thread(target=loop.run_forever, daemon=True, name="fake-triton")
+    thread.start()
+    asyncio.run_coroutine_threadsafe(triton.start(), loop).result(30)
+    yield triton
+    asyncio.run_coroutine_threadsafe(triton.stop(), loop).result(30)
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join(30)
+    loop.close()
+
+
+@pytest.fixture(scope="module")
+def sidecar(fake_triton: FakeTriton, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sidecar]:
+    """After its start: nothing is loaded."""
+    secret = tmp_path_factory.mktemp("secret")
+    with ExitStack() as stack:
+        adapter = stack.enter_context(
+            AdapterProcess(
+                volume=fake_triton.repository.parent,
+                storage_config=secret,
+                triton_target=fake_triton.target,
+                env={
+                    "LOADTIME_TIMEOUT": str(int(BUDGET_SECONDS * 1000 / 0.9)),
+                    "LOADING_CONCURRENCY": "8",
+                    "PULL_PART_BYTES": "1MiB",
+                    "REQUEST_ENDPOINTS_DENIED": "169.254.0.0/16",
+                },
+            )
+        )
+        mesh = stack.enter_context(Mesh(adapter.channel_target, fake_triton.target))
+        mesh.start()
+        yield Sidecar(adapter, mesh, secret)
+
+
+@pytest.fixture(scope="module", params=list(STORES))
+def store(request: pytest.FixtureRequest) -> HonestStore:
+    """Of each type that is asked over a network."""
+    return STORES[request.param]
+
+
+@pytest.fixture
+def hell(store: HonestStore) -> Iterator[Hell]:
+    """A server that is honest until the test says otherwise."""
+    with Hell(store.honest) as server:
+        yield server

@@ -1,0 +1,231 @@
+"""
+One hostile model, listed by the store and planned, in a process of its own: `python -m tests.security.layout_child CASE FOLDER`.
+
+Prints one line of JSON: how it ended, in which words, and by how many bytes the process grew. Cases are
+functions here, by name. The address space is bounded: what grows without end fails, and hurts nobody else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import resource
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from adapter.errors import AdapterError
+from adapter.layout import rules
+from adapter.lifecycle import planning
+from adapter.model import Layout
+from adapter.volume import Volume
+from tests.builders import a_spec
+from tests.unit.storage.beds import make_bed, opened
+
+MANY = 100_000
+DEPTH = 400
+ADDRESS_SPACE = 6 * 2**30
+CONFIG = "config.pbtxt"
+
+Objects = dict[str, bytes]
+Make = Callable[[], Objects]
+CASES: dict[str, tuple[str, str, Make]] = {}
+"""Name → model type, how it ends, and what makes the objects below the model's path; `schema.json` is its schema, and lies beside it."""
+
+
+def case(model_type: str, *, ends: str) -> Callable[[Make], Make]:
+    """Add a case, which ends in a layout or in these words."""
+
+    def add(make: Make) -> Make:
+        CASES[make.__name__] = model_type, ends, make
+        return make
+
+    return add
+
+
+def _files(paths: list[str], **more: bytes) -> Objects:
+    return dict.fromkeys(paths, b"") | {CONFIG if name == "config" else name: content for name, content in more.items()}
+
+
+@case("python", ends="layout")
+def many_files_in_one_version() -> Objects:
+    return _files(["1/model.py", *(f"1/f{number}" for number in range(MANY - 1))])
+
+
+@case("onnx", ends="could each be the model")
+def many_files_at_the_top() -> Objects:
+    return _files([f"f{number}.onnx" for number in range(MANY)])
+
+
+@case("", ends="layout")
+def many_directories() -> Objects:
+    return _files([f"d{number}/x" for number in range(MANY)])
+
+
+@case("python", ends="layout")
+def many_versions() -> Objects:
+    return _files([f"{number}/model.py" for number in range(MANY - 1)], config=b'backend: "python"\nversion_policy { all { } }')
+
+
+@case("python", ends="Triton would misread directories 0x")
+def many_names_that_look_like_versions() -> Objects:
+    return _files([f"{number}x/model.py" for number in range(MANY - 1)], config=b'backend: "python"')
+
+
+@case("ensemble", ends="is described by its config.pbtxt")
+def many_models_of_a_bundle() -> Objects:
+    return _files([f"d{number}/{what}" for number in range(MANY // 2) for what in (CONFIG, "1/model.py")])
+
+
+@case("onnx", ends="no file could be told to be the onnx model")
+def many_files_at_the_end_of_many_levels() -> Objects:
+    return _files([f"{'a/' * DEPTH}f{number}" for number in range(MANY // 5)])
+
+
+@case("onnx", ends="layout")
+def one_model_at_the_end_of_many_levels() -> Objects:
+    return _files(["a/" * DEPTH + "model.onnx"])
+
+
+@case("", ends="is it really one model?")
+def many_levels_for_each_of_many_files() -> Objects:
+    return _files([f"{number}x/{'a/' * DEPTH}f" for number in range(MANY // 5)])
+
+
+@case("python", ends="there is no model.py")
+def versions_and_directories_with_the_same_content() -> Objects:
+    return _files([f"{prefix}{number}/model.py" for number in range(MANY // 2) for prefix in ("", "v")])
+
+
+@case("onnx", ends="could each be the model")
+def names_in_two_forms_of_unicode_and_two_cases() -> Objects:
+    return _files(["caf\u00e9.onnx", "cafe\u0301.onnx", "CAF\u00c9.onnx", "Caf\u00e9.onnx"])
+
+
+@case("onnx", ends="could each be the model")
+def control_characters_and_long_names() -> Objects:
+    return _files(["a\x01\x1b[31m\r\nb.onnx", "\u202egpj.exe.onnx", "x" * 255, "\U0001f600" * 63])
+
+
+@case("onnx", ends="has a segment of more than 255 bytes")
+def a_name_that_is_too_long() -> Objects:
+    return _files(["\U0001f600" * 64])
+
+
+@case("onnx", ends="half a surrogate pair")
+def half_a_surrogate_pair() -> Objects:
+    return _files(["\ud800.onnx"])
+
+
+@case("onnx", ends="both as an object and as a folder")
+def a_file_that_is_a_directory_too() -> Objects:
+    return _files(["model.onnx", "model.onnx/x", "model.onnx.bak"])
+
+
+@case("python", ends="messages are nested more than 64 levels deep")
+def a_config_nested_without_end() -> Objects:
+    return _files(["1/model.py"], config=b"a {" * (2**20 // 3))
+
+
+@case("python", ends="layout")
+def a_config_of_nothing_but_names() -> Objects:
+    return _files(["1/model.py"], config=b'name:""' * (2**20 // 7))
+
+
+@case("python", ends="layout")
+def a_config_of_nothing_but_tensors() -> Objects:
+    return _files(["1/model.py"], config=b"input{}" * (2**20 // 7))
+
+
+@case("python", ends="config.pbtxt has 1048577 bytes, more than 1048576")
+def a_config_that_is_too_long() -> Objects:
+    return _files(["1/model.py"], config=b"#" * (2**20 + 1))
+
+
+@case("ensemble", ends="of this bundle have 104857200 bytes, more than 4194304")
+def a_bundle_of_long_configs() -> Objects:
+    long = b'name:""' * (2**20 // 7)
+    return {f"d{number}/{what}": content for number in range(100) for what, content in ((CONFIG, long), ("1/model.py", b""))}
+
+
+@case("ensemble", ends="any of d0, d1")
+def a_bundle_of_configs_that_are_just_short_enough() -> Objects:
+    long = b'backend:"python"' + b"\ninput{}" * (2**20 * 4 // 100 // 8 - 10)
+    return {f"d{number}/{what}": content for number in range(100) for what, content in ((CONFIG, long), ("1/model.py", b""))}
+
+
+@case("pytorch", ends="layout")
+def a_schema_of_empty_objects() -> Objects:
+    return {"model.pt": b"", "schema.json": b'{"x":[' + b",".join([b"{}"] * (4 * 2**20 // 3 - 10)) + b"]}"}
+
+
+@case("pytorch", ends="nested too deeply")
+def a_schema_of_nothing_but_brackets() -> Objects:
+    return {"model.pt": b"", "schema.json": b"[" * (4 * 2**20)}
+
+
+@case("pytorch", ends="the config.pbtxt that the schema makes has")
+def a_schema_of_many_tensors() -> Objects:
+    tensor = b'{"name":"%06d","datatype":"FP32","shape":[1]}'
+    return {"model.pt": b"", "schema.json": b'{"inputs":[' + b",".join(tensor % number for number in range(80_000)) + b"]}"}
+
+
+@case("pytorch", ends="a number is too long")
+def a_schema_with_one_long_number() -> Objects:
+    return {"model.pt": b"", "schema.json": b'{"inputs":[{"name":"x","datatype":"FP32","shape":[' + b"1" * (4 * 2**20 - 100) + b"]}]}"}
+
+
+async def _outcome(name: str, folder: Path) -> dict[str, object]:
+    model_type, _, make = CASES[name]
+    objects = make()
+    schema = objects.pop("schema.json", None)
+    volume = Volume(folder / "models" / "_triton_models", folder / "models" / "_adapter")
+    volume.claim()
+    bed = make_bed(folder, volume)
+    bed.bucket._page_objects = MANY  # the fake sorts all of its keys for each page
+    for path, content in objects.items():
+        bed.bucket.put(f"m/{path}", content)
+    if schema is not None:
+        bed.bucket.put("schema.json", schema)
+    spec = a_spec("m", model_id="m", model_type=model_type, storage_key="default", schema_path=None if schema is None else "schema.json")
+    planned_in: set[str] = set()
+    plan = rules.plan
+
+    def watched(*args: object) -> Layout:
+        planned_in.add(threading.current_thread().name)
+        return plan(*args)  # type: ignore[arg-type]
+
+    planning.rules.plan = watched  # type: ignore[attr-defined, assignment]
+    before = _forget_peak()
+    made = planning.Planning()
+    try:
+        layout = await made.layout(spec, await opened(bed.store, spec))
+        told: dict[str, object] = {"words": "layout", "files": len(layout.files)}
+    except AdapterError as error:
+        told = {"class": type(error).__name__, "words": error.text}
+    finally:
+        made.close()
+        bed.store.close()
+        volume.close()
+    is_large = len(objects) > planning.QUICK_FILES
+    return told | {"grown": _peak() - before, "on_loop": is_large and threading.main_thread().name in planned_in}
+
+
+def _forget_peak() -> int:
+    """Bytes resident now; what was resident earlier does not count in `_peak` any more."""
+    gc.collect()
+    Path("/proc/self/clear_refs").write_text("5")
+    return _peak()
+
+
+def _peak() -> int:
+    """Most bytes that were resident at once."""
+    (line,) = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM:")]
+    return int(line.split()[1]) * 1024
+
+
+if __name__ == "__main__":
+    resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
+    print(json.dumps(asyncio.run(_outcome(sys.argv[1], Path(sys.argv[2])))))

@@ -1,0 +1,130 @@
+"""Hostile archives through the whole store: refused as a model, nothing of them is left, and the next load works."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import gzip
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from adapter.errors import InvalidModel, InvalidRequest
+from adapter.model import Listing, SourceFile
+from adapter.storage.pull import unpacked
+from adapter.storage.pull.unpacked import Remembered
+from adapter.volume import Volume
+from tests.builders import a_spec
+from tests.security.archive_forge import LINK_MODE, Tarred, Zipped, forged_tar, forged_zip, long_name, pax
+from tests.unit.storage.beds import StoreBed, make_bed, opened
+
+OK = Tarred(b"ok", b"content")
+DEEP = b"d/" * 1200 + b"f"
+
+
+@pytest.fixture
+def bed(tmp_path: Path) -> Iterator[StoreBed]:
+    volume = Volume(tmp_path / "models" / "_triton_models", tmp_path / "models" / "_adapter")
+    volume.claim()
+    made = make_bed(tmp_path, volume)
+    yield made
+    made.store.close()
+    volume.close()
+
+
+def spec(path: str):
+    return a_spec(path, storage_params={"unpack": "true"})
+
+
+async def is_settled(bed: StoreBed) -> bool:
+    """Once deletions in threads are through."""
+    volume = bed.volume
+    for _ in range(5000):
+        if not any(os.listdir(folder) for folder in (volume.staging_dir, volume.artifacts_dir, volume.trash_dir)):
+            return True
+        await asyncio.sleep(0.001)
+    return False
+
+
+HOSTILE = {
+    "deep.tar": forged_tar([OK, long_name(DEEP), Tarred(b"a", b"x")]),
+    "deep.tgz": gzip.compress(forged_tar([OK, pax((b"path", DEEP)), Tarred(b"a", b"x")])),
+    "deep.zip": forged_zip([Zipped(b"ok", b"x"), Zipped(DEEP, b"x")]),
+    "long.tar": forged_tar([OK, long_name(b"n" * 5000), Tarred(b"a", b"x")]),
+    "long.zip": forged_zip([Zipped(b"ok", b"x"), Zipped(b"n" * 5000, b"x")]),
+    "nul.tar": forged_tar([OK, pax((b"path", b"a\0b")), Tarred(b"a", b"x")]),
+    "bz2.zip": forged_zip([Zipped(b"ok", b"x"), Zipped(b"a", b"damaged", method=12)]),
+    "lzma.zip": forged_zip([Zipped(b"ok", b"x"), Zipped(b"a", b"damaged", method=14)]),
+    "out.zip": forged_zip([Zipped(b"ok", b"x"), Zipped(b"l", b"../../../etc/passwd", mode=LINK_MODE)]),
+    "cut.tgz": gzip.compress(forged_tar([OK, Tarred(b"a", os.urandom(100_000))]))[:-20],
+    "headers.tar": forged_tar([OK, *[long_name(b"n")] * 2000]),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+async def test_a_hostile_archive_leaves_nothing(bed: StoreBed, name: str) -> None:
+    """And its words are those of a model, with one line."""
+    bed.bucket.put(name, HOSTILE[name])
+    with pytest.raises(InvalidModel) as caught:
+        await opened(bed.store, spec(name))
+    assert (caught.value.reason, "\n" in caught.value.text) == ("invalid_model", False)
+    assert await is_settled(bed)
+    bed.bucket.put("honest.tgz", gzip.compress(forged_tar([OK])))
+    model = await opened(bed.store, spec("honest.tgz"))
+    assert [(file.path, file.size_bytes) for file in model.listing.files] == [("ok", 7)]
+    del model
+    gc.collect()
+    assert await is_settled(bed)
+
+
+async def test_a_folder_around_the_deepest_path_is_taken_off(bed: StoreBed) -> None:
+    """What is listed then is what lies there: 499 levels, links of the archive with their lengths."""
+    path = b"/".join([b"d"] * 498) + b"/f"
+    entries = [long_name(b"m/" + path), Tarred(b"a", b"abc"), Tarred(b"m/l", kind=b"1", link=b"")]
+    bed.bucket.put("m.tar", forged_tar([*entries[:2], pax((b"linkpath", b"m/" + path)), entries[2]]))
+    model = await opened(bed.store, spec("m.tar"))
+    assert [(file.path, file.size_bytes) for file in model.listing.files] == [(path.decode(), 3), ("l", 3)]
+    assert await model.read(model.listing.files[0]) == b"abc"
+    artifact = await model.fetch(model.listing.files)
+    await bed.store.release(artifact)
+    assert await is_settled(bed)
+
+
+KEYS = {
+    "levels": ["m/" + "d/" * 1200 + "f"],
+    "bytes": ["m/" + ("n" * 200 + "/") * 20 + "f"],
+    "folders": [f"m/{number}/" + "/".join("d" * 400) + "/f" for number in range(300)],
+}
+
+
+@pytest.mark.parametrize("what", KEYS)
+async def test_keys_of_a_bucket_have_the_same_bounds(bed: StoreBed, what: str) -> None:
+    """Before a byte is pulled: what no volume could hold, or what would need 100,000 folders of long names."""
+    for key in KEYS[what]:
+        bed.bucket.put(key, b"x")
+    with pytest.raises(InvalidRequest, match=r"more than (500 levels|3072 bytes|32 MiB, all)"):
+        await opened(bed.store, a_spec("m"))
+    assert not [call for call in bed.bucket.calls if call.startswith("read")]
+
+
+def a_listing(files: int) -> Listing:
+    listed = tuple(SourceFile(f"{number}", 1, "v") for number in range(files))
+    return Listing(origin="memory://b/m.zip", name="m.zip", is_single_file=False, files=listed, schema=None)
+
+
+def test_what_is_remembered_of_archives_has_a_bound(monkeypatch) -> None:
+    """The oldest go first; one that is too large is not kept; the same one again counts once."""
+    monkeypatch.setattr(unpacked, "_REMEMBERED_BYTES", 100_000)
+    known = Remembered()
+    versions = [(f"bucket {number}", None, None) for number in range(6)]
+    for version in versions[:4]:
+        known.add(version, a_listing(100))
+    for _ in range(10):
+        known.add(versions[0], a_listing(100))
+    assert all(known.get(version) for version in versions[:4])
+    known.add(versions[4], a_listing(300))
+    assert [number for number, version in enumerate(versions) if known.get(version)] == [0, 4]
+    known.add(versions[5], a_listing(10_000))
+    assert not any(known.get(version) for version in versions)

@@ -1,0 +1,163 @@
+"""Archives that are cut anywhere, or have bytes that changed: refused in one line, or served exactly as they were packed."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import random
+import tarfile
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from adapter.errors import InvalidModel
+from tests.security.archive_bed import Ground, ground_in
+from tests.security.archive_forge import Tarred, forged_tar, pax
+
+FILES = {"config.pbtxt": b"platform: x", "1/model.onnx": random.Random(8).randbytes(300), "1/zeros": bytes(700)}
+
+
+def a_tar(format: int = tarfile.GNU_FORMAT) -> bytes:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=format) as tar:
+        for name, content in FILES.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
+    return out.getvalue()
+
+
+def a_zip() -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in FILES.items():
+            archive.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED if name.endswith("zeros") else zipfile.ZIP_STORED)
+    return out.getvalue()
+
+
+def a_sparse_tar() -> bytes:
+    version = (b"GNU.sparse.major", b"1"), (b"GNU.sparse.minor", b"0")
+    known = *version, (b"GNU.sparse.name", b"config.pbtxt"), (b"GNU.sparse.realsize", b"11")
+    content = b"1\n0\n11\n" + bytes(505) + FILES["config.pbtxt"]
+    rest = [Tarred(name.encode(), content) for name, content in FILES.items() if name != "config.pbtxt"]
+    return forged_tar([pax(*known), Tarred(b"x", content), *rest])
+
+
+END = 1024
+"""Two blocks of zeros: the first is the end mark."""
+PADDED = len(forged_tar([Tarred(name.encode(), content) for name, content in FILES.items()]))
+ARCHIVES = {
+    "m.tar": a_tar()[:PADDED],
+    "m.tar.gz": gzip.compress(a_tar(), mtime=0),
+    "pax.tgz": gzip.compress(a_tar(tarfile.PAX_FORMAT), mtime=0),
+    "sparse.tgz": gzip.compress(a_sparse_tar(), mtime=0),
+    "m.zip": a_zip(),
+}
+
+
+@pytest.fixture
+def ground(tmp_path: Path) -> Iterator[Ground]:
+    with ground_in(tmp_path) as made:
+        yield made
+
+
+@pytest.mark.parametrize("name", ARCHIVES)
+def test_the_archives_are_whole_before(ground: Ground, name: str) -> None:
+    """Otherwise the other tests prove nothing."""
+    assert ground.unpacked(ARCHIVES[name], name) == FILES
+
+
+@pytest.mark.parametrize("name", ARCHIVES)
+def test_an_archive_that_is_cut_anywhere_is_refused(ground: Ground, name: str) -> None:
+    """Also between two entries of a tar, where a model of fewer files would begin to serve."""
+    content = ARCHIVES[name]
+    needed = len(content) - END + 512 if name == "m.tar" else len(content)
+    for length in range(0, needed, 1 if len(content) < 1500 else 7):
+        ground.refused(content[:length], name)
+    for length in range(needed - 20, needed):
+        ground.refused(content[:length], name)
+
+
+@pytest.mark.parametrize("name", [name for name in ARCHIVES if name != "m.tar"])
+def test_a_byte_that_changed_is_noticed_or_means_nothing(ground: Ground, name: str) -> None:
+    """Each byte in turn. Zip and gzip have checksums; dates and makers may be anything."""
+    content, dice = ARCHIVES[name], random.Random(1)
+    refused = 0
+    for position in range(len(content)):
+        spoilt = bytearray(content)
+        spoilt[position] ^= 1 << dice.randrange(8)
+        refused += ground.refused_or(FILES, bytes(spoilt), name)
+    assert refused > len(content) / 3
+
+
+def test_a_header_of_a_plain_tar_that_changed_is_noticed(ground: Ground) -> None:
+    """A plain tar has checksums of its headers alone: what changed in a file is served as it is, below its own name."""
+    content, dice = ARCHIVES["m.tar"], random.Random(2)
+    starts = [0, 1024, 2048]
+    for start in starts:
+        for position in range(start, start + 500):
+            spoilt = bytearray(content)
+            spoilt[position] ^= 1 << dice.randrange(8)
+            assert ground.refused_or(FILES, bytes(spoilt), "m.tar") or 148 <= position - start < 156
+
+
+@pytest.mark.parametrize("name", ARCHIVES)
+def test_any_damage_is_a_fact_about_the_model(ground: Ground, name: str) -> None:
+    """Several bytes at once, parts that are doubled, moved or missing: one class of error, one line."""
+    content, dice = ARCHIVES[name], random.Random(3)
+    for _ in range(250):
+        spoilt = bytearray(content)
+        for _ in range(dice.randrange(1, 6)):
+            start, length = dice.randrange(len(spoilt)), dice.randrange(1, 40)
+            part = spoilt[start : start + length]
+            spoilt[start : start + length] = dice.choice([b"", part * 2, dice.randbytes(len(part)), b"\xff" * len(part), bytes(len(part))])
+        try:
+            assert all(path and ".." not in path for path in ground.unpacked(bytes(spoilt), name))
+        except InvalidModel as error:
+            assert "\n" not in error.text
+
+
+SEGMENT = st.text(st.characters(codec="utf-8", exclude_characters="/\0"), min_size=1, max_size=20).filter(
+    lambda name: name not in (".", "..")
+)
+PATH = st.lists(SEGMENT, min_size=1, max_size=4).map("/".join)
+TREE = st.dictionaries(PATH, st.binary(max_size=3000), min_size=1, max_size=5)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    files=TREE,
+    form=st.sampled_from([tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT, zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED]),
+)
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_what_the_standard_library_packs_comes_out_as_it_went_in(ground: Ground, files: dict[str, bytes], form: int) -> None:
+    """Any names, any content; or a file that is a directory too, which no file system can have."""
+    out = io.BytesIO()
+    if form in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        name = "m.zip"
+        with zipfile.ZipFile(out, "w", form) as archive:
+            for path, content in files.items():
+                archive.writestr(zipfile.ZipInfo(path), content, form)
+    else:
+        name = "m.tar"
+        with tarfile.open(fileobj=out, mode="w", format=form) as tar:
+            for path, content in files.items():
+                info = tarfile.TarInfo(path)
+                info.size = len(content)
+                tar.addfile(info, io.BytesIO(content))
+    clashes = any(path.startswith(f"{other}/") for path in files for other in files)
+    if clashes or any(len(segment.encode()) > 255 for path in files for segment in path.split("/")):
+        ground.refused(out.getvalue(), name)
+    else:
+        assert ground.unpacked(out.getvalue(), name) == files
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(content=st.binary(max_size=2000), name=st.sampled_from(["m.tar", "m.tgz", "m.zip"]))
+def test_any_bytes_are_refused(ground: Ground, content: bytes, name: str) -> None:
+    """Noise is no model."""
+    ground.refused(content, name)

@@ -1,0 +1,161 @@
+"""GCS and Azure: every wait has an end of its own, and ends within three seconds of a stop, in every phase and for tokens too."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from adapter.errors import SourceUnavailable
+from adapter.storage.stores.gcs import credentials
+from adapter.storage.wire import sessions
+from adapter.workers import Stop, Stopped
+from tests.fakes.hell import BlackHole, Hell, silent, stalled_body, trickled_continue, trickled_headers
+from tests.fakes.http_proxy import VARIABLES
+from tests.security.clouds import CONTENT, NO_IDENTITY, VERSIONS, bucket_of, cloud, entra, listed, private_key, read, server_tls, values
+
+KINDS = ("gcs", "azure")
+PROMPT_SECONDS = 3
+STALLED = 206, {"Content-Range": f"bytes 0-{len(CONTENT) - 1}/{len(CONTENT)}"}
+PRINCIPAL = {"account_key": "", "tenant_id": "t", "client_id": "c", "client_secret": "s3cret-of-the-principal"}
+KEY = private_key()
+
+
+@pytest.fixture(autouse=True)
+def no_identity(monkeypatch):
+    """Neither of the machine that runs the tests, nor its proxies."""
+    for name in (*NO_IDENTITY, *VARIABLES, "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(scope="module")
+def tls(tmp_path_factory):
+    """A server's side of TLS, and its authority."""
+    return server_tls(tmp_path_factory.mktemp("tls"))
+
+
+def ended(work, is_waiting, *, settle_seconds=0.3):
+    """What the work raised, and how many seconds after the stop; it is stopped once it waits."""
+    stop, raised = Stop(), []
+
+    def run() -> None:
+        try:
+            work(stop)
+        except BaseException as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    assert is_waiting(20)
+    time.sleep(settle_seconds)  # the peer has said its last; nothing tells when our side has read it
+    begun = time.monotonic()
+    assert thread.is_alive(), raised
+    stop.set()
+    thread.join(20)
+    return raised[0], time.monotonic() - begun
+
+
+def assert_prompt(work, is_waiting):
+    error, seconds = ended(work, is_waiting)
+    assert type(error) is Stopped
+    assert seconds < PROMPT_SECONDS
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("call", [listed, read])
+@pytest.mark.parametrize("phase", ["headers", "body"])
+def test_a_stop_wakes_an_answer(kind, call, phase):
+    """Before its headers, and in its body."""
+    hang = silent() if phase == "headers" else stalled_body(len(CONTENT), 1000, *STALLED) if call is read else stalled_body(1000, 10)
+    if phase == "body" and call is read:
+        hang = stalled_body(len(CONTENT), 1000, 206, {**VERSIONS[kind], **STALLED[1]})
+    with Hell(cloud(kind, listing=hang, reading=hang)) as server:
+        bucket = bucket_of(values(kind, server.url))
+        assert_prompt(lambda stop: call(bucket, stop=stop), server.hanging.wait)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_stop_wakes_a_dial_and_a_handshake(kind):
+    """Nobody answers, or nobody speaks TLS."""
+    now = lambda _: True  # noqa: E731 - a dial tells nobody
+    with BlackHole() as hole:
+        bucket = bucket_of(values(kind, f"http://127.0.0.1:{hole.port}"))
+        assert_prompt(lambda stop: listed(bucket, stop), now)
+    with Hell(silent(), stalls_in_tls=True) as server:
+        bucket = bucket_of(values(kind, server.url))
+        assert_prompt(lambda stop: listed(bucket, stop), server.hanging.wait)
+
+
+@pytest.mark.parametrize("where", ["silent", "dial", "trickle"])
+def test_a_stop_wakes_googles_token_server(where):
+    """google-auth asks with a timeout of two minutes, and repeats."""
+    with BlackHole() as hole, Hell(trickled_headers() if where == "trickle" else silent()) as tokens:
+        uri = f"http://127.0.0.1:{hole.port if where == 'dial' else tokens.port}/token"
+        bucket = bucket_of(values("gcs", "http://127.0.0.1:1", anonymous="", client_email="a@b", private_key=KEY, token_uri=uri))
+        is_waiting = {"silent": tokens.hanging.wait}.get(where, lambda _: True)
+        assert_prompt(lambda stop: listed(bucket, stop), is_waiting)
+
+
+@pytest.mark.parametrize("where", ["silent", "dial", "TLS", "token", "trickle"])
+def test_a_stop_wakes_azures_token_server(where, tls, monkeypatch):
+    """azure-identity asks with a timeout of five minutes, and repeats."""
+    behaviour = entra(silent()) if where == "token" else trickled_continue() if where == "trickle" else silent()
+    is_plain = where == "TLS"
+    with BlackHole() as hole, Hell(behaviour, tls=None if is_plain else tls[0], stalls_in_tls=is_plain) as tokens:
+        monkeypatch.setenv("AZURE_AUTHORITY_HOST", f"https://localhost:{hole.port if where == 'dial' else tokens.port}")
+        bucket = bucket_of(values("azure", "https://127.0.0.1:1", certificate=tls[1].ca_pem, **PRINCIPAL))
+        is_waiting = (lambda _: True) if where in ("dial", "trickle") else tokens.hanging.wait
+        assert_prompt(lambda stop: listed(bucket, stop), is_waiting)
+
+
+@pytest.mark.parametrize("where", ["silent", "dial", "refused"])
+def test_a_stop_wakes_the_search_for_the_pods_identity(where, monkeypatch):
+    """In a thread of a load; between looks too."""
+    with BlackHole() as hole, Hell(silent()) as metadata:
+        port = {"silent": metadata.port, "dial": hole.port, "refused": 1}[where]
+        monkeypatch.setenv("GCE_METADATA_IP", f"127.0.0.1:{port}")
+        monkeypatch.setattr(credentials, "_SEARCH_PAUSES_SECONDS", (0.0, 60.0))
+        is_waiting = metadata.hanging.wait if where == "silent" else lambda _: True
+        assert_prompt(lambda stop: bucket_of({"type": "gcs", "bucket": "b"}, stop=stop), is_waiting)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("call", [listed, read])
+def test_a_silent_server_is_left_after_the_read_timeout(kind, call, monkeypatch):
+    """Azure's library had five minutes."""
+    monkeypatch.setattr(sessions, "TIMEOUT_SECONDS", (1, 1))
+    with Hell(silent()) as server:
+        bucket, begun = bucket_of(values(kind, server.url)), time.monotonic()
+        with pytest.raises(SourceUnavailable, match="no answer within"):
+            call(bucket)
+        assert time.monotonic() - begun < 8
+        assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_server_that_is_never_reached_is_left_after_the_connect_timeout(kind, monkeypatch):
+    """And is said to be."""
+    monkeypatch.setattr(sessions, "TIMEOUT_SECONDS", (1, 1))
+    with BlackHole() as hole:
+        bucket, begun = bucket_of(values(kind, f"http://127.0.0.1:{hole.port}")), time.monotonic()
+        with pytest.raises(SourceUnavailable, match="no connection within"):
+            listed(bucket)
+        assert time.monotonic() - begun < 8
+
+
+def test_token_servers_that_are_silent_are_left(tls, monkeypatch):
+    """Of both clouds; the storage is not asked."""
+    monkeypatch.setattr(sessions, "TIMEOUT_SECONDS", (1, 1))
+    with Hell(silent()) as google, Hell(silent(), tls=tls[0]) as entra_id:
+        monkeypatch.setenv("AZURE_AUTHORITY_HOST", f"https://localhost:{entra_id.port}")
+        key = {"anonymous": "", "client_email": "a@b", "private_key": KEY, "token_uri": f"{google.url}/token"}
+        for config in (
+            values("gcs", "http://127.0.0.1:1", **key),
+            values("azure", "https://127.0.0.1:1", certificate=tls[1].ca_pem, **PRINCIPAL),
+        ):
+            begun = time.monotonic()
+            with pytest.raises(SourceUnavailable, match=r"which gives out tokens for .*: no answer within"):
+                listed(bucket_of(config))
+            assert time.monotonic() - begun < 8
+        assert len(google.requests) == 1 and len(entra_id.requests) == 1

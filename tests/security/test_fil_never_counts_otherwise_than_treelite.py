@@ -1,0 +1,120 @@
+"""Damaged and doctored forests: refused by the adapter or by Treelite, or both say the same numbers."""
+
+import json
+import os
+import random
+import subprocess
+import sys
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from adapter.ends import TAIL_BYTES
+from adapter.layout.fil import forest_of
+from adapter.layout.forests.forest import FORMATS, Unreliable
+from tests.unit.layout.cases.builders import ends_of
+
+TOP = Path(__file__).parents[2]
+ARCHIVE = Path(__file__).parent / "forests" / "forests.zip"
+KINDS = {"json": "xgboost_json", "ubj": "xgboost_ubj", "txt": "lightgbm", "model": "xgboost"}
+KEYS = (b"num_class", b"num_target", b"num_feature", b"learner_model_param", b"objective", b"learner", b"max_feature_idx")
+SPLICES = [
+    *KEYS, b'"learner_model_param":{"num_class":"9"},', b"L" + (19).to_bytes(8, "big") + b"learner_model_param", b"\nnum_class=9\n",
+    b"\nmax_feature_idx=9\n", b"\nTree=0\n", b'"learner":{},', b'"Config":{', b"}", b"{", b'"', b"\\", b"\0", b"9", b"0", b"L", b"\n",
+]  # fmt: skip
+MUTATIONS = 400
+
+
+def mutated(content: bytes, chance: random.Random) -> bytes:
+    """Up to three edits, near the keys and the ends more often than elsewhere."""
+    for _ in range(chance.choice([1, 1, 2, 3])):
+        where = chance.choice(["head", "tail", "key", "key", "any"])
+        at = chance.randrange(max(1, len(content)))
+        if where == "head":
+            at = min(at, chance.randrange(250))
+        elif where == "tail":
+            at = max(0, len(content) - 1 - chance.randrange(500))
+        elif where == "key":
+            at = max(0, content.rfind(chance.choice(KEYS)) + chance.randrange(-15, 40))
+        end = at + chance.randrange(1, 40)
+        into = chance.randrange(len(content) + 1)
+        digits = [place for place in range(at, min(at + 60, len(content))) if content[place : place + 1].isdigit()]
+        digit = chance.choice(digits or [at])
+        other = b"%d" % chance.randrange(10)
+        content = chance.choice(
+            [
+                *[content[:digit] + other + content[digit + 1 :]] * 4,
+                content[:at] + bytes([chance.choice(b'0123456789{}[]",:\n=LSUil\0')]) + content[at + 1 :],
+                content[:at] + chance.choice(SPLICES) + content[at:],
+                content[:at] + content[end:],
+                content[:into] + content[at:end] + content[into:],
+            ]
+        )
+    return content
+
+
+@pytest.mark.parametrize("suffix", KINDS)
+def test_no_damage_makes_another_number_of_it(tmp_path, suffix):
+    """Four hundred edits of real forests, the same at each run; Treelite is asked in a child, since it dies of some."""
+    chance = random.Random(suffix)
+    with zipfile.ZipFile(ARCHIVE) as archive:
+        forests = [archive.read(name) for name in archive.namelist() if name.endswith(f".{suffix}")]
+    format_ = FORMATS[KINDS[suffix]]
+    told = {}
+    for number in range(MUTATIONS):
+        content = mutated(chance.choice(forests), chance)
+        try:
+            forest = forest_of(format_, ends_of(content, format_))
+        except Unreliable:
+            continue
+        if forest.model_type == format_.model_type:
+            path = tmp_path / f"{number}.{suffix}"
+            path.write_bytes(content)
+            told[str(path)] = f"{forest.outputs} {forest.features}"
+    lines = "".join(json.dumps([format_.model_type, path]) + "\n" for path in told)
+    child = [sys.executable, "-c", "from tests.security.fil_stand_in import count; count()"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    done = subprocess.run(child, input=lines, text=True, cwd=TOP, env=environment, check=True, capture_output=True, timeout=100)
+    both = {path: (ours, theirs) for (path, ours), theirs in zip(told.items(), done.stdout.splitlines(), strict=True) if theirs}
+
+    assert len(both) > MUTATIONS / 20
+    assert {path: said for path, said in both.items() if said[0] != said[1]} == {}
+
+
+def doctored() -> dict[str, tuple[str, bytes, str]]:
+    """Files of which Treelite says what is not where the adapter looks: format, content, what Treelite says."""
+    with zipfile.ZipFile(ARCHIVE) as archive:
+        text, tree = archive.read("lightgbm-regression-1.txt"), archive.read("xgboost-softprob-3.json")
+    key, version = tree.rindex(b'"learner_model_param"'), tree.rindex(b',"version"')
+    parameters = tree[key : tree.index(b"}", key) + 1].replace(b'"num_class":"3"', b'"num_class":"1"')
+    config = b',"Config":{' + b" " * 2 * TAIL_BYTES + parameters + b',"objective":{"name":"reg:squarederror"}}}'
+    hidden = tree[:key] + tree[key:version].replace(b"learner_model_param", b"learner_model_p\\u0061ram")
+    padded = text.replace(b"\nfeature_names=", b"\nnothing=" + b" " * 2 * TAIL_BYTES + b"\nmax_feature_idx=99\nfeature_names=")
+    return {
+        "an ignored object at the end that looks like the learner": ("xgboost_json", tree[:version] + config, "3 4"),
+        "the same, and the learner's key disguised": ("xgboost_json", hidden + config, "3 4"),
+        "features again, beyond what is read": ("lightgbm", padded, "1 100"),
+    }
+
+
+@pytest.mark.parametrize("case", doctored().values(), ids=doctored())
+def test_what_both_ends_cannot_show_is_found_in_the_whole_file(tmp_path, case):
+    """Treelite takes these files, and the ends alone say other numbers than Treelite."""
+    kind, content, said = case
+    path = tmp_path / "doctored"
+    path.write_bytes(content)
+    ends = ends_of(content, FORMATS[kind])
+
+    assert counted(kind, path) == said
+    with pytest.raises(Unreliable):
+        forest_of(FORMATS[kind], ends)
+    alone = forest_of(FORMATS[kind], replace(ends, mentions=1, others=2 * (kind == "lightgbm")))
+    assert f"{alone.outputs} {alone.features}" != said
+
+
+def counted(kind: str, path: Path) -> str:
+    code = "import sys; from tests.security.fil_stand_in import counted; sys.stderr.write(counted(*sys.argv[1:]))"
+    done = subprocess.run([sys.executable, "-c", code, kind, str(path)], text=True, cwd=TOP, check=True, capture_output=True, timeout=100)
+    return done.stderr

@@ -1,0 +1,34 @@
+"""A listing may hold anything: each ends in a layout or in words, in a thread, and takes a bounded part of the memory."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.security.layout_child import CASES
+
+MOST_GROWTH = 256 * 2**20
+"""Bytes; the longest listings of all, with keys of 800 characters, take 160 MiB on their way."""
+LONGEST_TEXT = 3000
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_it_ends_in_a_layout_or_in_words(name: str, tmp_path: Path) -> None:
+    """One line, of the right class, that no control character is in."""
+    _, ends, _ = CASES[name]
+
+    ran = subprocess.run(
+        [sys.executable, "-m", "tests.security.layout_child", name, str(tmp_path)], capture_output=True, text=True, check=False, timeout=110
+    )
+
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    told = json.loads(ran.stdout)
+    assert ends in told["words"]
+    assert told.get("class") in ((None,) if ends == "layout" else ("InvalidModel", "InvalidRequest"))
+    assert told["words"].isprintable() and len(told["words"]) <= LONGEST_TEXT
+    assert told["grown"] <= MOST_GROWTH
+    assert not told["on_loop"]

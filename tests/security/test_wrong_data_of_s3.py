@@ -1,0 +1,359 @@
+"""An S3 server that lies: listings that are none, bombs for a parser, ranges that disagree, redirects. No wrong byte is kept."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from adapter.errors import InvalidRequest, SourceChanged, SourceUnavailable
+from adapter.storage.bucket import StoredObject
+from adapter.storage.pull.listing import find_model
+from adapter.storage.stores.clients import Clients, Means
+from adapter.storage.stores.s3 import pages
+from adapter.storage.stores.table import BUCKETS
+from adapter.workers import Stop
+from tests.fakes.hell import Hell, answering, by_target, endless_body, honest, in_turn, redirecting
+from tests.unit.storage.beds import make_config, make_search
+
+MIB = 1024 * 1024
+KEYS = {"access_key_id": "AKIDEXAMPLE", "secret_access_key": "a-secret-key"}
+ETAG = {"ETag": '"v1"'}
+CONTENT = bytes(range(256)) * 40
+SIZE = len(CONTENT)
+NOT_S3 = "gave an answer that is not S3's"
+
+
+def xml(text, status=200, **headers):
+    body = text if isinstance(text, bytes) else text.encode()
+    return answering(status, {"Content-Type": "application/xml", "Content-Length": len(body), **headers}, body)
+
+
+def row(key="m/file", size=10, etag="v1"):
+    return f"<Contents><Key>{key}</Key><Size>{size}</Size><ETag>{etag}</ETag></Contents>"
+
+
+def listing(*rows, more=""):
+    end = (
+        f"<IsTruncated>true</IsTruncated><NextContinuationToken>{more}</NextContinuationToken>"
+        if more
+        else "<IsTruncated>false</IsTruncated>"
+    )
+    return f"<ListBucketResult>{''.join(rows)}{end}</ListBucketResult>"
+
+
+def bucket_at(server, **changes):
+    values = {"type": "s3", "bucket": "b", "endpoint_url": server.url, "region": "us-east-1"} | KEYS | changes
+    return Clients(BUCKETS, Means(max_connections=4)).bucket(make_config(values), Stop())
+
+
+def read(bucket, start=0, length=SIZE, etag="v1", size=SIZE):
+    """Returns what reached the sink, and what was raised."""
+    got = bytearray()
+    try:
+        bucket.read(StoredObject("m/file", size, etag), start, length, got.extend, Stop())
+    except Exception as error:
+        return bytes(got), error
+    return bytes(got), None
+
+
+def test_a_good_listing_is_read():
+    """The measure for all that follow: entities of XML itself, quotes, a foreign namespace, owners, comments."""
+    owner = '<Owner xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" xsi:type="CanonicalUser"><ID>x</ID></Owner>'
+    text = (
+        '<?xml version="1.0" encoding="UTF-8"?>\n<!-- none --><ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/">'
+        f'<IsTruncated> false </IsTruncated><Contents><Key>m/a=b&amp;c "d"</Key><Size>3</Size><ETag>&quot;v&quot;</ETag>{owner}</Contents>'
+        "</ListBucketResult>"
+    )
+    with Hell(xml(text)) as server:
+        assert bucket_at(server).list_page("m/", Stop()).objects == (StoredObject('m/a=b&c "d"', 3, "v"),)
+
+
+NO_LISTINGS = {
+    "a size that is a word": listing(row(size="many")),
+    "a size that is negative": listing(row(size=-1)),
+    "a size that is a float": listing(row(size="1.5")),
+    "a size beyond all disks": listing(row(size=10**19)),
+    "a size of 5,000 digits": listing(row(size="9" * 5000)),
+    "no size": listing("<Contents><Key>m/a</Key></Contents>"),
+    "no key": listing("<Contents><Size>1</Size></Contents>"),
+    "no key, encoded": listing("<EncodingType>url</EncodingType><Contents><Size>1</Size></Contents>"),
+    "no prefix": listing("<CommonPrefixes></CommonPrefixes>"),
+    "a key of 1,025 bytes": listing(row("m/" + "k" * 1023)),
+    "a key of 1,026 bytes in few letters": listing(row("m/" + "ü" * 512)),
+    "a version of 2,000 letters": listing(row(etag="v" * 2000)),
+    "a token of 10,000 letters": listing(row(), more="t" * 10_000),
+    "1,001 rows": listing(*(row(f"m/{number}") for number in range(1001))),
+    "1,001 folders": listing(*(f"<CommonPrefixes><Prefix>m/{number}/</Prefix></CommonPrefixes>" for number in range(1001))),
+    "neither the end nor a part": "<ListBucketResult><IsTruncated>maybe</IsTruncated></ListBucketResult>",
+    "nothing": "",
+    "bytes that are no text": b"<ListBucketResult>\xff\xfe<IsTruncated>false</IsTruncated></ListBucketResult>",
+    "UTF-16": listing(row()).encode("utf-16"),
+    "JSON": '{"IsTruncated": false}',
+    "a page for people": "<!DOCTYPE html><html><body>Welcome</body></html>",
+    "an unclosed document": listing(row())[:-10],
+    "an unknown entity": listing(row("&boom;")),
+    "a key with a NUL": listing(row("m/&#0;")),
+    "rows in rows": listing("<Contents>" * 50 + "</Contents>" * 50),
+    "a count that is a word": "<ListBucketResult><KeyCount>x</KeyCount><IsTruncated>false</IsTruncated></ListBucketResult>",
+}
+
+
+@pytest.mark.parametrize("text", NO_LISTINGS.values(), ids=list(NO_LISTINGS))
+def test_a_listing_that_is_none_is_unavailable(text):
+    """Never an internal error, never an empty or a smaller bucket."""
+    with Hell(xml(text)) as server, pytest.raises(SourceUnavailable, match=NOT_S3) as caught:
+        bucket_at(server).list_page("m/", Stop())
+    assert type(caught.value) is SourceUnavailable
+
+
+def entities():
+    layers = "".join(f'<!ENTITY e{n} "{f"&e{n - 1};" * 50}">' for n in range(1, 6))
+    return f'<?xml version="1.0"?><!DOCTYPE l [<!ENTITY e0 "{"x" * 50}">{layers}]>' + listing(row("&e5;"))
+
+
+BOMBS = {
+    "a million elements": lambda: "<ListBucketResult>" + "<a/>" * 1_000_000 + "</ListBucketResult>",
+    "a million attributes": lambda: "<ListBucketResult " + " ".join(f'a{n}=""' for n in range(400_000)) + "/>",
+    "attributes behind a bracket": lambda: "<ListBucketResult " + " ".join(f"a{n}='>'" for n in range(300_000)) + "/>",
+    "attributes in many elements": lambda: (
+        "<ListBucketResult>"
+        + "".join(f"<a {' '.join(f'b{n}=' + chr(34) * 2 for n in range(60))}/>" for _ in range(8000))
+        + "</ListBucketResult>"
+    ),
+    "a deep tree": lambda: "<a>" * 900_000,
+    "entities": entities,
+    "entities in UTF-16": lambda: entities().encode("utf-16"),
+    "depth": lambda: f"<ListBucketResult>{'<a>' * 30_000}{'</a>' * 30_000}<IsTruncated>false</IsTruncated></ListBucketResult>",
+    "one text of large letters": lambda: "<ListBucketResult><Name>" + "\U0001f4a3" + "a" * 4_000_000 + "</Name></ListBucketResult>",
+    "rows of large letters": lambda: listing(*(row("m/\U0001f4a3" + "a" * 1000 + str(n)) for n in range(1000))),
+    "an endless listing": None,
+    "an endless error": None,
+}
+
+HARMLESS = ("rows of large letters", "depth")
+"""What may be in a page, or beside what is read of it."""
+CHILD = textwrap.dedent(
+    """
+    import sys
+    from adapter.errors import SourceUnavailable
+    from adapter.storage.stores.clients import Clients, Means
+    from adapter.storage.stores.table import BUCKETS
+    from adapter.workers import Stop
+    from tests.unit.storage.beds import make_config
+
+    def peak():
+        with open("/proc/self/status") as status:
+            return next(int(line.split()[1]) for line in status if line.startswith("VmHWM"))
+
+    values = {"type": "s3", "bucket": "b", "region": "r", "access_key_id": "AKID", "secret_access_key": "secret"}
+    configs = (make_config(values | {"endpoint_url": url}) for url in sys.argv[1:])
+    honest, hostile = (Clients(BUCKETS, Means(max_connections=1)).bucket(config, Stop()) for config in configs)
+    honest.list_page("m/", Stop())
+    before = peak()
+    try:
+        hostile.list_page("m/", Stop())
+        outcome = "a page"
+    except SourceUnavailable:
+        outcome = "unavailable"
+    print(outcome, (peak() - before) // 1024)
+    """
+)
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_no_listing_takes_much_more_memory_than_an_honest_one(name, record_property):
+    """A document of less than 4 MiB can take 250 MiB in the parser, an endless one all that there is."""
+    good = xml(listing(*(row(f"m/{'k' * 900}{number}") for number in range(1000))))
+    made = BOMBS[name]
+    behaviour = endless_body(503 if "error" in name else 200) if made is None else xml(made())
+    with Hell(good) as honest_server, Hell(behaviour) as server:
+        command = [sys.executable, "-c", CHILD, honest_server.url, server.url]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    outcome, mebibytes = done.stdout.rsplit(" ", 1)
+    record_property("MiB", int(mebibytes))
+    assert outcome == ("a page" if name in HARMLESS else "unavailable")
+    assert int(mebibytes) <= 64
+
+
+def test_an_error_in_another_language_keeps_its_status():
+    """A web page with a thousand attributes, of a proxy in between: the status says enough."""
+    page = "<!DOCTYPE html><html " + " ".join(f'a{n}="x"' for n in range(3000)) + ">"
+    with Hell(xml(page, 503, **{"Retry-After": 11})) as server, pytest.raises(SourceUnavailable, match="HTTP 503") as caught:
+        bucket_at(server).list_page("m/", Stop())
+    assert caught.value.retry_after_seconds == 11
+
+
+def test_a_listing_that_turns_in_a_circle_ends():
+    """The same token again; and two that lead to each other."""
+    circle = by_target(
+        {"continuation-token=a": xml(listing(row("m/2"), more="b")), "continuation-token=b": xml(listing(row("m/3"), more="a"))},
+        otherwise=xml(listing(row("m/1"), more="a")),
+    )
+    for behaviour in (xml(listing(row("m/1"), more="same")), circle):
+        with Hell(behaviour) as server:
+            with pytest.raises(SourceUnavailable, match="a listing of 'm/' without an end"):
+                find_model(bucket_at(server), make_search("m"), Stop())
+            assert len(server.requests) <= 4
+
+
+def test_empty_pages_without_end_end(monkeypatch):
+    """Each with a token of its own."""
+    monkeypatch.setattr("adapter.storage.pull.listing.MAX_PAGES", 20)
+    numbers = iter(range(10_000))
+
+    def answer(peer):
+        xml(listing(more=f"t{next(numbers)}"))(peer)
+
+    with Hell(answer) as server:
+        with pytest.raises(SourceUnavailable, match="without an end"):
+            find_model(bucket_at(server), make_search("m"), Stop())
+        assert len(server.requests) == 21
+
+
+def test_a_key_that_is_listed_twice_is_no_model():
+    """One of its two sizes would be wrong."""
+    with Hell(xml(listing(row("m/a", 1), row("m/a", 2)))) as server, pytest.raises(SourceUnavailable, match="twice"):
+        find_model(bucket_at(server), make_search("m"), Stop())
+
+
+def test_names_have_a_bound_together(monkeypatch):
+    """100,000 keys of 1,024 letters that each take four bytes are 400 MiB."""
+    monkeypatch.setattr("adapter.storage.pull.listing.MAX_NAMES_BYTES", 100_000)
+    rows = [row(f"m/\U0001f4a3{'k' * 200}{number}") for number in range(200)]
+    with Hell(xml(listing(*rows))) as server, pytest.raises(InvalidRequest, match="is it really one model"):
+        find_model(bucket_at(server), make_search("m"), Stop())
+
+
+def span(start, last, total=SIZE):
+    return {"Content-Range": f"bytes {start}-{last}/{total}"}
+
+
+def body(start, last):
+    return CONTENT[start : last + 1]
+
+
+LIES_ABOUT_A_PART = {
+    "another start": (206, span(6, 15), body(6, 15), SourceUnavailable),
+    "another end": (206, span(5, 20), body(5, 20), SourceUnavailable),
+    "no range": (206, {}, body(5, 14), SourceUnavailable),
+    "the whole instead": (200, {}, CONTENT, SourceUnavailable),
+    "a range that is none": (206, {"Content-Range": "bytes 5-14"}, body(5, 14), SourceUnavailable),
+    "a range of 30 digits": (206, {"Content-Range": f"bytes 5-14/{'9' * 30}"}, body(5, 14), SourceUnavailable),
+    "several parts": (206, span(5, 14) | {"Content-Type": "multipart/byteranges; boundary=x"}, body(5, 14), SourceUnavailable),
+    "another total": (206, span(5, 14, 999), body(5, 14), SourceChanged),
+    "a longer body": (206, span(5, 14) | {"Content-Length": 50}, body(5, 54), SourceUnavailable),
+    "a shorter body": (206, span(5, 14) | {"Content-Length": 5}, body(5, 9), SourceUnavailable),
+    "another version": (206, span(5, 14) | {"ETag": '"v2"'}, body(5, 14), SourceChanged),
+    "no version": (206, span(5, 14) | {"ETag": ""}, body(5, 14), SourceUnavailable),
+    "two lengths": (206, span(5, 14) | {"Content-Length": "10, 11"}, body(5, 14), SourceUnavailable),
+    "a length that is a word": (206, span(5, 14) | {"Content-Length": "ten"}, body(5, 14), SourceUnavailable),
+    "a framing of its own": (206, span(5, 14) | {"Transfer-Encoding": "gzip"}, body(5, 14), SourceUnavailable),
+}
+
+
+@pytest.mark.parametrize("name", LIES_ABOUT_A_PART)
+def test_a_part_that_is_another_one_gives_no_byte(name):
+    """Whichever header tells."""
+    status, headers, content, expected = LIES_ABOUT_A_PART[name]
+    whole = {"Content-Length": len(content), **ETAG, **headers}
+    with Hell(answering(status, whole, content)) as server:
+        got, error = read(bucket_at(server), 5, 10)
+    assert got == b""
+    assert type(error) is expected, error
+
+
+@pytest.mark.parametrize(("size", "chunks"), [(10, [b"12345678901"]), (10, [b"1234567890", b"x"]), (10, [b"12345", b"678901234"])])
+@pytest.mark.parametrize("is_part", [False, True])
+def test_a_body_in_chunks_that_does_not_end_in_time_is_another_one(size, chunks, is_part):
+    """Without a Content-Length its end is all that tells; its last bytes are not given, so that they are asked for again."""
+    framed = b"".join(b"%x\r\n%b\r\n" % (len(chunk), chunk) for chunk in chunks) + b"0\r\n\r\n"
+    headers = {"Transfer-Encoding": "chunked", **ETAG, **(span(5, 14) if is_part else {})}
+    with Hell(answering(206 if is_part else 200, headers, framed)) as server:
+        got, error = read(bucket_at(server), *((5, 10) if is_part else (0, size)), size=len(CONTENT) if is_part else size)
+    assert type(error) is SourceUnavailable and "more than was asked for" in error.text
+    assert len(got) < size
+
+
+@pytest.mark.parametrize("line", [b"-5", b"-1", b"0x5", b"", b"zz", b"f" * 20])
+def test_a_chunk_of_an_impossible_size_gives_no_byte_too_many(line):
+    """The standard library takes a negative size, and gives more than it was asked for."""
+    headers = {"Transfer-Encoding": "chunked", **ETAG}
+    with Hell(answering(200, headers, line + b"\r\n" + b"y" * 5000 + b"\r\n0\r\n\r\n")) as server:
+        got, error = read(bucket_at(server), 0, 10, size=10)
+    assert isinstance(error, SourceUnavailable | SourceChanged) or line in (b"0x5",)
+    assert len(got) < 10
+
+
+def test_a_good_body_in_chunks_is_taken():
+    """As some S3-compatible servers send it."""
+    framed = b"5\r\n12345\r\n5\r\n67890\r\n0\r\n\r\n"
+    with Hell(answering(200, {"Transfer-Encoding": "chunked", **ETAG}, framed)) as server:
+        assert read(bucket_at(server), 0, 10, size=10) == (b"1234567890", None)
+
+
+def test_what_is_stored_encoded_is_taken_as_it_is_stored():
+    """An object may have a Content-Encoding of its own; its bytes are the listed ones."""
+    with Hell(honest(CONTENT, {**ETAG, "Content-Encoding": "gzip"})) as server:
+        assert read(bucket_at(server)) == (CONTENT, None)
+        assert read(bucket_at(server), 5, 10) == (CONTENT[5:15], None)
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@pytest.mark.parametrize("call", ["list", "read"])
+def test_a_redirect_is_an_answer_and_no_instruction(status, call):
+    """No request goes to another host, with or without credentials; the region that is named is said."""
+    with Hell(answering(200)) as elsewhere:
+        headers = {"Location": f"{elsewhere.url}/b", "x-amz-bucket-region": "eu-north-1", "Content-Length": 0}
+        with Hell(answering(status, headers)) as server:
+            bucket = bucket_at(server)
+            with pytest.raises(InvalidRequest, match="the bucket is in 'eu-north-1'"):
+                if call == "list":
+                    bucket.list_page("m/", Stop())
+                bucket.read(StoredObject("m/file", SIZE, "v1"), 0, SIZE, bytearray().extend, Stop())
+            assert len(server.requests) <= 2
+            assert {request.headers["host"] for request in server.requests} == {f"127.0.0.1:{server.port}"}
+        assert elsewhere.connections == 0
+
+
+@pytest.mark.parametrize("region", ["evil.example/", "x" * 300, "a b", "-", "../x", "eu\tx"])
+def test_a_region_that_an_answer_makes_up_goes_nowhere(region):
+    """It would become part of a host name, or of a signature."""
+    error = f"<Error><Code>AuthorizationHeaderMalformed</Code><Region>{region}</Region></Error>"
+    with Hell(xml(error, 400)) as server:
+        with pytest.raises((InvalidRequest, SourceUnavailable)) as caught:
+            bucket_at(server).list_page("m/", Stop())
+        assert len(server.requests) == 1
+    assert region not in caught.value.text
+
+
+def test_a_redirect_in_a_read_after_a_good_listing_gives_no_byte():
+    """The same of every call."""
+    with Hell(in_turn(xml(listing(row())), redirecting("http://169.254.169.254/latest/meta-data/", 307))) as server:
+        bucket = bucket_at(server)
+        bucket.list_page("m/", Stop())
+        got, error = read(bucket)
+        assert (got, type(error)) == (b"", InvalidRequest)
+        assert [request.method for request in server.requests] == [
+            "GET",
+            "GET",
+            "HEAD",
+        ]  # the library would go on asking where the bucket is, 80 times
+
+
+def test_the_bounds_of_a_page_have_room_for_what_s3_can_send():
+    """1,000 keys of 1,024 bytes, each letter encoded, with every element that a row can have."""
+    inner = "<LastModified>2026-01-01T00:00:00.000Z</LastModified><ETag>&quot;d41d8cd98f00b204e9800998ecf8427e-1234&quot;</ETag>"
+    inner += "<ChecksumAlgorithm>CRC64NVME</ChecksumAlgorithm><ChecksumType>FULL_OBJECT</ChecksumType><Size>5497558138880</Size>"
+    inner += (
+        "<StorageClass>INTELLIGENT_TIERING</StorageClass><RestoreStatus><IsRestoreInProgress>false</IsRestoreInProgress></RestoreStatus>"
+    )
+    rows = "".join(f"<Contents><Key>m%2F{'%C3%BC' * 500}{number:04}</Key>{inner}</Contents>" for number in range(1000))
+    text = f"<ListBucketResult><EncodingType>url</EncodingType><IsTruncated>false</IsTruncated>{rows}</ListBucketResult>"
+    assert len(text) > 3 * MIB
+    pages.check_document(text.encode())
+    with Hell(xml(text)) as server:
+        assert len(bucket_at(server).list_page("m/", Stop()).objects) == 1000

@@ -1,0 +1,351 @@
+"""A web server that lies, or names no versions: encodings, lengths and ranges that disagree, redirects. No wrong byte is kept."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from ipaddress import ip_network
+
+import pytest
+
+from adapter.errors import InvalidRequest, SourceChanged, SourceUnavailable
+from adapter.settings import PullSettings
+from adapter.storage.bucket import StoredObject
+from adapter.storage.store import Store
+from adapter.storage.stores.clients import Clients, Means
+from adapter.storage.stores.table import BUCKETS
+from adapter.storage.wire.dialling import FREE, Guard
+from adapter.volume import Volume
+from adapter.workers import Stop
+from tests.builders import a_spec
+from tests.fakes.hell import Hell, answering, bomb, by_target, endless_body, honest, in_turn, redirecting
+from tests.unit.storage.beds import make_config, opened
+
+MIB = 1024 * 1024
+CONTENT = bytes(range(256)) * 40
+SIZE = len(CONTENT)
+ETAG = {"ETag": '"v1"'}
+DENIED = Guard((ip_network("127.0.0.0/8"), ip_network("169.254.0.0/16")))
+
+
+def bucket_at(server, guard=FREE, **changes):
+    requested = changes.pop("requested", frozenset())
+    config = make_config({"type": "http", "url": server.url} | changes, requested=requested)
+    return Clients(BUCKETS, Means(max_connections=4, guard=guard)).bucket(config, Stop())
+
+
+def listed(bucket, key="m/file"):
+    return bucket.list_page(key, Stop()).objects[0]
+
+
+def read(bucket, start=0, length=SIZE, etag="v1", size=SIZE, key="m/file"):
+    """Returns what reached the sink, and what was raised."""
+    got = bytearray()
+    try:
+        bucket.read(StoredObject(key, size, etag), start, length, got.extend, Stop())
+    except Exception as error:
+        return bytes(got), error
+    return bytes(got), None
+
+
+def span(start, last, total=SIZE):
+    return {"Content-Range": f"bytes {start}-{last}/{total}"}
+
+
+# ---- the question for the first byte
+
+ODD_FIRST_ANSWERS = {
+    "another range": (206, {**span(5, 5), "Content-Length": 1}, b"x", SourceUnavailable),
+    "more than was asked for": (206, {**span(0, 99), "Content-Length": 100}, b"x" * 100, SourceUnavailable),
+    "no range": (206, {"Content-Length": 1}, b"x", SourceUnavailable),
+    "a range of no total": (206, {"Content-Range": "bytes 0-0/*", "Content-Length": 1}, b"x", InvalidRequest),
+    "a total of 30 digits": (206, {"Content-Range": f"bytes 0-0/{'9' * 30}", "Content-Length": 1}, b"x", SourceUnavailable),
+    "an empty part": (206, {**span(0, 0), "Content-Length": 1}, b"", SourceUnavailable),
+    "no length": (200, {"Transfer-Encoding": "chunked"}, b"1\r\nx\r\n0\r\n\r\n", InvalidRequest),
+    "two lengths": (200, {"Content-Length": "5, 6"}, b"x" * 5, SourceUnavailable),
+    "a negative length": (200, {"Content-Length": "-5"}, b"x" * 5, InvalidRequest),
+    "a length of 30 digits": (200, {"Content-Length": "9" * 30}, b"x", InvalidRequest),
+    "nothing": (204, {}, b"", InvalidRequest),
+    "encoded": (200, {"Content-Length": 5, "Content-Encoding": "br"}, b"x" * 5, InvalidRequest),
+    "encoded on the way": (200, {"Content-Length": 5, "Transfer-Encoding": "gzip"}, b"x" * 5, InvalidRequest),
+}
+
+
+@pytest.mark.parametrize("name", ODD_FIRST_ANSWERS)
+def test_an_odd_first_answer_has_a_class(name):
+    """And is never an internal error, or a file of a wrong length."""
+    status, headers, content, expected = ODD_FIRST_ANSWERS[name]
+
+    def answer(peer):
+        peer.head(status, headers)
+        peer.send(content)
+        peer.hang_up()
+
+    with Hell(answer) as server, pytest.raises(expected) as caught:
+        listed(bucket_at(server))
+    assert type(caught.value) is expected
+
+
+def test_a_part_of_an_unknown_whole_is_named_as_such():
+    """It has a Content-Length: that of the part."""
+    headers = {"Content-Range": "bytes 0-0/*", "Content-Length": 1}
+    with Hell(answering(206, headers, b"x")) as server, pytest.raises(InvalidRequest, match=r"\(no total in its Content-Range\)"):
+        listed(bucket_at(server))
+
+
+def test_the_same_length_twice_is_one():
+    """RFC 9110, 8.6."""
+    with Hell(answering(200, {"Content-Length": "5, 5"}, b"hello")) as server:
+        assert listed(bucket_at(server)).size_bytes == 5
+
+
+@pytest.mark.parametrize("status", [200, 206])
+def test_of_an_endless_first_answer_one_byte_is_read(status):
+    """The connection is closed then."""
+    headers = {**span(0, 0, 11)} if status == 206 else {"Content-Length": 10**12}
+    with Hell(endless_body(status, headers, is_chunked=False)) as server:
+        assert listed(bucket_at(server)).size_bytes == (11 if status == 206 else 10**12)
+        assert server.sent_bytes < 16 * MIB
+
+
+# ---- what a body is
+
+
+LIES_ABOUT_A_PART = {
+    "another start": (206, span(6, 15), CONTENT[6:16], SourceUnavailable),
+    "another end": (206, span(5, 20), CONTENT[5:21], SourceUnavailable),
+    "no range": (206, {}, CONTENT[5:15], SourceUnavailable),
+    "several parts": (206, span(5, 14) | {"Content-Type": "multipart/byteranges; boundary=x"}, CONTENT[5:15], SourceUnavailable),
+    "another total": (206, span(5, 14, 999), CONTENT[5:15], SourceChanged),
+    "a longer body": (206, span(5, 14) | {"Content-Length": 50}, CONTENT[5:55], SourceUnavailable),
+    "a shorter body": (206, span(5, 14) | {"Content-Length": 5}, CONTENT[5:10], SourceUnavailable),
+    "another version": (206, span(5, 14) | {"ETag": '"v2"'}, CONTENT[5:15], SourceChanged),
+    "no version": (206, span(5, 14) | {"ETag": ""}, CONTENT[5:15], SourceChanged),
+    "a weak version": (206, span(5, 14) | {"ETag": 'W/"v1"'}, CONTENT[5:15], SourceChanged),
+    "two lengths": (206, span(5, 14) | {"Content-Length": "10, 11"}, CONTENT[5:15], SourceUnavailable),
+    "a whole of another length": (200, {"Content-Length": 999}, CONTENT[:999], SourceChanged),
+    "encoded": (206, span(5, 14) | {"Content-Encoding": "deflate"}, CONTENT[5:15], InvalidRequest),
+    "a bomb": (200, {"Content-Encoding": "gzip", "Content-Length": SIZE}, gzip.compress(bytes(MIB)), InvalidRequest),
+    "a framing of its own": (206, span(5, 14) | {"Transfer-Encoding": "gzip"}, CONTENT[5:15], InvalidRequest),
+}
+
+
+@pytest.mark.parametrize("name", LIES_ABOUT_A_PART)
+def test_a_part_that_is_another_one_gives_no_byte(name):
+    """Whichever header tells."""
+    status, headers, content, expected = LIES_ABOUT_A_PART[name]
+    with Hell(answering(status, {"Content-Length": len(content), **ETAG, **headers}, content)) as server:
+        got, error = read(bucket_at(server), 5, 10)
+    assert got == b""
+    assert type(error) is expected, error
+
+
+@pytest.mark.parametrize("status", [200, 206])
+def test_a_body_in_chunks_that_goes_on_is_another_one(status):
+    """A file that has grown, from a server that says no length: its first bytes are no old file."""
+    framed = b"%x\r\n%b\r\n1\r\nx\r\n0\r\n\r\n" % (SIZE, CONTENT)
+    headers = {"Transfer-Encoding": "chunked", **ETAG, **(span(0, SIZE - 1) if status == 206 else {})}
+    with Hell(answering(status, headers, framed)) as server:
+        got, error = read(bucket_at(server))
+    assert type(error) is SourceUnavailable and len(got) < SIZE
+
+
+def test_a_chunk_of_a_negative_size_gives_no_byte_too_many():
+    """The standard library takes it."""
+    with Hell(answering(200, {"Transfer-Encoding": "chunked", **ETAG}, b"-5\r\n" + b"y" * 5000)) as server:
+        got, error = read(bucket_at(server), 0, 10, size=10)
+    assert type(error) is SourceUnavailable and len(got) < 10
+
+
+def test_a_body_in_chunks_of_the_right_length_is_taken():
+    """As some servers send everything."""
+    framed = b"%x\r\n%b\r\n0\r\n\r\n" % (SIZE, CONTENT)
+    with Hell(answering(200, {"Transfer-Encoding": "chunked", **ETAG}, framed)) as server:
+        assert read(bucket_at(server)) == (CONTENT, None)
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "x-gzip"])
+@pytest.mark.parametrize("key", ["m/model.tar.gz", "m/model.TGZ", "m/file.gz"])
+def test_a_packed_file_that_is_called_encoded_is_taken_as_it_is_stored(encoding, key):
+    """Apache's `AddEncoding x-gzip .gz .tgz` says so of a file that nobody has encoded: its length is that of the file."""
+    packed = gzip.compress(CONTENT)
+    with Hell(honest(packed, {**ETAG, "Content-Encoding": encoding})) as server:
+        bucket = bucket_at(server)
+        stored = listed(bucket, key)
+        assert stored.size_bytes == len(packed)
+        assert read(bucket, size=len(packed), length=len(packed), key=key) == (packed, None)
+
+
+@pytest.mark.parametrize(
+    ("key", "encoding"), [("m/file", "gzip"), ("m/model.tar.gz", "br"), ("m/model.tar.gz", "gzip, br"), ("m/x", "weird-1")]
+)
+def test_an_encoding_that_nobody_asked_for_is_refused_in_words(key, encoding):
+    """Its bytes are not the file's. A word that a server makes up is not repeated."""
+    words, headers = "in an encoding that nobody asked for", {**ETAG, "Content-Encoding": encoding}
+    with Hell(honest(CONTENT, headers)) as server, pytest.raises(InvalidRequest, match=words) as caught:
+        listed(bucket_at(server), key)
+    assert "weird" not in caught.value.text
+
+
+def test_a_bomb_is_not_opened():
+    """256 MiB in 256 KiB."""
+    with Hell(bomb(headers=ETAG)) as server, pytest.raises(InvalidRequest):
+        listed(bucket_at(server))
+
+
+@pytest.mark.parametrize("headers", [{"ETag": '"v"'}, {"ETag": '"v"', "Last-Modified": "Wed, 21 Oct 2015 07:28:00 GMT"}])
+def test_a_version_that_a_server_no_longer_names_is_not_held_to(headers):
+    """A farm of unequal servers, behind one name."""
+    with Hell(in_turn(honest(CONTENT, headers), honest(CONTENT))) as server:
+        bucket = bucket_at(server)
+        stored, got = listed(bucket), bytearray()
+        with pytest.raises(SourceChanged):
+            bucket.read(stored, 5, 10, got.extend, Stop())
+        assert got == b""
+
+
+def test_a_part_that_was_asked_for_by_date_need_not_name_it_again():
+    """RFC 9110, 15.3.7: a 206 to an If-Range leaves such headers out."""
+    with Hell(in_turn(honest(CONTENT, {"Last-Modified": "Wed, 21 Oct 2015 07:28:00 GMT"}), honest(CONTENT))) as server:
+        bucket, got = bucket_at(server), bytearray()
+        bucket.read(listed(bucket), 5, 10, got.extend, Stop())
+        assert got == CONTENT[5:15]
+        assert "if-range" in server.requests[-1].headers
+
+
+# ---- no version at all
+
+
+def test_a_file_without_a_version_is_asked_for_whole():
+    """Although its server gives ranges: two of them might be of two versions."""
+    with Hell(honest(CONTENT)) as server:
+        bucket = bucket_at(server)
+        stored = listed(bucket)
+        assert (stored.is_versioned, stored.is_divisible, stored.size_bytes) == (False, False, SIZE)
+        assert read(bucket, etag="") == (CONTENT, None)
+        assert "range" not in server.requests[-1].headers
+
+
+@pytest.fixture
+def pull(tmp_path):
+    """Pulls `m/file` from a server in parts of 1 KiB, as a load does."""
+    volume = Volume(tmp_path / "models/_triton_models", tmp_path / "models/_adapter")
+    volume.claim()
+    stores = []
+
+    async def pulled(server):
+        (tmp_path / "config").mkdir(exist_ok=True)
+        (tmp_path / "config/default").write_text(json.dumps({"type": "http", "url": server.url}))
+        settings = PullSettings(
+            denied_networks=(),
+            config_dir=tmp_path / "config",
+            embedded=None,
+            pvc_mounts=tmp_path / "claims",
+            threads=4,
+            part_bytes=1024,
+            unpack_max_bytes=MIB,
+        )
+        stores.append(Store(settings=settings, root=tmp_path / "models", volume=volume, max_loading=2, jitter=lambda: 1.0))
+        model = await opened(stores[-1], a_spec(path="m/file"))
+        return model.listing, (await model.fetch(model.listing.files)).root / "file"
+
+    yield pulled
+    for store in stores:
+        store.close()
+    volume.close()
+
+
+async def test_a_file_without_a_version_is_pulled_in_one_request(pull):
+    """Several requests could mix two versions into one file."""
+    with Hell(honest(CONTENT)) as server:
+        listing, file = await pull(server)
+        assert file.read_bytes() == CONTENT
+        assert not listing.is_versioned
+        assert len(server.requests) == 2
+
+
+async def test_a_file_with_a_version_is_pulled_in_parts(pull):
+    """The measure."""
+    with Hell(honest(CONTENT, ETAG)) as server:
+        listing, file = await pull(server)
+        assert file.read_bytes() == CONTENT
+        assert listing.is_versioned
+        assert len(server.requests) == 1 + SIZE // 1024
+
+
+async def test_a_file_without_a_version_is_not_resumed(pull):
+    """The rest might be another file's: the pull begins anew."""
+    half = answering(200, {"Content-Length": SIZE}, CONTENT[: SIZE // 2])
+
+    def broken(peer):
+        half(peer)
+        peer.hang_up()
+
+    with Hell(in_turn(honest(CONTENT), broken, honest(bytes(SIZE)))) as server:
+        with pytest.raises(SourceChanged, match=r"broke off, and .* names no version to go on with"):
+            await pull(server)
+        assert len(server.requests) == 2
+
+
+async def test_a_file_with_a_version_is_resumed(pull):
+    """The measure: whatever came is kept."""
+
+    def broken(peer):
+        start = peer.span[0]
+        peer.head(206, {**ETAG, **span(start, start + 1023), "Content-Length": 1024})
+        peer.send(CONTENT[start : start + 100])
+        peer.hang_up()
+
+    with Hell(in_turn(honest(CONTENT, ETAG), broken, honest(CONTENT, ETAG))) as server:
+        assert (await pull(server))[1].read_bytes() == CONTENT
+
+
+# ---- redirects
+
+
+def test_where_a_redirect_leads_is_guarded_although_the_config_is_free():
+    """What the stored config names is its operator's choice; whereto that server sends on is not."""
+    with Hell(honest(CONTENT, ETAG)) as elsewhere, Hell(redirecting(f"{elsewhere.url}/file?sig=the-secret")) as server:
+        words = r"redirected to an address that may not be dialled \(REQUEST_ENDPOINTS_DENIED\)$"
+        with pytest.raises(InvalidRequest, match=words) as caught:
+            listed(bucket_at(server, DENIED))
+        assert elsewhere.connections == 0
+        assert "secret" not in caught.value.text and server.url in caught.value.text
+
+
+def test_a_redirect_within_the_stored_server_is_free():
+    """The same host and port."""
+    with Hell(by_target({"/other": honest(CONTENT, ETAG)}, otherwise=redirecting("/other"))) as server:
+        assert listed(bucket_at(server, DENIED)).size_bytes == SIZE
+
+
+def test_without_denied_networks_a_redirect_leads_anywhere():
+    """`REQUEST_ENDPOINTS_DENIED` is empty."""
+    with Hell(honest(CONTENT, ETAG)) as elsewhere, Hell(redirecting(f"{elsewhere.url}/file")) as server:
+        assert listed(bucket_at(server, FREE)).size_bytes == SIZE
+
+
+def test_a_url_of_the_request_alone_is_guarded_itself():
+    """And so is each place that it leads to."""
+    with Hell(honest(CONTENT, ETAG)) as server:
+        with pytest.raises(InvalidRequest, match="storage_params may not name this endpoint"):
+            listed(bucket_at(server, DENIED, requested=frozenset({"url"})))
+        assert server.connections == 0
+
+
+@pytest.mark.parametrize("location", ["http://169.254.169.254/latest/meta-data/", "http://[::ffff:169.254.169.254]/", "http://2852039166/"])
+def test_a_redirect_to_metadata_is_not_followed(location):
+    """However its address is written."""
+    with Hell(redirecting(location)) as server, pytest.raises((SourceUnavailable, InvalidRequest)) as caught:
+        listed(bucket_at(server, DENIED))
+    assert "meta-data" not in caught.value.text
+
+
+def test_a_refusal_says_when_to_come_back():
+    """For the pause before the next try."""
+    with Hell(answering(503, {"Retry-After": 9, "Content-Length": 0})) as server:
+        bucket = bucket_at(server)
+        with pytest.raises(SourceUnavailable) as caught:
+            listed(bucket)
+        assert caught.value.retry_after_seconds == 9
+        assert read(bucket)[1].retry_after_seconds == 9

@@ -1,0 +1,304 @@
+"""Servers differ in what is no fault of theirs: their answers are taken, and their connections are used again."""
+
+from __future__ import annotations
+
+import json
+import socket
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from adapter.errors import InvalidRequest
+from adapter.storage.bucket import PAGE_OBJECTS, StoredObject
+from adapter.storage.stores.clients import Clients, Means
+from adapter.storage.stores.table import BUCKETS
+from adapter.workers import Stop
+from tests.fakes.hell import Hell, answering, honest
+from tests.security.stores import CONTENT, ETAG, KEY, STORES
+from tests.unit.storage.beds import make_config
+
+MIB = 1024 * 1024
+PARTS, PART_BYTES = 50, 1000
+VERSIONS = dict.fromkeys(STORES, ETAG) | {"gcs": "7"}
+
+
+def bucket_of(values):
+    return Clients(BUCKETS, Means(max_connections=4)).bucket(make_config(values), Stop())
+
+
+def read(bucket, wanted, start, length):
+    got = bytearray()
+    bucket.read(wanted, start, length, got.extend, Stop())
+    return bytes(got)
+
+
+# ---- connections
+
+
+@pytest.mark.parametrize("kind", STORES)
+def test_a_listing_and_fifty_parts_take_one_connection(kind):
+    with Hell(STORES[kind].honest) as server:
+        bucket = bucket_of(STORES[kind].config(server.url))
+        bucket.list_page(KEY, Stop())
+        for part in range(PARTS):
+            start = part * PART_BYTES
+            assert read(bucket, StoredObject(KEY, len(CONTENT), VERSIONS[kind]), start, PART_BYTES) == CONTENT[start : start + PART_BYTES]
+        assert server.connections == 1
+
+
+@pytest.mark.parametrize("kind", STORES)
+@pytest.mark.parametrize("status", [403, 404, 503])
+def test_a_short_refusal_leaves_the_connection(kind, status):
+    """And so does the one that is repeated."""
+    refusal = answering(status, {"Content-Length": 9, "Content-Type": "text/plain"}, b"not today")
+    with Hell(refusal) as server:
+        bucket = bucket_of(STORES[kind].config(server.url))
+        for _ in range(3):
+            with pytest.raises(Exception, match=f"HTTP {status}"):
+                read(bucket, StoredObject(KEY, len(CONTENT), VERSIONS[kind]), 0, PART_BYTES)
+        assert server.connections == 1
+
+
+def test_redirects_take_one_connection_to_each_server():
+    """A model hub redirects each part to a signed URL of another host."""
+    with Hell(honest(CONTENT, {"ETag": f'"{ETAG}"'})) as files:
+        leads = answering(302, {"Location": f"{files.url}/signed?x=1", "Content-Length": 7, "Content-Type": "text/plain"}, b"go away")
+        with Hell(leads) as hub:
+            bucket = bucket_of({"type": "http", "url": hub.url})
+            found = bucket.list_page(KEY, Stop()).objects[0]
+            for part in range(PARTS):
+                read(bucket, found, part * PART_BYTES, PART_BYTES)
+            assert (hub.connections, files.connections) == (1, 1)
+
+
+# ---- S3
+
+
+@pytest.mark.parametrize("headers", [{}, {"x-amz-bucket-region": "eu-north-1"}])
+def test_a_bucket_that_always_redirects_is_elsewhere(headers):
+    body = b"<?xml version='1.0'?><Error><Code>PermanentRedirect</Code><Endpoint>x</Endpoint></Error>"
+    with Hell(answering(301, {"Content-Length": len(body), "Content-Type": "application/xml", **headers}, body)) as server:
+        bucket = bucket_of(STORES["s3"].config(server.url))
+        with pytest.raises(InvalidRequest, match="is not in region"):
+            bucket.list_page("m", Stop())
+        with pytest.raises(InvalidRequest, match="is not in region"):
+            read(bucket, StoredObject(KEY, len(CONTENT), ETAG), 0, PART_BYTES)
+        assert len(server.requests) < 10
+
+
+def s3_page(row, count=PAGE_OBJECTS):
+    rows = "".join(row.format(key=f"models/{number:06}") for number in range(count))
+    return (
+        '<?xml version="1.0" encoding="UTF-8"?>\n<ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/">'
+        f"<Name>b</Name><IsTruncated>false</IsTruncated>{rows}</ListBucketResult>"
+    ).encode()
+
+
+S3_ROWS = {
+    "everything that Amazon has": (
+        "<Contents><ChecksumAlgorithm>CRC64NVME</ChecksumAlgorithm><ChecksumAlgorithm>SHA256</ChecksumAlgorithm>"
+        "<ChecksumType>FULL_OBJECT</ChecksumType><ETag>&quot;d41d8cd98f00b204e9800998ecf8427e-12&quot;</ETag><Key>{key}</Key>"
+        "<LastModified>2026-01-01T00:00:00.000Z</LastModified><Owner><DisplayName>someone</DisplayName><ID>0123456789abcdef</ID></Owner>"
+        "<RestoreStatus><IsRestoreInProgress>false</IsRestoreInProgress><RestoreExpiryDate>2026-01-01T00:00:00Z</RestoreExpiryDate>"
+        "</RestoreStatus><Size>5</Size><StorageClass>STANDARD</StorageClass></Contents>\n"
+    ),
+    "owners with a type": (
+        '<Contents><Key>{key}</Key><ETag>"x"</ETag><Size>5</Size><Owner xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" '
+        'xsi:type="CanonicalUser"><ID>1</ID></Owner></Contents>'
+    ),
+    "rows that name their language": (
+        '<Contents xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><Key>{key}</Key><ETag>"x"</ETag><Size>5</Size></Contents>'
+    ),
+}
+
+
+@pytest.mark.parametrize("name", S3_ROWS)
+def test_a_full_page_of_s3_is_read(name):
+    body = s3_page(S3_ROWS[name])
+    with Hell(answering(200, {"Content-Length": len(body), "Content-Type": "application/xml"}, body)) as server:
+        assert len(bucket_of(STORES["s3"].config(server.url)).list_page("m", Stop()).objects) == PAGE_OBJECTS
+
+
+# ---- GCS
+
+
+def test_a_page_of_gcs_may_have_all_fields():
+    """Servers in Google's place give whole objects, whatever fields were asked for."""
+    row = {f"field{number}": "a value of some length" for number in range(20)} | {
+        "size": "5",
+        "generation": "7",
+        "metadata": {"a": "b"},
+        "owner": {"entity": "someone"},
+    }
+    body = json.dumps({"items": [row | {"name": f"m/{number}"} for number in range(PAGE_OBJECTS)]}).encode()
+    with Hell(answering(200, {"Content-Length": len(body), "Content-Type": "application/json"}, body)) as server:
+        assert len(bucket_of(STORES["gcs"].config(server.url)).list_page("m", Stop()).objects) == PAGE_OBJECTS
+
+
+# ---- Azure
+
+
+@pytest.mark.parametrize(("count", "value_bytes"), [(1, 8000), (160, 46)], ids=["one long value", "many short ones"])
+def test_a_page_of_azure_may_have_as_much_metadata_as_blobs_may(count, value_bytes):
+    """8 KiB for each: a page has as many rows as were asked for, and a place to go on from."""
+    metadata = "".join(f"<key{number}>{'v' * value_bytes}</key{number}>" for number in range(count))
+    rows = 1100
+
+    def answer(peer):
+        query = parse_qs(urlsplit(peer.target).query)
+        first, most = int(query.get("marker", ["0"])[0]), int(query["maxresults"][0])
+        found = "".join(
+            f"<Blob><Name>m/{number:06}</Name><Properties><Etag>0x8D</Etag><Content-Length>5</Content-Length>"
+            f"<BlobType>BlockBlob</BlobType></Properties><Metadata>{metadata}</Metadata></Blob>"
+            for number in range(first, min(first + most, rows))
+        )
+        marker = f"<NextMarker>{first + most}</NextMarker>" if first + most < rows else "<NextMarker />"
+        body = f'<?xml version="1.0" encoding="utf-8"?><EnumerationResults><Blobs>{found}</Blobs>{marker}</EnumerationResults>'.encode()
+        answering(200, {"Content-Length": len(body), "Content-Type": "application/xml"}, body)(peer)
+
+    names, token = [], None
+    with Hell(answer) as server:
+        bucket = bucket_of(STORES["azure"].config(server.url))
+        while token or not names:
+            page = bucket.list_page("m/", Stop(), token=token)
+            names += [stored.key for stored in page.objects]
+            token = page.next_token
+        assert server.connections == 1
+    assert names == [f"m/{number:06}" for number in range(rows)]
+
+
+@pytest.mark.parametrize("name", ["account", ""])
+def test_a_key_of_azure_has_a_name_that_the_url_need_not_tell(name):
+    """Of an emulator in the cluster, or a domain of one's own."""
+    values = STORES["azure"].config("http://azurite.storage.svc:10000") | {"account_name": name}
+    if name:
+        assert bucket_of(values).place == "azure://azurite.storage.svc:10000/b"
+    else:
+        with pytest.raises(InvalidRequest, match="account_key needs account_name"):
+            bucket_of(values)
+
+
+# ---- web servers
+
+
+def test_a_file_of_a_server_without_ranges_is_gone_on_with():
+    """Near its end the rest is short, and what comes before is sent again."""
+    content = bytes(range(256)) * 4096 * 10
+    left = 1000
+    with Hell(honest_without_ranges(content)) as server:
+        bucket = bucket_of({"type": "http", "url": server.url})
+        found = bucket.list_page("m", Stop()).objects[0]
+        assert not found.is_divisible
+        assert read(bucket, found, len(content) - left, left) == content[-left:]
+
+
+def honest_without_ranges(content):
+    return answering(200, {"Content-Length": len(content), "ETag": '"v1"', "Accept-Ranges": "none"}, content)
+
+
+def part(peer, content, headers, total):
+    start, last = peer.span
+    body = content[start : last + 1]
+    answering(206, {"Content-Length": len(body), "Content-Range": f"bytes {start}-{last}/{total}", **headers}, body)(peer)
+
+
+WEB_SERVERS = {
+    "weak ETags": ({"ETag": 'W/"v1"'}, True),
+    "a date alone": ({"Last-Modified": "Sat, 21 Nov 2026 10:00:00 GMT"}, True),
+    "an ETag without quotes": ({"ETag": "v1"}, True),
+    "an encoding that is none": ({"ETag": '"v1"', "Content-Encoding": "identity"}, True),
+    "a character set for an encoding": ({"ETag": '"v1"', "Content-Encoding": "UTF-8"}, True),
+    "the framing of an upload for an encoding": ({"ETag": '"v1"', "Content-Encoding": "aws-chunked"}, True),
+    "many headers": ({"ETag": '"v1"'} | {f"X-Amz-Meta-{number}": "v" * 20 for number in range(80)}, True),
+}
+
+
+@pytest.mark.parametrize("name", WEB_SERVERS)
+def test_a_web_server_has_its_ways(name):
+    headers, is_divisible = WEB_SERVERS[name]
+    with Hell(honest(CONTENT, headers)) as server:
+        bucket = bucket_of({"type": "http", "url": server.url})
+        found = bucket.list_page(KEY, Stop()).objects[0]
+        assert (found.size_bytes, found.is_divisible) == (len(CONTENT), is_divisible)
+        assert read(bucket, found, 5, 100) == CONTENT[5:105]
+        assert read(bucket, found, 0, len(CONTENT)) == CONTENT
+        assert server.connections == 1
+
+
+@pytest.mark.parametrize("kind", STORES)
+def test_servers_that_hang_up_after_each_answer_are_asked_again(kind):
+
+    def answer(peer):
+        head = peer.head
+        peer.head = lambda status, own: head(status, {**own, "Connection": "close"})
+        STORES[kind].honest(peer)
+        peer.hang_up()
+
+    with Hell(answer) as server:
+        bucket = bucket_of(STORES[kind].config(server.url))
+        assert [stored.size_bytes for stored in bucket.list_page(KEY, Stop()).objects] == [len(CONTENT)]
+        for start in range(0, 5000, 1000):
+            assert read(bucket, StoredObject(KEY, len(CONTENT), VERSIONS[kind]), start, 1000) == CONTENT[start : start + 1000]
+
+
+@pytest.mark.parametrize("kind", STORES)
+def test_servers_of_http_1_0_are_understood(kind):
+    def answer(peer):
+        send = peer.send
+        peer.send = lambda some: send(some.replace(b"HTTP/1.1", b"HTTP/1.0", 1) if some.startswith(b"HTTP/1.1") else some)
+        STORES[kind].honest(peer)
+        peer.hang_up()
+
+    with Hell(answer) as server:
+        bucket = bucket_of(STORES[kind].config(server.url))
+        assert [stored.size_bytes for stored in bucket.list_page(KEY, Stop()).objects] == [len(CONTENT)]
+        assert read(bucket, StoredObject(KEY, len(CONTENT), VERSIONS[kind]), 5, 1000) == CONTENT[5:1005]
+
+
+@pytest.mark.parametrize("kind", STORES)
+def test_hosts_may_be_ipv6(kind):
+    with Hell(STORES[kind].honest, host="::1") as server:
+        bucket = bucket_of(STORES[kind].config(server.url))
+        bucket.list_page(KEY, Stop())
+        assert read(bucket, StoredObject(KEY, len(CONTENT), VERSIONS[kind]), 5, 1000) == CONTENT[5:1005]
+        assert f"[::1]:{server.port}" in bucket.words
+
+
+@pytest.mark.parametrize("kind", STORES)
+def test_of_several_addresses_the_first_may_be_dead(kind, monkeypatch):
+    """It refuses, or does not answer."""
+    real = socket.getaddrinfo
+    dead = "127.0.0.77"  # nobody listens
+
+    def looked_up(host, *rest):
+        if host != "several.test":
+            return real(host, *rest)
+        if socket.AI_NUMERICHOST in rest:
+            raise socket.gaierror(socket.EAI_NONAME, "a name")
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, 0)) for address in (dead, "127.0.0.1")]
+
+    monkeypatch.setattr(socket, "getaddrinfo", looked_up)
+    with Hell(STORES[kind].honest) as server:
+        bucket = bucket_of(STORES[kind].config(server.url.replace("127.0.0.1", "several.test")))
+        assert len(bucket.list_page(KEY, Stop()).objects) == 1
+        assert server.connections == 1
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 400])
+@pytest.mark.parametrize(
+    "code", ["PermanentRedirect", "TemporaryRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException"]
+)
+def test_a_bucket_in_another_region_is_asked_about_once(status, code):
+    body = f"<?xml version='1.0'?><Error><Code>{code}</Code><Region>eu-north-1</Region><Endpoint>x.example</Endpoint></Error>".encode()
+
+    def answer(peer):
+        peer.head(status, {"Content-Length": len(body), "Content-Type": "application/xml"})
+        if peer.method != "HEAD":
+            peer.send(body)
+
+    with Hell(answer) as server:
+        bucket = bucket_of(STORES["s3"].config(server.url))
+        for _ in range(3):
+            with pytest.raises(InvalidRequest, match="is not in region"):
+                bucket.list_page("m", Stop())
+        assert len(server.requests) < 10
