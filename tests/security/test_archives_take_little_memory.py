@@ -11,14 +11,13 @@ import gzip
 import lzma
 import os
 import struct
-import subprocess
-import sys
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.security import unmeasured
 from tests.security.archive_bed import MIB, quick_folder
 from tests.security.archive_forge import (
     BLOCK,
@@ -72,8 +71,7 @@ def unpacked_apart(folder: Path, archive: Path) -> tuple[int, str]:
 
 
 def _unpacked_in(place: Path, archive: Path) -> tuple[int, str]:
-    command = [sys.executable, "-c", CHILD, str(place), str(archive)]
-    done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=100, check=False)
+    done = unmeasured.run("-c", CHILD, str(place), str(archive))
     assert done.returncode == 0, done.stderr
     peak, said = done.stdout.splitlines()
     return int(peak), said
@@ -277,8 +275,7 @@ def test_the_measure_sees_what_is_held(tmp_path: Path) -> None:
     """Otherwise every bomb would seem small: a process that holds 100 MiB says so."""
     spoilt = CHILD.replace("try:\n", "held = bytes(range(256)) * (100 << 12)\ntry:\n")
     (tmp_path / "m.tar").write_bytes(forged_tar([OK]))
-    command = [sys.executable, "-c", spoilt, str(tmp_path), str(tmp_path / "m.tar")]
-    done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=100, check=True)
+    done = unmeasured.run("-c", spoilt, str(tmp_path), str(tmp_path / "m.tar"))
     peak, said = done.stdout.splitlines()
     assert int(peak) > MOST_MIB and said == "1"
 

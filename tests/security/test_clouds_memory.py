@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import gc
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import pytest
 from adapter.errors import AdapterError
 from adapter.workers import Stop
 from tests.fakes.hell import Hell
+from tests.security import unmeasured
 from tests.security.clouds import ROW, bucket_of, cloud, page, values
 
 MOST_MIB = 64
@@ -89,8 +89,7 @@ def _kib(field: str) -> int:
 @pytest.mark.parametrize(("kind", "name"), CASES)
 def test_a_listing_takes_no_more_than_an_honest_one_and_a_bound(kind, name):
     """Whatever a parser would make of it."""
-    command = [sys.executable, "-c", "from tests.security.test_clouds_memory import measure; measure()", kind, name]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = unmeasured.run("-c", "from tests.security.test_clouds_memory import measure; measure()", kind, name)
     assert done.returncode == 0, done.stderr
     honest, peak = (int(line) / 1024 for line in done.stdout.split())
     print(f"{kind} {name}: {peak:.1f} MiB; honest: {honest:.1f} MiB")

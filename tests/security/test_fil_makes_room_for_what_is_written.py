@@ -10,10 +10,7 @@ The forests are real ones (`forests/make.py`), of XGBoost, LightGBM and scikit-l
 """
 
 import json
-import os
 import signal
-import subprocess
-import sys
 import zipfile
 from pathlib import Path
 
@@ -23,6 +20,7 @@ from adapter.ends import TAIL_BYTES, read_ends
 from adapter.errors import InvalidModel
 from adapter.layout import rules
 from tests.builders import a_listing, a_spec
+from tests.security import unmeasured
 from tests.unit.layout.cases.builders import SCHEMA, config_of
 
 TOP = Path(__file__).parents[2]
@@ -74,9 +72,7 @@ def written(path: Path, **more) -> str:
 def served(cases: list[tuple[Path, str]]) -> int:
     """Answers a hundred rows with each forest under its config, in a child; its exit code, negative for a signal."""
     lines = "".join(json.dumps([str(path), config]) + "\n" for path, config in cases)
-    child = [sys.executable, "-c", "from tests.security.fil_stand_in import main; main()"]
-    done = subprocess.run(child, input=lines, text=True, cwd=TOP, env=os.environ | {"OMP_NUM_THREADS": "1"}, check=False, timeout=100)
-    return done.returncode
+    return unmeasured.run("-c", "from tests.security.fil_stand_in import main; main()", lines=lines, OMP_NUM_THREADS="1").returncode
 
 
 def test_every_forest_fits_into_the_buffer_of_its_config(forests):

@@ -1,10 +1,7 @@
 """Damaged and doctored forests: refused by the adapter or by Treelite, or both say the same numbers."""
 
 import json
-import os
 import random
-import subprocess
-import sys
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +11,7 @@ import pytest
 from adapter.ends import TAIL_BYTES
 from adapter.layout.fil import forest_of
 from adapter.layout.forests.forest import FORMATS, Unreliable
+from tests.security import unmeasured
 from tests.unit.layout.cases.builders import ends_of
 
 TOP = Path(__file__).parents[2]
@@ -74,9 +72,8 @@ def test_no_damage_makes_another_number_of_it(tmp_path, suffix):
             path.write_bytes(content)
             told[str(path)] = f"{forest.outputs} {forest.features}"
     lines = "".join(json.dumps([format_.model_type, path]) + "\n" for path in told)
-    child = [sys.executable, "-c", "from tests.security.fil_stand_in import count; count()"]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    done = subprocess.run(child, input=lines, text=True, cwd=TOP, env=environment, check=True, capture_output=True, timeout=100)
+    done = unmeasured.run("-c", "from tests.security.fil_stand_in import count; count()", lines=lines, OMP_NUM_THREADS="1")
+    assert done.returncode == 0, done.stderr
     both = {path: (ours, theirs) for (path, ours), theirs in zip(told.items(), done.stdout.splitlines(), strict=True) if theirs}
 
     assert len(both) > MUTATIONS / 20
@@ -116,5 +113,6 @@ def test_what_both_ends_cannot_show_is_found_in_the_whole_file(tmp_path, case):
 
 def counted(kind: str, path: Path) -> str:
     code = "import sys; from tests.security.fil_stand_in import counted; sys.stderr.write(counted(*sys.argv[1:]))"
-    done = subprocess.run([sys.executable, "-c", code, kind, str(path)], text=True, cwd=TOP, check=True, capture_output=True, timeout=100)
+    done = unmeasured.run("-c", code, kind, str(path))
+    assert done.returncode == 0, done.stderr
     return done.stderr

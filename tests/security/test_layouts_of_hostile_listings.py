@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.security import unmeasured
 from tests.security.layout_child import CASES
 
 MOST_GROWTH = 256 * 2**20
@@ -21,9 +20,7 @@ def test_it_ends_in_a_layout_or_in_words(name: str, tmp_path: Path) -> None:
     """One line, of the right class, that no control character is in."""
     _, ends, _ = CASES[name]
 
-    ran = subprocess.run(
-        [sys.executable, "-m", "tests.security.layout_child", name, str(tmp_path)], capture_output=True, text=True, check=False, timeout=110
-    )
+    ran = unmeasured.run("-m", "tests.security.layout_child", name, str(tmp_path))
 
     assert ran.returncode == 0, ran.stderr[-2000:]
     told = json.loads(ran.stdout)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import pytest
 
 from tests.fakes import hell
+from tests.security import unmeasured
 from tests.unit.storage.wire.askers import ASKERS
 
 MOST_BYTES = 64 << 20
@@ -64,7 +63,7 @@ def test_a_flood_takes_little_more_memory_than_an_honest_answer(library):
         for server in servers.values():
             server.__enter__()
         urls = json.dumps({name: server.url for name, server in servers.items()})
-        client = subprocess.run([sys.executable, "-c", CLIENT, library, urls], capture_output=True, text=True, timeout=100, check=False)
+        client = unmeasured.run("-c", CLIENT, library, urls)
     finally:
         for server in servers.values():
             server.__exit__(None, None, None)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import textwrap
 
 import pytest
@@ -16,6 +14,7 @@ from adapter.storage.stores.s3 import pages
 from adapter.storage.stores.table import BUCKETS
 from adapter.workers import Stop
 from tests.fakes.hell import Hell, answering, by_target, endless_body, honest, in_turn, redirecting
+from tests.security import unmeasured
 from tests.unit.storage.beds import make_config, make_search
 
 MIB = 1024 * 1024
@@ -170,8 +169,7 @@ def test_no_listing_takes_much_more_memory_than_an_honest_one(name, record_prope
     made = BOMBS[name]
     behaviour = endless_body(503 if "error" in name else 200) if made is None else xml(made())
     with Hell(good) as honest_server, Hell(behaviour) as server:
-        command = [sys.executable, "-c", CHILD, honest_server.url, server.url]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+        done = unmeasured.run("-c", CHILD, honest_server.url, server.url)
     assert done.returncode == 0, done.stderr[-2000:]
     outcome, mebibytes = done.stdout.rsplit(" ", 1)
     record_property("MiB", int(mebibytes))
