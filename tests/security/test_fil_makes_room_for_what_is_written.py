@@ -23,7 +23,6 @@ from tests.builders import a_listing, a_spec
 from tests.security import unmeasured
 from tests.unit.layout.cases.builders import SCHEMA, config_of
 
-TOP = Path(__file__).parents[2]
 ARCHIVE = Path(__file__).parent / "forests" / "forests.zip"
 TYPES = {"json": "xgboost", "ubj": "xgboost", "model": "xgboost", "txt": "lightgbm", "tl": "sklearn"}
 WITH_TARGETS = {"sklearn-targets-3.tl", "sklearn-outputs-6.tl", "xgboost-targets-3.json", "xgboost-targets-3.ubj"} | {

@@ -14,7 +14,6 @@ from adapter.layout.forests.forest import FORMATS, Unreliable
 from tests.security import unmeasured
 from tests.unit.layout.cases.builders import ends_of
 
-TOP = Path(__file__).parents[2]
 ARCHIVE = Path(__file__).parent / "forests" / "forests.zip"
 KINDS = {"json": "xgboost_json", "ubj": "xgboost_ubj", "txt": "lightgbm", "model": "xgboost"}
 KEYS = (b"num_class", b"num_target", b"num_feature", b"learner_model_param", b"objective", b"learner", b"max_feature_idx")
