@@ -15,6 +15,7 @@ from azure.core.exceptions import AzureError, HttpResponseError
 from azure.core.pipeline.transport import RequestsTransport
 
 from adapter.storage.stores.answers import is_passing
+from adapter.storage.stores.body import length_of, span_of
 from adapter.storage.stores.tokens import TokensAwayError
 from adapter.storage.wire.network import CONNECT_TIMEOUT_SECONDS, READ_TIMEOUT_SECONDS
 
@@ -38,6 +39,15 @@ class StorageTransport(RequestsTransport):  # type: ignore[misc]  # azure-core r
             read_timeout=READ_TIMEOUT_SECONDS,
             connection_verify=session.verify,
         )
+
+    def send(self, request: Any, **options: Any) -> Any:
+        """As azure-core's, without a range or length that cannot be read: the library would fail before the answer is ours to close."""
+        answer = super().send(request, **options)
+        if span_of(answer.headers.get("Content-Range")).total is None:
+            answer.headers.pop("Content-Range", None)
+        if length_of(answer.headers.get("Content-Length")) is None:
+            answer.headers.pop("Content-Length", None)
+        return answer
 
     def sleep(self, duration: float) -> None:
         """As azure-core's, which nothing can wake. Nobody calls it while retries are off."""
