@@ -15,6 +15,7 @@ from tests.fakes.hell import Hell
 from tests.fakes.triton import FakeTriton
 from tests.real.adapter import AdapterProcess
 from tests.real.mesh import Mesh
+from tests.security.archive_bed import Ground, ground_in
 from tests.security.stores import STORES, HonestStore
 
 BUDGET_SECONDS = 2.7
@@ -99,3 +100,10 @@ def hell(store: HonestStore) -> Iterator[Hell]:
     """A server that is honest until the test says otherwise."""
     with Hell(store.honest) as server:
         yield server
+
+
+@pytest.fixture
+def ground(tmp_path: Path) -> Iterator[Ground]:
+    """Where one archive is unpacked."""
+    with ground_in(tmp_path) as made:
+        yield made

@@ -5,13 +5,12 @@ from __future__ import annotations
 import errno
 import gzip
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from adapter.errors import InvalidModel
-from tests.security.archive_bed import MIB, Ground, ground_in
+from tests.security.archive_bed import MIB, Ground
 from tests.security.archive_forge import (
     BLOCK,
     LINK_MODE,
@@ -24,12 +23,6 @@ from tests.security.archive_forge import (
 )
 
 OK = Tarred(b"ok", b"content")
-
-
-@pytest.fixture
-def ground(tmp_path: Path) -> Iterator[Ground]:
-    with ground_in(tmp_path) as made:
-        yield made
 
 
 def tar_with(name):

@@ -7,15 +7,13 @@ import io
 import random
 import tarfile
 import zipfile
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from adapter.errors import InvalidModel
-from tests.security.archive_bed import Ground, ground_in
+from tests.security.archive_bed import Ground
 from tests.security.archive_forge import Tarred, forged_tar, pax
 
 FILES = {"config.pbtxt": b"platform: x", "1/model.onnx": random.Random(8).randbytes(300), "1/zeros": bytes(700)}
@@ -57,12 +55,6 @@ ARCHIVES = {
     "sparse.tgz": gzip.compress(a_sparse_tar(), mtime=0),
     "m.zip": a_zip(),
 }
-
-
-@pytest.fixture
-def ground(tmp_path: Path) -> Iterator[Ground]:
-    with ground_in(tmp_path) as made:
-        yield made
 
 
 @pytest.mark.parametrize("name", ARCHIVES)

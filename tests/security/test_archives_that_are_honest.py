@@ -9,12 +9,12 @@ import shutil
 import subprocess
 import tarfile
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.security.archive_bed import Ground, ground_in
+from tests.security.archive_bed import Ground
 
 LONG = "/".join(["a directory of a long name"] * 12) + "/weights.bin"
 FILES = {
@@ -26,12 +26,6 @@ FILES = {
     LONG: b"a path of more than 256 bytes",
 }
 SHORT = {path: content for path, content in FILES.items() if path.isascii() and path != LONG}
-
-
-@pytest.fixture
-def ground(tmp_path: Path) -> Iterator[Ground]:
-    with ground_in(tmp_path) as made:
-        yield made
 
 
 @pytest.fixture

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from tests.security.archive_bed import Ground, ground_in
+from tests.security.archive_bed import Ground
 from tests.security.archive_forge import (
     BLOCK,
     Tarred,
@@ -18,12 +16,6 @@ from tests.security.archive_forge import (
 )
 
 OK = Tarred(b"ok", b"content")
-
-
-@pytest.fixture
-def ground(tmp_path: Path) -> Iterator[Ground]:
-    with ground_in(tmp_path) as made:
-        yield made
 
 
 TARS = {

@@ -5,12 +5,10 @@ from __future__ import annotations
 import stat
 import struct
 import zlib
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from tests.security.archive_bed import Ground, ground_in
+from tests.security.archive_bed import Ground
 from tests.security.archive_forge import (
     LINK_MODE,
     Zipped,
@@ -19,13 +17,6 @@ from tests.security.archive_forge import (
     forged_zip,
     parts_of_zip,
 )
-
-
-@pytest.fixture
-def ground(tmp_path: Path) -> Iterator[Ground]:
-    with ground_in(tmp_path) as made:
-        yield made
-
 
 ODD = {
     "trailing slash of a file": Zipped(b"a/", b"x"),

@@ -20,7 +20,7 @@ from adapter.storage.bucket import PAGE_OBJECTS, Bucket, Page, Sink, StoredObjec
 from adapter.storage.search import shown
 from adapter.storage.stores.alarms import Bound
 from adapter.storage.stores.health import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Endpoint, Health, NoTurnError, Turn
-from adapter.storage.wire.cutting import telling
+from adapter.storage.wire.calls import telling
 from adapter.storage.wire.network import CONNECT_TIMEOUT_SECONDS
 from adapter.telemetry.metrics import SOURCE_RETRIES
 from adapter.waits import Wait, Waits

@@ -20,14 +20,14 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import ConnectTimeoutError, NameResolutionError, NewConnectionError
 from urllib3.util import Url, parse_url
 
-from adapter.storage.wire.calls import Call, calling, current, tell, telling
+from adapter.storage.wire.calls import Call, calling, current, tell
 from adapter.storage.wire.dialling import FREE, Guard, dial
 from adapter.storage.wire.metering import CONTROL_BYTES, Bound, MeteredResponse, cut, socket_of
 from adapter.storage.wire.names import addresses_of
 from adapter.storage.wire.network import CONNECT_TIMEOUT_SECONDS
 from adapter.workers import Stop
 
-__all__ = ["PAGE_BYTES", "CuttableConnection", "close_pools", "cuttable", "most_of", "pools", "telling"]
+__all__ = ["PAGE_BYTES", "CuttableConnection", "close_pools", "cuttable", "most_of", "pools"]
 PAGE_BYTES = CONTROL_BYTES
 """Most that an answer to a listing of 1,000 keys may have; see the stores for what a key can take."""
 

@@ -11,7 +11,8 @@ from contextlib import ExitStack
 import pytest
 
 from adapter.storage.wire import sessions
-from adapter.storage.wire.cutting import PAGE_BYTES, cuttable, telling
+from adapter.storage.wire.calls import telling
+from adapter.storage.wire.cutting import PAGE_BYTES, cuttable
 from adapter.waits import Wait
 from adapter.workers import Stop
 from tests.fakes import hell
