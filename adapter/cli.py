@@ -1,5 +1,5 @@
 """
-The command line: `serve`, `settings`, `probe`, `layout`.
+The command line: `serve`, `settings`, `probe`, `layout`, `models`.
 
 Turns words into calls and outcomes into exit codes: 0 done, 1 it did not work, 2 wrong usage or
 settings. Imports late: a probe starts every few seconds and needs neither storage nor Triton.
@@ -8,13 +8,16 @@ settings. Imports late: a probe starts every few seconds and needs neither stora
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import sys
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
-from adapter.settings import Settings, SettingsError, SpiSettings, all_fields, read_group, retired_warnings
+from adapter.settings import Settings, SettingsError, SpiSettings, TelemetrySettings, all_fields, read_group, retired_warnings
+from adapter.settings.triton import TritonSettings
+from adapter.settings.volume import VolumeSettings
 
 PROGRAM = "modelmesh-triton-adapter"
 OK, FAILED, USAGE = 0, 1, 2
@@ -47,6 +50,8 @@ def _run(chosen: argparse.Namespace) -> int:
         return _print_settings(is_markdown=chosen.markdown)
     if chosen.verb == "layout":
         return _layout(chosen)
+    if chosen.verb == "models":
+        return _models(is_json=chosen.json, drift_only=chosen.drift)
     return _probe(ready=chosen.ready, timeout_seconds=chosen.timeout)
 
 
@@ -90,6 +95,14 @@ def _parser() -> argparse.ArgumentParser:
     layout.add_argument("--schema", type=Path, metavar="FILE", help="the schema that schema_path will name")
     layout.add_argument("--top-model", metavar="NAME", help="of a bundle: the directory of the model that is asked for inference")
     layout.add_argument("--allow-decoupled", action="store_true", help="as the storage parameter adapter.allowDecoupled")
+    models = verbs.add_parser(
+        "models",
+        help="show what the adapter believes of each model, and what Triton and the volume have; exit code 0 when all agree, else 1",
+        description="Shows for each model id what the adapter believes, what Triton's index shows and what lies on the volume, and marks "
+        "what disagrees. Changes nothing. Works without a running adapter. Reads the same environment variables as serve.",
+    )
+    models.add_argument("--drift", action="store_true", help="show only what disagrees")
+    models.add_argument("--json", action="store_true", help="for programs")
     return parser
 
 
@@ -143,6 +156,21 @@ def _layout(chosen: argparse.Namespace) -> int:
     return OK if report.fits else FAILED
 
 
+def _models(*, is_json: bool, drift_only: bool) -> int:
+    volume, spi, triton = read_group(VolumeSettings), read_group(SpiSettings), read_group(TritonSettings)
+    from adapter import models_text, models_view  # noqa: PLC0415 - brings gRPC
+    from adapter.telemetry import logs  # noqa: PLC0415 - likewise
+
+    logs.configure(TelemetrySettings(metrics_port=0, log_level="error", log_format="text"), sys.stderr)
+    places = models_view.Places(adapter=spi.listen, triton=triton.reach, repository_dir=volume.repository_dir, cache_dir=volume.cache_dir)
+    view = models_view.look(places)
+    if is_json:
+        _say(models_text.as_json(view, drift_only=drift_only))
+    else:
+        _say(models_text.text(view, columns=shutil.get_terminal_size().columns, drift_only=drift_only))
+    return OK if view.agrees else FAILED
+
+
 def _print_version() -> int:
     from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - reads the installed package
 
@@ -154,7 +182,13 @@ def _print_version() -> int:
 
 
 def _say(text: str) -> None:
-    sys.stdout.write(text)
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except UnicodeEncodeError:
+        sys.stdout.write(text.encode("ascii", "backslashreplace").decode())
+    except BrokenPipeError:  # `| head` has read enough; the interpreter's own last flush must not complain either
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _complain(line: str) -> None:

@@ -76,6 +76,12 @@ class WrongServer(Rejected):
     reason = "wrong_server"
 
 
+class CrashesTriton(Rejected):
+    """Triton died too often while it was loading this content: it is not asked again, for a time, or until the content changes."""
+
+    reason = "crashes_triton"
+
+
 class ModelNotLoaded(Rejected):
     """A question about a model that is not loaded."""
 
@@ -139,6 +145,12 @@ class ServerUnavailable(ServerError):
     """Triton is away, or died during the call."""
 
     reason = "server_unavailable"
+
+
+class ServerDied(ServerUnavailable):
+    """Triton died while it was loading the model. The load is not repeated: the model may be what killed it."""
+
+    reason = "server_died"
 
 
 class ModelRefused(ServerError):

@@ -156,6 +156,64 @@ class Artifact:
     """Holds every file at its listing path."""
     is_ours: bool
     """False for files that a storage helper or a claim owns: linked, never deleted."""
+    key: str | None = None
+    """Its name in the cache, by which a later process finds it again; None: it goes with its last model."""
+
+
+@dataclass(frozen=True)
+class Content:
+    """What a model was loaded from, as digests (`adapter.digests`): two equal contents are the same model."""
+
+    spec: str
+    """Of what was asked, all but the model id."""
+    listing: str | None
+    """Of what storage had; None: it has no versions, so it equals nothing, not even itself."""
+    crash: str
+    """Of type, path, storage key and listing: what Triton's deaths are counted by."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """What the journal keeps of one model id, without secrets."""
+
+    model_id: str
+    state: str
+    """As the lifecycle calls it: `loading`, `loaded`, `lost`…"""
+    since: float
+    """When it came into this state, in seconds since the boot of the kernel; so are all times here."""
+    model_type: str = ""
+    path: str = ""
+    """For people, redacted."""
+    storage_key: str | None = None
+    content: Content | None = None
+    """None while unknown: found in Triton without a record."""
+    artifact_key: str | None = None
+    size_bytes: int = 0
+    placed: str | None = None
+    """Identity of the directory in Triton's repository folder, as `ModelRepository.place` gave it."""
+    confirmed: float = 0.0
+    """When it was loaded, or confirmed by an equal load."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Crashes:
+    """How often Triton died while it was loading one content."""
+
+    digest: str
+    """Of type, path, storage key and listing."""
+    count: int
+    last: float
+    """In seconds since the boot of the kernel."""
+
+
+@dataclass(frozen=True)
+class Placed:
+    """What lies in Triton's repository folder for one model id, inner models of a bundle included."""
+
+    identity: str
+    """Of the model's own directory: another one when it was placed again, by whomever, whatever is written into it."""
+    size_bytes: int
+    """Of its plain files, each file once. What lies behind a link is not counted: a claim's server may not answer."""
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,25 @@ its own, and its threads have ended, before the `CancelledError` goes on. The on
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from adapter.model import Artifact, Layout, Listing, LoadedModel, ModelSpec, RuntimeState, ServerModel, SourceFile, Survey
+from adapter.digests import Digests
+from adapter.model import (
+    Artifact,
+    Crashes,
+    Layout,
+    Listing,
+    LoadedModel,
+    ModelSpec,
+    Placed,
+    Record,
+    RuntimeState,
+    ServerModel,
+    SourceFile,
+    Survey,
+)
 from adapter.waits import Waits
 
 
@@ -81,20 +95,28 @@ class ModelStore(Protocol):
         """
         ...
 
+    async def reclaim(self, key: str) -> Artifact | None:
+        """Take hold of an artifact that an earlier process fetched for a model that is still placed; None: it is not there any more."""
+        ...
+
 
 class ModelRepository(Protocol):
     """Triton's model repository folder, of which we are the only writer."""
 
-    async def place(self, model_id: str, layout: Layout, artifact: Artifact) -> None:
-        """Make the model visible to Triton in one rename; of a bundle, the top model last. Raises DiskFull."""
+    async def place(self, model_id: str, layout: Layout, artifact: Artifact) -> str:
+        """Make the model visible to Triton in one rename; of a bundle, the top model last. Returns its identity. Raises DiskFull."""
         ...
 
     async def remove(self, model_id: str) -> None:
         """Take the model, and what else its bundle has, out of the repository. Absent is fine."""
         ...
 
-    async def size_bytes(self, model_id: str) -> int:
-        """Bytes of a placed model's files; 0 when it is absent."""
+    async def inventory(self) -> Mapping[str, Placed]:
+        """What the folder holds, by model id. Asks nothing of a claim's server: links that leave our folders are not followed."""
+        ...
+
+    async def identities(self, model_ids: Collection[str]) -> Mapping[str, str]:
+        """Of these models, those that the folder holds, and which directory each is. Unlike `inventory` it looks at no files."""
         ...
 
 
@@ -106,7 +128,22 @@ class ModelServer(Protocol):
         """Why Triton cannot be used now, in words; None when it answers."""
         ...
 
-    async def load(self, model_id: str, on_sent: Callable[[], None]) -> None:
+    async def returned(self) -> bool:
+        """
+        Return when Triton answers after it had been away, silent, or its connection broken: what it holds may be gone.
+
+        Each such return is told once, to the one who waits here; returns while nobody waits are told as one.
+
+        Returns:
+            Whether it is certainly another process (its port was closed meanwhile, or it has another name). False proves nothing.
+        """
+        ...
+
+    def confirm_restart(self) -> None:
+        """The last return was a restart: the index shows that models are gone. Counted once, also where it was certain before."""
+        ...
+
+    async def load(self, model_id: str, on_sent: Callable[[], None], *, yields: bool = False) -> None:
         """
         Wait for a loading slot and for Triton, then load the placed model; returns when Triton is ready to serve it.
 
@@ -115,10 +152,11 @@ class ModelServer(Protocol):
         Args:
             model_id: a placed model.
             on_sent: called once, just before Triton is asked. A load that is cancelled earlier leaves nothing in Triton.
+            yields: whoever else waits for a slot gets it first.
 
         Raises:
             ModelRefused: Triton tried and failed; the text is Triton's reason.
-            ServerUnavailable: Triton died meanwhile.
+            ServerDied: Triton died while it had the load. A load that Triton did not take is repeated instead.
             WrongServer: Triton is not in explicit mode.
         """
         ...
@@ -173,13 +211,55 @@ class ModelServer(Protocol):
         ...
 
 
+class Journal(Protocol):
+    """
+    What each id holds, kept across processes of one boot of the kernel.
+
+    Notes are taken at once and written in order by a thread; of several notes on one id only the last one needs to be
+    written. Nothing here raises: a journal that cannot be written is dropped and begun anew, and an adapter without one
+    works as if it had never known anything.
+    """
+
+    @property
+    def digests(self) -> Digests:
+        """With the salt of this journal."""
+        ...
+
+    @property
+    def records(self) -> Mapping[str, Record]:
+        """By model id: what an earlier process left, and what was noted since."""
+        ...
+
+    @property
+    def crashes(self) -> Mapping[str, Crashes]:
+        """By digest, likewise."""
+        ...
+
+    def now(self) -> float:
+        """Seconds since the boot of the kernel, sleep included: the clock of all records."""
+        ...
+
+    def note(self, entry: Record | Crashes) -> None:
+        """Keep it, in place of an earlier one of this id or digest."""
+        ...
+
+    def forget(self, entry: Record | Crashes) -> None:
+        """Keep nothing of its id or digest."""
+        ...
+
+    async def written(self) -> None:
+        """Return when all that was noted before is in the file, or the journal was dropped."""
+        ...
+
+
 @dataclass(frozen=True)
 class Neighbours:
-    """The three that the lifecycle works with."""
+    """Those that the lifecycle works with."""
 
     store: ModelStore
     repository: ModelRepository
     server: ModelServer
+    journal: Journal
 
 
 class Lifecycle(Protocol):

@@ -14,11 +14,8 @@ run them in a thread.
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import secrets
-import shutil
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,7 +23,8 @@ from pathlib import Path
 import structlog
 
 from adapter.errors import AdapterError, DiskFull, StartError
-from adapter.telemetry.metrics import LEFTOVERS
+from adapter.folder_lock import FolderLock
+from adapter.trash import Trash
 from adapter.units import show_bytes
 
 DIRECTORY_MODE = 0o755
@@ -49,24 +47,26 @@ class Volume:
         self.staging_dir = cache_dir / "staging"
         self.artifacts_dir = cache_dir / "artifacts"
         self.trash_dir = cache_dir / "trash"
-        self._lock_file: int | None = None
-        self._leftovers = 0
-        self._counting = threading.Lock()
+        self.trash = Trash(self.trash_dir)
+        self._lock = FolderLock(cache_dir / "lock")
 
     def claim(self) -> None:
         """
-        Make the folders, keep other adapters out, and remove what an earlier process left in ours.
+        Make the folders, keep other adapters out, and remove what an earlier process left in staging and trash.
 
-        The repository folder keeps its content: Triton may be serving from it.
+        The repository folder keeps its content: Triton may be serving from it. So does the folder of artifacts, which
+        whoever publishes there reads.
 
         Raises:
             VolumeError: not writable, not one file system, or another adapter is there.
         """
         _claim_directory(self.repository_dir)
         _claim_directory(self.cache_dir)
-        self._lock()
+        self._take_lock()
         try:
+            self.trash.home = self._lock.mount
             for folder in (self.staging_dir, self.artifacts_dir, self.trash_dir):
+                _drop_link(folder)
                 _claim_directory(folder)
             self._check_links()
             self._clear_residue()
@@ -79,9 +79,7 @@ class Volume:
 
     def close(self) -> None:
         """Let another adapter in. The folders stay."""
-        if self._lock_file is not None:
-            os.close(self._lock_file)
-            self._lock_file = None
+        self._lock.release()
 
     def restore(self) -> None:
         """
@@ -90,11 +88,14 @@ class Volume:
         Raises:
             AdapterError: names the folder; the lock went with it (another adapter may be there), or it cannot be made.
         """
-        if not self._is_still_ours():
+        if not self._lock.is_in_place:
             raise AdapterError(f"the folder {self.cache_dir} was deleted while the adapter was working, with its lock; restart the adapter")
         for folder in (self.repository_dir, self.staging_dir, self.artifacts_dir, self.trash_dir):
-            if not folder.is_dir():
+            is_ours = folder != self.repository_dir
+            if not folder.is_dir() or (is_ours and folder.is_symlink()):
                 try:
+                    if is_ours:
+                        _drop_link(folder)
                     _make_directory(folder)
                 except OSError as error:
                     raise AdapterError(f"the folder {folder} is gone and cannot be made again: {error.strerror}") from error
@@ -107,46 +108,48 @@ class Volume:
         make_plain_directory(path)
         return path
 
-    def publish(self, staged: Path) -> Path:
-        """Turn a staged directory into an artifact, in one rename. Raises OSError, AdapterError; see `writing`."""
+    def publish(self, staged: Path, name: str | None = None) -> Path:
+        """
+        Turn a staged directory into an artifact, in one rename.
+
+        Args:
+            staged: from `new_staging`.
+            name: of the artifact, a plain one; what has that name is discarded first. Without it a random one.
+
+        Raises:
+            OSError, AdapterError: see `writing`.
+        """
         self.restore()
-        target = self.artifacts_dir / secrets.token_hex(8)
-        staged.rename(target)
-        return target
+        target = self.artifacts_dir / (name or secrets.token_hex(8))
+        while True:
+            try:
+                staged.rename(target)
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+                    raise
+                self.discard(target)
+                if os.path.lexists(target):  # nothing takes it away
+                    raise
+            else:
+                return target
 
     def discard(self, path: Path) -> None:
         """
-        Take a file or directory out of sight at once, then delete it as far as permitted.
+        Take a file or directory out of sight at once, then delete it as far as permitted; see `Trash`.
 
-        Never raises; an absent path is fine. A root Triton's `__pycache__` cannot be deleted by
-        another user: such leftovers stay in the trash, are counted, and are tried again at start.
+        Never raises; an absent path is fine.
         """
         if not os.path.lexists(path):
             return
-        gone = self.trash_dir / secrets.token_hex(8)
+        gone = self.trash.new_place()
         try:
             self.restore()
             path.rename(gone)
         except (OSError, AdapterError) as error:
             _log.warning("volume.rename_failed", path=str(path), error=str(error))
             gone = path
-        self._delete(gone)
-
-    def require_room(self, needed_bytes: int, files: int) -> None:
-        """
-        Make sure that the volume has room for so many bytes and files.
-
-        Raises:
-            DiskFull: with both numbers.
-            AdapterError: our folder is gone.
-        """
-        self.restore()
-        state = os.statvfs(self.cache_dir)
-        free = state.f_bavail * state.f_frsize
-        if needed_bytes > free:
-            raise DiskFull(f"the volume has no room: the files need {show_bytes(needed_bytes)}, free are {show_bytes(free)}")
-        if state.f_files and files > state.f_favail:
-            raise DiskFull(f"the volume has no room: {files} files are needed, free are {state.f_favail} inodes")
+        if not self.trash.delete(gone, is_counted=path.parent != self.staging_dir):  # a reservation counts what is staged
+            _log.warning("volume.leftover_kept", path=str(gone))
 
     @contextmanager
     def writing(self, needed_bytes: int) -> Iterator[None]:
@@ -170,29 +173,14 @@ class Volume:
                 f"the volume has no room ({error.strerror}): the files need {show_bytes(needed_bytes)}, free are {free}"
             ) from error
 
-    def _lock(self) -> None:
-        path = self.cache_dir / "lock"
+    def _take_lock(self) -> None:
         try:
-            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
-        except OSError as error:
-            raise VolumeError(f"cannot write {path}: {error.strerror}") from error
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _drop_link(self._lock.path)
+            self._lock.take()
         except BlockingIOError:
-            os.close(file)
-            raise VolumeError(f"another adapter already works on {self.cache_dir} (it holds {path})") from None
+            raise VolumeError(f"another adapter already works on {self.cache_dir} (it holds {self._lock.path})") from None
         except OSError as error:
-            os.close(file)
-            raise VolumeError(f"cannot lock {path}: {error.strerror}") from error
-        self._lock_file = file
-
-    def _is_still_ours(self) -> bool:
-        """Whether the lock file in our folder is the one that we hold."""
-        held = self._lock_file  # `close` may come meanwhile
-        try:
-            return held is not None and os.path.samestat(os.fstat(held), (self.cache_dir / "lock").stat())
-        except OSError:
-            return False
+            raise VolumeError(f"cannot write or lock {self._lock.path}: {error.strerror}") from error
 
     def _check_links(self) -> None:
         """Try what placing a model needs. Equal device numbers prove nothing: bind mounts share them."""
@@ -217,25 +205,9 @@ class Volume:
             ) from error
 
     def _clear_residue(self) -> None:
-        for folder in (self.staging_dir, self.artifacts_dir):
-            for entry in list(folder.iterdir()):
-                self.discard(entry)
-        for entry in list(self.trash_dir.iterdir()):
-            self._delete(entry, is_new=False)
-        with self._counting:
-            self._leftovers = sum(1 for _ in self.trash_dir.iterdir())
-            LEFTOVERS.set(self._leftovers)
-
-    def _delete(self, path: Path, *, is_new: bool = True) -> None:
-        if os.path.isdir(path) and not os.path.islink(path):  # noqa: PTH112, PTH114 - Path's own may raise
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            _unlink(path)
-        if is_new and os.path.lexists(path):
-            _log.warning("volume.leftover_kept", path=str(path))
-            with self._counting:
-                self._leftovers += 1
-                LEFTOVERS.set(self._leftovers)
+        for entry in list(self.staging_dir.iterdir()):
+            self.discard(entry)
+        self.trash.clear()
 
 
 def make_plain_directory(path: Path) -> None:
@@ -250,6 +222,12 @@ def _make_directory(path: Path) -> None:
     path.mkdir(parents=True, exist_ok=True)
     if is_new:
         path.chmod(DIRECTORY_MODE)
+
+
+def _drop_link(path: Path) -> None:
+    """A link where a folder of ours belongs is somebody else's: it would lead what we write and delete elsewhere. Raises OSError."""
+    if path.is_symlink():
+        path.unlink()
 
 
 def _claim_directory(path: Path) -> None:

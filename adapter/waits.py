@@ -43,10 +43,20 @@ class Waits:
         """
         self.clock = clock
         self.began = clock()
-        self.until = until
-        """May change while the load goes on: callers come and go."""
+        self._until = until
         self._lock = threading.Lock()
         self._running: list[Wait] = []
+        self._sharers: tuple[Waits, ...] = ()
+        self._shared: Waits | None = None
+
+    @property
+    def until(self) -> float:
+        """May change while the load goes on: callers come and go. Of what several loads share: the latest of theirs."""
+        return max((waits.until for waits in self._sharers), default=self._until)
+
+    @until.setter
+    def until(self, until: float) -> None:
+        self._until = until
 
     def left_seconds(self) -> float:
         """Until the end; 0 or less after it."""
@@ -64,11 +74,36 @@ class Waits:
             with self._lock:
                 self._running.remove(wait)
 
+    def to_share(self) -> Waits:
+        """For work that other loads may come to wait for as well, and that may go on when this load has gone."""
+        made = Waits(self.clock, self.until)
+        made.began = self.began
+        return made
+
+    @contextmanager
+    def sharing(self, shared: Waits) -> Iterator[None]:
+        """While inside, what the shared work waits for is waited for here, and the work may wait for as long as this load may."""
+        with shared._lock:
+            shared._sharers = (*shared._sharers, self)
+        self._shared = shared
+        try:
+            yield
+        finally:
+            self._shared = None
+            with shared._lock:
+                shared._sharers = tuple(waits for waits in shared._sharers if waits is not self)
+
+    def silent_seconds(self) -> float:
+        """For how long what is waited for now has shown no progress; of several things, the longest time."""
+        with self._lock:
+            return self.clock() - min((wait.since for wait in self._running), default=self.clock())
+
     def words(self) -> str | None:
         """`waiting for … for 12.0 s (last trouble: …)`; None when nothing is waited for."""
+        shared = self._shared
         with self._lock:
             wait = min(self._running, key=lambda wait: wait.since, default=None)
         if wait is None:
-            return None
+            return None if shared is None else shared.words()
         trouble = f" (last trouble: {wait.trouble})" if wait.trouble else ""
         return f"waiting for {wait.what} for {self.clock() - wait.since:.1f} s{trouble}"

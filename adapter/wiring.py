@@ -15,9 +15,12 @@ from dataclasses import dataclass
 
 import structlog
 
+from adapter.journal.journal import Journal
+from adapter.journal.reading import NAME as JOURNAL
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
 from adapter.ports import Neighbours
 from adapter.settings import Settings
+from adapter.space import Space
 from adapter.spi.listen import SpiServer, listen
 from adapter.spi.servicer import ModelRuntime
 from adapter.storage.store import Store
@@ -67,15 +70,30 @@ async def build(
         volume = Volume(settings.volume.repository_dir, settings.volume.cache_dir)
         stack.callback(volume.close)
         volume.claim()
+        journal = Journal(volume.cache_dir / JOURNAL, discard=volume.discard)
+        stack.callback(journal.close)
+        journal.open()
+        budget = settings.disk_budget_bytes
+        space = Space(volume.cache_dir, budget, refuses=bool(settings.volume.max_bytes), trash=volume.trash)
+        space.show_metrics()
         loads = settings.capacity.max_loading
-        store = Store(settings=settings.pull, root=settings.volume.root, volume=volume, max_loading=loads, clients=clients, jitter=jitter)
+        store = Store(
+            settings=settings.pull,
+            root=settings.volume.root,
+            volume=volume,
+            space=space,
+            digests=journal.digests,
+            max_loading=loads,
+            clients=clients,
+            jitter=jitter,
+        )
         stack.callback(store.close)
-        repository = Repository(volume)
+        repository = Repository(volume, space)
         stack.callback(repository.close)
         server = TritonServer(client=TritonClient(settings.triton.target), repository=repository, max_loading=loads)
         stack.push_async_callback(_close, server)
         lifecycle = RuntimeLifecycle(
-            neighbours=Neighbours(store, repository, server),
+            neighbours=Neighbours(store, repository, server, journal),
             capacity=settings.capacity,
             unload_timeout_seconds=settings.triton.unload_timeout_seconds,
             reserved_ids=settings.volume.reserved_ids,
@@ -84,7 +102,9 @@ async def build(
         metrics.CAPACITY_BYTES.set(settings.capacity.capacity_bytes)
         heartbeat = Heartbeat()
         if settings.telemetry.metrics_port:
-            http = TelemetryServer(port=settings.telemetry.metrics_port, heartbeat=heartbeat, readiness=lifecycle.readiness)
+            http = TelemetryServer(
+                port=settings.telemetry.metrics_port, heartbeat=heartbeat, readiness=lifecycle.readiness, notice=lifecycle.notice
+            )
             stack.callback(http.close)
         root_tasks = (
             asyncio.create_task(heartbeat.run(), name="heartbeat"),

@@ -1,8 +1,12 @@
 """Options of the whole suite."""
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
+
+_SHOWN: dict[str, list[dict[str, object]]] = {}
+"""Tables that tests have filled, by title."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -16,6 +20,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     triton = parser.getgroup("triton", "integration tests against a Triton that somebody else started")
     triton.addoption("--triton-endpoint", help="its gRPC target, for instance localhost:8001; everything that it has loaded is purged")
     triton.addoption("--triton-volume", help="folder shared with it; its --model-repository is _triton_models in there")
+    deaths = parser.getgroup("deaths", "the adapter is killed at random points (tests/fault/test_the_adapter_dies.py)")
+    deaths.addoption("--kills", type=int, default=12, help="how often, with the fake Triton; a third as often with the real one")
+    deaths.addoption("--kills-seed", type=int, default=1, help="what decides when, and in the middle of what")
 
 
 def pytest_configure() -> None:
@@ -26,3 +33,24 @@ def pytest_configure() -> None:
     with warnings as errors that fails a run in which everything passed.
     """
     asyncio.set_event_loop(None)
+
+
+@pytest.fixture(scope="session")
+def shown() -> Callable[..., None]:
+    """Add a row to a table that is printed at the end of the run: `shown("title", column=value, …)`."""
+
+    def add(title: str, **row: object) -> None:
+        _SHOWN.setdefault(title, []).append(row)
+
+    return add
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the tables."""
+    for title, rows in _SHOWN.items():
+        terminalreporter.section(title)
+        columns = list(dict.fromkeys(name for row in rows for name in row))
+        table = [columns, *([str(row.get(name, "")) for name in columns] for row in rows)]
+        widths = [max(len(line[column]) for line in table) for column in range(len(columns))]
+        for line in table:
+            terminalreporter.write_line("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())

@@ -13,7 +13,7 @@ from functools import partial
 import structlog
 
 from adapter.errors import UnloadUnfinished
-from adapter.lifecycle.operation import Operation
+from adapter.lifecycle.operation import JOURNAL, Operation
 from adapter.lifecycle.phases import Phase
 from adapter.lifecycle.registry import Registry
 from adapter.lifecycle.states import Event, State
@@ -31,6 +31,7 @@ class Freeing:
         self._store = neighbours.store
         self._repository = neighbours.repository
         self._server = neighbours.server
+        self._journal = neighbours.journal
         self._bound_seconds = bound_seconds
 
     def deadline(self) -> float:
@@ -53,12 +54,16 @@ class Freeing:
             await self._give_back(operation, Event.GONE)
 
     async def undo(self, operation: Operation) -> None:
-        """Give back whatever a load that has failed may hold. Raises as `take_down`."""
+        """
+        Give back whatever a load or restore that has failed may hold. Raises as `take_down`.
+
+        A model that is LOST is left so where the operation was stopped, and where a call has failed before it sent anything.
+        """
         model = operation.model
         with operation.step("undo", partial(self._server.obstacle, model.model_id)):
             if model.state is State.PULLING:
                 await self._give_back(operation, Event.DROP)
-            elif model.state in (State.LOADING, State.FAILED):
+            elif model.state in (State.LOADING, State.FAILED) or _is_to_go(operation):
                 self._registry.fire(model, Event.UNDO if model.state is State.LOADING else Event.UNLOAD)
                 await self._give_back(operation, Event.GONE)
 
@@ -70,6 +75,8 @@ class Freeing:
         """
         model = operation.model
         try:
+            with operation.waits.on(JOURNAL):
+                await self._journal.written()
             if done is Event.GONE:
                 await self._unload(model.model_id, min(operation.deadline, self.deadline()))
             with operation.waits.on("the volume to give up the model's files"):
@@ -94,3 +101,10 @@ class Freeing:
             obstacle = self._server.obstacle(model_id)
             log.warning("unload.expired", model_id=model_id, cause=obstacle, bound_seconds=self._bound_seconds)
             raise self.unfinished(obstacle) from None
+
+
+def _is_to_go(operation: Operation) -> bool:
+    """A load that nobody was told of; a restore that has failed before anything was sent. One that was stopped may come again."""
+    if operation.kind == "load":
+        return operation.model.state is State.LOADED and operation.has_loaded
+    return operation.model.state is State.LOST and operation.stopped_by is None

@@ -10,17 +10,22 @@ overtakes a load of the same id, waits for its undo, and is never cancelled.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import cast
 
 import structlog
 
 from adapter.errors import Abandoned, AdapterError, BudgetExceeded, Draining, ModelNotLoaded, Superseded, UnloadUnfinished
+from adapter.lifecycle.audit import Audit
+from adapter.lifecycle.crashes import CrashCounts
 from adapter.lifecycle.freeing import Freeing
 from adapter.lifecycle.loading import Loading
-from adapter.lifecycle.operation import Operation
+from adapter.lifecycle.looks import Looks
+from adapter.lifecycle.operation import Model, Operation
 from adapter.lifecycle.planning import Planning
 from adapter.lifecycle.registry import Registry
+from adapter.lifecycle.restoring import Restoring
 from adapter.lifecycle.sizing import Sizing
 from adapter.lifecycle.states import State
 from adapter.lifecycle.takeover import Takeover
@@ -29,6 +34,7 @@ from adapter.model import LoadedModel, ModelSpec, RuntimeState
 from adapter.ports import Neighbours
 from adapter.settings import CapacitySettings
 from adapter.telemetry.logs import note
+from adapter.telemetry.metrics import RESTORES
 
 SURVEY_SECONDS = 0.3
 """Longest look into storage for a prediction; ModelMesh waits 500 ms in all."""
@@ -49,35 +55,77 @@ class RuntimeLifecycle:
     def __init__(
         self, *, neighbours: Neighbours, capacity: CapacitySettings, unload_timeout_seconds: float, reserved_ids: frozenset[str]
     ) -> None:
-        self.registry = Registry()
+        self.registry = Registry(neighbours.journal)
         self._store = neighbours.store
         self._server = neighbours.server
+        self._digests = neighbours.journal.digests
         self._budget_seconds = capacity.budget_seconds
         self._announced_seconds = capacity.load_timeout_ms / 1000
-        self._sizing = sizing = Sizing(capacity)
+        self._sizing = sizing = Sizing(capacity, neighbours.journal.digests)
         self._planning = planning = Planning()
-        self._takeover = Takeover(
-            registry=self.registry, neighbours=neighbours, sizing=sizing, version=capacity.runtime_version, reserved_ids=reserved_ids
+        self._audit = Audit(
+            registry=self.registry, neighbours=neighbours, is_open=lambda: self._takeover.obstacle is None, reserved_ids=reserved_ids
         )
+        crashes, looks = CrashCounts(neighbours.journal), Looks(neighbours.server)
         self._freeing = freeing = Freeing(registry=self.registry, neighbours=neighbours, bound_seconds=unload_timeout_seconds)
-        loading = Loading(
-            registry=self.registry, neighbours=neighbours, capacity=capacity, sizing=sizing, planning=planning, freeing=freeing
+        self._restoring = Restoring(
+            registry=self.registry,
+            neighbours=neighbours,
+            looks=looks,
+            at_once=capacity.max_loading,
+            restore=self._begin_restore,
+            free=self._begin_unload,
+            on_looked=self._audit.want,
         )
-        self._work = Work(registry=self.registry, loading=loading, freeing=freeing, on_loaded=self._takeover.met_modelmesh)
+        self._takeover = Takeover(
+            registry=self.registry,
+            neighbours=neighbours,
+            sizing=sizing,
+            restoring=self._restoring,
+            crashes=crashes,
+            on_open=self._audit.want,
+            version=capacity.runtime_version,
+            reserved_ids=reserved_ids,
+        )
+        loading = Loading(
+            registry=self.registry,
+            neighbours=neighbours,
+            looks=looks,
+            capacity=capacity,
+            sizing=sizing,
+            planning=planning,
+            freeing=freeing,
+            crashes=crashes,
+        )
+        self._work = Work(
+            registry=self.registry,
+            journal=neighbours.journal,
+            loading=loading,
+            freeing=freeing,
+            listener=self._restoring,
+            on_loaded=self._takeover.met_modelmesh,
+        )
         self._is_draining = False
 
     def start(self) -> None:
         """Begin to take over what Triton serves, in the background."""
-        self._takeover.begin(lambda model_id: self._work.unload(model_id, self._freeing.deadline()))
+        self._takeover.begin(self._begin_unload)
+        self._audit.start()
 
     async def close(self) -> None:
         """End what runs in the background; for after a drain."""
+        await self._audit.close()
         await self._takeover.close()
+        await self._restoring.close()
         self._planning.close()
 
     def readiness(self) -> str | None:
         """Why ModelMesh could not be served now, or None."""
         return "the adapter is shutting down" if self._is_draining else self._server.problem or self._takeover.problem
+
+    def notice(self) -> str | None:
+        """What is told of an adapter that is ready: how far a restore is, or that it was given up."""
+        return self._restoring.notice
 
     async def load(self, spec: ModelSpec) -> LoadedModel:
         """
@@ -88,7 +136,8 @@ class RuntimeLifecycle:
         operation: Operation | None = None
         try:
             async with asyncio.timeout(self._budget_seconds) as budget:
-                operation = await self._claim_load(spec)
+                with self._restoring.giving_way(spec.model_id):
+                    operation = await self._claim_load(spec)
                 return await self._wait_for(operation, cast("float", budget.when()))
         except TimeoutError:  # no await before this: the load is stopped, and still knows what it waited for
             raise self._over_budget(spec, operation) from None
@@ -101,7 +150,8 @@ class RuntimeLifecycle:
         deadline = self._freeing.deadline()
         try:
             async with asyncio.timeout_at(deadline):
-                await self._free(model_id, deadline)
+                with self._restoring.giving_way(model_id):
+                    await self._free(model_id, deadline)
         except TimeoutError:
             obstacle = self._obstacle(model_id, "unload") or self._server.obstacle(model_id)  # an operation may have given up just now
             raise self._freeing.unfinished(obstacle).located(model_id, None) from None
@@ -125,9 +175,10 @@ class RuntimeLifecycle:
         return self._sizing.default_bytes
 
     async def size_of(self, model_id: str) -> int:
-        """Size of a loaded model in bytes, never 0. Raises ModelNotLoaded."""
+        """Size in bytes of a model that is loaded, or that is restored, never 0. Raises ModelNotLoaded."""
         model = self.registry.find(model_id)
-        if model is None or model.state is not State.LOADED:
+        is_back_soon = model is not None and model.state is State.LOADING and model.operation is not None and model.operation.is_again
+        if model is None or not (is_back_soon or model.state in (State.LOADED, State.LOST)):
             raise ModelNotLoaded("the model is not loaded").located(model_id, None)
         return model.size_bytes
 
@@ -144,12 +195,13 @@ class RuntimeLifecycle:
             Whether everything had settled within the grace period.
         """
         self._is_draining = True
+        self._restoring.end(for_good=True)
+        self._stop(operation for operation in self.registry.operations() if operation.is_queued_restore)  # LOST, for the next process
         loop = asyncio.get_running_loop()
         end = loop.time() + grace_seconds
         if await self._is_settled(loop.time() + grace_seconds * 0.6):
             return True
-        for operation in self.registry.operations():
-            operation.stop(Draining("the adapter is shutting down"))
+        self._stop(self.registry.operations())
         return await self._is_settled(end)
 
     # ---- loads and unloads
@@ -164,7 +216,27 @@ class RuntimeLifecycle:
                 return self._work.load(spec)
             if running.can_be_joined_by(spec):
                 return running
+            if running.kind == "restore":
+                await self._overtake(running, spec)
             await running.ended.wait()
+
+    async def _overtake(self, restore: Operation, spec: ModelSpec) -> None:
+        """
+        A call takes the place of a restore that Triton has not begun; an equal one shares the end of one that Triton has.
+
+        Raises:
+            AdapterError: Triton has died over it, or it was stopped. After a success the call still compares what it asks for;
+                where Triton has refused the placed files, the call loads its own.
+        """
+        model = restore.model
+        if restore.is_queued_restore:
+            restore.stop(Superseded("a load of the model takes the place of its restore"))
+        elif not restore.is_ending and model.content is not None and model.content.spec == self._digests.of_spec(spec):
+            try:
+                await asyncio.shield(restore.result)
+            except AdapterError:
+                if restore.has_crashed or restore.stopped_by is not None:
+                    raise
 
     async def _wait_for(self, operation: Operation, until: float) -> LoadedModel:
         try:
@@ -177,7 +249,7 @@ class RuntimeLifecycle:
     async def _free(self, model_id: str, deadline: float) -> None:
         while True:
             await self._takeover.passed()
-            running = self.registry.operation_on(model_id) or self._work.unload(model_id, deadline)
+            running = self.registry.operation_on(model_id) or self._unload_now(model_id, deadline)
             if running.kind == "unload":
                 try:
                     await asyncio.shield(running.result)
@@ -188,6 +260,18 @@ class RuntimeLifecycle:
                     return
             running.stop(Superseded("an unload of the model overtook its load"))
             await running.ended.wait()
+
+    def _unload_now(self, model_id: str, deadline: float) -> Operation:
+        model = self.registry.find(model_id)
+        if model is not None and model.state is State.LOST:
+            RESTORES.labels("ended").inc()
+        return self._work.unload(model_id, deadline)
+
+    def _begin_restore(self, model: Model) -> None:
+        self._work.restore(model)
+
+    def _begin_unload(self, model_id: str) -> None:
+        self._work.unload(model_id, self._freeing.deadline())
 
     def _over_budget(self, spec: ModelSpec, operation: Operation | None) -> AdapterError:
         if operation is not None and operation.outcome is not None:  # it has failed before, and its undo takes long
@@ -203,6 +287,11 @@ class RuntimeLifecycle:
         if running is None:
             return self._takeover.obstacle
         return running.obstacle if running.kind == kind == "unload" else f"waiting for {running}"
+
+    @staticmethod
+    def _stop(operations: Iterable[Operation]) -> None:
+        for operation in operations:
+            operation.stop(Draining("the adapter is shutting down"))
 
     async def _is_settled(self, deadline: float) -> bool:
         loop = asyncio.get_running_loop()

@@ -1,5 +1,5 @@
 """
-The steps of a load, over the ports: check, list, pull, place, have Triton load, measure.
+The steps of a load, over the ports: check, list, pull, place, and send; of a restore: send.
 
 Owns their order; who may begin is decided by `lifecycle`, how a model looks by `planning`. Every step
 may be cancelled; what is to be undone can then be read from the model's state.
@@ -9,28 +9,28 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import ExitStack
+from functools import partial
 
 import structlog
 
-from adapter.errors import AdapterError, ModelRefused, ServerUnavailable, SourceChanged, SourceNotFound
+from adapter.errors import ModelRefused, SourceChanged
+from adapter.lifecycle.checking import Checking, Standing
+from adapter.lifecycle.crashes import CrashCounts
 from adapter.lifecycle.freeing import Freeing
-from adapter.lifecycle.operation import Model, Operation
+from adapter.lifecycle.looks import Looks
+from adapter.lifecycle.operation import JOURNAL, Model, Operation
 from adapter.lifecycle.planning import Planning
 from adapter.lifecycle.registry import Registry
+from adapter.lifecycle.sending import Sending
 from adapter.lifecycle.sizing import Sizing
 from adapter.lifecycle.states import Event, State
-from adapter.model import Layout, LoadedModel, ModelSpec
+from adapter.model import Content, Layout, Listing, LoadedModel, ModelSpec
 from adapter.ports import Neighbours
 from adapter.settings import CapacitySettings
+from adapter.telemetry.metrics import RESTORES
 
 PULL_ATTEMPTS = 3
 PAUSE_BEFORE_NEW_LISTING_SECONDS = 0.5
-LOOK_SECONDS = 5.0
-"""
-Longest look into storage for a model that serves already, and never more than a third of the budget.
-A store that hangs must leave time for the answer; most listings take well below a second.
-"""
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -43,28 +43,39 @@ class Loading:
         *,
         registry: Registry,
         neighbours: Neighbours,
+        looks: Looks,
         capacity: CapacitySettings,
         sizing: Sizing,
         planning: Planning,
         freeing: Freeing,
+        crashes: CrashCounts,
     ) -> None:
         self._registry = registry
         self._store = neighbours.store
         self._repository = neighbours.repository
         self._server = neighbours.server
+        self._journal = neighbours.journal
         self._sizing = sizing
         self._planning = planning
         self._freeing = freeing
+        self._crashes = crashes
+        self._checking = Checking(neighbours=neighbours, looks=looks, capacity=capacity, planning=planning)
+        self._sending = Sending(registry=registry, neighbours=neighbours, crashes=crashes)
         self._max_concurrency = capacity.max_concurrency
-        self._look_seconds = min(LOOK_SECONDS, capacity.budget_seconds / 3)
 
     async def load(self, operation: Operation, spec: ModelSpec) -> LoadedModel:
         """Bring the model to LOADED with the content of `spec`. On any exception the caller runs `Freeing.undo`."""
         model = operation.model
-        if model.state is State.LOADED:
+        standing = Standing.OTHER
+        if model.state in (State.LOADED, State.LOST):
             with operation.step("check", self._triton("Triton has not said whether it serves the model")):
-                if await self._is_current(operation, spec):
-                    return self._answer(model)
+                standing = await self._checking.standing(operation, spec)
+        if standing is Standing.PLACED and await self._is_sent_again(operation):
+            standing = Standing.SERVES
+        if standing is Standing.SERVES:
+            return await self._confirm(operation, spec)
+        if model.state is State.LOST:
+            RESTORES.labels("ended").inc()
         if model.state is not State.ABSENT or not self._registry.is_complete:
             await self._freeing.take_down(operation, "undo")
         self._registry.fire(model, Event.LOAD)
@@ -72,18 +83,42 @@ class Loading:
         for warning in layout.warnings:
             log.warning("model.warning", model_id=model.model_id, warning=warning)
         try:
-            await self._serve(operation)
+            await self._sending.send(operation, partial(self._sizing.measured, spec, layout.size_bytes))
         except ModelRefused as refused:
             if not layout.hint:
                 raise
             raise ModelRefused(f"{refused.text}; {layout.hint}") from refused
-        with operation.step("measure", self._triton("Triton has not told the size of the model")):
-            reported = await self._server.reported_bytes(model.model_id)
-            if not reported and not await self._server.is_ready(model.model_id):
-                raise ServerUnavailable("Triton has lost the model just after it had loaded it: it has restarted, or the backend has died")
-        model.spec = spec
-        model.size_bytes = self._sizing.measured(spec, layout.size_bytes, reported)
-        self._registry.fire(model, Event.READY)
+        return self._answer(model)
+
+    async def restore(self, operation: Operation) -> None:
+        """From LOST to LOADED, with the files that are placed. On any exception the caller runs `Freeing.undo`."""
+        model = operation.model
+        if model.content is not None:
+            self._crashes.check(model.content)
+        await self._sending.send(operation, lambda _: model.size_bytes, yields=operation.kind == "restore")
+
+    async def _is_sent_again(self, operation: Operation) -> bool:
+        """Restore the model for its caller, who has compared the content. False: Triton refuses it now; it is undone."""
+        model = operation.model
+        if model.state is State.LOADED:
+            self._registry.fire(model, Event.LOSE)
+        operation.is_again = True
+        try:
+            await self.restore(operation)
+        except ModelRefused as refused:
+            log.warning("restore.failed", model_id=model.model_id, outcome="refused", cause=refused.text)
+            RESTORES.labels("refused").inc()
+            operation.is_again = False
+            await self._freeing.undo(operation)
+            return False
+        return True
+
+    async def _confirm(self, operation: Operation, spec: ModelSpec) -> LoadedModel:
+        model = operation.model
+        model.spec, model.confirmed = spec, self._journal.now()
+        self._registry.note(model)
+        with operation.waits.on(JOURNAL):
+            await self._journal.written()
         return self._answer(model)
 
     async def _pull(self, operation: Operation, spec: ModelSpec) -> Layout:
@@ -102,47 +137,19 @@ class Loading:
             stored = await self._store.open(spec, operation.waits)
             layout = await self._planning.layout(spec, stored)
         self._sizing.admit(spec, layout.size_bytes)
-        model.listing = stored.listing
+        content = await self._content(spec, stored.listing)
+        self._crashes.check(content)
+        model.spec, model.content, model.size_bytes = spec, content, spec.size_hint_bytes or 0
         with operation.step("pull"):
             model.artifact = await stored.fetch(layout.files)
         with operation.step("place"), operation.waits.on("the model's files to be read on the volume"):
             layout = await self._planning.finished(layout, model.artifact)
         with operation.step("place"), operation.waits.on("the volume to take the model's files"):
-            await self._repository.place(model.model_id, layout, model.artifact)
+            model.placed = await self._repository.place(model.model_id, layout, model.artifact)
         return layout
 
-    async def _serve(self, operation: Operation) -> None:
-        """Have Triton load the placed model. It is LOADING from the moment of sending: until then there are only files to undo."""
-        model = operation.model
-        with ExitStack() as step:
-            step.enter_context(operation.step("queue", lambda: self._server.problem or self._server.queue()))
-
-            def on_sent() -> None:
-                step.close()
-                self._registry.fire(model, Event.SEND)
-                step.enter_context(operation.step("triton", lambda: self._server.problem or self._server.obstacle(model.model_id)))
-
-            await self._server.load(model.model_id, on_sent)
-
-    async def _is_current(self, operation: Operation, spec: ModelSpec) -> bool:
-        """
-        Equal: same type, path and key, one listing shows the same content, and Triton serves it. Without versions no listing does.
-
-        Storage or its configuration that cannot be asked, or does not answer, is no reason to stop serving.
-        """
-        model = operation.model
-        if model.spec != spec or not await self._server.is_ready(model.model_id):
-            return False
-        try:
-            async with asyncio.timeout(self._look_seconds):
-                stored = await self._store.open(spec, operation.waits)
-        except SourceNotFound:
-            return False
-        except (AdapterError, TimeoutError) as error:
-            cause = str(error) or f"storage has not listed the model within {self._look_seconds:g} s"
-            log.warning("listing.skipped", model_id=spec.model_id, cause=cause)
-            return True
-        return stored.listing.is_versioned and await self._planning.is_same(stored.listing, model.listing)
+    async def _content(self, spec: ModelSpec, listing: Listing) -> Content:
+        return await self._planning.content(spec, listing, self._journal.digests)
 
     def _triton(self, words: str) -> Callable[[], str]:
         """What a question to Triton waits for."""

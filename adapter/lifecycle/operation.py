@@ -1,5 +1,5 @@
 """
-What we know of one model, and the load or unload that is under way for it.
+What we know of one model, and the load, unload or restore that is under way for it.
 
 An operation owns what it can tell of itself: where its time went, what it waits for, who stopped it,
 how it ended. It decides nothing and asks nobody; `work` runs it.
@@ -17,8 +17,15 @@ from typing import Any, Literal
 from adapter.errors import AdapterError
 from adapter.lifecycle.phases import Phase, Phases
 from adapter.lifecycle.states import State
-from adapter.model import Artifact, Listing, LoadedModel, ModelSpec
+from adapter.model import Artifact, Content, LoadedModel, ModelSpec, Record
 from adapter.waits import Waits
+
+Kind = Literal["load", "unload", "restore"]
+"""A restore is a load that nobody has called for: of a model that Triton has lost, from the files that are placed."""
+
+
+JOURNAL = "the volume to take what the journal writes"
+"""What an operation waits for, in words, before a step that others can see."""
 
 
 @dataclass
@@ -27,23 +34,34 @@ class Model:
 
     model_id: str
     state: State = State.ABSENT
+    since: float = 0.0
+    """When it came into its state, by the journal's clock."""
     spec: ModelSpec | None = None
-    """None while unknown: adopted from Triton's index after a restart of the adapter."""
-    listing: Listing | None = None
+    """What was asked for, where this process was asked."""
+    earlier: Record | None = None
+    """What an earlier process wrote of it, where that process loaded the model."""
+    content: Content | None = None
+    """None while unknown: adopted from Triton's index after a restart of the adapter, without a record."""
     artifact: Artifact | None = None
+    placed: str | None = None
+    """Identity of its directory in Triton's repository folder."""
     size_bytes: int = 0
+    confirmed: float = 0.0
+    """When it was loaded, or confirmed by an equal load, by the journal's clock."""
     operation: Operation | None = None
+    changes: int = 0
+    """How often its state has changed: equal counts mean that nothing has happened in between."""
 
     def forget_content(self) -> None:
         """The model is gone: so is all we knew of its content."""
-        self.spec = self.listing = self.artifact = None
-        self.size_bytes = 0
+        self.spec = self.earlier = self.content = self.artifact = self.placed = None
+        self.size_bytes, self.confirmed = 0, 0.0
 
 
 class Operation:
-    """A load or an unload under way, and who waits for it."""
+    """A load, an unload or a restore under way, and who waits for it."""
 
-    def __init__(self, kind: Literal["load", "unload"], model: Model, spec: ModelSpec | None = None, deadline: float = math.inf) -> None:
+    def __init__(self, kind: Kind, model: Model, spec: ModelSpec | None = None, deadline: float = math.inf) -> None:
         self._loop = asyncio.get_running_loop()
         self.kind = kind
         self.model = model
@@ -58,8 +76,16 @@ class Operation:
         self.ended = asyncio.Event()
         self.is_ending = False
         self.outcome: AdapterError | None = None
-        """Of a load that is being undone: what its callers will be told."""
+        """Of a load or restore that is being undone: what its callers will be told."""
         self.stopped_by: AdapterError | None = None
+        self.is_again = kind == "restore"
+        """Whether it sends the files of a lost model once more."""
+        self.sent_at: float | None = None
+        """When Triton was asked to load, by the clock of the loop."""
+        self.has_crashed = False
+        """Whether Triton has died over its load."""
+        self.has_loaded = False
+        """Whether it has brought its model to LOADED, so that an undo must take it down."""
         self._since = self._loop.time()
         self._told_by: Callable[[], str | None] | None = None
         self._task: asyncio.Task[None] | None = None
@@ -68,6 +94,10 @@ class Operation:
         """Run `work` as a task that no caller's cancellation reaches."""
         self._task = asyncio.create_task(work, name=f"{self.kind} {self.model.model_id}")
         self._task.add_done_callback(lambda _: on_end(self))
+
+    def told_sent(self) -> None:
+        """Note that Triton is asked to load now."""
+        self.sent_at = self._loop.time()
 
     @contextmanager
     def step(self, phase: Phase, told_by: Callable[[], str | None] | None = None) -> Iterator[None]:
@@ -78,6 +108,11 @@ class Operation:
                 yield
         finally:
             self._told_by = None
+
+    @property
+    def is_queued_restore(self) -> bool:
+        """Whether it is a restore that Triton was not asked for yet: stopped now, it leaves its model LOST."""
+        return self.kind == "restore" and self.model.state is State.LOST
 
     @property
     def obstacle(self) -> str | None:
@@ -105,8 +140,8 @@ class Operation:
         return self.kind == "load" and not self.is_ending and self.stopped_by is None and self.spec == spec
 
     def stop(self, reason: AdapterError) -> None:
-        """Cancel the load, once; its callers get `reason` and it is undone. An unload is never stopped."""
-        if self.kind == "load" and not self.is_ending and self.stopped_by is None and self._task is not None:
+        """Cancel the load or restore, once; its callers get `reason` and it is undone. An unload is never stopped."""
+        if self.kind != "unload" and not self.is_ending and self.stopped_by is None and self._task is not None:
             self.stopped_by = reason
             self._task.cancel()
 
@@ -123,6 +158,6 @@ class Operation:
 
     def __str__(self) -> str:
         """For texts: `the unload of 'a', under way for 40.0 s (version 1 has been UNLOADING for 39 s)`."""
-        what = "undo of the load" if self.is_ending else self.kind
+        what = f"undo of the {self.kind}" if self.is_ending else self.kind
         why = f" ({obstacle})" if (obstacle := self.obstacle) else ""
         return f"the {what} of {self.model.model_id!r}, under way for {self._loop.time() - self._since:.1f} s{why}"

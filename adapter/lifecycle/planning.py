@@ -8,9 +8,10 @@ for that reading, and nothing of the rules.
 
 from __future__ import annotations
 
+from adapter.digests import Digests
 from adapter.ends import read_ends
 from adapter.layout import rules
-from adapter.model import Artifact, Layout, Listing, ModelSpec, SourceFile
+from adapter.model import Artifact, Content, Layout, Listing, ModelSpec, SourceFile
 from adapter.ports import StoredModel
 from adapter.workers import Stop, Workers
 
@@ -57,11 +58,11 @@ class Planning:
             return listing.size_bytes
         return (await self._plan(spec, listing, {})).size_bytes
 
-    async def is_same(self, one: Listing, other: Listing | None) -> bool:
-        """Whether two listings show the same content."""
-        if other is None or len(one.files) != len(other.files):
-            return False
-        return one == other if len(one.files) <= QUICK_FILES else await self._workers.run(lambda _: one == other)
+    async def content(self, spec: ModelSpec, listing: Listing, digests: Digests) -> Content:
+        """What a model is loaded from."""
+        if len(listing.files) <= QUICK_FILES:
+            return _content(spec, listing, digests)
+        return await self._workers.run(lambda _: _content(spec, listing, digests))
 
     def close(self) -> None:
         """Take no more work."""
@@ -77,6 +78,10 @@ class Planning:
         if len(listing.files) <= QUICK_FILES and sum(map(len, contents.values())) <= QUICK_BYTES:
             return rules.plan(spec, listing, contents)
         return await self._workers.run(lambda _: _planned(spec, listing, contents))
+
+
+def _content(spec: ModelSpec, listing: Listing, digests: Digests) -> Content:
+    return Content(digests.of_spec(spec), digests.of_listing(listing), digests.of_crash(spec, listing))
 
 
 def _planned(spec: ModelSpec, listing: Listing, contents: dict[SourceFile, bytes]) -> Layout:

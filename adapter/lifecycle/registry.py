@@ -11,21 +11,27 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from functools import partial
-from typing import Literal
 
-from adapter.lifecycle.operation import Model, Operation
+from adapter.lifecycle.operation import Kind, Model, Operation
+from adapter.lifecycle.records import record_of
 from adapter.lifecycle.states import Event, IllegalTransitionError, State, next_state
-from adapter.model import ModelSpec
+from adapter.model import ModelSpec, Record
+from adapter.ports import Journal
 from adapter.telemetry import metrics
 
 
 class Registry:
-    """The table of models."""
+    """The table of models. Each change of a state is noted in the journal."""
 
-    def __init__(self) -> None:
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
         self._models: dict[str, Model] = {}
+        self._operations: dict[str, Operation] = {}
+        self._lost: dict[str, Model] = {}
         self.is_complete = False
         """False until Triton's index was read or purged: what is not in the table may be loaded all the same."""
+        self.changes = 0
+        """Grows with each operation and each event: while it stays the same, nothing has happened."""
         for state in set(State) - {State.ABSENT}:
             metrics.MODELS.labels(state.value).set_function(partial(self._count, state))
         metrics.LOADED_BYTES.set_function(self._loaded_bytes)
@@ -39,32 +45,63 @@ class Registry:
         model = self._models.get(model_id)
         return model.operation if model else None
 
-    def begin(self, kind: Literal["load", "unload"], model_id: str, spec: ModelSpec | None = None, deadline: float = math.inf) -> Operation:
+    def begin(self, kind: Kind, model_id: str, spec: ModelSpec | None = None, deadline: float = math.inf) -> Operation:
         """Claim an id that has no operation. Raises IllegalTransitionError when it has one."""
         model = self._models.setdefault(model_id, Model(model_id))
         if model.operation is not None:
             raise IllegalTransitionError(f"{kind} cannot begin: a {model.operation.kind} of the model is under way")
-        model.operation = Operation(kind, model, spec, deadline)
+        model.operation = self._operations[model_id] = Operation(kind, model, spec, deadline)
+        self.changes += 1
         return model.operation
 
     def end(self, operation: Operation) -> None:
         """Give the id free and wake who waits for it."""
         model = operation.model
         model.operation = None
+        del self._operations[model.model_id]
+        self.changes += 1
         self._drop_if_absent(model)
         operation.ended.set()
 
     def fire(self, model: Model, event: Event) -> None:
         """Apply an event. Raises IllegalTransitionError and changes nothing when the table does not list it."""
         model.state = next_state(model.state, event)
+        if model.state is State.LOST:
+            self._lost[model.model_id] = model
+        else:
+            self._lost.pop(model.model_id, None)
+        model.changes += 1
+        model.since = self._journal.now()
+        self.changes += 1
         if model.state is State.ABSENT:
             model.forget_content()
+        self.note(model)
         self._models.setdefault(model.model_id, model)
         self._drop_if_absent(model)
 
+    def adopt(self, model: Model, event: Event, record: Record) -> None:
+        """Enter a model of an earlier process, with what that process wrote of it."""
+        model.earlier, model.content, model.confirmed = record, record.content, record.confirmed
+        self.fire(model, event)
+        if record.state == model.state.value:
+            model.since = record.since
+            self.note(model)
+
+    def note(self, model: Model) -> None:
+        """Tell the journal what is known of the model now."""
+        record = record_of(model)
+        if model.state is State.ABSENT:
+            self._journal.forget(record)
+        else:
+            self._journal.note(record)
+
     def operations(self) -> list[Operation]:
         """Everything under way."""
-        return [model.operation for model in self._models.values() if model.operation]
+        return list(self._operations.values())
+
+    def lost(self) -> list[Model]:
+        """The models that are LOST."""
+        return list(self._lost.values())
 
     def __iter__(self) -> Iterator[Model]:
         return iter(list(self._models.values()))

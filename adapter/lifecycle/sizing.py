@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
+from adapter.digests import Digests
 from adapter.errors import NoCapacity
 from adapter.model import ModelSpec
 from adapter.settings import MIN_SIZE_BYTES, CapacitySettings
@@ -27,9 +28,11 @@ _REMEMBERED = 10_000
 class Sizing:
     """Sizes in bytes of memory, from sizes in bytes of files."""
 
-    def __init__(self, capacity: CapacitySettings) -> None:
+    def __init__(self, capacity: CapacitySettings, digests: Digests) -> None:
         self._capacity = capacity
-        self._remembered: OrderedDict[tuple[object, ...], int] = OrderedDict()
+        self._digests = digests
+        self._remembered: OrderedDict[str, int] = OrderedDict()
+        """By digest of what was asked for, as the journal has it: so an earlier process's sizes predict, too."""
 
     @property
     def default_bytes(self) -> int:
@@ -60,15 +63,19 @@ class Sizing:
     def measured(self, spec: ModelSpec, file_bytes: int, reported_bytes: int) -> int:
         """Size of a model that is loaded now; remembered for the next prediction of the same model."""
         size = max(spec.size_hint_bytes or reported_bytes or self._from_files(file_bytes), MIN_SIZE_BYTES)
-        self._remembered[_content_key(spec)] = size
-        self._remembered.move_to_end(_content_key(spec))
+        self.remember(self._digests.of_spec(spec), size)
+        return size
+
+    def remember(self, digest: str, size_bytes: int) -> None:
+        """Predict this size for whoever asks for the same, by `Digests.of_spec`."""
+        self._remembered[digest] = size_bytes
+        self._remembered.move_to_end(digest)
         if len(self._remembered) > _REMEMBERED:
             self._remembered.popitem(last=False)
-        return size
 
     def known(self, spec: ModelSpec) -> int | None:
         """Prediction that needs no storage: given, remembered, or from the file size that ModelMesh passed on."""
-        size = spec.size_hint_bytes or self._remembered.get(_content_key(spec))
+        size = spec.size_hint_bytes or self._remembered.get(self._digests.of_spec(spec))
         if size is None and spec.disk_size_bytes:
             size = self._from_files(spec.disk_size_bytes)
         return None if size is None else self._bounded(size)
@@ -81,9 +88,9 @@ class Sizing:
         """Prediction from an incomplete listing: the default, or more when more was seen."""
         return self._bounded(max(self._from_files(seen_bytes), self._capacity.default_model_bytes))
 
-    def adopted(self, file_bytes: int) -> int:
-        """Size of a model that was loaded before this process began."""
-        return max(self._from_files(file_bytes), MIN_SIZE_BYTES)
+    def adopted(self, file_bytes: int, reported_bytes: int = 0) -> int:
+        """Size of a model that was loaded before this process began, and that nobody has measured."""
+        return max(reported_bytes or self._from_files(file_bytes), MIN_SIZE_BYTES)
 
     def _from_files(self, file_bytes: int) -> int:
         return int(file_bytes * self._capacity.multiplier)
@@ -92,15 +99,3 @@ class Sizing:
         if size > self._capacity.usable_bytes:
             return UNFIT_BYTES
         return max(size, MIN_SIZE_BYTES)
-
-
-def _content_key(spec: ModelSpec) -> tuple[object, ...]:
-    return (
-        spec.model_type,
-        spec.path,
-        spec.storage_key,
-        spec.bucket,
-        spec.schema_path,
-        spec.top_model,
-        tuple(sorted(spec.storage_params.items())),
-    )

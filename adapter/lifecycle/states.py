@@ -8,8 +8,10 @@ README's diagram is drawn from it.
 Theory of operation. A model that nobody knows is ABSENT, and so is one whose failed load was
 undone. PULLING ends when the files are placed and a loading slot of Triton is free: until then
 Triton has not been asked and an undo is a matter of files. LOADING begins with the call that Triton
-cannot cancel, so its undo goes through UNLOADING. FAILED means that an *undo* or an unload did not
-finish: memory or files may still be held, and whatever comes next finishes that first.
+cannot cancel, so its undo goes through UNLOADING. LOST means that Triton has restarted: ModelMesh
+believes the model loaded, its files are placed as they were, and Triton has none of it; it is loaded again
+from these files, or taken down. FAILED means that an *undo* or an unload did not finish: memory or files
+may still be held, and whatever comes next finishes that first.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ class State(Enum):
     PULLING = "pulling"
     LOADING = "loading"
     LOADED = "loaded"
+    LOST = "lost"
     UNLOADING = "unloading"
     FAILED = "failed"
 
@@ -39,7 +42,10 @@ class Event(Enum):
     UNLOAD = "unload begins"
     GONE = "memory free, files removed"
     STUCK = "not finished within the bound"
+    LOSE = "Triton has lost it"
+    RESEND = "Triton asked again"
     ADOPT = "found loaded at start"
+    MISS = "found in the journal alone"
     RESIDUE = "found half loaded at start"
     PURGE = "purged"
 
@@ -52,12 +58,17 @@ TRANSITIONS: dict[tuple[State, Event], State] = {
     (State.LOADING, Event.READY): State.LOADED,
     (State.LOADING, Event.UNDO): State.UNLOADING,
     (State.LOADED, Event.UNLOAD): State.UNLOADING,
+    (State.LOADED, Event.LOSE): State.LOST,
+    (State.LOST, Event.RESEND): State.LOADING,
+    (State.LOST, Event.UNLOAD): State.UNLOADING,
     (State.ABSENT, Event.UNLOAD): State.UNLOADING,
     (State.FAILED, Event.UNLOAD): State.UNLOADING,
     (State.UNLOADING, Event.GONE): State.ABSENT,
     (State.UNLOADING, Event.STUCK): State.FAILED,
     (State.ABSENT, Event.ADOPT): State.LOADED,
     (State.ABSENT, Event.RESIDUE): State.FAILED,
+    (State.ABSENT, Event.MISS): State.LOST,
+    (State.LOST, Event.PURGE): State.ABSENT,
     (State.LOADED, Event.PURGE): State.ABSENT,
     (State.FAILED, Event.PURGE): State.ABSENT,
 }

@@ -3,24 +3,28 @@ The gate before all loads and unloads, and the two ways to open it: a purge, or 
 
 ModelMesh asks for the runtime's status only while it starts, with an empty view of its own: then
 everything is purged. When only the adapter has restarted nobody asks, and the models serve on: then
-what Triton holds is taken over from its index. One task does either; while it runs the gate is shut.
+what Triton holds is taken over, by its index and the journal (`adoption`). One task does either; while it runs the gate is shut.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 
 import structlog
 
 from adapter.errors import UNEXPECTED, AdapterError, Superseded, some
-from adapter.lifecycle.operation import Model, Operation
+from adapter.inventory import by_owner
+from adapter.lifecycle.adoption import Finding, Verdict, findings
+from adapter.lifecycle.crashes import CrashCounts
+from adapter.lifecycle.operation import JOURNAL, Model, Operation
 from adapter.lifecycle.registry import Registry
+from adapter.lifecycle.restoring import Restoring
 from adapter.lifecycle.sizing import Sizing
 from adapter.lifecycle.states import Event, State
-from adapter.model import RuntimeState, ServerModel, id_problem, owner_of
+from adapter.model import RuntimeState, id_problem
 from adapter.ports import Neighbours
 
 STATUS_PATIENCE_SECONDS = 1.0
@@ -36,9 +40,24 @@ log = structlog.stdlib.get_logger(__name__)
 class Takeover:
     """The gate, and the one background task that makes our view of Triton true."""
 
-    def __init__(self, *, registry: Registry, neighbours: Neighbours, sizing: Sizing, version: str, reserved_ids: Collection[str]) -> None:
+    def __init__(
+        self,
+        *,
+        registry: Registry,
+        neighbours: Neighbours,
+        sizing: Sizing,
+        restoring: Restoring,
+        crashes: CrashCounts,
+        on_open: Callable[[], None],
+        version: str,
+        reserved_ids: Collection[str],
+    ) -> None:
         self._registry = registry
+        self._restoring = restoring
+        self._crashes = crashes
+        self._on_open = on_open
         self._neighbours = neighbours
+        self._journal = neighbours.journal
         self._server = neighbours.server
         self._sizing = sizing
         self._version = version
@@ -118,17 +137,24 @@ class Takeover:
             self._problem = UNEXPECTED
             log.exception("takeover.crashed", kind=name)
         self._gate.set()
+        self._restoring.begin()
+        self._on_open()
 
     async def _purge(self) -> None:
         self._version = await self._server.verify()
+        self._restoring.end()
         await self._stop_operations()
         if len(self._registry):
             self._problem = f"purging: Triton has not freed {some([repr(model.model_id) for model in self._registry], NAMED)} yet"
         await self._server.purge()
+        for record in list(self._journal.records.values()):  # also of models that nobody took over
+            self._journal.forget(record)
         for model in self._registry:
             if model.artifact is not None:
                 await self._neighbours.store.release(model.artifact)
             self._registry.fire(model, Event.PURGE)
+        self._problem = f"purging: waiting for {JOURNAL}"
+        await self._journal.written()
         self._registry.is_complete = self._is_purged = True
         self._problem = "purged: ModelMesh has not asked for the runtime status again"
         log.info("runtime.purged", triton=self._version)
@@ -142,35 +168,53 @@ class Takeover:
 
     async def _take_over(self, take_down: Callable[[str], object]) -> None:
         """
-        READY models serve on with unknown content; the next load of one is unload, wait, load.
+        Models that serve go on serving, with all that the journal knows of them; those that Triton has lost are loaded again.
 
-        Everything else is taken down through Triton, also a directory that it has not loaded: the
-        load may be on its way.
+        Without a record the content is unknown: the next load of such a model is unload, wait, load. What is half done is
+        taken down through Triton, also a directory that it has not loaded: the load may be on its way.
         """
-        versions: dict[str, list[ServerModel]] = defaultdict(list)
-        for row in await self._server.index():
-            if id_problem(owner_of(row.name), self._reserved_ids) is None:
-                versions[owner_of(row.name)].append(row)
-        sizes = {name: await self._neighbours.repository.size_bytes(name) for name, rows in versions.items() if _serves(name, rows)}
+        rows = by_owner(await self._server.index())
+        found = findings(self._journal.records, rows, await self._neighbours.repository.inventory())
         self._problem = NOT_ASKED
-        for name in versions:
-            model = Model(name)
-            if name in sizes:
-                model.size_bytes = self._sizing.adopted(sizes[name])
-                self._registry.fire(model, Event.ADOPT)
-            else:
-                self._registry.fire(model, Event.RESIDUE)
-                take_down(name)
+        for finding in found:
+            if finding.verdict is Verdict.FORGOTTEN or id_problem(finding.model_id, self._reserved_ids) is not None:
+                if finding.record is not None:
+                    self._journal.forget(finding.record)
+            elif finding.verdict is Verdict.RESIDUE:
+                if finding.crash is not None:
+                    log.warning("takeover.crash", model_id=finding.model_id, crashes=self._crashes.count(finding.crash))
+                self._registry.fire(Model(finding.model_id), Event.RESIDUE)
+                take_down(finding.model_id)
+        for finding in found:
+            if finding.verdict in (Verdict.SERVES, Verdict.LOST) and id_problem(finding.model_id, self._reserved_ids) is None:
+                await self._adopt(finding)
         self._registry.is_complete = True
-        adopted = sum(model.state is State.LOADED for model in self._registry)
-        if adopted:
+        states = Counter(model.state for model in self._registry)
+        if states[State.LOADED] or states[State.LOST]:
             self._problem = None
-            log.info("runtime.taken_over", models=adopted)
+            log.info("runtime.taken_over", models=states[State.LOADED], lost=states[State.LOST], half_done=states[State.FAILED])
 
+    async def _adopt(self, finding: Finding) -> None:
+        """A cancel comes before the model is entered, and leaves nothing; or after that, and a purge finds the model."""
+        model, record = Model(finding.model_id), finding.record
+        file_bytes = finding.placed.size_bytes if finding.placed else 0
+        model.placed = finding.placed.identity if finding.placed else None
+        event = Event.ADOPT if finding.verdict is Verdict.SERVES else Event.MISS
+        if record is None:
+            model.size_bytes = self._sizing.adopted(file_bytes)
+            self._registry.fire(model, event)
+            return
+        reported = 0 if record.size_bytes else await self._reported(finding.model_id)
+        model.size_bytes = record.size_bytes or self._sizing.adopted(file_bytes, reported)
+        if record.content is not None:
+            self._sizing.remember(record.content.spec, model.size_bytes)
+        if record.artifact_key is not None:
+            model.artifact = await self._neighbours.store.reclaim(record.artifact_key)
+        self._registry.adopt(model, event, record)
 
-def _serves(model_id: str, rows: list[ServerModel]) -> bool:
-    """Whether Triton serves the model, of a bundle every model, and nothing of it is under way."""
-    serving = {row.name for row in rows if row.state == "READY"}
-    names = {row.name for row in rows}
-    is_whole = bool(serving) if len(names) == 1 else serving == names | {model_id}
-    return is_whole and not any(row.state in ("LOADING", "UNLOADING") for row in rows)
+    async def _reported(self, model_id: str) -> int:
+        try:
+            return await self._server.reported_bytes(model_id)
+        except AdapterError as error:
+            log.debug("size.unknown", model_id=model_id, cause=error.text)
+            return 0

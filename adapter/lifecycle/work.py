@@ -1,23 +1,28 @@
 """
 Operations from their beginning to their end: each runs in a task of its own, and its callers are told.
 
-Owns what happens to a load that fails or is stopped: its undo, which its callers do not wait for very
-long. Decides nothing about who may begin (`lifecycle`).
+Owns what happens to a load or restore that fails or is stopped: its undo, which its callers do not wait for very
+long. Decides nothing about who may begin (`lifecycle`, `restoring`).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Protocol
 
 import structlog
 
 from adapter.errors import UNEXPECTED, AdapterError
 from adapter.lifecycle.freeing import Freeing
 from adapter.lifecycle.loading import Loading
-from adapter.lifecycle.operation import Operation
+from adapter.lifecycle.operation import JOURNAL, Model, Operation
 from adapter.lifecycle.registry import Registry
-from adapter.model import ModelSpec
+from adapter.lifecycle.states import State
+from adapter.model import LoadedModel, ModelSpec
+from adapter.ports import Journal
+from adapter.telemetry.metrics import RESTORES
 
 UNDO_PATIENCE_SECONDS = 2.0
 """A failed load is answered after its undo, but no later than this: an undo may wait for Triton."""
@@ -25,19 +30,46 @@ UNDO_PATIENCE_SECONDS = 2.0
 log = structlog.stdlib.get_logger(__name__)
 
 
-class Work:
-    """Begins loads and unloads, and ends them."""
+class Listener(Protocol):
+    """Who is told, synchronously, how operations go."""
 
-    def __init__(self, *, registry: Registry, loading: Loading, freeing: Freeing, on_loaded: Callable[[], None]) -> None:
+    def failed(self, operation: Operation) -> None:
+        """A load or restore begins its undo."""
+
+    def ended(self, operation: Operation) -> None:
+        """The id of an operation is free again."""
+
+
+class Work:
+    """Begins loads, unloads and restores, and ends them."""
+
+    def __init__(
+        self,
+        *,
+        registry: Registry,
+        journal: Journal,
+        loading: Loading,
+        freeing: Freeing,
+        listener: Listener,
+        on_loaded: Callable[[], None],
+    ) -> None:
         self._registry = registry
+        self._journal = journal
         self._loading = loading
         self._freeing = freeing
+        self._listener = listener
         self._on_loaded = on_loaded
 
     def load(self, spec: ModelSpec) -> Operation:
         """Begin to load; the id must have no operation."""
         operation = self._registry.begin("load", spec.model_id, spec)
-        operation.start(self._load(operation, spec), self._ended)
+        operation.start(self._bring(operation, partial(self._loading.load, operation, spec)), self._ended)
+        return operation
+
+    def restore(self, model: Model) -> Operation:
+        """Begin to load a LOST model again; it must have no operation."""
+        operation = self._registry.begin("restore", model.model_id, model.spec)
+        operation.start(self._bring(operation, partial(self._loading.restore, operation)), self._ended)
         return operation
 
     def unload(self, model_id: str, deadline: float) -> Operation:
@@ -46,19 +78,24 @@ class Work:
         operation.start(self._unload(operation), self._ended)
         return operation
 
-    async def _load(self, operation: Operation, spec: ModelSpec) -> None:
+    async def _bring(self, operation: Operation, steps: Callable[[], Awaitable[LoadedModel | None]]) -> None:
         try:
-            loaded = await self._loading.load(operation, spec)
+            loaded = await steps()
         except BaseException as error:  # noqa: BLE001 - every kind of end is told to the callers, and undone
             failure = _failure(operation, error)
             operation.begin_undo(failure)
+            self._listener.failed(operation)
             overdue = asyncio.get_running_loop().call_later(UNDO_PATIENCE_SECONDS, operation.fail, failure)
             await self._undo(operation)
+            with operation.waits.on(JOURNAL):
+                await self._journal.written()
             overdue.cancel()
             operation.fail(failure)
         else:
-            self._on_loaded()
+            if operation.kind == "load":
+                self._on_loaded()
             operation.succeed(loaded)
+        _count(operation)
 
     async def _undo(self, operation: Operation) -> None:
         model = operation.model
@@ -73,12 +110,31 @@ class Work:
         except BaseException as error:  # noqa: BLE001 - every kind of end is told to the callers
             operation.fail(_failure(operation, error))
         else:
+            with operation.waits.on(JOURNAL):
+                await self._journal.written()
             operation.succeed(None)
 
     def _ended(self, operation: Operation) -> None:
         if not operation.result.done():  # stopped before its first step
             operation.fail(_failure(operation, asyncio.CancelledError()))
         self._registry.end(operation)
+        self._listener.ended(operation)
+
+
+def _count(operation: Operation) -> None:
+    """What came of a model that Triton had lost, unless it is LOST still."""
+    if not operation.is_again or operation.model.state is State.LOST:
+        return
+    outcome = "refused"
+    if operation.has_loaded:
+        outcome = "restored"
+    elif operation.has_crashed:
+        outcome = "crashed"
+    elif operation.stopped_by is not None:
+        outcome = "ended"
+    RESTORES.labels(outcome).inc()
+    if outcome in ("crashed", "refused"):
+        log.warning("restore.failed", model_id=operation.model.model_id, outcome=outcome, cause=str(operation.outcome))
 
 
 def _failure(operation: Operation, error: BaseException) -> AdapterError:

@@ -64,6 +64,19 @@ class Settings:
             raise SettingsError(problems)
         return settings
 
+    @property
+    def disk_budget_bytes(self) -> int:
+        """
+        CACHE_MAX_BYTES, or its default.
+
+        Raises:
+            OSError: the default needs the folders to be there: the volume is claimed first.
+        """
+        if self.volume.max_bytes is not None:
+            return self.volume.max_bytes
+        state = os.statvfs(self.volume.cache_dir)
+        return min(self.capacity.container_memory_bytes * 5 // 4, state.f_blocks * state.f_frsize * 4 // 5)
+
     def problems(self) -> Iterator[str]:
         """Two servers of this pod on one port or socket."""
         places = {

@@ -12,23 +12,32 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import secrets
 from collections.abc import Callable
 from pathlib import Path
 
 import structlog
 
-from adapter.errors import AdapterError
+from adapter.digests import SALT_BYTES, Digests
+from adapter.errors import AdapterError, SourceDenied, SourceNotFound, SourceUnavailable
 from adapter.model import Artifact, ModelSpec, Survey
 from adapter.ports import StoredModel
 from adapter.settings import CACHE_DIR, PullSettings
+from adapter.space import Space
+from adapter.storage.cache.cache import Cache
+from adapter.storage.cache.identity import reader_of, server_of
+from adapter.storage.cache.stale import stale_model
 from adapter.storage.mounted.claims import Claims
 from adapter.storage.mounted.local import HelpedModels, is_below
 from adapter.storage.pull.puller import Puller
+from adapter.storage.pull.remote import Means
 from adapter.storage.pull.unpacked import Unpacker
 from adapter.storage.search import Finder, Found, Search, asked
+from adapter.storage.secret.binding import NOTHING
 from adapter.storage.secret.config import StorageConfigs
 from adapter.storage.secret.merging import StorageConfig
-from adapter.storage.stores.clients import Clients, Means
+from adapter.storage.stores.clients import Clients
+from adapter.storage.stores.clients import Means as ClientMeans
 from adapter.storage.stores.health import Health
 from adapter.storage.stores.table import BINDINGS, BUCKETS, Finders, InBuckets, KeptClients
 from adapter.storage.wire import names
@@ -42,6 +51,9 @@ _SURVEY_THREADS = 2
 _FILE_THREADS = 4
 _SECRET_THREADS = 2
 _MIN_LANES = 2
+_STALE_SECONDS = 5.0
+"""Longest silence in a listing where the cache can stand in for a store that is away; never more than a third of the budget."""
+_TICK_SECONDS = 0.01
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -55,6 +67,8 @@ class Store:
         settings: PullSettings,
         root: Path,
         volume: Volume,
+        space: Space | None = None,
+        digests: Digests | None = None,
         max_loading: int,
         clients: KeptClients | None = None,
         jitter: Callable[[], float] = random.random,
@@ -64,11 +78,15 @@ class Store:
             settings: how to pull.
             root: ROOT_MODEL_DIR, where models that were already pulled are.
             volume: a claimed volume.
+            space: the volume's budget; without one nothing idle is kept.
+            digests: with the salt under which the cache remembers who was given what; without them a new one.
             max_loading: loads at once; each may have its part of the threads.
             clients: how to reach a bucket.
             jitter: a number from 0 to 1 for each pause between retries.
         """
         self._settings = settings
+        space = space or Space(volume.cache_dir, 0, refuses=False)
+        self._digests = digests or Digests(secrets.token_bytes(SALT_BYTES))
         self._root = root
         self._volume = volume
         self._pulls = Workers("pull", settings.threads)
@@ -79,18 +97,23 @@ class Store:
         names.start()
         self._configs = StorageConfigs(settings.config_dir, BINDINGS, self._secrets.executor)
         most = settings.threads + _ASKING_THREADS + _SURVEY_THREADS
-        self._clients = clients or Clients(BUCKETS, Means(max_connections=most, guard=Guard(settings.denied_networks)))
+        self._clients = clients or Clients(BUCKETS, ClientMeans(max_connections=most, guard=Guard(settings.denied_networks)))
         own = (volume.repository_dir, volume.cache_dir, root / CACHE_DIR)
         self._helped = HelpedModels(root, own, settings.pvc_mounts, self._asks)
         lanes = max(_MIN_LANES, settings.threads // max_loading)
+        self._cache = cache = Cache(volume=volume, space=space, files=self._files)
         puller = Puller(volume=volume, pulls=self._pulls, files=self._files, lanes=lanes, part_bytes=settings.part_bytes)
-        unpacker = Unpacker(volume=volume, puller=puller, pulls=self._pulls, files=self._files, max_bytes=settings.unpack_max_bytes)
+        unpacker = Unpacker(
+            volume=volume, cache=cache, puller=puller, pulls=self._pulls, files=self._files, max_bytes=settings.unpack_max_bytes
+        )
         self._health = Health()
-        in_buckets = InBuckets(clients=self._clients, puller=puller, unpacker=unpacker, asks=self._asks, health=self._health, jitter=jitter)
+        means = Means(cache=cache, puller=puller, asks=self._asks, files=self._files)
+        in_buckets = InBuckets(clients=self._clients, means=means, unpacker=unpacker, health=self._health, jitter=jitter)
         self._finders = Finders(in_buckets, Claims(settings.pvc_mounts, self._asks))
 
     async def prepare(self) -> None:
-        """Make the clients of all storage keys, one after the other: the first load shall not wait for them."""
+        """Look at what the cache has, and make the clients of all storage keys, one after the other: no load shall wait for them."""
+        await self._cache.ready()
         for key in await self._configs.keys():
             try:
                 config = await self._configs.resolve(ModelSpec(model_id="-", model_type="", path="-", storage_key=key))
@@ -102,9 +125,61 @@ class Store:
     async def open(self, spec: ModelSpec, waits: Waits) -> StoredModel:
         """As `ModelStore`."""
         search = Search(spec, waits)
-        is_local = self._may_be_local(spec) and await asked(self._asks, waits, lambda _: self._is_local(spec))
-        found = await asked(self._asks, waits, await self._finding(search, is_local=is_local))
-        return await found.open()
+        if self._may_be_local(spec) and await asked(self._asks, waits, lambda _: self._is_local(spec)):
+            find = await self._finding(search, is_local=True)
+            return await (await asked(self._asks, waits, find)).open()
+        with waits.on("the volume to tell what the cache has"):
+            await self._cache.ready()
+        find = await self._finding(search, is_local=False)
+        candidate = self._cache.candidate(search.reader)
+        if candidate is not None:
+            try:
+                cause, found = await self._soon(find, waits)
+            except (SourceDenied, SourceNotFound):  # what storage has said last holds while it is away, too
+                await self._cache.forget(search.reader)
+                raise
+            if found is not None:
+                return await found.open()
+            if (stale := await stale_model(self._cache, candidate, cause)) is not None:
+                return stale
+        return await (await asked(self._asks, waits, find)).open()
+
+    async def _soon(self, find: Callable[[Stop], Found], waits: Waits) -> tuple[str, Found | None]:
+        """
+        What the store has, if the store is not silent for long: something else can be given.
+
+        Returns:
+            Why it did not tell, and nothing; or what was found. Raises as `open`, where the store is not away.
+        """
+        seconds = max(min(_STALE_SECONDS, waits.left_seconds() / 3), 0.0)
+        obstacle: str | None = None
+        bound = asyncio.timeout(None)
+        loop = asyncio.get_running_loop()
+        timer: asyncio.TimerHandle
+
+        def look() -> None:
+            nonlocal obstacle, timer
+            silent_seconds = waits.silent_seconds()
+            if silent_seconds < seconds:  # a long listing has many answers
+                timer = loop.call_later(max(seconds - silent_seconds, _TICK_SECONDS), look)
+                return
+            obstacle = waits.words()
+            bound.reschedule(0)
+
+        timer = loop.call_later(seconds, look)
+        try:
+            async with bound:
+                return "", await asked(self._asks, waits, find)
+        except SourceUnavailable as error:
+            if not error.can_pass:
+                raise
+            return error.text, None
+        except TimeoutError:
+            if not bound.expired():
+                raise
+            return f"storage has been silent for {seconds:.3g} s: {obstacle}", None
+        finally:
+            timer.cancel()
 
     async def survey(self, spec: ModelSpec, timeout_seconds: float) -> Survey:
         """As `ModelStore`."""
@@ -127,7 +202,11 @@ class Store:
     async def release(self, artifact: Artifact) -> None:
         """As `ModelStore`."""
         if artifact.is_ours:
-            await self._files.run_to_end(lambda _: self._volume.discard(artifact.root))
+            await self._cache.release(artifact)
+
+    async def reclaim(self, key: str) -> Artifact | None:
+        """As `ModelStore`."""
+        return await self._cache.reclaim(key)
 
     def close(self) -> None:
         """Take no more work and close idle connections; does not wait for what runs."""
@@ -142,6 +221,8 @@ class Store:
             return lambda stop: self._helped.find(search, stop)
         config = await self._configs.resolve(search.spec)
         finder = self._finders.of(config)
+        search.reader = reader_of(self._digests, config, search.spec)
+        search.server = server_of(self._digests, config, BINDINGS.get(config.type, NOTHING))
         return lambda stop: finder.find(config, search, stop)
 
     def _may_be_local(self, spec: ModelSpec) -> bool:

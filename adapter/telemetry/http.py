@@ -3,7 +3,8 @@
 
 Runs in threads of its own, so that it still answers when the event loop is stuck: that is what
 `/healthz` tells. Knows nothing of models; readiness is a callable that must be safe to call from
-another thread. A client has a few seconds for its whole request, and each has its own thread.
+another thread, and so must the notice that a ready adapter tells. A client has a few seconds for its
+whole request, and each has its own thread.
 """
 
 from __future__ import annotations
@@ -70,9 +71,12 @@ class TelemetryServer:
         ListenError: the port cannot be bound.
     """
 
-    def __init__(self, *, port: int, heartbeat: Heartbeat, readiness: Callable[[], str | None]) -> None:
+    def __init__(
+        self, *, port: int, heartbeat: Heartbeat, readiness: Callable[[], str | None], notice: Callable[[], str | None] = lambda: None
+    ) -> None:
         self._heartbeat = heartbeat
         self._readiness = readiness
+        self._notice = notice
         self._server = _bind(port, self._routes())
         self.port: int = self._server.server_address[1]
         try:
@@ -103,7 +107,8 @@ class TelemetryServer:
         problem = self._readiness()
         if problem is not None:
             return HTTPStatus.SERVICE_UNAVAILABLE, _TEXT, f"not ready: {redact(problem)}\n".encode(errors="replace")
-        return HTTPStatus.OK, _TEXT, b"ready\n"
+        notice = self._notice()
+        return HTTPStatus.OK, _TEXT, f"ready; {redact(notice)}\n".encode(errors="replace") if notice else b"ready\n"
 
 
 def _metrics() -> Answer:

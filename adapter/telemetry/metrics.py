@@ -45,11 +45,33 @@ UNLOAD_WAIT_SECONDS = _histogram("unload_wait_seconds", "Time from Triton's answ
 INDEX_POLLS = _counter("index_polls_total", "Calls of Triton's RepositoryIndex while unloads were pending")
 TRITON_UP = _gauge("triton_up", "1 while Triton answers, else 0")
 UNLOADS_UNFINISHED = _counter("unloads_unfinished_total", "Unloads that Triton did not finish within the bound: Triton may need a restart")
+TRITON_RESTARTS = _counter("triton_restarts_total", "Restarts of Triton that the adapter has noticed")
+RESTORES = _counter(
+    "restores_total",
+    "Models that Triton had lost, by what came of them: restored, refused, crashed, given_up; ended by an unload, a purge or a drain",
+    "outcome",
+)
+RESTORE_PENDING = _gauge("restore_pending", "Models that Triton has lost and that wait to be loaded again")
+INVENTORY_DRIFT = _gauge("inventory_drift", "Models on which registry, Triton's index and folder disagree", "kind")
+CACHE_REQUESTS = _counter("cache_requests_total", "Fetches of pulled files: hit, miss, stale (storage was away)", "result")
+CACHE_SAVED_BYTES = _counter("cache_saved_bytes_total", "Bytes that were not pulled because the cache had them")
+CACHE_EVICTIONS = _counter("cache_evictions_total", "Idle artifacts that were removed to make room")
+VOLUME_BYTES = _gauge("volume_bytes", "Bytes of the adapter's files on the volume: placed, idle, staging, trash", "kind")
+VOLUME_BUDGET_BYTES = _gauge("volume_budget_bytes", "Most bytes that the adapter's files may take (CACHE_MAX_BYTES or its default)")
 LEFTOVERS = _gauge("leftover_paths", "Removed files that could not be deleted; retried at the next start")
+
+for _counter_of, _values in (
+    (RESTORES, ("restored", "refused", "crashed", "given_up", "ended")),
+    (CACHE_REQUESTS, ("hit", "miss", "stale")),
+):
+    for _value in _values:
+        _counter_of.labels(_value)  # from 0 on, or the first event would be no increase
 
 TABLE: tuple[MetricWrapperBase, ...] = (
     RPC_SECONDS, FAILURES, PHASE_SECONDS, MODELS, LOADED_BYTES, CAPACITY_BYTES, PULLED_BYTES, PULLED_FILES,
-    SOURCE_RETRIES, UNLOAD_WAIT_SECONDS, INDEX_POLLS, TRITON_UP, UNLOADS_UNFINISHED, LEFTOVERS,
+    SOURCE_RETRIES, UNLOAD_WAIT_SECONDS, INDEX_POLLS, TRITON_UP, UNLOADS_UNFINISHED, TRITON_RESTARTS,
+    RESTORES, RESTORE_PENDING, INVENTORY_DRIFT, CACHE_REQUESTS, CACHE_SAVED_BYTES, CACHE_EVICTIONS, VOLUME_BYTES,
+    VOLUME_BUDGET_BYTES, LEFTOVERS,
 )  # fmt: skip
 
 

@@ -8,7 +8,8 @@ may conclude from (`CallError`), or an error of `adapter.errors` that goes to th
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import asyncio
+from collections.abc import Callable, Collection
 from typing import Any
 
 import grpc
@@ -24,13 +25,15 @@ METADATA_BYTES = 1024 * 1024
 ANSWER_SECONDS = 10.0
 """For calls that never wait for a model. Longer means that Triton hangs."""
 
+WATCH_AGAIN_SECONDS = 1.0
+
 CHANNEL_OPTIONS = (
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_metadata_size", METADATA_BYTES),
     ("grpc.absolute_max_metadata_size", METADATA_BYTES),
-    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.initial_reconnect_backoff_ms", 50),
     ("grpc.min_reconnect_backoff_ms", 1000),  # in fact the time for one attempt to connect
-    ("grpc.max_reconnect_backoff_ms", 1000),
+    ("grpc.max_reconnect_backoff_ms", 200),  # and a fifth of it, up or down, by chance
     ("grpc.enable_http_proxy", 0),  # proxies are for the object stores
 )
 # No keepalive pings: Triton answers them with GOAWAY when no calls are made (triton-inference-server's gRPC defaults).
@@ -38,6 +41,7 @@ CHANNEL_OPTIONS = (
 _EXPLICIT_MODE = "explicit model load / unload is not allowed"
 _RESTRICTED = "This protocol is restricted"
 _NOT_TAKEN = ("failed to connect to all addresses", "DNS resolution failed", "empty address list", "Server exiting", "Server not ready")
+_REFUSED = "Connection refused"
 _BROKEN = ("Stream removed", "RST_STREAM", "Socket closed")
 
 
@@ -47,6 +51,10 @@ class CallError(Exception):
 
 class TritonAway(CallError):
     """Triton does not answer, or is stopping. It has not taken the call, or the call may be repeated."""
+
+
+class PortClosed(TritonAway):
+    """Nobody listens: a Triton that had answered before is no more."""
 
 
 class TritonDied(TritonAway):
@@ -88,10 +96,38 @@ class TritonClient:
         if not reply.live:
             raise TritonAway("ServerLive answers false")
 
+    async def follow_connection(self, on_change: Callable[[bool], None]) -> None:
+        """
+        Tell, without any call, that there is a connection (True) or that it has ended (False); returns when the client is closed.
+
+        One watch of the channel at a time: gRPC keeps a cancelled one until the next change.
+        """
+        connected, idle = grpc.ChannelConnectivity.READY, grpc.ChannelConnectivity.IDLE
+        state = self._channel.get_state()
+        while state is not grpc.ChannelConnectivity.SHUTDOWN:
+            before = state
+            try:
+                await self._channel.wait_for_state_change(before)
+            except grpc.aio.UsageError:  # the channel is being closed
+                return
+            except RuntimeError:  # gRPC has given up the watch
+                await asyncio.sleep(WATCH_AGAIN_SECONDS)
+            state = self._channel.get_state()
+            if before is connected or state is idle:  # only what was connected becomes idle; it may be connected again by now
+                on_change(False)
+            if state is connected:
+                on_change(True)
+
+    async def name(self, timeout_seconds: float) -> str:
+        """The server's name (`--id`; without that, each Triton has the same). Raises CallError."""
+        return str((await self._metadata(timeout_seconds)).name)
+
     async def version(self) -> str:
         """Triton's version. Raises CallError."""
-        reply = await self._call(self._stub.ServerMetadata, service_pb2.ServerMetadataRequest(), ANSWER_SECONDS)
-        return str(reply.version)
+        return str((await self._metadata(ANSWER_SECONDS)).version)
+
+    async def _metadata(self, timeout_seconds: float) -> Any:
+        return await self._call(self._stub.ServerMetadata, service_pb2.ServerMetadataRequest(), timeout_seconds)
 
     async def index(self, names: Collection[str] | None = None) -> list[ServerModel]:
         """
@@ -183,7 +219,8 @@ def _unavailable(details: str) -> Exception:
             f"model-repository and statistics (it says: {details})"
         )
     if details.startswith(_NOT_TAKEN):
-        return TritonAway(_last_part(details))
+        cause = _last_part(details)
+        return PortClosed(cause) if cause == _REFUSED else TritonAway(cause)
     return TritonDied(details)
 
 

@@ -16,12 +16,12 @@ from adapter.backoff import doubling
 from adapter.errors import ServerError
 from adapter.model import ServerModel
 from adapter.triton.client import CallError, TritonAway, TritonClient
-from adapter.triton.presence import LONGEST_PAUSE_SECONDS, Presence
+from adapter.triton.presence import Presence
 from adapter.triton.reason import one_line
 from adapter.triton.repository import Repository
 
 ATTEMPTS = 5
-FIRST_PAUSE_SECONDS = 0.1
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.1, 1.0
 
 log = structlog.stdlib.get_logger(__name__)
 

@@ -1,13 +1,14 @@
 """
-The loads that Triton has, and the slots that bound them.
+The loads that Triton has.
 
-Triton cannot cancel a load. So a slot belongs to the load, not to its caller: when the caller is
+Triton cannot cancel a load. So a slot (`slots`) belongs to the load, not to its caller: when the caller is
 cancelled, the call that Triton works on goes on, keeps the slot until Triton has answered, and
 `ended` lets the unload of the same model wait for that. Never more than `slots` loads are in Triton,
 however many callers come and go. The models of a bundle are one load, one after the other.
 
 Invariants: a call that Triton has not taken is repeated, in the same slot, for as long as the caller
-has patience; a load that Triton died over is not, for the model may be what killed it.
+has patience; a load that Triton died over is not, for the model may be what killed it. A connection that
+ends is no death yet: a Triton that lives on has the load, and a second call of it waits for its end.
 """
 
 from __future__ import annotations
@@ -19,13 +20,15 @@ from functools import partial
 
 import structlog
 
-from adapter.errors import ModelRefused, ServerUnavailable
+from adapter.backoff import doubling
+from adapter.errors import ModelRefused, ServerDied
 from adapter.model import INNER
 from adapter.triton.client import AnswerLost, TritonClient, TritonDied
 from adapter.triton.index import Index
-from adapter.triton.presence import Presence
+from adapter.triton.presence import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Presence
 from adapter.triton.reason import one_line
 from adapter.triton.repository import Repository
+from adapter.triton.slots import Slot, Slots
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -34,6 +37,7 @@ log = structlog.stdlib.get_logger(__name__)
 class _Sent:
     """A load with its slot."""
 
+    slot: Slot
     since: float
     call: asyncio.Task[None] | None = None
     """What Triton works on now, or was asked last."""
@@ -48,29 +52,32 @@ class Loads:
         self._presence = presence
         self._index = index
         self._repository = repository
-        self._slots = slots
-        self._free_slots = asyncio.Semaphore(slots)
+        self._count = slots
+        self._slots = Slots(slots)
         self._sent: dict[str, _Sent] = {}
         self._answered: set[str] = set()
         """Models whose last load was ours, and that Triton was not told to unload since."""
 
-    async def load(self, model_id: str, on_sent: Callable[[], None]) -> None:
+    async def load(self, model_id: str, on_sent: Callable[[], None], *, yields: bool = False) -> None:
         """
         Wait for a slot, for Triton, and for an earlier load of the model; then send the load and wait for its end.
 
-        Of a bundle, the inner models that Triton does not load with the top model come first.
+        Of a bundle, the inner models that Triton does not load with the top model come first. One that yields also lets
+        everybody else have the slots that are free while Triton is away.
 
         Raises:
-            ModelRefused, ServerUnavailable, WrongServer
+            ModelRefused, ServerDied, WrongServer
         """
-        await self._free_slots.acquire()
+        if yields:
+            await self._presence.wait()
+        slot = await self._slots.take(model_id, yields=yields)
         try:
             await self._presence.wait()
             await self.ended(model_id)
         except BaseException:
-            self._free_slots.release()
+            self._slots.give_back(slot)
             raise
-        sent = self._sent[model_id] = _Sent(_now())
+        sent = self._sent[model_id] = _Sent(slot, _now())
         self.forget(model_id)
         try:
             on_sent()
@@ -104,14 +111,15 @@ class Loads:
         return None if sent is None else _now() - sent.since
 
     def queue(self) -> str | None:
-        """Which models hold the loading slots, and since when; None when Triton could be sent another load."""
-        if len(self._sent) < self._slots:
+        """Which models hold the loading slots, and since when; None when one is free."""
+        holders = self._slots.holders()
+        if holders is None:
             return None
-        ages = {model_id: f"{_now() - sent.since:.0f} s" for model_id, sent in self._sent.items()}
-        if self._slots == 1:
-            return "".join(f"model {model_id} has held the only loading slot for {age}" for model_id, age in ages.items())
-        *most, last = (f"{model_id} ({age})" for model_id, age in ages.items())
-        return f"models {', '.join(most)} and {last} hold {'both' if self._slots == 2 else 'all'} loading slots"
+        now = _now()
+        if self._count == 1:
+            return f"model {holders[0].model_id} has held the only loading slot for {now - holders[0].since:.0f} s"
+        *most, last = (f"{slot.model_id} ({now - slot.since:.0f} s)" for slot in holders)
+        return f"models {', '.join(most)} and {last} hold {'both' if self._count == 2 else 'all'} loading slots"
 
     async def close(self) -> None:
         """Give up on what is left; Triton goes on with it."""
@@ -133,16 +141,31 @@ class Loads:
             raise ModelRefused(await self._reason_inside(model_id) or refused.text) from refused
 
     async def _call(self, name: str, sent: _Sent) -> None:
-        sent.call = asyncio.create_task(self._client.load(name), name=f"load {name}")
-        try:
-            await asyncio.shield(sent.call)
-        except TritonDied as died:
-            self._presence.lost(died)
-            raise ServerUnavailable(
-                f"Triton died while it was loading the model ({died}); the load is not repeated, for the model may be the cause"
-            ) from died
-        except AnswerLost as lost:
-            raise ModelRefused(await self._index.reason(name)) from lost
+        while True:
+            restarts = self._presence.restarts
+            sent.call = asyncio.create_task(self._client.load(name), name=f"load {name}")
+            try:
+                return await asyncio.shield(sent.call)
+            except TritonDied as died:
+                self._presence.lost(died)
+                if await self._has_died(name, restarts):
+                    raise ServerDied(
+                        f"Triton died while it was loading the model ({died}); the load is not repeated, for the model may be the cause"
+                    ) from died
+                log.info("load.followed", model_id=name, cause=str(died))
+            except AnswerLost as lost:
+                raise ModelRefused(await self._index.reason(name)) from lost
+
+    async def _has_died(self, name: str, restarts: int) -> bool:
+        """Whether the Triton that had the load is gone; waits until that can be known."""
+        for pause in doubling(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS):
+            is_live = await self._presence.look()
+            if self._presence.restarts != restarts:
+                break
+            if is_live and (rows := await self._index.look(frozenset({name}))) is not None:
+                return not any(row.state for row in rows)
+            await asyncio.sleep(pause)
+        return True
 
     async def _reason_inside(self, model_id: str) -> str | None:
         """Why an inner model could not be loaded: of the top model Triton then says only that it depends on it."""
@@ -156,7 +179,7 @@ class Loads:
         del self._sent[model_id]
         if sent.call is not None and not sent.call.cancelled() and isinstance(sent.call.exception(), ModelRefused | None):
             self._answered.add(model_id)
-        self._free_slots.release()
+        self._slots.give_back(sent.slot)
         sent.ended.set()
 
     def _end_unwanted(self, model_id: str, sent: _Sent, call: asyncio.Task[None]) -> None:

@@ -1,9 +1,8 @@
 """
 Triton's model repository folder, of which the adapter is the only writer.
 
-A model is built in a staging folder of its own on the same file system, with directories of its own
-(Triton's python stub writes into them) and hard links to the artifact's files, and becomes visible
-in one rename. It leaves by a rename too, into the trash, and is deleted from there as far as
+A model is built in a staging folder of its own on the same file system (`triton.placing`), and becomes visible in one
+rename. It leaves by a rename too, into the trash, and is deleted from there as far as
 permitted. One bad entry in the folder breaks Triton's index for every model: `sweep` takes such out.
 
 Knows nothing of Triton's calls; how a model must look is `layout`'s business.
@@ -14,7 +13,8 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -22,11 +22,17 @@ from pathlib import Path
 import structlog
 
 from adapter.errors import AdapterError, InvalidRequest
-from adapter.model import Artifact, Layout, SourceFile, owner_of
-from adapter.volume import FILE_MODE, Volume, make_plain_directory
+from adapter.model import Artifact, Layout, Placed, owner_of
+from adapter.space import Space
+from adapter.triton.identity import identity_of
+from adapter.triton.placed_bytes import PlacedBytes
+from adapter.triton.placing import build, written_bytes
+from adapter.volume import Volume, make_plain_directory
 from adapter.workers import Stop, Workers
 
 THREADS = 4
+_RECENT = 256
+"""So many directories are certainly not made within one tick of the file system's clock (at most 10 ms)."""
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -34,8 +40,13 @@ log = structlog.stdlib.get_logger(__name__)
 class Repository:
     """Places models, and takes them out. A bundle's models go together: the top model is placed last and taken out first."""
 
-    def __init__(self, volume: Volume) -> None:
+    def __init__(self, volume: Volume, space: Space | None = None) -> None:
+        """A claimed volume, and its budget; without one only the file system bounds what is written."""
         self._volume = volume
+        self._space = space or Space(volume.cache_dir, 0, refuses=False)
+        self._bytes = PlacedBytes()
+        self._space.counted_by("placed", self._bytes.own_bytes)
+        self._recent: deque[str] = deque(maxlen=_RECENT)
         self._workers = Workers("repository", THREADS)
         self._inner: dict[str, set[str]] | None = None
         """Model id → names of its bundle's inner models. Read once: nobody else writes here."""
@@ -54,12 +65,15 @@ class Repository:
         """The inner models to load before the model itself, in this order."""
         return self._loaded_first.get(model_id, ())
 
-    async def place(self, model_id: str, layout: Layout, artifact: Artifact) -> None:
+    async def place(self, model_id: str, layout: Layout, artifact: Artifact) -> str:
         """
         Build the model's tree and rename it into the folder; whatever had the name is discarded first.
 
+        Returns:
+            Its identity, as `Placed` has it.
+
         Raises:
-            DiskFull: no room for the directory entries or for what we write.
+            DiskFull: no room for the directory entries or for what we write, and nothing that is idle is left to give way.
             AdapterError: the volume does not let us.
         """
         stale = [self._at(name) for name in self.inner_names(model_id)]
@@ -68,12 +82,13 @@ class Repository:
             self._placed_inner().setdefault(model_id, set()).update(layout.inner)
             self._loaded_first[model_id] = layout.loaded_first
         try:
-            await self._workers.run(lambda stop: self._place(parts, stale, artifact, stop))
+            identity = await self._workers.run(lambda stop: self._place(parts, stale, artifact, stop))
         except asyncio.CancelledError:  # it may come when the thread has just renamed
             await self.remove(model_id)
             raise
         if stale:
             self._placed_inner()[model_id] = set(layout.inner)
+        return identity
 
     async def remove(self, model_id: str) -> None:
         """Take the model out of the folder. Absent is fine."""
@@ -88,10 +103,13 @@ class Repository:
         self._inner = None
         self._loaded_first.clear()
 
-    async def size_bytes(self, model_id: str) -> int:
-        """Bytes of the model's files, links followed, each file once; 0 when it is absent."""
-        paths = [self._at(name) for name in (model_id, *self.inner_names(model_id))]
-        return await self._workers.run(lambda stop: _size(paths, stop))
+    async def inventory(self) -> dict[str, Placed]:
+        """What the folder holds, by model id; nothing is asked of what lies behind links."""
+        return await self._workers.run(self._inventory)
+
+    async def identities(self, model_ids: Collection[str]) -> dict[str, str]:
+        """Which directories these models are; of those that are there."""
+        return await self._workers.run(lambda _: _identities(self.folder, model_ids))
 
     async def ensure_directory(self, model_id: str) -> None:
         """
@@ -144,51 +162,75 @@ class Repository:
     def _discard(self, paths: Iterable[Path]) -> None:
         for path in paths:
             self._volume.discard(path)
+            self._bytes.removed(path.name)
 
-    def _place(self, parts: Mapping[Path, Layout], stale: Iterable[Path], artifact: Artifact, stop: Stop) -> None:
-        """In this order; all or none."""
+    def _place(self, parts: Mapping[Path, Layout], stale: Iterable[Path], artifact: Artifact, stop: Stop) -> str:
+        """In this order; all or none. Returns the identity of the last one."""
         self._discard(stale)
         placed: list[Path] = []
+        identity = ""
         try:
             for destination, part in parts.items():
-                self._place_one(destination, part, artifact, stop)
+                identity = self._place_one(destination, part, artifact, stop)
                 placed.append(destination)
         except BaseException:
             self._discard(reversed(placed))
             raise
+        return identity
 
-    def _place_one(self, destination: Path, layout: Layout, artifact: Artifact, stop: Stop) -> None:
-        with self._volume.writing(sum(len(content) for content in layout.written.values())):
-            staging = self._volume.new_staging()
-            try:
-                _build(staging, layout, artifact, stop)
-                if os.path.lexists(destination):
-                    self._volume.discard(destination)
-                staging.rename(destination)
-            except BaseException:  # also Stopped: the work is no longer wanted
+    def _place_one(self, destination: Path, layout: Layout, artifact: Artifact, stop: Stop) -> str:
+        size_bytes = written_bytes(layout)
+        with self._space.reservation() as room, self._volume.writing(size_bytes):
+            self._volume.restore()
+            room.grow(size_bytes, len(layout.written))
+            identity = room.insist(lambda: self._built(destination, layout, artifact, stop))
+            self._bytes.placed(destination.name, size_bytes)
+        return identity
+
+    def _built(self, destination: Path, layout: Layout, artifact: Artifact, stop: Stop) -> str:
+        made: list[Path] = []
+        try:
+            while True:
+                made.append(self._volume.new_staging())
+                build(made[-1], layout, artifact, stop)
+                identity = identity_of(made[-1])
+                if identity not in self._recent:
+                    break  # else it has the number of one that was deleted in this tick of the clock, and another one gets another
+            self._discard([destination])
+            made[-1].rename(destination)
+        finally:  # also when the work is no longer wanted
+            for staging in made:
                 self._volume.discard(staging)
-                raise
+        self._recent.append(identity)
+        return identity
+
+    def _inventory(self, stop: Stop) -> dict[str, Placed]:
+        sizes = self._bytes.survey((path for path in self._entries() if _is_utf8(path.name)), stop)
+        placed: dict[str, Placed] = {}
+        for model_id, size_bytes in sizes.items():
+            for identity in _identities(self.folder, (model_id,)).values():  # none: an inner model without its top model, or gone meanwhile
+                placed[model_id] = Placed(identity, size_bytes)
+        return placed
 
     def _ensure_directory(self, path: Path) -> None:
         if path.is_dir():
             return
         self._ensure_folder()
-        if os.path.lexists(path):
-            self._volume.discard(path)
+        self._discard([path])
         with suppress(FileExistsError):  # another thread was first
-            make_plain_directory(path)
+            self._space.insist(lambda: make_plain_directory(path))
 
     def _clear(self, stop: Stop) -> None:
         for path in self._entries():
             stop.check()
-            self._volume.discard(path)
+            self._discard([path])
 
     def _sweep(self, stop: Stop) -> None:
         for path in self._entries():
             stop.check()
             if not path.is_dir() or not _is_utf8(path.name):
                 log.warning("entry.swept", name=repr(path.name), folder=str(self.folder), cause="not a directory that the adapter placed")
-                self._volume.discard(path)
+                self._discard([path])
 
     def _ensure_folder(self) -> None:
         """Only where the folder itself is gone: an unload must go on, whatever else of the volume is lost."""
@@ -200,72 +242,12 @@ class Repository:
         return [self.folder / name for name in os.listdir(self.folder)]  # noqa: PTH208 - plain names, undecodable ones too
 
 
-def _build(staging: Path, layout: Layout, artifact: Artifact, stop: Stop) -> None:
-    """Paths are plain text here: a `Path` for each of 100,000 files takes longer than all links."""
-    made = {""}
-    for directory in layout.directories:
-        _make_directories(staging, directory, made)
-    for placed, file in layout.links.items():
-        stop.check()
-        _make_directories(staging, placed.rpartition("/")[0], made)
-        _link(artifact, file, f"{staging}/{placed}")
-    for placed, content in layout.written.items():
-        stop.check()
-        _make_directories(staging, placed.rpartition("/")[0], made)
-        target = staging / placed
-        target.write_bytes(content)
-        target.chmod(FILE_MODE)
-
-
-def _link(artifact: Artifact, file: SourceFile, target: str) -> None:
-    source = f"{artifact.root}/{file.path}"
-    try:
-        mode = os.stat(source).st_mode & 0o777  # noqa: PTH116 - see `_build`
-    except FileNotFoundError:  # Triton would pass over a link to nothing without a word
-        raise AdapterError(f"the model's file {file.path} is not on the volume any more") from None
-    if not artifact.is_ours:
-        Path(target).symlink_to(Path(source).absolute())
-        return
-    if mode != FILE_MODE:
-        Path(source).chmod(FILE_MODE)
-    os.link(source, target)
-
-
-def _make_directories(top: Path, directory: str, made: set[str]) -> None:
-    """Like `mkdir -p` below the staging folder, with modes that do not depend on the umask."""
-    if directory not in made:
-        _make_directories(top, directory.rpartition("/")[0], made)
-        make_plain_directory(top / directory)
-        made.add(directory)
-
-
-def _size(directories: Iterable[Path], stop: Stop) -> int:
-    total, seen = 0, set[tuple[int, int]]()
-    for directory in directories:
-        for size in _file_sizes(directory, seen):
-            stop.check()
-            total += size
-    return total
-
-
-def _file_sizes(directory: Path, seen: set[tuple[int, int]]) -> Iterator[int]:
-    """Of every file below, also behind links; a directory that was seen (a link loop) is not entered again."""
-    try:
-        entries = list(os.scandir(directory))
-    except OSError:
-        return
-    for entry in entries:
-        try:
-            status = entry.stat()
-        except OSError:  # a dangling link, or deleted meanwhile
-            continue
-        if (status.st_dev, status.st_ino) in seen:
-            continue
-        seen.add((status.st_dev, status.st_ino))
-        if entry.is_dir():
-            yield from _file_sizes(Path(entry.path), seen)
-        else:
-            yield status.st_size
+def _identities(folder: Path, model_ids: Iterable[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for model_id in model_ids:
+        with suppress(OSError):
+            found[model_id] = identity_of(folder / model_id)
+    return found
 
 
 def _is_utf8(name: str) -> bool:

@@ -13,7 +13,7 @@ from functools import partial
 
 import structlog
 
-from adapter.errors import ServerError, WrongServer
+from adapter.errors import ModelRefused, ServerError, WrongServer
 from adapter.model import ServerModel
 from adapter.triton.client import CallError, TritonClient
 from adapter.triton.index import Index
@@ -31,7 +31,7 @@ class TritonServer:
     def __init__(self, *, client: TritonClient, repository: Repository, max_loading: int) -> None:
         self._client = client
         self._repository = repository
-        self._presence = Presence(ask=client.live, target=client.target)
+        self._presence = Presence(client)
         self._index = Index(client=client, presence=self._presence, repository=repository)
         self._loads = Loads(client=client, presence=self._presence, index=self._index, repository=repository, slots=max_loading)
         self._unloads = Unloads(client=client, presence=self._presence, index=self._index, repository=repository, loads=self._loads)
@@ -43,7 +43,7 @@ class TritonServer:
         return self._presence.problem or self._wrong or self._index.problem or self._unloads.problem
 
     async def watch(self) -> None:
-        """Runs for ever: keeps `problem` true while nobody calls."""
+        """Runs for ever: keeps `problem` true, and notices returns, while nobody calls."""
         await self._presence.watch()
 
     async def close(self) -> None:
@@ -52,9 +52,22 @@ class TritonServer:
         await self._loads.close()
         await self._client.close()
 
-    async def load(self, model_id: str, on_sent: Callable[[], None]) -> None:
+    async def returned(self) -> bool:
+        """Wait until Triton answers after a break; whether it is certainly another process. For one that waits."""
+        return await self._presence.returned()
+
+    def confirm_restart(self) -> None:
+        """The index shows that the last return was a restart; counted once, also where it was certain before."""
+        self._presence.confirm_restart()
+
+    async def load(self, model_id: str, on_sent: Callable[[], None], *, yields: bool = False) -> None:
         """Load the placed model, when there is a slot. A cancel leaves what was sent to Triton, and its slot with it."""
-        await self._loads.load(model_id, on_sent)
+        try:
+            await self._loads.load(model_id, on_sent, yields=yields)
+        except ModelRefused as refused:
+            if self._wrong is None:
+                raise
+            raise WrongServer(self._wrong) from refused
 
     def queue(self) -> str | None:
         """Which models hold the loading slots, and since when; None when one is free."""
@@ -66,7 +79,7 @@ class TritonServer:
 
     def obstacle(self, model_id: str) -> str:
         """What an unload of the model is waiting for, in words."""
-        return self._unloads.obstacle(model_id)
+        return self._presence.problem or self._wrong or self._unloads.obstacle(model_id)
 
     async def is_ready(self, model_id: str) -> bool:
         """Whether Triton serves the model now."""

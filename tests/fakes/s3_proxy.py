@@ -48,6 +48,8 @@ class S3Proxy:
     def __init__(self, upstream_url: str) -> None:
         self.requests: list[str] = []
         """`METHOD target`, in order of arrival."""
+        self.answers: list[tuple[str, int]] = []
+        """Target and bytes of each body that was relayed, spoiled ones not counted."""
         self.hanging = threading.Event()
         """Set once an answer hangs."""
         self._upstream = urlsplit(upstream_url).netloc
@@ -63,6 +65,11 @@ class S3Proxy:
         self._server.daemon_threads = True
         self._server.block_on_close = False
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, name="s3-proxy", daemon=True)
+
+    @property
+    def object_bytes(self) -> int:
+        """Of all bodies of objects that were relayed."""
+        return sum(size_bytes for target, size_bytes in self.answers if "list-type=" not in target)
 
     @property
     def endpoint_url(self) -> str:
@@ -106,8 +113,8 @@ class S3Proxy:
 
 class _Server(ThreadingHTTPServer):
     def handle_error(self, request: object, client_address: object) -> None:
-        """A client that cut the connection is what tests are about; anything else is told."""
-        if not isinstance(sys.exc_info()[1], ConnectionError):
+        """A client that cut the connection, or an object that was replaced meanwhile, is what tests are about; anything else is told."""
+        if not isinstance(sys.exc_info()[1], (ConnectionError, http.client.IncompleteRead)):
             super().handle_error(request, client_address)  # type: ignore[arg-type]
 
 
@@ -132,6 +139,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         if self.command != "HEAD":
+            if fault.status is None:
+                self.owner.answers.append((self.path, len(body)))
             self._write(body, fault)
 
     def do_HEAD(self) -> None:

@@ -69,8 +69,19 @@ class _RefusalError(Exception):
 class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[misc] # Triton's stubs have no types
     """`async with FakeTriton(folder) as triton:`; a client finds it at `triton.target`, also after a restart."""
 
-    def __init__(self, repository: Path, *, load_threads: int = 4, explicit: bool = True, socket: Path | None = None) -> None:
+    def __init__(
+        self,
+        repository: Path,
+        *,
+        load_threads: int = 4,
+        explicit: bool = True,
+        socket: Path | None = None,
+        connection_seconds: float = 0,
+        name: str | None = None,
+    ) -> None:
+        """`connection_seconds`: `--grpc-max-connection-age`. `name`: `--id`; None for another one at each start."""
         self.repository = repository
+        self.name = name
         self.explicit = explicit
         self.default = Behaviour()
         self.failing_listings = 0
@@ -84,6 +95,12 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore
         self.starts = 0
         self._load_threads = load_threads
         self._socket = socket
+        self._age: list[tuple[str, int]] = []
+        if connection_seconds:
+            self._age = [
+                ("grpc.max_connection_age_ms", round(connection_seconds * 1000)),
+                ("grpc.max_connection_age_grace_ms", round(connection_seconds * 1000)),
+            ]
         self._port = 0
         self._server: grpc.aio.Server | None = None
         self._behaviours: dict[str, Behaviour] = {}
@@ -127,7 +144,12 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore
             await self._death
             self._death = None
         self._server = grpc.aio.server(
-            options=[("grpc.so_reuseport", 0), ("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
+            options=[
+                ("grpc.so_reuseport", 0),
+                ("grpc.max_receive_message_length", -1),
+                ("grpc.max_send_message_length", -1),
+                *self._age,
+            ]
         )
         service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(self, self._server)
         self._port = self._server.add_insecure_port(self.target)
@@ -139,6 +161,12 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore
     async def stop(self) -> None:
         """As `kill -9`: every model is gone, then every connection breaks."""
         await self._begin_to_die()
+
+    async def restart(self, after_seconds: float = 0) -> None:
+        """As `kill -9` and a new process so soon; where it is at once, the port may never be seen closed."""
+        await self.stop()
+        await asyncio.sleep(after_seconds)
+        await self.start()
 
     def _begin_to_die(self) -> asyncio.Task[None]:
         if self._death is None:
@@ -178,7 +206,7 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore
 
     async def ServerMetadata(self, request: Any, context: Any) -> Any:
         await self._enter("ServerMetadata", context)
-        return pb.ServerMetadataResponse(name=f"fake-{self.starts}", version="2.51.0", extensions=["model_repository"])
+        return pb.ServerMetadataResponse(name=self.name or f"fake-{self.starts}", version="2.51.0", extensions=["model_repository"])
 
     async def RepositoryIndex(self, request: Any, context: Any) -> Any:
         await self._enter("RepositoryIndex", context)

@@ -2,22 +2,38 @@
 A world for the lifecycle: a store, a repository and a Triton in memory, behind the ports.
 
 Every step of every port is a *point* with a name: `open`, `read`, `fetch`, `place`, `slot`, `load`,
-`measure`, `unload`, `remove`, `release`, `ready`, `index`, `size`, `verify`, `purge`. A test can hold a
+`measure`, `unload`, `remove`, `release`, `ready`, `index`, `inventory`, `identities`, `verify`, `purge`. A test can hold a
 point, wait until somebody is there, let it go, or make it fail; or give a `chaos` that decides at
 every point. Like the real Triton this one goes on with a load whose caller has gone, frees memory
-some time after it was asked, survives the adapter, and loses everything when it restarts.
+some time after it was asked, survives the adapter, and loses everything when it restarts. It can be
+away for a time, hang (and lose nothing), and die over a content that is deadly.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+import itertools
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from adapter.errors import ServerUnavailable, SourceNotFound
-from adapter.model import Artifact, Layout, Listing, ModelSpec, ServerModel, SourceFile, Survey, owner_of
+from adapter.digests import Digests
+from adapter.errors import ServerDied, SourceNotFound
+from adapter.model import (
+    Artifact,
+    Crashes,
+    Layout,
+    Listing,
+    ModelSpec,
+    Placed,
+    Record,
+    ServerModel,
+    SourceFile,
+    Survey,
+    owner_of,
+)
 from adapter.ports import Neighbours
 from adapter.waits import Waits
 
@@ -44,11 +60,31 @@ class World:
     loading: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     """Loads in Triton, by model id."""
     freeing: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+    records: dict[str, Record] = field(default_factory=dict)
+    """What the journal's file holds."""
+    crashes: dict[str, Crashes] = field(default_factory=dict)
+    deadly: set[str] = field(default_factory=set)
+    """ETags: Triton dies when it has loaded such a file."""
+    back_after_seconds: float = 0.0
+    """So long Triton is away when it has died by itself."""
+    on_fetch: Callable[[str], None] | None = None
+    """Called with the id of a model that is pulled."""
+    idle: set[Path] = field(default_factory=set)
+    """Artifacts of an earlier process that nobody has reclaimed."""
+    identities: dict[str, str] = field(default_factory=dict)
+    """Model id → identity of its placed directory."""
     restarted_at: float = -1.0
-    """When Triton restarted last, by the clock of the loop."""
+    """When Triton died last, by the clock of the loop."""
+    _asked: set[str] = field(default_factory=set)
+    """What this Triton was asked for since it started: the index shows it, with or without memory."""
+    _answers: asyncio.Event = field(default_factory=asyncio.Event)
+    _listeners: list[_Returns] = field(default_factory=list)
     _held: dict[str, asyncio.Event] = field(default_factory=dict)
     _reached: dict[str, asyncio.Event] = field(default_factory=dict)
     _failures: dict[str, list[BaseException]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._answers.set()
 
     def add(self, path: str, *, size_bytes: int = 1_000_000, etag: str = "e1") -> None:
         """Put a model of one file at this path of the store, or replace it."""
@@ -71,9 +107,14 @@ class World:
         """The next visits of the point fail."""
         self._failures.setdefault(point, []).extend([error] * times)
 
-    async def visit(self, point: str, model_id: str = "") -> None:
+    def heal(self, point: str) -> None:
+        """The next visits of the point succeed."""
+        self._failures.pop(point, None)
+
+    async def visit(self, point: str, model_id: str = "", *, is_traced: bool = True) -> None:
         """One step of a port."""
-        self.trace.append(f"{point} {model_id}".strip())
+        if is_traced:
+            self.trace.append(f"{point} {model_id}".strip())
         if point in self._held:
             self._reached[point].set()
             await self._held[point].wait()
@@ -85,7 +126,7 @@ class World:
     @staticmethod
     def of_bundle(model_id: str, names: Iterable[str]) -> list[str]:
         """Of the names, the model's own and its inner models'."""
-        return [name for name in names if owner_of(name) == model_id]
+        return [name for name in names if name.startswith(model_id) and owner_of(name) == model_id]
 
     @property
     def is_empty(self) -> bool:
@@ -110,7 +151,9 @@ class World:
         """A load call arrives in Triton; nobody can cancel it there."""
         self.require(model_id in self.placed, f"{model_id} was loaded without a directory")
         self.require(model_id not in self.memory and model_id not in self.loading, f"{model_id} was loaded over itself")
+        self.require(self.answers, f"{model_id} was sent to a Triton that is away")
         self.memory[model_id] = "LOADING"
+        self._asked.add(model_id)
         self.loading[model_id] = _retrieved(self._load(model_id))
         return self.loading[model_id]
 
@@ -121,14 +164,50 @@ class World:
         if model_id in self.freeing:
             await asyncio.wait({self.freeing[model_id]})
 
-    def restart_triton(self) -> None:
-        """Triton dies and is back at once, with nothing in memory."""
+    @property
+    def answers(self) -> bool:
+        """Whether Triton is there, and does not hang."""
+        return self._answers.is_set()
+
+    async def until_answers(self) -> None:
+        """Wait for a Triton that is away or hangs."""
+        while not self._answers.is_set():
+            await self._answers.wait()
+
+    def state_of(self, name: str) -> str:
+        """As the index shows a model whose directory exists."""
+        return self.memory.get(name) or ("UNAVAILABLE" if name in self._asked else "")
+
+    def listen(self) -> _Returns:
+        """Hear of every return of Triton from now on."""
+        self._listeners.append(_Returns())
+        return self._listeners[-1]
+
+    def kill_triton(self) -> None:
+        """Triton dies, with all that it had in memory, and stays away."""
         self.restarted_at = asyncio.get_running_loop().time()
+        self._answers.clear()
         for task in (*self.loading.values(), *self.freeing.values()):
             task.cancel()
-        self.loading.clear()
-        self.freeing.clear()
-        self.memory.clear()
+        for state in (self.loading, self.freeing, self.memory, self._asked):
+            state.clear()
+
+    def start_triton(self, *, is_another: bool = True) -> None:
+        """Triton answers again."""
+        if self.answers:
+            return
+        self._answers.set()
+        for listener in self._listeners:
+            listener.told(is_another=is_another)
+
+    def restart_triton(self) -> None:
+        """Triton dies and is back at once, with nothing in memory."""
+        self.kill_triton()
+        self.start_triton()
+
+    def hang_triton(self) -> None:
+        """Triton stands still and keeps everything; `start_triton(is_another=False)` lets it go on."""
+        self._answers.clear()
 
     async def _load(self, model_id: str) -> None:
         try:
@@ -137,6 +216,10 @@ class World:
         except Exception:
             del self.loading[model_id], self.memory[model_id]
             raise
+        if self.deadly & {file.etag for file in self.placed[model_id].files}:
+            self.kill_triton()
+            asyncio.get_running_loop().call_later(self.back_after_seconds, self.start_triton)
+            await asyncio.sleep(0)
         del self.loading[model_id]
         self.memory[model_id] = "READY"
 
@@ -144,6 +227,60 @@ class World:
         self.memory[model_id] = "UNLOADING"
         await asyncio.sleep(self.unload_seconds)
         del self.freeing[model_id], self.memory[model_id]
+
+
+class _Returns:
+    """Returns of Triton that somebody waits for; several while nobody waits are told as one."""
+
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+        self._is_another = False
+
+    def told(self, *, is_another: bool) -> None:
+        self._is_another |= is_another
+        self._event.set()
+
+    async def next(self) -> bool:
+        await self._event.wait()
+        self._event.clear()
+        is_another, self._is_another = self._is_another, False
+        return is_another
+
+
+class _Slots:
+    """So many at once; of those who wait, the ones that do not yield are first."""
+
+    def __init__(self, count: int) -> None:
+        self._free = count
+        self._numbers = itertools.count()
+        self._waiters: list[tuple[bool, int, asyncio.Future[None]]] = []
+
+    def locked(self) -> bool:
+        return not self._free
+
+    async def acquire(self, *, yields: bool) -> None:
+        if self._free:
+            self._free -= 1
+            return
+        granted = asyncio.get_running_loop().create_future()
+        waiter = (yields, next(self._numbers), granted)
+        self._waiters.append(waiter)
+        try:
+            await granted
+        except asyncio.CancelledError:
+            if waiter in self._waiters:
+                self._waiters.remove(waiter)
+            else:
+                self.release()
+            raise
+
+    def release(self) -> None:
+        first = min((waiter for waiter in self._waiters if not waiter[2].done()), default=None)
+        if first is None:
+            self._free += 1
+            return
+        self._waiters.remove(first)
+        first[2].set_result(None)
 
 
 def _retrieved(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -197,11 +334,13 @@ class FakeStoredModel:
         return b""
 
     async def fetch(self, files: tuple[SourceFile, ...]) -> Artifact:
+        if self.world.on_fetch is not None:
+            self.world.on_fetch(self.model_id)
         with self.waits.on(f"the files of {self.listing.origin}"):
             await self.port.visit("fetch")
         root = Path(f"/artifacts/{self.model_id}/{len(self.world.trace)}")
         self.world.artifacts.add(root)
-        return Artifact(root, is_ours=True)
+        return Artifact(root, is_ours=True, key=str(root))
 
 
 @dataclass
@@ -216,6 +355,14 @@ class FakeStore(_Port):
         listing = self._listing(spec)
         return Survey(listing.size_bytes, listing)
 
+    async def reclaim(self, key: str) -> Artifact | None:
+        self.require_life()
+        root = Path(key)
+        if root in self.world.idle:
+            self.world.idle.remove(root)
+            self.world.artifacts.add(root)
+        return Artifact(root, is_ours=True, key=key) if root in self.world.artifacts else None
+
     async def release(self, artifact: Artifact) -> None:
         self.require_life()
         self.world.artifacts.remove(artifact.root)
@@ -229,11 +376,13 @@ class FakeStore(_Port):
 
 @dataclass
 class FakeRepository(_Port):
-    async def place(self, model_id: str, layout: Layout, artifact: Artifact) -> None:
+    async def place(self, model_id: str, layout: Layout, artifact: Artifact) -> str:
         await self.visit("place", model_id)
         self.world.require(model_id not in self.world.memory, f"the directory of {model_id} was replaced while Triton held the model")
         self.world.require(artifact.root in self.world.artifacts, f"{model_id} was placed from files that are gone")
         self.world.placed[model_id] = layout
+        self.world.identities[model_id] = f"{model_id}-{len(self.world.trace)}"
+        return self.world.identities[model_id]
 
     async def remove(self, model_id: str) -> None:
         await self.visit("remove", model_id)
@@ -242,9 +391,20 @@ class FakeRepository(_Port):
         for name in self.world.of_bundle(model_id, self.world.placed):
             self.world.placed.pop(name)
 
-    async def size_bytes(self, model_id: str) -> int:
-        await self.visit("size", model_id)
-        return sum(self.world.placed[name].size_bytes for name in self.world.of_bundle(model_id, self.world.placed))
+    async def inventory(self) -> dict[str, Placed]:
+        await self.visit("inventory")
+        sizes = Counter[str]()
+        for name, layout in self.world.placed.items():
+            sizes[owner_of(name)] += layout.size_bytes
+        return {
+            model_id: Placed(self.world.identities.get(model_id, ""), sizes[model_id])
+            for model_id in self.world.placed
+            if owner_of(model_id) == model_id
+        }
+
+    async def identities(self, model_ids: Collection[str]) -> dict[str, str]:
+        await self.visit("identities")
+        return {model_id: self.world.identities.get(model_id, "") for model_id in model_ids if model_id in self.world.placed}
 
 
 class FakeServer(_Port):
@@ -252,17 +412,25 @@ class FakeServer(_Port):
 
     def __init__(self, world: World, process: Process | None = None, *, slots: int = 2) -> None:
         super().__init__(world, process or Process())
-        self._slots = asyncio.Semaphore(slots)
+        self._slots = _Slots(slots)
         self._sent: set[str] = set()
+        self._returns = world.listen()
 
     @property
     def problem(self) -> str | None:
-        return self.world.problem
+        return self.world.problem or (None if self.world.answers else "Triton does not answer")
 
-    async def load(self, model_id: str, on_sent: Callable[[], None]) -> None:
+    async def returned(self) -> bool:
+        return await self._returns.next()
+
+    def confirm_restart(self) -> None:
+        """Counts nothing here."""
+
+    async def load(self, model_id: str, on_sent: Callable[[], None], *, yields: bool = False) -> None:
         await self.visit("slot", model_id)
-        await self._slots.acquire()
+        await self._slots.acquire(yields=yields)
         try:
+            await self.world.until_answers()
             self.require_life()
             on_sent()
             sent = self.world.begin_load(model_id)
@@ -276,8 +444,9 @@ class FakeServer(_Port):
         except asyncio.CancelledError:
             caller = asyncio.current_task()
             if sent.cancelled() and caller is not None and not caller.cancelling():
-                raise ServerUnavailable("Triton died while it was loading the model") from None
+                raise ServerDied("Triton died while it was loading the model") from None
             raise
+        await self.world.until_answers()
 
     def queue(self) -> str | None:
         return f"Triton is loading {', '.join(sorted(self._sent))}" if self._slots.locked() else None
@@ -285,45 +454,90 @@ class FakeServer(_Port):
     async def unload(self, model_id: str) -> None:
         while sent := self.world.loading.get(model_id):
             await asyncio.wait({sent})
-        await self.visit("unload", model_id)
+        await self._ask("unload", model_id)
         await asyncio.gather(*(self.world.free(name) for name in self.world.of_bundle(model_id, self.world.memory)))
 
     def obstacle(self, model_id: str) -> str:
         return f"Triton has {model_id} as {self.world.memory.get(model_id)}"
 
     async def is_ready(self, model_id: str) -> bool:
-        await self.visit("ready", model_id)
+        await self._ask("ready", model_id)
         return self.world.memory.get(model_id) == "READY"
 
     async def index(self) -> list[ServerModel]:
-        await self.visit("index")
-        return [ServerModel(name, "1", self.world.memory.get(name, ""), "") for name in self.world.placed]
+        await self._ask("index")
+        return [ServerModel(name, "1", self.world.state_of(name), "") for name in self.world.placed]
 
     async def reported_bytes(self, model_id: str) -> int:
-        await self.visit("measure", model_id)
+        await self._ask("measure", model_id)
         return self.world.reported
 
     async def verify(self) -> str:
-        await self.visit("verify")
+        await self._ask("verify")
         return "2.51.0"
 
     async def purge(self) -> None:
-        await self.visit("purge")
+        await self._ask("purge")
         while held := {*self.world.loading, *self.world.memory}:
             for model_id in sorted(held):
                 while waited := self.world.loading.get(model_id) or self.world.freeing.get(model_id):
                     await asyncio.wait({waited})
-                await self.visit("purge", model_id)
+                await self._ask("purge", model_id)
                 self.world.memory.pop(model_id, None)
         self.require_life()
         self.world.placed.clear()
+
+    async def _ask(self, point: str, model_id: str = "") -> None:
+        """Triton is asked, and answers now."""
+        await self.visit(point, model_id)
+        await self.world.until_answers()
+        self.require_life()
 
     def _answered(self, model_id: str) -> None:
         self._sent.remove(model_id)
         self._slots.release()
 
 
+@dataclass
+class FakeJournal(_Port):
+    """What is noted is in the world's file at once."""
+
+    digests: Digests = field(default_factory=lambda: Digests(b"salt"))
+
+    @property
+    def records(self) -> dict[str, Record]:
+        return self.world.records
+
+    @property
+    def crashes(self) -> dict[str, Crashes]:
+        return self.world.crashes
+
+    def now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    def note(self, entry: Record | Crashes) -> None:
+        if not self.process.is_alive:
+            return
+        if isinstance(entry, Record):
+            self.world.records[entry.model_id] = entry
+        else:
+            self.world.crashes[entry.digest] = entry
+
+    def forget(self, entry: Record | Crashes) -> None:
+        if not self.process.is_alive:
+            return
+        if isinstance(entry, Record):
+            self.world.records.pop(entry.model_id, None)
+        else:
+            self.world.crashes.pop(entry.digest, None)
+
+    async def written(self) -> None:
+        await self.world.visit("written", is_traced=False)
+
+
 def neighbours(world: World, process: Process | None = None, *, slots: int = 2) -> Neighbours:
     """What one life of the adapter meets of this world."""
     process = process or Process()
-    return Neighbours(FakeStore(world, process), FakeRepository(world, process), FakeServer(world, process, slots=slots))
+    return Neighbours(
+        FakeStore(world, process), FakeRepository(world, process), FakeServer(world, process, slots=slots), FakeJournal(world, process)
+    )

@@ -32,6 +32,7 @@ from tests.real.s3 import S3Server
 BUCKET = "models"
 PART_BYTES = 1 << 20
 SETTLE_SECONDS = 30
+OWN_FILES = ("lock", "journal.jsonl", "journal.jsonl.new")
 
 
 async def until(is_so: Callable[[], object], what: str) -> None:
@@ -97,7 +98,7 @@ class System:
 
     def leftovers(self) -> list[str]:
         """What is left of any model: in Triton, in the folders, in our table, in threads."""
-        files = [str(path) for path in self.volume.repository_dir.parent.rglob("*") if path.name != "lock" and not path.is_dir()]
+        files = [str(path) for path in self.volume.repository_dir.parent.rglob("*") if path.name not in OWN_FILES and not path.is_dir()]
         directories = [str(path) for path in self.volume.repository_dir.iterdir()]
         directories += [str(path) for path in self.volume.staging_dir.iterdir()]
         memory = [f"Triton holds {name}" for name in self.triton.in_memory]
@@ -145,7 +146,8 @@ async def system(tmp_path: Path, config: Path, s3: S3Server, settings: dict[str,
         (config / "s3").write_text(json.dumps(s3.storage_config(BUCKET) | {"endpoint_url": proxy.endpoint_url}))
         async with FakeTriton(root / "_triton_models") as triton:
             environ = {
-                "CONTAINER_MEM_REQ_BYTES": "2GiB", "LOADING_CONCURRENCY": "2", "LOADTIME_TIMEOUT": "30000", "METRICS_PORT": "0",
+                "CONTAINER_MEM_REQ_BYTES": "2GiB", "CACHE_MAX_BYTES": "0",
+                "LOADING_CONCURRENCY": "2", "LOADTIME_TIMEOUT": "30000", "METRICS_PORT": "0",
                 "UNLOAD_TIMEOUT_SECONDS": "20", "PULL_PART_BYTES": str(PART_BYTES), "STORAGE_CONFIG_DIR": str(config),
                 "ROOT_MODEL_DIR": str(root), "ADAPTER_ENDPOINT": f"unix:{tmp_path}/a.sock", "RUNTIME_ENDPOINT": triton.target,
             }  # fmt: skip

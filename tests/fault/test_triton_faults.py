@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Callable
 
 import grpc
 import pytest
@@ -26,6 +28,72 @@ async def test_a_triton_that_dies_in_a_load_ends_that_load(system: System) -> No
     await system.triton.start()
     await system.unload("m")
     assert system.leftovers() == []
+
+
+@pytest.mark.parametrize("settings", [{"LOADING_CONCURRENCY": "1"}, {"LOADING_CONCURRENCY": "2"}], ids=["one", "two"])
+async def test_ten_models_are_back_soon_after_triton_is(system: System, settings: dict[str, str], shown: Callable[..., None]) -> None:
+    """Without a call, each loaded once, in 0.1 s: what the adapter adds is the time until the first load, and between two loads."""
+    at_once = int(settings["LOADING_CONCURRENCY"])
+    system.put("m", model=MODEL)
+    names = [f"m{number}" for number in range(10)]
+    await asyncio.gather(*(system.load(name, "m") for name in names))
+    for name in names:
+        system.triton.behaviour(name).load_seconds = 0.1
+    await system.triton.stop()
+    await until(lambda: "does not answer" in (system.lifecycle.readiness() or ""), "Triton is missed")
+    before = len(system.triton.journal)
+    await system.triton.start()
+    began = time.monotonic()
+
+    await until(lambda: len(system.triton.journal) > before + 1, "the first load is sent, after the unload of a name that nobody has")
+    first = time.monotonic() - began
+    await until(lambda: system.triton.in_memory == dict.fromkeys(names, 1) and not system.lifecycle.registry.operations(), "all are loaded")
+
+    seconds = time.monotonic() - began
+    shown(
+        "ten models of 0.1 s, on the fake Triton (scripts/test tests/fault/test_triton_faults.py)",
+        at_once=at_once,
+        first_load_sent_after=f"{first:.2f} s",
+        between_loads=f"{(seconds - first - 1.0 / at_once) * 1000 / (10 / at_once):.0f} ms",
+        all_loaded_after=f"{seconds:.2f} s",
+    )
+    assert seconds < 2
+    assert system.triton.max_parallel_loads <= 2
+    assert system.triton.journal.count(("load", "m3")) == 2
+    await system.settled()
+
+
+@pytest.mark.parametrize("settings", [{"UNLOAD_TIMEOUT_SECONDS": "2"}])
+@pytest.mark.parametrize("mistake", ["another repository", "not explicit"])
+async def test_a_triton_that_is_restarted_wrong_is_told_of_and_models_come_back_with_the_right_one(system: System, mistake: str) -> None:
+    """Nothing is given up meanwhile: no model is sent to a Triton that cannot have it. Calls are told why they fail."""
+    system.put("m", model=MODEL)
+    names = ["m0", "m1", "m2"]
+    await asyncio.gather(*(system.load(name, "m") for name in names))
+    right = system.triton.repository
+    await system.triton.stop()
+    if mistake == "another repository":
+        system.triton.repository = right.parent / "elsewhere"
+        system.triton.repository.mkdir()
+        words = f"Triton's --model-repository is not {right}"
+    else:
+        system.triton.explicit = False
+        words = "without --model-control-mode=explicit"
+    await system.triton.start()
+
+    await until(lambda: words in (system.lifecycle.readiness() or ""), "/readyz tells of it")
+
+    assert system.triton.journal.count(("load", "m0")) == 1
+    with pytest.raises(grpc.aio.AioRpcError) as unfinished:
+        await system.unload("m1")
+    assert words in str(unfinished.value.details())
+    assert words in str((await system.failure("new", "m")).details())
+    await system.triton.stop()
+    system.triton.repository, system.triton.explicit = right, True
+    await system.triton.start()
+    await until(lambda: system.triton.in_memory == {"m0": 1, "m2": 1}, "all are loaded but the one that was to go")
+    await system.settled()
+    assert system.lifecycle.readiness() is None
 
 
 async def test_loads_and_unloads_wait_for_a_triton_that_is_away(system: System) -> None:

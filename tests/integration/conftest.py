@@ -30,6 +30,7 @@ from tests.real.triton import Triton
 Start = Callable[..., AdapterProcess]
 Put = Callable[[str, dict[str, bytes]], None]
 BUCKET = "models"
+OWN_FILES = ("lock", "journal.jsonl", "journal.jsonl.new")
 TEXT = {"TEXT": np.array(["x y"], dtype=np.object_)}
 
 
@@ -47,7 +48,7 @@ class Bed:
     def leftovers(self) -> list[Path]:
         """Files of any model, in the repository or in the adapter's own folder."""
         found = os.walk(self.volume)  # unlike rglob it lives with folders that vanish meanwhile
-        return [Path(folder, name) for folder, _, names in found for name in names if name != "lock"]
+        return [Path(folder, name) for folder, _, names in found for name in names if name not in OWN_FILES]
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,7 @@ class AdapterProcess:
             "STORAGE_CONFIG_DIR": str(storage_config),
             "RUNTIME_ENDPOINT": triton_target,
             "CONTAINER_MEM_REQ_BYTES": "2GiB",
+            "CACHE_MAX_BYTES": "0",  # what is left of a model can be seen then
             "LOG_FORMAT": "json",
             "REQUEST_ENDPOINTS_DENIED": "",  # stores of tests are on loopback, also those that only a request names
             **env,

@@ -13,17 +13,20 @@ import sys
 import tempfile
 import threading
 import time
+import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import grpc
 import numpy as np
+from tritonclient.grpc import service_pb2 as v2
 
 from tests.real.adapter import AdapterProcess
 from tests.real.children import PartError
-from tests.real.mesh import Mesh
+from tests.real.mesh import LONG_ENOUGH_SECONDS, Mesh
 from tests.real.models import count_text, digits_classifier, text_statistics
+from tests.real.polls import until
 from tests.real.s3 import S3Server
 from tests.real.triton import Triton
 
@@ -114,7 +117,12 @@ def _run(stack: ExitStack, *, keep: bool) -> int:
         config.mkdir()
         (config / "s3").write_text(json.dumps(s3.storage_config() | {"bucket": BUCKET}))
         adapter = stack.enter_context(
-            AdapterProcess(volume=volume, storage_config=config, triton_target=triton.grpc_target, env={"LOADTIME_TIMEOUT": "90000"})
+            AdapterProcess(
+                volume=volume,
+                storage_config=config,
+                triton_target=triton.grpc_target,
+                env={"LOADTIME_TIMEOUT": "90000", "CACHE_MAX_BYTES": "64Mi"},
+            )
         )
         what.append(f"mmesh.ModelRuntime answers at {adapter.channel_target}")
     mesh = stack.enter_context(Mesh(adapter.channel_target, triton.grpc_target))
@@ -123,9 +131,10 @@ def _run(stack: ExitStack, *, keep: bool) -> int:
         what.append(f"runtimeStatus READY: Triton {state.runtimeVersion}, capacity {state.capacityInBytes >> 20:,} MiB")
     _serve_digits(table, mesh)
     _serve_texts(table, mesh)
+    _crash(table, mesh, triton, adapter)
     if keep:
         _keep(mesh, adapter, triton, s3)
-    _unload(table, mesh, volume)
+    _unload(table, mesh, volume, adapter)
     print("─" * (STEP_WIDTH + WHAT_WIDTH + 8))
     print("everything holds" if not table.failures else f"{table.failures} claims do not hold")
     return 1 if table.failures else 0
@@ -159,17 +168,44 @@ def _serve_texts(table: Table, mesh: Mesh) -> None:
         what.append("the same load once more: a look, no work")
 
 
-def _unload(table: Table, mesh: Mesh, volume: Path) -> None:
+def _crash(table: Table, mesh: Mesh, triton: Triton, adapter: AdapterProcess) -> None:
+    pulled = _pulled_bytes(adapter)
+    with table.step("crash") as what:
+        triton.kill()
+        triton.start()
+        what.append("kill -9 of Triton; it is back, and holds nothing")
+    with table.step("restore") as what:
+        until(lambda: all(_answers(mesh, model_id) for model_id in (DIGITS, TEXTS)), "both models answer")
+        table.check(what, "both models answer again, and nobody asked for them", _pulled_bytes(adapter) == pulled)
+
+
+def _answers(mesh: Mesh, model_id: str) -> bool:
+    return bool(mesh.triton.ModelReady(v2.ModelReadyRequest(name=model_id), timeout=LONG_ENOUGH_SECONDS, wait_for_ready=True).ready)
+
+
+def _pulled_bytes(adapter: AdapterProcess) -> float:
+    """What the adapter has pulled from storage in all."""
+    with urllib.request.urlopen(f"{adapter.metrics_url}/metrics") as answer:
+        rows = [line.split() for line in answer.read().decode().splitlines()]
+    return sum(float(value) for name, *_, value in rows if name.startswith("triton_adapter_pulled_bytes_total"))
+
+
+def _unload(table: Table, mesh: Mesh, volume: Path, adapter: AdapterProcess) -> None:
     for model_id in (DIGITS, TEXTS):
         with table.step("unload") as what:
             mesh.unload(model_id)
             what.append(model_id)
+    with table.step("reload") as what:
+        pulled = _pulled_bytes(adapter)
+        mesh.load(DIGITS, "onnx", "digits")
+        table.check(what, "loaded again: one listing, no byte from S3", _pulled_bytes(adapter) == pulled)
+        mesh.unload(DIGITS)
     with table.step("proof") as what:
         held = {name: state for name, state in mesh.index().items() if state not in ("", "UNAVAILABLE")}
         table.check(what, "Triton's index shows no model", not held)
         table.check(what, "Triton's repository folder is empty", not list((volume / "_triton_models").iterdir()))
-        left = [path for path in (volume / "_adapter").rglob("*") if path.is_file() and path.name != "lock"]
-        table.check(what, "nothing is left in the adapter's own folder", not left)
+        left = [path for folder in ("staging", "trash") for path in (volume / "_adapter" / folder).iterdir()]
+        table.check(what, "nothing but the cache is left in the adapter's own folder", not left)
 
 
 def _keep(mesh: Mesh, adapter: AdapterProcess, triton: Triton, s3: S3Server) -> None:

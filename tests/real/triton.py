@@ -32,7 +32,7 @@ class Triton:
     """
     A Triton over one model repository.
 
-    Ports and `grpc_target` stay the same over `kill` and `start`, as in a pod; the server id is new each time.
+    Ports and `grpc_target` stay the same over `kill` and `start`, as in a pod; the server id is new each time unless it has a name.
     """
 
     def __init__(
@@ -43,14 +43,21 @@ class Triton:
         grpc_address: str | None = None,
         extra_args: Sequence[str] = (),
         log_path: Path | None = None,
+        name: str | None = None,
+        ports: Sequence[int] = (),
     ) -> None:
-        """`grpc_address`: None for a port of loopback, or `unix:/folder/t.sock` (the file is then `t.sock:8001`)."""
+        """
+        `grpc_address`: None for a port of loopback, or `unix:/folder/t.sock` (the file is then `t.sock:8001`).
+
+        `name`: the server id of each start, instead of a new one. `ports`: those of gRPC, HTTP and metrics, instead of free ones.
+        """
         self.repository = repository
         self._explicit = explicit
         self._grpc_address = grpc_address
         self._extra_args = tuple(extra_args)
         self._log_path = log_path
-        self._ports: list[int] = []
+        self._ports = list(ports)
+        self._name = name
         self._child: Child | None = None
         self.shm_prefix = ""
         """Its regions in /dev/shm."""
@@ -148,7 +155,7 @@ class Triton:
 
     def _start(self) -> Triton:
         _sweep_orphans()
-        self.server_id = f"triton-{secrets.token_hex(4)}"
+        self.server_id = self._name or f"triton-{secrets.token_hex(4)}"
         self.shm_prefix = f"{SHM_PREFIX}_{os.getpid()}_{secrets.token_hex(3)}_"
         self._child = Child("triton", self._command(), env=install.environment(), log_path=self._log_path)
         self._child.wait_until(self.is_live, "live", START_SECONDS)

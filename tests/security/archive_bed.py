@@ -9,6 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from adapter.errors import InvalidModel
+from adapter.space import Space
 from adapter.storage.pull.archives import Unpacking
 from adapter.volume import Volume
 from adapter.workers import Stop
@@ -36,7 +37,8 @@ class Ground:
         archive.write_bytes(content)
         before = sorted(os.listdir(self.folder))
         try:
-            sizes = Unpacking(name=name, target=target, volume=self.volume, max_bytes=max_bytes, stop=Stop()).run(archive)
+            with Space(self.volume.cache_dir, 0, refuses=False).reservation() as room:
+                sizes = Unpacking(name=name, target=target, room=room, max_bytes=max_bytes, stop=Stop()).run(archive)
             found = {path: (target / path).read_bytes() for path in sizes}
             assert {path: len(content) for path, content in found.items()} == sizes
             return found

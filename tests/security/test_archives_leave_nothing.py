@@ -12,9 +12,6 @@ from pathlib import Path
 import pytest
 
 from adapter.errors import InvalidModel, InvalidRequest
-from adapter.model import Listing, SourceFile
-from adapter.storage.pull import unpacked
-from adapter.storage.pull.unpacked import Remembered
 from adapter.volume import Volume
 from tests.builders import a_spec
 from tests.security.archive_forge import LINK_MODE, Tarred, Zipped, forged_tar, forged_zip, long_name, pax
@@ -107,24 +104,3 @@ async def test_keys_of_a_bucket_have_the_same_bounds(bed: StoreBed, what: str) -
     with pytest.raises(InvalidRequest, match=r"more than (500 levels|3072 bytes|32 MiB, all)"):
         await opened(bed.store, a_spec("m"))
     assert not [call for call in bed.bucket.calls if call.startswith("read")]
-
-
-def a_listing(files: int) -> Listing:
-    listed = tuple(SourceFile(f"{number}", 1, "v") for number in range(files))
-    return Listing(origin="memory://b/m.zip", name="m.zip", is_single_file=False, files=listed, schema=None)
-
-
-def test_what_is_remembered_of_archives_has_a_bound(monkeypatch) -> None:
-    """The oldest go first; one that is too large is not kept; the same one again counts once."""
-    monkeypatch.setattr(unpacked, "_REMEMBERED_BYTES", 100_000)
-    known = Remembered()
-    versions = [(f"bucket {number}", None, None) for number in range(6)]
-    for version in versions[:4]:
-        known.add(version, a_listing(100))
-    for _ in range(10):
-        known.add(versions[0], a_listing(100))
-    assert all(known.get(version) for version in versions[:4])
-    known.add(versions[4], a_listing(300))
-    assert [number for number, version in enumerate(versions) if known.get(version)] == [0, 4]
-    known.add(versions[5], a_listing(10_000))
-    assert not any(known.get(version) for version in versions)

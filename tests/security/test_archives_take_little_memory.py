@@ -41,6 +41,7 @@ CHILD = """
 import resource, sys
 from pathlib import Path
 from adapter.errors import InvalidModel
+from adapter.space import Space
 from adapter.storage.pull.archives import Unpacking
 from adapter.volume import Volume
 from adapter.workers import Stop
@@ -57,7 +58,8 @@ target.mkdir()
 before = kib("VmRSS")
 resource.setrlimit(resource.RLIMIT_AS, (kib("VmSize") * 1024 + (512 << 20),) * 2)
 try:
-    said = len(Unpacking(name=archive.name, target=target, volume=volume, max_bytes=1 << 36, stop=Stop()).run(archive))
+    with Space(volume.cache_dir, 0, refuses=False).reservation() as room:
+        said = len(Unpacking(name=archive.name, target=target, room=room, max_bytes=1 << 36, stop=Stop()).run(archive))
 except InvalidModel as error:
     said = error.text
 print((kib("VmHWM") - before) // 1024, said, sep="\\n")

@@ -3,13 +3,14 @@
 import os
 import subprocess
 import sys
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 
 import adapter
 from adapter import cli
+from adapter.models_view import Places
 from adapter.settings import Settings, all_fields
 
 PROGRAM = "modelmesh-triton-adapter"
@@ -167,3 +168,70 @@ def test_module_is_the_command() -> None:
 
     assert done.returncode == 0
     assert done.stdout == cli.settings_table(80)
+
+
+@pytest.mark.parametrize("agrees", [True, False])
+@pytest.mark.parametrize("options", [(), ("--json",), ("--drift",), ("--json", "--drift")])
+def test_models_shows_what_was_found_and_ends_with_whether_all_agree(
+    agrees: bool, options: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Asked at the places of the settings, of which none is required."""
+    asked: list[Places] = []
+
+    def look(places: Places) -> Any:
+        asked.append(places)
+        return SimpleNamespace(agrees=agrees)
+
+    monkeypatch.setattr("adapter.telemetry.logs.configure", lambda *_: None)  # for the whole process
+    monkeypatch.setattr("adapter.models_view.look", look)
+    monkeypatch.setattr("adapter.models_text.text", lambda _, columns, drift_only: f"text {columns} {drift_only}\n")
+    monkeypatch.setattr("adapter.models_text.as_json", lambda _, drift_only: f"json {drift_only}\n")
+    monkeypatch.setenv("COLUMNS", "77")
+    monkeypatch.setenv("ROOT_MODEL_DIR", "/v")
+    monkeypatch.setenv("RUNTIME_PORT", "9001")
+
+    assert cli.main(["models", *options]) == (0 if agrees else 1)
+
+    words = f"json {'--drift' in options}" if "--json" in options else f"text 77 {'--drift' in options}"
+    assert capsys.readouterr().out == f"{words}\n"
+    assert [(str(places.adapter), str(places.triton), str(places.journal), str(places.repository_dir)) for places in asked] == [
+        ("localhost:8085", "localhost:9001", "/v/_adapter/journal.jsonl", "/v/_triton_models")
+    ]
+
+
+@pytest.mark.parametrize(("name", "value"), [("RUNTIME_ENDPOINT", "8001"), ("CACHE_DIR", "cache"), ("ADAPTER_PORT", "0")])
+def test_models_with_a_wrong_setting_says_so_and_looks_at_nothing(
+    name: str, value: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Only those of the settings that it reads."""
+    monkeypatch.setattr("adapter.models_view.look", lambda _: 1 / 0)
+    monkeypatch.setenv(name, value)
+
+    assert cli.main(["models"]) == 2
+    assert f"{name}: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["models", "some-model"], ["models", "--jsn"]])
+def test_models_takes_no_more_words(words: list[str]) -> None:
+    """Wrong usage."""
+    with pytest.raises(SystemExit) as caught:
+        cli.main(words)
+
+    assert caught.value.code == 2
+
+
+def test_a_reader_that_has_read_enough_is_no_trouble() -> None:
+    """`| head -1`: no traceback."""
+    code = f"{sys.executable} -m adapter settings | (exec 0<&-; true); echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", code], capture_output=True, text=True, check=False)
+
+    assert (done.stdout, done.stderr) == ("0\n", "")
+
+
+def test_letters_that_a_terminal_does_not_have_are_escaped() -> None:
+    """The documents' own dashes, for instance, in an ASCII locale."""
+    environ = {**os.environ, "COLUMNS": "80", "PYTHONIOENCODING": "ascii:strict"}
+    done = subprocess.run([sys.executable, "-m", "adapter", "settings"], capture_output=True, text=True, check=False, env=environ)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "\\u2212" in done.stdout or "\\xd7" in done.stdout

@@ -143,6 +143,14 @@ def test_triton_is_started_as_the_adapter_needs_it(
     assert threads and int(threads[1]) > int(env["LOADING_CONCURRENCY"])
 
 
+def test_the_cache_stays_below_the_limit_of_its_volume(env: dict[str, str], spec: dict[str, Any], containers: dict[str, Any]) -> None:
+    """A pod that writes more is evicted, and statvfs shows the node's disk."""
+    mount = next(m for m in containers["triton-adapter"]["volumeMounts"] if m["mountPath"] == env["ROOT_MODEL_DIR"])
+    volume = next(volume for volume in spec["volumes"] if volume["name"] == mount["name"])
+
+    assert parse_bytes(env["CACHE_MAX_BYTES"]) == parse_bytes(volume["emptyDir"]["sizeLimit"]) * 9 // 10
+
+
 def test_the_storage_secret_is_mounted_by_us_and_optional(env: dict[str, str], spec: dict[str, Any], containers: dict[str, Any]) -> None:
     """Without the storage helper the controller mounts none; pods start without the secret."""
     volume = next(volume for volume in spec["volumes"] if "secret" in volume)

@@ -103,6 +103,17 @@ def test_every_observation_of_triton_names_a_test() -> None:
     assert [f"{file}: {name}" for file, name in observed if f"def test_{name}(" not in tests[file]] == []
 
 
+def test_every_log_event_that_is_explained_exists() -> None:
+    """Operators search logs for them."""
+    tables = re.findall(r"^\| log event .*\n((?:\|.*\n)+)", (TOP / "deploy/docs/operations.md").read_text(), re.MULTILINE)
+    explained = [word for table in tables for row in table.splitlines() for word in QUOTED.findall(row.split("|")[1])]
+
+    code = "".join(path.read_text() for path in (TOP / "adapter").rglob("*.py"))
+
+    assert len(explained) > len(tables) > 3
+    assert [event for event in explained if f'"{event}"' not in code] == []
+
+
 @document
 def test_every_code_block_names_its_language(path: Path) -> None:
     _, opened = parted(path)

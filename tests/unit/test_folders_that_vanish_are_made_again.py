@@ -72,7 +72,7 @@ def test_staged_files_that_vanish_are_named(volume: Volume) -> None:
     volume.publish(stage(volume))
 
 
-@pytest.mark.parametrize("call", [Volume.new_staging, Volume.restore, lambda volume: volume.require_room(1, 1)])
+@pytest.mark.parametrize("call", [Volume.new_staging, Volume.restore])
 @pytest.mark.parametrize("lock", ["absent", "another adapter's"])
 def test_nothing_is_made_again_when_the_lock_is_gone(volume: Volume, lock: str, call) -> None:
     """Another adapter may have claimed the folder since: two would delete each other's files."""

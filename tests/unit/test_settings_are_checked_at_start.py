@@ -1,5 +1,6 @@
 """One reader of the environment; every mistake at once; what ModelMesh would refuse is refused by us, with the arithmetic."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import FrozenInstanceError
 from pathlib import Path
@@ -147,6 +148,7 @@ def test_capacity_that_modelmesh_refuses_is_refused_with_the_arithmetic(memory: 
         ({"CACHE_DIR": "/models/_triton_models/cache"}, "lies in Triton's repository folder"),
         ({"CACHE_DIR": "/models/_triton_models"}, "lies in Triton's repository folder"),
         ({"CACHE_DIR": "/models"}, "folder of its own"),
+        ({"CACHE_MAX_BYTES": "-1"}, "CACHE_MAX_BYTES is -1 bytes, but must be 0 or more"),
         ({"CACHE_DIR": "/"}, "folder of its own"),
         ({"METRICS_PORT": "8085"}, "ADAPTER_PORT and METRICS_PORT are both 8085"),
         ({"RUNTIME_PORT": "8085"}, "ADAPTER_PORT and RUNTIME_PORT are both 8085"),
@@ -234,3 +236,26 @@ def test_every_setting_explains_itself() -> None:
         assert about["meaning"] == about["meaning"].strip() != ""
         if about["default"] is not None:
             about["kind"].parse(about["default"])
+
+
+@pytest.mark.parametrize(
+    ("memory", "blocks", "budget"), [("8Gi", 1 << 30, 10 << 30), ("8Gi", 10 << 18, 8 << 30), ("1Gi", 10 << 18, 5 << 28)]
+)
+def test_the_default_budget_of_the_volume_is_bounded_by_memory_and_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, memory: str, blocks: int, budget: int
+) -> None:
+    """1.25 times the memory, at most 80 % of the file system."""
+    settings = Settings.from_env({**ENOUGH, "CONTAINER_MEM_REQ_BYTES": memory, "ROOT_MODEL_DIR": str(tmp_path)})
+    with pytest.raises(FileNotFoundError):
+        _ = settings.disk_budget_bytes
+    settings.volume.cache_dir.mkdir()
+    real = os.statvfs(tmp_path)
+    monkeypatch.setattr(os, "statvfs", lambda _: os.statvfs_result((4096, 4096, blocks, *real[3:])))
+
+    assert settings.disk_budget_bytes == budget
+
+
+@pytest.mark.parametrize(("text", "budget"), [("0", 0), ("54Gi", 54 << 30)])
+def test_a_budget_that_is_set_is_taken_as_it_is(text: str, budget: int) -> None:
+    """Whatever the disk; the folders need not be there."""
+    assert Settings.from_env({**ENOUGH, "CACHE_MAX_BYTES": text, "ROOT_MODEL_DIR": "/nowhere"}).disk_budget_bytes == budget

@@ -54,7 +54,7 @@ def test_a_claim_leaves_what_is_not_ours(volume):
 
 
 def test_a_claim_removes_what_an_earlier_process_left(volume):
-    """Staging, artifacts and trash of yesterday, links not followed; files that are placed live on."""
+    """Staging and trash of yesterday, links not followed; files that are placed live on, and artifacts are their reader's."""
     volume.claim()
     kept = volume.cache_dir / "kept"
     kept.write_text("x")
@@ -68,8 +68,9 @@ def test_a_claim_removes_what_an_earlier_process_left(volume):
     placed.hardlink_to(volume.artifacts_dir / "old/1/model")
     volume.close()
     volume.claim()
-    for folder in (volume.staging_dir, volume.artifacts_dir, volume.trash_dir):
+    for folder in (volume.staging_dir, volume.trash_dir):
         assert list(folder.iterdir()) == []
+    assert sorted(entry.name for entry in volume.artifacts_dir.iterdir()) == ["dangling", "file", "link", "old"]
     assert kept.exists()
     assert placed.read_text() == "model"
     assert leftovers() == 0
@@ -172,6 +173,29 @@ def test_publishing_is_a_rename(volume):
     assert (artifact / "file").stat().st_ino == inode
 
 
+@pytest.mark.parametrize("kind", ["directory", "full directory", "file", "dangling link", "absent"])
+def test_an_artifact_takes_its_name_whatever_had_it(volume, kind):
+    """What had the name is gone, not merged."""
+    volume.claim()
+    path = volume.artifacts_dir / "name"
+    if kind.endswith("directory"):
+        path.mkdir()
+    if kind == "full directory":
+        (path / "old").write_text("x")
+    elif kind == "file":
+        path.write_text("x")
+    elif kind == "dangling link":
+        path.symlink_to("nowhere")
+    staged = volume.new_staging()
+    (staged / "file").write_text("x")
+
+    assert volume.publish(staged, "name") == path
+
+    assert [entry.name for entry in path.iterdir()] == ["file"] and not path.is_symlink()
+    assert [entry.name for entry in volume.artifacts_dir.iterdir()] == ["name"]
+    assert list(volume.trash_dir.iterdir()) == list(volume.staging_dir.iterdir()) == []
+
+
 @pytest.mark.parametrize("kind", ["file", "directory", "link", "dangling link", "absent"])
 def test_discard_takes_anything_away(volume, kind):
     """A link's target stays."""
@@ -251,14 +275,6 @@ def test_writing_says_what_is_wrong(volume):
         raise KeyError
 
 
-def test_room_is_asked_of_the_file_system(volume):
-    """A petabyte is too much."""
-    volume.claim()
-    volume.require_room(1, 1)
-    with pytest.raises(DiskFull, match=r"the files need \d+ MiB \(1125899906842624 bytes\), free are \d+ MiB \(\d+ bytes\)"):
-        volume.require_room(1 << 50, 1)
-
-
 def test_a_plain_directory_is_for_everybody(tmp_path):
     """Whatever the umask."""
     before = os.umask(0o077)
@@ -274,3 +290,42 @@ def _failing(number: int):
         raise OSError(number, os.strerror(number))
 
     return fail
+
+
+def test_a_link_in_the_place_of_a_folder_of_ours_is_not_followed(volume, tmp_path):
+    """Whoever can write to the volume would else have the adapter delete what it leads to."""
+    volume.claim()
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "theirs").write_text("x")
+    for folder in (volume.staging_dir, volume.trash_dir):
+        folder.rmdir()
+        folder.symlink_to(outside)
+    volume.restore()
+    assert volume.staging_dir.is_dir() and not volume.staging_dir.is_symlink()
+    volume.close()
+    volume.trash_dir.rmdir()
+    volume.trash_dir.symlink_to(outside)
+    volume.claim()
+    assert (outside / "theirs").exists() and not volume.trash_dir.is_symlink()
+
+
+def test_what_is_nested_too_deep_is_left_and_raises_nothing(volume):
+    """Somebody who wants to be kept makes directories in directories."""
+    volume.claim()
+    top = volume.repository_dir / "m"
+    top.mkdir()
+    folder = os.open(top, os.O_RDONLY)
+    for _ in range(1500):
+        os.mkdir("d", dir_fd=folder)
+        below = os.open("d", os.O_RDONLY, dir_fd=folder)
+        os.close(folder)
+        folder = below
+    os.close(folder)
+    before = leftovers()
+    try:
+        volume.discard(top)
+        assert not top.exists()
+        assert leftovers() == before + len(list(volume.trash_dir.iterdir()))
+    finally:
+        subprocess.run(["rm", "-rf", *volume.trash_dir.iterdir()], check=True)

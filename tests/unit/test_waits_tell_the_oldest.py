@@ -42,3 +42,19 @@ def test_the_last_trouble_is_told_until_there_is_progress() -> None:
 def test_pauses_double_up_to_the_longest() -> None:
     pauses = doubling(0.1, 0.5)
     assert [next(pauses) for _ in range(5)] == [0.1, 0.2, 0.4, 0.5, 0.5]
+
+
+def test_the_longest_silence_is_that_of_the_oldest_wait() -> None:
+    """Progress ends it; where nothing is waited for there is none."""
+    clock = Clock()
+    waits = Waits(clock)
+    assert waits.silent_seconds() == 0.0
+    with waits.on("part 1"):
+        clock.now = 2.0
+        with waits.on("part 2") as second:
+            clock.now = 5.0
+            assert waits.silent_seconds() == 5.0
+            second.progressed()
+        assert waits.silent_seconds() == 5.0
+    with waits.on("part 3"):
+        assert waits.silent_seconds() == 0.0

@@ -15,13 +15,15 @@ import posixpath
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from adapter.errors import InvalidModel
 from adapter.paths import TreeTooLarge, check_size, held_bytes, path_problem
+from adapter.space import Reservation
 from adapter.storage.search import MAX_OBJECTS, shown
 from adapter.units import show_bytes
-from adapter.volume import FILE_MODE, Volume, make_plain_directory
+from adapter.volume import FILE_MODE, make_plain_directory
 from adapter.workers import Stop
 
 CHUNK_BYTES = 256 * 1024
@@ -45,13 +47,14 @@ class Damaged(ValueError):
 class ArchiveTree:
     """The files of one archive on their way into an empty directory."""
 
-    def __init__(self, *, name: str, archive_bytes: int, target: Path, volume: Volume, max_bytes: int, stop: Stop) -> None:
-        """`name` and `archive_bytes` are the archive's; `target` is an empty directory; `max_bytes` bounds all files together."""
+    def __init__(self, *, name: str, archive_bytes: int, target: Path, room: Reservation, max_bytes: int, stop: Stop) -> None:
+        """`name` and `archive_bytes` are the archive's; `target` is an empty directory; `room` grows; `max_bytes` bounds all files."""
         self.limit_bytes = min(max_bytes, FREE_BYTES + RATIO * archive_bytes)
         """Most bytes that all files have together."""
         self._name = name
         self._target = target
-        self._volume = volume
+        self._room = room
+        self._reserved_bytes = 0
         self._stop = stop
         self._bytes = 0
         self._entries = 0
@@ -75,7 +78,7 @@ class ArchiveTree:
         if entries > MAX_OBJECTS:
             raise self.refusal(f"holds more than {MAX_OBJECTS} entries; is it really one model?")
         self._check_bytes(size_bytes)
-        self._volume.require_room(size_bytes, entries)
+        self._reserve(size_bytes, entries)
 
     def path_of(self, name: str) -> str | None:
         """
@@ -110,7 +113,7 @@ class ArchiveTree:
                 raise self.refusal(f"holds {shown(directory)} both as a file and as a directory")
             self._keep(directory, directories=1)
             with self._naming(directory):
-                make_plain_directory(self._target / directory)
+                self._room.insist(partial(make_plain_directory, self._target / directory))
             self._directories.add(directory)
 
     def file(self, path: str, size_bytes: int, pieces: Iterable[tuple[int, bytes]]) -> None:
@@ -130,16 +133,16 @@ class ArchiveTree:
         self._prepare(path)
         self._bytes += size_bytes
         self._check_bytes(self._bytes)
-        if size_bytes > CHUNK_BYTES:  # what asks costs as much as a small file
-            self._volume.require_room(size_bytes, 1)
+        self._reserve(self._bytes, 1)
         with self._naming(path):
-            file = os.open(self._target / path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, FILE_MODE)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            file = self._room.insist(partial(os.open, self._target / path, flags, FILE_MODE))
         try:
             os.fchmod(file, FILE_MODE)
             end = 0
             for offset, content in pieces:
                 self._stop.check()
-                _write(file, offset, content)
+                self._write(file, offset, content)
                 end = offset + len(content)
             if end < size_bytes:
                 os.ftruncate(file, size_bytes)
@@ -178,9 +181,10 @@ class ArchiveTree:
             self._bytes += sizes[path]
             self._check_bytes(self._bytes)
             with self._naming(path):
-                (self._target / path).hardlink_to(self._target / source)
+                self._room.insist(partial((self._target / path).hardlink_to, self._target / source))
         if not sizes:
             raise self.refusal("holds no files")
+        self._room.change(sum(self._files.values()) - self._reserved_bytes)
         return sizes
 
     def _end_of(self, link: str) -> str:
@@ -194,6 +198,21 @@ class ArchiveTree:
         if target not in self._files:
             raise InvalidModel(f"the link {shown(link)} in the archive {shown(self._name)} does not lead to a file in it")
         return target
+
+    def _reserve(self, size_bytes: int, files: int) -> None:
+        """Have room for so many bytes in all; in steps, since asking costs as much as a small file."""
+        if size_bytes > self._reserved_bytes:
+            step = max(size_bytes - self._reserved_bytes, CHUNK_BYTES)
+            self._room.grow(step, files)
+            self._reserved_bytes += step
+
+    def _write(self, file: int, offset: int, content: bytes) -> None:
+        view = memoryview(content)
+        while view:
+            written = self._room.insist(partial(os.pwrite, file, view, offset))
+            self._room.wrote(written)
+            offset += written
+            view = view[written:]
 
     def _prepare(self, path: str) -> None:
         """Make the directory of a file or link."""
@@ -224,11 +243,3 @@ class ArchiveTree:
             if error.errno not in _NAMES_IT:
                 raise
             raise self.refusal(f"holds {shown(path)}, which the volume does not take: {error.strerror}") from error
-
-
-def _write(file: int, offset: int, content: bytes) -> None:
-    view = memoryview(content)
-    while view:
-        written = os.pwrite(file, view, offset)
-        offset += written
-        view = view[written:]

@@ -1,28 +1,68 @@
-"""A model in a bucket: listed, and ready to be read or pulled."""
+"""A model in a bucket: listed, and ready to be read or pulled; what the cache has of it is neither read nor pulled again."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
 from adapter.model import Artifact, Listing, SourceFile
+from adapter.space import Reservation
+from adapter.storage.bucket import Bucket, StoredObject
+from adapter.storage.cache.cache import Cache, Wanted
+from adapter.storage.cache.identity import FILES, SCHEMA, Identity, origin_of
 from adapter.storage.pull.listing import FoundModel
 from adapter.storage.pull.puller import Puller
-from adapter.storage.search import asked, check_readable
+from adapter.storage.search import Search, asked, check_readable
 from adapter.waits import Waits
 from adapter.workers import Stop, Workers
 
 
-class RemoteModel:
-    """Implements `Found` and `StoredModel`."""
+@dataclass(frozen=True, kw_only=True)
+class Means:
+    """What models in buckets are read and pulled with."""
 
-    def __init__(self, found: FoundModel, *, puller: Puller, asks: Workers, waits: Waits) -> None:
+    cache: Cache
+    puller: Puller
+    asks: Workers
+    """Threads that wait for stores."""
+    files: Workers
+    """Threads that work on the volume alone."""
+
+
+class RemoteModel:
+    """Implements `Found`, `StoredModel` and the cache's `Source`."""
+
+    def __init__(
+        self, found: FoundModel, *, means: Means, search: Search, bucket_for: Callable[[Waits], Bucket], is_shared: bool = True
+    ) -> None:
+        """
+        Args:
+            found: what was listed.
+            means: what it is read and pulled with.
+            search: that has found it.
+            bucket_for: the bucket for work that may go on for others: what it waits for is noted there.
+            is_shared: whether a version of an object is the same for every config.
+        """
         self.found = found
-        self.waits = waits
-        self._puller = puller
-        self._asks = asks
+        self.waits = search.waits
+        self.reader = search.reader
+        self.bucket_for = bucket_for
+        self.origin = origin_of(search.server, found.bucket, found.listing.origin, "" if is_shared else search.reader)
+        self.has_read = False
+        self._means = means
+        self._contents: dict[StoredObject, bytes] = {}
+        self._read: dict[str, SourceFile] = {}
 
     @property
     def listing(self) -> Listing:
         """As `StoredModel`."""
         return self.found.listing
+
+    @property
+    def contents(self) -> Mapping[StoredObject, bytes]:
+        """As `Source`."""
+        return self._contents
 
     async def open(self) -> RemoteModel:
         """As `Found`."""
@@ -32,14 +72,56 @@ class RemoteModel:
         """As `StoredModel`."""
         check_readable(file, self.listing.origin)
         stored = self.found.stored(file)
+        content = b""
+        if stored.size_bytes:
+            known = await self._means.cache.content(self.origin, stored, self.reader) if stored.is_versioned else None
+            content = await self._got(stored, stored.size_bytes) if known is None else known
+        if stored.is_versioned:
+            self._contents[stored] = content
+            if file != self.listing.schema:
+                self._read[file.path] = file
+        return content
+
+    async def fetch(self, files: tuple[SourceFile, ...]) -> Artifact:
+        """As `StoredModel`. What was read before belongs to the artifact too, so that an equal load reads nothing."""
+        schema = await self.schema()
+        wanted = {file.path: file for file in files} | self._read
+        identity = await self._means.files.run(lambda _: self._identity(wanted, schema))
+        is_versioned = self.listing.is_versioned
+        request = Wanted(identity=identity, is_versioned=is_versioned, listing=self.listing, reader=self.reader, waits=self.waits)
+        return (await self._means.cache.take(request, self)).artifact
+
+    async def prove(self, stored: StoredObject) -> None:
+        """As `Source`."""
+        await self._got(stored, 1)
+
+    async def fill(self, staged: Path, missing: Mapping[str, StoredObject], room: Reservation, waits: Waits) -> Listing:
+        """As `Source`."""
+        if missing:
+            await self._means.puller.pull(self.bucket_for(waits), missing, waits, room=room, staged=staged)
+        return self.listing
+
+    async def schema(self) -> dict[str, StoredObject]:
+        """The schema where an artifact has it. It is read here unless it was before."""
+        file = self.listing.schema
+        if file is None or not self.listing.is_versioned:
+            return {}
+        stored = self.found.stored(file)
+        if stored not in self._contents:
+            await self.read(file)
+        return {SCHEMA: stored}
+
+    async def _got(self, stored: StoredObject, length: int) -> bytes:
+        """The first bytes of an object, with credentials of our own."""
 
         def work(stop: Stop) -> bytes:
             content = bytearray()
-            self.found.bucket.read(stored, 0, stored.size_bytes, content.extend, stop)
+            self.found.bucket.read(stored, 0, length, content.extend, stop)
             return bytes(content)
 
-        return await asked(self._asks, self.waits, work) if file.size_bytes else b""
+        content = await asked(self._means.asks, self.waits, work)
+        self.has_read = True
+        return content
 
-    async def fetch(self, files: tuple[SourceFile, ...]) -> Artifact:
-        """As `StoredModel`."""
-        return await self._puller.pull_files(self.found.bucket, files, self.found.stored, self.waits)
+    def _identity(self, files: Mapping[str, SourceFile], schema: Mapping[str, StoredObject]) -> Identity:
+        return Identity(self.origin, {f"{FILES}/{path}": self.found.stored(file) for path, file in files.items()} | dict(schema))

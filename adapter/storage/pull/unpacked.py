@@ -1,9 +1,9 @@
 """
-Models that are one archive (`unpack: "true"`): pulled, unpacked beside, and served as the files in it.
+Models that are one archive (`unpack: "true"`): pulled, unpacked, and served as the files in it.
 
-What an archive holds is known only once the archive is here, so opening such a model pulls the archive;
-the listing is remembered by the archive's version, so that an equal load asks the store for no more
-than that. What was unpacked and is never fetched goes when the model object does. Knows no store.
+What an archive holds is known only once the archive was here, so opening such a model pulls the archive, unless the
+cache has what was unpacked from this version of it. What is held and never fetched is let go when the model object
+goes. Knows no store.
 """
 
 from __future__ import annotations
@@ -11,55 +11,34 @@ from __future__ import annotations
 import dataclasses
 import weakref
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from adapter.model import Artifact, Listing, SourceFile
-from adapter.paths import held_bytes
+from adapter.space import Reservation
 from adapter.storage.bucket import StoredObject
+from adapter.storage.cache.cache import Cache, Taken, Wanted
+from adapter.storage.cache.identity import ARCHIVE, FILES, SCHEMA, Identity
 from adapter.storage.pull.archives import Unpacking
 from adapter.storage.pull.listing import FoundModel
 from adapter.storage.pull.puller import Puller
 from adapter.storage.pull.remote import RemoteModel
 from adapter.storage.search import check_readable, readable
-from adapter.volume import Volume
+from adapter.trees import read_below
+from adapter.volume import Volume, make_plain_directory
+from adapter.waits import Waits
 from adapter.workers import Stop, Workers
 
-_REMEMBERED_BYTES = 64 * 1024 * 1024
-"""Of all listings that are remembered, by an estimate: honest models have a hundred files, and a stranger's may have 100,000."""
-_FILE_BYTES = 192
-"""Of one file in a listing, without its path. Measured with CPython 3.11: 140."""
-_ARCHIVE = "archive"
-_Version = tuple[str, StoredObject | None, SourceFile | None]
-"""Bucket with its server, archive and schema."""
-
-
-class Remembered:
-    """What archives hold, of those that were unpacked last. Used by one thread."""
-
-    def __init__(self) -> None:
-        self._listings: dict[_Version, Listing] = {}
-        self._bytes = 0
-
-    def get(self, version: _Version) -> Listing | None:
-        """What this version of an archive holds, or None."""
-        return self._listings.get(version)
-
-    def add(self, version: _Version, listing: Listing) -> None:
-        """Remember it, and forget the oldest ones. What is too large by itself is never remembered."""
-        self._bytes += _size_of(listing)
-        if version in self._listings:
-            self._bytes -= _size_of(self._listings.pop(version))
-        self._listings[version] = listing
-        while self._bytes > _REMEMBERED_BYTES:
-            self._bytes -= _size_of(self._listings.pop(next(iter(self._listings))))
+_OUTER = "unpacked"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Unpacker:
-    """What archives are pulled and unpacked with, and what the archives hold that were unpacked before."""
+    """What archives are pulled and unpacked with."""
 
     volume: Volume
+    cache: Cache
     puller: Puller
     pulls: Workers
     """Threads that unpack."""
@@ -67,130 +46,130 @@ class Unpacker:
     """Threads that work on the volume alone."""
     max_bytes: int
     """Of one unpacked model."""
-    known: Remembered = field(default_factory=Remembered)
 
 
 class PackedModel:
-    """A model in an archive that was found and not yet opened. Implements `Found`."""
+    """A model in an archive that was found and not yet opened. Made in a thread. Implements `Found` and the cache's `Source`."""
 
     def __init__(self, remote: RemoteModel, unpacker: Unpacker) -> None:
         self.remote = remote
         self.unpacker = unpacker
         found = remote.found
-        self._version = (found.bucket.words, found.single, found.listing.schema)
+        self._archive = found.stored(found.listing.files[0])
+        self._is_versioned = found.listing.is_versioned
+        self.listing = unpacker.cache.listing(self._identity().key, remote.reader) if self._is_versioned else None
+        """As `Found`."""
 
     @property
-    def listing(self) -> Listing | None:
-        """As `Found`."""
-        return self.unpacker.known.get(self._version)
+    def has_read(self) -> bool:
+        """As `Source`."""
+        return self.remote.has_read
+
+    @property
+    def contents(self) -> Mapping[StoredObject, bytes]:
+        """As `Source`."""
+        return self.remote.contents
 
     async def open(self) -> UnpackedModel:
         """As `Found`: unpacked, unless what this version of the archive holds is known."""
         if self.listing is not None:
             return UnpackedModel(self, self.listing)
-        root, listing = await self.unpack()
-        return UnpackedModel(self, listing, root)
+        taken = await self.take()
+        return UnpackedModel(self, taken.listing, taken)
 
-    async def unpack(self) -> tuple[Path, Listing]:
+    async def take(self) -> Taken:
         """
-        Pull and unpack into an artifact that the caller owns.
+        What was unpacked, with one more user.
 
         Raises:
             InvalidModel: the archive cannot be unpacked safely.
             SourceError, DiskFull: the archive cannot be pulled.
         """
+        await self.remote.schema()
+        remote = self.remote
+        wanted = Wanted(identity=self._identity(), is_versioned=self._is_versioned, listing=None, reader=remote.reader, waits=remote.waits)
+        return await self.unpacker.cache.take(wanted, self)
+
+    async def prove(self, stored: StoredObject) -> None:
+        """As `Source`."""
+        await self.remote.prove(stored)
+
+    async def fill(self, staged: Path, missing: Mapping[str, StoredObject], room: Reservation, waits: Waits) -> Listing:
+        """As `Source`."""
         found, means = self.remote.found, self.unpacker
-        packed = await means.puller.pull(found.bucket, {_ARCHIVE: found.stored(found.listing.files[0])}, self.remote.waits)
-        job = _Job(means.volume, found, means.max_bytes)
+        if others := {path: stored for path, stored in missing.items() if path != ARCHIVE}:
+            await means.puller.pull(self.remote.bucket_for(waits), others, waits, room=room, staged=staged)
+        packed = await means.puller.pull(self.remote.bucket_for(waits), {ARCHIVE: self._archive}, waits, room=room)
         try:
-            try:
-                with self.remote.waits.on(f"the unpacking of {found.listing.name!r}"):
-                    root, listing = await means.pulls.run(lambda stop: job.run(packed.root / _ARCHIVE, stop))
-            finally:
-                await means.files.run_to_end(lambda _: means.volume.discard(packed.root))
-        except BaseException:  # also a cancel while the archive is deleted
-            await means.files.run_to_end(job.undo)
-            raise
-        if found.listing.files[0].etag:
-            means.known.add(self._version, listing)
-        return root, listing
+            with waits.on(f"the unpacking of {found.listing.name!r}"):
+                return await means.pulls.run(partial(self._unpack, packed / ARCHIVE, staged, room))
+        finally:
+            await means.files.run_to_end(lambda _: means.volume.discard(packed))
+            room.change(-self._archive.size_bytes)
+
+    def _unpack(self, archive: Path, staged: Path, room: Reservation, stop: Stop) -> Listing:
+        found, means = self.remote.found, self.unpacker
+        with means.volume.writing(found.listing.size_bytes):
+            outer, target = staged / _OUTER, staged / FILES
+            make_plain_directory(outer)
+            files = Unpacking(name=found.listing.name, target=outer, room=room, max_bytes=means.max_bytes, stop=stop).run(archive)
+            names = list(outer.iterdir())
+            target.rmdir()
+            if len(names) == 1 and names[0].is_dir() and not names[0].name.isdecimal():
+                names[0].rename(target)
+                outer.rmdir()
+                files = {path.partition("/")[2]: size_bytes for path, size_bytes in files.items()}
+            else:
+                outer.rename(target)
+        return _listed(files, found)
+
+    def _identity(self) -> Identity:
+        remote = self.remote
+        schema = {} if remote.found.schema is None else {SCHEMA: remote.found.schema}
+        return Identity(remote.origin, {ARCHIVE: self._archive} | schema)
 
 
 class UnpackedModel:
-    """A model in an archive. Implements `StoredModel`. Owns the files on the volume, where there are any yet."""
+    """A model in an archive. Implements `StoredModel`. Holds the artifact, once there was need of it."""
 
-    def __init__(self, packed: PackedModel, listing: Listing, root: Path | None = None) -> None:
+    def __init__(self, packed: PackedModel, listing: Listing, taken: Taken | None = None) -> None:
         self.listing = listing
         self._packed = packed
-        self._root: Path | None = None
+        self._artifact: Artifact | None = None
         self._leftover: weakref.finalize[..., UnpackedModel] | None = None
-        if root is not None:
-            self._keep(root)
+        if taken is not None:
+            self._keep(taken)
 
     async def read(self, file: SourceFile) -> bytes:
         """As `StoredModel`."""
         if file == self.listing.schema:
             return await self._packed.remote.read(file)
         check_readable(file, self.listing.origin)
-        path = await self._unpacked() / file.path
+        root = (await self._taken()).root
 
         def work(_stop: Stop) -> bytes:
-            with readable(path):
-                return path.read_bytes()
+            with readable(root / file.path):
+                return read_below(root, file.path, file.size_bytes)
 
         return await self._packed.unpacker.files.run(work)
 
     async def fetch(self, files: tuple[SourceFile, ...]) -> Artifact:
-        """All of the archive is there already; the caller owns it now."""
-        root = await self._unpacked()
+        """All of the archive is there already; the caller has it now."""
+        artifact = await self._taken()
         if self._leftover is not None:
             self._leftover.detach()
-        self._root = self._leftover = None
-        return Artifact(root=root, is_ours=True)
+        self._artifact = self._leftover = None
+        return artifact
 
-    async def _unpacked(self) -> Path:
-        return self._root or self._keep((await self._packed.unpack())[0])
+    async def _taken(self) -> Artifact:
+        return self._artifact or self._keep(await self._packed.take())
 
-    def _keep(self, root: Path) -> Path:
-        volume, files = self._packed.unpacker.volume, self._packed.unpacker.files
-        self._root = root
-        self._leftover = weakref.finalize(self, lambda: files.start(lambda _: volume.discard(root)))
+    def _keep(self, taken: Taken) -> Artifact:
+        cache, artifact = self._packed.unpacker.cache, taken.artifact
+        self._artifact = artifact
+        self._leftover = weakref.finalize(self, lambda: cache.abandon(artifact))
         self._leftover.atexit = False
-        return root
-
-
-class _Job:
-    """One unpacking: its methods run in threads, and what it has made is known whenever they end."""
-
-    def __init__(self, volume: Volume, found: FoundModel, max_bytes: int) -> None:
-        self._volume = volume
-        self._found = found
-        self._max_bytes = max_bytes
-        self._made: list[Path] = []
-
-    def run(self, archive: Path, stop: Stop) -> tuple[Path, Listing]:
-        with self._volume.writing(self._found.listing.size_bytes):
-            staged = self._new()
-            name = self._found.listing.name
-            files = Unpacking(name=name, target=staged, volume=self._volume, max_bytes=self._max_bytes, stop=stop).run(archive)
-            names = list(staged.iterdir())
-            if len(names) == 1 and names[0].is_dir() and not names[0].name.isdecimal():
-                outer, staged = staged, self._new()
-                names[0].rename(staged)
-                self._volume.discard(outer)
-                files = {path.partition("/")[2]: size_bytes for path, size_bytes in files.items()}
-            root = self._volume.publish(staged)
-            self._made.append(root)
-            return root, _listed(files, self._found)
-
-    def undo(self, _stop: Stop) -> None:
-        for path in self._made:
-            self._volume.discard(path)
-
-    def _new(self) -> Path:
-        path = self._volume.new_staging()
-        self._made.append(path)
-        return path
+        return artifact
 
 
 def _listed(files: Mapping[str, int], found: FoundModel) -> Listing:
@@ -198,7 +177,3 @@ def _listed(files: Mapping[str, int], found: FoundModel) -> Listing:
     version = found.listing.files[0].etag
     listed = tuple(SourceFile(path, files[path], version) for path in sorted(files))
     return dataclasses.replace(found.listing, files=listed, is_single_file=len(listed) == 1 and "/" not in listed[0].path)
-
-
-def _size_of(listing: Listing) -> int:
-    return sum(_FILE_BYTES + held_bytes(file.path) for file in listing.files)

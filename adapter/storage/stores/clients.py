@@ -60,6 +60,8 @@ class BucketStore:
     """
     client: Callable[[Any, Means, Stop], Client]
     """Makes it. May block, until the stop: credential chains ask the network. Raises InvalidRequest, SourceDenied, SourceUnavailable."""
+    has_versions_of_config: bool = False
+    """Whether an object's version means nothing to another config, because more of the config than the place tells which object it is."""
 
 
 def extra(name: str, module: str, client: str) -> Callable[[Any, Means, Stop], Client]:

@@ -8,7 +8,7 @@ a row in `Finders` with a finder of its own.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from adapter.errors import InvalidRequest
@@ -16,15 +16,15 @@ from adapter.storage.bucket import Bucket
 from adapter.storage.mounted.claims import Claims
 from adapter.storage.pull.archives import is_archive
 from adapter.storage.pull.listing import find_model
-from adapter.storage.pull.puller import Puller
-from adapter.storage.pull.remote import RemoteModel
+from adapter.storage.pull.remote import Means, RemoteModel
 from adapter.storage.pull.unpacked import PackedModel, Unpacker
 from adapter.storage.search import Finder, Search
 from adapter.storage.secret.merging import StorageConfig
 from adapter.storage.stores import azure, gcs, http, s3
 from adapter.storage.stores.health import Health
 from adapter.storage.stores.retried import Patience, RetriedBucket, made
-from adapter.workers import Stop, Workers
+from adapter.waits import Waits
+from adapter.workers import Stop
 
 BUCKETS = {"s3": s3.STORE, "http": http.STORE, "gcs": gcs.STORE, "azure": azure.STORE}
 BINDINGS = {name: store.binding for name, store in BUCKETS.items()}
@@ -51,10 +51,8 @@ class InBuckets:
     """Finds models in buckets. Implements `Finder`."""
 
     clients: KeptClients
-    puller: Puller
+    means: Means
     unpacker: Unpacker
-    asks: Workers
-    """Threads that wait for stores."""
     health: Health
     jitter: Callable[[], float]
 
@@ -67,7 +65,12 @@ class InBuckets:
         patience = Patience(waits=search.waits, health=self.health, jitter=self.jitter, is_survey=search.is_survey)
         bare = made(lambda bound: self.clients.bucket(config, bound), patience, kind=config.type, label=config.label, stop=stop)
         found = find_model(RetriedBucket(bare, patience), search, stop)
-        remote = RemoteModel(found, puller=self.puller, asks=self.asks, waits=search.waits)
+
+        def bucket_for(waits: Waits) -> Bucket:
+            return RetriedBucket(bare, replace(patience, waits=waits))
+
+        is_shared = not BUCKETS[config.type].has_versions_of_config
+        remote = RemoteModel(found, means=self.means, search=search, bucket_for=bucket_for, is_shared=is_shared)
         if config.fields.flag("unpack", default=False) and found.single is not None and is_archive(found.listing.name):
             return PackedModel(remote, self.unpacker)
         return remote

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from adapter.settings import PullSettings
+from adapter.space import Space
 from adapter.storage.store import Store
 from adapter.volume import Volume
 from tests.fakes.web import PlainWeb
@@ -33,6 +36,8 @@ class Shelf:
     """False: only single files can be asked for."""
     is_copied: bool = True
     """False: served from where the files are."""
+    settle: Callable[[str], None] = lambda _: None
+    """Some time has passed since this was put."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +54,8 @@ class ModelBed:
         return not any(any(folder.iterdir()) for folder in (self.volume.staging_dir, self.volume.artifacts_dir, self.volume.trash_dir))
 
 
-def make_store(folder: Path, volume: Volume, config: dict[str, str], *, threads: int = 4) -> Store:
-    """A store over real buckets whose secret has the key `k`."""
+def make_store(folder: Path, volume: Volume, config: dict[str, str], *, threads: int = 4, cache_bytes: int = 0) -> Store:
+    """A store over real buckets whose secret has the key `k`, which keeps idle artifacts up to so many bytes."""
     (folder / "config").mkdir(exist_ok=True)
     (folder / "config/k").write_text(json.dumps(config))
     settings = PullSettings(
@@ -62,7 +67,8 @@ def make_store(folder: Path, volume: Volume, config: dict[str, str], *, threads:
         part_bytes=MIB,
         unpack_max_bytes=100 * MIB,
     )
-    return Store(settings=settings, root=folder / "models", volume=volume, max_loading=2, jitter=lambda: 1.0)
+    space = Space(volume.cache_dir, cache_bytes, refuses=False)
+    return Store(settings=settings, root=folder / "models", volume=volume, space=space, max_loading=2, jitter=lambda: 1.0)
 
 
 def s3_shelf(request: pytest.FixtureRequest) -> Shelf:
@@ -98,7 +104,13 @@ def plain_http_shelf(request: pytest.FixtureRequest) -> Shelf:
     web = PlainWeb(folder)
     web.__enter__()
     request.addfinalizer(lambda: web.__exit__(None, None, None))
-    return Shelf({"type": "http", "url": f"{web.url}/"}, _writer(folder), lambda key: (folder / key).unlink(), has_folders=False)
+    return Shelf(
+        {"type": "http", "url": f"{web.url}/"},
+        _writer(folder),
+        lambda key: (folder / key).unlink(),
+        has_folders=False,
+        settle=lambda key: os.utime(folder / key, (time.time() - 60,) * 2),
+    )
 
 
 def gcs_shelf(request: pytest.FixtureRequest) -> Shelf:

@@ -242,6 +242,17 @@ def test_the_version_that_a_server_names_is_held_to(web, headers, etag, guard):
             read(bucket, stored)
 
 
+@pytest.mark.parametrize(("second", "etag"), [(0, ""), (1, "modified-1445412480")])
+def test_the_date_of_a_change_in_this_very_second_is_no_version(web, second, etag):
+    """Another change in the same second would have the same date: nobody may take the one for the other, now or later."""
+    changed = "Wed, 21 Oct 2015 07:28:00 GMT"
+    web.answers["/m/file"] = whole(**{"Last-Modified": changed, "Date": f"Wed, 21 Oct 2015 07:28:0{second} GMT"})
+    bucket = http_bucket(web.url)
+    stored = listed(bucket)
+    assert stored.etag == etag
+    assert read(bucket, stored) == b"content"
+
+
 def test_another_length_is_a_change_too(web):
     """All that is left when a server names no version."""
     web.answers["/m/file"] = whole()

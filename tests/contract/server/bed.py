@@ -12,6 +12,7 @@ import os
 import signal
 import struct
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from adapter.triton.stubs import service_pb2 as pb
 from adapter.triton.stubs import service_pb2_grpc
 from adapter.volume import Volume
 from tests.fakes.triton import FakeTriton
+from tests.real.ports import free_ports
 from tests.real.triton import Triton
 
 CONFIG = """backend: "python"
@@ -95,6 +97,10 @@ class Bed(ABC):
         """As `kill -9`."""
 
     @abstractmethod
+    async def replace(self) -> None:
+        """Kill it, with another one there at once: nobody needs to see its port closed."""
+
+    @abstractmethod
     def freeze(self) -> None:
         """As SIGSTOP."""
 
@@ -114,9 +120,9 @@ class Bed(ABC):
             self._channel = None
 
     def stub(self) -> Any:
-        """A client of somebody else: the service as it is."""
+        """A client of somebody else, with a connection of its own: the service as it is."""
         if self._channel is None:
-            self._channel = grpc.aio.insecure_channel(self.target, options=CHANNEL_OPTIONS)
+            self._channel = grpc.aio.insecure_channel(self.target, options=(*CHANNEL_OPTIONS, ("grpc.use_local_subchannel_pool", 1)))
         return service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
 
     async def place(
@@ -193,9 +199,17 @@ class Bed(ABC):
 class FakeBed(Bed):
     """Over the fake."""
 
-    def __init__(self, root: Path, *, explicit: bool = True, on_socket: bool = False) -> None:
+    def __init__(
+        self, root: Path, *, explicit: bool = True, on_socket: bool = False, name: str | None = None, connection_seconds: float = 0
+    ) -> None:
         super().__init__(root)
-        self.triton = FakeTriton(self.volume.repository_dir, explicit=explicit, socket=root / "t.sock" if on_socket else None)
+        self.triton = FakeTriton(
+            self.volume.repository_dir,
+            explicit=explicit,
+            socket=root / "t.sock" if on_socket else None,
+            name=name,
+            connection_seconds=connection_seconds,
+        )
 
     @property
     def target(self) -> str:
@@ -223,6 +237,10 @@ class FakeBed(Bed):
         await self._disconnect()
         await self.triton.stop()
 
+    async def replace(self) -> None:
+        await self._disconnect()
+        await self.triton.restart()
+
     def freeze(self) -> None:
         self.triton.freeze()
 
@@ -238,14 +256,28 @@ class FakeBed(Bed):
 class RealBed(Bed):
     """Over the real one."""
 
-    def __init__(self, root: Path, *, explicit: bool = True, on_socket: bool = False) -> None:
+    def __init__(
+        self, root: Path, *, explicit: bool = True, on_socket: bool = False, name: str | None = None, connection_seconds: float = 0
+    ) -> None:
         super().__init__(root)
-        self.triton = Triton(
+        self._explicit = explicit
+        self._address = f"unix:{root}/t.sock" if on_socket else None
+        self._name = name
+        self._args = ["--disable-auto-complete-config", "--reuse-grpc-port=true"]
+        if connection_seconds:
+            milliseconds = round(connection_seconds * 1000)
+            self._args += [f"--grpc-max-connection-age={milliseconds}", f"--grpc-max-connection-age-grace={milliseconds}"]
+        self.triton = self._triton()
+
+    def _triton(self, ports: Sequence[int] = ()) -> Triton:
+        return Triton(
             self.volume.repository_dir,
-            explicit=explicit,
-            grpc_address=f"unix:{root}/t.sock" if on_socket else None,
-            extra_args=["--disable-auto-complete-config"],
-            log_path=root / "triton.log",
+            explicit=self._explicit,
+            grpc_address=self._address,
+            extra_args=self._args,
+            log_path=self.root / "triton.log",
+            name=self._name,
+            ports=ports,
         )
 
     @property
@@ -258,6 +290,14 @@ class RealBed(Bed):
     async def kill(self) -> None:
         await self._disconnect()
         await asyncio.to_thread(self.triton.kill)
+
+    async def replace(self) -> None:
+        """The next one listens on the same port before the old one is killed."""
+        before = self.triton
+        self.triton = self._triton([before.grpc_port, *free_ports(2)])
+        await self.start()
+        await self._disconnect()
+        await asyncio.to_thread(before.kill)
 
     def freeze(self) -> None:
         os.kill(self.triton.pid, signal.SIGSTOP)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -31,7 +32,7 @@ async def make_bed(kind: type[Bed], tmp_path: Path) -> AsyncIterator[Callable[..
     """Beds whose Triton is not started yet; closed at the end."""
     beds: list[Bed] = []
 
-    def make(**options: bool) -> Bed:
+    def make(**options: Any) -> Bed:
         bed = kind(tmp_path / f"volume-{len(beds)}", **options)
         beds.append(bed)
         return bed

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from adapter.errors import ModelRefused, ServerUnavailable, WrongServer
+from adapter.errors import ModelRefused, ServerDied, WrongServer
 from adapter.model import ServerModel
 from adapter.triton.client import CallRefused, TritonAway, TritonClient
 from tests.contract.server.bed import FakeBed, unnoticed
@@ -65,7 +65,7 @@ async def test_a_model_can_take_triton_down(fake: FakeBed, cause: str) -> None:
     else:
         await fake.place("m", versions=("99999999999999999999",))
 
-    with pytest.raises(ServerUnavailable):
+    with pytest.raises(ServerDied):
         await server.load("m", unnoticed)
 
     assert fake.triton.in_memory == {}

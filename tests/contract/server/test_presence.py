@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 import pytest
 
-from adapter.errors import ServerUnavailable
+from adapter.errors import ServerDied
+from adapter.telemetry.metrics import REGISTRY
+from adapter.triton.server import TritonServer
 from tests.contract.server.bed import Bed, is_still_running, unnoticed
 
 
@@ -57,7 +60,7 @@ async def test_a_load_that_triton_died_over_is_not_repeated(bed: Bed) -> None:
     await bed.kill()
     await bed.start()
 
-    with pytest.raises(ServerUnavailable, match="Triton died while it was loading the model"):
+    with pytest.raises(ServerDied, match="Triton died while it was loading the model"):
         async with asyncio.timeout(10):
             await load
     assert await bed.states("m") == [""]
@@ -121,21 +124,142 @@ async def test_a_triton_on_a_unix_socket_is_as_good(make_bed: Callable[..., Bed]
     assert await bed.states("m") == ["UNAVAILABLE"]
 
 
-async def test_the_watch_notices_a_triton_that_goes_and_comes(bed: Bed) -> None:
-    """Without any call from ModelMesh."""
+@asynccontextmanager
+async def watched(bed: Bed) -> AsyncIterator[TritonServer]:
+    """Our server with its watch, after Triton's first answer."""
     server = bed.connect()
     watch = asyncio.create_task(server.watch())
-
-    async def until(is_live: bool) -> None:
-        async with asyncio.timeout(10):
-            while (server.problem is None) is not is_live:
-                await asyncio.sleep(0.02)
-
-    await until(True)
-    await bed.kill()
-    await until(False)
-    await bed.start()
-    await until(True)
+    await until(lambda: server.problem is None)
+    yield server
     watch.cancel()
     await asyncio.wait({watch})
-    assert server.problem is None
+    assert watch.cancelled()
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not is_so():
+            await asyncio.sleep(0.005)
+
+
+async def returned(server: TritonServer) -> bool:
+    async with asyncio.timeout(20):
+        return await server.returned()
+
+
+async def tells_nothing(server: TritonServer) -> bool:
+    """No return is told within a second."""
+    waiting = asyncio.create_task(server.returned())
+    done, _ = await asyncio.wait({waiting}, timeout=1)
+    waiting.cancel()
+    return not done
+
+
+def restarts() -> float:
+    return REGISTRY.get_sample_value("triton_adapter_triton_restarts_total") or 0
+
+
+async def test_the_watch_notices_a_triton_that_goes_and_comes(bed: Bed) -> None:
+    """Without any call from ModelMesh. Its port was closed, so it is another process, and that is counted once."""
+    before = restarts()
+    async with watched(bed) as server:
+        assert await tells_nothing(server), "the first answer is no return"
+        await bed.kill()
+        await until(lambda: server.problem is not None)
+        await bed.start()
+
+        assert await returned(server) is True
+        assert server.problem is None
+        assert await tells_nothing(server)
+        server.confirm_restart()
+    assert restarts() == before + 1
+
+
+@pytest.mark.parametrize("name", [None, "triton"])
+async def test_a_triton_that_another_one_replaces_at_once_has_returned(make_bed: Callable[..., Bed], name: str | None) -> None:
+    """Nobody may see a closed port. Another name proves the restart; under the same name the index must show it."""
+    before = restarts()
+    bed = make_bed(name=name)
+    await bed.start()
+    await bed.place("m")
+    async with watched(bed) as server:
+        await server.load("m", unnoticed)
+        await bed.replace()
+
+        is_certain = await returned(server)
+        assert is_certain or name
+        assert [row.state for row in await server.index()] == [""]
+        server.confirm_restart()
+    assert restarts() == before + 1
+
+
+async def test_a_hang_is_a_return_that_proves_nothing(bed: Bed) -> None:
+    """As SIGSTOP for a while: the models are there."""
+    before = restarts()
+    await bed.place("m")
+    async with watched(bed) as server:
+        await server.load("m", unnoticed)
+        bed.freeze()
+        await until(lambda: server.problem is not None)
+        assert await tells_nothing(server)
+        bed.thaw()
+
+        assert await returned(server) is False
+        assert await server.is_ready("m")
+    assert restarts() == before
+
+
+async def test_an_old_connection_that_ends_proves_nothing(make_bed: Callable[..., Bed]) -> None:
+    """With --grpc-max-connection-age; a load that takes longer than that is waited for all the same."""
+    before = restarts()
+    bed = make_bed(connection_seconds=0.5)
+    await bed.start()
+    await bed.place("m", hold="load")
+    async with watched(bed) as server:
+        load = asyncio.create_task(server.load("m", unnoticed))
+        await bed.until_held("m", "load")
+        for _ in range(3):
+            assert await returned(server) is False
+        assert not load.done()
+        bed.let_go("m", "load")
+        async with asyncio.timeout(20):
+            await load
+
+        assert await server.is_ready("m")
+    assert restarts() == before
+
+
+async def test_what_follows_a_load_does_not_hang_nor_claim_what_is_gone(bed: Bed) -> None:
+    """Triton dies between its answer to a load and the questions for size and readiness."""
+    async with watched(bed) as server:
+        await bed.place("m")
+        await server.load("m", unnoticed)
+        await bed.kill()
+        size, is_ready = (asyncio.create_task(ask("m")) for ask in (server.reported_bytes, server.is_ready))
+        assert await is_still_running(size)
+        is_ready.cancel()
+        await asyncio.wait({is_ready})
+        assert is_ready.cancelled(), "whoever waits may give up"
+        await bed.start()
+
+        async with asyncio.timeout(20):
+            assert await size == 0
+            assert not await server.is_ready("m")
+
+
+async def test_a_triton_that_restarts_again_and_again_is_told_to_the_end(bed: Bed) -> None:
+    """Returns may fall together; the last one is told, and no restart is counted twice."""
+    before = restarts()
+    async with watched(bed) as server:
+        for _ in range(4):
+            await bed.kill()
+            await bed.start()
+        await until(lambda: server.problem is None)
+        while not await tells_nothing(server):
+            pass
+        await bed.kill()
+        await bed.start()
+
+        assert await returned(server) is True
+        server.confirm_restart()
+    assert before + 2 <= restarts() <= before + 5

@@ -70,7 +70,8 @@ async def test_an_unload_behind_an_undo_that_never_ends(lifecycle: RuntimeLifecy
     await world.until_held("load")
     await asyncio.sleep(10)
 
-    assert await obstacle(lifecycle) == "waiting for the undo of the load of 'a', under way for 170.0 s (Triton has a as LOADING)"
+    named = await obstacle(lifecycle)  # the undo has the same bound: whether it has just given up is left to the loop
+    assert named.startswith("waiting for the undo of the load of 'a', under way for 170.0 s")
 
     with pytest.raises(Superseded):
         await load

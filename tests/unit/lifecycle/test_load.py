@@ -15,8 +15,8 @@ from adapter.errors import (
     SourceNotFound,
     SourceUnavailable,
 )
+from adapter.lifecycle.checking import LOOK_SECONDS
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
-from adapter.lifecycle.loading import LOOK_SECONDS
 from adapter.lifecycle.states import State
 from adapter.model import RESERVED_IDS, SourceFile
 from adapter.settings import CapacitySettings, read_group
@@ -55,7 +55,7 @@ async def test_an_equal_load_of_a_loaded_model_only_looks(lifecycle: RuntimeLife
 
     await lifecycle.load(A)
 
-    assert world.trace == ["ready a", "open a"]
+    assert world.trace == ["open a", "ready a"]
 
 
 async def test_content_without_a_version_is_never_equal(lifecycle: RuntimeLifecycle, world: World) -> None:

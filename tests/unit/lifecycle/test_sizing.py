@@ -2,6 +2,7 @@
 
 import pytest
 
+from adapter.digests import Digests
 from adapter.errors import NoCapacity, SourceUnavailable
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
 from adapter.lifecycle.sizing import UNFIT_BYTES, Sizing
@@ -15,7 +16,7 @@ MIB = 1024 * 1024
 
 @pytest.fixture
 def sizing(capacity: CapacitySettings) -> Sizing:
-    return Sizing(capacity)
+    return Sizing(capacity, Digests(b"salt"))
 
 
 def test_usable_capacity_leaves_modelmesh_its_reserve(capacity: CapacitySettings) -> None:
@@ -82,6 +83,23 @@ def test_a_measured_size_is_remembered_for_the_same_content_under_any_id(sizing:
     sizing.measured(A, 1_000_000, 33 * MIB)
     assert sizing.known(a_spec("models/a", model_id="other", model_type="onnx")) == 33 * MIB
     assert sizing.known(a_spec("models/b", model_id="a", model_type="onnx")) is None
+
+
+def test_a_size_of_an_earlier_process_is_remembered_by_the_digest_of_what_was_asked(sizing: Sizing) -> None:
+    sizing.remember(Digests(b"salt").of_spec(A), 33 * MIB)
+    assert sizing.known(a_spec("models/a", model_id="other", model_type="onnx")) == 33 * MIB
+    assert sizing.known(a_spec("models/a", model_id="a", model_type="onnx", storage_key="other")) is None
+
+
+def test_sizes_that_were_asked_for_long_ago_are_forgotten(sizing: Sizing, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("adapter.lifecycle.sizing._REMEMBERED", 2)
+    for path in "abc":
+        sizing.measured(a_spec(path), 1, 33 * MIB)
+    assert [sizing.known(a_spec(path)) for path in "abc"] == [None, 33 * MIB, 33 * MIB]
+
+
+def test_a_model_that_nobody_measured_is_what_triton_reports_or_its_files_say(sizing: Sizing) -> None:
+    assert (sizing.adopted(1_000_000, 7_000_000), sizing.adopted(1_000_000), sizing.adopted(0)) == (7_000_000, 1_250_000, 8193)
 
 
 async def test_a_prediction_survives_storage_trouble(lifecycle: RuntimeLifecycle, world: World) -> None:

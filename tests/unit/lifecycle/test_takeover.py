@@ -5,9 +5,13 @@ from collections.abc import Callable
 
 import pytest
 
+from adapter.digests import Digests
 from adapter.errors import Draining, ModelNotLoaded, Superseded, WrongServer
+from adapter.lifecycle.crashes import CrashCounts
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
+from adapter.lifecycle.looks import Looks
 from adapter.lifecycle.registry import Registry
+from adapter.lifecycle.restoring import Restoring
 from adapter.lifecycle.sizing import Sizing
 from adapter.lifecycle.states import State
 from adapter.lifecycle.takeover import NOT_ASKED, TAKING_OVER, Takeover
@@ -143,10 +147,10 @@ async def test_a_restart_of_modelmesh_ends_the_measuring_of_what_was_found(world
     for name in ("a", "b"):
         world.placed[name] = Layout({})
         world.memory[name] = "READY"
-    world.hold("size")
+    world.hold("inventory")
     lifecycle = make()
     lifecycle.start()
-    await world.until_held("size")
+    await world.until_held("inventory")
     assert lifecycle.readiness() == TAKING_OVER
 
     assert (await lifecycle.status()).is_ready
@@ -305,9 +309,25 @@ async def test_a_purge_that_overtakes_an_adoption_keeps_its_gate(world: World, m
     assert (await load).size_bytes == 1_250_000
 
 
+def never(_: object) -> None:
+    raise AssertionError("nothing is lost")
+
+
 async def test_whoever_passes_the_gate_may_shut_it_for_those_behind(world: World, capacity: CapacitySettings) -> None:
     """All who wait are woken at once; the first of them begins a purge."""
-    takeover = Takeover(registry=Registry(), neighbours=neighbours(world), sizing=Sizing(capacity), version="", reserved_ids=frozenset())
+    registry, around = Registry(neighbours(world).journal), neighbours(world)
+    takeover = Takeover(
+        registry=registry,
+        neighbours=around,
+        sizing=Sizing(capacity, Digests(b"salt")),
+        restoring=Restoring(
+            registry=registry, neighbours=around, looks=Looks(around.server), at_once=1, restore=never, free=never, on_looked=lambda: None
+        ),
+        crashes=CrashCounts(around.journal),
+        on_open=lambda: None,
+        version="",
+        reserved_ids=frozenset(),
+    )
     world.hold("purge")
     passed = []
 

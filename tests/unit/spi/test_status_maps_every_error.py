@@ -11,12 +11,12 @@ from adapter.spi import status
 
 BY_MEANING = {
     StatusCode.INVALID_ARGUMENT: {errors.InvalidRequest, errors.InvalidModel},
-    StatusCode.FAILED_PRECONDITION: {errors.WrongServer, errors.Rejected},
+    StatusCode.FAILED_PRECONDITION: {errors.CrashesTriton, errors.WrongServer, errors.Rejected},
     StatusCode.NOT_FOUND: {errors.SourceNotFound, errors.ModelNotLoaded},
     StatusCode.PERMISSION_DENIED: {errors.SourceDenied},
     StatusCode.UNAVAILABLE: {
         errors.SourceError, errors.SourceUnavailable, errors.SourceChanged,
-        errors.ServerUnavailable, errors.UnloadUnfinished, errors.Draining,
+        errors.ServerUnavailable, errors.ServerDied, errors.UnloadUnfinished, errors.Draining,
     },
     StatusCode.RESOURCE_EXHAUSTED: {errors.NoCapacity, errors.DiskFull},
     StatusCode.DEADLINE_EXCEEDED: {errors.BudgetExceeded},

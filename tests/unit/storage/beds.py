@@ -11,9 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from adapter.digests import Digests
 from adapter.model import ModelSpec
 from adapter.ports import StoredModel
 from adapter.settings import PullSettings
+from adapter.space import Space
 from adapter.storage.bucket import Bucket
 from adapter.storage.search import Search
 from adapter.storage.secret.merging import StorageConfig
@@ -107,6 +109,7 @@ class StoreBed:
     clients: MemoryClients
     config_dir: Path
     store: Store
+    space: Space | None = None
 
     def configure(self, name: str, content: object) -> None:
         """Write one entry of the storage secret."""
@@ -119,9 +122,17 @@ class StoreBed:
 
 
 def make_bed(
-    folder: Path, volume: Volume, *, embedded: bool | None = None, threads: int = 4, part_bytes: int = MIB, max_loading: int = 1
+    folder: Path,
+    volume: Volume,
+    *,
+    embedded: bool | None = None,
+    threads: int = 4,
+    part_bytes: int = MIB,
+    max_loading: int = 1,
+    cache_bytes: int = 0,
+    salt: bytes = b"salt",
 ) -> StoreBed:
-    """A store over memory."""
+    """A store over memory, which keeps idle artifacts up to so many bytes."""
     config_dir = folder / "storage-config"
     config_dir.mkdir(exist_ok=True)
     bucket = MemoryBucket()
@@ -136,8 +147,18 @@ def make_bed(
         unpack_max_bytes=100 * MIB,
     )
     root = volume.repository_dir.parent
-    store = Store(settings=settings, root=root, volume=volume, max_loading=max_loading, clients=clients, jitter=lambda: 0.0)
-    bed = StoreBed(root, volume, bucket, clients, config_dir, store)
+    space = Space(volume.cache_dir, cache_bytes, refuses=bool(cache_bytes))
+    store = Store(
+        settings=settings,
+        root=root,
+        volume=volume,
+        space=space,
+        digests=Digests(salt),
+        max_loading=max_loading,
+        clients=clients,
+        jitter=lambda: 0.0,
+    )
+    bed = StoreBed(root, volume, bucket, clients, config_dir, store, space)
     bed.configure("default", {"type": "s3", "bucket": "b"})
     return bed
 

@@ -42,3 +42,11 @@ def bed(tmp_path: Path, volume: Volume) -> Iterator[StoreBed]:
     made = make_bed(tmp_path, volume)
     yield made
     made.store.close()
+
+
+@pytest.fixture
+def kept(tmp_path: Path, volume: Volume) -> Iterator[StoreBed]:
+    """The same, and what was pulled is kept."""
+    made = make_bed(tmp_path, volume, cache_bytes=1 << 30)
+    yield made
+    made.store.close()

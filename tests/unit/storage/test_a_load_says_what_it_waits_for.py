@@ -7,6 +7,7 @@ import os
 import re
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -91,8 +92,9 @@ async def test_a_pull_without_a_free_thread_says_so(bed, waits):
     """All four threads hang in another pull."""
     for number in range(4):
         bed.bucket.put(f"m/{number}", b"abc")
+        bed.bucket.put(f"other/{number}", b"abc")
     model = await bed.store.open(a_spec(), waits)
-    other = await opened(bed.store, a_spec())
+    other = await opened(bed.store, a_spec("other"))
     bed.bucket.hang("read", times=4)
     first = asyncio.create_task(other.fetch(other.listing.files))
     while bed.bucket.active < 4:
@@ -113,8 +115,9 @@ async def test_a_claim_that_hangs_is_named(bed, waits, tmp_path, monkeypatch):
     begun, release, scandir = threading.Event(), threading.Event(), os.scandir
 
     def hanging(path):
-        begun.set()
-        release.wait(20)
+        if tmp_path / "claims" in Path(path).parents:
+            begun.set()
+            release.wait(20)
         return scandir(path)
 
     monkeypatch.setattr(os, "scandir", hanging)
@@ -124,6 +127,24 @@ async def test_a_claim_that_hangs_is_named(bed, waits, tmp_path, monkeypatch):
     release.set()
     assert (await load).listing.size_bytes == 3
     assert waits.words() is None
+
+
+async def test_a_volume_that_hangs_at_the_first_look_is_named(bed, waits, monkeypatch):
+    """What the cache has is read once, before anything is listed."""
+    begun, release, scandir = threading.Event(), threading.Event(), os.scandir
+
+    def hanging(path):
+        begun.set()
+        release.wait(20)
+        return scandir(path)
+
+    bed.bucket.put("m/file", b"abc")
+    monkeypatch.setattr(os, "scandir", hanging)
+    load = asyncio.create_task(bed.store.open(a_spec(), waits))
+    await reached(begun)
+    assert waits.words().startswith("waiting for the volume to tell what the cache has for ")
+    release.set()
+    assert (await load).listing.size_bytes == 3
 
 
 def test_progress_ends_the_trouble_and_begins_the_wait_anew(bucket, health):

@@ -29,7 +29,7 @@ async def test_a_model_is_listed_read_and_fetched(bed):
     assert await model.read(model.listing.find("config.pbtxt")) == b"platform: x"
     assert await model.read(model.listing.schema) == b"{}"
     artifact = await model.fetch((model.listing.find("1/model.onnx"),))
-    assert folder_content(artifact.root) == ["1/", "1/model.onnx"]
+    assert folder_content(artifact.root) == ["1/", "1/model.onnx", "config.pbtxt"], "what was read belongs to it"
 
 
 async def test_a_released_artifact_is_gone(bed):

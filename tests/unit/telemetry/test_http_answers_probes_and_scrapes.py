@@ -28,8 +28,10 @@ class Clock:
 
 
 @contextmanager
-def serving(clock: Clock | None = None, readiness: Callable[[], str | None] = lambda: None) -> Iterator[TelemetryServer]:
-    server = TelemetryServer(port=0, heartbeat=Heartbeat(clock or Clock()), readiness=readiness)
+def serving(
+    clock: Clock | None = None, readiness: Callable[[], str | None] = lambda: None, notice: Callable[[], str | None] = lambda: None
+) -> Iterator[TelemetryServer]:
+    server = TelemetryServer(port=0, heartbeat=Heartbeat(clock or Clock()), readiness=readiness, notice=notice)
     try:
         yield server
     finally:
@@ -75,6 +77,14 @@ def test_not_ready_says_why() -> None:
         assert ask(server, "/healthz")[0] == 200
     with serving() as server:
         assert ask(server, "/readyz")[:2] == (200, "ready\n")
+
+
+def test_ready_says_what_is_under_way() -> None:
+    """Models come back: ModelMesh can be served meanwhile."""
+    with serving(notice=lambda: "restoring 7 of 10") as server:
+        assert ask(server, "/readyz")[:2] == (200, "ready; restoring 7 of 10\n")
+    with serving(readiness=lambda: "Triton does not answer", notice=lambda: "restoring 7 of 10") as server:
+        assert ask(server, "/readyz")[:2] == (503, "not ready: Triton does not answer\n")
 
 
 @pytest.mark.parametrize(

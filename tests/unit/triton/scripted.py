@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -30,6 +30,7 @@ class ScriptedTriton:
         self.trace = repository.trace
         self.script: dict[str, list[BaseException | float]] = defaultdict(list)
         self.is_away = False
+        self.server_name = "triton"
         self.states: dict[str, str] = {}
         self.reasons: dict[str, str] = {}
         self.load_seconds = 1.0
@@ -45,6 +46,13 @@ class ScriptedTriton:
 
     async def live(self, timeout_seconds: float) -> None:
         await self._step("live")
+
+    async def name(self, timeout_seconds: float) -> str:
+        await self._step("name")
+        return self.server_name
+
+    async def follow_connection(self, on_change: Callable[[bool], None]) -> None:
+        await asyncio.Event().wait()
 
     async def version(self) -> str:
         await self._step("metadata")
@@ -108,7 +116,7 @@ class ScriptedTriton:
         self.trace.append(f"freed {name}")
 
     async def _step(self, call: str, name: str = "") -> None:
-        if call not in ("live", "index"):
+        if call not in ("live", "name", "index"):
             self.trace.append(f"{call} {name}".strip())
         if self.script[call]:
             step = self.script[call].pop(0)

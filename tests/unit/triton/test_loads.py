@@ -8,8 +8,8 @@ import random
 import pytest
 from structlog.testing import capture_logs
 
-from adapter.errors import ModelRefused, ServerUnavailable
-from adapter.triton.client import TritonAway, TritonDied
+from adapter.errors import ModelRefused, ServerDied
+from adapter.triton.client import PortClosed, TritonAway, TritonDied
 from tests.unit.triton.scripted import GONE, ScriptedTriton, cancel, serve, unnoticed
 
 pytestmark = pytest.mark.looptime
@@ -66,7 +66,7 @@ async def test_a_load_that_waits_for_triton_is_cancelled_at_once(triton: Scripte
     waiting = asyncio.create_task(server.load("a", lambda: sent.append("a")))
     await asyncio.sleep(30)
     assert server.problem == "Triton does not answer at triton:8001: Connection refused"
-    assert server.queue() is None
+    assert server.queue() == "model a has held the only loading slot for 30 s"
     await cancel(waiting)
     assert not sent
     triton.is_away = False
@@ -115,7 +115,7 @@ async def test_a_load_in_a_triton_that_hangs_is_not_the_obstacle(triton: Scripte
     await cancel(load)
     triton.script["live"] = [TritonAway("no answer within 1 s")]
     watch = asyncio.create_task(server.watch())
-    await asyncio.sleep(1)
+    await asyncio.sleep(0.1)
     watch.cancel()
 
     assert server.obstacle("a") == "Triton does not answer at triton:8001: no answer within 1 s"
@@ -189,15 +189,111 @@ async def test_a_load_that_is_to_be_repeated_can_be_cancelled(triton: ScriptedTr
 
 
 async def test_a_load_that_triton_died_over_is_not_repeated(triton: ScriptedTriton) -> None:
-    """The model may be what killed it."""
-    triton.script["load"] = [TritonDied("Stream removed (Socket closed)")]
+    """The model may be what killed it. A closed port says so before there is another Triton."""
     server = serve(triton)
+    triton.repository.directories.add("a")
+    await server.load("a", unnoticed)
+    triton.trace.clear()
+    triton.script["load"] = [TritonDied("Stream removed (Socket closed)")]
+    triton.script["live"] = [0.0, PortClosed("Connection refused")]
 
-    with pytest.raises(ServerUnavailable, match=r"Triton died while it was loading the model \(Stream removed \(Socket closed\)\)"):
+    with pytest.raises(ServerDied, match=r"Triton died while it was loading the model \(Stream removed \(Socket closed\)\)"):
         await server.load("m", unnoticed)
 
     assert triton.trace == ["load m"]
-    assert server.problem == "Triton does not answer at triton:8001: Stream removed (Socket closed)"
+    assert server.problem == "Triton does not answer at triton:8001: Connection refused"
+
+
+async def test_a_triton_that_knows_nothing_of_the_load_has_died(triton: ScriptedTriton) -> None:
+    """It came back at once and under the same name: the index tells."""
+    server = serve(triton)
+    triton.repository.directories.add("m")
+    triton.script["load"] = [TritonDied("Socket closed")]
+
+    with pytest.raises(ServerDied):
+        await server.load("m", unnoticed)
+
+    assert triton.trace == ["load m"]
+
+
+async def test_a_triton_of_another_name_has_died(triton: ScriptedTriton) -> None:
+    """Whatever its index says."""
+    server = serve(triton)
+    triton.repository.directories.add("a")
+    await server.load("a", unnoticed)
+    triton.states["m"] = "READY"
+    triton.script["load"] = [TritonDied("Socket closed")]
+    triton.server_name = "another"
+
+    with pytest.raises(ServerDied):
+        await server.load("m", unnoticed)
+
+
+@pytest.mark.parametrize("hangs_seconds", [0, 30])
+async def test_a_load_goes_on_when_its_connection_alone_has_ended(triton: ScriptedTriton, hangs_seconds: float) -> None:
+    """Triton may limit the age of connections: a second call waits for the load that Triton has, in the same slot."""
+    server = serve(triton, max_loading=1)
+    triton.repository.directories.add("m")
+    triton.states["m"] = "LOADING"
+    triton.script["load"] = [TritonDied("Socket closed"), TritonDied("Socket closed")]
+    sent: list[str] = []
+    triton.is_away = bool(hangs_seconds)
+    load = asyncio.create_task(server.load("m", lambda: sent.append("m")))
+    await asyncio.sleep(hangs_seconds)
+    triton.is_away = False
+
+    await load
+
+    assert triton.trace == ["load m", "load m", "load m", "loaded m"]
+    assert sent == ["m"]
+    assert triton.most_loading == 1
+
+
+async def test_a_load_whose_connection_has_ended_can_be_given_up(triton: ScriptedTriton) -> None:
+    """The slot is free at once; an unload asks the index whether Triton still has the load."""
+    server = serve(triton, max_loading=1)
+    triton.repository.directories.add("m")
+    triton.script["load"] = [TritonDied("Socket closed")]
+    triton.script["live"] = [0.0] + [TritonAway("no answer within 1 s")] * 1000
+    load = asyncio.create_task(server.load("m", unnoticed))
+    await asyncio.sleep(5)
+    triton.states["m"] = "LOADING"
+    await cancel(load)
+    triton.script["live"] = []
+    assert server.queue() is None
+    unload = asyncio.create_task(server.unload("m"))
+    await asyncio.sleep(5)
+    assert "LOADING" in server.obstacle("m")
+    triton.states["m"] = "READY"
+
+    await unload
+
+    assert triton.trace == ["load m", "unload m", "freed m"]
+
+
+async def test_a_call_gets_the_next_slot_before_a_restore(triton: ScriptedTriton) -> None:
+    """Also one that comes later."""
+    server = serve(triton, max_loading=1)
+    restores = [asyncio.create_task(server.load(name, unnoticed, yields=True)) for name in ("r1", "r2")]
+    await asyncio.sleep(1)
+    await asyncio.gather(server.load("call", unnoticed), *restores)
+
+    assert triton.trace == ["load r1", "loaded r1", "load call", "loaded call", "load r2", "loaded r2"]
+
+
+async def test_a_restore_that_waits_for_triton_holds_no_slot(triton: ScriptedTriton) -> None:
+    """A call that comes meanwhile is first when Triton is back."""
+    server = serve(triton, max_loading=1)
+    triton.is_away = True
+    restore = asyncio.create_task(server.load("r", unnoticed, yields=True))
+    await asyncio.sleep(5)
+    call = asyncio.create_task(server.load("c", unnoticed))
+    await asyncio.sleep(5)
+    triton.is_away = False
+
+    await asyncio.gather(restore, call)
+
+    assert triton.trace == ["load c", "loaded c", "load r", "loaded r"]
 
 
 async def test_the_end_of_a_given_up_load_is_logged(triton: ScriptedTriton) -> None:

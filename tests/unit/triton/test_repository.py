@@ -14,6 +14,7 @@ import pytest
 
 from adapter.errors import AdapterError, DiskFull, InvalidRequest
 from adapter.model import Artifact, Layout, SourceFile
+from adapter.space import Space
 from adapter.triton.repository import Repository
 from adapter.volume import Volume
 
@@ -61,6 +62,7 @@ PLACED = {
     "m": "dir 755",
     "m/1": "dir 755",
     "m/1/lib": "dir 755",
+    "m/1/lib/__pycache__": "dir 755",
     "m/1/lib/model.py": "file 644",
     "m/1/model.onnx": "file 644",
     "m/2": "dir 755",
@@ -95,9 +97,8 @@ async def test_modes_do_not_depend_on_the_process(repository: Repository, artifa
 
 
 async def test_directories_are_never_shared_with_the_artifact(repository: Repository, artifact: Artifact) -> None:
-    """Triton's python stub writes `__pycache__` into them."""
+    """Triton's python stub writes into them."""
     await repository.place("m", LAYOUT, artifact)
-    (repository.folder / "m/1/lib/__pycache__").mkdir()
     (repository.folder / "m/1/lib/__pycache__/model.pyc").write_bytes(b"x")
 
     await repository.remove("m")
@@ -192,10 +193,10 @@ async def test_a_cancelled_place_leaves_nothing(
     began, go_on = threading.Event(), threading.Event()
     link = os.link
 
-    def slow(source: str, target: str) -> None:
+    def slow(source: str, target: str, *, follow_symlinks: bool = True) -> None:
         began.set()
         go_on.wait(10)
-        link(source, target)
+        link(source, target, follow_symlinks=follow_symlinks)
 
     monkeypatch.setattr(os, "link", slow)
     placing = asyncio.create_task(repository.place("m", LAYOUT, artifact))
@@ -277,34 +278,187 @@ async def test_sweep_takes_what_breaks_the_index(repository: Repository, artifac
     assert sorted(os.listdir(repository.folder)) == ["linked", "m"]
 
 
+async def size_of(repository: Repository, name: str) -> int:
+    placed = (await repository.inventory()).get(name)
+    return placed.size_bytes if placed else 0
+
+
 async def test_sizes_count_each_file_once(repository: Repository, artifact: Artifact) -> None:
-    """Ours and linked ones alike."""
+    """Also a file that several models have; an id without a directory has none."""
     written = len(LAYOUT.written["config.pbtxt"])
     await repository.place("ours", LAYOUT, artifact)
-    await repository.place("theirs", LAYOUT, Artifact(artifact.root, is_ours=False))
     await repository.place("twice", Layout({"1/a": WEIGHTS, "2/a": WEIGHTS}), artifact)
+    (repository.folder / "file").write_bytes(b"x")
+
+    found = await repository.inventory()
+
+    assert {name: placed.size_bytes for name, placed in found.items()} == {"ours": 9 + written, "twice": 5}
+
+
+async def test_sizes_ask_nothing_of_what_lies_behind_links(repository: Repository, artifact: Artifact, tmp_path: Path) -> None:
+    """A claim's server that hangs would hold up the take-over of all models."""
+    elsewhere = tmp_path / "claim"
+    elsewhere.mkdir()
+    (elsewhere / "large").write_bytes(bytes(1000))
+    await repository.place("theirs", LAYOUT, Artifact(artifact.root, is_ours=False))
+    (repository.folder / "theirs/elsewhere").symlink_to(elsewhere)
     (repository.folder / "theirs/loop").symlink_to(repository.folder / "theirs")
     (repository.folder / "theirs/stray").symlink_to("/nowhere")
+    os.mkfifo(repository.folder / "theirs/pipe")
+    (repository.folder / "linked").symlink_to(elsewhere)
 
-    assert await repository.size_bytes("ours") == 9 + written
-    assert await repository.size_bytes("theirs") == 9 + written
-    assert await repository.size_bytes("twice") == 5
-    assert await repository.size_bytes("absent") == 0
+    found = await repository.inventory()
+
+    assert {name: placed.size_bytes for name, placed in found.items()} == {"theirs": len(LAYOUT.written["config.pbtxt"])}
 
 
-async def test_sizes_are_measured_beside_the_loop(repository: Repository, artifact: Artifact, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_sizes_are_measured_beside_the_loop_in_one_pass(
+    repository: Repository, artifact: Artifact, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A model of 100,000 files takes a second, and much longer on a network volume."""
-    asked_by: set[threading.Thread] = set()
+    asked_by: list[threading.Thread] = []
     scandir = os.scandir
     await repository.place("m", LAYOUT, artifact)
+    await repository.place("n", LAYOUT, artifact)
 
     def noted(path: Path) -> object:
-        asked_by.add(threading.current_thread())
+        asked_by.append(threading.current_thread())
         return scandir(path)
 
     monkeypatch.setattr(os, "scandir", noted)
-    assert await repository.size_bytes("m") == 5 + 4 + len(LAYOUT.written["config.pbtxt"])
-    assert asked_by and threading.main_thread() not in asked_by
+    await repository.inventory()
+    assert len(asked_by) == 2 * len(["m", "1", "lib", "__pycache__", "2"])
+    assert len(set(asked_by)) == 1 and threading.main_thread() not in asked_by
+
+
+async def test_what_triton_writes_changes_no_identity(repository: Repository, volume: Volume, artifact: Artifact) -> None:
+    """Its python stub writes `__pycache__`; whoever runs as root may touch and delete whatever there is. Later processes see the same."""
+    identity = await repository.place("m", LAYOUT, artifact)
+    model = repository.folder / "m"
+    (model / "1/lib/__pycache__/model.pyc").write_bytes(b"x")
+    (model / "note").write_text("x")
+    os.utime(model, (1, 1))
+    model.chmod(0o777)
+    (model / "config.pbtxt").unlink()
+    shutil.rmtree(model / "1")
+
+    assert (await repository.inventory())["m"].identity == identity
+    assert await repository.identities(["m", "absent"]) == {"m": identity}
+    later = Repository(volume)
+    assert (await later.inventory())["m"].identity == identity
+    later.close()
+
+
+async def test_what_is_placed_again_is_another_one(repository: Repository, artifact: Artifact) -> None:
+    """However soon: a file system may give the next directory the same number, within one tick of its clock."""
+    seen = set()
+    for _ in range(100):
+        identity = await repository.place("m", LAYOUT, artifact)
+        assert (await repository.inventory())["m"].identity == identity
+        seen.add(identity)
+        await repository.remove("m")
+    assert len(seen) == 100
+
+
+async def test_a_copy_is_another_one(repository: Repository, artifact: Artifact) -> None:
+    """Somebody has put it there."""
+    identity = await repository.place("m", LAYOUT, artifact)
+    shutil.copytree(repository.folder / "m", repository.folder / "copy")
+    shutil.rmtree(repository.folder / "m")
+    (repository.folder / "copy").rename(repository.folder / "m")
+
+    assert (await repository.inventory())["m"].identity != identity
+
+
+@pytest.mark.parametrize("lacking", ["the system call", "births"])
+async def test_without_births_identities_are_told_by_changes(
+    repository: Repository, artifact: Artifact, monkeypatch: pytest.MonkeyPatch, lacking: str
+) -> None:
+    """An old kernel, or a network volume: what was written at the model's top makes it another one, nothing below does."""
+    monkeypatch.setattr("adapter.triton.identity._statx", None if lacking == "the system call" else lambda *_: 0)
+    first = await repository.place("m", LAYOUT, artifact)
+    (repository.folder / "m/1/lib/__pycache__/model.pyc").write_bytes(b"x")
+    assert (await repository.inventory())["m"].identity == first
+
+    second = await repository.place("m", LAYOUT, artifact)
+    assert first != second == (await repository.inventory())["m"].identity
+
+
+async def test_an_own_pycache_lies_beside_every_python_file(repository: Repository, artifact: Artifact) -> None:
+    """Of a bundle's inner models, too; a model's own one is kept, and nothing else gets one."""
+    (artifact.root / "x.pyc").write_bytes(b"x")
+    layout = Layout(
+        {"top.py": CODE, "1/model.py": CODE, "1/sub/a.py": CODE, "1/sub/b.py": CODE, "1/data/w.onnx": WEIGHTS, "2/model.py": CODE,
+         "2/__pycache__/x.pyc": SourceFile("x.pyc", 1, "e")},
+        inner={"m~inner~a": Layout({"1/model.py": CODE}), "m~inner~b": Layout({"1/w": WEIGHTS})},
+    )  # fmt: skip
+    for ours in (True, False):
+        await repository.place("m", layout, Artifact(artifact.root, is_ours=ours))
+        found = {path.relative_to(repository.folder).as_posix(): os.listdir(path) for path in repository.folder.rglob("__pycache__")}
+        assert found == {
+            "m/__pycache__": [], "m/1/__pycache__": [], "m/1/sub/__pycache__": [], "m/2/__pycache__": ["x.pyc"],
+            "m~inner~a/1/__pycache__": [],
+        }  # fmt: skip
+
+
+async def test_a_file_in_the_place_of_a_pycache_stays(repository: Repository, artifact: Artifact) -> None:
+    await repository.place("m", Layout({"1/model.py": CODE, "1/__pycache__": WEIGHTS}), artifact)
+
+    assert (repository.folder / "m/1/__pycache__").read_bytes() == b"12345"
+
+
+async def test_only_what_is_no_artifacts_counts_as_the_folders(volume: Volume, artifact: Artifact) -> None:
+    """Written configs; and what was placed from an artifact that is gone, once for all models that have it."""
+    space = Space(volume.cache_dir, 0, refuses=False)
+    repository = Repository(volume, space)
+    written = len(LAYOUT.written["config.pbtxt"])
+    await repository.place("m", LAYOUT, artifact)
+    await repository.place("n", LAYOUT, artifact)
+    assert space.held_bytes() == space.counted_bytes("placed") == 2 * written
+    await repository.inventory()
+    assert space.held_bytes() == 2 * written
+    repository.close()
+
+    later = Repository(volume, space := Space(volume.cache_dir, 0, refuses=False))
+    volume.discard(artifact.root)
+    await later.inventory()
+    assert space.held_bytes() == 9 + 2 * written
+    await later.remove("m")
+    await later.inventory()
+    assert space.held_bytes() == 9 + written
+    shutil.rmtree(later.folder / "n")
+    await later.inventory()
+    assert space.held_bytes() == 0
+    later.close()
+
+
+async def test_a_removal_during_a_survey_is_not_undone(volume: Volume, artifact: Artifact, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither is a model that is placed meanwhile forgotten."""
+    space = Space(volume.cache_dir, 0, refuses=False)
+    repository = Repository(volume, space)
+    written = len(LAYOUT.written["config.pbtxt"])
+    await repository.place("m", LAYOUT, artifact)
+    seen, go_on = threading.Event(), threading.Event()
+    scandir = os.scandir
+
+    def slow(path: str | Path) -> object:
+        if Path(path).name == "__pycache__":
+            seen.set()
+            go_on.wait(10)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", slow)
+    taking = asyncio.create_task(repository.inventory())
+    while not seen.is_set():
+        await asyncio.sleep(0)
+    monkeypatch.undo()
+    await repository.remove("m")
+    await repository.place("n", LAYOUT, artifact)
+    go_on.set()
+    await taking
+
+    assert space.held_bytes() == written
+    repository.close()
 
 
 async def test_an_existing_directory_is_left_alone(repository: Repository, artifact: Artifact) -> None:
@@ -370,8 +524,6 @@ async def test_names_that_lead_elsewhere_are_refused(repository: Repository, art
     for call in (repository.place(name, LAYOUT, artifact), repository.remove(name), repository.ensure_directory(name)):
         with pytest.raises(InvalidRequest):
             await call
-    with pytest.raises(InvalidRequest):
-        await repository.size_bytes(name)
     assert repository.folder.is_dir()
 
 
@@ -390,7 +542,7 @@ async def test_a_folder_that_was_deleted_is_made_again(repository: Repository, v
     """Under a running Triton, too: it finds the folder by its path. What is placed then is there."""
     await repository.place("m", LAYOUT, artifact)
     shutil.rmtree(repository.folder)
-    assert await repository.size_bytes("m") == 0
+    assert await size_of(repository, "m") == 0
     assert repository.inner_names("m") == ()
 
     calls = {"place": ("m", LAYOUT, artifact), "ensure_directory": ("m",), "remove": ("m",)}
@@ -398,7 +550,7 @@ async def test_a_folder_that_was_deleted_is_made_again(repository: Repository, v
     await repository.place("n", LAYOUT, artifact)
 
     assert {key: mode for key, mode in tree(repository.folder.parent).items() if key == "_triton_models"} == {"_triton_models": "dir 755"}
-    assert await repository.size_bytes("n") == 5 + 4 + 18
+    assert await size_of(repository, "n") == 5 + 4 + 18
     assert staged(volume) == []
 
 
@@ -439,7 +591,7 @@ async def test_a_bundle_is_placed_and_taken_out_as_one(repository: Repository, a
     assert sorted(os.listdir(repository.folder)) == BUNDLED
     assert repository.inner_names("m") == ("m~inner~a", "m~inner~b")
     assert repository.loaded_first("m") == ("m~inner~b",)
-    assert await repository.size_bytes("m") == 3 + 5 + 4
+    assert await size_of(repository, "m") == 3 + 5 + 4
     await repository.remove("m")
     assert os.listdir(repository.folder) == []
     assert repository.inner_names("m") == repository.loaded_first("m") == ()

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from adapter.errors import ModelRefused, ServerError, ServerUnavailable, WrongServer
+from adapter.errors import ModelRefused, ServerDied, ServerError, WrongServer
 from adapter.model import ServerModel
 from adapter.telemetry.metrics import REGISTRY
 from adapter.triton.client import AnswerLost, CallError, TritonDied
@@ -154,7 +154,8 @@ async def test_a_connection_that_breaks_in_a_second_load_leaves_the_first_answer
     triton.repository.directories.add("m")
     await server.load("m", unnoticed)
     triton.script["load"] = [TritonDied("Socket closed")]
-    with pytest.raises(ServerUnavailable):
+    triton.server_name = "another"
+    with pytest.raises(ServerDied):
         await server.load("m", unnoticed)
     triton.states["m"] = "LOADING"
     unload = asyncio.create_task(server.unload("m"))

@@ -26,7 +26,7 @@ from adapter.storage.stores.answers import GONE, Where
 from adapter.storage.stores.body import check_told, copy_body, hear_out, span_of, told_by
 from adapter.storage.stores.clients import Means
 from adapter.storage.stores.http.config import HttpConnection, headers_of, url_of
-from adapter.storage.stores.http.versions import encoding_of, guards, is_held_to, version_of
+from adapter.storage.stores.http.versions import encoding_of, guards, is_held_to, listed_version_of, version_of
 from adapter.storage.stores.http.web import Web
 from adapter.storage.wire.cutting import cuttable, most_of
 from adapter.storage.wire.dialling import FREE, DeniedAddress, Guard
@@ -126,7 +126,7 @@ class HttpBucket:
             hear_out(answer)
         if answer.status in GONE:
             return None
-        version, told = version_of(answer.headers), told_by(answer.headers)
+        version, told = listed_version_of(answer.headers), told_by(answer.headers)
         span = span_of(told.span)
         if answer.status == 206:
             if (span.first, span.last) != (0, 0):

@@ -29,6 +29,18 @@ def version_of(headers: Mapping[str, str]) -> str:
     return "" if changed is None else f"{_DATE}{changed}"
 
 
+def listed_version_of(headers: Mapping[str, str]) -> str:
+    """
+    As `version_of`, for a file that is asked for the first time: the date of a change in the second of the answer is none.
+
+    Another change in that second would have the same date. Source: RFC 9110, 8.8.2.2.
+    """
+    version = version_of(headers)
+    if version.startswith(_DATE) and _seconds(headers.get("Date")) == int(version.removeprefix(_DATE)):
+        return ""
+    return version
+
+
 def guards(version: str, *, is_range: bool) -> dict[str, str]:
     """Request headers that make a server refuse another version, or send it whole instead of the range."""
     if not version or version.startswith(_WEAK):

@@ -5,12 +5,18 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import secrets
 import stat
 import time
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
 
 import pytest
 
 from adapter.errors import AdapterError, DiskFull, SourceChanged, SourceDenied, SourceUnavailable
+from adapter.space import Reservation, Space
+from adapter.storage.bucket import Bucket, StoredObject
 from adapter.storage.pull.puller import Puller
 from adapter.telemetry.metrics import REGISTRY
 from adapter.waits import Waits
@@ -44,6 +50,17 @@ def objects(bucket, *keys):
     return {key: bucket.stored(key) for key in keys}
 
 
+def reservation(puller: Puller) -> AbstractContextManager[Reservation]:
+    """Bounded by the file system alone."""
+    return Space(puller._volume.cache_dir, 0, refuses=False).reservation()
+
+
+async def pulled(puller: Puller, bucket: Bucket, wanted: Mapping[str, StoredObject]) -> Path:
+    """An artifact of these objects."""
+    with reservation(puller) as room:
+        return await puller.pull(bucket, wanted, Waits(time.monotonic), room=room, name=secrets.token_hex(8))
+
+
 def is_clean(volume):
     return [name for folder in (volume.staging_dir, volume.artifacts_dir, volume.trash_dir) for name in folder_content(folder)] == []
 
@@ -56,9 +73,9 @@ async def test_an_artifact_holds_every_file_at_its_path(puller, bucket, volume):
     }  # fmt: skip
     for key, content in contents.items():
         bucket.put(key, content)
-    artifact = await puller.pull(bucket, objects(bucket, *contents), Waits(time.monotonic))
-    assert artifact.is_ours and artifact.root.parent == volume.artifacts_dir
-    found = {str(path.relative_to(artifact.root)): path.read_bytes() for path in artifact.root.rglob("*") if path.is_file()}
+    artifact = await pulled(puller, bucket, objects(bucket, *contents))
+    assert artifact.parent == volume.artifacts_dir
+    found = {str(path.relative_to(artifact)): path.read_bytes() for path in artifact.rglob("*") if path.is_file()}
     assert found == contents
     assert folder_content(volume.staging_dir) == []
 
@@ -69,12 +86,12 @@ async def test_modes_do_not_depend_on_the_umask(puller, bucket):
     bucket.put("a/b/large", bytes(5 * PART))
     before = os.umask(0o077)
     try:
-        artifact = await puller.pull(bucket, objects(bucket, "a/small", "a/b/large"), Waits(time.monotonic))
+        artifact = await pulled(puller, bucket, objects(bucket, "a/small", "a/b/large"))
     finally:
         os.umask(before)
-    modes = {path.relative_to(artifact.root).as_posix(): stat.S_IMODE(path.stat().st_mode) for path in artifact.root.rglob("*")}
+    modes = {path.relative_to(artifact).as_posix(): stat.S_IMODE(path.stat().st_mode) for path in artifact.rglob("*")}
     assert modes == {"a": 0o755, "a/b": 0o755, "a/small": 0o644, "a/b/large": 0o644}
-    assert stat.S_IMODE(artifact.root.stat().st_mode) == 0o755
+    assert stat.S_IMODE(artifact.stat().st_mode) == 0o755
 
 
 async def test_large_files_are_pulled_in_ranges_and_small_ones_in_one(puller, bucket):
@@ -82,7 +99,7 @@ async def test_large_files_are_pulled_in_ranges_and_small_ones_in_one(puller, bu
     bucket.put("large", bytes(2 * PART + 5))
     bucket.put("small", bytes(PART))
     bucket.put("empty", b"")
-    await puller.pull(bucket, objects(bucket, "large", "small", "empty"), Waits(time.monotonic))
+    await pulled(puller, bucket, objects(bucket, "large", "small", "empty"))
     assert sorted(bucket.calls) == ["read large 0+1000", "read large 1000+1000", "read large 2000+5", "read small 0+1000"]
 
 
@@ -90,22 +107,22 @@ async def test_what_has_no_version_is_pulled_in_one(puller, bucket):
     """Two ranges might be of two versions."""
     bucket.etag = lambda key: ""
     bucket.put("large", bytes(2 * PART + 5))
-    await puller.pull(bucket, objects(bucket, "large"), Waits(time.monotonic))
+    await pulled(puller, bucket, objects(bucket, "large"))
     assert bucket.calls == ["read large 0+2005"]
 
 
 async def test_a_pull_of_nothing_is_an_empty_artifact(puller, bucket):
     """An ensemble has no files."""
-    artifact = await puller.pull(bucket, {}, Waits(time.monotonic))
-    assert folder_content(artifact.root) == []
+    artifact = await pulled(puller, bucket, {})
+    assert folder_content(artifact) == []
 
 
 async def test_many_small_files(make_puller, bucket, volume):
     """All there, in many directories."""
     for number in range(500):
         bucket.put(f"d{number % 7}/f{number}", bytes([number % 256]) * (number % 3))
-    artifact = await make_puller(threads=8, lanes=8).pull(bucket, objects(bucket, *bucket._objects), Waits(time.monotonic))
-    assert len([path for path in artifact.root.rglob("*") if path.is_file()]) == 500
+    artifact = await pulled(make_puller(threads=8, lanes=8), bucket, objects(bucket, *bucket._objects))
+    assert len([path for path in artifact.rglob("*") if path.is_file()]) == 500
 
 
 @pytest.mark.parametrize("error", [SourceUnavailable("away"), SourceChanged("changed"), SourceDenied("no"), RuntimeError("a bug")])
@@ -117,7 +134,7 @@ async def test_the_first_error_wins_and_nothing_is_left(puller, bucket, volume, 
     bucket.fail("read", error, after_bytes=after_bytes)
     bucket.hang("read", times=3)
     with pytest.raises(type(error)) as caught:
-        await puller.pull(bucket, objects(bucket, *bucket._objects), Waits(time.monotonic))
+        await pulled(puller, bucket, objects(bucket, *bucket._objects))
     assert caught.value is error
     assert bucket.active == 0
     assert is_clean(volume)
@@ -129,7 +146,7 @@ async def test_a_cancelled_pull_leaves_nothing(make_puller, bucket, volume, lane
     for number in range(20):
         bucket.put(f"m/{number}", bytes(3 * PART))
     bucket.hang("read", times=lanes, after_bytes=100)
-    task = asyncio.create_task(make_puller(lanes=lanes).pull(bucket, objects(bucket, *bucket._objects), Waits(time.monotonic)))
+    task = asyncio.create_task(pulled(make_puller(lanes=lanes), bucket, objects(bucket, *bucket._objects)))
     await reached(bucket.hanging)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -143,7 +160,7 @@ async def test_a_pull_that_is_cancelled_again_and_again_leaves_nothing(puller, b
     for number in range(20):
         bucket.put(f"m/{number}", bytes(3 * PART))
     bucket.hang("read", times=4)
-    task = asyncio.create_task(puller.pull(bucket, objects(bucket, *bucket._objects), Waits(time.monotonic)))
+    task = asyncio.create_task(pulled(puller, bucket, objects(bucket, *bucket._objects)))
     await reached(bucket.hanging)
     while not task.done():
         task.cancel()
@@ -159,14 +176,14 @@ async def test_a_cancel_at_any_await_leaves_nothing(make_puller, bucket, volume)
         bucket.put(f"m/{number}", bytes(2 * PART))
     outcomes = set()
     for ticks in range(0, 60, 2):
-        task = asyncio.create_task(make_puller(threads=2, lanes=2).pull(bucket, objects(bucket, *bucket._objects), Waits(time.monotonic)))
+        task = asyncio.create_task(pulled(make_puller(threads=2, lanes=2), bucket, objects(bucket, *bucket._objects)))
         for _ in range(ticks):
             await asyncio.sleep(0)
         task.cancel()
         (result,) = await asyncio.gather(task, return_exceptions=True)
         outcomes.add(type(result).__name__)
         if not isinstance(result, BaseException):
-            volume.discard(result.root)
+            volume.discard(result)
         assert is_clean(volume)
     assert "CancelledError" in outcomes
 
@@ -177,12 +194,12 @@ async def test_a_cancel_while_publishing_takes_the_artifact_back(puller, bucket,
     bucket.put("m", b"x")
     original = volume.publish
 
-    def publish(staged):
+    def publish(staged, name):
         loop.call_soon_threadsafe(task.cancel)
-        return original(staged)
+        return original(staged, name)
 
     monkeypatch.setattr(volume, "publish", publish)
-    task = asyncio.create_task(puller.pull(bucket, objects(bucket, "m"), Waits(time.monotonic)))
+    task = asyncio.create_task(pulled(puller, bucket, objects(bucket, "m")))
     (result,) = await asyncio.gather(task, return_exceptions=True)
     assert isinstance(result, asyncio.CancelledError)
     assert is_clean(volume)
@@ -194,7 +211,7 @@ async def test_no_room_is_said_before_the_first_byte(puller, bucket, volume, mon
     real = os.statvfs(volume.cache_dir)
     monkeypatch.setattr(os, "statvfs", lambda _: os.statvfs_result((real.f_bsize, 1, 100, 10, 4, *real[5:])))
     with pytest.raises(DiskFull, match="the files need 5000 bytes, free are 4 bytes"):
-        await puller.pull(bucket, objects(bucket, "m"), Waits(time.monotonic))
+        await pulled(puller, bucket, objects(bucket, "m"))
     assert bucket.calls == []
     assert is_clean(volume)
 
@@ -206,7 +223,7 @@ async def test_no_inodes_is_said_too(puller, bucket, volume, monkeypatch):
     real = os.statvfs(volume.cache_dir)
     monkeypatch.setattr(os, "statvfs", lambda _: os.statvfs_result((*real[:7], 7, *real[8:])))
     with pytest.raises(DiskFull, match="30 files are needed, free are 7 inodes"):
-        await puller.pull(bucket, objects(bucket, *bucket._objects), Waits(time.monotonic))
+        await pulled(puller, bucket, objects(bucket, *bucket._objects))
 
 
 @pytest.mark.parametrize("call", ["pwrite", "posix_fallocate", "mkdir"])
@@ -220,7 +237,7 @@ async def test_a_disk_that_fills_up_is_disk_full(puller, bucket, volume, monkeyp
 
     monkeypatch.setattr(os, call, full)
     with pytest.raises(DiskFull, match=r"the files need 5000 bytes, free are \d+"):
-        await puller.pull(bucket, objects(bucket, "a/m"), Waits(time.monotonic))
+        await pulled(puller, bucket, objects(bucket, "a/m"))
     monkeypatch.undo()
     assert is_clean(volume)
 
@@ -234,7 +251,7 @@ async def test_a_volume_that_breaks_is_no_fault_of_the_store(puller, bucket, vol
 
     monkeypatch.setattr(os, "pwrite", broken)
     with pytest.raises(AdapterError, match="the model volume cannot be written: Input/output error"):
-        await puller.pull(bucket, objects(bucket, "m"), Waits(time.monotonic))
+        await pulled(puller, bucket, objects(bucket, "m"))
 
 
 async def test_partial_writes_are_continued(puller, bucket, monkeypatch):
@@ -243,8 +260,8 @@ async def test_partial_writes_are_continued(puller, bucket, monkeypatch):
     bucket.put("m", content)
     original = os.pwrite
     monkeypatch.setattr(os, "pwrite", lambda file, view, offset: original(file, view[:7], offset))
-    artifact = await puller.pull(bucket, objects(bucket, "m"), Waits(time.monotonic))
-    assert (artifact.root / "m").read_bytes() == content
+    artifact = await pulled(puller, bucket, objects(bucket, "m"))
+    assert (artifact / "m").read_bytes() == content
 
 
 async def test_a_file_of_the_wrong_length_is_never_published(puller, bucket, volume):
@@ -258,7 +275,7 @@ async def test_a_file_of_the_wrong_length_is_never_published(puller, bucket, vol
 
     bucket.read = short
     with pytest.raises(SourceUnavailable, match="'n' from memory://b has 9 bytes, listed were 10"):
-        await puller.pull(bucket, wanted, Waits(time.monotonic))
+        await pulled(puller, bucket, wanted)
     assert is_clean(volume)
 
 
@@ -269,12 +286,12 @@ async def test_one_pull_does_not_starve_another(make_puller, bucket):
         bucket.put(f"big/{number}", bytes(5 * PART))
     bucket.put("small", b"x")
     bucket.hang("read", times=2)
-    big = asyncio.create_task(puller.pull(bucket, objects(bucket, *[f"big/{number}" for number in range(10)]), Waits(time.monotonic)))
+    big = asyncio.create_task(pulled(puller, bucket, objects(bucket, *[f"big/{number}" for number in range(10)])))
     await reached(bucket.hanging)
     while bucket.active < 2:
         await asyncio.sleep(0)
-    artifact = await puller.pull(bucket, objects(bucket, "small"), Waits(time.monotonic))
-    assert (artifact.root / "small").read_bytes() == b"x"
+    artifact = await pulled(puller, bucket, objects(bucket, "small"))
+    assert (artifact / "small").read_bytes() == b"x"
     big.cancel()
     await asyncio.gather(big, return_exceptions=True)
 
@@ -293,9 +310,9 @@ async def test_a_big_pull_gives_its_thread_back_after_each_part(make_puller, buc
         return original(*arguments)
 
     bucket.read = read
-    big = asyncio.create_task(puller.pull(bucket, objects(bucket, "big"), Waits(time.monotonic)))
+    big = asyncio.create_task(pulled(puller, bucket, objects(bucket, "big")))
     await first.wait()
-    await puller.pull(bucket, objects(bucket, "small"), Waits(time.monotonic))
+    await pulled(puller, bucket, objects(bucket, "small"))
     await big
     assert bucket.calls.index("read small 0+1") < 49
 
@@ -309,7 +326,7 @@ async def test_bytes_and_files_are_counted(puller, bucket):
     before = counted("bytes"), counted("files")
     bucket.put("a", bytes(2500))
     bucket.put("b", b"")
-    await puller.pull(bucket, objects(bucket, "a", "b"), Waits(time.monotonic))
+    await pulled(puller, bucket, objects(bucket, "a", "b"))
     assert (counted("bytes") - before[0], counted("files") - before[1]) == (2500, 2)
 
 
@@ -317,8 +334,67 @@ async def test_two_pulls_of_one_model_are_two_artifacts(puller, bucket):
     """Nothing of an earlier pull can be served by a later one."""
     bucket.put("m/2/model", b"new")
     bucket.put("m/1/model", b"old")
-    first = await puller.pull(bucket, objects(bucket, "m/1/model", "m/2/model"), Waits(time.monotonic))
+    first = await pulled(puller, bucket, objects(bucket, "m/1/model", "m/2/model"))
     bucket.remove("m/2/model")
-    second = await puller.pull(bucket, objects(bucket, "m/1/model"), Waits(time.monotonic))
-    assert first.root != second.root
-    assert folder_content(second.root) == ["m/", "m/1/", "m/1/model"]
+    second = await pulled(puller, bucket, objects(bucket, "m/1/model"))
+    assert first != second
+    assert folder_content(second) == ["m/", "m/1/", "m/1/model"]
+
+
+async def test_without_a_name_nothing_is_published(puller, bucket, volume):
+    """The caller has the directory, and writes into it before it publishes."""
+    bucket.put("a/m", bytes(2 * PART + 5))
+    with reservation(puller) as room:
+        staged = await puller.pull(bucket, objects(bucket, "a/m"), Waits(time.monotonic), room=room)
+        assert room.size_bytes == room.written_bytes == 2 * PART + 5
+    assert staged.parent == volume.staging_dir and folder_content(staged) == ["a/", "a/m"]
+    assert folder_content(volume.artifacts_dir) == []
+
+
+async def test_what_was_there_before_stays_beside_what_is_pulled(puller, bucket, volume):
+    """Files that did not change are linked from another artifact; only the others are pulled, and counted."""
+    staged, other = volume.new_staging(), volume.new_staging()
+    (staged / "a").mkdir()
+    (other / "same").write_bytes(b"unchanged")
+    (staged / "a/same").hardlink_to(other / "same")
+    for key in ("a/large", "a/small"):
+        bucket.put(key, key.encode() * PART)
+    with reservation(puller) as room:
+        root = await puller.pull(bucket, objects(bucket, "a/large", "a/small"), Waits(time.monotonic), room=room, staged=staged, name="n")
+        assert room.size_bytes == 14 * PART
+    assert root == volume.artifacts_dir / "n" and not staged.exists()
+    assert {path.name: path.read_bytes() for path in (root / "a").iterdir()} == {
+        "same": b"unchanged", "large": b"a/large" * PART, "small": b"a/small" * PART,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("size_bytes", [5, 3 * PART])
+async def test_a_file_that_was_there_before_is_never_written_to(puller, bucket, volume, size_bytes):
+    """Its inode may be another artifact's."""
+    staged, other = volume.new_staging(), volume.new_staging()
+    (other / "m").write_bytes(b"theirs")
+    (staged / "m").hardlink_to(other / "m")
+    bucket.put("m", bytes(size_bytes))
+    with reservation(puller) as room, pytest.raises(AdapterError, match="File exists"):
+        await puller.pull(bucket, objects(bucket, "m"), Waits(time.monotonic), room=room, staged=staged)
+    assert (other / "m").read_bytes() == b"theirs" and not staged.exists()
+
+
+@pytest.mark.parametrize("how", ["fails", "is cancelled"])
+async def test_a_pull_that_ends_badly_takes_what_it_was_given_along(puller, bucket, volume, how):
+    """Whoever gave it has nothing to clean up."""
+    staged = volume.new_staging()
+    (staged / "before").write_bytes(b"x")
+    bucket.put("m", bytes(3 * PART))
+    if how == "fails":
+        bucket.fail("read", SourceDenied("no"))
+    else:
+        bucket.hang("read", times=3)
+    with reservation(puller) as room:
+        task = asyncio.create_task(puller.pull(bucket, objects(bucket, "m"), Waits(time.monotonic), room=room, staged=staged))
+        if how == "is cancelled":
+            await reached(bucket.hanging)
+            task.cancel()
+        (result,) = await asyncio.gather(task, return_exceptions=True)
+    assert isinstance(result, SourceDenied if how == "fails" else asyncio.CancelledError)
+    assert is_clean(volume)

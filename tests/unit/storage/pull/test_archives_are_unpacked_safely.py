@@ -13,6 +13,7 @@ import zipfile
 import pytest
 
 from adapter.errors import DiskFull, InvalidModel, InvalidRequest
+from adapter.space import Space
 from adapter.storage.pull import archive_tree
 from adapter.storage.pull.archives import Unpacking, is_archive
 from adapter.workers import Stop, Stopped
@@ -66,7 +67,8 @@ def unpack(tmp_path, volume):
         target = tmp_path / "target"
         target.mkdir()
         (tmp_path / "archive").write_bytes(content)
-        Unpacking(name=name, target=target, volume=volume, max_bytes=max_bytes, stop=stop or Stop()).run(tmp_path / "archive")
+        with Space(volume.cache_dir, 0, refuses=False).reservation() as room:
+            Unpacking(name=name, target=target, room=room, max_bytes=max_bytes, stop=stop or Stop()).run(tmp_path / "archive")
         return target
 
     yield run

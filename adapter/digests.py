@@ -1,0 +1,61 @@
+"""
+What was asked and what was listed, as digests: equal is equal, and nothing can be read back.
+
+A spec may hold credentials, so its digest is salted: nobody can try passwords against a digest without the
+salt, which lies in a file that only the adapter's user may read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+
+from adapter.model import Listing, ModelSpec, SourceFile
+
+SALT_BYTES = 32
+
+
+class Digests:
+    """SHA-256 in hex, with one salt for as long as the journal lives."""
+
+    def __init__(self, salt: bytes) -> None:
+        self._salt = salt
+
+    def of_spec(self, spec: ModelSpec) -> str:
+        """Of all that was asked but the model id: two ids with one digest ask for the same."""
+        asked = {name: value for name, value in vars(spec).items() if name != "model_id"}
+        return self.of_values(asked)
+
+    def of_values(self, values: Mapping[str, object]) -> str:
+        """Of any values that JSON can hold; mappings inside may come in any order."""
+        return self._digest(json.dumps(values, sort_keys=True, default=dict, ensure_ascii=True))
+
+    def of_listing(self, listing: Listing) -> str | None:
+        """Of what a store listed; None when a file has no version, for then an equal listing proves nothing.."""
+        return self._digest(*_lines(listing)) if listing.is_versioned else None
+
+    def of_crash(self, spec: ModelSpec, listing: Listing) -> str:
+        """
+        Of what Triton would be given: type, path, storage key, parameters and listing, with versions or without.
+
+        The parameters may lead to another server, which can list what it likes: its model is not that of the storage key.
+        """
+        params = json.dumps(dict(spec.storage_params), sort_keys=True)
+        return self._digest(spec.model_type, spec.path, spec.bucket or "", spec.storage_key or "", params, *_lines(listing))
+
+    def _digest(self, *texts: str) -> str:
+        found = hashlib.sha256(self._salt)
+        for text in texts:
+            found.update(text.encode("utf-8", "surrogatepass"))
+            found.update(b"\0")
+        return found.hexdigest()
+
+
+def _lines(listing: Listing) -> list[str]:
+    head = [listing.origin, listing.name, str(listing.is_single_file), _line(listing.schema) if listing.schema else ""]
+    return [*head, *map(_line, listing.files)]
+
+
+def _line(file: SourceFile) -> str:
+    return f"{file.size_bytes} {file.etag}\0{file.path}"

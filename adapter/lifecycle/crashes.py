@@ -1,0 +1,80 @@
+"""
+How often Triton died while it was loading one content, and when that content is not sent to it any more.
+
+Counted by `Content.crash` (type, path, storage key and parameters, listing), in the journal: over all ids, and over restarts
+of the adapter.
+A success forgets the count. Decides synchronously, and writes nothing itself.
+"""
+
+from __future__ import annotations
+
+from adapter.errors import CrashesTriton
+from adapter.model import Content, Crashes
+from adapter.ports import Journal
+
+MOST_CRASHES = 3
+"""From so many deaths on, Triton is not asked again: a restart of Triton takes every other model with it."""
+REMEMBERED_SECONDS = 24 * 3600.0
+"""A death counts until so long after the last one."""
+MOST_CONTENTS = 1000
+"""The journal keeps the counts of so many contents; those that have died longest ago are forgotten first."""
+
+
+class CrashCounts:
+    """The deaths of Triton, by content."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+
+    def check(self, content: Content) -> None:
+        """
+        Refuse what kills Triton, before anything is pulled.
+
+        Raises:
+            CrashesTriton: with the count, the time, and what ends it.
+        """
+        known = self._remembered(content.crash)
+        if known is None or known.count < MOST_CRASHES:
+            return
+        since = self._journal.now() - known.last
+        raise CrashesTriton(
+            f"Triton has died {known.count} times while it was loading this model, the last time {_minutes(since)} ago, so Triton is not "
+            "asked again: not before the model's files, type, path, storage key or parameters change, or "
+            f"{_minutes(REMEMBERED_SECONDS - since)} pass"
+        )
+
+    def count(self, digest: str) -> int:
+        """Triton has died over the content with this `Content.crash`; returns how often by now."""
+        known = self._remembered(digest)
+        crashes = Crashes(digest=digest, count=known.count + 1 if known else 1, last=self._journal.now())
+        self._forget_old(besides=digest)
+        self._journal.note(crashes)
+        return crashes.count
+
+    def succeeded(self, content: Content) -> None:
+        """Triton has loaded it: earlier deaths had another cause."""
+        if known := self._journal.crashes.get(content.crash):
+            self._journal.forget(known)
+
+    def _remembered(self, digest: str) -> Crashes | None:
+        known = self._journal.crashes.get(digest)
+        if known is None or self._counts(known):
+            return known
+        self._journal.forget(known)
+        return None
+
+    def _counts(self, known: Crashes) -> bool:
+        """Not what is to come: the journal is anybody's who can write the volume."""
+        return 0 <= self._journal.now() - known.last < REMEMBERED_SECONDS
+
+    def _forget_old(self, besides: str) -> None:
+        """A content that has changed is never asked for again: who else would forget it?"""
+        others = sorted((known for known in self._journal.crashes.values() if known.digest != besides), key=lambda known: -known.last)
+        for place, known in enumerate(others):
+            if place >= MOST_CONTENTS - 1 or not self._counts(known):
+                self._journal.forget(known)
+
+
+def _minutes(seconds: float) -> str:
+    hours, minutes = divmod(int(seconds / 60), 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min"

@@ -1,0 +1,120 @@
+"""
+Single flight: of all that want the same at one time, one does it, and the others wait for that.
+
+A flight is a task of its own. Who is cancelled leaves the flight; the last one to leave cancels the flight and waits for
+its end. A flight may wait as long as anybody who waits for it may. One that failed for somebody with other credentials
+is begun again by the next one, with his.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from adapter.errors import AdapterError, InvalidRequest, SourceChanged, SourceError
+from adapter.waits import Waits
+
+T = TypeVar("T")
+
+Work = Callable[[Waits, Callable[[], int]], Coroutine[Any, Any, T]]
+"""Does it. Is given what to note its waits in, and a question: how many wait for the outcome now."""
+
+
+@dataclass(eq=False)
+class _Flight(Generic[T]):
+    who: str
+    waits: Waits
+    members: int = 0
+    is_ending: bool = False
+    task: asyncio.Task[T] = field(init=False)
+
+
+@dataclass(frozen=True)
+class Landed(Generic[T]):
+    """What came of a flight."""
+
+    result: T
+    is_own: bool
+    """Whether it was done for the one who asks."""
+
+
+class Flights(Generic[T]):
+    """All that is under way, by key."""
+
+    def __init__(self, abandoned: Callable[[T], Coroutine[Any, Any, None]]) -> None:
+        """`abandoned`: takes the share of a caller who was cancelled just when the flight had landed."""
+        self._abandoned = abandoned
+        self._flights: dict[str, _Flight[T]] = {}
+
+    async def join(self, key: str, who: str, waits: Waits, work: Work[T]) -> Landed[T] | None:
+        """
+        What the work gives; done by somebody else, if somebody does it already.
+
+        Returns:
+            None when another flight has ended meanwhile, which may have left what is wanted: look again, then ask again.
+
+        Args:
+            key: of what is wanted.
+            who: with which credentials: what fails for one may work for another.
+            waits: of the caller.
+            work: when its last await is over, the number of those who wait for it is final: each of them gets the result.
+
+        Raises:
+            what the work raised, a copy for each caller.
+        """
+        flight = self._flights.get(key)
+        if flight is not None and flight.is_ending:
+            with waits.on("the end of a pull of the same files that was given up"):
+                await asyncio.wait({flight.task})
+            return None
+        is_own = flight is None
+        if flight is None:
+            flight = self._begin(key, who, waits, work)
+        try:
+            return Landed(await self._wait(flight, waits), is_own)
+        except AdapterError as error:
+            if is_own or flight.who == who or isinstance(error, SourceChanged) or not isinstance(error, SourceError | InvalidRequest):
+                raise copy.copy(error) from error
+            return None
+
+    def _begin(self, key: str, who: str, waits: Waits, work: Work[T]) -> _Flight[T]:
+        flight: _Flight[T] = _Flight(who, waits.to_share())
+        flight.task = asyncio.create_task(self._fly(key, flight, work), name=f"pull {key}")
+        self._flights[key] = flight
+        return flight
+
+    async def _fly(self, key: str, flight: _Flight[T], work: Work[T]) -> T:
+        try:
+            return await work(flight.waits, lambda: flight.members)
+        finally:  # no await between the work's last one and this: nobody joins what has landed
+            if self._flights.get(key) is flight:
+                del self._flights[key]
+
+    async def _wait(self, flight: _Flight[T], waits: Waits) -> T:
+        flight.members += 1
+        try:
+            with waits.sharing(flight.waits):
+                return await asyncio.shield(flight.task)
+        except asyncio.CancelledError:
+            if flight.members == 1 and not flight.task.done():
+                flight.is_ending = True
+                flight.task.cancel()
+                await _ended(flight.task)
+            if flight.task.done() and not flight.task.cancelled() and flight.task.exception() is None:
+                await self._abandoned(flight.task.result())
+            raise
+        finally:
+            flight.members -= 1
+
+
+async def _ended(task: asyncio.Task[T]) -> None:
+    while not task.done():
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError:  # a second cancel must not leave the work behind
+            continue
+    if not task.cancelled():
+        task.exception()

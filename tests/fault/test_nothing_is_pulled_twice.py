@@ -1,0 +1,255 @@
+"""
+The cache over the front door, when something is wrong: damage, refusals, a store that is away, a budget that is too small.
+
+Triton is the fake one, for none of this needs an inference; `tests/integration/test_the_cache_saves_bytes.py` has the rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from adapter._pb import model_runtime_pb2 as spi
+from adapter._pb import model_runtime_pb2_grpc as spi_rpc
+from adapter.settings import Settings
+from adapter.telemetry.metrics import CACHE_EVICTIONS, CACHE_REQUESTS
+from adapter.wiring import Adapter, build
+from tests.builders import load_request
+from tests.fakes.s3_proxy import Fault, S3Proxy
+from tests.fakes.triton import FakeTriton
+from tests.fault.conftest import BUCKET, PART_BYTES, until
+from tests.real.s3 import S3Server
+
+MODEL = b"class TritonPythonModel: pass"
+CONFIG = b'backend: "python"\n'
+SIZE = 3 * PART_BYTES + 17
+TOTAL = len(MODEL) + len(CONFIG) + SIZE
+LISTED = (1, 0, 0)
+"""Listings, requests for objects, bytes of objects."""
+TITLE = "what a load costs at the S3 server (tests/integration/test_the_cache_saves_bytes.py, tests/fault/test_nothing_is_pulled_twice.py)"
+Show = Callable[..., None]
+
+
+@dataclass
+class Sidecar:
+    """One process of the adapter."""
+
+    adapter: Adapter
+    runtime: Any
+    proxy: S3Proxy
+
+    async def load(self, model_id: str, path: str = "m", **key: Any) -> tuple[int, int, int]:
+        """Load it. Returns how many listings were asked for, how many requests for objects, and how many bytes of objects came."""
+        before = len(self.proxy.answers)
+        await self.runtime.loadModel(load_request(model_id, "python", path, **key))
+        answers = self.proxy.answers[before:]
+        objects = [size_bytes for target, size_bytes in answers if "list-type" not in target]
+        return len(answers) - len(objects), len(objects), sum(objects)
+
+    async def unload(self, *model_ids: str) -> None:
+        """They are gone when the calls are answered."""
+        for model_id in model_ids:
+            await self.runtime.unloadModel(spi.UnloadModelRequest(modelId=model_id))
+
+    def placed(self, model_id: str) -> set[int]:
+        """Inodes of what Triton sees."""
+        return {path.stat().st_ino for path in (self.adapter.volume.repository_dir / model_id).rglob("*.bin")}
+
+    @property
+    def artifacts(self) -> list[Path]:
+        """Folders of all of them."""
+        return list(self.adapter.volume.artifacts_dir.iterdir())
+
+    @property
+    def held_bytes(self) -> int:
+        """On the volume, each file once."""
+        root = self.adapter.volume.repository_dir.parent
+        found = {path.lstat().st_ino: path.lstat().st_size for path in root.rglob("*") if not path.is_dir()}
+        return sum(found.values())
+
+
+Pod = Callable[..., AbstractAsyncContextManager[Sidecar]]
+
+
+@pytest.fixture
+async def pod(tmp_path: Path, config: Path, s3: S3Server) -> AsyncIterator[Pod]:
+    """Adapters over one volume, one after the other, beside one Triton."""
+    root = tmp_path / "volume"
+    with S3Proxy(s3.endpoint_url) as proxy:
+        (config / "s3").write_text(json.dumps(s3.storage_config(BUCKET) | {"endpoint_url": proxy.endpoint_url}))
+        async with FakeTriton(root / "_triton_models") as triton:
+
+            @asynccontextmanager
+            async def start(**settings: str) -> AsyncIterator[Sidecar]:
+                environ = {
+                    "CONTAINER_MEM_REQ_BYTES": "2GiB", "CACHE_MAX_BYTES": "1GiB", "LOADTIME_TIMEOUT": "12000",
+                    "METRICS_PORT": "0", "PULL_PART_BYTES": str(PART_BYTES), "STORAGE_CONFIG_DIR": str(config),
+                    "ROOT_MODEL_DIR": str(root), "ADAPTER_ENDPOINT": f"unix:{tmp_path}/a.sock", "RUNTIME_ENDPOINT": triton.target,
+                } | settings  # fmt: skip
+                async with (
+                    build(Settings.from_env(environ)) as adapter,
+                    grpc.aio.insecure_channel(adapter.spi.addresses[0]) as channel,
+                ):
+                    yield Sidecar(adapter, spi_rpc.ModelRuntimeStub(channel), proxy)
+
+            yield start
+
+
+def put(s3: S3Server, path: str = "m") -> bytes:
+    """A model of three files. Returns its weights: other bytes each time."""
+    weights = os.urandom(SIZE)
+    s3.put_folder(BUCKET, path, {"1/model.py": MODEL, "1/weights.bin": weights, "config.pbtxt": CONFIG})
+    return weights
+
+
+def cost(show: Show, case: str, told: tuple[int, int, int]) -> tuple[int, int, int]:
+    """One row of the table."""
+    listings, reads, size_bytes = told
+    show(TITLE, case=case, listings=listings, reads=reads, bytes=size_bytes)
+    return told
+
+
+def damage_to(entry: Path, damage: str) -> None:
+    """Spoil an artifact."""
+    (weights,), meta = entry.rglob("weights.bin"), entry / "meta.json"
+    match damage:
+        case "other bytes":
+            weights.write_bytes(os.urandom(SIZE))
+        case "longer":
+            weights.write_bytes(weights.read_bytes() + b"x")
+        case "another time":
+            os.utime(weights, ns=(1, 1))
+        case "a link":
+            weights.unlink()
+            weights.symlink_to("/etc/hostname")
+        case "gone":
+            weights.unlink()
+        case "no meta":
+            meta.unlink()
+        case "a meta of garbage":
+            meta.write_bytes(os.urandom(4096))
+        case "another format":
+            found = json.loads(meta.read_text())
+            assert found["format"] == 1
+            meta.write_text(json.dumps(found | {"format": 2}))
+        case "another boot":
+            found = json.loads(meta.read_text())
+            meta.write_text(json.dumps(found | {"boot_id": "another"}))
+
+
+@pytest.mark.parametrize("damage", ["other bytes", "longer", "another time", "a link", "gone"])
+async def test_a_damaged_artifact_is_pulled_again(pod: Pod, s3: S3Server, shown: Show, damage: str) -> None:
+    """It was written to: what Triton gets is what the store has."""
+    weights = put(s3)
+    async with pod() as sidecar:
+        await sidecar.load("a")
+        await sidecar.unload("a")
+        damage_to(sidecar.artifacts[0], damage)
+
+        assert cost(shown, f"damaged entry: {damage}", await sidecar.load("a")) == (1, 6, TOTAL)
+
+        (placed,) = (sidecar.adapter.volume.repository_dir / "a").rglob("*.bin")
+        assert placed.read_bytes() == weights
+
+
+@pytest.mark.parametrize("damage", ["no meta", "a meta of garbage", "another format", "another boot"])
+async def test_what_is_no_artifact_of_ours_goes_at_the_start(pod: Pod, s3: S3Server, shown: Show, damage: str) -> None:
+    put(s3)
+    async with pod() as sidecar:
+        await sidecar.load("a")
+        await sidecar.unload("a")
+        damage_to(sidecar.artifacts[0], damage)
+    async with pod() as sidecar:
+        assert not sidecar.artifacts
+        assert cost(shown, f"damaged entry: {damage}", await sidecar.load("a")) == (1, 6, TOTAL)
+
+
+@pytest.mark.parametrize("fault", [Fault(status=503, code="SlowDown"), Fault(hang_after_bytes=-1)], ids=["503", "no answer"])
+async def test_storage_that_is_away_does_not_keep_a_confirmed_model_away(pod: Pod, s3: S3Server, shown: Show, fault: Fault) -> None:
+    """A third of the budget, then the files that are there; a stranger's key gets nothing, and neither does another path."""
+    put(s3)
+    async with pod(LOADTIME_TIMEOUT="4000") as sidecar:
+        await sidecar.load("a")
+        await sidecar.unload("a")
+        sidecar.proxy.next(fault, times=1000)
+        stale = CACHE_REQUESTS.labels("stale")._value.get()
+        told = await sidecar.load("a")
+        assert cost(shown, f"storage is away ({fault.status or 'no answer'}): stale", told) == (0, 0, 0)
+        assert CACHE_REQUESTS.labels("stale")._value.get() == stale + 1
+        stranger = {"access_key_id": "stranger", "secret_access_key": "x"}
+        for failed in await asyncio.gather(
+            sidecar.load("x", storage_params=stranger), sidecar.load("y", "m-other"), return_exceptions=True
+        ):
+            assert isinstance(failed, grpc.aio.AioRpcError)
+            assert failed.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
+        sidecar.proxy.heal()
+        await sidecar.unload("a")
+        assert await sidecar.load("a") == LISTED
+
+
+async def test_a_refused_listing_gives_nothing(pod: Pod, s3: S3Server) -> None:
+    """401, 403 and 404 by the server, with the files on the volume: whoever had access yesterday, and whoever never had."""
+    put(s3)
+    async with pod() as sidecar:
+        await sidecar.load("placed")
+        stale = CACHE_REQUESTS.labels("stale")._value.get()
+        for status, code in ((401, "InvalidAccessKeyId"), (403, "AccessDenied"), (404, "NoSuchBucket")):
+            sidecar.proxy.next(Fault(status=status, code=code), times=1000)
+            with pytest.raises(grpc.aio.AioRpcError) as failed:
+                await sidecar.load("a")
+            assert failed.value.code() is (grpc.StatusCode.NOT_FOUND if status == 404 else grpc.StatusCode.PERMISSION_DENIED)
+            sidecar.proxy.heal()
+        with pytest.raises(grpc.aio.AioRpcError) as failed:
+            await sidecar.load("a", storage_params={"access_key_id": "stranger", "secret_access_key": "wrong-secret"})
+        assert failed.value.code() is grpc.StatusCode.PERMISSION_DENIED
+        assert CACHE_REQUESTS.labels("stale")._value.get() == stale
+        assert (await sidecar.load("a"))[:2] == (1, 1), "whom storage has refused shows again that it may read"
+
+
+async def test_a_budget_under_pressure_keeps_what_was_used_last(pod: Pod, s3: S3Server, shown: Show) -> None:
+    """Room for two models and a half: the third one makes the oldest idle one go, and what is placed stays."""
+    for path in ("m", "n", "o"):
+        put(s3, path)
+    async with pod(CACHE_MAX_BYTES=str(TOTAL * 5 // 2)) as sidecar:
+        evicted = CACHE_EVICTIONS._value.get()
+        assert (await sidecar.load("placed", "m"))[2] == TOTAL
+        for path in ("n", "o"):
+            assert (await sidecar.load("x", path))[2] == TOTAL
+            await sidecar.unload("x")
+            assert sidecar.held_bytes <= TOTAL * 5 // 2
+        assert CACHE_EVICTIONS._value.get() == evicted + 1
+        assert await sidecar.load("y", "m") == LISTED
+        assert cost(shown, "budget of 2.5 models, one placed: the newest of 2 idle", await sidecar.load("x", "o")) == LISTED
+        with pytest.raises(grpc.aio.AioRpcError) as failed:
+            await sidecar.load("z", "n")
+        assert failed.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert "CACHE_MAX_BYTES" in str(failed.value.details())
+        await sidecar.unload("x")
+        oldest = cost(shown, "budget of 2.5 models, one placed: the oldest of 2 idle", await sidecar.load("z", "n"))
+        assert oldest[2] == TOTAL
+        assert sidecar.held_bytes <= TOTAL * 5 // 2
+
+
+async def test_without_a_cache_nothing_idle_is_kept(pod: Pod, s3: S3Server) -> None:
+    """CACHE_MAX_BYTES=0, also for what an earlier process has left."""
+    put(s3)
+    async with pod() as sidecar:
+        await sidecar.load("a")
+        await sidecar.unload("a")
+        assert len(sidecar.artifacts) == 1
+    async with pod(CACHE_MAX_BYTES="0") as sidecar:
+        await until(lambda: not sidecar.artifacts, "nothing idle")
+        await sidecar.load("a")
+        await sidecar.load("b")
+        assert len(sidecar.artifacts) <= 1
+        await sidecar.unload("a", "b")
+        await until(lambda: not sidecar.artifacts, "nothing idle")

@@ -1,0 +1,399 @@
+"""
+Triton dies, hangs and comes back empty: what ModelMesh believes loaded answers inference again, by itself.
+
+Each test adds rows of models to a table that is printed at the end.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+
+from adapter._pb import model_runtime_pb2 as spi
+from tests.builders import load_request
+from tests.fault.conftest import BUCKET
+from tests.fault.pod import Pod
+from tests.real import install
+from tests.real.children import TOP, bare_environment
+from tests.real.models import affine, sleeper
+from tests.real.polls import until
+from tests.real.s3 import S3Server
+
+pytestmark = [pytest.mark.real_triton, pytest.mark.timeout(300)]
+
+Code = grpc.StatusCode
+Start = Callable[..., Pod]
+TITLE = "Triton dies: models (scripts/test tests/fault/test_triton_comes_back.py)"
+KILLER = '''"""Kills Triton in its load while a file is there."""
+
+import os
+import signal
+
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def initialize(self, args):
+        if os.path.exists({flag!r}):
+            os.kill(os.getppid(), signal.SIGKILL)
+
+    def execute(self, requests):
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("Y", self.sum(request))]) for request in requests]
+
+    def sum(self, request):
+        return (pb_utils.get_input_tensor_by_name(request, "X").as_numpy() + {summand}).astype("float32")
+'''
+
+
+@pytest.fixture
+def start(tmp_path: Path, s3: S3Server, shown: Callable[..., None]) -> Iterator[Start]:
+    """Start a pod, with settings as keywords."""
+    try:
+        install.install()
+    except install.CannotRunError as reason:
+        pytest.skip(f"the real Triton cannot run here: {reason}")
+    config = tmp_path / "config"
+    config.mkdir()
+    (config / "s3").write_text(json.dumps(s3.storage_config(BUCKET)))
+    with ExitStack() as stack:
+
+        def begin(*, name: str | None = None, **env: str) -> Pod:
+            pod = Pod(tmp_path / "volume", config, s3, partial(shown, TITLE), name=name, **env)
+            stack.callback(pod.close)
+            return pod
+
+        yield begin
+
+
+def killer(flag: Path, summand: int) -> dict[str, bytes]:
+    """A model that adds, and whose load kills Triton while the file is there."""
+    files = dict(affine(1, summand))
+    return files | {"1/model.py": KILLER.format(flag=str(flag), summand=summand).encode()}
+
+
+def all_are_back(pod: Pod, fault: str, *, since: float | None = None, note: str = "") -> None:
+    """Every loaded model answers, without a call from ModelMesh and without a byte pulled; one row."""
+    pulled = pod.metric("pulled_bytes_total")
+    found = pod.serving()
+    seconds = "" if since is None else f"all answer {time.monotonic() - since:.2f} s after Triton is live"
+    pod.row(fault, len(pod.loaded), len(found), "; ".join(filter(None, (seconds, note))))
+    assert found == set(pod.loaded)
+    assert pod.metric("pulled_bytes_total") == pulled
+
+
+def until_settled(pod: Pod) -> None:
+    """The adapter has nothing left to restore, and says so."""
+    until(lambda: pod.ready() == (200, "ready\n"), f"/readyz is plainly ready: {pod.ready()}")
+
+
+def failure(call: Any) -> tuple[grpc.StatusCode, str]:
+    """How a call under way fails."""
+    with pytest.raises(grpc.RpcError):
+        call.result(60)
+    return call.code(), call.details()
+
+
+@pytest.mark.parametrize("away_seconds", [0, 3])
+def test_ten_models_come_back_after_a_kill(start: Start, away_seconds: float) -> None:
+    """Noticed without any call; `runtimeStatus`, loads and unloads have no part in it."""
+    pod = start()
+    pod.load_many(10)
+    pod.triton.kill()
+    noticed = pod.until_missed()
+    time.sleep(away_seconds)
+    pod.triton.start()
+
+    note = f"noticed after {noticed:.2f} s; a load takes {statistics.median(pod.load_seconds):.2f} s"
+    all_are_back(pod, f"killed idle, back after {away_seconds:g} s", since=time.monotonic(), note=note)
+
+    until_settled(pod)
+    until(lambda: pod.metric("restores_total", outcome="restored") == 10, "ten restores are counted")
+    assert pod.metric("triton_restarts_total") == 1
+    loads = pod.loads_of_triton()
+    pod.mesh.load("m0", "python", "adds0")
+    assert pod.loads_of_triton() == loads, "an equal load of a restored model is a look"
+
+
+def test_a_triton_that_ends_in_order_is_no_other_matter(start: Start) -> None:
+    """SIGTERM, as Kubernetes does before a container is replaced."""
+    pod = start()
+    pod.load_many(5)
+    pod.triton.stop()
+    pod.triton.start()
+
+    all_are_back(pod, "SIGTERM", since=time.monotonic())
+    assert pod.metric("triton_restarts_total") == 1
+
+
+@pytest.mark.parametrize("name", [None, "triton"])
+def test_a_triton_that_is_there_again_at_once(start: Start, name: str | None) -> None:
+    """The port was never closed: another one listened on it already. Under the same name, its index alone shows it."""
+    pod = start(name=name)
+    pod.load_many(5)
+    pod.replace_triton()
+
+    all_are_back(pod, f"restarted within 50 ms, {'the same name' if name else 'another name'}", since=time.monotonic())
+    assert pod.metric("triton_restarts_total") == 1
+
+
+def test_triton_dies_in_a_load(start: Start) -> None:
+    """That load belongs to ModelMesh: it ends with words, and nothing sends it again without a new call."""
+    pod = start()
+    pod.load_many(3)
+    pod.put("slow", dict(sleeper(start_seconds=10)))
+    load = pod.begin("slow", "slow")
+    pod.triton.kill()
+
+    code, text = failure(load)
+    assert (code, "Triton died while it was loading the model" in text) == (Code.UNAVAILABLE, True)
+    pod.triton.start()
+    all_are_back(pod, "killed in a load (the others)", since=time.monotonic())
+    until_settled(pod)
+    assert pod.states().get("slow", "") == ""
+    pod.put("slow", dict(sleeper()))
+    pod.mesh.load("slow", "python", "slow")
+    pod.row("killed in a load (that model, by a new call)", 1, 1)
+
+
+def test_triton_dies_in_an_unload(start: Start) -> None:
+    """The unload ends, for the memory is free; the model does not come back."""
+    pod = start()
+    pod.load_many(3)
+    with serving_long(pod) as inference:
+        unload = pod.mesh.runtime.unloadModel.future(spi.UnloadModelRequest(modelId="busy"))
+        until(lambda: pod.states().get("busy") == "UNLOADING", "Triton unloads")
+        pod.triton.kill()
+        assert inference.exception(60) is not None
+        pod.triton.start()
+        unload.result(60)
+
+    all_are_back(pod, "killed in an unload (the others)", since=time.monotonic())
+    until_settled(pod)
+    pod.row("killed in an unload (the unload ends)", 1, 1)
+    assert set(pod.states()) == set(pod.loaded)
+
+
+def test_triton_dies_in_a_purge(start: Start) -> None:
+    """ModelMesh begins anew: the purge ends, and nothing of before is loaded again."""
+    pod = start()
+    pod.load_many(3)
+    with serving_long(pod) as inference:
+        assert pod.mesh.status().status == spi.RuntimeStatusResponse.STARTING
+        until(lambda: pod.states().get("busy") == "UNLOADING", "Triton unloads")
+        pod.triton.kill()
+        assert inference.exception(60) is not None
+        pod.triton.start()
+        pod.mesh.start()
+
+    assert pod.states() == {}
+    assert pod.metric("restore_pending") == 0
+    pod.row("killed in a purge (the purge ends, nothing is left)", 1, 1)
+    pod.loaded.clear()
+    pod.load_many(2)
+    assert pod.serving() == set(pod.loaded)
+
+
+def test_calls_while_triton_is_down_wait_and_succeed(start: Start) -> None:
+    """Within their budget: a failure would brand the model for minutes."""
+    pod = start()
+    pod.load_many(4)
+    pod.put("new", dict(affine(1, 100)))
+    pod.triton.kill()
+    new = pod.mesh.runtime.loadModel.future(load_request("new", "python", "new"))
+    equal = pod.mesh.runtime.loadModel.future(load_request("m1", "python", "adds1"))
+    unload = pod.mesh.runtime.unloadModel.future(spi.UnloadModelRequest(modelId="m2"))
+    calls = [new, equal, unload]
+    pod.until_missed()
+    assert not any(call.done() for call in calls)
+    pod.triton.start()
+
+    for call in calls:
+        call.result(60)
+    pod.row("calls while Triton is down (load, equal load, unload)", len(calls), len(calls))
+    del pod.loaded["m2"]
+    pod.loaded["new"] = 100
+    all_are_back(pod, "killed with calls waiting")
+    until_settled(pod)
+    assert "m2" not in pod.states()
+
+
+def test_a_triton_that_stood_still_has_lost_nothing(start: Start) -> None:
+    """SIGSTOP for 20 s: noticed, waited for, and not a single model is loaded again."""
+    pod = start()
+    pod.load_many(10)
+    loads = pod.loads_of_triton()
+    pod.pause_triton()
+    noticed = pod.until_missed()
+    time.sleep(max(0.0, 20 - noticed))
+    began = time.monotonic()
+    pod.continue_triton()
+
+    until(lambda: pod.ready() == (200, "ready\n"), "/readyz is green")
+    noticed_return = time.monotonic() - began
+    all_are_back(pod, "SIGSTOP for 20 s", note=f"noticed after {noticed:.2f} s, the return after {noticed_return:.2f} s")
+    assert pod.loads_of_triton() == loads
+    assert pod.metric("restores_total") == pod.metric("triton_restarts_total") == 0
+
+
+@pytest.mark.parametrize("first", ["triton", "adapter"])
+def test_both_containers_die(start: Start, first: str) -> None:
+    """What was loaded is in the journal; whichever of the two comes first."""
+    pod = start()
+    pod.load_many(5)
+    pod.adapter.kill()
+    pod.triton.kill()
+    starts = [pod.triton.start, pod.adapter.start]
+    for begin in starts if first == "triton" else reversed(starts):
+        begin()
+
+    all_are_back(pod, f"both containers killed, {first} back first", since=time.monotonic())
+    until_settled(pod)
+    loads = pod.loads_of_triton()
+    pod.mesh.runtime.loadModel(load_request("m0", "python", "adds0"), timeout=60, wait_for_ready=True)
+    assert pod.loads_of_triton() == loads
+    assert pod.metric("pulled_bytes_total") == 0
+
+
+def test_a_model_that_kills_triton_is_refused_the_third_time(start: Start, tmp_path: Path) -> None:
+    """The others are restored after each death; a fourth call does not reach Triton."""
+    pod = start()
+    pod.load_many(3)
+    flag = tmp_path / "flag"
+    flag.touch()
+    pod.put("kills", killer(flag, 7))
+    for deaths in (1, 2, 3):
+        call = pod.mesh.runtime.loadModel.future(load_request("k", "python", "kills"))
+        pod.until_dead()
+        code, text = failure(call)
+        assert code is (Code.UNAVAILABLE if deaths < 3 else Code.FAILED_PRECONDITION), text
+        pod.triton.start()
+        all_are_back(pod, f"crash loop, death {deaths} (the others)", since=time.monotonic())
+        until_settled(pod)
+    pulled = pod.metric("pulled_bytes_total")
+    code, text = failure(pod.mesh.runtime.loadModel.future(load_request("k", "python", "kills")))
+
+    assert code is Code.FAILED_PRECONDITION
+    assert "change" in text and " h " in text
+    assert pod.metric("failures_total", reason="crashes_triton") == 2
+    assert pod.metric("pulled_bytes_total") == pulled
+    assert pod.triton.is_running
+    flag.unlink()
+    pod.put("kills", dict(affine(1, 7)))
+    pod.mesh.load("k", "python", "kills")
+    pod.row("crash loop (a changed model is loaded)", 1, 1)
+
+
+def test_a_restore_that_kills_triton_twice_is_given_up(start: Start, tmp_path: Path) -> None:
+    """The two that kill come first, for they were loaded last; then nobody is loaded again, and it is said."""
+    pod = start(LOADING_CONCURRENCY="1")
+    pod.load_many(3)
+    flag = tmp_path / "flag"
+    for number in (1, 2):
+        pod.put(f"kills{number}", killer(flag, number))
+        pod.mesh.load(f"k{number}", "python", f"kills{number}")
+    flag.touch()
+    pod.triton.kill()
+    for _ in range(2):
+        pod.triton.start()
+        pod.until_dead()
+    flag.unlink()
+    pod.triton.start()
+
+    until(lambda: pod.ready()[0] == 200 and "given up" in pod.ready()[1], "/readyz says that the restore was given up")
+    for outcome, count in (("crashed", 2), ("given_up", 3)):
+        until(lambda outcome=outcome, count=count: pod.metric("restores_total", outcome=outcome) == count, f"{count} are {outcome}")
+    pod.row("a restore that kills Triton twice (given up)", 5, 0, "as designed: ModelMesh learns by NOT_FOUND")
+    for number in range(3):
+        pod.mesh.load(f"m{number}", "python", f"adds{number}")
+    assert pod.serving() == set(pod.loaded)
+    pod.row("… by new calls", 3, 3)
+
+
+def test_one_model_that_kills_triton_in_its_restore_takes_nobody_along(start: Start, tmp_path: Path) -> None:
+    """It is not restored again; the others are."""
+    pod = start(LOADING_CONCURRENCY="1")
+    pod.load_many(3)
+    flag = tmp_path / "flag"
+    pod.put("kills", killer(flag, 1))
+    pod.mesh.load("k", "python", "kills")
+    flag.touch()
+    pod.triton.kill()
+    pod.triton.start()
+    pod.until_dead()
+    pod.triton.start()
+
+    all_are_back(pod, "a restore that kills Triton once (the others)", since=time.monotonic())
+    until_settled(pod)
+    assert pod.states().get("k", "") == ""
+
+
+def test_the_middle_of_a_restore_can_be_seen(start: Start, shown: Callable[..., None]) -> None:
+    """By `/readyz` and by the verb `models`; a call that comes in the middle gets the next slot."""
+    pod = start(LOADING_CONCURRENCY="1")
+    pod.load_many(2)
+    for number in range(3):
+        pod.put(f"slow{number}", dict(sleeper(start_seconds=1)))
+        pod.mesh.load(f"slow{number}", "python", f"slow{number}")
+    pod.put("new", dict(affine(1, 50)))
+    pod.triton.kill()
+    pod.triton.start()
+    until(lambda: "restoring" in pod.ready()[1], "/readyz tells of the restore")
+    began = time.monotonic()
+    call: Future[float] = Future()
+    threading.Thread(target=lambda: call.set_result(_timed(lambda: pod.mesh.load("new", "python", "new"), began))).start()
+
+    status, text = pod.ready()
+    assert status == 200
+    view = _models(pod)
+    for line in (f"/readyz: {status} {text.strip()}", *view.stdout.splitlines()):
+        shown("`models` in the middle of a restore (scripts/test tests/fault/test_triton_comes_back.py)", output=line)
+    assert view.returncode in (0, 1), view.stderr
+    assert "slow0" in view.stdout
+    assert "m0" in view.stdout
+    waited = call.result(60)
+    assert pod.metric("restore_pending") > 0, "the call was answered before the restore had ended"
+    pod.loaded["new"] = 50
+    all_are_back(pod, "a call in the middle of a restore", note=f"the call took {waited:.2f} s")
+    until_settled(pod)
+
+
+def _timed(work: Callable[[], object], began: float) -> float:
+    work()
+    return time.monotonic() - began
+
+
+def _models(pod: Pod) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "adapter", "models"],
+        env=bare_environment() | {"PYTHONPATH": str(TOP)} | pod.adapter.settings,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@contextmanager
+def serving_long(pod: Pod) -> Iterator[Any]:
+    """While inside, the model `busy` works on an inference that does not end before Triton does."""
+    pod.put("busy", dict(sleeper()))
+    pod.mesh.load("busy", "python", "busy")
+    request = pod.mesh.infer_request("busy", {"SECONDS": np.array([100], np.float32)})
+    call = pod.mesh.triton.ModelInfer.future(request, timeout=200)
+    until(lambda: list(pod.repository.glob("busy/1/busy")), "the inference has begun")
+    yield call
+    call.cancel()

@@ -1,0 +1,24 @@
+"""A real file system that is small: what a full volume says and does is the kernel's word."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+
+@contextmanager
+def small_disk(folder: Path, *, mebibytes: int = 8, inodes: int = 200) -> Iterator[Path]:
+    """Mounted at this folder, which is made; skips the test where nothing can be mounted."""
+    folder.mkdir()
+    options = f"size={mebibytes}m,nr_inodes={inodes}"
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", folder], check=False, capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip(f"no file system can be mounted here: {done.stderr.strip()}")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", folder], check=True)

@@ -1,0 +1,289 @@
+"""The file is hostile input: a Triton that runs as root can write the volume."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import random
+import socket
+import stat
+import subprocess
+import sys
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from adapter import boot
+from adapter.boot import boot_id, boot_seconds
+from adapter.journal.lines import MAX_LINE_BYTES, line_of
+from adapter.journal.reading import MAX_ENTRIES, MAX_FILE_BYTES, JournalProblem, NoJournal, OtherBoot
+from adapter.model import Crashes
+from tests.unit.journal.beds import BOOT, Bed, a_record
+
+GOOD = json.loads(line_of(a_record("m")))
+CRASH = json.loads(line_of(Crashes(digest="cc", count=2, last=3.0)))
+
+
+async def works_anew(bed: Bed, *words: str) -> None:
+    """What is there says nothing, is out of the way, is told once, and the journal of this process works."""
+    with capture_logs() as told:
+        journal = bed.start()
+    assert journal.records == {} and journal.crashes == {}
+    assert [line["event"] for line in told] == ["journal.ignored"]
+    assert all(word in told[0]["cause"] for word in words), told[0]["cause"]
+    journal.note(a_record("new"))
+    await journal.written()
+    assert set(bed.found().records) == {"new"}
+    assert len(bed.trash) == 1
+
+
+async def test_another_boot_is_another_journal_with_another_salt(bed: Bed) -> None:
+    first = bed.start("boot-0")
+    first.note(a_record("old"))
+    await first.written()
+    first.close()
+
+    with pytest.raises(OtherBoot, match="the machine has restarted"):
+        bed.found()
+    await works_anew(bed, "the machine has restarted")
+    assert bed.start().digests.of_values({}) != first.digests.of_values({})
+
+
+async def test_a_downgrade_works_and_so_does_the_way_back(bed: Bed) -> None:
+    """A later adapter's format is put away by this one, and this one's format by a later one: nobody exits."""
+    bed.path.write_text('{"format": 2, "boot_id": "boot-1", "anything": [1, 2]}\n{"what": "ever"}\n')
+    await works_anew(bed, "it has format 2, and this adapter reads 1")
+    bed.close()
+
+    head = json.loads(bed.path.read_text().splitlines()[0])
+    assert (head["format"], head["boot_id"]) == (1, BOOT), "what a later one tells this format by"
+    back = bed.start()
+    assert set(back.records) == {"new"}
+
+
+async def test_the_identity_of_what_was_placed_is_kept(bed: Bed) -> None:
+    """An adapter without a journal that runs in between places the model anew: by its identity a stale record is known."""
+    journal = bed.start()
+    journal.note(a_record("m", placed="1-1"))
+    await journal.written()
+    journal.close()
+
+    assert bed.start().records["m"].placed == "1-1"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"", b"\n", b"\x00" * 5_000, b"{}\n", b"[]\n", b"1\n", b"null\n", b"\xff\xfe\n", b"[" * 10_000 + b"\n", b'{"format": 1}\n',
+        b'{"format": true, "boot_id": "boot-1", "salt": "' + b"5a" * 32 + b'"}\n',
+        b'{"format": 1, "boot_id": 7, "salt": "' + b"5a" * 32 + b'"}\n',
+        b'{"format": 1, "boot_id": "boot-1", "salt": "5"}\n', b'{"format": 1, "boot_id": "boot-1", "salt": ""}\n',
+        b'{"format": 1, "boot_id": "boot-1", "salt": null}\n', b'{"format": "1", "boot_id": "boot-1", "salt": "' + b"5a" * 32 + b'"}\n',
+        b'{"format": 1, "boot_id": "boot-1", "salt": "' + b"5a" * 32 + b'"}',
+        b'{"format": 1, "boot_id": "boot-1", "salt": "' + b"5a" * 32 + b'", "more": "' + b"x" * MAX_LINE_BYTES + b'"}\n',
+    ],
+)  # fmt: skip
+async def test_a_file_that_does_not_begin_as_a_journal_is_none(bed: Bed, content: bytes) -> None:
+    bed.path.write_bytes(content)
+    await works_anew(bed, "its first line is not a journal's")
+
+
+@pytest.mark.parametrize("kind", ["link", "dangling", "pipe", "socket", "folder", "device", "huge"])
+async def test_what_is_no_journal_at_all_is_put_away_unopened(bed: Bed, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """None of it hangs, follows a link, or reads more than its bound."""
+    elsewhere = tmp_path / "elsewhere"
+    good = Bed(tmp_path)
+    good.path = elsewhere
+    good.write(GOOD)
+    before = elsewhere.read_bytes()
+    if kind in ("link", "dangling"):
+        bed.path.symlink_to(elsewhere if kind == "link" else tmp_path / "nowhere")
+    elif kind == "pipe":
+        os.mkfifo(bed.path)
+    elif kind == "socket":
+        monkeypatch.chdir(tmp_path)  # its name may have 107 bytes
+        with socket.socket(socket.AF_UNIX) as made:
+            made.bind(bed.path.name)
+    elif kind == "folder":
+        bed.path.mkdir()
+        (bed.path / "file").touch()
+    elif kind == "device":
+        try:
+            os.mknod(bed.path, 0o600 | stat.S_IFCHR, os.makedev(1, 5))  # /dev/zero
+        except PermissionError:
+            pytest.skip("this user cannot make devices")
+    else:
+        with bed.path.open("wb") as file:
+            file.truncate(MAX_FILE_BYTES + 1)
+    await works_anew(bed)
+    assert elsewhere.read_bytes() == before
+
+
+def spoiled() -> list[dict[str, Any]]:
+    """Good lines with one value that cannot be."""
+    wrong: list[Any] = [None, True, -1, 1.5, "", "x" * 300, "\ud800", [], {}, [1], 10**30, float("nan"), float("inf"), "../../etc/passwd"]
+    free = ("type", "path", "key")
+    found = [{**GOOD, name: value} for name in GOOD for value in wrong]
+    keeps = [
+        *({**GOOD, name: value} for name in free for value in ("", "../../etc/passwd")),
+        *({**GOOD, name: None} for name in ("key", "content", "artifact", "placed")),
+        *({**GOOD, name: 1.5} for name in ("since", "confirmed")),
+        {**GOOD, "placed": "../../etc/passwd"},  # compared, and nothing else
+    ]
+    return [line for line in found if repr(line) not in {repr(keep) for keep in keeps}]
+
+
+@pytest.mark.parametrize("line", spoiled(), ids=lambda line: ",".join(f"{k}={v!r:.20}" for k, v in line.items() if GOOD[k] != v))
+async def test_a_line_with_a_value_that_cannot_be_is_dropped(bed: Bed, line: dict[str, Any]) -> None:
+    bed.write({**GOOD, "id": "before"}, line, {**GOOD, "id": "after"})
+
+    assert set(bed.start().records) == {"before", "after"}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *({**CRASH, "crash": value} for value in ("", "/", None, 1, "a" * 200)),
+        *({**CRASH, "count": value} for value in (-1, 1.0, True, "1", 10**9, None)),
+        *({**CRASH, "last": value} for value in (-1, "1", None, float("inf"), 1e300)),
+        {**GOOD, "content": ["a", "b"]}, {**GOOD, "content": ["a", None, None]}, {**GOOD, "content": "abc"},
+        {**GOOD, "id": "a/b"}, {**GOOD, "id": ".."}, {**GOOD, "id": "_adapter"}, {**GOOD, "id": "a~inner~b"}, {"id": "..", "gone": True},
+        {}, {"gone": True}, {"id": "m", "gone": 1}, {"what": "else"},
+        "nonsense", "[" * 10_000, "{" * 10_000, '{"id":' * 2_000, b"\xff\xff", b"\x00" * 100, "9" * 10_000,
+        '"' + "x" * MAX_LINE_BYTES * 3 + '"',
+        b"", b"  ",
+    ],
+    ids=lambda line: f"{line!r:.60}",
+)  # fmt: skip
+async def test_a_line_that_is_none_is_dropped_and_its_neighbours_are_not(bed: Bed, line: Any) -> None:
+    bed.write({**GOOD, "id": "before"}, CRASH, line, {**GOOD, "id": "after"})
+
+    journal = bed.start()
+
+    assert set(journal.records) == {"before", "after"}
+    assert journal.crashes == {"cc": Crashes(digest="cc", count=2, last=3.0)}
+    assert not bed.trash
+
+
+async def test_a_torn_tail_is_dropped_and_nothing_is_appended_to_it(bed: Bed) -> None:
+    """At every length that a killed process may have left."""
+    tail = line_of(a_record("b"))
+    for length in range(1, len(tail)):
+        bed.write({**GOOD, "id": "a"}, tail[:length], end=b"")
+        journal = bed.start()
+        assert set(journal.records) == {"a"}
+        journal.note(a_record("c"))
+        await journal.written()
+        journal.close()
+        assert set(bed.found().records) == {"a", "c"}
+
+
+async def test_values_that_later_adapters_add_are_passed_over(bed: Bed) -> None:
+    bed.write({**GOOD, "more": {"than": ["known"]}})
+
+    assert bed.start().records == {"m": a_record("m")}
+
+
+async def test_random_damage_never_raises_and_never_invents(bed: Bed) -> None:
+    """Every state that is read was written, or differs from it by the damage alone: types and bounds hold."""
+    source = random.Random(7)
+    bed.write(*({**GOOD, "id": f"m{number}"} for number in range(20)), CRASH)
+    whole = bed.path.read_bytes()
+    for _ in range(2_000):
+        spoilt = bytearray(whole)
+        for _ in range(source.choice((1, 1, 2, 5, 50))):
+            at = source.randrange(len(spoilt))
+            choice = source.randrange(4)
+            if choice == 0:
+                spoilt[at] = source.randrange(256)
+            elif choice == 1:
+                del spoilt[at : at + source.randrange(1, 200)]
+            elif choice == 2:
+                spoilt[at:at] = source.randbytes(source.randrange(1, 50))
+            else:
+                spoilt[at:at] = spoilt[source.randrange(len(spoilt)) :][: source.randrange(1, 400)]
+            spoilt = spoilt or bytearray(b"x")
+        bed.path.write_bytes(bytes(spoilt))
+        try:
+            found = bed.found()
+        except JournalProblem:
+            continue
+        for record in found.records.values():
+            assert record.model_id and "/" not in record.model_id and "/" not in (record.artifact_key or "")
+            assert 0 <= record.size_bytes < 2**63 and 0 <= record.since < 1e11
+            line_of(record).decode("ascii")
+
+
+@pytest.mark.parametrize("kind", ["tiny", "wide", "one line", "no line"])
+async def test_the_largest_file_that_is_read_takes_bounded_memory(bed: Bed, kind: str) -> None:
+    """Lines as small as they can be, texts that Python holds four bytes a letter for, and lines without an end."""
+    if kind == "tiny":
+        small = {"id": "", "state": "lost", "since": 0, "type": "", "path": "", "size": 0, "confirmed": 0}
+        lines = (json.dumps({**small, "id": f"{number:x}"}).encode() for number in range(60_000))
+    elif kind == "wide":
+        wide = "x" * 199 + "\U0001f600"
+        lines = (json.dumps({**GOOD, "id": f"{number:x}", "type": wide, "path": wide, "key": wide}).encode() for number in range(25_000))
+    else:
+        lines = iter([b"x" * (MAX_FILE_BYTES - 1_000)] * (kind == "one line"))
+    head = json.dumps({"format": 1, "boot_id": BOOT, "salt": "5a" * 32}).encode() + b"\n"
+    with bed.path.open("wb") as file:
+        file.write(head)
+        for line in lines:
+            if file.tell() + len(line) >= MAX_FILE_BYTES:
+                break
+            file.write(line + b"\n")
+        if kind == "no line":
+            file.truncate(MAX_FILE_BYTES)
+    tracemalloc.start()
+    try:
+        found = bed.found()
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+    assert len(found.entries) == (0 if "line" in kind else MAX_ENTRIES)
+    assert peak < 160 << 20, f"{peak >> 20} MiB"
+
+
+async def test_a_file_that_may_not_be_read_says_so(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    bed.write(GOOD)
+
+    def refuse(*_: object, **__: object) -> int:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    with monkeypatch.context() as patch:
+        patch.setattr("adapter.journal.reading.os.open", refuse)
+        with pytest.raises(JournalProblem, match="it cannot be read: Permission denied"):
+            bed.found()
+
+
+async def test_no_file_is_no_trouble(bed: Bed) -> None:
+    with pytest.raises(NoJournal):
+        bed.found()
+    with capture_logs() as told:
+        bed.start()
+    assert told == []
+
+
+def test_the_boot_of_the_kernel_is_the_same_for_every_process() -> None:
+    code = "from adapter.boot import boot_id, boot_seconds; print(boot_id(), boot_seconds())"
+    before = boot_seconds()
+    name, seconds = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+
+    assert name == boot_id() and len(name) == 36
+    assert before <= float(seconds) <= boot_seconds()
+
+
+def test_a_kernel_that_does_not_tell_its_boot_makes_each_process_one_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(boot, "_BOOT_ID", tmp_path / "nothing")
+    found = []
+    for _ in range(2):
+        boot.boot_id.cache_clear()
+        found += [boot.boot_id(), boot.boot_id()]
+    boot.boot_id.cache_clear()
+
+    assert found[0] == found[1] != found[2] == found[3]

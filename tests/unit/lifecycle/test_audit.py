@@ -1,0 +1,231 @@
+"""Whether registry, index and folder agree is always told, and never acted on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+
+import pytest
+from structlog.testing import capture_logs
+
+from adapter.errors import ServerError
+from adapter.lifecycle.audit import PAUSE_SECONDS
+from adapter.lifecycle.lifecycle import RuntimeLifecycle
+from adapter.model import Layout
+from adapter.telemetry.metrics import INVENTORY_DRIFT
+from tests.builders import a_spec
+from tests.fakes.world import World
+
+pytestmark = pytest.mark.looptime
+A = a_spec("models/a", model_id="a", model_type="onnx")
+AGREED = {"lost": 0, "not_serving": 0, "no_folder": 0, "unknown": 0}
+LOOKED = PAUSE_SECONDS + 5
+"""After so many seconds a look has been made, whenever the last one was."""
+
+
+def told() -> dict[str, float]:
+    """The metric, by kind."""
+    return {sample.labels["kind"]: sample.value for metric in INVENTORY_DRIFT.collect() for sample in metric.samples}
+
+
+async def started(make: Callable[[], RuntimeLifecycle]) -> RuntimeLifecycle:
+    """A lifecycle that has found nothing. Fixtures live in real time: what they start never sees the test's minutes pass."""
+    lifecycle = make()
+    lifecycle.start()
+    await asyncio.sleep(2)
+    return lifecycle
+
+
+@pytest.fixture
+def logged() -> Iterator[Callable[[], list[str]]]:
+    """Log lines of the audit since the last call."""
+    with capture_logs() as lines:
+
+        def taken() -> list[str]:
+            found = [line["event"] for line in lines if line["event"].startswith("inventory.")]
+            lines.clear()
+            return found
+
+        yield taken
+
+
+async def test_all_kinds_are_there_from_the_start(make: Callable[[], RuntimeLifecycle]) -> None:
+    INVENTORY_DRIFT.labels("lost").set(3)  # of an earlier test
+    make()
+
+    assert told() == AGREED
+
+
+async def test_loaded_models_agree(make: Callable[[], RuntimeLifecycle], world: World, logged: Callable[[], list[str]]) -> None:
+    lifecycle = await started(make)
+    await lifecycle.load(A)
+    looks = world.trace.count("index")
+    await asyncio.sleep(LOOKED)
+
+    assert world.trace.count("index") > looks
+    assert told() == AGREED
+    assert logged() == []
+
+
+async def drifted(world: World, kind: str) -> None:
+    """Somebody else is at work, while `a` is loaded."""
+    match kind:
+        case "lost":
+            world.memory.clear()
+            world._asked.clear()  # as if nobody had heard of its restart
+        case "not_serving":
+            world.memory["a"] = "UNAVAILABLE"
+        case "no_folder":
+            world.placed.clear()
+        case "unknown":
+            world.placed["b"] = Layout({})
+            world.memory["b"] = "READY"
+
+
+@pytest.mark.parametrize("kind", list(AGREED))
+async def test_a_disagreement_is_told_once_by_its_kind(
+    kind: str, make: Callable[[], RuntimeLifecycle], world: World, logged: Callable[[], list[str]]
+) -> None:
+    lifecycle = await started(make)
+    await lifecycle.load(A)
+    await asyncio.sleep(LOOKED)
+    await drifted(world, kind)
+    world.trace.clear()
+    await asyncio.sleep(3 * LOOKED)
+
+    assert told() == AGREED | {kind: 1}
+    assert logged() == ["inventory.drift"]
+    assert set(world.trace) == {"index", "inventory"}
+
+
+async def test_a_trouble_that_has_gone_is_soon_forgotten(
+    make: Callable[[], RuntimeLifecycle], world: World, logged: Callable[[], list[str]]
+) -> None:
+    lifecycle = await started(make)
+    await lifecycle.load(A)
+    world.memory["a"] = "UNAVAILABLE"
+    await asyncio.sleep(LOOKED)
+    assert told()["not_serving"] == 1
+    world.memory["a"] = "READY"
+    await asyncio.sleep(6)
+
+    assert told() == AGREED
+    assert logged() == ["inventory.drift", "inventory.agrees"]
+
+
+async def test_what_is_found_at_a_take_over_is_told_at_once(world: World, make: Callable[[], RuntimeLifecycle]) -> None:
+    world.placed["_triton_models"] = Layout({})  # a reserved name, which is no model
+    world.placed["a"] = Layout({})
+    world.memory["a"] = "READY"
+    lifecycle = make()
+    lifecycle.start()
+    await asyncio.sleep(0.1)
+    world.memory["a"] = "UNAVAILABLE"
+    lifecycle._audit.want()  # as a return of Triton does
+    await asyncio.sleep(0.1)
+
+    assert told() == AGREED | {"not_serving": 1}
+
+
+async def test_nothing_is_compared_while_a_purge_runs(make: Callable[[], RuntimeLifecycle], world: World) -> None:
+    lifecycle = await started(make)
+    await lifecycle.load(A)
+    await asyncio.sleep(LOOKED)
+    world.hold("purge")
+    await lifecycle.status()
+    world.memory.clear()
+    world.trace.clear()
+    lifecycle._audit.want()
+    await asyncio.sleep(2 * LOOKED)
+    assert "index" not in world.trace
+    world.let_go("purge")
+    await asyncio.sleep(LOOKED)
+
+    assert told() == AGREED
+    assert "index" in world.trace
+
+
+async def test_a_look_during_which_something_happens_is_made_again(make: Callable[[], RuntimeLifecycle], world: World) -> None:
+    """Otherwise a model that was just unloaded would be missing, or one that was just loaded unknown."""
+    lifecycle = await started(make)
+    await lifecycle.load(A)
+    world.hold("inventory")
+    lifecycle._audit.want()
+    await world.until_held("inventory")
+    await lifecycle.unload("a")
+    world.let_go("inventory")
+    await asyncio.sleep(0.1)
+    assert told() == AGREED
+    looks = world.trace.count("index")
+    await asyncio.sleep(LOOKED)
+
+    assert world.trace.count("index") > looks
+    assert told() == AGREED
+
+
+async def test_a_model_with_something_under_way_is_not_judged(make: Callable[[], RuntimeLifecycle], world: World) -> None:
+    lifecycle = await started(make)
+    world.hold("load")
+    load = asyncio.create_task(lifecycle.load(A))
+    await world.until_held("load")
+    lifecycle._audit.want()
+    await asyncio.sleep(LOOKED)
+
+    assert told() == AGREED
+    world.let_go("load")
+    await load
+
+
+async def test_without_a_reason_nobody_is_asked_while_something_is_under_way(make: Callable[[], RuntimeLifecycle], world: World) -> None:
+    """The index costs inference its lock: a load has better use for the machine."""
+    lifecycle = await started(make)
+    await asyncio.sleep(1)
+    world.hold("fetch")
+    load = asyncio.create_task(lifecycle.load(A))
+    await world.until_held("fetch")
+    looks = world.trace.count("index")
+    await asyncio.sleep(20)  # of the load's budget
+    world.let_go("fetch")
+    await load
+
+    assert world.trace.count("index") == looks
+
+
+async def test_a_triton_that_is_away_is_not_asked(make: Callable[[], RuntimeLifecycle], world: World) -> None:
+    await started(make)
+    await asyncio.sleep(1)
+    world.problem = "Triton does not answer"
+    world.trace.clear()
+    await asyncio.sleep(2 * LOOKED)
+
+    assert "index" not in world.trace
+
+
+@pytest.mark.parametrize("failure", [ServerError("Triton cannot list its folder"), RuntimeError("?")])
+async def test_a_look_that_fails_is_not_the_last_one(failure: Exception, make: Callable[[], RuntimeLifecycle], world: World) -> None:
+    lifecycle = await started(make)
+    await asyncio.sleep(1)
+    await lifecycle.load(A)
+    world.fail("inventory", failure)
+    world.memory["a"] = "UNAVAILABLE"
+    await asyncio.sleep(3 * LOOKED)
+
+    assert told()["not_serving"] == 1
+
+
+async def test_a_slow_index_is_asked_seldom(make: Callable[[], RuntimeLifecycle], world: World) -> None:
+    """A rest of ten times what the answer took, also while there is a disagreement."""
+    lifecycle = await started(make)
+    await lifecycle.load(A)
+    world.memory["a"] = "UNAVAILABLE"
+    await asyncio.sleep(LOOKED)
+
+    async def slow(point: str, model_id: str) -> None:
+        if point == "index":
+            await asyncio.sleep(10)
+
+    world.chaos = slow
+    world.trace.clear()
+    await asyncio.sleep(600)
+
+    assert 4 <= world.trace.count("index") <= 6

@@ -1,0 +1,364 @@
+"""A content that kills Triton is counted, and not sent to it without an end."""
+
+import asyncio
+
+import pytest
+from structlog.testing import capture_logs
+
+from adapter.errors import CrashesTriton, ServerDied, ServerUnavailable
+from adapter.lifecycle.crashes import MOST_CONTENTS, MOST_CRASHES, REMEMBERED_SECONDS, CrashCounts
+from adapter.lifecycle.lifecycle import RuntimeLifecycle
+from adapter.lifecycle.states import State
+from adapter.model import Content, Crashes
+from tests.builders import a_spec
+from tests.fakes.world import World, neighbours
+from tests.unit.lifecycle.test_restoring import Outcomes, loaded, sent, state_of, until
+
+pytestmark = pytest.mark.looptime
+A = a_spec("models/a", model_id="a", model_type="onnx")
+B = a_spec("models/a", model_id="b", model_type="onnx")
+DAY = 24 * 3600.0
+
+
+async def crashed(lifecycle: RuntimeLifecycle, times: int) -> None:
+    for _ in range(times):
+        with pytest.raises((ServerDied, CrashesTriton)):
+            await lifecycle.load(A)
+
+
+async def test_the_call_whose_load_kills_triton_is_told_and_the_load_is_not_repeated(lifecycle: RuntimeLifecycle, world: World) -> None:
+    world.deadly.add("e1")
+
+    with pytest.raises(ServerDied, match="died while it was loading"):
+        await lifecycle.load(A)
+    await asyncio.sleep(60)
+
+    assert sent(world) == ["a"]
+    assert world.is_empty
+
+
+async def test_the_third_death_is_told_as_such(lifecycle: RuntimeLifecycle, world: World) -> None:
+    world.deadly.add("e1")
+    await crashed(lifecycle, 2)
+
+    with pytest.raises(CrashesTriton, match="has died 3 times while it was loading this model"):
+        await lifecycle.load(A)
+
+
+async def test_after_three_deaths_nothing_is_pulled_or_sent_and_the_text_says_what_ends_it(
+    lifecycle: RuntimeLifecycle, world: World
+) -> None:
+    world.deadly.add("e1")
+    await crashed(lifecycle, 3)
+    await asyncio.sleep(3600)
+    world.trace.clear()
+
+    with pytest.raises(CrashesTriton) as refusal:
+        await lifecycle.load(A)
+
+    assert world.trace == ["open a", "remove a"]
+    text = refusal.value.text
+    assert "the last time 1 h 0 min ago" in text
+    assert "type, path, storage key or parameters change, or 23 h" in text or "or 22 h 59 min pass" in text
+
+
+async def test_another_id_with_the_same_content_is_refused_too(lifecycle: RuntimeLifecycle, world: World) -> None:
+    world.deadly.add("e1")
+    await crashed(lifecycle, 3)
+
+    with pytest.raises(CrashesTriton):
+        await lifecycle.load(B)
+
+
+async def test_a_changed_content_is_sent(lifecycle: RuntimeLifecycle, world: World) -> None:
+    world.deadly.add("e1")
+    await crashed(lifecycle, 3)
+    world.add("models/a", etag="e2")
+
+    await lifecycle.load(A)
+
+    assert world.memory == {"a": "READY"}
+
+
+async def test_after_a_day_it_is_sent_again_and_counted_from_one(lifecycle: RuntimeLifecycle, world: World) -> None:
+    world.deadly.add("e1")
+    await crashed(lifecycle, 3)
+    await asyncio.sleep(DAY)
+
+    with pytest.raises(ServerDied):
+        await lifecycle.load(A)
+    assert [crashes.count for crashes in world.crashes.values()] == [1]
+
+
+async def test_a_success_forgets_the_deaths_before_it(lifecycle: RuntimeLifecycle, world: World) -> None:
+    world.deadly.add("e1")
+    await crashed(lifecycle, 2)
+    world.deadly.clear()
+    await lifecycle.load(A)
+    await lifecycle.unload("a")
+    world.deadly.add("e1")
+
+    await crashed(lifecycle, 2)
+    with pytest.raises(CrashesTriton):
+        await lifecycle.load(A)
+
+
+async def test_a_new_process_knows_the_deaths(lifecycle: RuntimeLifecycle, world: World, make: object) -> None:
+    world.deadly.add("e1")
+    await crashed(lifecycle, 3)
+    again = make()  # type: ignore[operator]
+    again.start()
+
+    with pytest.raises(CrashesTriton):
+        await again.load(A)
+
+
+async def test_two_innocents_beside_a_deadly_one_are_loaded_in_the_end(lifecycle: RuntimeLifecycle, world: World) -> None:
+    """What was in Triton at the same moment is counted as well, until it succeeds."""
+    world.add("models/b", etag="innocent")
+    world.deadly.add("e1")
+    innocent = a_spec("models/b", model_id="b", model_type="onnx")
+    for _ in range(2):
+        results = await asyncio.gather(lifecycle.load(A), lifecycle.load(innocent), return_exceptions=True)
+        assert all(isinstance(result, ServerDied) for result in results)
+
+    await lifecycle.load(innocent)
+
+    assert [crashes.count for crashes in world.crashes.values()] == [2]
+
+
+async def test_a_death_right_after_the_answer_of_the_load_is_counted(lifecycle: RuntimeLifecycle, world: World) -> None:
+    """Triton has answered, and has nothing any more when it is measured."""
+    world.hold("measure")
+    load = asyncio.create_task(lifecycle.load(A))
+    await world.until_held("measure")
+    world.restart_triton()
+    world.let_go("measure")
+
+    with pytest.raises(ServerUnavailable, match="lost the model just after"):
+        await load
+    assert [crashes.count for crashes in world.crashes.values()] == [1]
+    assert world.is_empty
+
+
+def test_deaths_are_counted_within_a_day_of_the_last_one() -> None:
+    now = 0.0
+    world = World()
+    journal = neighbours(world).journal
+    journal.now = lambda: now  # type: ignore[method-assign] # a clock of the test's own
+    counts = CrashCounts(journal)
+    content = Content("spec", "listing", "crash")
+
+    assert [counts.count("crash") for _ in range(MOST_CRASHES)] == [1, 2, 3]
+    now = REMEMBERED_SECONDS - 1
+    with pytest.raises(CrashesTriton, match="23 h 59 min ago"):
+        counts.check(content)
+    now = REMEMBERED_SECONDS
+    counts.check(content)
+    assert not world.crashes
+    assert counts.count("crash") == 1
+
+
+def test_counts_of_contents_that_nobody_asks_for_any_more_are_forgotten() -> None:
+    now = 0.0
+    world = World()
+    journal = neighbours(world).journal
+    journal.now = lambda: now  # type: ignore[method-assign] # a clock of the test's own
+    counts = CrashCounts(journal)
+
+    for number in range(MOST_CONTENTS + 10):
+        now = float(number)
+        counts.count(f"crash{number}")
+    assert list(world.crashes) == [f"crash{number}" for number in range(10, MOST_CONTENTS + 10)]
+
+    now = REMEMBERED_SECONDS + MOST_CONTENTS
+    counts.count("crash")
+    assert list(world.crashes) == [f"crash{number}" for number in range(MOST_CONTENTS + 1, MOST_CONTENTS + 10)] + ["crash"]
+
+
+def test_a_death_that_is_still_to_come_counts_for_nothing() -> None:
+    """Whoever can write the volume can write such a line; it would ban a content for ever."""
+    world = World()
+    journal = neighbours(world).journal
+    journal.now = lambda: 10.0  # type: ignore[method-assign] # a clock of the test's own
+    world.crashes["crash"] = Crashes(digest="crash", count=3, last=1e9)
+
+    CrashCounts(journal).check(Content("spec", "listing", "crash"))
+
+    assert not world.crashes
+
+
+# ---- in a restore
+
+
+async def test_a_model_that_kills_triton_in_its_restore_becomes_absent_and_the_others_come_back(
+    lifecycle: RuntimeLifecycle, world: World
+) -> None:
+    outcomes = Outcomes()
+    await loaded(lifecycle, world, 6)
+    world.deadly.add("e0")
+
+    world.restart_triton()
+    await asyncio.sleep(30)
+
+    assert state_of(lifecycle, "m0") is State.ABSENT
+    absent = [f"m{number}" for number in range(6) if state_of(lifecycle, f"m{number}") is State.ABSENT]
+    assert set(world.memory) == {f"m{number}" for number in range(6)} - set(absent)
+    assert len(absent) <= 2, "those that were in Triton at that moment"
+    assert sent(world).count("m0") == 1
+    assert outcomes.new["crashed"] == len(absent)
+    assert lifecycle.notice() is None
+    assert world.crashes
+
+
+@pytest.mark.parametrize("away_seconds", [0.0, 3.0])
+async def test_two_deaths_in_one_restore_end_it_and_readyz_says_so(lifecycle: RuntimeLifecycle, world: World, away_seconds: float) -> None:
+    """Also what had come back before the second death, and is lost by it, is not sent again."""
+    world.back_after_seconds = away_seconds
+    outcomes = Outcomes()
+    await loaded(lifecycle, world, 9)
+    world.deadly |= {"e6", "e3"}
+
+    with capture_logs() as logs:
+        world.restart_triton()
+        await asyncio.sleep(60)
+
+    assert world.is_empty
+    assert len(lifecycle.registry) == 0
+    assert lifecycle.notice() == "a restore was given up: Triton has died 2 times while it was loading what it had lost"
+    assert lifecycle.readiness() is None
+    assert outcomes.new["given_up"] >= 3
+    assert any(line["event"] == "restore.given_up" for line in logs)
+    before = len(sent(world))
+    await asyncio.sleep(600)
+    assert len(sent(world)) == before
+
+
+async def test_what_the_last_death_has_lost_belongs_to_the_same_restore(lifecycle: RuntimeLifecycle, world: World) -> None:
+    """Nothing waits any more when Triton dies for the second time, over the last ones: those that were back are not sent again."""
+    world.back_after_seconds = 3.0
+    await loaded(lifecycle, world, 8)
+    world.deadly = {"e2"}
+    world.restart_triton()
+    await until(lambda: not world.answers)
+    world.deadly = {"e4"}
+    await asyncio.sleep(60)
+
+    assert sent(world)[-2:] == ["m5", "m4"]
+    assert world.is_empty
+    assert lifecycle.notice() is not None
+
+
+async def test_one_death_of_two_loads_is_one(lifecycle: RuntimeLifecycle, world: World) -> None:
+    await loaded(lifecycle, world, 6)
+    world.restart_triton()
+    await until(lambda: len(world.loading) == 2)
+    await asyncio.sleep(0.5)
+    world.restart_triton()
+    await asyncio.sleep(20)
+
+    assert len(world.memory) == 4
+    assert lifecycle.notice() is None
+
+
+async def test_a_loss_after_a_restore_that_was_given_up_is_restored(lifecycle: RuntimeLifecycle, world: World) -> None:
+    specs = await loaded(lifecycle, world, 6)
+    world.deadly |= {"e4", "e1"}
+    world.restart_triton()
+    await asyncio.sleep(60)
+    assert lifecycle.notice() is not None
+
+    world.deadly.clear()
+    await lifecycle.load(specs[0])
+    world.restart_triton()
+    await asyncio.sleep(0.5)
+    assert lifecycle.notice() == "restoring 0 of 1"
+    await asyncio.sleep(6)
+
+    assert world.memory == {"m0": "READY"}
+    assert lifecycle.notice() is None
+
+
+async def test_a_purge_ends_the_notice(lifecycle: RuntimeLifecycle, world: World) -> None:
+    await loaded(lifecycle, world, 6)
+    world.deadly |= {"e4", "e1"}
+    world.restart_triton()
+    await asyncio.sleep(60)
+    assert lifecycle.notice() is not None
+
+    assert (await lifecycle.status()).is_ready
+
+    assert lifecycle.notice() is None
+
+
+async def test_a_triton_that_dies_in_a_call_while_others_are_restored_is_no_death_of_theirs(
+    lifecycle: RuntimeLifecycle, world: World
+) -> None:
+    """The call is told; those that waited come back."""
+    await loaded(lifecycle, world, 5)
+    world.restart_triton()
+    await until(lambda: len(world.loading) == 2)
+    world.add("models/a", etag="deadly")
+    world.deadly.add("deadly")
+    with pytest.raises(ServerDied):
+        await lifecycle.load(A)
+    await asyncio.sleep(30)
+
+    assert len(world.memory) >= 3
+    assert lifecycle.notice() is None
+
+
+async def test_a_death_in_a_call_that_sends_again_is_no_death_of_a_later_restore(lifecycle: RuntimeLifecycle, world: World) -> None:
+    """Each restore counts from nothing."""
+    await lifecycle.load(A)
+    world.trace.clear()
+    world.hold("index")
+    world.restart_triton()
+    await world.until_held("index")
+    world.deadly.add("e1")
+    load = asyncio.create_task(lifecycle.load(A))
+    await until(lambda: "ready a" in world.trace)
+    world.let_go("index")
+    with pytest.raises(ServerDied):
+        await load
+    await asyncio.sleep(10)
+
+    world.deadly.clear()
+    await loaded(lifecycle, world, 6)
+    world.deadly = {"e4"}
+    world.restart_triton()
+    await asyncio.sleep(30)
+
+    assert lifecycle.notice() is None
+    assert len(world.memory) >= 4
+
+
+async def test_a_content_that_three_deaths_have_banned_is_not_restored(lifecycle: RuntimeLifecycle, world: World) -> None:
+    """One id serves it, another id has died over it."""
+    await lifecycle.load(B)
+    world.deadly.add("e1")
+    await crashed(lifecycle, 1)
+    await asyncio.sleep(60)
+    assert state_of(lifecycle, "b") is State.ABSENT
+    await crashed(lifecycle, 1)
+    world.trace.clear()
+    await asyncio.sleep(60)
+
+    assert sent(world) == []
+    with pytest.raises(CrashesTriton):
+        await lifecycle.load(B)
+
+
+async def test_a_content_that_is_banned_is_not_restored(lifecycle: RuntimeLifecycle, world: World) -> None:
+    """It serves under this id, and has killed Triton under another one."""
+    await lifecycle.load(B)
+    counts = CrashCounts(neighbours(world).journal)
+    for _ in range(MOST_CRASHES):
+        counts.count(world.records["b"].content.crash)
+    world.trace.clear()
+
+    world.restart_triton()
+    await asyncio.sleep(6)
+
+    assert sent(world) == []
+    assert state_of(lifecycle, "b") is State.ABSENT

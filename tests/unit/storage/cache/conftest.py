@@ -1,0 +1,149 @@
+"""A store with a cache over memory, and what a load does with it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from adapter.errors import SourceDenied
+from adapter.layout import rules
+from adapter.model import Artifact, ModelSpec
+from adapter.storage.bucket import PAGE_OBJECTS, Page, Sink, StoredObject
+from adapter.storage.secret.merging import StorageConfig
+from adapter.telemetry.metrics import REGISTRY
+from adapter.volume import Volume
+from adapter.workers import Stop
+from tests.builders import a_spec
+from tests.fakes.memory_bucket import MemoryBucket
+from tests.unit.storage.beds import StoreBed, make_bed, opened
+
+MODEL = {"m/config.pbtxt": b'backend: "onnxruntime"', "m/1/model.onnx": b"one" * 100, "m/1/weights.bin": b"two" * 1000}
+
+
+@dataclass
+class Rights:
+    """What the credentials of one storage key may do; each call is counted."""
+
+    may_list: bool = True
+    may_read: bool = True
+    calls: list[str] = field(default_factory=list)
+
+
+class Guarded:
+    """A bucket as somebody's credentials see it."""
+
+    def __init__(self, bucket: MemoryBucket, rights: Rights) -> None:
+        self.kind, self.place, self.words, self.endpoint = bucket.kind, bucket.place, bucket.words, bucket.endpoint
+        self._bucket = bucket
+        self._rights = rights
+
+    def list_page(self, prefix: str, stop: Stop, *, token: str | None = None, limit: int = PAGE_OBJECTS, by_folder: bool = False) -> Page:
+        self._rights.calls.append(f"list {prefix}")
+        if not self._rights.may_list:
+            raise SourceDenied("403 for the listing")
+        return self._bucket.list_page(prefix, stop, token=token, limit=limit, by_folder=by_folder)
+
+    def read(self, wanted: StoredObject, start: int, length: int, sink: Sink, stop: Stop) -> None:
+        self._rights.calls.append(f"read {wanted.key} {start}+{length}")
+        if not self._rights.may_read:
+            raise SourceDenied("403 for the object")
+        self._bucket.read(wanted, start, length, sink, stop)
+
+
+@dataclass
+class CacheBed:
+    """A store with a cache; `again` is the next process over the same volume."""
+
+    bed: StoreBed
+    rights: dict[str, Rights]
+    again: Callable[..., CacheBed]
+
+    @property
+    def bucket(self) -> MemoryBucket:
+        return self.bed.bucket
+
+    @property
+    def volume(self) -> Volume:
+        return self.bed.volume
+
+    @property
+    def artifacts(self) -> list[Path]:
+        """Folders of all of them, without what is being deleted."""
+        return sorted(self.volume.artifacts_dir.iterdir())
+
+    def put(self, files: dict[str, bytes] = MODEL) -> None:
+        """Store a model."""
+        for key, content in files.items():
+            self.bucket.put(key, content)
+
+    def identity(self, name: str, **rights: bool) -> Rights:
+        """One more storage key, with credentials that have these rights."""
+        self.bed.configure(name, {"type": "s3", "bucket": "b", "access_key_id": name, "secret_access_key": "x"})
+        made = self.rights[f"storage config {name!r}"] = Rights(**rights)
+        return made
+
+    async def load(self, spec: ModelSpec | None = None, *, seconds: float = 60.0) -> Artifact:
+        """What a load does: list, read what the layout needs, fetch what the layout has."""
+        spec = spec or a_spec("m")
+        model = await opened(self.bed.store, spec, seconds)
+        contents = {file: await model.read(file) for file in rules.wanted(model.listing)}
+        return await model.fetch(rules.plan(spec, model.listing, contents).files)
+
+    async def asked(self, spec: ModelSpec | None = None) -> list[str]:
+        """The calls that such a load makes. Its artifact is given up."""
+        before = len(self.bucket.calls)
+        await self.bed.store.release(await self.load(spec))
+        return self.bucket.calls[before:]
+
+
+def content_of(artifact: Artifact) -> dict[str, bytes]:
+    """Every file of an artifact."""
+    return {path.relative_to(artifact.root).as_posix(): path.read_bytes() for path in artifact.root.rglob("*") if path.is_file()}
+
+
+def counted(name: str, **labels: str) -> float:
+    """A metric as it is now."""
+    return REGISTRY.get_sample_value(f"triton_adapter_{name}", labels) or 0.0
+
+
+def pages(calls: list[str]) -> list[str]:
+    """The calls that only list."""
+    return [call for call in calls if call.startswith("list")]
+
+
+@pytest.fixture
+def make_cache(tmp_path: Path, volume: Volume) -> Iterator[Callable[..., CacheBed]]:
+    """Stores over one volume and one bucket, one after the other."""
+    stores = []
+    rights: dict[str, Rights] = {}
+    bucket = MemoryBucket()
+
+    def make(*, cache_bytes: int = 1 << 30, salt: bytes = b"salt") -> CacheBed:
+        bed = make_bed(tmp_path, volume, cache_bytes=cache_bytes, salt=salt)
+        bed.bucket = bed.clients.only = bucket
+
+        def of(config: StorageConfig, stop: Stop) -> Guarded:
+            return Guarded(bucket, rights.setdefault(config.label, Rights()))
+
+        bed.clients.bucket = of
+        stores.append(bed.store)
+        return CacheBed(bed, rights, make)
+
+    yield make
+    for store in stores:
+        store.close()
+
+
+@pytest.fixture
+def cache(make_cache: Callable[..., CacheBed]) -> CacheBed:
+    """With room for everything."""
+    return make_cache()
+
+
+def entries(folder: Path) -> list[str]:
+    """Names in a folder."""
+    return sorted(os.listdir(folder))

@@ -1,0 +1,185 @@
+"""`stale`: what this very reader was confirmed for last, when storage is away; never when storage says no."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from adapter.errors import InvalidRequest, SourceDenied, SourceNotFound, SourceUnavailable
+from adapter.storage import store
+from adapter.waits import Waits
+from tests.builders import a_spec
+from tests.unit.storage.cache.conftest import content_of, counted
+from tests.unit.storage.pull.test_archives_are_unpacked_safely import zip_of
+
+MODEL = {"m/config.pbtxt": b'backend: "onnxruntime"', "m/1/model.onnx": b"abc"}
+AWAY = SourceUnavailable("bucket 'b' cannot be reached")
+SECONDS = 0.5
+"""Of a load: nothing that is away is tried for longer."""
+
+
+def a_waits(seconds):
+    return Waits(time.monotonic, time.monotonic() + seconds)
+
+
+async def test_a_confirmed_model_is_given(cache):
+    """Its files, without a byte; and what that was is counted."""
+    cache.put(MODEL)
+    first = await cache.load()
+    cache.bucket.fail("list", AWAY, times=1000)
+    stale = counted("cache_requests_total", result="stale")
+    calls = len(cache.bucket.calls)
+    assert await cache.load(seconds=SECONDS) == first
+    assert counted("cache_requests_total", result="stale") == stale + 1
+    assert {call.split()[0] for call in cache.bucket.calls[calls:]} == {"list"}
+
+
+async def test_a_listing_that_hangs_is_left_after_a_third_of_the_time(cache):
+    """And its thread is free again."""
+    cache.put(MODEL)
+    await cache.asked()
+    cache.bucket.hang("list")
+    assert (await cache.load(seconds=3.0)).key
+    assert cache.bucket.active == 0
+
+
+async def test_the_next_process_gives_it_too(cache):
+    """Who was confirmed for what is in the records."""
+    cache.put(MODEL)
+    await cache.asked()
+    cache.bucket.put("m/1/model.onnx", b"newer")
+    await cache.asked()
+    cache.put(MODEL)
+    await cache.asked()
+    again = cache.again()
+    cache.bucket.fail("list", AWAY, times=1000)
+    assert content_of(await again.load(seconds=SECONDS))["1/model.onnx"] == b"abc", "the last one that was confirmed, not the newest"
+
+
+async def test_without_confirmation_nothing_is_given(cache):
+    """Another storage key, another path, other parameters, another schema: all of that is another reader."""
+    cache.put(MODEL)
+    cache.bucket.put("other/model.onnx", b"abc")
+    await cache.asked()
+    cache.identity("other")
+    others = [
+        a_spec("m", storage_key="other"), a_spec("other"), a_spec("m", bucket="c"), a_spec("m", schema_path="s.json"),
+        a_spec("m", storage_params={"access_key_id": "a", "secret_access_key": "b"}),
+    ]  # fmt: skip
+    for spec in others:
+        cache.bucket.fail("list", AWAY, times=50)
+        with pytest.raises(SourceUnavailable, match="cannot be reached"):
+            await cache.load(spec, seconds=SECONDS)
+        cache.bucket._faults["list"].clear()
+
+
+@pytest.mark.parametrize("error", [
+    SourceDenied("401"), SourceNotFound("404"), SourceUnavailable("its certificate is not trusted", can_pass=False), InvalidRequest("no"),
+])  # fmt: skip
+async def test_an_answer_is_an_answer(cache, error):
+    """Refused, not there, not trusted: no cache."""
+    cache.put(MODEL)
+    await cache.asked()
+    cache.bucket.fail("list", error)
+    with pytest.raises(type(error)) as caught:
+        await cache.load(seconds=SECONDS)
+    assert caught.value.text.startswith(error.text)
+
+
+@pytest.mark.parametrize("answer", [SourceDenied("403"), SourceNotFound("404")])
+async def test_what_storage_has_said_last_holds_while_it_is_away(cache, answer):
+    """Refused or deleted since it was confirmed: an outage gives nobody his rights, or the model, back. In the next process, too."""
+    cache.put(MODEL)
+    cache.identity("k")
+    spec = a_spec("m", storage_key="k")
+    await cache.asked()
+    await cache.asked(spec)
+    cache.bucket.fail("list", answer)
+    with pytest.raises(type(answer)):
+        await cache.load(spec)
+    cache.bucket.fail("list", AWAY, times=1000)
+    for bed in (cache, cache.again()):
+        with pytest.raises(SourceUnavailable, match="cannot be reached"):
+            await bed.load(spec, seconds=SECONDS)
+        assert (await bed.load(seconds=SECONDS)).key, "another storage key was not refused"
+    cache.bucket._faults["list"].clear()
+    await cache.asked(spec)
+    cache.bucket.fail("list", AWAY, times=1000)
+    assert (await cache.load(spec, seconds=SECONDS)).key
+
+
+async def test_a_long_listing_is_no_silence(cache, monkeypatch):
+    """A model of many pages: as long as storage answers it is not away, and what it has is given, not what it had."""
+    monkeypatch.setattr(store, "_STALE_SECONDS", 0.01)
+    cache.put(MODEL)
+    await cache.asked()
+    cache.put(MODEL | {"m/1/model.onnx": b"changed"})
+    looked = threading.Event()
+    list_page = cache.bucket.list_page
+
+    def slow(*args, **kwargs):
+        assert looked.wait(20)
+        return list_page(*args, **kwargs)
+
+    monkeypatch.setattr(cache.bucket, "list_page", slow)
+    waits, looks = a_waits(60), []
+
+    def silent():
+        looks.append(1)
+        if len(looks) == 3:
+            looked.set()
+        return 0.0
+
+    monkeypatch.setattr(waits, "silent_seconds", silent)
+    model = await cache.bed.store.open(a_spec("m"), waits)
+    assert {file.path: file.size_bytes for file in model.listing.files}["1/model.onnx"] == len(b"changed")
+
+
+async def test_a_damaged_one_is_not_given(cache):
+    """Storage is then asked for as long as the load may wait."""
+    cache.put(MODEL)
+    artifact = await cache.load()
+    (artifact.root / "1/model.onnx").write_bytes(b"xyz!")
+    cache.bucket.fail("list", AWAY, times=1000)
+    with pytest.raises(SourceUnavailable, match="cannot be reached"):
+        await cache.load(seconds=SECONDS)
+    cache.bucket._faults["list"].clear()
+    assert content_of(await cache.load())["1/model.onnx"] == b"abc"
+
+
+async def test_another_type_of_the_same_path_needs_what_is_there(cache):
+    """The layout of another type may want other files: then storage is away, and nothing else."""
+    cache.put({"m/1/model.onnx": b"abc", "m/2/model.onnx": b"abc"})
+    await cache.asked(a_spec("m", model_type="onnx"))
+    cache.bucket.fail("list", AWAY, times=1000)
+    model = await cache.bed.store.open(a_spec("m"), a_waits(SECONDS))
+    assert (await model.fetch(tuple(file for file in model.listing.files if file.path.startswith("2/")))).key
+    with pytest.raises(SourceUnavailable, match="cannot be reached"):
+        await model.fetch(model.listing.files)
+    with pytest.raises(SourceUnavailable, match="cannot be reached"):
+        await model.read(model.listing.find("1/model.onnx"))
+
+
+async def test_an_archive_and_a_schema_are_given_too(cache):
+    """As they were unpacked."""
+    cache.bucket.put("m.zip", zip_of([("1/model.onnx", b"abc")]))
+    cache.bucket.put("s.json", b"{}")
+    spec = a_spec("m.zip", model_type="onnx", storage_params={"unpack": "true"}, schema_path="s.json")
+    model = await cache.bed.store.open(spec, a_waits(60))
+    assert await model.read(model.listing.schema) == b"{}"
+    first = await model.fetch(model.listing.files)
+    cache.bucket.fail("list", AWAY, times=1000)
+    model = await cache.bed.store.open(spec, a_waits(SECONDS))
+    assert await model.read(model.listing.schema) == b"{}"
+    assert await model.fetch(model.listing.files) == first
+
+
+async def test_the_whole_time_is_for_those_who_have_nothing_else(cache, monkeypatch):
+    """A confirmed one waits five seconds at most, and never more than a third of its time."""
+    monkeypatch.setattr(store, "_STALE_SECONDS", 0.2)
+    cache.put(MODEL)
+    await cache.asked()
+    cache.bucket.hang("list")
+    assert (await cache.load(seconds=3600)).key

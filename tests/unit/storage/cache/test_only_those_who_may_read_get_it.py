@@ -1,0 +1,133 @@
+"""Listing with the request's own credentials comes first, and leave to list is no leave to read."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+from adapter.errors import SourceDenied, SourceNotFound
+from tests.builders import a_spec
+from tests.unit.storage.cache.conftest import MODEL
+from tests.unit.storage.pull.test_archives_are_unpacked_safely import zip_of
+
+FILE = {"m/model.onnx": b"abc" * 100}
+
+
+@pytest.fixture
+def kept_archive(cache):
+    """An archive that somebody has unpacked."""
+    cache.bucket.put("m.zip", zip_of([("1/model.onnx", b"abc"), ("1/more", b"x")]))
+    spec = partial(a_spec, "m.zip", model_type="onnx", storage_params={"unpack": "true"})
+    return cache, spec, spec(storage_key="nosy")
+
+
+async def test_who_may_list_and_not_read_gets_nothing(cache):
+    """403 for the object, with the artifact on the volume; and the next who may read is not held up."""
+    cache.put(FILE)
+    await cache.asked()
+    nosy = cache.identity("nosy", may_read=False)
+    for _ in range(2):
+        with pytest.raises(SourceDenied, match="403 for the object"):
+            await cache.load(a_spec("m", storage_key="nosy"))
+    assert nosy.calls == ["list m/", "read m/model.onnx 0+1"] * 2, "each time by its own credentials"
+    assert await cache.asked() == ["list m/"]
+
+
+async def test_who_may_list_and_not_read_gets_no_config_either(cache):
+    """What is read to plan with comes from the artifact only for those who may have that."""
+    cache.put(MODEL)
+    await cache.asked()
+    cache.identity("nosy", may_read=False)
+    with pytest.raises(SourceDenied, match="403 for the object"):
+        await cache.load(a_spec("m", storage_key="nosy"))
+
+
+async def test_who_may_list_and_not_read_gets_no_changed_model(cache):
+    """Part of the new version would come from the old one."""
+    cache.put({"m/1/model.onnx": b"abc", "m/1/weights.bin": b"abc"})
+    spec = a_spec("m", model_type="onnx")
+    await cache.asked(spec)
+    cache.bucket.remove("m/1/weights.bin")
+    cache.identity("nosy", may_read=False)
+    with pytest.raises(SourceDenied, match="403 for the object"):
+        await cache.load(a_spec("m", model_type="onnx", storage_key="nosy"))
+    assert len(cache.artifacts) == 1
+    assert await cache.asked(spec) == ["list m/"], "who may have the old one"
+
+
+async def test_a_refused_listing_gives_nothing(cache):
+    """401 and 403: whoever has it cached."""
+    cache.put(FILE)
+    await cache.asked()
+    cache.identity("stranger", may_list=False)
+    with pytest.raises(SourceDenied, match="403 for the listing"):
+        await cache.load(a_spec("m", storage_key="stranger"))
+    cache.rights["storage config 'default'"].may_list = False
+    with pytest.raises(SourceDenied, match="403 for the listing"):
+        await cache.load()
+
+
+async def test_what_is_not_there_any_more_is_not_given(cache):
+    """404."""
+    cache.put(FILE)
+    await cache.asked()
+    cache.bucket.remove("m/model.onnx")
+    with pytest.raises(SourceNotFound):
+        await cache.load()
+    cache.bucket.remove_bucket()
+    with pytest.raises(SourceNotFound):
+        await cache.load()
+
+
+async def test_other_credentials_show_once_that_they_may_read(cache):
+    """One byte, then no more, also in the next process."""
+    cache.put(FILE)
+    await cache.asked()
+    other = cache.identity("other")
+    spec = a_spec("m", storage_key="other")
+    assert await cache.asked(spec) == ["list m/", "read m/model.onnx 0+1"]
+    assert await cache.asked(spec) == ["list m/"]
+    assert await cache.again().asked(spec) == ["list m/"]
+    assert len(other.calls) == 4 and len(cache.artifacts) == 1
+
+
+async def test_a_config_that_was_read_shows_it_too(cache):
+    """No byte more than the plan needs."""
+    cache.put(MODEL)
+    await cache.asked()
+    cache.identity("other")
+    assert await cache.asked(a_spec("m", storage_key="other")) == ["list m/", "read m/config.pbtxt 0+22"]
+
+
+async def test_rotated_credentials_are_others(cache):
+    """The same key with another secret: it shows that it may read."""
+    cache.put(FILE)
+    cache.identity("k")
+    spec = a_spec("m", storage_key="k")
+    await cache.asked(spec)
+    cache.bed.configure("k", {"type": "s3", "bucket": "b", "access_key_id": "k", "secret_access_key": "rotated"})
+    assert await cache.asked(spec) == ["list m/", "read m/model.onnx 0+1"]
+    assert await cache.asked(spec) == ["list m/"]
+
+
+async def test_credentials_of_a_request_are_others(cache):
+    """Whatever the stored ones may do."""
+    cache.put(FILE)
+    await cache.asked()
+    spec = a_spec("m", storage_params={"access_key_id": "mine", "secret_access_key": "too"})
+    assert await cache.asked(spec) == ["list m/", "read m/model.onnx 0+1"]
+
+
+async def test_a_known_archive_is_told_to_those_who_may_read_it(kept_archive):
+    """Its names and sizes are content."""
+    cache, spec, nosy = kept_archive
+    await cache.asked(spec())
+    cache.identity("nosy", may_read=False)
+    with pytest.raises(SourceDenied, match="403 for the object"):
+        await cache.load(nosy)
+    assert (await cache.bed.store.survey(nosy, 20)).listing is None
+    assert (await cache.bed.store.survey(spec(), 20)).listing is not None
+    cache.identity("other")
+    calls = await cache.asked(spec(storage_key="other"))
+    assert [call for call in calls if call.startswith("read")] == ["read m.zip 0+1"]

@@ -1,0 +1,176 @@
+"""Bytes and requests of each load, counted at the bucket: cold, second id, reload, changed object, next process."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from tests.builders import a_spec
+from tests.unit.storage.beds import folder_content
+from tests.unit.storage.cache.conftest import MODEL, content_of, counted, pages
+
+LISTING = ["list m/"]
+
+
+async def test_a_cold_load_asks_for_every_byte_once(cache):
+    """What is read to plan with is not read again to place it."""
+    cache.put()
+    misses = counted("cache_requests_total", result="miss")
+    artifact = await cache.load()
+    assert sorted(cache.bucket.calls) == [*LISTING, *sorted(f"read {key} 0+{len(content)}" for key, content in MODEL.items())]
+    assert content_of(artifact) == {key.removeprefix("m/"): content for key, content in MODEL.items()}
+    assert counted("cache_requests_total", result="miss") == misses + 1
+
+
+async def test_a_second_id_has_no_second_copy(cache):
+    """Another model with the same files: one listing, zero bytes, the same inodes."""
+    cache.put()
+    first = await cache.load()
+    hits, saved = counted("cache_requests_total", result="hit"), counted("cache_saved_bytes_total")
+    assert await cache.asked(a_spec("m", model_id="other")) == LISTING
+    second = await cache.load(a_spec("m", model_id="third"))
+    assert second == first and len(cache.artifacts) == 1
+    assert counted("cache_requests_total", result="hit") == hits + 2
+    assert counted("cache_saved_bytes_total") == saved + 2 * sum(map(len, MODEL.values()))
+
+
+async def test_a_reload_asks_for_one_listing(cache):
+    """After the last model that had it is gone."""
+    cache.put()
+    await cache.asked()
+    assert len(cache.artifacts) == 1
+    assert await cache.asked() == LISTING
+
+
+async def test_a_schema_is_not_read_again(cache):
+    """It lies beside the model's files, and is none of them."""
+    cache.put({"s/schema.json": b'{"inputs": []}', "m/1/model.onnx": b"abc"})
+    spec = a_spec("m", model_type="onnx", schema_path="s/schema.json")
+    before = await cache.asked(spec)
+    assert len(before) == len(pages(before)) + 2
+    assert await cache.asked(spec) == pages(before)
+    model = await cache.load(spec)
+    assert sorted(content_of(model)) == ["1/model.onnx"]
+
+
+async def test_only_what_changed_is_pulled(cache):
+    """One of three objects is replaced: its bytes, and the old files under a second name."""
+    cache.put()
+    old = await cache.load()
+    cache.bucket.put("m/1/weights.bin", b"new" * 1000)
+    saved = counted("cache_saved_bytes_total")
+    assert await cache.asked() == [*LISTING, "read m/1/weights.bin 0+3000"]
+    assert counted("cache_saved_bytes_total") == saved + 322
+    new = await cache.load()
+    assert content_of(new)["1/weights.bin"] == b"new" * 1000 and content_of(old)["1/weights.bin"] == b"two" * 1000
+    assert (new.root / "1/model.onnx").stat().st_ino == (old.root / "1/model.onnx").stat().st_ino
+
+
+async def test_what_was_there_before_a_change_is_found_again(cache):
+    """A roll-back: the older artifact is still there."""
+    cache.put()
+    await cache.asked()
+    cache.bucket.put("m/1/weights.bin", b"new" * 1000)
+    await cache.asked()
+    cache.put()
+    assert await cache.asked() == LISTING
+
+
+async def test_a_file_that_is_not_served_changes_nothing(cache):
+    """An older version is in the listing alone."""
+    cache.put({"m/1/model.onnx": b"old", "m/2/model.onnx": b"new"})
+    spec = a_spec("m", model_type="onnx")
+    assert len(await cache.asked(spec)) == 2
+    cache.bucket.put("m/1/model.onnx", b"something else")
+    assert await cache.asked(spec) == LISTING
+
+
+async def test_the_next_process_finds_it(cache):
+    """Nothing is in memory but what it reads from the volume."""
+    cache.put()
+    first = await cache.load()
+    again = cache.again()
+    assert await again.asked() == LISTING
+    assert (await again.bed.store.reclaim(first.key)) == first
+    assert await again.bed.store.reclaim("0" * 64) is None
+
+
+async def test_with_another_salt_readers_show_again_that_they_may_read(cache):
+    """The journal was lost: one byte more."""
+    cache.put({"m/model.onnx": b"abc"})
+    await cache.asked()
+    again = cache.again(salt=b"pepper")
+    assert await again.asked() == [*LISTING, "read m/model.onnx 0+1"]
+    assert await again.asked() == LISTING
+    assert await again.again(salt=b"pepper").asked() == LISTING, "that is written down"
+
+
+async def test_another_place_is_another_artifact(cache):
+    """Equal names, versions and sizes, on another server."""
+    cache.put()
+    await cache.asked()
+    cache.bucket.endpoint = "elsewhere"
+    assert len(await cache.asked()) == 4
+    assert len(cache.artifacts) == 2
+
+
+async def test_what_has_no_version_is_not_kept(cache):
+    """Two answers cannot be told apart: pulled each time, gone with the model, never found."""
+    cache.bucket.etag = lambda key: ""
+    cache.put()
+    first = await cache.load()
+    second = await cache.load()
+    assert first.key is None and first.root != second.root
+    for artifact in (first, second):
+        await cache.bed.store.release(artifact)
+    assert cache.artifacts == [] and folder_content(cache.volume.staging_dir) == []
+
+
+async def test_a_budget_of_nothing_keeps_nothing_idle(make_cache):
+    """But one copy for all that are placed."""
+    cache = make_cache(cache_bytes=0)
+    cache.put()
+    first = await cache.load()
+    assert await cache.asked() == LISTING, "another model has it"
+    await cache.bed.store.release(first)
+    assert cache.artifacts == []
+    await cache.load()
+    again = cache.again(cache_bytes=0)
+    assert len(await again.asked()) == 4 and again.artifacts == []
+
+
+async def test_a_record_tells_no_secret_and_is_ours_alone(cache):
+    """Mode 0600, although nothing in it opens a door; the format is the first thing in it."""
+    cache.identity("secret-key-id")
+    cache.put()
+    params = {"secret_access_key": "hidden-letters", "access_key_id": "i"}
+    artifact = await cache.load(a_spec("m", storage_key="secret-key-id", storage_params=params))
+    record = artifact.root.parent / "meta.json"
+    content = record.read_text()
+    assert record.stat().st_mode & 0o777 == 0o600
+    assert content.startswith('{"format":1,"boot_id":') and json.loads(content)["key"] == artifact.key == artifact.root.parent.name
+    assert "hidden" not in content and "secret-key" not in content
+
+
+async def test_the_last_use_outlives_the_process(cache):
+    """So that the next one gives up the right one."""
+    for name in ("a", "b", "c"):
+        cache.bucket.put(f"{name}/model.onnx", name.encode() * 1000)
+        await cache.asked(a_spec(name))
+    first, *others = sorted(cache.artifacts, key=lambda path: path.stat().st_mtime_ns)
+    os.utime(first)
+    again = cache.again()
+    await again.bed.store.prepare()
+    again.bed.space.give_way(1)
+    assert first.exists() and sum(path.exists() for path in others) == 1
+
+
+@pytest.mark.parametrize("files", [{"m/model.onnx": b""}, {"m/1/model.onnx": b"", "m/1/b": b"x", "m/config.pbtxt": b""}])
+async def test_empty_files_are_kept_too(cache, files):
+    """Nothing is to be read of them."""
+    cache.put(files)
+    first = await cache.asked(a_spec("m", model_type="onnx"))
+    assert first
+    assert await cache.asked(a_spec("m", model_type="onnx")) == pages(first)

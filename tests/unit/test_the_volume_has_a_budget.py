@@ -1,0 +1,400 @@
+"""All that is ours counts, idle artifacts give way first, and only a budget that was set refuses."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adapter import trash
+from adapter.errors import DiskFull
+from adapter.space import Space
+from adapter.telemetry.metrics import REGISTRY
+from adapter.volume import Volume
+from tests.fakes.idle_artifacts import IdleArtifacts
+from tests.real.small_disk import small_disk
+
+MIB = 1024 * 1024
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Callable[..., tuple[Space, IdleArtifacts]]:
+    """A budget on a large volume, and what is idle there."""
+
+    def made(max_bytes: int, *, refuses: bool, placed: int = 0) -> tuple[Space, IdleArtifacts]:
+        space = Space(tmp_path, max_bytes, refuses=refuses)
+        space.counted_by("placed", lambda: placed)
+        return space, IdleArtifacts(space, tmp_path)
+
+    return made
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 8 MiB and 200 inodes."""
+    with small_disk(tmp_path / "small") as folder:
+        yield folder
+
+
+def test_what_is_reserved_counts_as_staging_until_it_is_handed_over(make) -> None:
+    """Whoever counts it next has it then."""
+    space, _ = make(100, refuses=True, placed=10)
+    with space.reservation() as room:
+        room.grow(30)
+        room.grow(20)
+        room.change(-5)
+        assert (space.staging_bytes(), space.held_bytes()) == (45, 55)
+    assert (space.staging_bytes(), space.held_bytes()) == (0, 10)
+
+
+def test_a_reservation_ends_with_what_it_was_made_for(make) -> None:
+    """Also when that fails."""
+    space, _ = make(100, refuses=True)
+    with pytest.raises(KeyError), space.reservation() as room:
+        room.grow(30)
+        raise KeyError
+    assert space.held_bytes() == 0
+
+
+def test_several_may_count_one_kind(make) -> None:
+    space, _ = make(100, refuses=True, placed=10)
+    space.counted_by("placed", lambda: 5)
+    assert space.counted_bytes("placed") == space.held_bytes() == 15
+
+
+def test_idle_artifacts_give_way_before_anything_is_refused(make) -> None:
+    """As many as must."""
+    space, idle = make(100, refuses=True, placed=40)
+    idle.add(10, files=3)
+    with space.reservation() as room:
+        room.grow(45)
+        assert idle.asked == [15] and len(idle.files) == 1 and space.held_bytes() == 95
+        with pytest.raises(DiskFull):
+            room.grow(16)
+        assert len(idle.files) == 1, "nobody gives way for what is refused all the same"
+        room.grow(15)
+        assert idle.files == [] and space.held_bytes() == 100
+
+
+@pytest.mark.parametrize(
+    ("trash", "last"),
+    [
+        (0, " and running pulls 2 MiB (2097152 bytes)"),
+        (9, ", running pulls 2 MiB (2097152 bytes) and files that are not deleted yet 9 bytes"),
+    ],
+)
+def test_what_cannot_fit_is_refused_with_the_setting_and_the_arithmetic(make, trash: int, last: str) -> None:
+    """In one sentence, without what would give way."""
+    space, idle = make(10 * MIB, refuses=True, placed=4 * MIB)
+    space.counted_by("trash", lambda: trash)
+    idle.add(MIB)
+    with space.reservation() as room, pytest.raises(DiskFull) as refused:
+        room.grow(2 * MIB)
+        room.grow(5 * MIB)
+    assert refused.value.text == (
+        "CACHE_MAX_BYTES is reached: the files need 5 MiB (5242880 bytes), and of the 10 MiB (10485760 bytes) that it allows "
+        f"placed models hold 4 MiB (4194304 bytes){last}"
+    )
+
+
+def test_a_default_only_makes_idle_artifacts_go(make) -> None:
+    """Placed models alone may be more."""
+    space, idle = make(100, refuses=False, placed=80)
+    idle.add(10)
+    with space.reservation() as room:
+        room.grow(500)
+        assert idle.files == [] and space.held_bytes() == 580
+        room.grow(500)
+        assert len(idle.asked) == 1, "nobody is asked for what is not there, which takes long where much is placed"
+
+
+def test_without_a_budget_nothing_is_bounded(make) -> None:
+    """0 keeps nothing idle, which the cache sees to."""
+    space, idle = make(0, refuses=False, placed=80)
+    idle.add(10)
+    with space.reservation() as room:
+        room.grow(500)
+    assert idle.asked == []
+
+
+def test_nothing_more_is_needed_where_nothing_is_written(make) -> None:
+    """Also above the budget: a model whose files are all there can be placed."""
+    space, _ = make(100, refuses=True, placed=200)
+    with space.reservation() as room:
+        room.grow(0)
+        with pytest.raises(DiskFull):
+            room.grow(1)
+
+
+@pytest.mark.parametrize("_round", range(10))
+def test_of_those_who_fit_alone_only_one_is_told_so(tmp_path: Path, _round: int) -> None:
+    """Whichever thread asks first, and however long idle artifacts take to go."""
+    space = Space(tmp_path, 100, refuses=True)
+    IdleArtifacts(space, tmp_path).add(50)
+    start, ended = threading.Barrier(8), threading.Barrier(8)
+    fitted: list[bool] = []
+    held: list[int] = []
+
+    def ask() -> None:
+        start.wait(20)
+        with space.reservation() as room:
+            try:
+                room.grow(60)
+                fitted.append(True)
+            except DiskFull:
+                fitted.append(False)
+            held.append(space.held_bytes())
+            ended.wait(20)
+
+    threads = [threading.Thread(target=ask) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(fitted) == [False] * 7 + [True] and max(held) <= 100
+
+
+def test_bytes_that_are_being_deleted_are_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model that is being unloaded gives its bytes to the next one, which is not refused."""
+    volume = Volume(tmp_path / "r", tmp_path / "c")
+    volume.claim()
+    space = Space(volume.cache_dir, 100, refuses=True, trash=volume.trash)
+    artifact = volume.artifacts_dir / "old"
+    artifact.mkdir()
+    (artifact / "file").write_bytes(bytes(80))
+    reached, go_on = threading.Event(), threading.Event()
+    delete = trash._delete
+
+    def slow(name: str, parent: int) -> None:
+        reached.set()
+        go_on.wait(20)
+        delete(name, parent)
+
+    class Waited(threading.Condition):
+        """Lets the deletion go on when somebody waits for it."""
+
+        def wait_for(self, *arguments: Any) -> Any:
+            threading.Thread(target=go_on.set).start()
+            return super().wait_for(*arguments)
+
+    monkeypatch.setattr(trash, "_delete", slow)
+    volume.trash._changed = Waited()
+    going = threading.Thread(target=volume.discard, args=[artifact])
+    going.start()
+    assert reached.wait(20)
+    assert space.counted_bytes("trash") == 80
+    with space.reservation() as room:
+        room.grow(60)
+        assert space.held_bytes() == 60
+    going.join()
+    volume.close()
+
+
+def test_leftovers_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What could not be deleted takes room until it can."""
+    volume = Volume(tmp_path / "r", tmp_path / "c")
+    volume.claim()
+    space = Space(volume.cache_dir, 100, refuses=True, trash=volume.trash)
+    artifact = volume.artifacts_dir / "old"
+    artifact.mkdir()
+    (artifact / "file").write_bytes(bytes(80))
+    (artifact / "second name").hardlink_to(artifact / "file")
+    (artifact / "also placed").write_bytes(bytes(1000))
+    (volume.repository_dir / "placed").hardlink_to(artifact / "also placed")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "unlink", failing(errno.EACCES))
+        volume.discard(artifact)
+    assert space.counted_bytes("trash") == 80
+    with space.reservation() as room, pytest.raises(DiskFull, match="not deleted yet 80 bytes"):
+        room.grow(30)
+    volume.close()
+    volume.claim()
+    assert space.counted_bytes("trash") == 0
+    volume.close()
+
+
+def test_room_is_asked_of_the_file_system(make) -> None:
+    """A petabyte is too much; nobody gives way for it."""
+    space, idle = make(0, refuses=False)
+    idle.add(10)
+    with space.reservation() as room:
+        room.grow(1, 1)
+        with pytest.raises(DiskFull, match=r"the files need \d+ MiB \(1125899906842624 bytes\), free are \d+ MiB \(\d+ bytes\)"):
+            room.grow(1 << 50, 1)
+    assert idle.files
+
+
+def test_idle_artifacts_give_way_when_the_volume_is_full(small: Path) -> None:
+    """Its own bound, though the budget is larger."""
+    space = Space(small, 100 * MIB, refuses=True)
+    idle = IdleArtifacts(space, small)
+    idle.add(MIB, files=6)
+    with space.reservation() as room:
+        room.grow(5 * MIB, 1)
+        (small / "new").write_bytes(bytes(5 * MIB))
+        room.wrote(5 * MIB)
+    assert len(idle.files) == 3
+
+
+@pytest.mark.parametrize(("refuses", "left"), [(False, 1), (True, 2)])
+def test_a_default_leaves_a_fifth_of_the_disk_free(small: Path, refuses: bool, left: int) -> None:
+    """Kubernetes evicts the pods of a node whose disk is full, whoever filled it; who has set a budget has thought of that."""
+    (small / "somebody's").write_bytes(bytes(4 * MIB))
+    space = Space(small, 100 * MIB, refuses=refuses)
+    idle = IdleArtifacts(space, small)
+    idle.add(MIB, files=2)
+    with space.reservation() as room:
+        room.grow(MIB, 1)
+        assert len(idle.files) == left
+        room.grow(MIB // 4, 1)
+    assert len(idle.files) == left
+
+
+def test_a_default_refuses_nothing_on_a_disk_that_is_nearly_full(small: Path) -> None:
+    """What is placed and pulled has the rest of it."""
+    (small / "somebody's").write_bytes(bytes(7 * MIB))
+    space = Space(small, 100 * MIB, refuses=False)
+    with space.reservation() as room:
+        room.grow(MIB // 2, 1)
+
+
+def test_of_those_who_fit_the_volume_alone_only_one_is_told_so(small: Path) -> None:
+    """What one has reserved and not yet written is no other's."""
+    space = Space(small, 0, refuses=False)
+    with space.reservation() as one, space.reservation() as other:
+        one.grow(5 * MIB)
+        with pytest.raises(DiskFull, match=r"the files need 5 MiB .*, free are 3 MiB"):
+            other.grow(5 * MIB)
+        (small / "new").write_bytes(bytes(5 * MIB))
+        one.wrote(5 * MIB)
+        other.grow(2 * MIB)
+
+
+def test_idle_artifacts_give_way_when_inodes_are_short(small: Path) -> None:
+    """Bytes are left, names are not."""
+    space = Space(small, 100 * MIB, refuses=False)
+    idle = IdleArtifacts(space, small)
+    idle.add(1, files=150)
+    with space.reservation() as room:
+        room.grow(10, 100)
+        assert len(idle.files) <= 99
+        with pytest.raises(DiskFull, match=r"1000 files are needed, free are \d+ inodes"):
+            room.grow(10, 1000)
+
+
+def test_a_write_goes_on_when_the_volume_fills_up_meanwhile(small: Path) -> None:
+    """Somebody else writes there, too: reserving proves nothing."""
+    space = Space(small, 0, refuses=False)
+    idle = IdleArtifacts(space, small)
+    idle.add(MIB, files=4)
+    with space.reservation() as room:
+        room.grow(3 * MIB)
+        (small / "somebody's").write_bytes(bytes(3 * MIB))
+        file = os.open(small / "new", os.O_CREAT | os.O_WRONLY)
+        for part in range(12):
+            assert room.insist(lambda part=part: os.pwrite(file, bytes(MIB // 4), part * MIB // 4)) == MIB // 4
+            room.wrote(MIB // 4)
+        room.insist(lambda: os.posix_fallocate(file, 3 * MIB, MIB))
+        assert len(idle.files) == 1
+        with pytest.raises(OSError, match="No space left"):
+            room.insist(lambda: os.posix_fallocate(file, 4 * MIB, 8 * MIB))
+        assert idle.files == []
+        os.close(file)
+
+
+def test_a_name_is_made_when_inodes_run_out_meanwhile(small: Path) -> None:
+    space = Space(small, 0, refuses=False)
+    idle = IdleArtifacts(space, small)
+    idle.add(1, files=50)
+    with pytest.raises(OSError, match="No space left"):
+        for number in range(1000):
+            (small / f"somebody's-{number}").touch()
+    with space.reservation() as room:
+        room.insist((small / "new").mkdir)
+    assert (small / "new").is_dir() and len(idle.files) == 49
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_a_quota_is_a_full_volume(make, number: int) -> None:
+    """It tells nobody how much is left."""
+    space, idle = make(0, refuses=False)
+    idle.add(10, files=3)
+
+    def write() -> str:
+        if len(idle.files) > 1:
+            raise OSError(number, os.strerror(number))
+        return "written"
+
+    with space.reservation() as room:
+        assert room.insist(write) == "written"
+    assert len(idle.files) == 1
+
+
+def test_other_trouble_makes_nobody_give_way(make) -> None:
+    space, idle = make(0, refuses=False)
+    idle.add(10)
+    with space.reservation() as room, pytest.raises(OSError, match="Read-only"):
+        room.insist(failing(errno.EROFS))
+    assert idle.asked == []
+
+
+def test_threads_that_meet_a_full_volume_together_ask_once(make) -> None:
+    """Each one misses the same bytes; only as much goes as must."""
+    space, idle = make(0, refuses=False)
+    idle.add(10, files=10)
+    together = threading.Barrier(4)
+    met = threading.local()
+
+    def write() -> None:
+        if not getattr(met, "it", False):
+            met.it = True
+            together.wait(20)
+            raise OSError(errno.ENOSPC, "full")
+
+    threads = [threading.Thread(target=space.insist, args=[write, 10]) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(idle.files) == 9
+
+
+def test_the_metrics_ask_whenever_they_are_read(make) -> None:
+    space, idle = make(100, refuses=True, placed=7)
+    space.show_metrics()
+    idle.add(10)
+    with space.reservation() as room:
+        room.grow(30)
+        assert shown() == {"placed": 7, "idle": 10, "staging": 30, "trash": 0}
+    idle.give_way(10)
+    assert shown() == {"placed": 7, "idle": 0, "staging": 0, "trash": 0}
+    assert REGISTRY.get_sample_value("triton_adapter_volume_budget_bytes") == 100
+
+
+def test_the_metrics_keep_no_adapter_alive(tmp_path: Path) -> None:
+    """One that has ended, or failed to start, would else keep its threads."""
+    space = Space(tmp_path, 100, refuses=True)
+    space.counted_by("placed", lambda: 7)
+    space.show_metrics()
+    gone = weakref.ref(space)
+    del space
+    assert gone() is None
+    assert shown() == {"placed": 0, "idle": 0, "staging": 0, "trash": 0}
+
+
+def shown() -> dict[str, float | None]:
+    kinds = ("placed", "idle", "staging", "trash")
+    return {kind: REGISTRY.get_sample_value("triton_adapter_volume_bytes", {"kind": kind}) for kind in kinds}
+
+
+def failing(number: int) -> Callable[..., None]:
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    return fail
