@@ -40,9 +40,9 @@ from adapter.errors import (
 )
 from adapter.lifecycle.audit import AUDIT
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
+from adapter.lifecycle.losses import WATCH
 from adapter.lifecycle.operation import Model, Operation
 from adapter.lifecycle.registry import Registry
-from adapter.lifecycle.restoring import WATCH
 from adapter.lifecycle.states import Event, IllegalTransitionError, State
 from adapter.model import RESERVED_IDS, ModelSpec
 from adapter.settings import CapacitySettings
