@@ -230,22 +230,21 @@ async def _asked(target: str) -> tuple[str, list[ServerModel], str | None]:
 
 
 def _placed(places: Places, patience: _Patience) -> tuple[Mapping[str, Placed], str | None]:
-    folder = places.repository_dir
     try:
-        found = patience.wait(lambda: _inventory(places) if folder.is_dir() else {"": None})
+        found = patience.wait(lambda: _inventory(places))
+    except FileNotFoundError:
+        return {}, "there is no such folder: is ROOT_MODEL_DIR set as for the adapter?"
     except OSError as error:
         return {}, f"it cannot be read: {error.strerror}"
     except AdapterError as error:
         return {}, error.text
-    if found is None:
-        return {}, patience.words
-    if "" in found:
-        return {}, "there is no such folder: is ROOT_MODEL_DIR set as for the adapter?"
-    return {model_id: placed for model_id, placed in found.items() if placed is not None}, None
+    return ({}, patience.words) if found is None else (found, None)
 
 
-def _inventory(places: Places) -> Mapping[str, Placed | None]:
-    """As the adapter itself takes it; a volume that was not claimed is never written to."""
+def _inventory(places: Places) -> Mapping[str, Placed]:
+    """As the adapter itself takes it; a volume that was not claimed is never written to. Raises OSError, AdapterError."""
+    if not places.repository_dir.is_dir():
+        raise FileNotFoundError(places.repository_dir)
     repository = Repository(Volume(places.repository_dir, places.cache_dir))
     try:
         return asyncio.run(repository.inventory())

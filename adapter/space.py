@@ -229,3 +229,11 @@ class Reservation:
             OSError: nothing that is idle is left; see `Volume.writing`.
         """
         return self._space.insist(action, self.size_bytes - self.written_bytes)
+
+    def write(self, file: int, content: bytes, offset: int) -> None:
+        """Write all of it at this place of an open file, as `insist`. Raises OSError."""
+        view = memoryview(content)
+        while view:
+            written = self.insist(partial(os.pwrite, file, view, offset))
+            offset += written
+            view = view[written:]

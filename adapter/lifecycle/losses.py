@@ -65,7 +65,8 @@ class Losses:
         self._is_wanted = is_wanted
         self._lose = lose
         self._on_looked = on_looked
-        self._is_over = False
+        self.is_over = False
+        """No look begins any more."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._watch: asyncio.Task[None] | None = None
         self._looking = 0
@@ -103,7 +104,7 @@ class Losses:
 
     def end(self) -> None:
         """Begin no look any more."""
-        self._is_over = True
+        self.is_over = True
 
     async def close(self) -> None:
         """End what runs in the background."""
@@ -120,7 +121,7 @@ class Losses:
             self.look_at_all(is_another=is_another)
 
     def _begin_look(self, models: Sequence[Model], *, is_another: bool = False) -> asyncio.Task[None] | None:
-        if self._is_over:
+        if self.is_over:
             return None
         self._looking += 1
         task = self._spawn(self._look(models, is_another=is_another))

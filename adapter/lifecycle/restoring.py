@@ -61,7 +61,7 @@ class Restoring:
         self._restore = restore
         self._free = free
         self._on_looked = on_looked
-        self._is_on = self._is_over = False
+        self._is_on = False
         self._turns = Turns()
         self._losses = Losses(
             registry=registry,
@@ -91,7 +91,7 @@ class Restoring:
         Load again every model that is LOST; those that are LOST later, too. For whenever the gate opens: after a take-over and
         after a purge, done or failed. What is LOST has its files placed: whoever fires MISS has compared the identity.
         """
-        if self._is_over:
+        if self._losses.is_over:
             return
         self._is_on = True
         self._losses.resume()
@@ -104,14 +104,14 @@ class Restoring:
     def end(self, *, for_good: bool = False) -> None:
         """A purge or a drain has come: nothing is loaded again any more; what is under way is stopped by whoever calls."""
         RESTORES.labels("ended").inc(len(self._registry.lost()))
-        self._is_on, self._is_over = False, self._is_over or for_good
+        self._is_on = False
         self._lost, self._crashes, self._given_up = 0, 0, None
         if for_good:
             self._losses.end()
 
     async def close(self) -> None:
         """End what runs in the background."""
-        self._is_on, self._is_over = False, True
+        self._is_on = False
         await self._losses.close()
 
     @contextmanager

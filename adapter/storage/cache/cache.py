@@ -24,7 +24,7 @@ from adapter.storage.cache.build import Build
 from adapter.storage.cache.flights import Flights
 from adapter.storage.cache.identity import FILES, Identity
 from adapter.storage.cache.keeping import Keeping
-from adapter.storage.cache.meta import MAX_READERS
+from adapter.storage.cache.meta import MAX_READERS, Meta
 from adapter.storage.cache.shelf import Entry, Shelf
 from adapter.telemetry.metrics import CACHE_REQUESTS, CACHE_SAVED_BYTES
 from adapter.volume import Volume
@@ -177,17 +177,12 @@ class Cache:
         """The artifact, if it still is one and has these files."""
         if not self._shelf.hold_entry(entry):
             return None
-        try:
-            meta = await self._files.run(partial(self._keeping.opened, entry))
-            if meta is not None and {f"{FILES}/{file.path}" for file in files} <= {file.path for file in meta.files}:
-                CACHE_REQUESTS.labels("stale").inc()
-                CACHE_SAVED_BYTES.inc(entry.size_bytes)
-                return self._artifact(entry)
-        except BaseException:
-            await self._let_go(entry)
-            raise
-        await self._let_go(entry)
-        return None
+        wanted = {f"{FILES}/{file.path}" for file in files}
+        artifact = await self._kept(entry, lambda meta: wanted <= {file.path for file in meta.files})
+        if artifact is not None:
+            CACHE_REQUESTS.labels("stale").inc()
+            CACHE_SAVED_BYTES.inc(entry.size_bytes)
+        return artifact
 
     async def read(self, entry: Entry, path: str) -> bytes | None:
         """A small file of this artifact, by its path in there."""
@@ -197,16 +192,7 @@ class Cache:
         """One more user of an artifact that an earlier process had for a model that is still placed."""
         await self.ready()
         entry = self._shelf.hold(key)
-        if entry is None:
-            return None
-        try:
-            if await self._files.run(partial(self._keeping.opened, entry)) is not None:
-                return self._artifact(entry)
-        except BaseException:
-            await self._let_go(entry)
-            raise
-        await self._let_go(entry)
-        return None
+        return None if entry is None else await self._kept(entry, lambda _: True)
 
     async def release(self, artifact: Artifact) -> None:
         """One user less. Completes even when cancelled."""
@@ -215,6 +201,18 @@ class Cache:
     def abandon(self, artifact: Artifact) -> None:
         """As `release`, some time soon: for a finalizer."""
         self._files.start(lambda _: self._keeping.let_go(artifact.root.parent.name))
+
+    async def _kept(self, entry: Entry, is_wanted: Callable[[Meta], bool]) -> Artifact | None:
+        """An artifact that is held already, if it is whole and wanted; else it is let go."""
+        try:
+            meta = await self._files.run(partial(self._keeping.opened, entry))
+            if meta is not None and is_wanted(meta):
+                return self._artifact(entry)
+        except BaseException:
+            await self._let_go(entry)
+            raise
+        await self._let_go(entry)
+        return None
 
     async def _joined(self, key: str, wanted: Wanted, source: Source) -> Taken | None:
         """What a flight has made; None: one has ended meanwhile, so look again."""

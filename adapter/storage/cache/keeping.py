@@ -22,7 +22,7 @@ from adapter.model import Listing
 from adapter.storage.bucket import StoredObject
 from adapter.storage.cache import meta as records
 from adapter.storage.cache.identity import FILES, SCHEMA
-from adapter.storage.cache.meta import KeptFile, Meta, Unusable
+from adapter.storage.cache.meta import KeptFile, Meta, Unusable, version_of
 from adapter.storage.cache.shelf import Entry, Shelf
 from adapter.telemetry.metrics import CACHE_EVICTIONS
 from adapter.trees import read_below
@@ -206,11 +206,11 @@ class Keeping:
                 meta = self.opened(entry, stop) if is_there else None
                 if meta is None or meta.archive is not None:
                     continue
-                known = {_version(file.stored): file.path for file in meta.files}
+                known = {version_of(file.stored): file.path for file in meta.files}
                 before = len(missing)
                 for path, stored in list(missing.items()):
                     stop.check()
-                    source = known.get(_version(stored))
+                    source = known.get(version_of(stored))
                     if source is not None and (inode := _linked(self.folder(entry) / source, target, path)):
                         linked[inode] = stored.size_bytes
                         del missing[path]
@@ -279,7 +279,3 @@ def _linked(source: Path, target: Path, path: str) -> int | None:
     except OSError as error:
         _log.debug("cache.not_linked", cause=error.strerror)
         return None
-
-
-def _version(stored: StoredObject) -> tuple[str, str, int]:
-    return stored.key, stored.etag, stored.size_bytes

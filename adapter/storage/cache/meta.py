@@ -75,12 +75,13 @@ class Meta:
         """The file that is this version of this object; None for what was unpacked."""
         if self.archive is not None and stored.key == self.archive.key:
             return None
-        return next((file for file in self.files if same(file.stored, stored)), None)
+        wanted = version_of(stored)
+        return next((file for file in self.files if version_of(file.stored) == wanted and file.stored.is_versioned), None)
 
 
-def same(one: StoredObject, other: StoredObject) -> bool:
-    """Whether two objects are one version of one object."""
-    return (one.key, one.etag, one.size_bytes) == (other.key, other.etag, other.size_bytes) and one.is_versioned
+def version_of(stored: StoredObject) -> tuple[str, str, int]:
+    """What two objects have in common that are one version of one object; without a version that proves nothing."""
+    return stored.key, stored.etag, stored.size_bytes
 
 
 def dump(meta: Meta, key: str) -> bytes:

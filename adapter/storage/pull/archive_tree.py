@@ -142,7 +142,8 @@ class ArchiveTree:
             end = 0
             for offset, content in pieces:
                 self._stop.check()
-                self._write(file, offset, content)
+                self._room.write(file, content, offset)
+                self._room.wrote(len(content))
                 end = offset + len(content)
             if end < size_bytes:
                 os.ftruncate(file, size_bytes)
@@ -205,14 +206,6 @@ class ArchiveTree:
             step = max(size_bytes - self._reserved_bytes, CHUNK_BYTES)
             self._room.grow(step, files)
             self._reserved_bytes += step
-
-    def _write(self, file: int, offset: int, content: bytes) -> None:
-        view = memoryview(content)
-        while view:
-            written = self._room.insist(partial(os.pwrite, file, view, offset))
-            self._room.wrote(written)
-            offset += written
-            view = view[written:]
 
     def _prepare(self, path: str) -> None:
         """Make the directory of a file or link."""

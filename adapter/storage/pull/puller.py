@@ -206,12 +206,8 @@ class _Pull:
 
     def write(self, file: int, chunk: bytes, offset: int) -> None:
         """Write it whole."""
-        view = memoryview(chunk)
         with self._volume.writing(self._total_bytes):
-            while view:
-                written = self._room.insist(partial(os.pwrite, file, view, offset))
-                offset += written
-                view = view[written:]
+            self._room.write(file, chunk, offset)
 
     def _reserve(self, path: Path, size_bytes: int) -> None:
         file = self._room.insist(partial(_open, path, is_new=True))
