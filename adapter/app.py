@@ -43,6 +43,7 @@ async def _serve(settings: Settings) -> NoReturn:
     asked = _on_signals()
     async with build(settings) as adapter:
         log.info("adapter.started", listens=adapter.spi.addresses, triton=settings.triton.target, **_arithmetic(settings))
+        _warn_of_threads(settings)
         is_asked = await _until_asked_to_stop(asked, adapter.root_tasks)
         has_settled = await adapter.lifecycle.drain(settings.lifetime.grace_seconds)
         await adapter.spi.stop(ANSWER_SECONDS)
@@ -87,6 +88,18 @@ def _arithmetic(settings: Settings) -> dict[str, int]:
         "capacity_bytes": capacity.capacity_bytes,
         "usable_bytes": capacity.usable_bytes,
     }
+
+
+def _warn_of_threads(settings: Settings) -> None:
+    slots, threads = settings.capacity.max_loading, settings.triton.load_threads
+    if threads <= slots:
+        fewer = f"no more than {threads} models are loaded at once, and " if threads < slots else ""
+        log.warning(
+            "triton.load_threads",
+            cause=f"TRITON_LOAD_THREADS ({threads}) is not more than LOADING_CONCURRENCY ({slots})",
+            consequence=f"{fewer}a load that never ends keeps a loading slot: give Triton more with --model-load-thread-count, "
+            "and say so in TRITON_LOAD_THREADS",
+        )
 
 
 def _leave(code: int) -> NoReturn:

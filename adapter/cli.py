@@ -162,7 +162,13 @@ def _models(*, is_json: bool, drift_only: bool) -> int:
     from adapter.telemetry import logs  # noqa: PLC0415 - likewise
 
     logs.configure(TelemetrySettings(metrics_port=0, log_level="error", log_format="text"), sys.stderr)
-    places = models_view.Places(adapter=spi.listen, triton=triton.reach, repository_dir=volume.repository_dir, cache_dir=volume.cache_dir)
+    places = models_view.Places(
+        adapter=spi.listen,
+        triton=triton.reach,
+        triton_headers=triton.call_headers,
+        repository_dir=volume.repository_dir,
+        cache_dir=volume.cache_dir,
+    )
     view = models_view.look(places)
     if is_json:
         _say(models_text.as_json(view, drift_only=drift_only))

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from adapter.errors import AdapterError, InvalidModel
+from adapter.errors import InvalidModel, VolumeFailed
 
 HEAD_BYTES = 64 * 1024
 TAIL_BYTES = 256 * 1024
@@ -56,7 +56,7 @@ def read_ends(path: Path, count: Count | None, check: Callable[[], None]) -> End
 
     Raises:
         InvalidModel: it is not a regular file.
-        AdapterError: it cannot be read.
+        VolumeFailed: it cannot be read.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe would block
@@ -72,7 +72,7 @@ def read_ends(path: Path, count: Count | None, check: Callable[[], None]) -> End
         finally:
             os.close(descriptor)
     except OSError as error:
-        raise AdapterError(f"the model's file {path.name} cannot be read on the volume: {error.strerror}") from error
+        raise VolumeFailed(f"the model's file {path.name} cannot be read on the volume: {error.strerror}") from error
     return Ends(head, tail, state.st_size, mentions, counted)
 
 

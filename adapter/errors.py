@@ -135,6 +135,12 @@ class DiskFull(AdapterError):
     reason = "disk_full"
 
 
+class VolumeFailed(AdapterError):
+    """The volume cannot be read or written: it is read-only, met an error, or the process has no descriptor left."""
+
+    reason = "volume_failed"
+
+
 class ServerError(AdapterError):
     """Triton was asked, and it did not work."""
 

@@ -47,9 +47,13 @@ class FolderLock:
 
     @property
     def is_in_place(self) -> bool:
-        """Whether the file in the folder is the one that we hold."""
+        """Whether the file in the folder is the one that we hold. Raises OSError: the folder cannot be looked at."""
         held = self._file  # `release` may come meanwhile
         try:
-            return held is not None and os.path.samestat(os.fstat(held), self.path.lstat())
+            ours = None if held is None else os.fstat(held)
         except OSError:
+            return False
+        try:
+            return ours is not None and os.path.samestat(ours, self.path.lstat())
+        except (FileNotFoundError, NotADirectoryError):
             return False

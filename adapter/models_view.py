@@ -48,6 +48,8 @@ class Places:
     triton: Endpoint
     repository_dir: Path
     cache_dir: Path
+    triton_headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    """Of every call to Triton; secrets."""
 
     @property
     def journal(self) -> Path:
@@ -137,7 +139,7 @@ def _look(places: Places) -> View:
     health = _health(places.adapter)
     with _Patience() as patience:
         belief = _believed(places, health, patience)
-        version, rows, triton_problem = asyncio.run(_asked(places.triton.target))
+        version, rows, triton_problem = asyncio.run(_asked(places))
         placed, folder_problem = _placed(places, patience)
         artifacts = patience.wait(lambda: _names(places.cache_dir / "artifacts")) or frozenset()
     found = by_owner(rows)
@@ -213,9 +215,9 @@ def _believed(places: Places, health: Health, patience: _Patience) -> _Belief:
     return _Belief(problem=patience.words) if found is None else _Belief(found.records, found.crashes)
 
 
-async def _asked(target: str) -> tuple[str, list[ServerModel], str | None]:
+async def _asked(places: Places) -> tuple[str, list[ServerModel], str | None]:
     """Triton's version, its rows, and why there are none."""
-    client = TritonClient(target)
+    client = TritonClient(places.triton.target, places.triton_headers)
     version = ""
     try:
         async with asyncio.timeout(TRITON_SECONDS):

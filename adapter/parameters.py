@@ -51,7 +51,7 @@ MODEL_SIZE = Parameter(
     field="size_hint_bytes",
     parse=_size,
     value="a size greater than 0, in bytes or with a unit as in 512MiB",
-    meaning="memory that the loaded model takes; counts more than any measurement or prediction",
+    meaning="memory that the loaded model takes; counts more than a prediction, and than any measurement that fits",
 )
 TOP_MODEL = Parameter(
     name=f"{PREFIX}topModel",

@@ -4,8 +4,9 @@ What the lifecycle needs from its neighbours, and what it gives to the faces, as
 `adapter.wiring` hands out the implementations.
 
 Cancellation: every coroutine here may be cancelled at any await. It then leaves nothing behind of
-its own, and its threads have ended, before the `CancelledError` goes on. The one exception is
-`ModelServer.load`: Triton cannot cancel a load, so `unload` waits for it.
+its own, and its threads have ended, before the `CancelledError` goes on. There are two exceptions. `ModelServer.load`: Triton cannot
+cancel a load, so `unload` waits for it. A read of a volume claim: nothing wakes a thread that hangs there, so it is left
+behind, and does nothing but read.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from adapter.digests import Digests
+from adapter.ends import Count, Ends
 from adapter.model import (
     Artifact,
     Crashes,
@@ -30,6 +32,14 @@ from adapter.model import (
     Survey,
 )
 from adapter.waits import Waits
+
+Wanted = Callable[[Listing], Collection[SourceFile]]
+"""Which small files of a listing are to be read."""
+
+
+def nothing(_listing: Listing) -> Collection[SourceFile]:
+    """Read no file."""
+    return ()
 
 
 class StoredModel(Protocol):
@@ -60,6 +70,17 @@ class StoredModel(Protocol):
         """
         ...
 
+    async def ends(self, artifact: Artifact, counts: Mapping[SourceFile, Count | None]) -> Mapping[SourceFile, Ends]:
+        """
+        Both ends of files that `fetch` gave, and how often what is asked for occurs in each.
+
+        Raises:
+            InvalidModel: one is no regular file.
+            AdapterError: one cannot be read.
+            SourceUnavailable: the volume claim that they are in does not answer.
+        """
+        ...
+
 
 class ModelStore(Protocol):
     """Where models come from."""
@@ -75,15 +96,16 @@ class ModelStore(Protocol):
         """
         ...
 
-    async def survey(self, spec: ModelSpec, timeout_seconds: float) -> Survey:
+    async def survey(self, spec: ModelSpec, timeout_seconds: float, wanted: Wanted = nothing) -> Survey:
         """
         What can be learned of the model's size within the time, whatever the store does.
 
-        Has threads of its own; none free means an empty survey at once. A store that hangs is left
-        behind, not waited for.
+        Has threads of its own. What hangs is left behind, not waited for. The small files of the listing that are `wanted` are
+        read, too; `wanted` is asked in a thread.
 
         Raises:
             InvalidRequest, SourceError: as `open`, when the store answered in time.
+            InvalidModel: from `wanted`.
         """
         ...
 
@@ -128,6 +150,11 @@ class ModelServer(Protocol):
         """Why Triton cannot be used now, in words; None when it answers."""
         ...
 
+    @property
+    def notice(self) -> str | None:
+        """What is told of a Triton that can be used, in words: that its index is slow. From any thread."""
+        ...
+
     async def returned(self) -> bool:
         """
         Return when Triton answers after it had been away, silent, or its connection broken: what it holds may be gone.
@@ -147,14 +174,16 @@ class ModelServer(Protocol):
         """
         Wait for a loading slot and for Triton, then load the placed model; returns when Triton is ready to serve it.
 
-        The slot belongs to the sent load: it is free again when Triton has answered, whoever still waits.
+        A slot is free again when Triton has answered, and when the caller goes: Triton then goes on with a load that nobody waits for.
+        Of both kinds together there are never more than Triton has load threads.
 
         Args:
             model_id: a placed model.
             on_sent: called once, just before Triton is asked. A load that is cancelled earlier leaves nothing in Triton.
-            yields: whoever else waits for a slot gets it first.
+            yields: whoever else waits for a slot gets it first, and the load has a bound of its own: the announced timeout.
 
         Raises:
+            BudgetExceeded: it yields, and Triton has had it for longer than that.
             ModelRefused: Triton tried and failed; the text is Triton's reason.
             ServerDied: Triton died while it had the load. A load that Triton did not take is repeated instead.
             WrongServer: Triton is not in explicit mode.
@@ -162,7 +191,7 @@ class ModelServer(Protocol):
         ...
 
     def queue(self) -> str | None:
-        """Which models hold the loading slots, and since when; None when a slot is free."""
+        """Which models hold the loading slots, or Triton's load threads, and since when; None when the next load has its turn."""
         ...
 
     async def unload(self, model_id: str) -> None:
@@ -186,8 +215,19 @@ class ModelServer(Protocol):
         """Whether Triton serves the model now."""
         ...
 
-    async def index(self) -> list[ServerModel]:
-        """All rows of the repository index, inner models under their own names, waiting for a Triton that is away."""
+    async def index(self, model_ids: Collection[str] | None = None, *, can_wait: bool = False) -> list[ServerModel]:
+        """
+        Rows of the repository index, inner models under their own names, waiting for a Triton that is away.
+
+        One question is shared by all who ask at a time; nobody gets an answer whose question is older than his own.
+
+        Args:
+            model_ids: only theirs, and those of their inner models; None for all rows.
+            can_wait: for one who needs no answer soon: a slow index is asked no more often than is good for inference.
+
+        Raises:
+            WrongServer: Triton restricts the index.
+        """
         ...
 
     async def reported_bytes(self, model_id: str) -> int:

@@ -9,17 +9,24 @@ a folder, and it would lead to what others have mounted beside it. All calls blo
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import shutil
 import stat
 import threading
+from itertools import islice
 from pathlib import Path
 
 import structlog
 
 from adapter.telemetry.metrics import LEFTOVERS
 from adapter.trees import mount_of, own_bytes
+
+AT_ONCE = 64
+"""Most leftovers of a failed disk that are tried again in one go."""
+_FINAL = (errno.ENOTEMPTY, errno.EEXIST)
+"""A folder that is not empty because of what is in it: that has a reason of its own."""
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -33,6 +40,8 @@ class Trash:
         """The volume's mount, as `mount_of`; None: not known yet, so anything may be deleted."""
         self._left: dict[Path, int] = {}
         """What could not be deleted, with its bytes."""
+        self._put_off: dict[Path, None] = {}
+        """Of these, what the disk kept and nobody forbade: tried again, in this order."""
         self._going: dict[Path, int] = {}
         """What is being deleted, with its bytes."""
         self._changed = threading.Condition()
@@ -51,6 +60,35 @@ class Trash:
             self._changed.wait_for(lambda: not before & set(self._going), seconds)
             return not before <= set(self._going)
 
+    @property
+    def has_put_off(self) -> bool:
+        """Whether there is anything to try again."""
+        return bool(self._put_off)
+
+    def put_off_paths(self) -> list[Path]:
+        """What to try again, a bounded number of them; those come last the next time."""
+        with self._changed:
+            paths = list(islice(self._put_off, AT_ONCE))
+            for path in paths:
+                self._put_off[path] = self._put_off.pop(path)
+            return paths
+
+    def put_off(self, path: Path) -> None:
+        """It stays where it is for now, and is to be tried again. Does not raise."""
+        self._leave(path, can_pass=True)
+
+    def has(self, path: Path) -> bool:
+        """Whether it has been put off."""
+        with self._changed:
+            return path in self._put_off
+
+    def forget(self, path: Path) -> None:
+        """What is called so now is not what could not be deleted."""
+        with self._changed:
+            self._put_off.pop(path, None)
+            if self._left.pop(path, None) is not None:
+                LEFTOVERS.set(len(self._left))
+
     def new_place(self) -> Path:
         """A name in the folder that nothing has."""
         return self.folder / secrets.token_hex(8)
@@ -65,8 +103,11 @@ class Trash:
         """
         try:
             parent = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-        except OSError:
-            return not os.path.lexists(path)
+        except OSError as error:
+            if not os.path.lexists(path):
+                return True
+            self._leave(path, can_pass=_can_pass(error))
+            return False
         try:
             if self.home is not None and mount_of(parent) != self.home:
                 _log.warning("volume.not_deleted", path=str(path), cause="a link leads to it, out of the volume")
@@ -79,35 +120,50 @@ class Trash:
         size_bytes = own_bytes([path]) if is_counted else 0
         with self._changed:
             self._going[path] = size_bytes
+        failures: list[BaseException] = []
         try:
-            _delete(path.name, parent)
+            _delete(path.name, parent, failures)
         finally:
-            left_bytes = own_bytes([path]) if os.path.lexists(path) else None
+            is_left = os.path.lexists(path)
+            if is_left:
+                self._leave(path, can_pass=any(map(_can_pass, failures)))
+            else:
+                self.forget(path)
             with self._changed:
                 del self._going[path]
-                if left_bytes is None:
-                    self._left.pop(path, None)
-                else:
-                    self._left[path] = left_bytes
-                LEFTOVERS.set(len(self._left))
                 self._changed.notify_all()
-        return left_bytes is None
+        return not is_left
+
+    def _leave(self, path: Path, *, can_pass: bool) -> None:
+        left_bytes = own_bytes([path])
+        with self._changed:
+            self._left[path] = left_bytes
+            LEFTOVERS.set(len(self._left))
+            self._put_off.pop(path, None)
+            if can_pass:
+                self._put_off[path] = None
 
     def clear(self) -> None:
         """Delete what lies in the folder, also of an earlier process. Raises OSError: the folder cannot be read."""
         with self._changed:
             self._left.clear()
+            self._put_off.clear()
             LEFTOVERS.set(0)
         left = sum(not self.delete(entry) for entry in list(self.folder.iterdir()))
         if left:
             _log.warning("volume.leftovers_kept", count=left, folder=str(self.folder))
 
 
-def _delete(name: str, parent: int) -> None:
+def _can_pass(failure: BaseException) -> bool:
+    """Another user's files stay another user's; a disk may be mended."""
+    return isinstance(failure, OSError) and not isinstance(failure, PermissionError | FileNotFoundError) and failure.errno not in _FINAL
+
+
+def _delete(name: str, parent: int, failures: list[BaseException]) -> None:
     """In this very folder, whatever has its path meanwhile."""
     try:
         if stat.S_ISDIR(os.lstat(name, dir_fd=parent).st_mode):
-            shutil.rmtree(name, ignore_errors=True, dir_fd=parent)
+            shutil.rmtree(name, onerror=lambda _call, _path, failure: _note(failures, failure[1]), dir_fd=parent)
         else:
             os.unlink(name, dir_fd=parent)
     except RecursionError:  # directories in directories, made by somebody who wants to be kept
@@ -115,4 +171,11 @@ def _delete(name: str, parent: int) -> None:
     except FileNotFoundError:
         return
     except OSError as error:
+        _note(failures, error)
         _log.debug("volume.unlink_failed", name=repr(name), error=error.strerror)
+
+
+def _note(failures: list[BaseException], failure: BaseException) -> None:
+    """One of a kind is enough."""
+    if (len(failures) < AT_ONCE and _can_pass(failure)) or not failures:
+        failures.append(failure)

@@ -49,6 +49,16 @@ class Endpoint:
 
 
 @dataclass(frozen=True)
+class Secret:
+    """A text that shows itself to nobody who prints, logs or formats it."""
+
+    text: str = field(repr=False)
+
+    def __str__(self) -> str:
+        return "***"
+
+
+@dataclass(frozen=True)
 class Kind:
     """A kind of setting."""
 
@@ -159,6 +169,14 @@ def parse_absolute_path(text: str) -> Path:
     return path
 
 
+def parse_secret_path(text: str) -> Path:
+    """As `parse_absolute_path`. A text that is no path may be the secret itself, and is not shown."""
+    try:
+        return parse_absolute_path(text)
+    except ValueError:
+        raise ValueError("must be an absolute path without '..', of the file that holds the value") from None
+
+
 def parse_networks(text: str) -> tuple[IPv4Network | IPv6Network, ...]:
     """Networks, joined by commas; of an empty text, none."""
     return tuple(_network(part.strip()) for part in text.split(",") if part.strip())
@@ -211,7 +229,9 @@ BOOLEAN = Kind(parse_bool, "boolean")
 OPTIONAL_BOOLEAN = Kind(parse_optional_bool, "boolean or auto")
 NETWORKS = Kind(parse_networks, "networks", takes_empty=True)
 PATH = Kind(parse_absolute_path, "path")
+SECRET_PATH = Kind(parse_secret_path, "path")
 TEXT = Kind(str, "text")
+SECRET = Kind(Secret, "secret text")
 LOG_LEVEL = Kind(parse_log_level, "level")
 LOG_FORMAT = Kind(parse_log_format, "format")
 

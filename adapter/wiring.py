@@ -45,6 +45,7 @@ class Adapter:
     """A started adapter."""
 
     volume: Volume
+    space: Space
     lifecycle: RuntimeLifecycle
     spi: SpiServer
     root_tasks: tuple[asyncio.Task[None], ...]
@@ -90,7 +91,14 @@ async def build(
         stack.callback(store.close)
         repository = Repository(volume, space)
         stack.callback(repository.close)
-        server = TritonServer(client=TritonClient(settings.triton.target), repository=repository, max_loading=loads)
+        server = TritonServer(
+            client=TritonClient(settings.triton.target, settings.triton.call_headers),
+            repository=repository,
+            max_loading=loads,
+            load_threads=settings.triton.load_threads,
+            load_timeout_seconds=settings.capacity.load_timeout_ms / 1000,
+            silent_seconds=settings.triton.silent_seconds,
+        )
         stack.push_async_callback(_close, server)
         lifecycle = RuntimeLifecycle(
             neighbours=Neighbours(store, repository, server, journal),
@@ -103,7 +111,11 @@ async def build(
         heartbeat = Heartbeat()
         if settings.telemetry.metrics_port:
             http = TelemetryServer(
-                port=settings.telemetry.metrics_port, heartbeat=heartbeat, readiness=lifecycle.readiness, notice=lifecycle.notice
+                port=settings.telemetry.metrics_port,
+                heartbeat=heartbeat,
+                readiness=lifecycle.readiness,
+                notice=lifecycle.notice,
+                triton=server.health,
             )
             stack.callback(http.close)
         root_tasks = (
@@ -122,7 +134,7 @@ async def build(
             reflection=settings.spi.reflection,
         )
         stack.push_async_callback(spi.stop, 0)
-        yield Adapter(volume=volume, lifecycle=lifecycle, spi=spi, root_tasks=root_tasks)
+        yield Adapter(volume=volume, space=space, lifecycle=lifecycle, spi=spi, root_tasks=root_tasks)
 
 
 async def _prepared(preparing: asyncio.Task[None]) -> None:

@@ -78,7 +78,6 @@ class Workers:
         """
         self.threads = threads
         self._pool = Threads(name, threads)
-        self._busy = 0
 
     @property
     def executor(self) -> Executor:
@@ -112,25 +111,6 @@ class Workers:
             await _ended(waiting)
             raise
 
-    async def run_within(self, work: Callable[[Stop], T], seconds: float) -> T | None:
-        """
-        Run `work` if a thread is free now, and give up on it (not waiting for its end) after the time.
-
-        Returns:
-            None when no thread was free or the time was up.
-        """
-        if self._busy >= self.threads:
-            return None
-        stop = Stop()
-        self._busy += 1
-        waiting = asyncio.wrap_future(self._pool.submit(work, stop))
-        waiting.add_done_callback(self._free)
-        try:
-            done, _ = await asyncio.wait({waiting}, timeout=seconds)
-        finally:
-            stop.set()
-        return waiting.result() if done else None
-
     def start(self, work: Callable[[Stop], object]) -> None:
         """Run `work` in a thread, and let nobody wait for it; it must not raise. Nothing happens after `close`."""
         with contextlib.suppress(RuntimeError):
@@ -139,10 +119,6 @@ class Workers:
     def close(self) -> None:
         """Take no more work; does not wait for what runs."""
         self._pool.shutdown()
-
-    def _free(self, waiting: asyncio.Future[T]) -> None:
-        self._busy -= 1
-        _retrieve(waiting)
 
 
 async def _ended(waiting: asyncio.Future[T]) -> None:

@@ -35,7 +35,7 @@ BLOCKS: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "README.md": {"states": states_mermaid},
     "deploy/docs/models.md": {"parameters": parameters.markdown},
     "deploy/docs/settings.md": {"settings": settings_markdown},
-    "deploy/docs/operations.md": {"errors": status.markdown, "metrics": metrics.markdown},
+    "deploy/docs/calls.md": {"errors": status.markdown, "metrics": metrics.markdown},
 }
 """File → the blocks that it holds."""
 

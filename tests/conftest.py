@@ -1,7 +1,9 @@
 """Options of the whole suite."""
 
 import asyncio
+import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -20,9 +22,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     triton = parser.getgroup("triton", "integration tests against a Triton that somebody else started")
     triton.addoption("--triton-endpoint", help="its gRPC target, for instance localhost:8001; everything that it has loaded is purged")
     triton.addoption("--triton-volume", help="folder shared with it; its --model-repository is _triton_models in there")
+    writes = parser.getgroup("writes", "a disk that fails (tests/fault/test_every_write_may_fail.py)")
+    writes.addoption("--every-write", action="store_true", help="every writing call fails once, with each fault")
     deaths = parser.getgroup("deaths", "the adapter is killed at random points (tests/fault/test_the_adapter_dies.py)")
     deaths.addoption("--kills", type=int, default=12, help="how often, with the fake Triton; a third as often with the real one")
     deaths.addoption("--kills-seed", type=int, default=1, help="what decides when, and in the middle of what")
+    fuzz = parser.getgroup("fuzz", "hostile input of any kind (tests/fuzz)")
+    fuzz.addoption(
+        "--fuzz", type=int, default=500, help="examples of each test, the same ones in each run unless --hypothesis-seed is given"
+    )
+    soak = parser.getgroup("soak", "many cycles of load and unload (tests/soak)")
+    soak.addoption("--soak", type=int, default=150, help="cycles over the fake Triton; a third as many over the real one")
+    parser.addoption("--tables", help="a file that the tables of the run are written to, as JSON")
 
 
 def pytest_configure() -> None:
@@ -47,6 +58,8 @@ def shown() -> Callable[..., None]:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print the tables."""
+    if wanted := terminalreporter.config.getoption("--tables"):
+        Path(wanted).write_text(json.dumps(_SHOWN, default=str))
     for title, rows in _SHOWN.items():
         terminalreporter.section(title)
         columns = list(dict.fromkeys(name for row in rows for name in row))

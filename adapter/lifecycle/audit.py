@@ -3,7 +3,7 @@ Whether registry, Triton's index and the repository folder agree: a metric, and 
 
 Looks when it is told to (after a take-over, after a return of Triton) and once a minute while nothing is under way; sooner
 while there is a disagreement, so that the metric does not outlive the trouble. Never acts. A look is one call of the index,
-which costs all others (it holds the lock that inference needs), so a rest of ten times that call follows.
+which costs all others (it holds the lock that inference needs): it can wait for as long as the server finds right.
 
 A look during which anything happened in the registry proves nothing, and is made again.
 """
@@ -30,8 +30,6 @@ DRIFT_PAUSE_SECONDS = 5.0
 """After a look that found a disagreement."""
 AGAIN_SECONDS = 1.0
 """After a look that proved nothing, or that could not be made."""
-REST_FACTOR = 10
-"""As the watch of unloads rests (`triton/unload_watch.py`)."""
 AT_ONCE = 500
 """After so many ids that were compared, others have their turn on the loop."""
 NAMED = 5
@@ -94,7 +92,7 @@ class Audit:
         is_time = self._is_wanted.is_set() or not self._registry.operations()
         if not is_time or not self._is_open() or self._server.problem is not None:
             return False
-        began, wishes = asyncio.get_running_loop().time(), self._wishes
+        wishes = self._wishes
         try:
             picture = await self._look()
         except AdapterError as error:
@@ -107,13 +105,12 @@ class Audit:
             self._tell(picture)
             if wishes == self._wishes:
                 self._is_wanted.clear()
-        await asyncio.sleep(REST_FACTOR * (asyncio.get_running_loop().time() - began))
         return picture is not None
 
     async def _look(self) -> Picture | None:
         """What they disagree on; None when something happened meanwhile."""
         before = self._registry.changes
-        rows = by_owner(await self._server.index())
+        rows = by_owner(await self._server.index(can_wait=True))
         placed = await self._repository.inventory()
         if self._registry.changes != before or not self._is_open():
             return None

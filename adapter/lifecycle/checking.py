@@ -13,7 +13,6 @@ import structlog
 
 from adapter.errors import AdapterError, SourceNotFound, SourceUnavailable
 from adapter.inventory import is_untouched
-from adapter.lifecycle.looks import Looks
 from adapter.lifecycle.operation import Model, Operation
 from adapter.lifecycle.planning import Planning
 from adapter.lifecycle.states import State
@@ -41,10 +40,9 @@ class Standing(Enum):
 class Checking:
     """Asks storage and Triton."""
 
-    def __init__(self, *, neighbours: Neighbours, looks: Looks, capacity: CapacitySettings, planning: Planning) -> None:
+    def __init__(self, *, neighbours: Neighbours, capacity: CapacitySettings, planning: Planning) -> None:
         self._store = neighbours.store
         self._repository = neighbours.repository
-        self._looks = looks
         self._server = neighbours.server
         self._digests = neighbours.journal.digests
         self._planning = planning
@@ -85,8 +83,7 @@ class Checking:
             return Standing.PLACED
         if await self._server.is_ready(model.model_id):
             return Standing.SERVES
-        rows = (await self._looks.rows()).get(model.model_id, ())
-        if not is_untouched(rows):
+        if not is_untouched(await self._server.index((model.model_id,))):
             return Standing.OTHER
         found = await self._repository.identities((model.model_id,))
         return Standing.PLACED if model.placed is not None and found.get(model.model_id) == model.placed else Standing.OTHER

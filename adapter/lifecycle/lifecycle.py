@@ -20,10 +20,11 @@ from adapter.errors import Abandoned, AdapterError, BudgetExceeded, Draining, Mo
 from adapter.lifecycle.audit import Audit
 from adapter.lifecycle.crashes import CrashCounts
 from adapter.lifecycle.freeing import Freeing
+from adapter.lifecycle.leftovers import Leftovers
 from adapter.lifecycle.loading import Loading
-from adapter.lifecycle.looks import Looks
 from adapter.lifecycle.operation import Model, Operation
 from adapter.lifecycle.planning import Planning
+from adapter.lifecycle.predicting import Predicting
 from adapter.lifecycle.registry import Registry
 from adapter.lifecycle.restoring import Restoring
 from adapter.lifecycle.sizing import Sizing
@@ -36,8 +37,6 @@ from adapter.settings import CapacitySettings
 from adapter.telemetry.logs import note
 from adapter.telemetry.metrics import RESTORES
 
-SURVEY_SECONDS = 0.3
-"""Longest look into storage for a prediction; ModelMesh waits 500 ms in all."""
 ANSWER_SECONDS = 1.0
 """
 Of a load's budget, kept for its undo and its answer; a tenth of a short budget. Whoever waits for storage gives up
@@ -56,32 +55,33 @@ class RuntimeLifecycle:
         self, *, neighbours: Neighbours, capacity: CapacitySettings, unload_timeout_seconds: float, reserved_ids: frozenset[str]
     ) -> None:
         self.registry = Registry(neighbours.journal)
-        self._store = neighbours.store
         self._server = neighbours.server
         self._digests = neighbours.journal.digests
         self._budget_seconds = capacity.budget_seconds
         self._announced_seconds = capacity.load_timeout_ms / 1000
         self._sizing = sizing = Sizing(capacity, neighbours.journal.digests)
         self._planning = planning = Planning()
+        self._predicting = Predicting(store=neighbours.store, sizing=sizing, digests=neighbours.journal.digests)
         self._audit = Audit(
             registry=self.registry, neighbours=neighbours, is_open=lambda: self._takeover.obstacle is None, reserved_ids=reserved_ids
         )
-        crashes, looks = CrashCounts(neighbours.journal), Looks(neighbours.server)
+        crashes = CrashCounts(neighbours.journal)
         self._freeing = freeing = Freeing(registry=self.registry, neighbours=neighbours, bound_seconds=unload_timeout_seconds)
         self._restoring = Restoring(
             registry=self.registry,
             neighbours=neighbours,
-            looks=looks,
             at_once=capacity.max_loading,
             restore=self._begin_restore,
             free=self._begin_unload,
             on_looked=self._audit.want,
         )
+        self._leftovers = Leftovers(self._begin_unload)
         self._takeover = Takeover(
             registry=self.registry,
             neighbours=neighbours,
             sizing=sizing,
             restoring=self._restoring,
+            leftovers=self._leftovers,
             crashes=crashes,
             on_open=self._audit.want,
             version=capacity.runtime_version,
@@ -90,7 +90,6 @@ class RuntimeLifecycle:
         loading = Loading(
             registry=self.registry,
             neighbours=neighbours,
-            looks=looks,
             capacity=capacity,
             sizing=sizing,
             planning=planning,
@@ -109,23 +108,26 @@ class RuntimeLifecycle:
 
     def start(self) -> None:
         """Begin to take over what Triton serves, in the background."""
-        self._takeover.begin(self._begin_unload)
+        self._takeover.begin()
         self._audit.start()
 
     async def close(self) -> None:
         """End what runs in the background; for after a drain."""
+        self._work.close()
+        self._leftovers.end()
         await self._audit.close()
         await self._takeover.close()
         await self._restoring.close()
         self._planning.close()
+        self._predicting.close()
 
     def readiness(self) -> str | None:
         """Why ModelMesh could not be served now, or None."""
         return "the adapter is shutting down" if self._is_draining else self._server.problem or self._takeover.problem
 
     def notice(self) -> str | None:
-        """What is told of an adapter that is ready: how far a restore is, or that it was given up."""
-        return self._restoring.notice
+        """What is told of an adapter that is ready: how far a restore is, or that it was given up; that Triton is slow."""
+        return "; ".join(filter(None, (self._restoring.notice, self._server.notice))) or None
 
     async def load(self, spec: ModelSpec) -> LoadedModel:
         """
@@ -157,18 +159,8 @@ class RuntimeLifecycle:
             raise self._freeing.unfinished(obstacle).located(model_id, None) from None
 
     async def predict(self, spec: ModelSpec) -> int:
-        """Best size that can be told now, in bytes; never raises for trouble with storage or layout."""
-        known = self._sizing.known(spec)
-        if known is not None:
-            return known
-        try:
-            survey = await self._store.survey(spec, SURVEY_SECONDS)
-            if survey.listing is None:
-                return self._sizing.predict_at_least(survey.seen_bytes)
-            return self._sizing.predict_listed(await self._planning.served_bytes(spec, survey.listing))
-        except AdapterError as error:
-            log.debug("prediction.defaulted", model_id=spec.model_id, cause=error.text)
-            return self.default_prediction()
+        """Best size that can be told within one deadline, in bytes; never raises for trouble with storage or layout."""
+        return await self._predicting.predict(spec)
 
     def default_prediction(self) -> int:
         """Size of a model of which nothing is known, in bytes."""
@@ -196,6 +188,7 @@ class RuntimeLifecycle:
         """
         self._is_draining = True
         self._restoring.end(for_good=True)
+        self._leftovers.end()
         self._stop(operation for operation in self.registry.operations() if operation.is_queued_restore)  # LOST, for the next process
         loop = asyncio.get_running_loop()
         end = loop.time() + grace_seconds
@@ -270,8 +263,8 @@ class RuntimeLifecycle:
     def _begin_restore(self, model: Model) -> None:
         self._work.restore(model)
 
-    def _begin_unload(self, model_id: str) -> None:
-        self._work.unload(model_id, self._freeing.deadline())
+    def _begin_unload(self, model_id: str) -> Operation:
+        return self._work.unload(model_id, self._freeing.deadline())
 
     def _over_budget(self, spec: ModelSpec, operation: Operation | None) -> AdapterError:
         if operation is not None and operation.outcome is not None:  # it has failed before, and its undo takes long

@@ -17,7 +17,6 @@ from adapter.errors import ModelRefused, SourceChanged
 from adapter.lifecycle.checking import Checking, Standing
 from adapter.lifecycle.crashes import CrashCounts
 from adapter.lifecycle.freeing import Freeing
-from adapter.lifecycle.looks import Looks
 from adapter.lifecycle.operation import JOURNAL, Model, Operation
 from adapter.lifecycle.planning import Planning
 from adapter.lifecycle.registry import Registry
@@ -43,7 +42,6 @@ class Loading:
         *,
         registry: Registry,
         neighbours: Neighbours,
-        looks: Looks,
         capacity: CapacitySettings,
         sizing: Sizing,
         planning: Planning,
@@ -59,7 +57,7 @@ class Loading:
         self._planning = planning
         self._freeing = freeing
         self._crashes = crashes
-        self._checking = Checking(neighbours=neighbours, looks=looks, capacity=capacity, planning=planning)
+        self._checking = Checking(neighbours=neighbours, capacity=capacity, planning=planning)
         self._sending = Sending(registry=registry, neighbours=neighbours, crashes=crashes)
         self._max_concurrency = capacity.max_concurrency
 
@@ -83,7 +81,7 @@ class Loading:
         for warning in layout.warnings:
             log.warning("model.warning", model_id=model.model_id, warning=warning)
         try:
-            await self._sending.send(operation, partial(self._sizing.measured, spec, layout.size_bytes))
+            await self._sending.send(operation, partial(self._sizing.measured, spec, model.content, layout.size_bytes))
         except ModelRefused as refused:
             if not layout.hint:
                 raise
@@ -95,7 +93,8 @@ class Loading:
         model = operation.model
         if model.content is not None:
             self._crashes.check(model.content)
-        await self._sending.send(operation, lambda _: model.size_bytes, yields=operation.kind == "restore")
+        size = partial(self._sizing.restored, model.content, model.size_bytes)
+        await self._sending.send(operation, size, yields=operation.kind == "restore")
 
     async def _is_sent_again(self, operation: Operation) -> bool:
         """Restore the model for its caller, who has compared the content. False: Triton refuses it now; it is undone."""
@@ -136,14 +135,14 @@ class Loading:
         with operation.step("list"):
             stored = await self._store.open(spec, operation.waits)
             layout = await self._planning.layout(spec, stored)
-        self._sizing.admit(spec, layout.size_bytes)
         content = await self._content(spec, stored.listing)
+        self._sizing.admit(spec, layout.size_bytes, content)
         self._crashes.check(content)
         model.spec, model.content, model.size_bytes = spec, content, spec.size_hint_bytes or 0
         with operation.step("pull"):
             model.artifact = await stored.fetch(layout.files)
-        with operation.step("place"), operation.waits.on("the model's files to be read on the volume"):
-            layout = await self._planning.finished(layout, model.artifact)
+        with operation.step("place"):
+            layout = await self._planning.finished(layout, stored, model.artifact)
         with operation.step("place"), operation.waits.on("the volume to take the model's files"):
             model.placed = await self._repository.place(model.model_id, layout, model.artifact)
         return layout

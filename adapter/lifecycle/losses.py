@@ -17,8 +17,7 @@ import structlog
 
 from adapter.backoff import doubling
 from adapter.errors import AdapterError
-from adapter.inventory import is_untouched
-from adapter.lifecycle.looks import Looks
+from adapter.inventory import by_owner, is_untouched
 from adapter.lifecycle.operation import Model, Operation
 from adapter.lifecycle.registry import Registry
 from adapter.lifecycle.states import State
@@ -44,7 +43,6 @@ class Losses:
         *,
         registry: Registry,
         neighbours: Neighbours,
-        looks: Looks,
         is_wanted: Callable[[], bool],
         lose: Callable[[Sequence[Model], Mapping[str, str]], None],
         on_looked: Callable[[], None],
@@ -53,7 +51,6 @@ class Losses:
         Args:
             registry: of all models.
             neighbours: of which Triton and its folder are asked.
-            looks: at Triton's index.
             is_wanted: whether lost models may be handed over now; else they are looked for again at `resume`.
             lose: takes models that Triton has lost, and the identities of the directories that are there, by model id.
             on_looked: called after each look.
@@ -61,7 +58,6 @@ class Losses:
         self._registry = registry
         self._repository = neighbours.repository
         self._server = neighbours.server
-        self._looks = looks
         self._is_wanted = is_wanted
         self._lose = lose
         self._on_looked = on_looked
@@ -191,7 +187,7 @@ class Losses:
         for pause in doubling(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS):
             self._has_returned.clear()
             try:
-                rows = await self._looks.rows()
+                rows = by_owner(await self._server.index(model_ids))
                 if not is_another and all(any(row.state for row in rows.get(model_id, ())) for model_id in model_ids):
                     return rows, {}
                 await self._server.verify()

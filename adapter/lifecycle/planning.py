@@ -1,25 +1,30 @@
 """
 The layout of a model that is listed, before it is pulled: reads what `adapter.layout` must see, and asks it.
 
-What depends on the content of large files is decided when they are pulled, before they are placed: of each such file both
-ends are read, and where the rules ask for it, a word is counted in the whole file. Owns the threads for large models and
-for that reading, and nothing of the rules.
+What depends on the content of large files is decided when they are pulled, before they are placed: storage reads both ends
+of each such file, and where the rules ask for it, counts a word in the whole file. Owns the threads for large models, and
+nothing of the rules.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from adapter.digests import Digests
-from adapter.ends import read_ends
 from adapter.layout import rules
 from adapter.model import Artifact, Content, Layout, Listing, ModelSpec, SourceFile
 from adapter.ports import StoredModel
-from adapter.workers import Stop, Workers
+from adapter.workers import Workers
 
 QUICK_FILES, QUICK_BYTES = 200, 8 * 1024
 """Up to so many files, and bytes of config and schema, a plan takes some milliseconds at most: the loop can bear it."""
 THREADS = 2
-LOOKING_THREADS = 2
-"""Threads of their own: a claim whose server is away must not keep other models from being planned."""
+"""Nothing is read in them, so no volume can hold them."""
+
+
+def is_quick(listing: Listing, contents: Mapping[SourceFile, bytes] | None = None) -> bool:
+    """Whether the loop can bear a plan, or a digest, of this model."""
+    return len(listing.files) <= QUICK_FILES and sum(map(len, (contents or {}).values())) <= QUICK_BYTES
 
 
 class Planning:
@@ -27,55 +32,43 @@ class Planning:
 
     def __init__(self) -> None:
         self._workers = Workers("planning", THREADS)
-        self._lookers = Workers("looking", LOOKING_THREADS)
 
     async def layout(self, spec: ModelSpec, stored: StoredModel) -> Layout:
         """How the model will look to Triton. Raises InvalidModel, SourceError."""
         contents = {file: await stored.read(file) for file in await self._wanted(stored.listing)}
         return await self._plan(spec, stored.listing, contents)
 
-    async def finished(self, layout: Layout, artifact: Artifact) -> Layout:
+    async def finished(self, layout: Layout, stored: StoredModel, artifact: Artifact) -> Layout:
         """
         The layout as it is placed: what the pulled files say decides the rest.
 
         Raises:
             InvalidModel: Triton could not serve such content.
-            AdapterError: a file cannot be read on the volume.
+            AdapterError: a file cannot be read.
         """
         asked = rules.asked(layout)
         if not asked:
             return layout
-
-        def look(stop: Stop) -> Layout:
-            answers = {file: read_ends(artifact.root / file.path, question.count, stop.check) for file, question in asked.items()}
-            return rules.finished(layout, answers)
-
-        return await self._lookers.run(look)
-
-    async def served_bytes(self, spec: ModelSpec, listing: Listing) -> int:
-        """Bytes of the files that will be served; of all files when that depends on a file to be read. Raises InvalidModel."""
-        if await self._wanted(listing):
-            return listing.size_bytes
-        return (await self._plan(spec, listing, {})).size_bytes
+        answers = await stored.ends(artifact, {file: question.count for file, question in asked.items()})
+        return await self._workers.run(lambda _: rules.finished(layout, answers))
 
     async def content(self, spec: ModelSpec, listing: Listing, digests: Digests) -> Content:
         """What a model is loaded from."""
-        if len(listing.files) <= QUICK_FILES:
+        if is_quick(listing):
             return _content(spec, listing, digests)
         return await self._workers.run(lambda _: _content(spec, listing, digests))
 
     def close(self) -> None:
         """Take no more work."""
         self._workers.close()
-        self._lookers.close()
 
     async def _wanted(self, listing: Listing) -> tuple[SourceFile, ...]:
-        if len(listing.files) <= QUICK_FILES:
+        if is_quick(listing):
             return rules.wanted(listing)
         return await self._workers.run(lambda _: rules.wanted(listing))
 
     async def _plan(self, spec: ModelSpec, listing: Listing, contents: dict[SourceFile, bytes]) -> Layout:
-        if len(listing.files) <= QUICK_FILES and sum(map(len, contents.values())) <= QUICK_BYTES:
+        if is_quick(listing, contents):
             return rules.plan(spec, listing, contents)
         return await self._workers.run(lambda _: _planned(spec, listing, contents))
 

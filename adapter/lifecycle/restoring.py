@@ -15,7 +15,6 @@ from contextlib import contextmanager
 import structlog
 
 from adapter.errors import Superseded
-from adapter.lifecycle.looks import Looks
 from adapter.lifecycle.losses import Losses
 from adapter.lifecycle.operation import Model, Operation
 from adapter.lifecycle.registry import Registry
@@ -40,7 +39,6 @@ class Restoring:
         *,
         registry: Registry,
         neighbours: Neighbours,
-        looks: Looks,
         at_once: int,
         restore: Callable[[Model], object],
         free: Callable[[str], object],
@@ -50,7 +48,6 @@ class Restoring:
         Args:
             registry: of all models.
             neighbours: of which Triton and its folder are asked.
-            looks: at Triton's index.
             at_once: so many restores are under way.
             restore: begins the restore of a LOST model without an operation.
             free: begins to take a model down that has no operation.
@@ -66,7 +63,6 @@ class Restoring:
         self._losses = Losses(
             registry=registry,
             neighbours=neighbours,
-            looks=looks,
             is_wanted=lambda: self._is_on,
             lose=self._lose,
             on_looked=self._looked,

@@ -34,6 +34,7 @@ class Sending:
         Raises:
             CrashesTriton: Triton has died over this content, and not for the first time; it is counted.
             ServerUnavailable: it has died, likewise counted.
+            NoCapacity: from `size`; Triton has the model, and the caller's undo unloads it.
             ModelRefused, WrongServer: as `ModelServer.load`.
         """
         model = operation.model
@@ -47,12 +48,12 @@ class Sending:
         except ServerUnavailable as died:
             self._count(operation, died)
             raise
+        if model.content is not None:
+            self._crashes.succeeded(model.content)
         model.size_bytes = size(reported)
         operation.has_loaded = True
         if not operation.is_again:
             model.confirmed = self._journal.now()
-        if model.content is not None:
-            self._crashes.succeeded(model.content)
         self._registry.fire(model, Event.READY)
         with operation.waits.on(JOURNAL):
             await self._journal.written()

@@ -4,6 +4,9 @@ The gate before all loads and unloads, and the two ways to open it: a purge, or 
 ModelMesh asks for the runtime's status only while it starts, with an empty view of its own: then
 everything is purged. When only the adapter has restarted nobody asks, and the models serve on: then
 what Triton holds is taken over, by its index and the journal (`adoption`). One task does either; while it runs the gate is shut.
+
+What fails opens the gate: calls find out for themselves. A take-over is then made again, for nobody would ask for it; a purge
+is made when ModelMesh asks again, as it does every 2 s.
 """
 
 from __future__ import annotations
@@ -11,14 +14,17 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection
-from functools import partial
+from contextlib import suppress
+from typing import Literal
 
 import structlog
 
+from adapter.backoff import doubling
 from adapter.errors import UNEXPECTED, AdapterError, Superseded, some
 from adapter.inventory import by_owner
 from adapter.lifecycle.adoption import Finding, Verdict, findings
 from adapter.lifecycle.crashes import CrashCounts
+from adapter.lifecycle.leftovers import Leftovers
 from adapter.lifecycle.operation import JOURNAL, Model, Operation
 from adapter.lifecycle.registry import Registry
 from adapter.lifecycle.restoring import Restoring
@@ -29,10 +35,17 @@ from adapter.ports import Neighbours
 
 STATUS_PATIENCE_SECONDS = 1.0
 """How long a status question waits for a purge that may be about to end; ModelMesh asks every 2 s."""
+AT_ONCE = 100
+"""After so many models that were found, others have their turn on the loop."""
 NAMED = 5
 """So many models, or operations, are named in a problem."""
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 5.0, 60.0
+"""Before a take-over that has failed is made again, or Triton is looked at after a purge that has."""
 NOT_ASKED = "ModelMesh has not asked for the runtime status yet"
 TAKING_OVER = "Triton has not listed the models that it serves, which are taken over first"
+NOT_PURGED = "not purged: ModelMesh has not asked for the runtime status again"
+
+Work = Literal["purge", "take-over"]
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -47,6 +60,7 @@ class Takeover:
         neighbours: Neighbours,
         sizing: Sizing,
         restoring: Restoring,
+        leftovers: Leftovers,
         crashes: CrashCounts,
         on_open: Callable[[], None],
         version: str,
@@ -54,6 +68,7 @@ class Takeover:
     ) -> None:
         self._registry = registry
         self._restoring = restoring
+        self._leftovers = leftovers
         self._crashes = crashes
         self._on_open = on_open
         self._neighbours = neighbours
@@ -63,6 +78,8 @@ class Takeover:
         self._version = version
         self._reserved_ids = reserved_ids
         self._task: asyncio.Task[None] | None = None
+        self._under_way: Work | None = None
+        """What the task does; None when it is done, or when it pauses after a failure."""
         self._is_purged = False
         """A purge has ended, and no status call has been answered READY since."""
         self._gate = asyncio.Event()
@@ -91,18 +108,18 @@ class Takeover:
         if self._gate.is_set():
             self._problem = None
 
-    def begin(self, take_down: Callable[[str], object]) -> None:
-        """Take over what Triton's index shows, in the background; `take_down` gets the ids that were left half loaded."""
-        self._begin("take-over", partial(self._take_over, take_down), TAKING_OVER)
+    def begin(self) -> None:
+        """Take over what Triton's index shows, in the background."""
+        self._begin("take-over", TAKING_OVER)
 
     async def status(self) -> RuntimeState:
         """READY once after each purge; every other question begins a purge or joins the one under way."""
-        is_purging = self._task is not None and not self._task.done() and self._task.get_name() == "purge"
-        if not is_purging and not self._is_empty_since_purge():
+        if self._under_way != "purge" and not self._is_empty_since_purge():
             self._is_purged = False
-            self._begin("purge", self._purge, "purging: every model is unloaded before the first READY")
-        if self._task is not None:
-            await asyncio.wait({self._task}, timeout=STATUS_PATIENCE_SECONDS)
+            self._begin("purge", "purging: every model is unloaded before the first READY")
+        with suppress(TimeoutError):
+            async with asyncio.timeout(STATUS_PATIENCE_SECONDS):
+                await self._gate.wait()
         if self._is_empty_since_purge():
             self._is_purged = False
             self._problem = None
@@ -118,31 +135,60 @@ class Takeover:
     def _is_empty_since_purge(self) -> bool:
         return self._is_purged and len(self._registry) == 0
 
-    def _begin(self, name: str, work: Callable[[], Awaitable[None]], problem: str) -> None:
+    def _begin(self, work: Work, problem: str) -> None:
         earlier, self._problem = self._task, problem
+        self._under_way = work
         self._gate.clear()
         if earlier is not None:
             earlier.cancel()
-        self._task = asyncio.create_task(self._run(name, work, earlier), name=name)
+        self._task = asyncio.create_task(self._run(work, earlier), name=work)
 
-    async def _run(self, name: str, work: Callable[[], Awaitable[None]], earlier: asyncio.Task[None] | None) -> None:
+    async def _run(self, work: Work, earlier: asyncio.Task[None] | None) -> None:
         if earlier is not None:
             await asyncio.wait({earlier})
+        step = self._purge if work == "purge" else self._take_over
+        told = None
+        for pause in doubling(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS):
+            failure = await self._failure(work, step)
+            self._under_way = None
+            self._gate.set()
+            self._restoring.begin()
+            self._on_open()
+            if failure is None:
+                return
+            if failure != told:
+                told = failure
+                log.error("takeover.failed", kind=work, cause=failure)
+            await asyncio.sleep(pause)
+            step = self._look_at_triton if work == "purge" else self._take_over_again
+
+    async def _failure(self, work: Work, step: Callable[[], Awaitable[None]]) -> str | None:
+        """Do it; why it has failed, where it helps to do it again."""
         try:
-            await work()
-        except AdapterError as error:
+            await step()
+        except AdapterError as error:  # a neighbour's state
             self._problem = error.text
-            log.error("takeover.failed", kind=name, cause=error.text)  # noqa: TRY400 - a neighbour's state, not a defect
+            return error.text
         except Exception:
             self._problem = UNEXPECTED
-            log.exception("takeover.crashed", kind=name)
-        self._gate.set()
-        self._restoring.begin()
-        self._on_open()
+            log.exception("takeover.crashed", kind=work)
+        return None
+
+    async def _look_at_triton(self) -> None:
+        """After a purge that has failed, where ModelMesh asks no more: what was wrong may be right by now."""
+        await self._server.verify()
+        self._problem = NOT_PURGED
+
+    async def _take_over_again(self) -> None:
+        """The gate is shut anew: what has an operation now, or has had one since the failure, is not touched."""
+        self._under_way = "take-over"
+        self._gate.clear()
+        await self._take_over()
 
     async def _purge(self) -> None:
         self._version = await self._server.verify()
         self._restoring.end()
+        self._leftovers.end()
         await self._stop_operations()
         if len(self._registry):
             self._problem = f"purging: Triton has not freed {some([repr(model.model_id) for model in self._registry], NAMED)} yet"
@@ -166,25 +212,31 @@ class Takeover:
         for operation in self._awaited:
             await operation.ended.wait()
 
-    async def _take_over(self, take_down: Callable[[str], object]) -> None:
+    async def _take_over(self) -> None:
         """
         Models that serve go on serving, with all that the journal knows of them; those that Triton has lost are loaded again.
 
         Without a record the content is unknown: the next load of such a model is unload, wait, load. What is half done is
         taken down through Triton, also a directory that it has not loaded: the load may be on its way.
         """
+        known = {model.model_id for model in self._registry}
         rows = by_owner(await self._server.index())
-        found = findings(self._journal.records, rows, await self._neighbours.repository.inventory())
+        placed = await self._neighbours.repository.inventory()
+        found = [finding for finding in findings(self._journal.records, rows, placed) if finding.model_id not in known]
         self._problem = NOT_ASKED
-        for finding in found:
+        residue: list[Model] = []
+        for number, finding in enumerate(found):
+            if number % AT_ONCE == AT_ONCE - 1:
+                await asyncio.sleep(0)
             if finding.verdict is Verdict.FORGOTTEN or id_problem(finding.model_id, self._reserved_ids) is not None:
                 if finding.record is not None:
                     self._journal.forget(finding.record)
             elif finding.verdict is Verdict.RESIDUE:
                 if finding.crash is not None:
                     log.warning("takeover.crash", model_id=finding.model_id, crashes=self._crashes.count(finding.crash))
-                self._registry.fire(Model(finding.model_id), Event.RESIDUE)
-                take_down(finding.model_id)
+                residue.append(Model(finding.model_id))
+                self._registry.fire(residue[-1], Event.RESIDUE)
+        self._leftovers.begin(residue)
         for finding in found:
             if finding.verdict in (Verdict.SERVES, Verdict.LOST) and id_problem(finding.model_id, self._reserved_ids) is None:
                 await self._adopt(finding)
@@ -207,7 +259,7 @@ class Takeover:
         reported = 0 if record.size_bytes else await self._reported(finding.model_id)
         model.size_bytes = record.size_bytes or self._sizing.adopted(file_bytes, reported)
         if record.content is not None:
-            self._sizing.remember(record.content.spec, model.size_bytes)
+            self._sizing.remember(record.content, model.size_bytes)
         if record.artifact_key is not None:
             model.artifact = await self._neighbours.store.reclaim(record.artifact_key)
         self._registry.adopt(model, event, record)

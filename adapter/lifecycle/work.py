@@ -14,7 +14,7 @@ from typing import Protocol
 
 import structlog
 
-from adapter.errors import UNEXPECTED, AdapterError
+from adapter.errors import UNEXPECTED, AdapterError, Draining
 from adapter.lifecycle.freeing import Freeing
 from adapter.lifecycle.loading import Loading
 from adapter.lifecycle.operation import JOURNAL, Model, Operation
@@ -59,6 +59,11 @@ class Work:
         self._freeing = freeing
         self._listener = listener
         self._on_loaded = on_loaded
+        self._is_closed = False
+
+    def close(self) -> None:
+        """What is cancelled from now on ends with the process, and is no defect."""
+        self._is_closed = True
 
     def load(self, spec: ModelSpec) -> Operation:
         """Begin to load; the id must have no operation."""
@@ -82,7 +87,7 @@ class Work:
         try:
             loaded = await steps()
         except BaseException as error:  # noqa: BLE001 - every kind of end is told to the callers, and undone
-            failure = _failure(operation, error)
+            failure = self._failure(operation, error)
             operation.begin_undo(failure)
             self._listener.failed(operation)
             overdue = asyncio.get_running_loop().call_later(UNDO_PATIENCE_SECONDS, operation.fail, failure)
@@ -108,7 +113,7 @@ class Work:
         try:
             await self._freeing.take_down(operation, "unload")
         except BaseException as error:  # noqa: BLE001 - every kind of end is told to the callers
-            operation.fail(_failure(operation, error))
+            operation.fail(self._failure(operation, error))
         else:
             with operation.waits.on(JOURNAL):
                 await self._journal.written()
@@ -116,9 +121,24 @@ class Work:
 
     def _ended(self, operation: Operation) -> None:
         if not operation.result.done():  # stopped before its first step
-            operation.fail(_failure(operation, asyncio.CancelledError()))
+            operation.fail(self._failure(operation, asyncio.CancelledError()))
         self._registry.end(operation)
         self._listener.ended(operation)
+
+    def _failure(self, operation: Operation, error: BaseException) -> AdapterError:
+        """What the callers are told: why it was stopped, or what went wrong, or that it is a defect of ours."""
+        told: AdapterError
+        if isinstance(error, asyncio.CancelledError) and operation.stopped_by is not None:
+            told = operation.stopped_by
+        elif isinstance(error, asyncio.CancelledError) and self._is_closed:
+            told = Draining("the adapter is shutting down")
+        elif isinstance(error, AdapterError):
+            told = error
+        else:
+            log.error("operation.crashed", model_id=operation.model.model_id, operation=operation.kind, exc_info=error)
+            told = AdapterError(UNEXPECTED)
+            told.__cause__ = error
+        return told.located(operation.model.model_id, str(operation.phases))
 
 
 def _count(operation: Operation) -> None:
@@ -135,17 +155,3 @@ def _count(operation: Operation) -> None:
     RESTORES.labels(outcome).inc()
     if outcome in ("crashed", "refused"):
         log.warning("restore.failed", model_id=operation.model.model_id, outcome=outcome, cause=str(operation.outcome))
-
-
-def _failure(operation: Operation, error: BaseException) -> AdapterError:
-    """What the callers are told: why it was stopped, or what went wrong, or that it is a defect of ours."""
-    told: AdapterError
-    if isinstance(error, asyncio.CancelledError) and operation.stopped_by is not None:
-        told = operation.stopped_by
-    elif isinstance(error, AdapterError):
-        told = error
-    else:
-        log.error("operation.crashed", model_id=operation.model.model_id, operation=operation.kind, exc_info=error)
-        told = AdapterError(UNEXPECTED)
-        told.__cause__ = error
-    return told.located(operation.model.model_id, str(operation.phases))

@@ -94,6 +94,7 @@ def read_group(group: type[G], environ: Mapping[str, str] | None = None) -> G:
     """One group alone, for commands that need no more. Raises SettingsError."""
     problems: list[str] = []
     values = read(group, os.environ if environ is None else environ, problems)
+    problems.extend(getattr(values, "problems", tuple)())
     if problems:
         raise SettingsError(problems)
     return cast("G", values)

@@ -26,7 +26,12 @@ class PullSettings:
     pvc_mounts: Path = setting(
         PATH, "PVC_MOUNTS_DIR", "/pvc_mounts", "Volume claims are mounted below it by their names, here and in Triton's container"
     )
-    threads: int = setting(THREADS, "PULL_THREADS", "16", "Parallel requests to storage, over all pulls")
+    threads: int = setting(
+        THREADS,
+        "PULL_THREADS",
+        "16",
+        "Parallel requests to one endpoint of storage, over all pulls; all endpoints together have twice as many",
+    )
     part_bytes: int = setting(
         BYTES, "PULL_PART_BYTES", str(16 * MIB), "Larger files are pulled in ranges of this size, in parallel; at least 1 MiB"
     )

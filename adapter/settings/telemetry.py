@@ -12,7 +12,7 @@ class TelemetrySettings:
     """What operators see."""
 
     metrics_port: int = setting(
-        OPTIONAL_PORT, "METRICS_PORT", "9464", "`/metrics`, `/healthz`, `/readyz` over HTTP on all interfaces; 0 = off"
+        OPTIONAL_PORT, "METRICS_PORT", "9464", "`/metrics`, `/healthz`, `/readyz`, `/healthz/triton` over HTTP on all interfaces; 0 = off"
     )
     log_level: str = setting(LOG_LEVEL, "LOG_LEVEL", "info", "debug, info, warning or error")
     log_format: str = setting(LOG_FORMAT, "LOG_FORMAT", "auto", "`json`, `text`, or `auto`: text on a terminal, else JSON")

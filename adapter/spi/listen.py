@@ -25,7 +25,21 @@ from adapter.spi.interceptor import CallInterceptor
 from adapter.spi.servicer import ModelRuntime
 from adapter.units import Endpoint
 
-OPTIONS = (("grpc.so_reuseport", 0),)
+MAX_MESSAGE_BYTES = 4 * 1024 * 1024
+"""Of one call: ids, paths and keys. More is refused before it is parsed."""
+HANDSHAKE_SECONDS = 20
+"""A connection that has not spoken HTTP/2 by then is closed: whoever opens many and stays silent gives their descriptors back."""
+_NO_BOUND = 2**31 - 1
+OPTIONS = (
+    ("grpc.so_reuseport", 0),
+    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.server_handshake_timeout_ms", HANDSHAKE_SECONDS * 1000),
+    # Calls are never refused for their number: ModelMesh would take a load that is refused for a model that has failed. By itself
+    # gRPC refuses some when 1,000 wait, and all from 3,000 on, while the loop is busy (`max_pending_requests`, channel_arg_names.h).
+    ("grpc.max_concurrent_streams", _NO_BOUND),
+    ("grpc.server.max_pending_requests", _NO_BOUND),
+    ("grpc.server.max_pending_requests_hard_limit", _NO_BOUND),
+)
 SOCKET_MODE = 0o666
 """ModelMesh runs as another user."""
 PROBE_SECONDS = 1.0
@@ -58,7 +72,7 @@ async def listen(*, endpoint: Endpoint, runtime: ModelRuntime, readiness: Callab
     Raises:
         ListenError: it cannot be bound; the text says why.
     """
-    server = aio.server(options=OPTIONS, interceptors=(CallInterceptor(),))
+    server = aio.server(options=OPTIONS, interceptors=(CallInterceptor(),), maximum_concurrent_rpcs=None)
     health = Health(readiness)
     model_runtime_pb2_grpc.add_ModelRuntimeServicer_to_server(runtime, server)
     health_pb2_grpc.add_HealthServicer_to_server(health, server)

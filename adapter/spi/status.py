@@ -25,6 +25,7 @@ CODES: dict[type[AdapterError], StatusCode] = {
     errors.CrashesTriton: StatusCode.FAILED_PRECONDITION,
     errors.NoCapacity: StatusCode.RESOURCE_EXHAUSTED,
     errors.DiskFull: StatusCode.RESOURCE_EXHAUSTED,
+    errors.VolumeFailed: StatusCode.UNAVAILABLE,
     errors.SourceError: StatusCode.UNAVAILABLE,
     errors.SourceNotFound: StatusCode.NOT_FOUND,
     errors.SourceDenied: StatusCode.PERMISSION_DENIED,

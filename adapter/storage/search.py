@@ -6,20 +6,18 @@ Knows nothing of stores or mounts. A `Search` is written by one thread and may b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Protocol
 
-from adapter.errors import InvalidModel, InvalidRequest, SourceUnavailable
+from adapter.errors import AdapterError, InvalidModel, InvalidRequest, SourceUnavailable
 from adapter.model import Listing, ModelSpec, SourceFile
-from adapter.ports import StoredModel
+from adapter.ports import StoredModel, Wanted, nothing
 from adapter.storage.secret.merging import StorageConfig
 from adapter.waits import Waits
-from adapter.workers import Stop, Workers
-
-T = TypeVar("T")
+from adapter.workers import Stop
 
 MAX_OBJECTS = 100_000
 """Of one model, directories counted where they are entries of their own."""
@@ -39,10 +37,42 @@ class Search:
     """A quick look, which no load waits for."""
     reader: str = ""
     """Stands for the config that it is made with, and the paths; set when they are known."""
+    endpoint: str = ""
+    """Whom it asks, in words, as far as the config tells: what has one endpoint shares its lanes. Set by who finds the model."""
     server: str = ""
     """Stands for whose objects that config leads to, whatever the credentials; set with `reader`."""
     seen_bytes: int = 0
     """Of the files that were listed so far."""
+    wanted: Wanted = nothing
+    """Of a survey: which small files are read, too."""
+    seen: list[SourceFile] = field(default_factory=list)
+    """Of a survey: the files that were listed so far."""
+    listing: Listing | None = None
+    """Of a survey: all files, once the listing is whole."""
+    contents: dict[SourceFile, bytes] = field(default_factory=dict)
+    """Of a survey: what was read so far."""
+
+    def saw(self, file: SourceFile) -> None:
+        """Note a file that was listed."""
+        self.seen_bytes += file.size_bytes
+        if self.is_survey:
+            self.seen.append(file)
+
+    def tell(self, found: Found, stop: Stop) -> None:
+        """
+        Of a survey: note the whole listing, then read what is wanted. Blocks. For the thread that has found the model.
+
+        Raises:
+            InvalidModel: from `wanted`.
+        """
+        if not self.is_survey:
+            return
+        listing = self.listing = found.listing
+        for file in self.wanted(listing) if listing else ():
+            with suppress(AdapterError):  # the listing tells enough without
+                content = found.peek(file, stop)
+                if content is not None:
+                    self.contents[file] = content
 
 
 class Found(Protocol):
@@ -53,33 +83,25 @@ class Found(Protocol):
         """None: the model is an archive that was never unpacked."""
         ...
 
+    def peek(self, file: SourceFile, stop: Stop) -> bytes | None:
+        """Content of a small file, for a survey. Blocks. None: it is in an archive. Raises as `StoredModel.read`."""
+        ...
+
     async def open(self) -> StoredModel:
         """Make it ready to be read. Raises as `ModelStore.open`."""
         ...
 
 
 class Finder(Protocol):
-    """Finds the models of one or more types of store. Its methods block."""
+    """Finds the models of one or more types of store, with threads of its own."""
 
     def warm(self, config: StorageConfig, stop: Stop) -> None:
-        """Make and keep what is slow to make. Raises InvalidRequest, SourceDenied, SourceUnavailable."""
+        """Make and keep what is slow to make. Blocks. Raises InvalidRequest, SourceDenied, SourceUnavailable."""
         ...
 
-    def find(self, config: StorageConfig, search: Search, stop: Stop) -> Found:
+    async def find(self, config: StorageConfig, search: Search) -> Found:
         """Look for the model that the search names. Raises as `ModelStore.open`."""
         ...
-
-
-async def asked(asks: Workers, waits: Waits, work: Callable[[Stop], T], what: str = "to ask storage with") -> T:
-    """Run the work in a thread that may wait for a store. Until a thread is free, that is what is waited for."""
-    with ExitStack() as queue:
-        queue.enter_context(waits.on(f"a free thread {what} (all {asks.threads} wait for stores)"))
-
-        def begun(stop: Stop) -> T:
-            queue.close()
-            return work(stop)
-
-        return await asks.run(begun)
 
 
 def check_readable(file: SourceFile, origin: str) -> None:

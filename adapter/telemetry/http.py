@@ -1,10 +1,10 @@
 """
-`/metrics`, `/healthz` and `/readyz` over HTTP, for Prometheus and the kubelet.
+`/metrics`, `/healthz`, `/readyz` and `/healthz/triton` over HTTP, for Prometheus and the kubelet.
 
 Runs in threads of its own, so that it still answers when the event loop is stuck: that is what
 `/healthz` tells. Knows nothing of models; readiness is a callable that must be safe to call from
-another thread, and so must the notice that a ready adapter tells. A client has a few seconds for its
-whole request, and each has its own thread.
+another thread, and so must the notice that a ready adapter tells, and Triton's health. A client has a few
+seconds for its whole request.
 """
 
 from __future__ import annotations
@@ -13,18 +13,19 @@ import asyncio
 import errno
 import io
 import socket
-import socketserver
 import sys
 import threading
 import time
 from collections.abc import Callable
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
+from typing import Protocol
 
 import structlog
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from adapter.errors import ListenError
+from adapter.telemetry.connections import BoundedServer
 from adapter.telemetry.metrics import REGISTRY
 from adapter.telemetry.redaction import redact
 
@@ -34,11 +35,25 @@ STUCK_AFTER_SECONDS = 10.0
 CLIENT_SECONDS = 5.0
 """Time for a client to send its request, and to take the answer."""
 _TEXT = "text/plain; charset=utf-8"
+_JSON = "application/json"
 
 Answer = tuple[HTTPStatus, str, bytes]
 """Status, content type, body."""
 
 log = structlog.stdlib.get_logger(__name__)
+
+
+class TritonHealth(Protocol):
+    """What `/healthz/triton` tells."""
+
+    @property
+    def why(self) -> str | None:
+        """Why nothing but a restart of Triton can help, or None."""
+        ...
+
+    def as_json(self) -> str:
+        """One line."""
+        ...
 
 
 class Heartbeat:
@@ -72,11 +87,26 @@ class TelemetryServer:
     """
 
     def __init__(
-        self, *, port: int, heartbeat: Heartbeat, readiness: Callable[[], str | None], notice: Callable[[], str | None] = lambda: None
+        self,
+        *,
+        port: int,
+        heartbeat: Heartbeat,
+        readiness: Callable[[], str | None],
+        notice: Callable[[], str | None] = lambda: None,
+        triton: Callable[[], TritonHealth] | None = None,
     ) -> None:
+        """
+        Args:
+            port: on all interfaces; 0 for any.
+            heartbeat: of the event loop.
+            readiness: why ModelMesh could not be served now, or None.
+            notice: what a ready adapter tells.
+            triton: the health of Triton.
+        """
         self._heartbeat = heartbeat
         self._readiness = readiness
         self._notice = notice
+        self._triton = triton
         self._server = _bind(port, self._routes())
         self.port: int = self._server.server_address[1]
         try:
@@ -92,7 +122,10 @@ class TelemetryServer:
         self._server.server_close()
 
     def _routes(self) -> dict[str, Callable[[], Answer]]:
-        return {"/metrics": _metrics, "/healthz": self._healthz, "/readyz": self._readyz}
+        routes = {"/metrics": _metrics, "/healthz": self._healthz, "/readyz": self._readyz}
+        if (health := self._triton) is not None:
+            routes["/healthz/triton"] = lambda: self._healthz_triton(health())
+        return routes
 
     def _healthz(self) -> Answer:
         age = self._heartbeat.age_seconds()
@@ -110,6 +143,15 @@ class TelemetryServer:
         notice = self._notice()
         return HTTPStatus.OK, _TEXT, f"ready; {redact(notice)}\n".encode(errors="replace") if notice else b"ready\n"
 
+    def _healthz_triton(self, health: TritonHealth) -> Answer:
+        """503 asks for a restart of Triton. An adapter whose loop is stuck has heard nothing and asks for none."""
+        age = self._heartbeat.age_seconds()
+        if age > STUCK_AFTER_SECONDS:
+            text = f"nothing is known of Triton: the adapter's event loop has not run for {age:.0f} s\n"
+            return HTTPStatus.INTERNAL_SERVER_ERROR, _TEXT, text.encode()
+        status = HTTPStatus.OK if health.why is None else HTTPStatus.SERVICE_UNAVAILABLE
+        return status, _JSON, f"{health.as_json()}\n".encode()
+
 
 def _metrics() -> Answer:
     return HTTPStatus.OK, CONTENT_TYPE_LATEST, generate_latest(REGISTRY)
@@ -120,6 +162,8 @@ def _bind(port: int, routes: dict[str, Callable[[], Answer]]) -> _Server:
     for family, address in ((socket.AF_INET6, "::"), (socket.AF_INET, "0.0.0.0")):  # noqa: S104 - scraped from outside the pod
         try:
             return _Server(family, (address, port), routes)
+        except RuntimeError as error:
+            raise ListenError(f"the threads of METRICS_PORT {port} cannot start: {error}") from error
         except OSError as error:
             has_no_ipv6 = family == socket.AF_INET6 and error.errno in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
             if not has_no_ipv6:
@@ -128,20 +172,10 @@ def _bind(port: int, routes: dict[str, Callable[[], Answer]]) -> _Server:
     raise ListenError(f"METRICS_PORT {port} cannot be used: the machine has neither IPv4 nor IPv6")
 
 
-class _Server(ThreadingHTTPServer):
-    allow_reuse_port = False
-    request_queue_size = 64
-
+class _Server(BoundedServer):
     def __init__(self, family: socket.AddressFamily, address: tuple[str, int], routes: dict[str, Callable[[], Answer]]) -> None:
-        self.address_family = family
         self.routes = routes
-        super().__init__(address, _Request)
-
-    def server_bind(self) -> None:
-        if self.address_family == socket.AF_INET6:
-            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        socketserver.TCPServer.server_bind(self)  # HTTPServer's own would ask DNS for our name
-        self.server_name, self.server_port = "adapter", self.server_address[1]
+        super().__init__(family, address, _Request)
 
     def handle_error(self, request: object, client_address: object) -> None:
         """A client that went away is nobody's business; anything else is a defect of ours."""
@@ -159,8 +193,9 @@ class _Request(BaseHTTPRequestHandler):
         self.rfile = io.BufferedReader(_TimedReader(self.connection, CLIENT_SECONDS))
 
     def do_GET(self) -> None:
+        self.server.answers(self.connection)
         route = self.server.routes.get(self.path.partition("?")[0])
-        self._answer(*(route() if route else (HTTPStatus.NOT_FOUND, _TEXT, b"there are /metrics, /healthz and /readyz\n")))
+        self._answer(*(route() if route else (HTTPStatus.NOT_FOUND, _TEXT, b"there are /metrics, /healthz, /readyz and /healthz/triton\n")))
 
     def do_POST(self) -> None:
         self._answer(HTTPStatus.METHOD_NOT_ALLOWED, _TEXT, b"only GET and HEAD\n")

@@ -42,9 +42,10 @@ PULLED_BYTES = _counter("pulled_bytes_total", "Bytes pulled from storage", "type
 PULLED_FILES = _counter("pulled_files_total", "Files pulled from storage", "type")
 SOURCE_RETRIES = _counter("source_retries_total", "Repeated requests to storage", "type")
 UNLOAD_WAIT_SECONDS = _histogram("unload_wait_seconds", "Time from Triton's answer to an unload until the memory was free")
-INDEX_POLLS = _counter("index_polls_total", "Calls of Triton's RepositoryIndex while unloads were pending")
+INDEX_POLLS = _counter("index_polls_total", "Calls of Triton's RepositoryIndex")
 TRITON_UP = _gauge("triton_up", "1 while Triton answers, else 0")
 UNLOADS_UNFINISHED = _counter("unloads_unfinished_total", "Unloads that Triton did not finish within the bound: Triton may need a restart")
+STUCK = _gauge("stuck", "Loads and unloads in Triton that do not end (`/healthz/triton` names them)", "kind")
 TRITON_RESTARTS = _counter("triton_restarts_total", "Restarts of Triton that the adapter has noticed")
 RESTORES = _counter(
     "restores_total",
@@ -58,7 +59,9 @@ CACHE_SAVED_BYTES = _counter("cache_saved_bytes_total", "Bytes that were not pul
 CACHE_EVICTIONS = _counter("cache_evictions_total", "Idle artifacts that were removed to make room")
 VOLUME_BYTES = _gauge("volume_bytes", "Bytes of the adapter's files on the volume: placed, idle, staging, trash", "kind")
 VOLUME_BUDGET_BYTES = _gauge("volume_budget_bytes", "Most bytes that the adapter's files may take (CACHE_MAX_BYTES or its default)")
-LEFTOVERS = _gauge("leftover_paths", "Removed files that could not be deleted; retried at the next start")
+LEFTOVERS = _gauge(
+    "leftover_paths", "Removed files that could not be deleted; retried when the disk works again, another user's at the next start"
+)
 
 for _counter_of, _values in (
     (RESTORES, ("restored", "refused", "crashed", "given_up", "ended")),
@@ -69,7 +72,7 @@ for _counter_of, _values in (
 
 TABLE: tuple[MetricWrapperBase, ...] = (
     RPC_SECONDS, FAILURES, PHASE_SECONDS, MODELS, LOADED_BYTES, CAPACITY_BYTES, PULLED_BYTES, PULLED_FILES,
-    SOURCE_RETRIES, UNLOAD_WAIT_SECONDS, INDEX_POLLS, TRITON_UP, UNLOADS_UNFINISHED, TRITON_RESTARTS,
+    SOURCE_RETRIES, UNLOAD_WAIT_SECONDS, INDEX_POLLS, TRITON_UP, UNLOADS_UNFINISHED, STUCK, TRITON_RESTARTS,
     RESTORES, RESTORE_PENDING, INVENTORY_DRIFT, CACHE_REQUESTS, CACHE_SAVED_BYTES, CACHE_EVICTIONS, VOLUME_BYTES,
     VOLUME_BUDGET_BYTES, LEFTOVERS,
 )  # fmt: skip

@@ -52,9 +52,15 @@ _SIGNED = re.compile(
 _remembered = Remembered()
 
 
-def remember(value: str) -> None:
-    """Take this exact secret out of every later text. A value of fewer than 6 characters is ignored: it may be part of any word."""
-    _remembered.add(value)
+def remember(value: str, *, lasts: bool = False) -> None:
+    """
+    Take this exact secret out of every later text.
+
+    Args:
+        value: of fewer than 6 characters is ignored: it may be part of any word.
+        lasts: it is the adapter's own; secrets of requests do not push it out, however many there are.
+    """
+    _remembered.add(value, lasts=lasts)
 
 
 def redact(text: str) -> str:

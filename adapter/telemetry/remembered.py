@@ -33,12 +33,14 @@ class Remembered:
         self._lock = threading.Lock()
         self._values: OrderedDict[str, list[_Entry]] = OrderedDict()
         """Value → its forms."""
+        self._lasting: set[str] = set()
+        """Of these, what never goes."""
         self._characters = 0
         self._index: dict[str, tuple[_Entry, ...]] = {}
         """Piece → forms that were filed under the piece. Read without the lock: tuples are only replaced."""
 
-    def add(self, value: str) -> None:
-        """Remember a value, and how it looks in a URL and in JSON."""
+    def add(self, value: str, *, lasts: bool = False) -> None:
+        """Remember a value, and how it looks in a URL and in JSON; one that lasts is not pushed out by later ones."""
         value = value.strip()
         if len(value) < PIECE:
             return
@@ -46,8 +48,10 @@ class Remembered:
             if value not in self._values:
                 self._values[value] = [self._filed(form) for form in _forms(value)]
             self._values.move_to_end(value)
-            while len(self._values) > KEPT_VALUES or self._characters > KEPT_CHARACTERS:
-                self._forget(self._values.popitem(last=False)[1])
+            if lasts:
+                self._lasting.add(value)
+            while self._is_full() and (oldest := next((one for one in self._values if one not in self._lasting), None)) is not None:
+                self._forget(self._values.pop(oldest))
 
     def masked(self, text: str, mask: str) -> str:
         """The text with `mask` in place of every value."""
@@ -59,6 +63,9 @@ class Remembered:
                 kept += [text[end:start], mask]
             end = max(end, stop)
         return "".join((*kept, text[end:]))
+
+    def _is_full(self) -> bool:
+        return len(self._values) > KEPT_VALUES or self._characters > KEPT_CHARACTERS
 
     def _filed(self, form: str) -> _Entry:
         places = len(form) - PIECE + 1

@@ -9,7 +9,8 @@ may conclude from (`CallError`), or an error of `adapter.errors` that goes to th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
+import re
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import grpc
@@ -17,6 +18,8 @@ import grpc.aio
 
 from adapter.errors import ModelRefused, WrongServer
 from adapter.model import ServerModel
+from adapter.telemetry.redaction import remember
+from adapter.triton import handshake
 from adapter.triton.reason import reason_of_refusal
 from adapter.triton.stubs import service_pb2, service_pb2_grpc
 
@@ -40,8 +43,8 @@ CHANNEL_OPTIONS = (
 
 _EXPLICIT_MODE = "explicit model load / unload is not allowed"
 _RESTRICTED = "This protocol is restricted"
+_EXPECTED = re.compile(r"triton-grpc-protocol-([^'\s]+)")
 _NOT_TAKEN = ("failed to connect to all addresses", "DNS resolution failed", "empty address list", "Server exiting", "Server not ready")
-_REFUSED = "Connection refused"
 _BROKEN = ("Stream removed", "RST_STREAM", "Socket closed")
 
 
@@ -53,8 +56,20 @@ class TritonAway(CallError):
     """Triton does not answer, or is stopping. It has not taken the call, or the call may be repeated."""
 
 
-class PortClosed(TritonAway):
-    """Nobody listens: a Triton that had answered before is no more."""
+class TritonSilent(TritonAway):
+    """No answer in time: Triton hangs, or is too slow."""
+
+
+class TritonStopping(TritonAway):
+    """Triton itself says that it does not serve: it is about to end."""
+
+
+class NobodyListens(TritonAway):
+    """There is nothing to connect to: Triton is starting, or is no more."""
+
+
+class PortClosed(NobodyListens):
+    """The connection was refused: a Triton that had answered before is no more."""
 
 
 class TritonDied(TritonAway):
@@ -76,8 +91,16 @@ class AnswerLost(CallError):
 class TritonClient:
     """One channel to one Triton."""
 
-    def __init__(self, target: str) -> None:
+    def __init__(self, target: str, headers: Sequence[tuple[str, str]] = ()) -> None:
+        """
+        Args:
+            target: in gRPC's form.
+            headers: of every call; their values are secrets.
+        """
         self.target = target
+        self._headers = tuple(headers)
+        for _, value in self._headers:
+            remember(value, lasts=True)
         self._channel = grpc.aio.insecure_channel(target, options=CHANNEL_OPTIONS)
         self._stub = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
 
@@ -94,7 +117,11 @@ class TritonClient:
         """
         reply = await self._call(self._stub.ServerLive, service_pb2.ServerLiveRequest(), timeout_seconds)
         if not reply.live:
-            raise TritonAway("ServerLive answers false")
+            raise TritonStopping("ServerLive answers false")
+
+    async def runs(self, timeout_seconds: float) -> bool:
+        """Whether Triton's process greets a new connection: it does so while a listing keeps it from answering calls."""
+        return await handshake.is_answered(self.target, timeout_seconds)
 
     async def follow_connection(self, on_change: Callable[[bool], None]) -> None:
         """
@@ -129,15 +156,17 @@ class TritonClient:
     async def _metadata(self, timeout_seconds: float) -> Any:
         return await self._call(self._stub.ServerMetadata, service_pb2.ServerMetadataRequest(), timeout_seconds)
 
-    async def index(self, names: Collection[str] | None = None) -> list[ServerModel]:
+    async def index(self, names: Collection[str] | None = None, timeout_seconds: float = ANSWER_SECONDS) -> list[ServerModel]:
         """
         The rows of the repository index; with `names`, only theirs (thousands of others cost nothing then).
+
+        Triton goes on with a call that is cancelled or whose time is over, and answers nothing else meanwhile.
 
         Raises:
             CallRefused: one bad entry in the repository folder breaks it for all, and so does one that vanishes meanwhile.
             CallError: or it could not be asked.
         """
-        reply = await self._call(self._stub.RepositoryIndex, service_pb2.RepositoryIndexRequest(), ANSWER_SECONDS)
+        reply = await self._call(self._stub.RepositoryIndex, service_pb2.RepositoryIndexRequest(), timeout_seconds)
         return [ServerModel(row.name, row.version, row.state, row.reason) for row in reply.models if names is None or row.name in names]
 
     async def load(self, name: str) -> None:
@@ -187,19 +216,30 @@ class TritonClient:
 
     async def _call(self, method: Any, request: Any, timeout_seconds: float | None) -> Any:
         try:
-            reply = await method(request, timeout=timeout_seconds)
+            reply = await method(request, timeout=timeout_seconds, metadata=self._headers)
         except grpc.aio.AioRpcError as error:
-            raise _meaning(error.code(), error.details() or "", timeout_seconds) from error
+            details = error.details() or ""
+            if error.code() is grpc.StatusCode.UNAVAILABLE and _RESTRICTED in details:
+                raise WrongServer(_restricted(details, [name for name, _ in self._headers])) from error
+            raise _meaning(error.code(), details, timeout_seconds) from error
         if reply is None:  # grpc.aio's answer when the reply cannot be parsed: a directory name that is not UTF-8
             raise AnswerLost("Triton's answer cannot be parsed")
         return reply
+
+
+_AWAY: dict[str, type[TritonAway]] = {
+    "Connection refused": PortClosed,
+    "No such file or directory": NobodyListens,  # of a Unix socket
+    "Server exiting": TritonStopping,
+    "Server not ready": TritonStopping,
+}
 
 
 def _meaning(code: grpc.StatusCode, details: str, timeout_seconds: float | None) -> Exception:
     if code is grpc.StatusCode.UNAVAILABLE:
         return _unavailable(details)
     if code is grpc.StatusCode.DEADLINE_EXCEEDED and timeout_seconds is not None:
-        return TritonAway(f"no answer within {timeout_seconds:g} s")
+        return TritonSilent(f"no answer within {timeout_seconds:g} s")
     if code is grpc.StatusCode.RESOURCE_EXHAUSTED and "metadata size exceeds" in details:
         return AnswerLost("Triton's answer is too long")
     if code is grpc.StatusCode.CANCELLED or (code in (grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL) and details.startswith(_BROKEN)):
@@ -213,15 +253,35 @@ def _unavailable(details: str) -> Exception:
         return WrongServer(
             f"Triton refuses to load and unload models on request: it runs without --model-control-mode=explicit (it says: {details})"
         )
-    if _RESTRICTED in details:
-        return WrongServer(
-            "Triton restricts the calls that the adapter needs: start it without --grpc-restricted-protocol for health, metadata, "
-            f"model-repository and statistics (it says: {details})"
-        )
     if details.startswith(_NOT_TAKEN):
         cause = _last_part(details)
-        return PortClosed(cause) if cause == _REFUSED else TritonAway(cause)
+        return _AWAY.get(cause, TritonAway)(cause)
     return TritonDied(details)
+
+
+def _restricted(details: str, sent: Sequence[str]) -> str:
+    """What the operator has to set. Never the value: Triton's words name the header alone."""
+    expected = _EXPECTED.search(details)
+    key = expected[1] if expected else "KEY"
+    if key != key.lower():
+        return (
+            f"Triton restricts its calls by the key {key!r}, which no client can send: write it in small letters in Triton's "
+            f"--grpc-restricted-protocol, and in TRITON_RESTRICTED_KEY (it says: {details})"
+        )
+    if not sent:
+        return (
+            "Triton restricts the calls that the adapter needs: set TRITON_RESTRICTED_KEY, and TRITON_RESTRICTED_VALUE or "
+            f"TRITON_RESTRICTED_VALUE_FILE, to key and value of Triton's --grpc-restricted-protocol (it says: {details})"
+        )
+    if expected and expected[0] not in sent:
+        return (
+            f"Triton restricts its calls by another key than TRITON_RESTRICTED_KEY: its --grpc-restricted-protocol has the key {key!r}; "
+            f"all calls that the adapter needs must have one key (it says: {details})"
+        )
+    return (
+        "Triton does not accept the adapter's TRITON_RESTRICTED_VALUE: the value in Triton's --grpc-restricted-protocol is another one "
+        f"(it says: {details})"
+    )
 
 
 def _last_part(details: str) -> str:

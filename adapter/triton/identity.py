@@ -10,6 +10,8 @@ from __future__ import annotations
 import ctypes
 import os
 import struct
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 _AT_FDCWD = -100
@@ -38,3 +40,12 @@ def identity_of(directory: Path) -> str:
             return f"{inode}-{seconds}.{nanoseconds:09}"
     state = directory.lstat()
     return f"{state.st_ino}~{state.st_mtime_ns}"
+
+
+def identities_of(folder: Path, names: Iterable[str]) -> dict[str, str]:
+    """The identities of the directories of these names; of those that are there."""
+    found: dict[str, str] = {}
+    for name in names:
+        with suppress(OSError):
+            found[name] = identity_of(folder / name)
+    return found

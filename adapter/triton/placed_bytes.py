@@ -7,7 +7,6 @@ is gone, is counted here, so that each file on the volume counts once. Asked fro
 
 from __future__ import annotations
 
-import stat
 import threading
 from collections import defaultdict
 from collections.abc import Iterable
@@ -15,6 +14,7 @@ from pathlib import Path
 
 from adapter.model import owner_of
 from adapter.trees import Files, files_below
+from adapter.triton.entries import is_plain_directory
 from adapter.workers import Stop
 
 
@@ -52,7 +52,7 @@ class PlacedBytes:
         everywhere, own, sizes = Files(), dict[str, int](), dict[str, int]()
         of_model: dict[str, Files] = defaultdict(Files)
         for path in entries:
-            if not _is_directory(path):
+            if not is_plain_directory(path):
                 continue
             model_id = owner_of(path.name)
             own[path.name] = 0
@@ -66,10 +66,3 @@ class PlacedBytes:
                 name: size for name, size in own.items() if name not in meanwhile
             }
         return sizes
-
-
-def _is_directory(path: Path) -> bool:
-    try:
-        return stat.S_ISDIR(path.lstat().st_mode)
-    except OSError:
-        return False

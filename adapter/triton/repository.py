@@ -11,20 +11,21 @@ Knows nothing of Triton's calls; how a model must look is `layout`'s business.
 from __future__ import annotations
 
 import asyncio
-import os
 import secrets
 from collections import deque
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
 import structlog
 
-from adapter.errors import AdapterError, InvalidRequest
-from adapter.model import Artifact, Layout, Placed, owner_of
+from adapter.disk_failure import failure_in_words
+from adapter.errors import InvalidRequest
+from adapter.model import Artifact, Layout, Placed
 from adapter.space import Space
-from adapter.triton.identity import identity_of
+from adapter.triton.entries import entries_of, inner_of, is_plain_directory, is_utf8
+from adapter.triton.identity import identities_of, identity_of
 from adapter.triton.placed_bytes import PlacedBytes
 from adapter.triton.placing import build, written_bytes
 from adapter.volume import Volume, make_plain_directory
@@ -48,8 +49,8 @@ class Repository:
         self._space.counted_by("placed", self._bytes.own_bytes)
         self._recent: deque[str] = deque(maxlen=_RECENT)
         self._workers = Workers("repository", THREADS)
-        self._inner: dict[str, set[str]] | None = None
-        """Model id → names of its bundle's inner models. Read once: nobody else writes here."""
+        self._inner = inner_of(volume.repository_dir)
+        """Model id → names of its bundle's inner models. Read once, before the event loop has anything to do: nobody else writes here."""
         self._loaded_first: dict[str, tuple[str, ...]] = {}
 
     @property
@@ -59,7 +60,7 @@ class Repository:
 
     def inner_names(self, model_id: str) -> tuple[str, ...]:
         """The inner models that are placed for this id, also of an earlier run; empty unless the model is a bundle."""
-        return tuple(sorted(self._placed_inner().get(model_id, ())))
+        return tuple(sorted(self._inner.get(model_id, ())))
 
     def loaded_first(self, model_id: str) -> tuple[str, ...]:
         """The inner models to load before the model itself, in this order."""
@@ -79,7 +80,7 @@ class Repository:
         stale = [self._at(name) for name in self.inner_names(model_id)]
         parts = {self._at(name): part for name, part in (*layout.inner.items(), (model_id, replace(layout, inner={}, loaded_first=())))}
         if layout.inner:
-            self._placed_inner().setdefault(model_id, set()).update(layout.inner)
+            self._inner.setdefault(model_id, set()).update(layout.inner)
             self._loaded_first[model_id] = layout.loaded_first
         try:
             identity = await self._workers.run(lambda stop: self._place(parts, stale, artifact, stop))
@@ -87,29 +88,30 @@ class Repository:
             await self.remove(model_id)
             raise
         if stale:
-            self._placed_inner()[model_id] = set(layout.inner)
+            self._inner[model_id] = set(layout.inner)
         return identity
 
     async def remove(self, model_id: str) -> None:
         """Take the model out of the folder. Absent is fine."""
         paths = [self._at(name) for name in (model_id, *self.inner_names(model_id))]
         await self._workers.run(lambda _: self._discard(paths))
-        self._placed_inner().pop(model_id, None)
+        self._inner.pop(model_id, None)
         self._loaded_first.pop(model_id, None)
 
     async def clear(self) -> None:
-        """Take everything out of the folder."""
-        await self._workers.run(self._clear)
-        self._inner = None
+        """Take everything out of the folder. Raises AdapterError: the volume does not let us."""
+        with self._in_words("the models cannot be taken out of"):
+            self._inner = await self._workers.run(self._clear)
         self._loaded_first.clear()
 
     async def inventory(self) -> dict[str, Placed]:
-        """What the folder holds, by model id; nothing is asked of what lies behind links."""
-        return await self._workers.run(self._inventory)
+        """What the folder holds, by model id; nothing is asked of what lies behind links. Raises AdapterError: it cannot be read."""
+        with self._in_words("the models cannot be listed in"):
+            return await self._workers.run(self._inventory)
 
     async def identities(self, model_ids: Collection[str]) -> dict[str, str]:
         """Which directories these models are; of those that are there."""
-        return await self._workers.run(lambda _: _identities(self.folder, model_ids))
+        return await self._workers.run(lambda _: identities_of(self.folder, model_ids))
 
     async def ensure_directory(self, model_id: str) -> None:
         """
@@ -119,10 +121,8 @@ class Repository:
             AdapterError: the volume does not let us.
         """
         path = self._at(model_id)
-        try:
+        with self._in_words("no directory for the model can be made in"):
             await self._workers.run(lambda _: self._ensure_directory(path))
-        except OSError as failure:
-            raise AdapterError(f"no directory for the model can be made in {self.folder}: {failure.strerror}") from failure
 
     @asynccontextmanager
     async def probe(self) -> AsyncIterator[str]:
@@ -135,8 +135,16 @@ class Repository:
             await self.remove(name)
 
     async def sweep(self) -> None:
-        """Take out what nobody placed: plain files, and what breaks Triton's index (dangling links, names that are not UTF-8)."""
-        await self._workers.run(self._sweep)
+        """
+        Take out what nobody placed: plain files, names that are not UTF-8, and links, wherever they lead.
+
+        A dangling link breaks Triton's index, and one that leads into a claim would have to be followed to know that.
+
+        Raises:
+            AdapterError: the folder cannot be read.
+        """
+        with self._in_words("the models cannot be listed in"):
+            await self._workers.run(self._sweep)
 
     def close(self) -> None:
         """Take no more work."""
@@ -146,18 +154,17 @@ class Repository:
         """Whether a directory of the folder can have this name."""
         return bool(name) and name not in (".", "..") and "/" not in name and "\0" not in name
 
+    @contextmanager
+    def _in_words(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as failure:
+            raise failure_in_words(failure, self.folder, 0, f"{what} {self.folder}: ") from failure
+
     def _at(self, model_id: str) -> Path:
         if not self.can_hold(model_id):
             raise InvalidRequest(f"the model id {model_id!r} cannot be the name of a directory")
         return self.folder / model_id
-
-    def _placed_inner(self) -> dict[str, set[str]]:
-        if self._inner is None:
-            self._inner = {}
-            for path in self._entries() if self.folder.is_dir() else []:
-                if (owner := owner_of(path.name)) != path.name:
-                    self._inner.setdefault(owner, set()).add(path.name)
-        return self._inner
 
     def _discard(self, paths: Iterable[Path]) -> None:
         for path in paths:
@@ -197,7 +204,7 @@ class Repository:
                 if identity not in self._recent:
                     break  # else it has the number of one that was deleted in this tick of the clock, and another one gets another
             self._discard([destination])
-            made[-1].rename(destination)
+            self._volume.move_in(made[-1], destination)
         finally:  # also when the work is no longer wanted
             for staging in made:
                 self._volume.discard(staging)
@@ -205,30 +212,36 @@ class Repository:
         return identity
 
     def _inventory(self, stop: Stop) -> dict[str, Placed]:
-        sizes = self._bytes.survey((path for path in self._entries() if _is_utf8(path.name)), stop)
+        sizes = self._bytes.survey((path for path in self._entries() if is_utf8(path.name)), stop)
         placed: dict[str, Placed] = {}
         for model_id, size_bytes in sizes.items():
-            for identity in _identities(self.folder, (model_id,)).values():  # none: an inner model without its top model, or gone meanwhile
+            for identity in identities_of(
+                self.folder, (model_id,)
+            ).values():  # none: an inner model without its top model, or gone meanwhile
                 placed[model_id] = Placed(identity, size_bytes)
         return placed
 
     def _ensure_directory(self, path: Path) -> None:
-        if path.is_dir():
+        self._volume.keep(path)
+        if is_plain_directory(path):
             return
         self._ensure_folder()
         self._discard([path])
         with suppress(FileExistsError):  # another thread was first
             self._space.insist(lambda: make_plain_directory(path))
 
-    def _clear(self, stop: Stop) -> None:
+    def _clear(self, stop: Stop) -> dict[str, set[str]]:
+        """Returns the inner models that are left."""
         for path in self._entries():
             stop.check()
             self._discard([path])
+        return inner_of(self.folder)
 
     def _sweep(self, stop: Stop) -> None:
+        self._volume.tidy()
         for path in self._entries():
             stop.check()
-            if not path.is_dir() or not _is_utf8(path.name):
+            if not is_plain_directory(path) or not is_utf8(path.name):
                 log.warning("entry.swept", name=repr(path.name), folder=str(self.folder), cause="not a directory that the adapter placed")
                 self._discard([path])
 
@@ -239,20 +252,4 @@ class Repository:
 
     def _entries(self) -> list[Path]:
         self._ensure_folder()
-        return [self.folder / name for name in os.listdir(self.folder)]  # noqa: PTH208 - plain names, undecodable ones too
-
-
-def _identities(folder: Path, model_ids: Iterable[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for model_id in model_ids:
-        with suppress(OSError):
-            found[model_id] = identity_of(folder / model_id)
-    return found
-
-
-def _is_utf8(name: str) -> bool:
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+        return entries_of(self.folder)

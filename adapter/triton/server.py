@@ -2,25 +2,31 @@
 Triton as the lifecycle sees it: loads, unloads that are really done, and a purge.
 
 Puts the parts together: `client` calls, `Presence` waits for a Triton that is away, `Loads` keeps
-what cannot be cancelled, `Unloads` waits for the memory, `Index` and `Repository` belong to the
+what cannot be cancelled, `Unloads` waits for the memory, `Judge` says what does not end, `Index` and `Repository` belong to the
 folder that both sides see. Triton's own words never come out as they are, nor do gRPC's codes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Collection
 from functools import partial
 
 import structlog
 
-from adapter.errors import ModelRefused, ServerError, WrongServer
+from adapter.backoff import doubling
+from adapter.errors import AdapterError, ModelRefused, ServerError, WrongServer
 from adapter.model import ServerModel
 from adapter.triton.client import CallError, TritonClient
 from adapter.triton.index import Index
 from adapter.triton.loads import Loads
 from adapter.triton.presence import Presence
 from adapter.triton.repository import Repository
+from adapter.triton.stuck import Health, Judge
 from adapter.triton.unloads import Unloads
+
+FIRST_VERIFY_SECONDS, LONGEST_VERIFY_SECONDS = 5.0, 60.0
+"""Between two looks at a Triton that was found to be wrong, where nobody else asks."""
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -28,28 +34,77 @@ log = structlog.stdlib.get_logger(__name__)
 class TritonServer:
     """The `ModelServer` of `adapter.ports`, where the contract of each call is written."""
 
-    def __init__(self, *, client: TritonClient, repository: Repository, max_loading: int) -> None:
+    def __init__(
+        self,
+        *,
+        client: TritonClient,
+        repository: Repository,
+        max_loading: int,
+        load_threads: int = 4,
+        load_timeout_seconds: float = 30.0,
+        silent_seconds: float = 60.0,
+    ) -> None:
+        """
+        Args:
+            client: calls Triton.
+            repository: the folder that both sides see.
+            max_loading: so many loads with callers at once.
+            load_threads: of Triton; never more loads are in it.
+            load_timeout_seconds: announced to ModelMesh.
+            silent_seconds: so long a Triton that accepts connections may be silent.
+        """
         self._client = client
         self._repository = repository
         self._presence = Presence(client)
         self._index = Index(client=client, presence=self._presence, repository=repository)
-        self._loads = Loads(client=client, presence=self._presence, index=self._index, repository=repository, slots=max_loading)
+        self._loads = Loads(
+            client=client,
+            presence=self._presence,
+            index=self._index,
+            repository=repository,
+            slots=max_loading,
+            places=load_threads,
+            patience_seconds=load_timeout_seconds,
+        )
         self._unloads = Unloads(client=client, presence=self._presence, index=self._index, repository=repository, loads=self._loads)
+        self._judge = Judge(
+            presence=self._presence,
+            loads=self._loads,
+            unloads=self._unloads,
+            load_threads=load_threads,
+            load_timeout_seconds=load_timeout_seconds,
+            most_silent_seconds=silent_seconds,
+        )
         self._wrong: str | None = None
+        self._is_wrong = asyncio.Event()
 
     @property
     def problem(self) -> str | None:
         """Why Triton cannot be used now, in words; None when it answers and is ours."""
         return self._presence.problem or self._wrong or self._index.problem or self._unloads.problem
 
+    @property
+    def notice(self) -> str | None:
+        """What is told of a Triton that can be used: that its index is slow. From any thread."""
+        return self._index.notice
+
     async def watch(self) -> None:
-        """Runs for ever: keeps `problem` true, and notices returns, while nobody calls."""
-        await self._presence.watch()
+        """Runs for ever: keeps `problem` and `health` true, and notices returns, while nobody calls."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._presence.watch(), name="presence of Triton")
+            group.create_task(self._index.watch(), name="watch of Triton's index")
+            group.create_task(self._verify_again(), name="watch of what is wrong with Triton")
+            group.create_task(self._unloads.watch(), name="unloads that nobody waits for")
+
+    def health(self) -> Health:
+        """What in Triton does not end, and whether nothing but a restart can help. From any thread."""
+        return self._judge.health()
 
     async def close(self) -> None:
         """Give up on every call; Triton goes on with what it has."""
         await self._unloads.close()
         await self._loads.close()
+        await self._index.close()
         await self._client.close()
 
     async def returned(self) -> bool:
@@ -61,7 +116,7 @@ class TritonServer:
         self._presence.confirm_restart()
 
     async def load(self, model_id: str, on_sent: Callable[[], None], *, yields: bool = False) -> None:
-        """Load the placed model, when there is a slot. A cancel leaves what was sent to Triton, and its slot with it."""
+        """Load the placed model, when there is a slot. A cancel gives the slot back, and leaves what was sent to Triton."""
         try:
             await self._loads.load(model_id, on_sent, yields=yields)
         except ModelRefused as refused:
@@ -70,7 +125,7 @@ class TritonServer:
             raise WrongServer(self._wrong) from refused
 
     def queue(self) -> str | None:
-        """Which models hold the loading slots, and since when; None when one is free."""
+        """Which models hold the loading slots, or Triton's load threads, and since when; None when the next load has its turn."""
         return self._loads.queue()
 
     async def unload(self, model_id: str) -> None:
@@ -90,9 +145,16 @@ class TritonServer:
             log.debug("readiness.refused", model_id=model_id, cause=str(failure))
             return False
 
-    async def index(self) -> list[ServerModel]:
-        """All rows of the repository index, waiting for a Triton that is away or cannot list its folder."""
-        return await self._index.rows()
+    async def index(self, model_ids: Collection[str] | None = None, *, can_wait: bool = False) -> list[ServerModel]:
+        """
+        Rows of the repository index, waiting for a Triton that is away or cannot list its folder.
+
+        A whole index also tells of loads that an earlier adapter has left in Triton: each has a place.
+        """
+        rows = await self._index.rows(model_ids, can_wait=can_wait)
+        if model_ids is None:
+            self._loads.found(row.name for row in rows if row.state == "LOADING")
+        return rows
 
     async def reported_bytes(self, model_id: str) -> int:
         """Memory that Triton's backends report for the model; 0 when they report none."""
@@ -109,13 +171,30 @@ class TritonServer:
             version = await self._verify()
         except (WrongServer, ServerError) as failure:
             self._wrong = failure.text
+            self._is_wrong.set()
             raise
         self._wrong = None
+        self._is_wrong.clear()
         return version
 
     async def purge(self) -> None:
         """Unload every model in any state; returns when none holds memory and the repository is empty."""
         await self._unloads.purge()
+
+    async def _verify_again(self) -> None:
+        """For ever: what was wrong may have been put right, and nobody else may ask."""
+        while True:
+            await self._is_wrong.wait()
+            for pause in doubling(FIRST_VERIFY_SECONDS, LONGEST_VERIFY_SECONDS):
+                await asyncio.sleep(pause)
+                if self._wrong is None:
+                    break
+                try:
+                    await self.verify()
+                except AdapterError as error:
+                    log.debug("server.still_wrong", cause=error.text)
+                except Exception:
+                    log.exception("server.unknown")
 
     async def _verify(self) -> str:
         await self._presence.wait()

@@ -1,5 +1,8 @@
 """
-The slots that bound how many loads are in Triton, and who gets the next one.
+The places for loads in Triton, and who gets the next one.
+
+There are so many slots for loads that somebody waits for, and so many places for loads in all. A load that is *left*
+(nobody waits for it any more, and Triton cannot cancel it) gives up its slot and keeps its place until it ends.
 
 Two classes wait: those that somebody calls for, and those that yield to them (models that are loaded
 again in the background). First come, first served within a class. A free slot goes from hand to hand:
@@ -13,6 +16,10 @@ import asyncio
 from collections import deque
 from dataclasses import dataclass
 
+from adapter.errors import some
+
+NAMED = 16
+
 
 @dataclass(eq=False)
 class Slot:
@@ -24,11 +31,13 @@ class Slot:
 
 
 class Slots:
-    """So many slots and no more."""
+    """So many slots in so many places, and no more."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, places: int) -> None:
         self._count = count
+        self._places = places
         self._held: list[Slot] = []
+        self._left: list[Slot] = []
         self._called: deque[asyncio.Future[None]] = deque()
         self._yielding: deque[asyncio.Future[None]] = deque()
         self._handed = 0
@@ -39,25 +48,55 @@ class Slots:
         Wait for a slot; whoever has it gives it back once.
 
         Args:
-            model_id: for whom; `holders` names it.
+            model_id: for whom; `queue` names it.
             yields: whoever does not yield is served first, also when it comes later.
         """
-        if len(self._held) + self._handed >= self._count:
+        if self._free() <= self._handed:
             await self._turn(self._yielding if yields else self._called)
-        slot = Slot(model_id, asyncio.get_running_loop().time())
+        slot = Slot(model_id, _now())
         self._held.append(slot)
         return slot
 
-    def give_back(self, slot: Slot) -> None:
-        """The next one that waits has it now."""
+    def leave(self, slot: Slot) -> None:
+        """Nobody waits for the load any more, and it goes on: the next one may have the slot, where there is a place."""
         self._held.remove(slot)
+        self._left.append(slot)
         self._serve()
 
-    def holders(self) -> list[Slot] | None:
-        """Who holds the slots, the oldest first; None when one is free."""
-        if len(self._held) < self._count:
+    def occupy(self, model_id: str) -> Slot:
+        """A place for a load that is in Triton already, and that nobody waits for."""
+        slot = Slot(model_id, _now())
+        self._left.append(slot)
+        return slot
+
+    def give_back(self, slot: Slot) -> None:
+        """The load has ended: the next one that waits may have slot and place."""
+        (self._left if slot in self._left else self._held).remove(slot)
+        self._serve()
+
+    def queue(self) -> str | None:
+        """Which models hold the slots, or the places, and since when; None when the next one has its turn."""
+        if self._free() > 0:
             return None
-        return list(self._held)
+        if len(self._held) < self._count:
+            return self._lasting()
+        now = _now()
+        if self._count == 1:
+            return f"model {self._held[0].model_id} has held the only loading slot for {now - self._held[0].since:.0f} s"
+        *most, last = (f"{slot.model_id} ({now - slot.since:.0f} s)" for slot in self._held)
+        return f"models {', '.join(most)} and {last} hold {'both' if self._count == 2 else 'all'} loading slots"
+
+    def _lasting(self) -> str:
+        """Slots are free, and Triton has no thread: what has lasted longest first."""
+        full = f"Triton has no free load thread (TRITON_LOAD_THREADS is {self._places})"
+        if not self._left:
+            return f"{_named(self._held)} under way: {full}"
+        left = _named(sorted(self._left, key=lambda slot: slot.since))
+        others = f"; {_named(self._held)} under way" if self._held else ""
+        return f"{left} still in Triton, though nobody waits for the end any more{others}: {full}"
+
+    def _free(self) -> int:
+        return min(self._count, self._places - len(self._left)) - len(self._held)
 
     async def _turn(self, queue: deque[asyncio.Future[None]]) -> None:
         turn = asyncio.get_running_loop().create_future()
@@ -75,9 +114,18 @@ class Slots:
 
     def _serve(self) -> None:
         for queue in (self._called, self._yielding):
-            while queue:
+            while queue and self._free() > self._handed:
                 turn = queue.popleft()
                 if not turn.done():
                     self._handed += 1
                     turn.set_result(None)
-                    return
+
+
+def _named(slots: list[Slot]) -> str:
+    now = _now()
+    names = some([f"{slot.model_id} ({now - slot.since:.0f} s)" for slot in slots], NAMED)
+    return f"the load of model {names} is" if len(slots) == 1 else f"the loads of models {names} are"
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

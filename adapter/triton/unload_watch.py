@@ -2,8 +2,8 @@
 Waiting until Triton has loaded a model, or has really freed it, with one shared poller of the repository index.
 
 The index is the only witness, and asking it costs all others: it holds the lock that inference
-needs. So there is one poller for all waiters, it runs only while somebody waits, begins at once,
-backs off from 5 ms to 100 ms, and rests at least ten times as long as the last answer took.
+needs. So there is one poller for all waiters, it runs only while somebody waits, begins at once, and
+backs off from 5 ms to 100 ms. The rest that each answer is followed by is the index's own (`index`).
 
 A model is settled when the index lists it and no version is loading, gone when no version holds
 memory. A row that is missing proves nothing (the index leaves out models whose directory is
@@ -15,17 +15,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from copy import copy
 from dataclasses import dataclass
 
 from adapter.backoff import doubling
+from adapter.errors import AdapterError
 from adapter.model import ServerModel
-from adapter.telemetry.metrics import INDEX_POLLS
 
 FIRST_PAUSE_SECONDS = 0.005
 LONGEST_PAUSE_SECONDS = 0.1
-REST_FACTOR = 10
-LONGEST_REST_SECONDS = 1.0
-"""An answer that took longer than a tenth of it came from a Triton that hung, not from a long list."""
 ABSENT_POLLS = 3
 """So often a row may be missing before its directory is made again: a listing races with renames."""
 
@@ -51,7 +49,7 @@ class UnloadWatch:
     def __init__(
         self,
         *,
-        look: Callable[[frozenset[str]], Awaitable[Sequence[ServerModel] | None]],
+        look: Callable[[Callable[[], frozenset[str]]], Awaitable[Sequence[ServerModel] | None]],
         restore: Callable[[str], Awaitable[None]],
     ) -> None:
         self._look = look
@@ -59,8 +57,6 @@ class UnloadWatch:
         self._waiters: set[_Waiter] = set()
         self._poller: asyncio.Task[None] | None = None
         self._has_fresh_waiter = asyncio.Event()
-        self._rest_until = 0.0
-        """Time of the loop before which the index is not asked, whoever comes."""
         self._sights: dict[str, _Sight] = {}
 
     async def gone(self, name: str) -> None:
@@ -105,18 +101,13 @@ class UnloadWatch:
             waiter.done.cancel()
 
     async def _poll(self) -> None:
-        loop = asyncio.get_running_loop()
         pauses = doubling(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
         try:
-            while True:
-                await asyncio.sleep(max(0.0, self._rest_until - loop.time()))
-                waiters = [waiter for waiter in self._waiters if not waiter.done.done()]
-                if not waiters:
-                    return
-                if self._has_fresh_waiter.is_set():
-                    self._has_fresh_waiter.clear()
+            while any(not waiter.done.done() for waiter in self._waiters):
+                is_fresh = self._has_fresh_waiter.is_set()
+                self._has_fresh_waiter.clear()
+                if await self._ask() or is_fresh:
                     pauses = doubling(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
-                await self._ask(waiters)
                 await self._pause(next(pauses))
         except Exception as failure:  # noqa: BLE001 - whatever it is, the waiters must hear of it instead of waiting on
             for waiter in self._waiters:
@@ -124,20 +115,32 @@ class UnloadWatch:
         finally:
             self._poller = None
 
-    async def _ask(self, waiters: list[_Waiter]) -> None:
-        """One call of the index, judged for those who waited before it began: later ones could see an older state."""
-        loop = asyncio.get_running_loop()
-        asked_at = loop.time()
-        rows = await self._look(frozenset(waiter.name for waiter in waiters))
-        INDEX_POLLS.inc()
+    async def _ask(self) -> bool:
+        """
+        One question, judged for those who waited when it was sent: later ones could see an older state.
+
+        Returns:
+            Whether some of them have come since this was called.
+        """
+        asked: list[_Waiter] = []
+        is_fresh = False
+
+        def choose() -> frozenset[str]:
+            nonlocal is_fresh
+            is_fresh = self._has_fresh_waiter.is_set()
+            self._has_fresh_waiter.clear()
+            asked[:] = [waiter for waiter in self._waiters if not waiter.done.done()]
+            return frozenset(waiter.name for waiter in asked)
+
+        rows = await self._look(choose)
         if rows is None:
-            return
-        self._rest_until = loop.time() + min(REST_FACTOR * (loop.time() - asked_at), LONGEST_REST_SECONDS)
+            return is_fresh
         found: dict[str, list[ServerModel]] = {}
         for row in rows:
             found.setdefault(row.name, []).append(row)
-        for waiter in waiters:
+        for waiter in asked:
             await self._judge(waiter, found.get(waiter.name, []))
+        return is_fresh
 
     async def _judge(self, waiter: _Waiter, versions: list[ServerModel]) -> None:
         if waiter.done.done():  # given up while the index was asked
@@ -174,4 +177,4 @@ class UnloadWatch:
 
 def _fail(waiter: _Waiter, failure: Exception) -> None:
     if not waiter.done.done():
-        waiter.done.set_exception(failure)
+        waiter.done.set_exception(copy(failure) if isinstance(failure, AdapterError) else failure)

@@ -1,6 +1,9 @@
 """
 Freeing models: one as ModelMesh asks for it, or all of them in a purge.
 
+So many calls are in Triton at once, whoever asks; a call that Triton leaves unanswered holds up the others for some
+seconds only. What was asked for and is not free yet is remembered, also when its caller has gone.
+
 An unload of a model follows every load of it that Triton has: an unload that comes during the load
 kills some Tritons. It ends when the index shows that the memory is free. The index shows only what
 has a directory, so that is made before anything is asked.
@@ -9,6 +12,10 @@ has a directory, so that is made before anything is asked.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 
 import structlog
 
@@ -24,11 +31,26 @@ from adapter.triton.repository import Repository
 from adapter.triton.unload_watch import UnloadWatch
 
 PARALLEL = 16
-"""Unload calls of a purge at once. More is no faster (a global lock), fewer would let long loads hold up the others."""
+"""Unload calls at once. More is no faster (a global lock)."""
+ANSWER_SECONDS = 10.0
+"""After so long without an answer a call no longer counts: it waits in Triton for a load of its model, or Triton hangs."""
+LOOK_SECONDS = 30.0
+"""Between looks whether what nobody waits for any more was freed after all."""
 NEWS_SECONDS = 10.0
 NAMED = 5
 
 log = structlog.stdlib.get_logger(__name__)
+
+
+@dataclass
+class _Asked:
+    """An unload that was asked for, and has not ended well."""
+
+    since: float
+    waiting: int = 0
+    """Calls that wait for it now."""
+    is_at_volume: bool = False
+    """Whether the folder hangs, or may: Triton was not told yet."""
 
 
 class Unloads:
@@ -41,6 +63,8 @@ class Unloads:
         self._repository = repository
         self._loads = loads
         self._watch = UnloadWatch(look=index.look, restore=repository.ensure_directory)
+        self._calls = asyncio.Semaphore(PARALLEL)
+        self._asked: dict[str, _Asked] = {}
         self.problem: str | None = None
         """What a purge that takes long is waiting for."""
 
@@ -48,35 +72,101 @@ class Unloads:
         """Wait for nothing any more."""
         await self._watch.close()
 
+    def asked_at(self) -> dict[str, float]:
+        """What was asked for and is not free yet, by model id: since when, by the clock of the loop. From any thread."""
+        return {owner_of(name): asked.since for name, asked in self._asked.copy().items() if not asked.is_at_volume}
+
+    async def watch(self) -> None:
+        """For ever: notice what Triton has freed after its caller had gone. The index is asked only while there is such an unload."""
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            try:
+                await self._forget_freed()
+            except Exception as failure:  # noqa: BLE001 - it is asked again; an end of this watch would end the adapter
+                log.warning("unload.not_followed", cause=str(failure))
+
     async def tell(self, name: str) -> None:
         """RepositoryModelUnload, as often as it takes. Raises WrongServer, ServerError."""
         try:
-            await self._presence.until_taken(lambda: self._client.unload(name))
+            await self._presence.until_taken(partial(self._call, name))
         except CallError as failure:
             raise ServerError(f"Triton does not unload the model: {one_line(str(failure))}") from failure
 
-    async def free(self, name: str, calls: asyncio.Semaphore | None = None) -> None:
+    async def free(self, name: str) -> None:
         """
-        Return when no version holds memory, a bundle's inner models included; `calls` bounds the calls, not the wait.
+        Return when no version holds memory, a bundle's inner models included.
 
         Raises WrongServer, ServerError.
         """
+        with self._asking(name) as asked:
+            await self._free(name, asked)
+
+    async def _free(self, name: str, asked: _Asked) -> None:
         names, owner = self._names(name), owner_of(name)
         await self._loads.ended(owner)
         await self._presence.wait()
         for part in names:
+            asked.is_at_volume = True
             await self._repository.ensure_directory(part)
+            asked.is_at_volume = False
             if not self._loads.is_answered(owner):  # somebody else's load may be on its way
                 await self._watch.settled(part)
         self._loads.forget(owner)
-        async with calls or asyncio.Semaphore():
-            for part in names:
-                await self.tell(part)
+        for part in names:
+            await self.tell(part)
         loop = asyncio.get_running_loop()
         told_at = loop.time()
         for part in names:
             await self._watch.gone(part)
         UNLOAD_WAIT_SECONDS.observe(loop.time() - told_at)
+
+    async def _call(self, name: str) -> None:
+        """One call, when few enough are under way."""
+        await self._calls.acquire()
+        counted = [self._calls]
+
+        def pass_on() -> None:
+            while counted:
+                counted.pop().release()
+
+        overdue = asyncio.get_running_loop().call_later(ANSWER_SECONDS, pass_on)
+        try:
+            await self._client.unload(name)
+        finally:
+            overdue.cancel()
+            pass_on()
+
+    @contextmanager
+    def _asking(self, name: str) -> Iterator[_Asked]:
+        """While inside, a call waits; it is forgotten when it ends well, or by an answer that says why it cannot."""
+        asked = self._asked.setdefault(name, _Asked(asyncio.get_running_loop().time()))
+        asked.waiting += 1
+        try:
+            yield asked
+        except asyncio.CancelledError:
+            raise
+        except BaseException:
+            self._asked.pop(name, None)
+            raise
+        else:
+            self._asked.pop(name, None)
+        finally:
+            asked.waiting -= 1
+
+    async def _forget_freed(self) -> None:
+        idle = {name for name, asked in self._asked.items() if not asked.waiting}
+        idle -= {name for name in idle if self._loads.seconds_since_sent(owner_of(name)) is not None}
+        if not idle:
+            return
+        parts = {name: self._names(name) for name in idle}
+        rows = await self._index.look(frozenset(part for names in parts.values() for part in names))
+        if rows is None:
+            return
+        busy = {row.name for row in rows if row.state in ("LOADING", "UNLOADING")}
+        for name in idle:
+            asked = self._asked.get(name)
+            if asked is not None and not asked.waiting and busy.isdisjoint(parts[name]):
+                del self._asked[name]
 
     def obstacle(self, name: str) -> str:
         """What an unload of the model is waiting for."""
@@ -84,6 +174,8 @@ class Unloads:
             return self._presence.problem
         if (seconds := self._loads.seconds_since_sent(owner_of(name))) is not None:
             return f"Triton has been loading the model for {seconds:.0f} s, and a load cannot be cancelled"
+        if (asked := self._asked.get(name)) is not None and asked.is_at_volume:
+            return "waiting for the volume to take a directory for the model"
         sights = (self._watch.sight(part) for part in self._names(name))
         return self._index.problem or next(filter(None, sights), None) or "Triton has not answered the unload"
 
@@ -127,8 +219,7 @@ class Unloads:
         return held | self._loads.names() | (unlisted - nameless)
 
     async def _free_all(self, names: set[str]) -> None:
-        calls = asyncio.Semaphore(PARALLEL)
-        tasks = {asyncio.create_task(self.free(name, calls), name=name) for name in names}
+        tasks = {asyncio.create_task(self.free(name), name=name) for name in names}
         pending = tasks
         try:
             while pending:
@@ -138,6 +229,7 @@ class Unloads:
                 if pending:
                     self._report(sorted(task.get_name() for task in pending))
         finally:
+            self.problem = None
             for task in pending:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)

@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 import grpc
 import grpc.aio
 
+from adapter.triton import handshake
 from adapter.triton.stubs import service_pb2 as pb
 from adapter.triton.stubs import service_pb2_grpc
 from tests.fakes import triton_models as rules
@@ -84,6 +85,10 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore
         self.name = name
         self.explicit = explicit
         self.default = Behaviour()
+        self.index_seconds = 0.0
+        """A listing takes so long, whoever still waits for it; meanwhile nothing else is answered, and no inference begins."""
+        self.listing_seconds = 0.0
+        """Of all listings."""
         self.failing_listings = 0
         """So many of the next RepositoryIndex calls fail as if a directory had vanished."""
         self.is_exiting = False
@@ -117,6 +122,9 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore
         self._threads = asyncio.Semaphore(self._load_threads)
         self._parallel_loads = 0
         self._arrived: dict[tuple[str, str], asyncio.Event] = {}
+        self._listing = asyncio.Lock()
+        self._is_quiet = asyncio.Event()
+        self._is_quiet.set()
 
     @property
     def target(self) -> str:
@@ -198,6 +206,15 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore
         """As SIGCONT."""
         self._awake.set()
 
+    async def greets(self, target: str, seconds: float) -> bool:
+        """In the place of `handshake.is_answered`: gRPC in this process greets also while this Triton is frozen."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._awake.wait()
+        except TimeoutError:
+            return False
+        return await handshake.is_answered(target, seconds)
+
     # The service. Names are those of inference.GRPCInferenceService.
 
     async def ServerLive(self, request: Any, context: Any) -> Any:
@@ -210,6 +227,8 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore
 
     async def RepositoryIndex(self, request: Any, context: Any) -> Any:
         await self._enter("RepositoryIndex", context)
+        if self.index_seconds:
+            await self._answer(self._list(self.index_seconds), context)
         if self.failing_listings:
             self.failing_listings -= 1
             await context.abort(grpc.StatusCode.INTERNAL, f"failed to stat file {self.repository}/vanished")
@@ -221,6 +240,15 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore
                 if entry.is_dir():
                     self._add_rows(reply, entry.name)
         return reply
+
+    async def _list(self, seconds: float) -> None:
+        async with self._listing:
+            self._is_quiet.clear()
+            try:
+                await asyncio.sleep(seconds)
+            finally:
+                self.listing_seconds += seconds
+                self._is_quiet.set()
 
     def _add_rows(self, reply: Any, name: str) -> None:
         model = self._models.get(name)
@@ -272,6 +300,8 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore
     async def _enter(self, method: str, context: Any, call: str = "", name: str = "") -> None:
         self.calls[method] += 1
         await self._awake.wait()
+        if method != "RepositoryIndex":
+            await self._is_quiet.wait()
         if self._server is None:
             await asyncio.get_running_loop().create_future()  # it is dead, and the connection breaks next
         if self.is_exiting:
@@ -383,6 +413,7 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore
         if model is None:
             return
         async with model.turn:
+            await self._stay(name, "tell", 0)
             for copy in model.shown.values():
                 self._begin_to_free(name, copy)
 

@@ -18,7 +18,10 @@ class Behaviour:
     unload_seconds: float = 0.0
     infer_seconds: float = 0.0
     is_held: Callable[[str], bool] = lambda _: False
-    """Whether the model stays in this step (`load`, `infer`, `unload`) longer than its seconds; asked until it does not."""
+    """
+    Whether the model stays in this step (`load`, `infer`, `unload`, and `tell`: the call that asks for the unload) longer than
+    its seconds; asked until it does not.
+    """
     refuse: str | None = None
     """Every load fails with this reason, in Triton's own frame."""
     refuse_code: grpc.StatusCode = grpc.StatusCode.INVALID_ARGUMENT

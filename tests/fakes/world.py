@@ -14,12 +14,13 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from adapter.digests import Digests
+from adapter.ends import Count, Ends
 from adapter.errors import ServerDied, SourceNotFound
 from adapter.model import (
     Artifact,
@@ -34,7 +35,7 @@ from adapter.model import (
     Survey,
     owner_of,
 )
-from adapter.ports import Neighbours
+from adapter.ports import Neighbours, Wanted, nothing
 from adapter.waits import Waits
 
 
@@ -44,6 +45,10 @@ class World:
 
     objects: dict[str, tuple[SourceFile, ...]] = field(default_factory=dict)
     """Model path → files, as a bucket would list them."""
+    contents: dict[str, bytes] = field(default_factory=dict)
+    """ETag → what is read of a small file; others are empty."""
+    surveys: dict[str, Survey] = field(default_factory=dict)
+    """Model path → what a survey tells, where that is not all that there is."""
     artifacts: set[Path] = field(default_factory=set)
     placed: dict[str, Layout] = field(default_factory=dict)
     memory: dict[str, str] = field(default_factory=dict)
@@ -53,6 +58,7 @@ class World:
     unload_seconds: float = 1.2
     reported: int = 0
     problem: str | None = None
+    notice: str | None = None
     violations: list[str] = field(default_factory=list)
     """Rules of the world that were broken: whoever breaks one may swallow the exception."""
     chaos: Callable[[str, str], Awaitable[None]] | None = None
@@ -331,7 +337,7 @@ class FakeStoredModel:
 
     async def read(self, file: SourceFile) -> bytes:
         await self.port.visit("read")
-        return b""
+        return self.world.contents.get(file.etag, b"")
 
     async def fetch(self, files: tuple[SourceFile, ...]) -> Artifact:
         if self.world.on_fetch is not None:
@@ -342,6 +348,10 @@ class FakeStoredModel:
         self.world.artifacts.add(root)
         return Artifact(root, is_ours=True, key=str(root))
 
+    async def ends(self, artifact: Artifact, counts: Mapping[SourceFile, Count | None]) -> dict[SourceFile, Ends]:
+        await self.port.visit("ends")
+        return dict.fromkeys(counts, Ends(b"", b"", 0))
+
 
 @dataclass
 class FakeStore(_Port):
@@ -350,10 +360,12 @@ class FakeStore(_Port):
             await self.visit("open", spec.model_id)
         return FakeStoredModel(self, spec.model_id, self._listing(spec), waits)
 
-    async def survey(self, spec: ModelSpec, timeout_seconds: float) -> Survey:
+    async def survey(self, spec: ModelSpec, timeout_seconds: float, wanted: Wanted = nothing) -> Survey:
         await self.visit("survey", spec.model_id)
+        if spec.path in self.world.surveys:
+            return self.world.surveys[spec.path]
         listing = self._listing(spec)
-        return Survey(listing.size_bytes, listing)
+        return Survey(listing.size_bytes, listing, (), {file: self.world.contents.get(file.etag, b"") for file in wanted(listing)})
 
     async def reclaim(self, key: str) -> Artifact | None:
         self.require_life()
@@ -371,7 +383,8 @@ class FakeStore(_Port):
     def _listing(self, spec: ModelSpec) -> Listing:
         if spec.path not in self.world.objects:
             raise SourceNotFound(f"nothing at memory://{spec.path}")
-        return Listing(f"memory://{spec.path}", "model.onnx", True, self.world.objects[spec.path])
+        files = self.world.objects[spec.path]
+        return Listing(f"memory://{spec.path}", "model.onnx", len(files) == 1, files)
 
 
 @dataclass
@@ -420,6 +433,10 @@ class FakeServer(_Port):
     def problem(self) -> str | None:
         return self.world.problem or (None if self.world.answers else "Triton does not answer")
 
+    @property
+    def notice(self) -> str | None:
+        return self.world.notice
+
     async def returned(self) -> bool:
         return await self._returns.next()
 
@@ -464,9 +481,10 @@ class FakeServer(_Port):
         await self._ask("ready", model_id)
         return self.world.memory.get(model_id) == "READY"
 
-    async def index(self) -> list[ServerModel]:
+    async def index(self, model_ids: Collection[str] | None = None, *, can_wait: bool = False) -> list[ServerModel]:
         await self._ask("index")
-        return [ServerModel(name, "1", self.world.state_of(name), "") for name in self.world.placed]
+        rows = [ServerModel(name, "1", self.world.state_of(name), "") for name in self.world.placed]
+        return [row for row in rows if model_ids is None or owner_of(row.name) in model_ids]
 
     async def reported_bytes(self, model_id: str) -> int:
         await self._ask("measure", model_id)

@@ -22,6 +22,7 @@ from adapter._pb import model_runtime_pb2 as spi
 from adapter._pb import model_runtime_pb2_grpc as spi_rpc
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
 from adapter.settings import Settings
+from adapter.triton.client import TritonClient
 from adapter.volume import Volume
 from adapter.wiring import build
 from tests.builders import load_request
@@ -140,11 +141,14 @@ def config(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-async def system(tmp_path: Path, config: Path, s3: S3Server, settings: dict[str, str]) -> AsyncIterator[System]:
+async def system(
+    tmp_path: Path, config: Path, s3: S3Server, settings: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[System]:
     root = tmp_path / "volume"
     with S3Proxy(s3.endpoint_url) as proxy:
         (config / "s3").write_text(json.dumps(s3.storage_config(BUCKET) | {"endpoint_url": proxy.endpoint_url}))
         async with FakeTriton(root / "_triton_models") as triton:
+            monkeypatch.setattr(TritonClient, "runs", lambda client, seconds: triton.greets(client.target, seconds))
             environ = {
                 "CONTAINER_MEM_REQ_BYTES": "2GiB", "CACHE_MAX_BYTES": "0",
                 "LOADING_CONCURRENCY": "2", "LOADTIME_TIMEOUT": "30000", "METRICS_PORT": "0",

@@ -81,7 +81,7 @@ async def test_a_store_that_stays_away_is_unavailable(system: System) -> None:
     assert system.leftovers() == []
 
 
-@pytest.mark.parametrize("settings", [{"LOADTIME_TIMEOUT": "6000"}])
+@pytest.mark.parametrize("settings", [{"LOADTIME_TIMEOUT": "4000"}])
 @pytest.mark.parametrize("kind", ["refuses", "is silent"])
 async def test_a_dead_store_does_not_take_the_loading_threads(system: System, config: Path, kind: str) -> None:
     """The first load uses its budget; those that follow are told at once or share a short probe; another store's load at once."""

@@ -111,7 +111,7 @@ async def test_loads_and_unloads_wait_for_a_triton_that_is_away(system: System) 
 
 
 async def test_a_frozen_triton_is_waited_for(system: System) -> None:
-    """A hang looks like silence; nothing is taken as gone, nothing fails."""
+    """A hang looks like silence, also where a question for the index fell into it; nothing is taken as gone, nothing fails."""
     system.put("m", model=MODEL)
     await system.load("m", "m")
     system.triton.freeze()

@@ -20,10 +20,10 @@ def test_a_restart_of_the_adapter_alone_is_not_noticed(start_adapter: Start, bed
         assert (mesh.infer("kept", TEXT)["COUNTS"] == [[3, 2]]).all()
     second = start_adapter()
     with Mesh(second.channel_target, bed.triton_target) as mesh:
+        until(lambda: get(f"{second.metrics_url}/readyz")[0] == 200, "Triton's models are taken over")
         size = mesh.runtime.modelSize(spi.ModelSizeRequest(modelId="kept"), wait_for_ready=True, timeout=10).sizeInBytes
         assert size > 8192
         assert (mesh.infer("kept", TEXT)["COUNTS"] == [[3, 2]]).all()
-        assert get(f"{second.metrics_url}/readyz")[0] == 200
         mesh.unload("kept")
         assert mesh.index() == {}
     assert bed.leftovers() == []

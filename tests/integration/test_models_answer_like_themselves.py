@@ -105,7 +105,7 @@ def test_files_of_the_storage_helper_are_served_in_place(start_adapter: Start, b
     with Mesh(adapter.channel_target, bed.triton_target) as mesh:
         mesh.start()
         key = {"storage_key": None, "disk_size_bytes": 1_000_000}
-        assert mesh.predict("helped", "python", str(folder), **key) == 1_250_000
+        assert 8192 < mesh.predict("helped", "python", str(folder), **key) < 100_000, "what is there counts, not what is said of it"
         mesh.load("helped", "python", str(folder), **key)
         assert (mesh.infer("helped", TEXT)["COUNTS"] == [[3, 2]]).all()
         mesh.unload("helped")

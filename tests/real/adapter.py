@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -30,9 +30,14 @@ class AdapterProcess:
         env: Mapping[str, str],
         wait: bool = True,
         log_path: Path | None = None,
+        wrapper: Sequence[str] = (),
+        module: str = "adapter",
     ) -> None:
         """
         `env`: further settings, or others. Where it listens is chosen here unless they say so.
+
+        `wrapper`: a command that becomes the one that follows it, as another user or in another place. `module`: what runs instead
+        of `python -m adapter`, with the same words.
 
         Without `wait`, entering the context does not wait for an answer: for starts that fail.
         """
@@ -55,6 +60,8 @@ class AdapterProcess:
         """Below it: `/metrics`, `/healthz`, `/readyz`."""
         self._wait = wait
         self._log_path = log_path
+        self._wrapper = tuple(wrapper)
+        self._module = module
         self._child: Child | None = None
 
     @property
@@ -81,7 +88,8 @@ class AdapterProcess:
         self.kill()
         measured = {name: value for name, value in os.environ.items() if name.startswith("COVERAGE_")}
         env = bare_environment() | measured | {"PYTHONPATH": str(TOP)} | self.settings
-        self._child = Child("adapter", [sys.executable, "-m", "adapter", "serve"], env=env, log_path=self._log_path)
+        command = [*self._wrapper, sys.executable, "-m", self._module, "serve"]
+        self._child = Child("adapter", command, env=env, log_path=self._log_path)
         return self
 
     def start(self) -> AdapterProcess:

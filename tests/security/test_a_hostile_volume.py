@@ -26,6 +26,7 @@ from structlog.testing import capture_logs
 
 from adapter.boot import boot_id
 from adapter.errors import AdapterError, SourceError
+from adapter.folders import Folders
 from adapter.journal.lines import line_of, read_line
 from adapter.model import Artifact, Content, Crashes, Layout, Listing, Record, SourceFile
 from adapter.storage.bucket import StoredObject
@@ -91,7 +92,7 @@ def test_nothing_is_deleted_behind_a_folder_that_is_swapped_just_then(
     volume: Volume, claim: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """As if the link had come in right after the look."""
-    monkeypatch.setattr(volume, "restore", lambda: None)
+    monkeypatch.setattr(Folders, "restore", lambda _: None)
     before = folder_content(claim)
     folder = volume.cache_dir / name
     swap(folder, claim)

@@ -12,6 +12,7 @@ import pytest
 
 from adapter.errors import InvalidRequest, SourceUnavailable
 from adapter.storage.mounted import local
+from adapter.storage.mounted.reads import OwnReads
 from adapter.storage.secret import files, trust
 from adapter.storage.secret.config import StorageConfigs
 from adapter.storage.secret.merging import merged
@@ -142,8 +143,9 @@ async def test_a_file_of_a_claim_is_read_as_it_was_listed(becomes: str, tmp_path
     path.parent.mkdir()
     path.write_text("x")
     listing = local.list_folder(path.parent)
-    workers = Workers("ask", 1)
-    model = local.LocalModel(listing=listing, path=path.parent, schema=None, asks=workers, waits=Waits(time.monotonic), holder="a claim")
+    workers = Workers("look", 1)
+    listed = local.Listed(listing, path.parent, None)
+    model = local.LocalModel(listed, reads=OwnReads(workers), waits=Waits(time.monotonic))
     monkeypatch.setattr(local, "_check_unchanged", lambda *_: None)
     path.unlink()
     try:

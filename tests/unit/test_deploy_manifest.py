@@ -140,7 +140,21 @@ def test_triton_is_started_as_the_adapter_needs_it(
     assert "--strict-readiness=false " in command
     assert "--backend-config=dali,release_after_unload=true " in command, "DALI would keep the memory of unloaded models"
     assert f"--grpc-port={spec['grpcDataEndpoint'].removeprefix('port:')} " in command
-    assert threads and int(threads[1]) > int(env["LOADING_CONCURRENCY"])
+    assert threads and threads[1] == env["TRITON_LOAD_THREADS"]
+    assert int(threads[1]) > int(env["LOADING_CONCURRENCY"])
+
+
+def test_tritons_probe_asks_the_adapter_where_it_listens(containers: dict[str, dict[str, Any]], env: dict[str, str]) -> None:
+    """Then Triton itself; both have time within the probe's own."""
+    probe = containers["triton"]["livenessProbe"]
+    script = probe["exec"]["command"][-1]
+
+    assert re.findall(r"http://[^\s)]+", script) == [
+        f"http://127.0.0.1:{Settings.from_env(env).telemetry.metrics_port}/healthz/triton",
+        "http://127.0.0.1:8000/v2/health/live",
+    ]
+    assert sum(int(seconds) for seconds in re.findall(r"--max-time (\d+)", script)) < probe["timeoutSeconds"]
+    assert probe["timeoutSeconds"] < probe["periodSeconds"]
 
 
 def test_the_cache_stays_below_the_limit_of_its_volume(env: dict[str, str], spec: dict[str, Any], containers: dict[str, Any]) -> None:

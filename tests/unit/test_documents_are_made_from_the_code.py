@@ -13,7 +13,7 @@ BLOCKS = {
     "README.md": ("states",),
     "deploy/docs/models.md": ("parameters",),
     "deploy/docs/settings.md": ("settings",),
-    "deploy/docs/operations.md": ("errors", "metrics"),
+    "deploy/docs/calls.md": ("errors", "metrics"),
 }
 
 
@@ -53,7 +53,7 @@ def test_blocks_are_written_and_the_rest_is_kept(documents: Path) -> None:
     assert "ABSENT --> PULLING" in texts["README.md"]
     assert "`adapter.topModel`" in texts["deploy/docs/models.md"]
     assert "`ADAPTER_PORT`" in texts["deploy/docs/settings.md"]
-    assert "`INVALID_ARGUMENT`" in texts["deploy/docs/operations.md"] and "`triton_adapter_models`" in texts["deploy/docs/operations.md"]
+    assert "`INVALID_ARGUMENT`" in texts["deploy/docs/calls.md"] and "`triton_adapter_models`" in texts["deploy/docs/calls.md"]
 
 
 def test_the_file_that_is_not_current_is_named(documents: Path) -> None:

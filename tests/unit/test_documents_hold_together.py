@@ -105,7 +105,11 @@ def test_every_observation_of_triton_names_a_test() -> None:
 
 def test_every_log_event_that_is_explained_exists() -> None:
     """Operators search logs for them."""
-    tables = re.findall(r"^\| log event .*\n((?:\|.*\n)+)", (TOP / "deploy/docs/operations.md").read_text(), re.MULTILINE)
+    tables = [
+        table
+        for page in (TOP / "deploy/docs").glob("*.md")
+        for table in re.findall(r"^\| log event .*\n((?:\|.*\n)+)", page.read_text(), re.MULTILINE)
+    ]
     explained = [word for table in tables for row in table.splitlines() for word in QUOTED.findall(row.split("|")[1])]
 
     code = "".join(path.read_text() for path in (TOP / "adapter").rglob("*.py"))

@@ -7,7 +7,7 @@ import tracemalloc
 import pytest
 
 from adapter.ends import HEAD_BYTES, TAIL_BYTES, Count, read_ends
-from adapter.errors import AdapterError, InvalidModel
+from adapter.errors import InvalidModel, VolumeFailed
 from adapter.workers import Stop, Stopped
 
 MIB, CHUNK = 1024 * 1024, 256 * 1024
@@ -79,7 +79,7 @@ def test_a_pipe_is_no_model(tmp_path):
 
 
 def test_a_file_that_has_gone_is_named(tmp_path):
-    with pytest.raises(AdapterError, match="the model's file m cannot be read on the volume: No such file or directory"):
+    with pytest.raises(VolumeFailed, match="the model's file m cannot be read on the volume: No such file or directory"):
         read_ends(tmp_path / "m", Count(WORD), never)
 
 

@@ -171,10 +171,10 @@ def test_bytes_that_are_being_deleted_are_waited_for(tmp_path: Path, monkeypatch
     reached, go_on = threading.Event(), threading.Event()
     delete = trash._delete
 
-    def slow(name: str, parent: int) -> None:
+    def slow(name: str, parent: int, failures: list[BaseException]) -> None:
         reached.set()
         go_on.wait(20)
-        delete(name, parent)
+        delete(name, parent, failures)
 
     class Waited(threading.Condition):
         """Lets the deletion go on when somebody waits for it."""

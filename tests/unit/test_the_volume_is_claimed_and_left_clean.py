@@ -13,6 +13,7 @@ import pytest
 
 from adapter.errors import AdapterError, DiskFull
 from adapter.telemetry.metrics import REGISTRY
+from adapter.trash import AT_ONCE
 from adapter.volume import Volume, VolumeError, make_plain_directory
 
 
@@ -74,6 +75,16 @@ def test_a_claim_removes_what_an_earlier_process_left(volume):
     assert kept.exists()
     assert placed.read_text() == "model"
     assert leftovers() == 0
+
+
+def test_a_claim_removes_the_file_of_a_check_that_never_ended(volume):
+    """A process that is killed while it tries links leaves a file in Triton's folder."""
+    volume.claim()
+    (volume.repository_dir / ".check-0123456789abcdef").touch()
+    (volume.repository_dir / "model").mkdir()
+    volume.close()
+    volume.claim()
+    assert [entry.name for entry in volume.repository_dir.iterdir()] == ["model"]
 
 
 def test_a_second_adapter_is_kept_out(volume):
@@ -269,7 +280,7 @@ def test_writing_says_what_is_wrong(volume):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     with pytest.raises(DiskFull, match="quota"), volume.writing(1):
         raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))
-    with pytest.raises(AdapterError, match="the model volume cannot be written: Read-only file system"), volume.writing(1):
+    with pytest.raises(AdapterError, match="the volume is read-only: nothing can be written below"), volume.writing(1):
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))
     with pytest.raises(KeyError), volume.writing(1):
         raise KeyError
@@ -329,3 +340,72 @@ def test_what_is_nested_too_deep_is_left_and_raises_nothing(volume):
         assert leftovers() == before + len(list(volume.trash_dir.iterdir()))
     finally:
         subprocess.run(["rm", "-rf", *volume.trash_dir.iterdir()], check=True)
+
+
+@pytest.fixture
+def broken(volume, monkeypatch):
+    """A model that had to leave while the disk was read-only, of a disk that is mended."""
+    monkeypatch.setattr("adapter.leaving.RETRY_SECONDS", 0.0)
+    volume.claim()
+    path = volume.repository_dir / "m"
+    (path / "1").mkdir(parents=True)
+    (path / "1" / "f").write_bytes(b"old")
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", _failing(errno.EROFS))
+        volume.discard(path)
+    assert (path / "1" / "f").read_bytes() == b"old"
+    assert volume.trash.size_bytes() == 3
+    return path
+
+
+def test_what_a_read_only_disk_has_kept_is_whole_and_goes_later(volume, broken):
+    """Half of a model in Triton's folder would be worse than all of it. The next write takes it away."""
+    volume.discard(volume.new_staging())
+
+    assert not broken.exists()
+    assert list(volume.trash_dir.iterdir()) == []
+    assert volume.trash.size_bytes() == 0
+
+
+def test_what_came_in_its_place_stays(volume, broken):
+    """The model was loaded again before the old one could be deleted."""
+    staged = volume.new_staging()
+    broken.mkdir(exist_ok=True)  # as the watch of an unload does
+    volume.keep(broken)
+    broken.rmdir()
+    (staged / "f").write_bytes(b"new")
+    volume.move_in(staged, broken)
+    volume.tidy()
+    volume.discard(volume.new_staging())
+
+    assert (broken / "f").read_bytes() == b"new"
+
+
+def test_what_still_cannot_go_keeps_nothing_else_from_going(volume, monkeypatch):
+    """A bounded number is tried at a time: those that fail again come last."""
+    monkeypatch.setattr("adapter.leaving.RETRY_SECONDS", 0.0)
+    volume.claim()
+    paths = [volume.repository_dir / f"m{number:03}" for number in range(AT_ONCE + 1)]
+    rename = Path.rename
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", _failing(errno.EIO))
+        for path in paths:
+            path.mkdir()
+            volume.discard(path)
+    monkeypatch.setattr(Path, "rename", lambda path, to: rename(path, to) if path == paths[-1] else _failing(errno.EIO)())
+    volume.tidy()
+    volume.tidy()
+
+    assert [path for path in paths if not path.exists()] == paths[-1:]
+
+
+def test_another_users_files_are_not_tried_at_every_write(volume, monkeypatch):
+    """They stay another user's: thousands of them would cost each load a look. The next start tries."""
+    volume.claim()
+    path = volume.new_staging()
+    (path / "f").write_bytes(b"x")
+    monkeypatch.setattr("adapter.trash.os.unlink", _failing(errno.EACCES))
+    volume.discard(path)
+
+    assert volume.trash.size_bytes() == 1
+    assert not volume.trash.has_put_off

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Protocol
 
 from adapter.boot import boot_seconds
+from adapter.ends import Count, Ends, read_ends
 from adapter.model import Artifact, Listing, SourceFile
 from adapter.space import Reservation, Space
 from adapter.storage.bucket import StoredObject
@@ -29,7 +30,7 @@ from adapter.storage.cache.shelf import Entry, Shelf
 from adapter.telemetry.metrics import CACHE_REQUESTS, CACHE_SAVED_BYTES
 from adapter.volume import Volume
 from adapter.waits import Waits
-from adapter.workers import Workers
+from adapter.workers import Stop, Workers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,16 +91,18 @@ class _Made:
 class Cache:
     """Artifacts by what they are."""
 
-    def __init__(self, *, volume: Volume, space: Space, files: Workers, now: Callable[[], float] = boot_seconds) -> None:
+    def __init__(self, *, volume: Volume, space: Space, files: Workers, looks: Workers, now: Callable[[], float] = boot_seconds) -> None:
         """
         Args:
             volume: a claimed volume; what it has in its folder of artifacts is the cache's.
             space: its budget. One of 0 keeps nothing idle.
-            files: threads for the volume alone.
+            files: threads for the volume alone, whose work is quick.
+            looks: threads for the volume, for what goes through whole files.
             now: seconds since the boot of the kernel.
         """
         self._space = space
         self._files = files
+        self._looks = looks
         self._now = now
         self._shelf = Shelf(keeps_idle=space.max_bytes > 0)
         self._keeping = Keeping(volume, self._shelf)
@@ -193,6 +196,15 @@ class Cache:
         await self.ready()
         entry = self._shelf.hold(key)
         return None if entry is None else await self._kept(entry, lambda _: True)
+
+    async def ends(self, artifact: Artifact, counts: Mapping[SourceFile, Count | None], waits: Waits) -> dict[SourceFile, Ends]:
+        """Both ends of files of an artifact that is held, and what is to be counted in each. Raises as `read_ends`."""
+
+        def look(stop: Stop) -> dict[SourceFile, Ends]:
+            return {file: read_ends(artifact.root / file.path, count, stop.check) for file, count in counts.items()}
+
+        with waits.on("the model's files to be read on the volume"):
+            return await self._looks.run(look)
 
     async def release(self, artifact: Artifact) -> None:
         """One user less. Completes even when cancelled."""

@@ -6,14 +6,24 @@ Only who has listed and read it with the same config gets it; what the store wou
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Coroutine, Mapping
+from typing import Any
+
 import structlog
 
+from adapter.ends import Count, Ends
 from adapter.errors import SourceUnavailable
 from adapter.model import Artifact, Listing, SourceFile
 from adapter.storage.cache.cache import Cache
 from adapter.storage.cache.identity import FILES, SCHEMA
 from adapter.storage.cache.shelf import Entry
-from adapter.storage.search import check_readable
+from adapter.storage.search import Found, check_readable
+from adapter.waits import Waits
+
+_STALE_SECONDS = 5.0
+"""Longest silence in a listing where the cache can stand in for a store that is away; never more than a third of the budget."""
+_TICK_SECONDS = 0.01
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -21,11 +31,12 @@ _log = structlog.stdlib.get_logger(__name__)
 class StaleModel:
     """Implements `StoredModel`."""
 
-    def __init__(self, cache: Cache, entry: Entry, listing: Listing, cause: str) -> None:
+    def __init__(self, cache: Cache, entry: Entry, listing: Listing, cause: str, waits: Waits) -> None:
         self.listing = listing
         self._cache = cache
         self._entry = entry
         self._cause = cause
+        self._waits = waits
 
     async def read(self, file: SourceFile) -> bytes:
         """As `StoredModel`."""
@@ -43,11 +54,53 @@ class StaleModel:
             raise SourceUnavailable(self._cause)
         return artifact
 
+    async def ends(self, artifact: Artifact, counts: Mapping[SourceFile, Count | None]) -> Mapping[SourceFile, Ends]:
+        """As `StoredModel`."""
+        return await self._cache.ends(artifact, counts, self._waits)
 
-async def stale_model(cache: Cache, entry: Entry, cause: str) -> StaleModel | None:
+
+async def stale_model(cache: Cache, entry: Entry, cause: str, waits: Waits) -> StaleModel | None:
     """The model of this artifact, and why nobody asks its store; None: the artifact cannot be used."""
     listing = await cache.recalled(entry)
     if listing is None:
         return None
     _log.warning("cache.stale", model=listing.origin, cause=cause)
-    return StaleModel(cache, entry, listing, cause)
+    return StaleModel(cache, entry, listing, cause, waits)
+
+
+async def found_soon(finding: Coroutine[Any, Any, Found], waits: Waits) -> tuple[str, Found | None]:
+    """
+    What the store has, if the store is not silent for long: something else can be given.
+
+    Returns:
+        Why it did not tell, and nothing; or what was found. Raises as `open`, where the store is not away.
+    """
+    seconds = max(min(_STALE_SECONDS, waits.left_seconds() / 3), 0.0)
+    obstacle: str | None = None
+    bound = asyncio.timeout(None)
+    loop = asyncio.get_running_loop()
+    timer: asyncio.TimerHandle
+
+    def look() -> None:
+        nonlocal obstacle, timer
+        silent_seconds = waits.silent_seconds()
+        if silent_seconds < seconds:  # a long listing has many answers
+            timer = loop.call_later(max(seconds - silent_seconds, _TICK_SECONDS), look)
+            return
+        obstacle = waits.words()
+        bound.reschedule(0)
+
+    timer = loop.call_later(seconds, look)
+    try:
+        async with bound:
+            return "", await finding
+    except SourceUnavailable as error:
+        if not error.can_pass:
+            raise
+        return error.text, None
+    except TimeoutError:
+        if not bound.expired():
+            raise
+        return f"storage has been silent for {seconds:.3g} s: {obstacle}", None
+    finally:
+        timer.cancel()

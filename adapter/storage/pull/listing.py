@@ -69,8 +69,8 @@ def find_model(bucket: Bucket, search: Search, stop: Stop) -> FoundModel:
         single = _exact(bucket, key, "model", stop)
         if problem := path_problem(name):
             raise InvalidRequest(f"the key {shown(key)} cannot be a file on disk: it {problem}")
-        search.seen_bytes += single.size_bytes
         files = (SourceFile(name, single.size_bytes, single.etag),)
+        search.saw(files[0])
     schema = described = None
     if search.spec.schema_path:
         schema = _exact(bucket, clean_path(search.spec.schema_path, "schema_path"), "schema", stop)
@@ -89,7 +89,7 @@ def _below(bucket: Bucket, prefix: str, search: Search, stop: Stop) -> tuple[Sou
         if problem := path_problem(path):
             raise InvalidRequest(f"the key {shown(stored.key)} in {bucket.place} cannot be a file on disk: below the model it {problem}")
         files.append(SourceFile(path, stored.size_bytes, stored.etag))
-        search.seen_bytes += stored.size_bytes
+        search.saw(files[-1])
         names_bytes += sys.getsizeof(path) + sys.getsizeof(stored.etag)
         if names_bytes > MAX_NAMES_BYTES:
             raise InvalidRequest(f"{origin} has names of more than {MAX_NAMES_BYTES >> 20} MiB together; is it really one model?")

@@ -4,7 +4,7 @@ Bytes from a bucket onto our volume: plan → stage → verify, and publish for 
 Invariants: nothing is visible before it is whole; a pull that fails or is cancelled leaves nothing,
 and its threads have ended before it says so; memory is bounded by the threads, whatever the size.
 One pull has at most `lanes` threads, and gives each back after about one part, so that a big pull
-does not starve a small one. Knows no store.
+does not starve a small one; one endpoint has at most half of the threads. Knows no store.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from adapter.errors import SourceUnavailable
 from adapter.paths import directories_of
 from adapter.space import Reservation
 from adapter.storage.bucket import Bucket, StoredObject
-from adapter.storage.search import asked
+from adapter.storage.lanes import EndpointThreads
 from adapter.telemetry.metrics import PULLED_BYTES, PULLED_FILES
 from adapter.volume import FILE_MODE, Volume, make_plain_directory
 from adapter.waits import Waits
@@ -35,7 +35,7 @@ _FILES_PER_TURN = 64
 class Puller:
     """Pulls models, any number at once, over one pool of threads."""
 
-    def __init__(self, *, volume: Volume, pulls: Workers, files: Workers, lanes: int, part_bytes: int) -> None:
+    def __init__(self, *, volume: Volume, pulls: EndpointThreads, files: Workers, lanes: int, part_bytes: int) -> None:
         """
         Args:
             volume: where files go.
@@ -105,7 +105,7 @@ class Puller:
 
     async def _lane(self, job: _Pull, waits: Waits) -> None:
         while job.parts:
-            await asked(self._pulls, waits, job.take_turn, "to pull with")
+            await self._pulls.run(job.bucket.endpoint, waits, job.take_turn)
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ class _Pull:
         staged: Path | None,
     ) -> None:
         self._volume = volume
-        self._bucket = bucket
+        self.bucket = bucket
         self._objects = objects
         self._part_bytes = part_bytes
         self._room = room
@@ -168,7 +168,7 @@ class _Pull:
                 return
             stop.check()
             self._pull(part, stop)
-            PULLED_BYTES.labels(self._bucket.kind).inc(part.length)
+            PULLED_BYTES.labels(self.bucket.kind).inc(part.length)
             moved += part.length
             if moved >= self._part_bytes:
                 return
@@ -180,7 +180,7 @@ class _Pull:
             for path, stored in self._objects.items():
                 found = (self._made / path).lstat().st_size
                 if found != stored.size_bytes:
-                    raise SourceUnavailable(f"{stored.key!r} from {self._bucket.place} has {found} bytes, listed were {stored.size_bytes}")
+                    raise SourceUnavailable(f"{stored.key!r} from {self.bucket.place} has {found} bytes, listed were {stored.size_bytes}")
             stop.check()
             if name is not None:
                 self._made = self._room.insist(partial(self._volume.publish, self._made, name))
@@ -198,7 +198,7 @@ class _Pull:
             file = self._room.insist(partial(_open, self._made / part.path, is_new=is_new))
         try:
             if part.length:
-                self._bucket.read(part.stored, part.start, part.length, _FileSink(file, part.start, self), stop)
+                self.bucket.read(part.stored, part.start, part.length, _FileSink(file, part.start, self), stop)
             if is_new:
                 self._room.wrote(part.length)
         finally:
@@ -236,7 +236,12 @@ def _open(path: Path, *, is_new: bool) -> int:
     flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if is_new else 0)
     file = os.open(path, flags, FILE_MODE)
     if is_new:
-        os.fchmod(file, FILE_MODE)  # whatever our umask is
+        try:
+            os.fchmod(file, FILE_MODE)  # whatever our umask is
+        except BaseException:
+            os.close(file)
+            path.unlink()  # whoever tries again finds nothing in the way
+            raise
     return file
 
 

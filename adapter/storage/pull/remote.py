@@ -6,14 +6,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from adapter.ends import Count, Ends
 from adapter.model import Artifact, Listing, SourceFile
 from adapter.space import Reservation
 from adapter.storage.bucket import Bucket, StoredObject
 from adapter.storage.cache.cache import Cache, Wanted
 from adapter.storage.cache.identity import FILES, SCHEMA, Identity, origin_of
+from adapter.storage.lanes import EndpointThreads
 from adapter.storage.pull.listing import FoundModel
 from adapter.storage.pull.puller import Puller
-from adapter.storage.search import Search, asked, check_readable
+from adapter.storage.search import Search, check_readable
 from adapter.waits import Waits
 from adapter.workers import Stop, Workers
 
@@ -24,7 +26,7 @@ class Means:
 
     cache: Cache
     puller: Puller
-    asks: Workers
+    asks: EndpointThreads
     """Threads that wait for stores."""
     files: Workers
     """Threads that work on the volume alone."""
@@ -47,6 +49,7 @@ class RemoteModel:
         self.found = found
         self.waits = search.waits
         self.reader = search.reader
+        self.endpoint = search.endpoint
         self.bucket_for = bucket_for
         self.origin = origin_of(search.server, found.bucket, found.listing.origin, "" if is_shared else search.reader)
         self.has_read = False
@@ -82,6 +85,12 @@ class RemoteModel:
                 self._read[file.path] = file
         return content
 
+    def peek(self, file: SourceFile, stop: Stop) -> bytes:
+        """As `Found`."""
+        check_readable(file, self.listing.origin)
+        stored = self.found.stored(file)
+        return self._first(stored, stored.size_bytes, stop) if stored.size_bytes else b""
+
     async def fetch(self, files: tuple[SourceFile, ...]) -> Artifact:
         """As `StoredModel`. What was read before belongs to the artifact too, so that an equal load reads nothing."""
         schema = await self.schema()
@@ -90,6 +99,10 @@ class RemoteModel:
         is_versioned = self.listing.is_versioned
         request = Wanted(identity=identity, is_versioned=is_versioned, listing=self.listing, reader=self.reader, waits=self.waits)
         return (await self._means.cache.take(request, self)).artifact
+
+    async def ends(self, artifact: Artifact, counts: Mapping[SourceFile, Count | None]) -> Mapping[SourceFile, Ends]:
+        """As `StoredModel`."""
+        return await self._means.cache.ends(artifact, counts, self.waits)
 
     async def prove(self, stored: StoredObject) -> None:
         """As `Source`."""
@@ -113,15 +126,14 @@ class RemoteModel:
 
     async def _got(self, stored: StoredObject, length: int) -> bytes:
         """The first bytes of an object, with credentials of our own."""
-
-        def work(stop: Stop) -> bytes:
-            content = bytearray()
-            self.found.bucket.read(stored, 0, length, content.extend, stop)
-            return bytes(content)
-
-        content = await asked(self._means.asks, self.waits, work)
+        content = await self._means.asks.run(self.endpoint, self.waits, lambda stop: self._first(stored, length, stop))
         self.has_read = True
         return content
+
+    def _first(self, stored: StoredObject, length: int, stop: Stop) -> bytes:
+        content = bytearray()
+        self.found.bucket.read(stored, 0, length, content.extend, stop)
+        return bytes(content)
 
     def _identity(self, files: Mapping[str, SourceFile], schema: Mapping[str, StoredObject]) -> Identity:
         return Identity(self.origin, {f"{FILES}/{path}": self.found.stored(file) for path, file in files.items()} | dict(schema))

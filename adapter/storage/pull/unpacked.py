@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from adapter.ends import Count, Ends
 from adapter.model import Artifact, Listing, SourceFile
 from adapter.space import Reservation
 from adapter.storage.bucket import StoredObject
@@ -69,6 +70,9 @@ class PackedModel:
     def contents(self) -> Mapping[StoredObject, bytes]:
         """As `Source`."""
         return self.remote.contents
+
+    def peek(self, file: SourceFile, stop: Stop) -> None:
+        """As `Found`: nobody shall hold the artifact for a survey."""
 
     async def open(self) -> UnpackedModel:
         """As `Found`: unpacked, unless what this version of the archive holds is known."""
@@ -160,6 +164,10 @@ class UnpackedModel:
             self._leftover.detach()
         self._artifact = self._leftover = None
         return artifact
+
+    async def ends(self, artifact: Artifact, counts: Mapping[SourceFile, Count | None]) -> Mapping[SourceFile, Ends]:
+        """As `StoredModel`."""
+        return await self._packed.remote.ends(artifact, counts)
 
     async def _taken(self) -> Artifact:
         return self._artifact or self._keep(await self._packed.take())

@@ -10,13 +10,11 @@ Source of the rules: the Go adapter's `model-serving-puller/puller/{puller,confi
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Mapping
 from concurrent.futures import Executor
 from pathlib import Path
 
-import aiofiles
 import aiofiles.os
 import structlog
 
@@ -26,6 +24,8 @@ from adapter.storage.secret import files
 from adapter.storage.secret.binding import Binding
 from adapter.storage.secret.merging import StorageConfig, merged
 
+_read = aiofiles.os.wrap(files.read)
+"""Cancelled, it ends at once: a read that hangs ends by itself, and one that no thread has begun is not begun."""
 _SHOWN_KEYS = 20
 
 _log = structlog.stdlib.get_logger(__name__)
@@ -85,15 +85,7 @@ class StorageConfigs:
             return {}
 
     async def _text(self, name: str) -> bytes:
-        """Read to the end even when cancelled: a file that a cancelled `aiofiles.open` has opened is closed by nobody."""
-        reading = asyncio.ensure_future(self._read(name))
-        reading.add_done_callback(lambda done: done.cancelled() or done.exception())  # retrieved, also when nobody is left to ask
-        await asyncio.shield(asyncio.wait({reading}))
-        return reading.result()
-
-    async def _read(self, name: str) -> bytes:
-        async with aiofiles.open(self._folder / name, "rb", executor=self._executor, opener=files.opened) as file:
-            return files.checked_size(await file.read(files.MAX_BYTES + 1))
+        return await _read(self._folder / name, executor=self._executor)
 
 
 def _check_name(name: str, what: str) -> None:

@@ -13,12 +13,14 @@ from typing import Protocol
 
 from adapter.errors import InvalidRequest
 from adapter.storage.bucket import Bucket
+from adapter.storage.lanes import EndpointThreads
 from adapter.storage.mounted.claims import Claims
 from adapter.storage.pull.archives import is_archive
 from adapter.storage.pull.listing import find_model
 from adapter.storage.pull.remote import Means, RemoteModel
 from adapter.storage.pull.unpacked import PackedModel, Unpacker
 from adapter.storage.search import Finder, Search
+from adapter.storage.secret.endpoints import endpoint_of
 from adapter.storage.secret.merging import StorageConfig
 from adapter.storage.stores import azure, gcs, http, s3
 from adapter.storage.stores.health import Health
@@ -54,14 +56,21 @@ class InBuckets:
     means: Means
     unpacker: Unpacker
     health: Health
+    surveys: EndpointThreads
+    """Threads for searches that no load waits for."""
     jitter: Callable[[], float]
 
     def warm(self, config: StorageConfig, stop: Stop) -> None:
         """As `Finder`."""
         self.clients.warm(config, stop)
 
-    def find(self, config: StorageConfig, search: Search, stop: Stop) -> RemoteModel | PackedModel:
+    async def find(self, config: StorageConfig, search: Search) -> RemoteModel | PackedModel:
         """As `Finder`."""
+        search.endpoint = endpoint_of(config.type, config.values)
+        asks = self.surveys if search.is_survey else self.means.asks
+        return await asks.run(search.endpoint, search.waits, lambda stop: self._found(config, search, stop))
+
+    def _found(self, config: StorageConfig, search: Search, stop: Stop) -> RemoteModel | PackedModel:
         patience = Patience(waits=search.waits, health=self.health, jitter=self.jitter, is_survey=search.is_survey)
         bare = made(lambda bound: self.clients.bucket(config, bound), patience, kind=config.type, label=config.label, stop=stop)
         found = find_model(RetriedBucket(bare, patience), search, stop)
@@ -72,7 +81,10 @@ class InBuckets:
         is_shared = not BUCKETS[config.type].has_versions_of_config
         remote = RemoteModel(found, means=self.means, search=search, bucket_for=bucket_for, is_shared=is_shared)
         if config.fields.flag("unpack", default=False) and found.single is not None and is_archive(found.listing.name):
-            return PackedModel(remote, self.unpacker)
+            packed = PackedModel(remote, self.unpacker)
+            search.tell(packed, stop)
+            return packed
+        search.tell(remote, stop)
         return remote
 
 

@@ -3,7 +3,9 @@ Names and their addresses, looked up where a caller can be woken.
 
 The operating system's resolver blocks for as long as its name servers are silent (5 to 30 s), and nothing wakes it. So
 threads of ours ask it, and callers wait for them. Names that only a request gave have threads of their own: whoever
-makes up names whose servers are silent keeps nobody waiting for the names of the stored configs.
+makes up names whose servers are silent keeps nobody waiting for the names of the stored configs. A name whose servers were silent
+is looked up by threads for such names, until it is answered quickly: so silent ones do not take, again and again, the threads
+that others need.
 """
 
 from __future__ import annotations
@@ -11,6 +13,8 @@ from __future__ import annotations
 import functools
 import socket
 import threading
+import time
+from collections import OrderedDict
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -25,6 +29,11 @@ from adapter.threads import Threads
 
 THREADS = 4
 """Of each kind: names that are asked for at once."""
+SLOW_THREADS = 2
+"""Of each kind: names whose servers were silent."""
+_QUICK_SECONDS = 1.0
+"""A name that is answered within that is not slow any more."""
+_KEPT_NAMES = 256
 
 
 @dataclass(frozen=True)
@@ -58,6 +67,9 @@ class Resolver:
     def __init__(self, name: str, threads: int) -> None:
         """Raises StartError."""
         self._threads = Threads(name, threads)
+        self._slow_threads = Threads(f"slow-{name}", SLOW_THREADS)
+        self._slow: OrderedDict[str, None] = OrderedDict()
+        """Names that a thread was still busy with when a caller gave up; the last ones."""
         self._lock = threading.RLock()
         """Reentrant: what is done, or given up, is forgotten inside."""
         self._asked: dict[str, tuple[Future[tuple[Address, ...]], list[None]]] = {}
@@ -83,6 +95,8 @@ class Resolver:
             if call is not None:
                 call.check()
             if not future.done():
+                if future.running():  # else it was others that held the threads
+                    self._note_slow(host)
                 raise SlowName(seconds)
             return future.result()
 
@@ -91,7 +105,8 @@ class Resolver:
         with self._lock:
             is_new = host not in self._asked
             if is_new:
-                self._asked[host] = (self._threads.submit(_looked_up, host), [])
+                threads = self._slow_threads if host in self._slow else self._threads
+                self._asked[host] = (threads.submit(self._looked_up, host), [])
             future, callers = self._asked[host]
             callers.append(None)
             if is_new:
@@ -103,6 +118,22 @@ class Resolver:
                 callers.pop()
                 if not callers:
                     future.cancel()
+
+    def _looked_up(self, host: str) -> tuple[Address, ...]:
+        began = time.monotonic()
+        try:
+            return _asked(host, 0)
+        finally:
+            if time.monotonic() - began < _QUICK_SECONDS:
+                with self._lock:
+                    self._slow.pop(host, None)
+
+    def _note_slow(self, host: str) -> None:
+        with self._lock:
+            self._slow[host] = None
+            self._slow.move_to_end(host)
+            if len(self._slow) > _KEPT_NAMES:
+                self._slow.popitem(last=False)
 
     def _forget(self, host: str) -> None:
         """Also where the answer comes after the last caller: nobody may ask for this name again."""
@@ -147,10 +178,6 @@ def addresses_of(host: str, *, seconds: float, call: Call | None, is_requested: 
 def _numeric(host: str) -> tuple[Address, ...]:
     """Raises gaierror: a name."""
     return _asked(host, socket.AI_NUMERICHOST)
-
-
-def _looked_up(host: str) -> tuple[Address, ...]:
-    return _asked(host, 0)
 
 
 def _asked(host: str, flags: int) -> tuple[Address, ...]:

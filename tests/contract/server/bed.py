@@ -108,9 +108,14 @@ class Bed(ABC):
     def thaw(self) -> None:
         """As SIGCONT."""
 
-    def connect(self, *, max_loading: int = 4, repository: Repository | None = None) -> TritonServer:
+    def connect(self, *, max_loading: int = 4, load_threads: int = 4, repository: Repository | None = None) -> TritonServer:
         """Our side of the connection; closed at the end of the test."""
-        server = TritonServer(client=TritonClient(self.target), repository=repository or self.repository, max_loading=max_loading)
+        server = TritonServer(
+            client=TritonClient(self.target),
+            repository=repository or self.repository,
+            max_loading=max_loading,
+            load_threads=load_threads,
+        )
         self._servers.append(server)
         return server
 

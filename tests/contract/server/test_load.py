@@ -105,23 +105,35 @@ async def test_a_failed_model_loads_when_it_is_placed_anew(bed: Bed) -> None:
     assert await bed.infer("m") == 1.5
 
 
-async def test_a_given_up_load_keeps_its_slot_until_triton_is_done(bed: Bed) -> None:
-    """Triton goes on with it, so nobody else may load meanwhile."""
-    server = bed.connect(max_loading=1)
+async def test_a_given_up_load_gives_its_slot_to_the_next_and_keeps_its_place(bed: Bed) -> None:
+    """Triton goes on with it, and has another thread: one more model loads meanwhile, and not two."""
+    server = bed.connect(max_loading=1, load_threads=2)
     await bed.place("slow", hold="load")
     await bed.place("next")
+    await bed.place("held", hold="load")
+    await bed.place("last")
     given_up = asyncio.create_task(server.load("slow", unnoticed))
     await bed.until_state("slow", "LOADING")
     given_up.cancel()
     await asyncio.wait({given_up})
     assert given_up.cancelled()
-    following = asyncio.create_task(server.load("next", unnoticed))
-    assert await is_still_running(following)
-    assert server.queue() is not None
-    assert await bed.states("next") == [""]
 
+    await server.load("next", unnoticed)
+
+    assert await bed.states("slow") == ["LOADING"]
+    assert server.queue() is None
+    given_up = asyncio.create_task(server.load("held", unnoticed))
+    await bed.until_state("held", "LOADING")
+    given_up.cancel()
+    await asyncio.wait({given_up})
+    last = asyncio.create_task(server.load("last", unnoticed))
+    assert await is_still_running(last)
+    assert "though nobody waits for the end any more" in (server.queue() or "")
+    assert await bed.states("last") == [""]
     bed.let_go("slow", "load")
-    await following
+    await last
 
     assert await bed.states("slow") == ["READY"]
+    bed.let_go("held", "load")
+    await bed.until_state("held", "READY")
     assert server.queue() is None

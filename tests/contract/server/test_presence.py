@@ -90,6 +90,7 @@ async def test_a_hung_triton_is_away(bed: Bed) -> None:
     await server.load("m", unnoticed)
     bed.freeze()
     watch = asyncio.create_task(server.watch())
+    await until(lambda: server.problem is not None)
     unload = asyncio.create_task(server.unload("other"))
 
     async with asyncio.timeout(30):
@@ -263,3 +264,36 @@ async def test_a_triton_that_restarts_again_and_again_is_told_to_the_end(bed: Be
         assert await returned(server) is True
         server.confirm_restart()
     assert before + 2 <= restarts() <= before + 5
+
+
+async def test_a_triton_that_answers_late_while_it_lists_has_not_been_away(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One thread lists and answers: what gets no answer meanwhile proves nothing."""
+    monkeypatch.setattr("adapter.triton.presence.FRESH_SECONDS", 10)  # the question is sent to a Triton that has just answered
+    await bed.place("m")
+    async with watched(bed) as server:
+        await server.load("m", unnoticed)
+        assert await server._presence.look()
+        bed.freeze()
+        listing = asyncio.create_task(server.index())
+        ready = asyncio.create_task(server.is_ready("m"))
+        assert await tells_nothing(server)
+        assert await tells_nothing(server)
+        assert server.problem is None
+        bed.thaw()
+
+        async with asyncio.timeout(20):
+            assert [row.state for row in await listing] == ["READY"]
+            assert await ready
+        assert await tells_nothing(server)
+
+
+async def test_who_asks_for_the_index_at_a_time_shares_the_answer(bed: Bed) -> None:
+    """Each gets the rows of the models that he asked for."""
+    server = bed.connect()
+    await bed.place("m")
+    await bed.place("n")
+
+    answers = await asyncio.gather(*(server.index((name,)) for name in ["m", "n"] * 50))
+
+    assert [[row.name for row in rows] for rows in answers] == [["m"], ["n"]] * 50
+    assert len({id(row) for rows in answers for row in rows}) == 2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 import pytest
 from structlog.testing import capture_logs
@@ -11,10 +11,10 @@ from structlog.testing import capture_logs
 from adapter.errors import ServerError
 from adapter.lifecycle.audit import PAUSE_SECONDS
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
-from adapter.model import Layout
+from adapter.model import Layout, ServerModel
 from adapter.telemetry.metrics import INVENTORY_DRIFT
 from tests.builders import a_spec
-from tests.fakes.world import World
+from tests.fakes.world import FakeServer, World
 
 pytestmark = pytest.mark.looptime
 A = a_spec("models/a", model_id="a", model_type="onnx")
@@ -213,19 +213,19 @@ async def test_a_look_that_fails_is_not_the_last_one(failure: Exception, make: C
     assert told()["not_serving"] == 1
 
 
-async def test_a_slow_index_is_asked_seldom(make: Callable[[], RuntimeLifecycle], world: World) -> None:
-    """A rest of ten times what the answer took, also while there is a disagreement."""
+async def test_it_can_wait_for_its_look(make: Callable[[], RuntimeLifecycle], world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slow index is the server's to spare, and no audit needs its answer soon."""
+    index, asked = FakeServer.index, list[bool]()
+
+    async def noted(server: FakeServer, model_ids: Collection[str] | None = None, *, can_wait: bool = False) -> list[ServerModel]:
+        asked.append(can_wait)
+        return await index(server, model_ids, can_wait=can_wait)
+
     lifecycle = await started(make)
+    monkeypatch.setattr(FakeServer, "index", noted)
     await lifecycle.load(A)
     world.memory["a"] = "UNAVAILABLE"
     await asyncio.sleep(LOOKED)
 
-    async def slow(point: str, model_id: str) -> None:
-        if point == "index":
-            await asyncio.sleep(10)
-
-    world.chaos = slow
-    world.trace.clear()
-    await asyncio.sleep(600)
-
-    assert 4 <= world.trace.count("index") <= 6
+    assert set(asked) == {True}
+    assert told()["not_serving"] == 1

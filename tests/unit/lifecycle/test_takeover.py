@@ -2,19 +2,21 @@
 
 import asyncio
 from collections.abc import Callable
+from typing import NoReturn
 
 import pytest
+from structlog.testing import capture_logs
 
 from adapter.digests import Digests
 from adapter.errors import Draining, ModelNotLoaded, Superseded, WrongServer
 from adapter.lifecycle.crashes import CrashCounts
+from adapter.lifecycle.leftovers import Leftovers
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
-from adapter.lifecycle.looks import Looks
 from adapter.lifecycle.registry import Registry
 from adapter.lifecycle.restoring import Restoring
 from adapter.lifecycle.sizing import Sizing
 from adapter.lifecycle.states import State
-from adapter.lifecycle.takeover import NOT_ASKED, TAKING_OVER, Takeover
+from adapter.lifecycle.takeover import NOT_ASKED, NOT_PURGED, TAKING_OVER, Takeover
 from adapter.model import RESERVED_IDS, Layout, SourceFile
 from adapter.settings import CapacitySettings
 from tests.builders import a_spec
@@ -309,7 +311,7 @@ async def test_a_purge_that_overtakes_an_adoption_keeps_its_gate(world: World, m
     assert (await load).size_bytes == 1_250_000
 
 
-def never(_: object) -> None:
+def never(_: object) -> NoReturn:
     raise AssertionError("nothing is lost")
 
 
@@ -320,9 +322,8 @@ async def test_whoever_passes_the_gate_may_shut_it_for_those_behind(world: World
         registry=registry,
         neighbours=around,
         sizing=Sizing(capacity, Digests(b"salt")),
-        restoring=Restoring(
-            registry=registry, neighbours=around, looks=Looks(around.server), at_once=1, restore=never, free=never, on_looked=lambda: None
-        ),
+        leftovers=Leftovers(never),
+        restoring=Restoring(registry=registry, neighbours=around, at_once=1, restore=never, free=never, on_looked=lambda: None),
         crashes=CrashCounts(around.journal),
         on_open=lambda: None,
         version="",
@@ -341,7 +342,7 @@ async def test_whoever_passes_the_gate_may_shut_it_for_those_behind(world: World
 
     tasks = [asyncio.create_task(pass_and_purge()), asyncio.create_task(follow())]
     await asyncio.sleep(0)
-    takeover.begin(lambda model_id: None)
+    takeover.begin()
     await asyncio.sleep(10)
     assert passed == []
     world.let_go("purge")
@@ -391,6 +392,92 @@ async def test_a_take_over_that_fails_says_so_and_opens_the_gate(
     assert text in (lifecycle.readiness() or "")
 
     assert (await lifecycle.load(A)).size_bytes == 1_250_000
+
+
+async def test_a_take_over_that_has_failed_is_made_again(world: World, make: Callable[[], RuntimeLifecycle]) -> None:
+    """What was loaded, unloaded or is under way since the failure is not touched: the index may show it as it was."""
+    for name in ("serves", "went", "going"):
+        world.placed[name], world.memory[name] = Layout({}), "READY"
+    world.placed["half"] = Layout({})
+    world.fail("index", WrongServer("restricted"), times=2)
+    lifecycle = make()
+    lifecycle.start()
+    await until_told(lifecycle, "restricted")
+    await lifecycle.unload("went")
+    await lifecycle.load(A)
+    world.hold("remove")
+    going = asyncio.create_task(lifecycle.unload("going"))
+    await world.until_held("remove")
+    assert not lifecycle.registry.is_complete
+    await asyncio.sleep(60)
+
+    assert lifecycle.registry.is_complete
+    assert lifecycle.readiness() is None
+    world.let_go("remove")
+    await going
+    await asyncio.sleep(5)
+    assert {model.model_id: model.state for model in lifecycle.registry} == {"a": State.LOADED, "serves": State.LOADED}
+    assert set(world.placed) == {"a", "serves"}
+
+
+async def test_a_call_waits_for_a_take_over_that_is_made_again(world: World, make: Callable[[], RuntimeLifecycle]) -> None:
+    world.placed["a"], world.memory["a"] = Layout({}), "READY"
+    world.fail("index", WrongServer("restricted"))
+    lifecycle = make()
+    lifecycle.start()
+    await until_told(lifecycle, "restricted")
+    world.hold("index")
+    await world.until_held("index")
+    unload = asyncio.create_task(lifecycle.unload("a"))
+    await asyncio.sleep(10)
+    assert "unload a" not in world.trace
+    world.let_go("index")
+    await unload
+
+    assert world.is_empty
+    assert len(lifecycle.registry) == 0
+
+
+async def test_what_a_purge_met_is_not_told_when_it_has_passed(lifecycle: RuntimeLifecycle, world: World) -> None:
+    """ModelMesh asks no more; nothing is purged without its question."""
+    await lifecycle.load(A)
+    world.fail("verify", WrongServer("Triton is not in explicit mode"), times=2)
+    assert "explicit" in str((await lifecycle.status()).problem)
+    assert lifecycle.readiness() == "Triton is not in explicit mode"
+    await asyncio.sleep(60)
+
+    assert lifecycle.readiness() == NOT_PURGED
+    assert "purge" not in world.trace
+    assert (await lifecycle.status()).is_ready
+    assert world.is_empty
+
+
+async def until_told(lifecycle: RuntimeLifecycle, words: str) -> None:
+    async with asyncio.timeout(60):
+        while words not in (lifecycle.readiness() or ""):
+            await asyncio.sleep(0.1)
+
+
+async def test_what_is_under_way_when_the_process_ends_is_no_defect(lifecycle: RuntimeLifecycle, world: World) -> None:
+    """The loop cancels all its tasks at last: no error with a traceback for each of them."""
+    await lifecycle.load(A)
+    world.hold("fetch")
+    world.hold("unload")
+    calls = [
+        asyncio.create_task(lifecycle.load(a_spec("models/a", model_id="b", model_type="onnx"))),
+        asyncio.create_task(lifecycle.unload("a")),
+    ]
+    await world.until_held("fetch")
+    await world.until_held("unload")
+
+    with capture_logs() as lines:
+        await lifecycle.close()
+        for task in asyncio.all_tasks() - {asyncio.current_task(), *calls}:
+            task.cancel()
+        told = await asyncio.gather(*calls, return_exceptions=True)
+
+    assert [type(error) for error in told] == [Draining, Draining]
+    assert "operation.crashed" not in [line["event"] for line in lines]
 
 
 async def test_closing_ends_a_purge_that_waits_for_triton(lifecycle: RuntimeLifecycle, world: World) -> None:

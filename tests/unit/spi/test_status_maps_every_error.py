@@ -15,7 +15,7 @@ BY_MEANING = {
     StatusCode.NOT_FOUND: {errors.SourceNotFound, errors.ModelNotLoaded},
     StatusCode.PERMISSION_DENIED: {errors.SourceDenied},
     StatusCode.UNAVAILABLE: {
-        errors.SourceError, errors.SourceUnavailable, errors.SourceChanged,
+        errors.SourceError, errors.SourceUnavailable, errors.SourceChanged, errors.VolumeFailed,
         errors.ServerUnavailable, errors.ServerDied, errors.UnloadUnfinished, errors.Draining,
     },
     StatusCode.RESOURCE_EXHAUSTED: {errors.NoCapacity, errors.DiskFull},

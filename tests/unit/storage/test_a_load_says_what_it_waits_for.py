@@ -48,8 +48,9 @@ async def test_the_part_without_progress_is_named(bed, waits):
     bed.bucket.hang("read", after_bytes=1000)
     pull = asyncio.create_task(model.fetch(model.listing.files))
     await reached(bed.bucket.hanging)
-    while bed.bucket.active > 1:
-        await asyncio.sleep(0)
+    async with asyncio.timeout(20):
+        while bed.bucket.active > 1 or "free thread" in waits.words():  # until the other parts have come
+            await asyncio.sleep(0)
     assert re.match(r"waiting for bytes (0-1048575|1048576-2097151|2097152-3145727) of 'm/weights.bin' for ", waits.words())
     await cancelled(pull)
     assert waits.words() is None
@@ -66,7 +67,7 @@ async def test_a_small_file_that_hangs_is_named(bed, waits):
     await cancelled(read)
 
 
-async def test_a_load_without_a_free_thread_says_so(bed, waits):
+async def test_a_load_without_a_free_lane_says_so(bed, waits):
     """Sixteen listings hang; the seventeenth load is not asked for yet, and a cancel leaves nothing of it."""
     bed.bucket.put("m/model", b"abc")
     bed.bucket.hang("list", times=16)
@@ -77,7 +78,7 @@ async def test_a_load_without_a_free_thread_says_so(bed, waits):
         load = asyncio.create_task(bed.store.open(a_spec(), waits))
         while waits.words() is None:
             await asyncio.sleep(0.001)
-        assert waits.words().startswith("waiting for a free thread to ask storage with (all 16 wait for stores) for ")
+        assert waits.words().startswith("waiting for a free lane to s3 (all 16 wait for it) for ")
         if outcome == "cancelled":
             await cancelled(load)
             assert waits.words() is None
@@ -88,8 +89,8 @@ async def test_a_load_without_a_free_thread_says_so(bed, waits):
         await cancelled(other)
 
 
-async def test_a_pull_without_a_free_thread_says_so(bed, waits):
-    """All four threads hang in another pull."""
+async def test_a_pull_without_a_free_lane_says_so(bed, waits):
+    """All four lanes to the endpoint hang in another pull."""
     for number in range(4):
         bed.bucket.put(f"m/{number}", b"abc")
         bed.bucket.put(f"other/{number}", b"abc")
@@ -102,7 +103,7 @@ async def test_a_pull_without_a_free_thread_says_so(bed, waits):
     pull = asyncio.create_task(model.fetch(model.listing.files))
     while waits.words() is None:
         await asyncio.sleep(0.001)
-    assert waits.words().startswith("waiting for a free thread to pull with (all 4 wait for stores) for ")
+    assert waits.words().startswith("waiting for a free lane to memory (all 4 wait for it) for ")
     await cancelled(first)
     await bed.store.release(await pull)
     assert waits.words() is None

@@ -149,19 +149,18 @@ async def test_a_survey_that_runs_out_of_time_tells_what_it_saw(bed):
         await asyncio.sleep(0)
 
 
-async def test_a_survey_without_a_free_thread_is_empty_at_once(bed):
-    """Two stores that hang do not make the third caller wait."""
+async def test_a_survey_without_a_free_lane_is_empty_in_time(bed):
+    """Two surveys that hang hold the lanes to the endpoint; the third caller waits no longer than it may."""
     bed.bucket.put("m/model", b"abc")
     bed.bucket.hang("list", times=2)
     hanging = [asyncio.create_task(bed.store.survey(a_spec(), 20)) for _ in range(2)]
     while bed.bucket.active < 2:
         await asyncio.sleep(0)
-    third = await bed.store.survey(a_spec(), 20)
+    third = await bed.store.survey(a_spec(), 0.05)
     assert (third.seen_bytes, third.listing) == (0, None)
     for survey in hanging:
         survey.cancel()
-    while (await bed.store.survey(a_spec(), 20)).listing is None:  # until a thread has ended
-        await asyncio.sleep(0)
+    assert (await bed.store.survey(a_spec(), 20)).listing is not None, "a thread has ended"
 
 
 async def test_surveys_do_not_use_the_threads_of_loads(bed):
@@ -262,3 +261,11 @@ async def test_a_model_volume_that_hangs_does_not_keep_the_artifacts_of_others(b
     finally:
         release.set()
     assert [(await load).listing.size_bytes for load in loads] == [3] * 5
+
+
+@pytest.mark.parametrize("call", ["open", "survey"])
+async def test_a_path_that_no_file_can_have_is_refused(bed, call):
+    """Before anything is looked for: a NUL byte ends a path for the kernel alone."""
+    spec = a_spec(str(bed.root / "a\0b"), disk_size_bytes=1)
+    with pytest.raises(InvalidRequest, match="NUL byte"):
+        await (opened(bed.store, spec) if call == "open" else bed.store.survey(spec, 20))

@@ -5,8 +5,10 @@ import http.client
 import select
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
+from http import HTTPStatus
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -14,7 +16,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from adapter.errors import ListenError
 from adapter.telemetry import http as telemetry_http
 from adapter.telemetry import metrics
+from adapter.telemetry.connections import CONNECTIONS
 from adapter.telemetry.http import STUCK_AFTER_SECONDS, Heartbeat, TelemetryServer
+from adapter.triton.stuck import Health, Stuck
 
 
 class Clock:
@@ -29,9 +33,12 @@ class Clock:
 
 @contextmanager
 def serving(
-    clock: Clock | None = None, readiness: Callable[[], str | None] = lambda: None, notice: Callable[[], str | None] = lambda: None
+    clock: Clock | None = None,
+    readiness: Callable[[], str | None] = lambda: None,
+    notice: Callable[[], str | None] = lambda: None,
+    triton: Callable[[], Health] | None = None,
 ) -> Iterator[TelemetryServer]:
-    server = TelemetryServer(port=0, heartbeat=Heartbeat(clock or Clock()), readiness=readiness, notice=notice)
+    server = TelemetryServer(port=0, heartbeat=Heartbeat(clock or Clock()), readiness=readiness, notice=notice, triton=triton)
     try:
         yield server
     finally:
@@ -85,6 +92,36 @@ def test_ready_says_what_is_under_way() -> None:
         assert ask(server, "/readyz")[:2] == (200, "ready; restoring 7 of 10\n")
     with serving(readiness=lambda: "Triton does not answer", notice=lambda: "restoring 7 of 10") as server:
         assert ask(server, "/readyz")[:2] == (503, "not ready: Triton does not answer\n")
+
+
+HEALTHY = Health(is_live=True, silent_seconds=0.21, load_threads=4, stuck=(Stuck("load", "…m", 412),), why=None)
+SICK = Health(is_live=False, silent_seconds=61.3, load_threads=4, stuck=(), why="Triton is silent")
+
+
+def test_tritons_health_is_one_line_of_json() -> None:
+    """503 only where nothing but a restart can help."""
+    with serving(triton=lambda: HEALTHY) as server:
+        status, body, headers = ask(server, "/healthz/triton")
+        assert (status, headers["Content-Type"]) == (200, "application/json")
+        assert body == (
+            '{"format":1,"live":true,"silent_seconds":0.2,"load_threads":4,'
+            '"stuck":[{"kind":"load","model_id":"\\u2026m","seconds":412}],"why":null}\n'
+        )
+    with serving(triton=lambda: SICK) as server:
+        status, body, _ = ask(server, "/healthz/triton")
+        assert status == 503
+        assert body == '{"format":1,"live":false,"silent_seconds":61.3,"load_threads":4,"stuck":[],"why":"Triton is silent"}\n'
+
+
+def test_an_adapter_whose_loop_is_stuck_asks_for_no_restart_of_triton() -> None:
+    """It has heard nothing of Triton because it did not listen."""
+    clock = Clock()
+    with serving(clock, triton=lambda: SICK) as server:
+        clock.now += STUCK_AFTER_SECONDS + 2
+
+        status, body, _ = ask(server, "/healthz/triton")
+
+    assert (status, body) == (500, "nothing is known of Triton: the adapter's event loop has not run for 12 s\n")
 
 
 @pytest.mark.parametrize(
@@ -167,6 +204,69 @@ def test_client_that_says_nothing_blocks_nobody() -> None:
             connection.close()
 
 
+def test_an_honest_client_behind_a_flood_is_answered() -> None:
+    """Two hundred connections that say nothing; a second flood comes while he asks. Threads and open sockets are bounded."""
+    with serving() as server, clients(server, 200) as first:
+        began = time.monotonic()
+        assert ask(server, "/healthz")[0] == 200
+        with clients(server, 200) as second:
+            assert ask(server, "/metrics")[0] == 200
+            assert time.monotonic() - began < telemetry_http.CLIENT_SECONDS
+
+            assert len(ours()) == CONNECTIONS + 1
+            assert all(connection.recv(1) == b"" for connection in (first + second)[: 400 - 2 * CONNECTIONS])
+    assert not ours()
+
+
+def test_clients_that_do_not_take_their_answers_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More than there are threads, and each keeps its thread in the middle of the answer."""
+    answer = HTTPStatus.OK, "text/plain", b"x" * (64 << 20)
+    monkeypatch.setattr(telemetry_http, "_metrics", lambda: answer)
+    monkeypatch.setattr(telemetry_http, "CLIENT_SECONDS", 1.0)
+    with serving() as server, clients(server, 3 * CONNECTIONS, says=b"GET /metrics HTTP/1.1\r\n\r\n"):
+        assert ask(server, "/healthz")[0] == 200
+    assert not ours()
+
+
+def test_an_answer_that_hangs_keeps_its_thread_alone() -> None:
+    """As a readiness that waits for a lock: the other threads serve on."""
+    released = threading.Event()
+
+    def hang() -> None:
+        released.wait(60)
+
+    with (
+        serving(readiness=hang) as server,
+        clients(server, CONNECTIONS - 1, says=b"GET /readyz HTTP/1.1\r\n\r\n"),
+        clients(server, 3),
+    ):
+        assert ask(server, "/healthz")[0] == 200
+        released.set()
+
+
+@contextmanager
+def clients(server: TelemetryServer, count: int, says: bytes = b"") -> Iterator[list[socket.socket]]:
+    """So many connections, each of which says this."""
+    with ExitStack() as stack:
+        opened = [stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=10)) for _ in range(count)]
+        for connection in opened if says else []:
+            with suppress(OSError):
+                connection.sendall(says)
+        yield opened
+
+
+def ours() -> list[str]:
+    """Threads of the server, once those of servers that were closed have ended."""
+    end = time.monotonic() + 10
+    names: list[str] = []
+    while time.monotonic() < end:
+        names = [thread.name for thread in threading.enumerate() if thread.name.startswith("telemetry-http")]
+        if len(names) in (0, CONNECTIONS + 1):
+            break
+        time.sleep(0.01)
+    return names
+
+
 def test_client_that_dribbles_is_cut_off_by_one_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     """A byte now and then does not keep a thread: the deadline is for the whole request."""
     monkeypatch.setattr(telemetry_http, "CLIENT_SECONDS", 0.2)
@@ -200,7 +300,7 @@ def test_close_frees_the_port_at_once() -> None:
         again.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         again.bind(("127.0.0.1", port))
 
-    assert "telemetry-http" not in {thread.name for thread in threading.enumerate()}
+    assert not ours()
 
 
 async def test_heartbeat_beats_in_the_loop() -> None:

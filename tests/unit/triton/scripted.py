@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
+import math
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 from adapter.model import ServerModel
-from adapter.triton.client import TritonAway
+from adapter.triton.client import TritonAway, TritonDied, TritonSilent
 from adapter.triton.server import TritonServer
 
 GONE = "UNAVAILABLE"
@@ -30,6 +31,11 @@ class ScriptedTriton:
         self.trace = repository.trace
         self.script: dict[str, list[BaseException | float]] = defaultdict(list)
         self.is_away = False
+        self.silence = False
+        """Whether it accepts connections and answers no question."""
+        self.is_stopped = False
+        """As by SIGSTOP: the process does not run (`silence`, where it must not answer calls)."""
+        self.asked: Counter[str] = Counter()
         self.server_name = "triton"
         self.states: dict[str, str] = {}
         self.reasons: dict[str, str] = {}
@@ -43,13 +49,22 @@ class ScriptedTriton:
         self.telling = 0
         self.most_telling = 0
         self._background: set[asyncio.Task[None]] = set()
+        self._cut: dict[str, asyncio.Event] = {}
 
     async def live(self, timeout_seconds: float) -> None:
         await self._step("live")
+        if self.silence:
+            await asyncio.sleep(timeout_seconds)
+            raise TritonSilent(f"no answer within {timeout_seconds:g} s")
 
     async def name(self, timeout_seconds: float) -> str:
         await self._step("name")
         return self.server_name
+
+    async def runs(self, timeout_seconds: float) -> bool:
+        if self.is_stopped:
+            await asyncio.sleep(timeout_seconds)
+        return not self.is_stopped
 
     async def follow_connection(self, on_change: Callable[[bool], None]) -> None:
         await asyncio.Event().wait()
@@ -58,7 +73,7 @@ class ScriptedTriton:
         await self._step("metadata")
         return "2.51.0"
 
-    async def index(self, names: Collection[str] | None = None) -> list[ServerModel]:
+    async def index(self, names: Collection[str] | None = None, timeout_seconds: float = 10.0) -> list[ServerModel]:
         await self._step("index")
         if not self.lists_our_folder:
             return []
@@ -74,13 +89,26 @@ class ScriptedTriton:
         try:
             await self._step("load", name)
             self.states[name] = "LOADING"
-            await asyncio.sleep(self.load_seconds)
+            await self._loading(name)
             if self.load_failure is not None:
                 raise self.load_failure
             self.states[name] = "READY"
             self.trace.append(f"loaded {name}")
         finally:
             self.loading -= 1
+
+    async def _loading(self, name: str) -> None:
+        cut = self._cut[name] = asyncio.Event()
+        try:
+            async with asyncio.timeout(None if self.load_seconds == math.inf else self.load_seconds):
+                await cut.wait()
+        except TimeoutError:
+            return
+        raise TritonDied("Socket closed")
+
+    def cut(self, name: str) -> None:
+        """End the connection of the load under way; the load goes on."""
+        self._cut[name].set()
 
     async def unload(self, name: str) -> None:
         self.telling += 1
@@ -111,11 +139,14 @@ class ScriptedTriton:
         self.trace.append("close")
 
     async def _free(self, name: str) -> None:
+        if self.unload_seconds == math.inf:
+            return
         await asyncio.sleep(self.unload_seconds)
         self.states[name] = GONE
         self.trace.append(f"freed {name}")
 
     async def _step(self, call: str, name: str = "") -> None:
+        self.asked[call] += 1
         if call not in ("live", "name", "index"):
             self.trace.append(f"{call} {name}".strip())
         if self.script[call]:
@@ -173,12 +204,14 @@ class ScriptedRepository:
         return "/" not in name
 
 
-def serve(triton: ScriptedTriton, *, max_loading: int = 2) -> TritonServer:
+def serve(triton: ScriptedTriton, *, max_loading: int = 2, load_threads: int = 4, load_timeout_seconds: float = 30) -> TritonServer:
     """The server under test."""
     return TritonServer(
         client=triton,  # type: ignore[arg-type] # offers what is used of it
         repository=triton.repository,  # type: ignore[arg-type] # offers what is used of it
         max_loading=max_loading,
+        load_threads=load_threads,
+        load_timeout_seconds=load_timeout_seconds,
     )
 
 

@@ -316,6 +316,14 @@ async def test_restricted_calls_are_named(client: TritonClient, peer: Peer) -> N
         await client.load("m")
 
 
+async def test_a_restricted_key_that_nobody_can_send_is_named(client: TritonClient, peer: Peer) -> None:
+    """gRPC sends the names of headers in small letters; Triton compares its key as it was written, and never finds it."""
+    peer.answers = fails_with(grpc.StatusCode.UNAVAILABLE, "This protocol is restricted, expecting header 'triton-grpc-protocol-Key'")
+
+    with pytest.raises(WrongServer, match=r"the key 'Key', which no client can send: write it in small letters"):
+        await client.load("m")
+
+
 async def test_a_hung_triton_is_away(client: TritonClient) -> None:
     """The question has a deadline."""
     with pytest.raises(TritonAway, match=r"^no answer within 0\.05 s$"):

@@ -1,4 +1,4 @@
-"""Loads that Triton has cannot be taken back: they keep their slot, and can be waited for."""
+"""Loads that Triton has cannot be taken back: they keep their place, not their slot, and can be waited for."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import random
 import pytest
 from structlog.testing import capture_logs
 
-from adapter.errors import ModelRefused, ServerDied
+from adapter.errors import BudgetExceeded, ModelRefused, ServerDied
 from adapter.triton.client import PortClosed, TritonAway, TritonDied
 from tests.unit.triton.scripted import GONE, ScriptedTriton, cancel, serve, unnoticed
 
@@ -76,9 +76,25 @@ async def test_a_load_that_waits_for_triton_is_cancelled_at_once(triton: Scripte
     assert triton.trace == ["load b", "loaded b"]
 
 
-async def test_a_sent_load_goes_on_and_keeps_its_slot(triton: ScriptedTriton) -> None:
-    """The next one begins when it ends, whoever still waits."""
+async def test_a_sent_load_goes_on_and_gives_its_slot_to_the_next(triton: ScriptedTriton) -> None:
+    """At once when the caller goes: Triton has more threads."""
     server = serve(triton, max_loading=1)
+    a = asyncio.create_task(server.load("a", unnoticed))
+    await asyncio.sleep(1)
+    b = asyncio.create_task(server.load("b", unnoticed))
+    await asyncio.sleep(1)
+    assert triton.trace == ["load a"]
+    await cancel(a)
+
+    await b
+
+    assert triton.trace == ["load a", "load b", "loaded a", "loaded b"]
+    assert now() == 12
+
+
+async def test_a_sent_load_keeps_its_place_where_triton_has_no_other_thread(triton: ScriptedTriton) -> None:
+    """The next one begins when it ends, whoever still waits."""
+    server = serve(triton, max_loading=1, load_threads=1)
     a = asyncio.create_task(server.load("a", unnoticed))
     await asyncio.sleep(1)
     b = asyncio.create_task(server.load("b", unnoticed))
@@ -87,6 +103,124 @@ async def test_a_sent_load_goes_on_and_keeps_its_slot(triton: ScriptedTriton) ->
     await b
 
     assert triton.trace == ["load a", "loaded a", "load b", "loaded b"]
+
+
+async def test_loads_that_never_end_take_all_threads_in_the_end_and_are_named(triton: ScriptedTriton) -> None:
+    """Never more in Triton than it has threads. Who waits is told who has them, and has his turn when one ends."""
+    server = serve(triton, max_loading=1, load_threads=3)
+    triton.load_seconds = 1000
+    for name in ("x", "y"):
+        load = asyncio.create_task(server.load(name, unnoticed))
+        await asyncio.sleep(100)
+        await cancel(load)
+    z = asyncio.create_task(server.load("z", unnoticed))
+    await asyncio.sleep(1)
+    assert server.queue() == "model z has held the only loading slot for 1 s"
+    await cancel(z)
+    waiting = asyncio.create_task(server.load("m", unnoticed))
+    await asyncio.sleep(1)
+
+    assert server.queue() == (
+        "the loads of models x (202 s), y (102 s), z (2 s) are still in Triton, though nobody waits for the end any more: "
+        "Triton has no free load thread (TRITON_LOAD_THREADS is 3)"
+    )
+    assert triton.loading == 3
+    triton.load_seconds = 10
+    await waiting
+    assert now() == 1010
+    assert triton.most_loading == 3
+
+
+async def test_loads_that_an_earlier_adapter_has_left_have_places(triton: ScriptedTriton) -> None:
+    """Else new loads would wait behind them in Triton, where nobody sees them; their ends give the places back."""
+    triton.states |= {"x": "LOADING", "y": "LOADING"}
+    triton.repository.directories |= {"x", "y"}
+    server = serve(triton, max_loading=2, load_threads=2)
+    await server.index()
+    await asyncio.sleep(100)
+
+    load = asyncio.create_task(server.load("m", unnoticed))
+    await asyncio.sleep(20)
+
+    assert "load m" not in triton.trace
+    assert str(server.queue()).startswith("the loads of models x (120 s), y (120 s) are still in Triton, though nobody waits")
+    triton.states["x"] = "READY"
+    await load
+    assert server.obstacle("y").startswith("Triton has been loading the model for ")
+    await server.close()
+
+
+async def test_who_waits_for_an_earlier_load_of_the_model_holds_no_slot(triton: ScriptedTriton) -> None:
+    """Retries of a model that hangs must not take the slots of others."""
+    server = serve(triton, max_loading=1)
+    triton.load_seconds = 1000
+    hung = asyncio.create_task(server.load("hung", unnoticed))
+    await asyncio.sleep(1)
+    await cancel(hung)
+    again = asyncio.create_task(server.load("hung", unnoticed))
+    await asyncio.sleep(1)
+    triton.load_seconds = 10
+
+    await server.load("b", unnoticed)
+
+    assert now() == 12
+    await again
+    assert triton.trace == ["load hung", "load b", "loaded b", "loaded hung", "load hung", "loaded hung"]
+
+
+async def test_a_restore_that_never_ends_is_given_up(triton: ScriptedTriton) -> None:
+    """Nobody calls for it, so nobody would cancel it: after the announced timeout it is left, as that of a caller."""
+    server = serve(triton, max_loading=1, load_timeout_seconds=30)
+    triton.load_seconds = 1000
+    restore = asyncio.create_task(server.load("r", unnoticed, yields=True))
+    await asyncio.sleep(1)
+    triton.load_seconds = 10
+    await server.load("b", unnoticed)
+
+    assert now() == 40
+    with pytest.raises(BudgetExceeded, match="Triton has not loaded the model within 30 s"):
+        await restore
+    assert triton.loading == 1
+
+
+async def test_a_restore_in_a_triton_that_hangs_is_not_given_up(triton: ScriptedTriton) -> None:
+    """Silence is no fault of the model."""
+    server = serve(triton, max_loading=1, load_timeout_seconds=5)
+    triton.load_seconds = 8
+    restore = asyncio.create_task(server.load("r", unnoticed, yields=True))
+    await asyncio.sleep(1)
+    triton.is_away = True
+    watch = asyncio.create_task(server.watch())
+    await asyncio.sleep(5)
+
+    await restore
+
+    assert triton.trace == ["load r", "loaded r"]
+    watch.cancel()
+
+
+async def test_a_place_of_a_load_whose_connection_was_cut_is_kept(triton: ScriptedTriton) -> None:
+    """Triton has the load still, as its index shows: its thread is taken, and an unload waits for the end."""
+    server = serve(triton, max_loading=1, load_threads=2)
+    triton.repository.directories.add("a")
+    triton.load_seconds = 1000
+    load = asyncio.create_task(server.load("a", unnoticed))
+    await asyncio.sleep(1)
+    await cancel(load)
+    triton.cut("a")
+    await asyncio.sleep(100)
+    b = asyncio.create_task(server.load("b", unnoticed))
+    await asyncio.sleep(1)
+    await cancel(b)
+
+    assert server.queue() == (
+        "the loads of models a (102 s), b (1 s) are still in Triton, though nobody waits for the end any more: "
+        "Triton has no free load thread (TRITON_LOAD_THREADS is 2)"
+    )
+    triton.states["a"] = "READY"
+    await server.unload("a")
+    assert triton.trace == ["load a", "load b", "unload a", "freed a"]
+    await server.close()
 
 
 async def test_an_unload_waits_for_a_load_that_was_given_up(triton: ScriptedTriton) -> None:
@@ -250,7 +384,7 @@ async def test_a_load_goes_on_when_its_connection_alone_has_ended(triton: Script
 
 
 async def test_a_load_whose_connection_has_ended_can_be_given_up(triton: ScriptedTriton) -> None:
-    """The slot is free at once; an unload asks the index whether Triton still has the load."""
+    """The slot is free at once; an unload waits until the index shows that Triton no longer has the load."""
     server = serve(triton, max_loading=1)
     triton.repository.directories.add("m")
     triton.script["load"] = [TritonDied("Socket closed")]
@@ -263,7 +397,7 @@ async def test_a_load_whose_connection_has_ended_can_be_given_up(triton: Scripte
     assert server.queue() is None
     unload = asyncio.create_task(server.unload("m"))
     await asyncio.sleep(5)
-    assert "LOADING" in server.obstacle("m")
+    assert server.obstacle("m") == "Triton has been loading the model for 10 s, and a load cannot be cancelled"
     triton.states["m"] = "READY"
 
     await unload
@@ -323,19 +457,34 @@ async def test_the_end_of_a_given_up_load_is_logged(triton: ScriptedTriton) -> N
     ],
 )
 async def test_it_says_who_holds_the_slots(triton: ScriptedTriton, slots: int, words: str | None) -> None:
-    """Also when the first caller has gone: the load is Triton's now."""
+    """With callers."""
     server = serve(triton, max_loading=slots)
     loads = []
     for number in range(3):
         loads.append(asyncio.create_task(server.load(f"m{number}", unnoticed)))
         await asyncio.sleep(0 if number == 2 else 1)
-    await cancel(loads[0])
     await asyncio.sleep(0)
 
     assert server.queue() == words
 
-    await asyncio.gather(*loads[1:])
+    await asyncio.gather(*loads)
     assert server.queue() is None
+
+
+async def test_fewer_threads_than_slots_are_told(triton: ScriptedTriton) -> None:
+    """Loads with callers and one without."""
+    server = serve(triton, max_loading=4, load_threads=2)
+    a, b = (asyncio.create_task(server.load(name, unnoticed)) for name in "ab")
+    await asyncio.sleep(2)
+    full = "Triton has no free load thread (TRITON_LOAD_THREADS is 2)"
+
+    assert server.queue() == f"the loads of models a (2 s), b (2 s) are under way: {full}"
+    await cancel(b)
+    assert server.queue() == (
+        "the load of model b (2 s) is still in Triton, though nobody waits for the end any more; "
+        f"the load of model a (2 s) is under way: {full}"
+    )
+    await a
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -343,7 +492,7 @@ async def test_a_storm_of_cancels_never_exceeds_the_slots(triton: ScriptedTriton
     """ModelMesh cancels dozens of loads under churn, Triton comes and goes; afterwards every slot is free again."""
     chance = random.Random(seed)
     triton.load_seconds = 1.0
-    server = serve(triton, max_loading=3)
+    server = serve(triton, max_loading=3, load_threads=5)
 
     async def one(name: str) -> None:
         await asyncio.sleep(chance.uniform(0, 10))
@@ -357,7 +506,7 @@ async def test_a_storm_of_cancels_never_exceeds_the_slots(triton: ScriptedTriton
     await asyncio.gather(*(one(f"m{number}") for number in range(60)))
     await asyncio.sleep(1)
     triton.script.clear()
-    assert triton.most_loading == 3
+    assert triton.most_loading == 5
     began_at = now()
     await asyncio.gather(*(server.load(name, unnoticed) for name in "abc"))
 

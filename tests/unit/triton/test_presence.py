@@ -49,6 +49,9 @@ class Asked:
             raise name
         return name
 
+    async def runs(self, timeout_seconds: float) -> bool:
+        return True
+
     async def follow_connection(self, on_change: Callable[[bool], None]) -> None:
         self.on_change = on_change
         await asyncio.Event().wait()
@@ -417,3 +420,36 @@ async def test_every_break_is_followed_by_a_return(seed: int) -> None:
         assert told[count:] == [False]
         listening.cancel()
         await asyncio.wait({listening})
+
+
+async def test_thousands_who_wait_share_one_question() -> None:
+    """Else none of them would get an answer in time, and each would ask again."""
+    asked = Asked()
+    asked.answer_seconds = 0.05
+    presence = presence_of(asked)
+    gone, *stay = (asyncio.create_task(presence.wait()) for _ in range(3000))
+    await asyncio.sleep(0.01)
+    gone.cancel()
+
+    await asyncio.gather(*stay)
+
+    assert asked.asked_at == [0.0]
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_a_question_that_nobody_waits_for_any_more_ends() -> None:
+    """The next one who waits asks anew."""
+    asked = Asked()
+    asked.answer_seconds = 0.5
+    presence = presence_of(asked)
+    waiting = [asyncio.create_task(presence.wait()) for _ in range(2)]
+    await asyncio.sleep(0.1)
+    for task in waiting:
+        task.cancel()
+    await asyncio.wait(waiting)
+    await asyncio.sleep(0)
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    await presence.wait()
+
+    assert asked.asked_at == [0.0, 0.1]

@@ -6,13 +6,15 @@ import asyncio
 import errno
 import os
 import shutil
+import stat
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from adapter.errors import AdapterError, DiskFull, InvalidRequest
+from adapter.errors import AdapterError, DiskFull, InvalidRequest, VolumeFailed
 from adapter.model import Artifact, Layout, SourceFile
 from adapter.space import Space
 from adapter.triton.repository import Repository
@@ -160,13 +162,88 @@ async def test_a_full_disk_is_named(
     assert staged(volume) == []
 
 
-@pytest.mark.parametrize("is_ours", [True, False])
-async def test_a_file_that_is_missing_is_named(repository: Repository, volume: Volume, artifact: Artifact, is_ours: bool) -> None:
-    """Triton would ignore a link to nothing; and nothing of the model stays."""
+async def test_a_file_of_others_is_linked_without_a_look_at_it(
+    repository: Repository, artifact: Artifact, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its volume may hang, and these threads are everybody's; storage has checked the file."""
+    looks = watched_looks(monkeypatch, artifact.root)
+
+    await repository.place("m", LAYOUT, Artifact(artifact.root, is_ours=False))
+    await repository.inventory()
+    await repository.identities(["m"])
+    await repository.sweep()
+    await repository.place("m", LAYOUT, Artifact(artifact.root, is_ours=False))
+    await repository.remove("m")
+    await repository.clear()
+
+    assert looks == []
+
+
+@pytest.mark.parametrize("call", ["inventory", "identities", "sweep", "ensure", "place", "remove", "clear"])
+async def test_a_link_in_the_folder_itself_is_not_followed(
+    repository: Repository, artifact: Artifact, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    """We never make one; it may lead into a claim that hangs."""
+    (tmp_path / "hung/1").mkdir(parents=True)
+    (repository.folder / "m").symlink_to(tmp_path / "hung")
+    looks = watched_looks(monkeypatch, tmp_path / "hung")
+    calls = {
+        "inventory": repository.inventory,
+        "identities": lambda: repository.identities(["m"]),
+        "sweep": repository.sweep,
+        "ensure": lambda: repository.ensure_directory("m"),
+        "place": lambda: repository.place("m", LAYOUT, artifact),
+        "remove": lambda: repository.remove("m"),
+        "clear": repository.clear,
+    }
+
+    found = await calls[call]()
+
+    assert looks == []
+    if call == "inventory":
+        assert found == {}
+    elif call != "identities":
+        assert not (repository.folder / "m").is_symlink()
+    monkeypatch.undo()
+    assert os.listdir(tmp_path / "hung") == ["1"]
+
+
+def watched_looks(monkeypatch: pytest.MonkeyPatch, *folders: Path) -> list[str]:
+    """Calls that go to these folders, or through a link: a file system that hangs would hold each of them."""
+    looks: list[str] = []
+    roots = tuple(str(folder) for folder in folders)
+
+    def watch(name: str) -> None:
+        original = getattr(os, name)
+
+        def call(path: Any, *more: Any, **options: Any) -> Any:
+            text = str(path)
+            follows = options.get("follow_symlinks", name not in ("lstat", "readlink", "unlink", "rmdir")) and options.get("dir_fd") is None
+            if text.startswith(roots) or (follows and Path(text).is_relative_to("/") and original_islink(text)):
+                looks.append(f"{name} {text}")
+            return original(path, *more, **options)
+
+        monkeypatch.setattr(os, name, call)
+
+    original_lstat = os.lstat
+
+    def original_islink(text: str) -> bool:
+        try:
+            return stat.S_ISLNK(original_lstat(text).st_mode)
+        except OSError:
+            return False
+
+    for name in ("stat", "lstat", "scandir", "listdir", "open", "readlink"):
+        watch(name)
+    return looks
+
+
+async def test_a_file_that_is_missing_is_named(repository: Repository, volume: Volume, artifact: Artifact) -> None:
+    """And nothing of the model stays."""
     (artifact.root / "weights.onnx").unlink()
 
     with pytest.raises(AdapterError, match=r"the model's file weights\.onnx is not on the volume any more"):
-        await repository.place("m", LAYOUT, Artifact(artifact.root, is_ours=is_ours))
+        await repository.place("m", LAYOUT, artifact)
 
     assert os.listdir(repository.folder) == []
     assert staged(volume) == []
@@ -182,8 +259,46 @@ async def test_a_volume_that_cannot_be_written_is_an_error(
 
     monkeypatch.setattr(Path, "write_bytes", refuse)
 
-    with pytest.raises(AdapterError, match="the model volume cannot be written: Read-only file system"):
+    with pytest.raises(AdapterError, match="the volume is read-only: nothing can be written below"):
         await repository.place("m", LAYOUT, artifact)
+
+
+@pytest.mark.parametrize("call", ["inventory", "sweep", "clear"])
+@pytest.mark.parametrize("code", [errno.EIO, errno.EMFILE])
+async def test_a_folder_that_cannot_be_read_is_an_error_in_words(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch, call: str, code: int
+) -> None:
+    """Whoever asks Triton's index or adopts models says it, instead of "internal error"."""
+
+    def refuse(folder: Path) -> list[str]:
+        raise OSError(code, os.strerror(code), str(folder))
+
+    monkeypatch.setattr(os, "listdir", refuse)
+
+    with pytest.raises(VolumeFailed, match=rf"^the models cannot be .* {repository.folder}: {os.strerror(code)}$"):
+        await getattr(repository, call)()
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "words"),
+    [
+        (errno.EROFS, VolumeFailed, "the volume is read-only: nothing can be written below"),
+        (errno.ENOSPC, DiskFull, r"the volume has no room \(No space left on device\): free are \d+"),
+        (errno.EMFILE, VolumeFailed, "Too many open files"),
+    ],
+)
+async def test_why_an_unload_has_no_directory_is_told_as_of_a_load(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch, code: int, kind: type[AdapterError], words: str
+) -> None:
+    """The class is the code of the answer: a volume that fails is no defect of ours."""
+
+    def refuse(path: Path, *_: object, **__: object) -> None:
+        raise OSError(code, os.strerror(code), str(path))
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+
+    with pytest.raises(kind, match=f"^no directory for the model can be made in {repository.folder}: {words}"):
+        await repository.ensure_directory("m")
 
 
 async def test_a_cancelled_place_leaves_nothing(
@@ -265,7 +380,7 @@ async def test_clear_takes_everything(repository: Repository, volume: Volume, ar
 
 
 async def test_sweep_takes_what_breaks_the_index(repository: Repository, artifact: Artifact, tmp_path: Path) -> None:
-    """Links to directories are models too: in memory, they must stay visible."""
+    """Links too, wherever they lead: to know more of them, they would have to be followed."""
     await repository.place("m", LAYOUT, artifact)
     (tmp_path / "elsewhere").mkdir()
     (repository.folder / "linked").symlink_to(tmp_path / "elsewhere")
@@ -275,7 +390,8 @@ async def test_sweep_takes_what_breaks_the_index(repository: Repository, artifac
 
     await repository.sweep()
 
-    assert sorted(os.listdir(repository.folder)) == ["linked", "m"]
+    assert os.listdir(repository.folder) == ["m"]
+    assert (tmp_path / "elsewhere").is_dir()
 
 
 async def size_of(repository: Repository, name: str) -> int:

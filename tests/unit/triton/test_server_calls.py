@@ -131,9 +131,9 @@ async def test_the_index_is_not_asked_before_the_unload_of_a_model_that_we_loade
     """Triton has answered our load, so no load of the model is on its way; each look at the index disturbs inference."""
     index = triton.index
 
-    async def traced(names: frozenset[str] | None = None) -> list[ServerModel]:
+    async def traced(names: frozenset[str] | None, timeout_seconds: float) -> list[ServerModel]:
         triton.trace.append("index")
-        return await index(names)
+        return await index(names, timeout_seconds)
 
     monkeypatch.setattr(triton, "index", traced)
     server = serve(triton)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 
 import pytest
 
@@ -134,6 +135,55 @@ async def test_purge_bounds_its_calls(triton: ScriptedTriton) -> None:
     triton.script["unload"] = [0.5] * 100
 
     await serve(triton).purge()
+
+    assert triton.most_telling == PARALLEL
+
+
+async def test_calls_are_bounded_over_all_callers(triton: ScriptedTriton) -> None:
+    """An adoption's thousands, a purge, and what ModelMesh asks for."""
+    names = [f"m{number}" for number in range(300)]
+    ready(triton, *names)
+    triton.script["unload"] = [0.5] * 400
+    server = serve(triton)
+
+    await asyncio.gather(server.purge(), *(server.unload(name) for name in names))
+
+    assert triton.most_telling == PARALLEL
+    assert set(triton.states.values()) == {GONE}
+
+
+async def test_calls_without_an_answer_hold_up_the_others_for_ten_seconds(triton: ScriptedTriton) -> None:
+    """Each waits in Triton for a load of somebody else, or Triton has lost it."""
+    names = [f"m{number}" for number in range(2 * PARALLEL)]
+    ready(triton, *names)
+    triton.script["unload"] = [600.0] * PARALLEL
+    server = serve(triton)
+    silent = [asyncio.create_task(server.unload(name)) for name in names[:PARALLEL]]
+    await asyncio.sleep(0.1)
+
+    await asyncio.gather(*(server.unload(name) for name in names[PARALLEL:]))
+
+    assert asyncio.get_running_loop().time() == pytest.approx(11, abs=0.5)
+    assert not any(call.done() for call in silent)
+    await asyncio.gather(*silent)
+
+
+@pytest.mark.parametrize("seed", range(10))
+async def test_cancelled_unloads_leave_the_calls_to_others(triton: ScriptedTriton, seed: int) -> None:
+    """In any moment, before and after a call has stopped counting."""
+    chance = random.Random(seed)
+    names = [f"m{number}" for number in range(200)]
+    ready(triton, *names)
+    triton.script["unload"] = [chance.choice([0.0, 1.0, 10.0, 30.0]) for _ in range(200)]
+    server = serve(triton)
+    calls = [asyncio.create_task(server.unload(name)) for name in names]
+    for call in calls:
+        asyncio.get_running_loop().call_later(chance.choice([0, 5, 10, 11, 60]), call.cancel)
+    await asyncio.wait(calls)
+    triton.script["unload"] = [0.5] * (2 * PARALLEL)
+    triton.most_telling = 0
+
+    await asyncio.gather(*(server.unload(name) for name in names[: 2 * PARALLEL]))
 
     assert triton.most_telling == PARALLEL
 

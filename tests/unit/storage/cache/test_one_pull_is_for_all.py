@@ -72,20 +72,20 @@ async def test_the_second_gets_what_the_first_had_begun(cache):
     """With the one pull that was under way when the first one left."""
     cache.put({"m/1/model.onnx": b"a" * 10, "m/1/b": b"b" * 9})
     spec = a_spec("m", model_type="onnx")
-    held = asyncio.Event()
+    held, released = asyncio.Event(), asyncio.Event()
     take_turn = cache.bed.store._pulls.run
-    loop = asyncio.get_running_loop()
 
-    async def slow(work):
-        loop.call_soon(held.set)
-        await asyncio.sleep(0.05)
-        return await take_turn(work)
+    async def slow(*asked):
+        held.set()
+        await released.wait()
+        return await take_turn(*asked)
 
     cache.bed.store._pulls.run = slow
     first = asyncio.create_task(cache.load(spec))
     await held.wait()
     second = await waiting(cache, spec)
     first.cancel()
+    released.set()
     assert sorted(content_of(await second)) == ["1/b", "1/model.onnx"]
     assert len([call for call in cache.bucket.calls if call.startswith("read")]) == 2
 
@@ -129,9 +129,9 @@ async def test_what_fails_for_one_may_work_for_another(cache):
     gate = asyncio.Event()
     run = cache.bed.store._pulls.run
 
-    async def gated(work):
+    async def gated(*asked):
         await gate.wait()
-        return await run(work)
+        return await run(*asked)
 
     cache.bed.store._pulls.run = gated
     first = asyncio.create_task(cache.load(a_spec("m", storage_key="nosy")))
@@ -152,9 +152,9 @@ async def test_who_may_not_read_gets_nothing_of_a_pull_that_works_for_another(ca
     gate = asyncio.Event()
     run = cache.bed.store._pulls.run
 
-    async def gated(work):
+    async def gated(*asked):
         await gate.wait()
-        return await run(work)
+        return await run(*asked)
 
     cache.bed.store._pulls.run = gated
     first = asyncio.create_task(cache.load())

@@ -8,7 +8,10 @@ import pytest
 
 from adapter.errors import InvalidModel, InvalidRequest, SourceChanged, SourceError, SourceNotFound
 from adapter.storage.mounted import local
-from adapter.storage.mounted.local import HelpedModels
+from adapter.storage.mounted.bounds import Bounds
+from adapter.storage.mounted.helped import HelpedModels
+from adapter.storage.mounted.local import Walk
+from adapter.storage.mounted.reads import ClaimsReads
 from adapter.storage.search import READ_LIMIT_BYTES
 from adapter.volume import Volume
 from adapter.workers import Stop, Stopped, Workers
@@ -35,12 +38,12 @@ def files():
 @pytest.fixture
 def find(root, files, tmp_path):
     """List a path below the root."""
-    claims = tmp_path / "claims"
+    claims = ClaimsReads(tmp_path / "claims", files)
 
-    def run(path, *, schema_path=None, stop=None):
+    async def run(path, *, schema_path=None):
         models = HelpedModels(root, (root / "_triton_models", root / "_adapter"), claims, files)
         search = make_search(str(root / path), schema_path=schema_path, disk_size_bytes=1)
-        found = models.find(search, stop or Stop())
+        found = await models.find(search)
         assert search.seen_bytes == found.listing.size_bytes + (found.listing.schema.size_bytes if found.listing.schema else 0)
         return found
 
@@ -57,20 +60,20 @@ SIZES = [
 
 @pytest.mark.parametrize(("tree", "measured", "size"), SIZES)
 @pytest.mark.parametrize("through_link", [False, True])
-def test_sizes_are_those_of_the_files(root, find, tree, measured, size, through_link):
+async def test_sizes_are_those_of_the_files(root, find, tree, measured, size, through_link):
     """The same through a link."""
     for path, length in tree.items():
         write_tree(root / "id", {path: b""})
         os.truncate(root / "id" / path, length)
     if through_link:
         (root / "id" / "link").symlink_to(measured)
-    assert find(f"id/{'link' if through_link else measured}").listing.size_bytes == size
+    assert (await find(f"id/{'link' if through_link else measured}")).listing.size_bytes == size
 
 
 async def test_a_directory_is_its_own_artifact(root, find):
     """Nothing is copied, and nothing is ours to delete."""
     write_tree(root / "id/m", {"1/model.onnx": b"abc", "config.pbtxt": b"", ".hidden": b"h"})
-    model = find("id/m")
+    model = await find("id/m")
     assert [file.path for file in model.listing.files] == [".hidden", "1/model.onnx", "config.pbtxt"]
     assert (model.listing.name, model.listing.is_single_file, model.listing.origin) == ("m", False, str(root / "id/m"))
     artifact = await model.fetch(model.listing.files)
@@ -80,7 +83,7 @@ async def test_a_directory_is_its_own_artifact(root, find):
 async def test_a_single_file_lies_in_its_directory(root, find):
     """The artifact's root holds it under its own name."""
     write_tree(root / "id", {"model.onnx": b"abc", "other": b"x"})
-    model = find("id/model.onnx")
+    model = await find("id/model.onnx")
     assert [file.path for file in model.listing.files] == ["model.onnx"]
     assert model.listing.is_single_file
     assert (await model.fetch(model.listing.files)).root == root / "id"
@@ -89,7 +92,7 @@ async def test_a_single_file_lies_in_its_directory(root, find):
 async def test_a_schema_has_an_absolute_path_of_its_own(root, find):
     """Source: the request as the storage helper rewrites it."""
     write_tree(root / "id", {"model/model.onnx": b"abc", "_schema.json": b"{}"})
-    model = find("id/model", schema_path=str(root / "id/_schema.json"))
+    model = await find("id/model", schema_path=str(root / "id/_schema.json"))
     assert model.listing.schema.path == "_schema.json"
     assert await model.read(model.listing.schema) == b"{}"
     assert [file.path for file in model.listing.files] == ["model.onnx"]
@@ -98,7 +101,7 @@ async def test_a_schema_has_an_absolute_path_of_its_own(root, find):
 async def test_small_files_are_read_and_large_ones_are_not(root, find):
     """No config.pbtxt has megabytes."""
     write_tree(root / "id/m", {"config.pbtxt": b"x" * 100, "large": bytes(READ_LIMIT_BYTES + 1)})
-    model = find("id/m")
+    model = await find("id/m")
     assert await model.read(model.listing.find("config.pbtxt")) == b"x" * 100
     with pytest.raises(InvalidModel, match=rf"'large' of .* has {READ_LIMIT_BYTES + 1} bytes, expected at most {READ_LIMIT_BYTES}"):
         await model.read(model.listing.find("large"))
@@ -108,7 +111,7 @@ async def test_small_files_are_read_and_large_ones_are_not(root, find):
 async def test_a_changed_file_is_noticed(root, find, change):
     """Neither read nor placed as if it were what was listed."""
     write_tree(root / "id/m", {"a": b"abc", "b": b"x"})
-    model = find("id/m")
+    model = await find("id/m")
     target = root / "id/m/a"
     if change == "content":
         target.write_bytes(b"abcd")
@@ -128,11 +131,11 @@ OUTSIDE = ["/etc/passwd", "{root}", "{root}/", "{root}/../x", "{root}/a/../../x"
 
 
 @pytest.mark.parametrize("path", OUTSIDE)
-def test_a_path_outside_of_the_root_is_invalid(root, files, tmp_path, path):
+async def test_a_path_outside_of_the_root_is_invalid(root, files, tmp_path, path):
     """Also by dots, and by a name that only starts like it."""
-    models = HelpedModels(root, (), tmp_path / "claims", files)
+    models = HelpedModels(root, (), ClaimsReads(tmp_path / "claims", files), files)
     with pytest.raises(InvalidRequest, match="is not an absolute path below"):
-        models.find(make_search(path.format(root=root), disk_size_bytes=1), Stop())
+        await models.find(make_search(path.format(root=root), disk_size_bytes=1))
 
 
 @pytest.mark.parametrize("path", ["_triton_models/x", "_triton_models", "_adapter/lock", "cache/ours", "cache/ours/artifacts/x", "link/x"])
@@ -162,25 +165,25 @@ async def test_what_lies_beside_the_cache_is_a_model(tmp_path):
     volume.close()
 
 
-def test_nothing_there_is_not_found(root, find):
+async def test_nothing_there_is_not_found(root, find):
     """An absent path, an empty directory, an absent schema."""
     (root / "empty/1").mkdir(parents=True)
     write_tree(root, {"m/x": b""})
     with pytest.raises(SourceNotFound, match=r"modelPath .*/absent does not exist"):
-        find("absent")
+        await find("absent")
     with pytest.raises(SourceNotFound, match="holds no files"):
-        find("empty")
+        await find("empty")
     with pytest.raises(SourceNotFound, match=r"schema_path .*/s.json does not exist"):
-        find("m", schema_path=str(root / "s.json"))
+        await find("m", schema_path=str(root / "s.json"))
 
 
-def test_links_inside_are_followed(root, find):
+async def test_links_inside_are_followed(root, find):
     """Relative and absolute, to files and directories, also as the last part of the path."""
     write_tree(root / "id", {"v3/1/model.onnx": b"abc", "shared/labels.txt": b"xy"})
     (root / "id/current").symlink_to("v3")
     (root / "id/v3/labels").symlink_to(root / "id/shared")
     (root / "id/v3/1/again.onnx").symlink_to("model.onnx")
-    listing = find("id/current").listing
+    listing = (await find("id/current")).listing
     assert [(file.path, file.size_bytes) for file in listing.files] == [
         ("1/again.onnx", 3), ("1/model.onnx", 3), ("labels/labels.txt", 2)]  # fmt: skip
 
@@ -201,32 +204,32 @@ BAD_LINKS = [
 
 
 @pytest.mark.parametrize(("name", "target", "words"), BAD_LINKS)
-def test_a_link_that_leads_elsewhere_refuses_the_model(root, find, name, target, words):
+async def test_a_link_that_leads_elsewhere_refuses_the_model(root, find, name, target, words):
     """Out of the root, nowhere, or in a circle."""
     write_tree(root.parent, {"outside": b"secret"})
     write_tree(root / "id/m", {"sub/file": b"x"})
     (root / "id/m" / name).symlink_to(target)
     with pytest.raises(InvalidModel, match=words):
-        find("id/m")
+        await find("id/m")
 
 
 @pytest.mark.parametrize("target", ["/etc", "../outside"])
-def test_a_model_path_that_is_a_link_out_is_refused(root, find, target):
+async def test_a_model_path_that_is_a_link_out_is_refused(root, find, target):
     """The path itself is no exception."""
     (root.parent / "outside").mkdir()
     (root / "m").symlink_to(target)
     with pytest.raises(InvalidModel, match="leads out of"):
-        find("m")
+        await find("m")
 
 
-def test_a_link_above_the_path_is_seen_too(root, find):
+async def test_a_link_above_the_path_is_seen_too(root, find):
     """A parent directory may be the link."""
     (root / "d").symlink_to("/etc")
     with pytest.raises(InvalidModel, match="leads out of"):
-        find("d/passwd")
+        await find("d/passwd")
 
 
-def test_links_cannot_multiply_without_end(root, find, monkeypatch):
+async def test_links_cannot_multiply_without_end(root, find, monkeypatch):
     """Each level doubles the next: ten thousand paths out of a few links."""
     monkeypatch.setattr(local, "MAX_OBJECTS", 1000)
     for level in range(20):
@@ -235,37 +238,37 @@ def test_links_cannot_multiply_without_end(root, find, monkeypatch):
         (root / f"id/l{level}/a").symlink_to(f"../l{level + 1}")
         (root / f"id/l{level}/b").symlink_to(f"../l{level + 1}")
     with pytest.raises(InvalidModel, match="holds more than 1000 files and directories"):
-        find("id/l0")
+        await find("id/l0")
 
 
-def test_what_is_no_file_refuses_the_model(root, find):
+async def test_what_is_no_file_refuses_the_model(root, find):
     """A pipe would hang whoever reads it."""
     write_tree(root / "m", {"file": b""})
     os.mkfifo(root / "m/pipe")
     with pytest.raises(InvalidModel, match="pipe is neither a file nor a directory"):
-        find("m")
+        await find("m")
     with pytest.raises(InvalidModel, match="neither"):
-        find("m/pipe")
+        await find("m/pipe")
 
 
-def test_a_name_that_is_not_utf8_refuses_the_model(root, find):
+async def test_a_name_that_is_not_utf8_refuses_the_model(root, find):
     """It could not be told to anybody."""
     write_tree(root / "m", {"file": b""})
     (root / "m" / os.fsdecode(b"bad\xff")).write_bytes(b"")
     with pytest.raises(InvalidModel, match="not UTF-8"):
-        find("m")
+        await find("m")
 
 
-def test_a_stop_ends_the_walk(root, find):
+def test_a_stop_ends_the_walk(root):
     """A cancelled load does not walk on."""
     write_tree(root / "m", {"file": b""})
     stop = Stop()
     stop.set()
     with pytest.raises(Stopped):
-        find("m", stop=stop)
+        Walk(None, stop).listing(root / "m", Bounds(root=root), origin="m", name="m", schema=None)
 
 
-def test_a_directory_that_cannot_be_read_is_a_source_error(root, find, monkeypatch):
+async def test_a_directory_that_cannot_be_read_is_a_source_error(root, find, monkeypatch):
     """Said with the path."""
     write_tree(root / "m", {"file": b""})
 
@@ -274,4 +277,4 @@ def test_a_directory_that_cannot_be_read_is_a_source_error(root, find, monkeypat
 
     monkeypatch.setattr(os, "scandir", denied)
     with pytest.raises(SourceError, match="m cannot be read: Permission denied"):
-        find("m")
+        await find("m")

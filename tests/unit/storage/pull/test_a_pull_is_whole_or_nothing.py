@@ -17,6 +17,7 @@ import pytest
 from adapter.errors import AdapterError, DiskFull, SourceChanged, SourceDenied, SourceUnavailable
 from adapter.space import Reservation, Space
 from adapter.storage.bucket import Bucket, StoredObject
+from adapter.storage.lanes import EndpointThreads
 from adapter.storage.pull.puller import Puller
 from adapter.telemetry.metrics import REGISTRY
 from adapter.waits import Waits
@@ -32,7 +33,7 @@ def make_puller(volume):
     pools = []
 
     def make(*, threads=4, lanes=4, part_bytes=PART):
-        pools.extend([Workers("pull", threads), Workers("files", 2)])
+        pools.extend([EndpointThreads("pull", threads, "to pull with"), Workers("files", 2)])
         return Puller(volume=volume, pulls=pools[-2], files=pools[-1], lanes=lanes, part_bytes=part_bytes)
 
     yield make

@@ -17,6 +17,7 @@ import pytest
 from adapter.errors import DiskFull
 from adapter.space import Space
 from adapter.storage.bucket import Sink, StoredObject
+from adapter.storage.lanes import EndpointThreads
 from adapter.storage.pull.archives import Unpacking
 from adapter.storage.pull.puller import Puller
 from adapter.volume import Volume
@@ -58,7 +59,7 @@ class Bed:
         self.bucket = GatedBucket()
         self.space = Space(volume.cache_dir, max_bytes, refuses=refuses, trash=volume.trash)
         self.idle = IdleArtifacts(self.space, volume.cache_dir)
-        self._pools = (Workers("pull", 4), Workers("files", 2))
+        self._pools = (EndpointThreads("pull", 4, "to pull with"), Workers("files", 2))
         self.puller = Puller(volume=volume, pulls=self._pools[0], files=self._pools[1], lanes=4, part_bytes=PART)
 
     async def pull(self, *keys: str) -> Path:

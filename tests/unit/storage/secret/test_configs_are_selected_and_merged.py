@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import threading
 
 import pytest
 
@@ -230,3 +232,29 @@ def test_overrides_by_dot_path(values, params, expected):
     with pytest.raises(InvalidRequest, match=r"^storage_params: '") as caught:
         override(values, params)
     assert not {"flat", "'x'", "'y'"} & set(caught.value.text.split())
+
+
+async def test_a_hung_secret_keeps_nothing_of_those_who_gave_up(secret, threads):
+    """A read that no thread has begun is not begun later, either."""
+    secret.write("k", STORED)
+    release, begun = threading.Event(), []
+
+    def hang(_stop):
+        begun.append(None)
+        release.wait(20)
+
+    hanging = [asyncio.create_task(threads.run(hang)) for _ in range(2)]
+    while len(begun) < 2:
+        await asyncio.sleep(0.001)
+    before = len(asyncio.all_tasks())
+    for _ in range(20):
+        reading = asyncio.create_task(secret.resolve(a_spec(storage_key="k")))
+        await asyncio.sleep(0)
+        reading.cancel()
+        await asyncio.wait({reading}, timeout=5)
+        assert reading.cancelled()
+    await asyncio.sleep(0)
+    assert len(asyncio.all_tasks()) == before
+    release.set()
+    await asyncio.gather(*hanging)
+    assert (await secret.resolve(a_spec(storage_key="k"))).type == "s3"

@@ -162,3 +162,37 @@ def test_a_name_that_nobody_waits_for_any_more_is_looked_up_for_the_next(names):
             resolve(resolver, name, seconds=0.05)
     names.over.set()
     assert resolve(resolver, "here") == ["192.0.2.1", "2001:db8::1"]
+
+
+def test_names_that_were_silent_do_not_take_the_threads_of_others_again(names):
+    """Each takes a thread of all once; then two threads are theirs. One that is answered is a name like others."""
+    resolver = Resolver("t", 2)
+    for number in range(2):
+        with pytest.raises(SlowName):
+            resolve(resolver, f"silent{number}", seconds=0.05)
+    with pytest.raises(SlowName):
+        resolve(resolver, "here", seconds=0.05)
+    assert list(resolver._slow) == ["silent0", "silent1"], "what waited for a thread was not slow itself"
+    names.over.set()
+    until = time.monotonic() + SOON_SECONDS
+    while resolver._asked and time.monotonic() < until:
+        time.sleep(0.01)
+
+    names.over.clear()
+    for number in range(2):
+        resolver._note_slow(f"silent{number}")
+        with pytest.raises(SlowName):
+            resolve(resolver, f"silent{number}", seconds=0.05)
+    assert resolve(resolver, "here") == ["192.0.2.1", "2001:db8::1"]
+    names.over.set()
+    assert resolve(resolver, "silent0") == ["192.0.2.1", "2001:db8::1"]
+
+
+def test_a_name_that_is_answered_quickly_is_not_slow_any_more(names):
+    names.over.set()
+    resolver = Resolver("t", 1)
+    resolver._note_slow("here")
+    assert resolve(resolver, "here") and not resolver._slow
+    for number in range(1000):
+        resolver._note_slow(str(number))
+    assert len(resolver._slow) == 256

@@ -1,0 +1,188 @@
+"""
+Predictions: how big a model will be, told within one deadline whatever storage does.
+
+A look into storage, reads, digests and plans go on in a task and in threads of their own, and better the guess as they
+come; when the time is up the best guess so far is the answer, and whatever hangs is left behind. What is left behind is
+bounded: each look is one of `MOST_LOOKS`, each long computation has one of `THREADS`, and who gets neither in time makes do
+without. That a model cannot fit is predicted only of a whole listing, for the files that would be served.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import structlog
+
+from adapter.digests import Digests
+from adapter.errors import AdapterError, InvalidModel, SourceUnavailable
+from adapter.layout import rules
+from adapter.lifecycle.planning import is_quick
+from adapter.lifecycle.sizing import Sizing
+from adapter.model import Listing, ModelSpec, SourceFile, Survey
+from adapter.ports import ModelStore
+from adapter.workers import Workers
+
+PREDICT_SECONDS = 0.3
+"""For a whole prediction; ModelMesh waits 500 ms in all. Source: modelmesh `SidecarModelMesh.java` 118."""
+SURVEY_SECONDS = 0.24
+"""Of these, for storage; the rest is for digests and plans."""
+THREADS = 2
+"""For models with many files."""
+PLANNED_FILES_PER_SECOND = 200_000
+"""A plan of more files than the time allows is not begun: nothing can stop it, and it holds up the loop."""
+MOST_LOOKS = 256
+"""So many predictions ask storage at once, those that were answered before their look had ended included."""
+
+T = TypeVar("T")
+
+log = structlog.stdlib.get_logger(__name__)
+
+
+@dataclass
+class _Guess:
+    """The best answer so far, in bytes."""
+
+    bytes: int
+
+
+class Predicting:
+    """Predicts sizes. Call `close` at the end."""
+
+    def __init__(self, *, store: ModelStore, sizing: Sizing, digests: Digests) -> None:
+        """Raises StartError: the process cannot have the threads."""
+        self._store = store
+        self._sizing = sizing
+        self._digests = digests
+        self._workers = Workers("predicting", THREADS)
+        self._looks: set[asyncio.Task[None]] = set()
+        self._computations: set[asyncio.Task[Any]] = set()
+        """With a thread, or waiting for one; what is not wanted any more ends with its thread, or at once."""
+
+    async def predict(self, spec: ModelSpec) -> int:
+        """Best size that can be told within PREDICT_SECONDS, in bytes. Never raises."""
+        given = self._sizing.given(spec)
+        if given is not None:
+            return given
+        end = _now() + PREDICT_SECONDS
+        guess = _Guess(self._sizing.predict_blind(spec))
+        if len(self._looks) >= MOST_LOOKS:
+            return guess.bytes
+        look = asyncio.create_task(self._look(spec, guess, end), name=f"prediction {spec.model_id}")
+        self._looks.add(look)
+        look.add_done_callback(self._ended)
+        try:
+            await asyncio.wait({look}, timeout=end - _now())
+        finally:
+            look.cancel()
+        return guess.bytes
+
+    def close(self) -> None:
+        """Take no more work; does not wait for what runs."""
+        self._workers.close()
+
+    def _computed_or_not(self, computation: asyncio.Task[Any]) -> None:
+        self._computations.discard(computation)
+        if not computation.cancelled():
+            computation.exception()  # nobody may be left to retrieve it
+
+    def _ended(self, look: asyncio.Task[None]) -> None:
+        self._looks.discard(look)
+        if not look.cancelled() and (error := look.exception()) is not None:
+            log.error("prediction.crashed", exc_info=error)
+
+    async def _look(self, spec: ModelSpec, guess: _Guess, end: float) -> None:
+        try:
+            survey = await self._store.survey(spec, SURVEY_SECONDS, wanted)
+            if survey.listing is not None:
+                await self._from_whole(spec, survey, survey.listing, guess, end)
+            elif survey.seen_bytes and not self._sizing.knows_blindly(spec):
+                await self._from_part(spec, survey, guess, end)
+        except SourceUnavailable as error:
+            log.debug("prediction.blind", model_id=spec.model_id, cause=error.text)
+        except AdapterError as error:  # the load will be refused with these words
+            log.debug("prediction.defaulted", model_id=spec.model_id, cause=error.text)
+            guess.bytes = self._sizing.default_bytes
+
+    async def _from_whole(self, spec: ModelSpec, survey: Survey, listing: Listing, guess: _Guess, end: float) -> None:
+        if (remembered := self._sizing.remembered(spec)) is not None:
+            content, size = remembered
+            crash = await self._computed(lambda: self._digests.of_crash(spec, listing), end, is_small=is_quick(listing))
+            if crash is None:  # no time to compare: as where storage tells nothing
+                return
+            if crash == content.crash:
+                guess.bytes = self._sizing.predict_again(content, size)
+                return
+        if spec.size_hint_bytes:
+            return
+        guess.bytes = self._sizing.predict_about(survey.seen_bytes)
+        served = await self._planned(spec, listing, survey.contents, end)
+        if served is not None:
+            guess.bytes = self._sizing.predict_served(served.bytes) if served.is_sure else self._sizing.predict_about(served.bytes)
+
+    async def _from_part(self, spec: ModelSpec, survey: Survey, guess: _Guess, end: float) -> None:
+        guess.bytes = self._sizing.predict_at_least(survey.seen_bytes)
+        part = Listing(origin="", name=spec.path.strip("/").rpartition("/")[2], is_single_file=False, files=survey.seen)
+        with suppress(InvalidModel):  # half a model need not be one
+            if (served := await self._planned(spec, part, {}, end)) is not None:
+                guess.bytes = self._sizing.predict_at_least(served.bytes)
+
+    async def _planned(self, spec: ModelSpec, listing: Listing, contents: Mapping[SourceFile, bytes], end: float) -> Served | None:
+        if len(listing.files) > (end - _now()) * PLANNED_FILES_PER_SECOND:
+            return None
+        return await self._computed(lambda: served_bytes(spec, listing, contents), end, is_small=is_quick(listing, contents))
+
+    async def _computed(self, work: Callable[[], T], end: float, *, is_small: bool) -> T | None:
+        """What the work gives, done at once where it is small. None: it takes too long, or no thread is free in time."""
+        if (left_seconds := end - _now()) <= 0:
+            return None
+        if is_small:
+            return work()
+        computation = asyncio.create_task(self._workers.run(lambda _: work()))
+        self._computations.add(computation)
+        computation.add_done_callback(self._computed_or_not)
+        try:
+            done, _ = await asyncio.wait({computation}, timeout=left_seconds)
+        finally:
+            computation.cancel()  # it ends with its thread
+        return computation.result() if done else None
+
+
+@dataclass(frozen=True)
+class Served:
+    """Bytes of the files that would be served."""
+
+    bytes: int
+    is_sure: bool
+    """False: what decides it was not read."""
+
+
+def wanted(listing: Listing) -> tuple[SourceFile, ...]:
+    """The small files that decide what is served: of those that a plan needs, all but the schema. Raises InvalidModel."""
+    return rules.wanted(replace(listing, schema=None))
+
+
+def served_bytes(spec: ModelSpec, listing: Listing, contents: Mapping[SourceFile, bytes]) -> Served:
+    """
+    Which of the listed files would be served; where a config was not read, by the names alone.
+
+    Raises:
+        InvalidModel: none; the load will be refused.
+    """
+    spec, listing = replace(spec, schema_path=None), replace(listing, schema=None)
+    missing = {file for file in wanted(listing) if file not in contents}
+    if not missing:
+        return Served(rules.plan(spec, listing, dict(contents)).size_bytes, is_sure=True)
+    configs = {*missing, *contents}
+    by_names = replace(listing, files=tuple(file for file in listing.files if file not in configs))
+    try:
+        return Served(rules.plan(spec, by_names, {}).size_bytes, is_sure=False)
+    except InvalidModel:
+        return Served(listing.size_bytes, is_sure=False)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

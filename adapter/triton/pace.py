@@ -1,0 +1,57 @@
+"""
+How often Triton is asked for its index: a tenth of the time at most, or as often as an unload needs.
+
+The index holds the lock that inference needs, and keeps Triton from answering anything else. After an answer Triton is
+left alone for ten times as long; somebody who waits for an unload must still see the index about three times within its
+time, so for him that rest ends after 40 s. Beyond that the share is told.
+"""
+
+from __future__ import annotations
+
+import structlog
+
+REST_FACTOR = 10
+LONGEST_REST_SECONDS = 40.0
+"""With answers of 10 s that is three looks within UNLOAD_TIMEOUT_SECONDS (170 s by default)."""
+SLOW_SECONDS = 10.0
+"""An answer that takes longer is called slow while it is waited for."""
+
+log = structlog.stdlib.get_logger(__name__)
+
+
+class Pace:
+    """When the next question may be sent. Times are those of the loop, in seconds."""
+
+    def __init__(self) -> None:
+        self._ended_at = 0.0
+        self._seconds = 0.0
+        self.notice: str | None = None
+        """How slow the index is, when that costs Triton more than a tenth of its time. From any thread."""
+
+    def due(self, *, can_wait: bool) -> float:
+        """Time of the next question; `can_wait`: for those who need no answer soon."""
+        rest = REST_FACTOR * self._seconds
+        return self._ended_at + (rest if can_wait else min(rest, LONGEST_REST_SECONDS))
+
+    def ended(self, began: float, now: float, *, has_hung: bool = False) -> None:
+        """A question was under way in this time, answered or not; `has_hung`: not for the listing alone, so it is not measured."""
+        self._ended_at = now
+        if has_hung:
+            return
+        self._seconds = now - began
+        share = self._seconds / (self._seconds + LONGEST_REST_SECONDS)
+        was_slow, is_slow = self.notice is not None, REST_FACTOR * self._seconds > LONGEST_REST_SECONDS
+        self.notice = (
+            f"Triton is slow: it has needed {self._seconds:.0f} s to list its model repository, "
+            f"which takes {share:.0%} of its time while unloads wait for it"
+            if is_slow
+            else None
+        )
+        if is_slow and not was_slow:
+            log.warning("index.slow", seconds=round(self._seconds, 1), share=f"{share:.0%}", rest_seconds=LONGEST_REST_SECONDS)
+        elif was_slow and not is_slow:
+            log.info("index.quick", seconds=round(self._seconds, 1))
+
+    def forget(self) -> None:
+        """Triton is another process: it has listed nothing yet."""
+        self._seconds = 0.0

@@ -1,0 +1,129 @@
+"""
+What in Triton does not end, and whether nothing but a restart of Triton can help: for the probe of Triton's container.
+
+Nothing of before counts after a restart: a Triton that was killed for what is told here must not be killed for it again.
+One load that does not end is told of and is no reason for a restart: the other models are served. Everything here may be
+asked from any thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+from adapter.errors import some
+from adapter.telemetry.metrics import STUCK
+from adapter.triton.loads import Loads
+from adapter.triton.presence import Presence
+from adapter.triton.unloads import Unloads
+
+FORMAT = 1
+PATIENCE_FACTOR = 2
+"""A load is stuck after so many announced timeouts: ModelMesh has given it up after one."""
+UNLOAD_SECONDS = 15 * 60.0
+"""From the first time that an unload was asked for. ModelMesh then gives up, and takes the memory out of its capacity for good."""
+SHOWN = 16
+NAMED = 5
+
+Kind = Literal["load", "unload"]
+
+
+@dataclass(frozen=True)
+class Stuck:
+    """Something that does not end."""
+
+    kind: Kind
+    model_id: str
+    seconds: int
+
+
+@dataclass(frozen=True)
+class Health:
+    """Of Triton, as the adapter sees it."""
+
+    is_live: bool
+    silent_seconds: float
+    load_threads: int
+    stuck: tuple[Stuck, ...]
+    """The oldest ones, the oldest first."""
+    why: str | None
+    """Why nothing but a restart can help; None where that is not so."""
+
+    def as_json(self) -> str:
+        """One line, for `/healthz/triton`."""
+        fields = {
+            "format": FORMAT,
+            "live": self.is_live,
+            "silent_seconds": round(self.silent_seconds, 1),
+            "load_threads": self.load_threads,
+            "stuck": [vars(each) for each in self.stuck],
+            "why": self.why,
+        }
+        return json.dumps(fields, separators=(",", ":"))
+
+
+class Judge:
+    """Looks at all that Triton was asked for."""
+
+    def __init__(
+        self,
+        *,
+        presence: Presence,
+        loads: Loads,
+        unloads: Unloads,
+        load_threads: int,
+        load_timeout_seconds: float,
+        most_silent_seconds: float,
+    ) -> None:
+        self._presence = presence
+        self._loads = loads
+        self._unloads = unloads
+        self._load_threads = load_threads
+        self._load_seconds = PATIENCE_FACTOR * load_timeout_seconds
+        self._most_silent_seconds = most_silent_seconds
+        self._time = asyncio.get_running_loop().time
+        for kind in ("load", "unload"):
+            STUCK.labels(kind).set_function(partial(self._count, kind))
+
+    def health(self) -> Health:
+        """What can be told now."""
+        is_live, silent = self._presence.is_live, self._presence.silent_seconds()
+        stuck = self._stuck()
+        why = None
+        if not is_live and silent >= self._most_silent_seconds:
+            why = f"Triton accepts connections and has answered nothing for {silent:.0f} s"
+        return Health(is_live, silent, self._load_threads, tuple(stuck[:SHOWN]), why or self._why(stuck))
+
+    def _why(self, stuck: list[Stuck]) -> str | None:
+        loads = [each for each in stuck if each.kind == "load"]
+        unloads = [each for each in stuck if each.kind == "unload"]
+        if len(loads) >= self._load_threads:
+            return f"Triton can load nothing more: the loads of {_named(loads)} do not end, and keep all its load threads"
+        if unloads:
+            return f"Triton does not free {_named(unloads)}, counted from the first unload; ModelMesh no longer uses that memory"
+        return None
+
+    def _stuck(self) -> list[Stuck]:
+        loads = self._older("load", self._loads.sent_at(), self._load_seconds)
+        unloads = self._older("unload", self._unloads.asked_at(), UNLOAD_SECONDS)
+        return sorted(loads + unloads, key=lambda each: -each.seconds)
+
+    def _older(self, kind: Kind, began: Mapping[str, float], seconds: float) -> list[Stuck]:
+        start = self._presence.began_at
+        if start is None:
+            return []
+        now = self._time()
+        ages = {model_id: now - max(at, start) for model_id, at in began.items()}
+        return [Stuck(kind, model_id, int(age)) for model_id, age in ages.items() if age > seconds]
+
+    def _count(self, kind: Kind) -> int:
+        return sum(each.kind == kind for each in self._stuck())
+
+
+def _named(stuck: list[Stuck]) -> str:
+    names = some([f"{each.model_id} ({each.seconds} s)" for each in stuck], NAMED)
+    return f"model {names}" if len(stuck) == 1 else f"models {names}"

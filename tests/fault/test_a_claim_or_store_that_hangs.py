@@ -1,0 +1,375 @@
+"""
+One claim or one store that hangs, seen from ModelMesh: it delays its own models, and nobody else's.
+
+The claim is a real mount (FUSE) whose server stops to answer; the store accepts connections and says nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from adapter._pb import model_runtime_pb2 as spi
+from adapter._pb import model_runtime_pb2_grpc as spi_rpc
+from adapter.storage.mounted import reads
+from tests.builders import load_request
+from tests.fakes.raw_server import Hell
+from tests.fakes.s3_proxy import Fault, S3Proxy
+from tests.fakes.slow_volume import SlowVolume, can_mount
+from tests.fakes.triton import FakeTriton
+from tests.fault.conftest import BUCKET, System, until
+from tests.real.adapter import AdapterProcess
+from tests.unit.storage.beds import write_tree
+
+Code = grpc.StatusCode
+MODEL = b"class TritonPythonModel: pass"
+BUDGET_SECONDS = 8
+SOON_SECONDS = 5
+"""What takes some tens of milliseconds; a load that waited for somebody who hangs would take its whole budget."""
+CLAIM = {"storage_params": {"type": "pvc", "name": "hung"}, "storage_key": ""}
+needs_mount = pytest.mark.skipif(not can_mount(), reason="needs /dev/fuse, and the right to mount")
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> dict[str, str]:
+    return {"LOADTIME_TIMEOUT": str(BUDGET_SECONDS * 1000), "PVC_MOUNTS_DIR": str(tmp_path / "claims"), "REQUEST_ENDPOINTS_DENIED": ""}
+
+
+@pytest.fixture
+async def system(system: System) -> System:
+    """ModelMesh has asked for the status, as it does before it sends anything."""
+    async with asyncio.timeout(20):
+        while (await system.runtime.runtimeStatus(spi.RuntimeStatusRequest())).status != spi.RuntimeStatusResponse.READY:
+            await asyncio.sleep(0.01)
+    return system
+
+
+@pytest.fixture
+def claim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SlowVolume]:
+    """The claim `hung`, with a model at `m`; beside it the claim `well`, with the same."""
+    monkeypatch.setattr(reads, "SILENT_SECONDS", 1.0)
+    with mounted_claim(tmp_path) as volume:
+        yield volume
+
+
+def mounted_claim(folder: Path) -> SlowVolume:
+    """Not mounted yet."""
+    (folder / "claims/hung").mkdir(parents=True)
+    for there in ("behind", "claims/well"):
+        write_tree(folder / there / "m", {"1/model.py": MODEL, "config.pbtxt": b'backend: "python"'})
+    return SlowVolume(folder / "behind", folder / "claims/hung")
+
+
+async def ended(call: Any) -> grpc.aio.AioRpcError | None:
+    """How a call fails; None when it does not."""
+    try:
+        await call
+    except grpc.aio.AioRpcError as failure:
+        return failure
+    return None
+
+
+class Timed:
+    """Fails when its block takes longer than what waits for nobody."""
+
+    def __enter__(self) -> None:
+        self._began = time.monotonic()
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            assert time.monotonic() - self._began < SOON_SECONDS
+
+
+def prediction(path: str, **key: Any) -> spi.PredictModelSizeRequest:
+    values = json.dumps({"storage_key": "s3", "model_type": "python"} | key)
+    return spi.PredictModelSizeRequest(modelId=f"p-{path}", modelType="python", modelPath=path, modelKey=values)
+
+
+async def everything_else_works(system: System) -> None:
+    """Loads from S3, predictions, equal loads, unloads, readiness: each as quick as ever."""
+    weights = os.urandom(3_000_000)
+    for number in range(3):
+        system.put(f"other{number}", model=MODEL, weights=weights)
+    with Timed():
+        assert system.lifecycle.readiness() is None
+        predicted = await system.runtime.predictModelSize(prediction("other0"), timeout=0.5)
+        assert 3_000_000 <= predicted.sizeInBytes < 10_000_000, "its own files were listed"
+        await asyncio.gather(*(system.load(f"other{number}", f"other{number}") for number in range(3)))
+        await system.load("other0", "other0")
+        assert set(system.triton.in_memory) >= {"other0", "other1", "other2"}
+        for number in range(3):
+            await system.unload(f"other{number}")
+
+
+def waiting_for(system: System, words: str) -> int:
+    """How many loads say that they wait for this."""
+    return sum(words in (operation.obstacle or "") for operation in system.lifecycle.registry.operations())
+
+
+def threads_named(start: str) -> int:
+    return sum(thread.name.startswith(start) for thread in threading.enumerate())
+
+
+@needs_mount
+async def test_sixteen_loads_from_a_claim_that_hangs_delay_nobody_else(system: System, claim: SlowVolume) -> None:
+    """A model that was placed from there before is unloaded, too; and the claim serves again when it answers again."""
+    await system.load("placed", "m", **CLAIM)
+    placed = system.volume.repository_dir / "placed"
+    assert any(path.is_symlink() for path in placed.rglob("*"))
+    claim.hang()
+    loads = [asyncio.ensure_future(ended(system.load(f"hung{number}", "m", **CLAIM))) for number in range(16)]
+    await until(lambda: waiting_for(system, "the volume claim 'hung'") == 16, "all loads wait for the claim")
+
+    await everything_else_works(system)
+    with Timed():
+        await system.load("well", "m", storage_key="", storage_params={"type": "pvc", "name": "well"})
+        await system.unload("well")
+        await system.unload("placed")
+        await system.unload("hung0")
+        predicted = await system.runtime.predictModelSize(prediction("never loaded", **CLAIM), timeout=0.5)
+        assert predicted.sizeInBytes == 1_000_000, "nothing is known"
+    for failure in await asyncio.gather(*loads):
+        assert failure is not None
+        if "unload" not in (failure.details() or ""):
+            assert failure.code() is Code.UNAVAILABLE
+            assert "the volume claim 'hung' does not answer: " in (failure.details() or "")
+
+    with Timed():  # its threads are known to hang
+        failure = await system.failure("later", "m", **CLAIM)
+        assert "all 2 threads that may read it hang, the first for " in (failure.details() or "")
+    assert system.leftovers() == []
+    claim.heal()
+    await system.load("healed", "m", **CLAIM)
+    await until(lambda: threads_named("claim-hung") == reads.THREADS, "two threads, and none of an earlier adapter")
+    await system.unload("healed")
+    assert system.leftovers() == []
+
+
+@needs_mount
+@pytest.mark.parametrize("there", ["{claims}/hung/m", "{root}/id/chain"])
+async def test_a_link_of_the_storage_helper_into_a_claim_that_hangs(system: System, claim: SlowVolume, tmp_path: Path, there: str) -> None:
+    """It is found without a look into the claim, through other links too, so it holds the claim's threads and no others."""
+    root = system.volume.repository_dir.parent
+    (root / "id").mkdir()
+    (root / "id/chain").symlink_to("../id/again")
+    (root / "id/again").symlink_to(tmp_path / "claims/../claims/hung/m")
+    (root / "id/model").symlink_to(there.format(claims=tmp_path / "claims", root=root))
+    path = str(root / "id/model")
+    await system.load("helped", path, disk_size_bytes=100, storage_key="")
+    await system.unload("helped")
+    claim.hang()
+    loads = [asyncio.ensure_future(ended(system.load(f"hung{number}", path, disk_size_bytes=100, storage_key=""))) for number in range(16)]
+    await until(lambda: waiting_for(system, "the volume claim 'hung'") == 16, "all loads wait for the claim")
+
+    await everything_else_works(system)
+
+    for failure in await asyncio.gather(*loads):
+        assert failure is not None and failure.code() is Code.UNAVAILABLE
+        assert "the volume claim 'hung' does not answer: " in (failure.details() or "")
+    claim.heal()
+    await system.load("helped", path, disk_size_bytes=100, storage_key="")
+
+
+@needs_mount
+async def test_a_link_from_a_model_into_another_claim_is_refused_without_a_look(system: System, claim: SlowVolume, tmp_path: Path) -> None:
+    """So that the claim that is well does not hang with the other one."""
+    (tmp_path / "claims/well/m/1/away.bin").symlink_to(tmp_path / "claims/hung/m/1/model.py")
+    claim.hang()
+    with Timed():
+        failure = await system.failure("m", "m", storage_key="", storage_params={"type": "pvc", "name": "well"})
+    assert failure.code() is Code.INVALID_ARGUMENT
+    assert "leads out of" in (failure.details() or "")
+
+
+@needs_mount
+async def test_a_hundred_failing_loads_leave_no_thread_and_no_file(system: System, claim: SlowVolume) -> None:
+    """Whether they failed or were cancelled."""
+    await system.load("first", "m", **CLAIM)
+    await system.unload("first")
+    before = threading.active_count()
+    claim.hang()
+    loads = [system.load(f"m{number}", "m", **CLAIM) for number in range(100)]
+    calls = [asyncio.ensure_future(ended(load)) for load in loads]
+    await until(lambda: waiting_for(system, "the volume claim 'hung'") == 100, "all loads wait for the claim")
+    await until(lambda: threads_named("claim-") == reads.THREADS, "two threads, and none of an earlier adapter")
+    for load in loads[:50]:
+        load.cancel()
+    for failure in (await asyncio.gather(*calls, return_exceptions=True))[50:]:
+        assert isinstance(failure, grpc.aio.AioRpcError) and failure.code() is Code.UNAVAILABLE
+    await system.settled()
+    assert threading.active_count() <= before
+    assert system.leftovers() == []
+    claim.heal()
+    await system.load("first", "m", **CLAIM)
+
+
+async def test_a_claim_that_is_not_mounted_gets_no_threads(system: System, tmp_path: Path) -> None:
+    """A request may give any name."""
+    (tmp_path / "claims").mkdir()
+    before = threading.active_count()
+    for number in range(20):
+        failure = await system.failure("m", "m", storage_key="", storage_params={"type": "pvc", "name": f"made-up-{number}"})
+        assert failure.code() is Code.INVALID_ARGUMENT and "is not mounted" in (failure.details() or "")
+    assert threading.active_count() <= before
+
+
+async def test_a_claim_whose_threads_cannot_start_fails_that_load_alone(
+    system: System, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The limit of processes is met at the second thread; the first one ends."""
+    write_tree(tmp_path / "claims/c/m", {"1/model.py": MODEL})
+    key = {"storage_key": "", "storage_params": {"type": "pvc", "name": "c"}}
+    start = threading.Thread.start
+
+    def limited(thread: threading.Thread) -> None:
+        if thread.name == "claim-c_1":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    with monkeypatch.context() as limit:
+        limit.setattr(threading.Thread, "start", limited)
+        failure = await system.failure("m", "m", **key)
+        assert failure.code() is Code.UNAVAILABLE
+        assert "the volume claim 'c' cannot be read now: thread 2 of 2" in (failure.details() or "")
+        await until(lambda: not threads_named("claim-c"), "the first thread has ended")
+        system.put("s3", model=MODEL)
+        await system.load("s3", "s3")
+    await system.load("m", "m", **key)
+    assert threads_named("claim-c") == reads.THREADS
+
+
+async def test_forty_loads_from_a_store_that_is_silent_delay_nobody_else(system: System, config: Path) -> None:
+    """More than one endpoint has lanes; those beyond them say for what they wait."""
+    with Hell(lambda peer: peer.hang()) as store:
+        (config / "dead").write_text(json.dumps(system.s3.storage_config(BUCKET) | {"endpoint_url": store.url}))
+        loads = [asyncio.ensure_future(ended(system.load(f"dead{number}", "m", storage_key="dead"))) for number in range(40)]
+        lane = f"a free lane to 127.0.0.1:{store.port} (all 16 wait for it)"
+        await until(lambda: waiting_for(system, lane) == 24, "all lanes are taken, and the others wait for one")
+
+        await everything_else_works(system)
+        with Timed():
+            await system.unload("dead0")
+            await system.unload("dead39")
+
+        for failure in await asyncio.gather(*loads):
+            assert failure is not None
+            if "unload" not in (failure.details() or ""):
+                assert failure.code() in (Code.UNAVAILABLE, Code.DEADLINE_EXCEEDED)
+                assert f"127.0.0.1:{store.port}" in (failure.details() or "")
+    await system.settled()
+    assert system.leftovers() == []
+    assert not system.lifecycle._predicting._store._asks._of, "a load that gave up counts for nothing"  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("settings", [{"PULL_THREADS": "2", "LOADTIME_TIMEOUT": "8000"}])
+async def test_a_store_that_is_silent_in_the_middle_of_pulls_delays_nobody_else(system: System, config: Path) -> None:
+    """It has all its lanes for bytes, and half of the threads."""
+    weights = os.urandom(3_000_000)
+    for number in range(4):
+        system.put(f"m{number}", model=MODEL, weights=weights)
+    with S3Proxy(system.s3.endpoint_url) as dead:
+        dead.next(Fault(hang_after_bytes=1000), having="weights.bin", times=1000)
+        (config / "dead").write_text(json.dumps(system.s3.storage_config(BUCKET) | {"endpoint_url": dead.endpoint_url}))
+        loads = [asyncio.ensure_future(ended(system.load(f"dead{number}", f"m{number}", storage_key="dead"))) for number in range(4)]
+        assert await asyncio.to_thread(dead.hanging.wait, 20)
+        await until(lambda: waiting_for(system, "a free lane to 127.0.0.1") >= 1, "both lanes for bytes are taken")
+
+        await everything_else_works(system)
+
+        for load in loads:
+            load.cancel()
+    await system.settled()
+
+
+@needs_mount
+async def test_sigterm_while_loads_hang_in_a_claim(tmp_path: Path) -> None:
+    """The process ends by itself within its grace period, whatever its threads wait for."""
+    root, config = tmp_path / "volume", tmp_path / "config"
+    config.mkdir()
+    env = {"PVC_MOUNTS_DIR": str(tmp_path / "claims"), "LOADTIME_TIMEOUT": "6000", "METRICS_PORT": "0"}
+    with mounted_claim(tmp_path) as volume:
+        async with FakeTriton(root / "_triton_models") as triton:
+            started = await asyncio.to_thread(
+                lambda: AdapterProcess(volume=root, storage_config=config, triton_target=triton.target, env=env).start()
+            )
+            with_end: Callable[[], None] = started.kill
+            try:
+                async with grpc.aio.insecure_channel(started.channel_target) as channel:
+                    runtime = spi_rpc.ModelRuntimeStub(channel)
+                    async with asyncio.timeout(20):
+                        while (await runtime.runtimeStatus(spi.RuntimeStatusRequest())).status != spi.RuntimeStatusResponse.READY:
+                            await asyncio.sleep(0.05)
+                    await runtime.loadModel(load_request("placed", "python", "m", **CLAIM))
+                    volume.hang()
+                    loads = [
+                        asyncio.ensure_future(ended(runtime.loadModel(load_request(f"m{n}", "python", "m", **CLAIM)))) for n in range(16)
+                    ]
+                    await asyncio.wait(loads, timeout=0.5)
+                    started.signal(signal.SIGTERM)
+                    assert await asyncio.to_thread(started.wait, 30) == 0
+                    await asyncio.gather(*loads)
+            finally:
+                with_end()
+
+
+@needs_mount
+async def test_a_claim_that_answers_with_errors_is_at_fault_and_not_the_model(system: System, claim: SlowVolume, tmp_path: Path) -> None:
+    """The driver of its mount has died: what is asked for is neither missing nor wrong, and may be there a minute later."""
+    link = system.volume.repository_dir.parent / "by-link"
+    link.symlink_to(tmp_path / "claims/hung/m")
+    await system.load("placed", "m", **CLAIM)
+    claim.die()
+    for call in (
+        system.load("a", "m", **CLAIM),
+        system.load("c", "nothing-here", **CLAIM),
+        system.load("b", str(link), disk_size_bytes=100, storage_key=""),
+    ):
+        with Timed():
+            failure = await ended(call)
+        assert failure is not None and failure.code() is Code.UNAVAILABLE, failure
+        assert "hung" in (failure.details() or "") and "Transport endpoint is not connected" in (failure.details() or "")
+    with Timed():
+        predicted = await system.runtime.predictModelSize(prediction("never loaded", **CLAIM), timeout=0.5)
+        assert predicted.sizeInBytes == 1_000_000, "nothing is known"
+        await system.load("placed", "m", **CLAIM)
+    assert "placed" in system.triton.in_memory, "what serves is not given up because nobody can compare it"
+    await everything_else_works(system)
+    await system.unload("placed")
+
+
+@needs_mount
+async def test_a_secret_that_hangs_is_named_and_delays_no_unload(system: System, tmp_path: Path, config: Path) -> None:
+    """Predictions are answered, what is served is unloaded, nothing of those who gave up is kept; and it heals by itself."""
+    for name in ("serves", "m"):
+        system.put(name, model=MODEL)
+    await system.load("serves", "serves")
+    behind = tmp_path / "secret"
+    behind.mkdir()
+    (behind / "s3").write_bytes((config / "s3").read_bytes())
+    with SlowVolume(behind, config) as volume:
+        volume.hang()
+        loads = [asyncio.ensure_future(ended(system.load(f"m{number}", "m"))) for number in range(6)]
+        await until(lambda: waiting_for(system, "the storage config to be read") == 6, "all loads wait for the secret")
+        tasks = len(asyncio.all_tasks())
+        for _ in range(10):
+            predicted = await system.runtime.predictModelSize(prediction("m"), timeout=0.5)
+            assert predicted.sizeInBytes == 1_000_000
+        await until(lambda: len(asyncio.all_tasks()) <= tasks, "predictions leave no task behind")
+        with Timed():
+            await system.unload("serves")
+            await system.unload("m0")
+        for failure in await asyncio.gather(*loads[1:]):
+            assert failure is not None and failure.code() is Code.DEADLINE_EXCEEDED
+            assert "waiting for the storage config to be read" in (failure.details() or "")
+        volume.heal()
+        await system.load("m", "m")

@@ -1,0 +1,57 @@
+"""The adapter's own volume hangs, under the journal or under the models' directories: unloads are answered in time, and name it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import grpc
+import pytest
+
+from adapter.journal.file import JournalFile
+from adapter.triton.repository import Repository
+from tests.fault.conftest import Hold, System
+
+MODEL = b"class TritonPythonModel: pass"
+
+
+@pytest.fixture
+def settings() -> dict[str, str]:
+    return {"UNLOAD_TIMEOUT_SECONDS": "3"}
+
+
+@pytest.mark.parametrize(
+    ("place", "method", "words"),
+    [
+        (JournalFile, "write", "waiting for the volume to take what the journal writes"),
+        (Repository, "_discard", "waiting for the volume to give up the model's files"),
+    ],
+)
+async def test_it_is_named_and_heals(system: System, monkeypatch: pytest.MonkeyPatch, place: type, method: str, words: str) -> None:
+    system.put("m", model=MODEL)
+    names = [f"m{number}" for number in range(8)]
+    await asyncio.gather(*(system.load(name, "m") for name in names))
+    hold, honest = Hold(), getattr(place, method)
+
+    def hanging(*args: Any) -> Any:
+        hold()
+        return honest(*args)
+
+    monkeypatch.setattr(place, method, hanging)
+    began = time.monotonic()
+    answers = await asyncio.gather(*map(system.unload, [*names, "nobody"]), return_exceptions=True)
+    seconds = time.monotonic() - began
+    hold.release()
+
+    assert 2 < seconds < 20
+    assert {type(answer) for answer in answers} == {grpc.aio.AioRpcError}
+    told = [str(answer.details()) for answer in answers]
+    assert all(words in text for text in told[:-1]), told
+    assert "the volume to take" in told[-1], "of a model that nobody knows: its directory is made first, and Triton is not blamed"
+    for _ in range(5):  # a busy machine may take longer than the bound: ModelMesh asks again, too
+        again = await asyncio.gather(*map(system.unload, [*names, "nobody"]), return_exceptions=True)
+        if not any(isinstance(answer, BaseException) for answer in again):
+            break
+    await system.settled()
+    assert system.leftovers() == []

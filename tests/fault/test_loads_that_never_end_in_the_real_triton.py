@@ -1,0 +1,191 @@
+"""Python models whose `initialize` never returns, in the real Triton: the neighbours are served, and one restart heals all."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import grpc
+import numpy as np
+import pytest
+
+from adapter.triton.client import TritonClient, TritonSilent
+from tests.fault.conftest import BUCKET
+from tests.fault.pod import Pod
+from tests.integration.conftest import get
+from tests.real import install
+from tests.real.models import affine
+from tests.real.polls import until
+from tests.real.s3 import S3Server
+from tests.real.triton import Triton
+
+pytestmark = [pytest.mark.real_triton, pytest.mark.timeout(300)]
+
+HANGS = b'''"""Never ends its load, for as long as its Triton lives."""
+
+import os
+import time
+
+
+class TritonPythonModel:
+    def initialize(self, args):
+        parent = os.getppid()
+        while os.getppid() == parent:
+            time.sleep(0.1)
+
+    def execute(self, requests):
+        return []
+'''
+FREES_NOTHING = HANGS.replace(b"def initialize(self, args)", b"def finalize(self)").replace(
+    b"Never ends its load", b"Never frees its memory"
+)
+THREADS = 4
+DIRECTORIES = 50_000
+
+
+@pytest.fixture
+def pod(tmp_path: Path, s3: S3Server, shown: Callable[..., None]) -> Iterator[Pod]:
+    """One loading slot, and fewer places for loads than Triton has threads."""
+    try:
+        install.install()
+    except install.CannotRunError as reason:
+        pytest.skip(f"the real Triton cannot run here: {reason}")
+    config = tmp_path / "config"
+    config.mkdir()
+    (config / "s3").write_text(json.dumps(s3.storage_config(BUCKET)))
+    env = {
+        "LOADING_CONCURRENCY": "1", "TRITON_LOAD_THREADS": str(THREADS), "LOADTIME_TIMEOUT": "6000", "UNLOAD_TIMEOUT_SECONDS": "5",
+        "TRITON_SILENT_SECONDS": "4",
+    }  # fmt: skip
+    pod = Pod(tmp_path / "volume", config, s3, partial(shown, "loads that never end: models"), **env)
+    yield pod
+    pod.close()
+
+
+def leave(pod: Pod, name: str) -> None:
+    """A load that Triton has, given up by its caller."""
+    call = pod.begin(name, "hangs")
+    call.cancel()
+
+
+def health(pod: Pod) -> tuple[int, dict[str, object]]:
+    status, body = get(f"{pod.adapter.metrics_url}/healthz/triton")
+    return status, json.loads(body)
+
+
+def test_three_loads_that_never_end_leave_the_slot_to_others_and_one_restart_heals_four(pod: Pod) -> None:
+    """Takes half a minute: a load is stuck after two announced timeouts, and an honest one needs seconds on a busy machine."""
+    pod.put("hangs", dict(affine(1, 1)) | {"1/model.py": HANGS})
+    for number in range(THREADS - 1):
+        leave(pod, f"x{number}")
+    names = pod.load_many(2)
+    assert pod.serving() == set(names)
+    pod.mesh.unload("m1")
+    with pytest.raises(grpc.RpcError, match="a load cannot be cancelled; the model was not freed within 5 s"):
+        pod.mesh.unload("x0")
+    del pod.loaded["m1"]
+    leave(pod, "x3")
+
+    with pytest.raises(grpc.RpcError, match=r"the loads of models x0 \(\d+ s\), x1 .*, x2 .*, x3 .* are still in Triton") as failed:
+        pod.mesh.load("m1", "python", "adds1")
+    assert "TRITON_LOAD_THREADS is 4" in str(failed.value)
+    assert pod.serving() == {"m0"}, "what is loaded is served on"
+    until(lambda: health(pod)[0] == 503, "only a restart helps", 60)
+    assert str(health(pod)[1]["why"]).startswith("Triton can load nothing more: the loads of models x0 (")
+
+    pod.adapter.kill()
+    pod.adapter.start()
+    assert health(pod)[0] == 200, "a new adapter gives Triton its time again"
+
+    pod.triton.kill()
+    until(lambda: health(pod)[0] == 200, "a closed port asks for no restart", 30)
+    pod.triton.start()
+
+    assert pod.serving() == {"m0"}
+    pod.mesh.load("m1", "python", "adds1")
+    assert float(pod.mesh.infer("m1", {"X": np.array([2.0], np.float32)})["Y"][0]) == 3.0
+    status, told = health(pod)
+    assert (status, told["stuck"], told["why"], told["live"]) == (200, [], None, True)
+    for name in ("m0", "m1", "x0", "x1", "x2", "x3"):
+        pod.mesh.unload(name)
+    pod.row("Triton restarted because all load threads hung", tried=1, survived=1, note="m0 restored by itself")
+
+
+def test_a_triton_that_hangs_is_red_and_one_that_is_dead_or_starting_is_not(pod: Pod) -> None:
+    """SIGSTOP: it accepts connections and answers nothing."""
+    pod.load_many(1)
+    assert health(pod)[0] == 200
+    pod.pause_triton()
+    until(lambda: health(pod)[0] == 503, "a Triton that hangs is red", 30)
+    status, told = health(pod)
+    assert (status, told["live"], told["stuck"]) == (503, False, [])
+    assert str(told["why"]).startswith("Triton accepts connections and has answered nothing for ")
+    pod.continue_triton()
+    until(lambda: health(pod)[0] == 200, "its first answer is green", 30)
+    assert pod.serving() == {"m0"}
+
+    pod.triton.kill()
+    pod.until_missed()
+    for _ in range(50):
+        status, told = health(pod)
+        assert (status, told["silent_seconds"], told["live"]) == (200, 0.0, False)
+    pod.triton.start()
+    assert pod.serving() == {"m0"}
+    assert health(pod)[0] == 200
+
+
+def test_a_triton_that_stops_while_an_unload_asks_for_its_index_is_missed_at_once(pod: Pod) -> None:
+    """Each stop falls into a question for the index, for an unload that waits asks all the time."""
+    pod.put("stays", dict(affine(1, 1)) | {"1/model.py": FREES_NOTHING})
+    names = ["x0", "x1"]
+    for name in names:
+        pod.mesh.load(name, "python", "stays")
+    for name in names:
+        before = pod.metric("index_polls_total")
+        unload = threading.Thread(target=unload_in_vain, args=(pod, name))
+        unload.start()
+        until(partial(asks_more, pod, before + 5), "the unload asks", 10)
+        pod.pause_triton()
+        assert pod.until_missed() < 15
+        until(lambda: health(pod)[0] == 503, "a Triton that hangs is red", 30)
+        assert "has answered nothing for" in str(health(pod)[1]["why"])
+        pod.continue_triton()
+        until(lambda: health(pod)[0] == 200 and pod.ready()[0] == 200, "its first answer is green", 30)
+        unload.join()
+
+
+def asks_more(pod: Pod, polls: float) -> bool:
+    return pod.metric("index_polls_total") > polls
+
+
+def unload_in_vain(pod: Pod, name: str) -> None:
+    with pytest.raises(grpc.RpcError):
+        pod.mesh.unload(name)
+
+
+async def test_a_triton_that_lists_greets_and_one_that_is_stopped_does_not() -> None:
+    """What tells them apart: both answer no call."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder, Triton(Path(folder)) as triton:
+        for number in range(DIRECTORIES):
+            (Path(folder) / f"d{number}").mkdir()
+        client = TritonClient(triton.grpc_target)
+        listing = asyncio.create_task(client.index(set(), 600))
+        await asyncio.sleep(0.05)  # so that the question is there first
+        with pytest.raises(TritonSilent):
+            await client.live(0.05)
+        assert await client.runs(10)
+        assert not listing.done(), "it still lists"
+        await listing
+        os.kill(triton.pid, signal.SIGSTOP)
+        await client.runs(0.5)  # the signal may need a moment
+        assert not await client.runs(2)
+        os.kill(triton.pid, signal.SIGCONT)
+        assert await client.runs(30)
+        await client.close()

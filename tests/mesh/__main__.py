@@ -1,0 +1,182 @@
+"""
+ModelMesh's client side against an adapter and a Triton: `python -m tests.mesh --models 200 --seconds 60 --faults`.
+
+Without targets the real parts are started here. With `--adapter` and `--triton` those that run are used.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import math
+import random
+import shutil
+import sys
+import textwrap
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from tests.mesh.announced import FatalError
+from tests.mesh.faults import Fault
+from tests.mesh.mesh import Mesh
+from tests.mesh.operator import Registration, cases_of
+from tests.mesh.parts import Parts
+from tests.mesh.population import Case, populate
+from tests.mesh.runtime import CallError, GrpcRuntime
+from tests.mesh.session import Session, mesh_faults
+from tests.mesh.times import Times
+from tests.mesh.watch import Watch
+from tests.real.children import PartError
+
+HELD, BROKEN, CANNOT = 0, 1, 2
+STUCK_TIMEOUT_MS = 15_000
+"""Announced where one load takes too long."""
+
+
+@dataclass
+class Bed:
+    """What a run stands on."""
+
+    adapter: str
+    triton: str
+    volume: Path | None
+    cases: list[Case] = field(default_factory=list)
+    faults: dict[str, Fault] = field(default_factory=dict)
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """0: every rule held; 1: one is broken; 2: the run could not begin."""
+    parser = _parser()
+    chosen = parser.parse_args(words)
+    if bool(chosen.adapter) != bool(chosen.triton):
+        parser.error("--adapter and --triton belong together")
+    if chosen.adapter and not (chosen.purge and chosen.path):
+        parser.error("a given adapter needs --path, and --purge: the start of ModelMesh unloads everything that its Triton has loaded")
+    try:
+        with ExitStack() as stack:
+            return asyncio.run(_run(stack, chosen))
+    except KeyboardInterrupt:
+        print("\nstopped")
+        return 130
+    except (FatalError, PartError, OSError) as error:
+        print(f"\nthe run could not begin: {error}", file=sys.stderr)
+        return CANNOT
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tests.mesh", description=(__doc__ or "").strip().splitlines()[0])
+    add = parser.add_argument
+    add("--models", type=_count, default=50, help="registered (50)")
+    add("--seconds", type=_positive, default=30, help="of traffic (30)")
+    add("--rate", type=_positive, default=15, help="requests a second (15)")
+    add("--seed", type=int, default=1, help="decides order and time of everything that is chosen here (1)")
+    add("--faults", action="store_true", help="kill and pause the neighbours; with given ones, ModelMesh alone dies")
+    add("--stuck", type=float, default=0, help="with own parts: seconds of a load that takes too long, of one model (none)")
+    add("--fault-pause", type=_positive, default=8, help="calm seconds between two faults, on average (8)")
+    add("--away", type=_positive, default=10, help="with own parts: seconds for which Triton hangs, or the store is away (10)")
+    add("--hurry", type=_positive, default=30, help="failures are forgotten so many times sooner than after 7.5 to 15 minutes (30)")
+    add("--churn", action="store_true", help="a full cache refuses new models as ModelMesh does, while its oldest is young (off)")
+    add("--keep-going", action="store_true", help="also after a rule is broken")
+    given = parser.add_argument_group("against parts that run already")
+    given.add_argument("--adapter", metavar="TARGET", help="its gRPC target, for instance localhost:8085 or unix:/tmp/mmesh/grpc.sock")
+    given.add_argument("--triton", metavar="TARGET", help="its gRPC target, for instance localhost:8001")
+    given.add_argument("--purge", action="store_true", help="everything that this Triton has loaded may be unloaded")
+    given.add_argument("--path", action="append", default=[], help="modelPath; again for further ones; {n} becomes the model's number")
+    given.add_argument("--type", default="", help="modelType, for instance onnx")
+    given.add_argument("--key", help='modelKey, JSON (a storage_key of "s3")')
+    given.add_argument("--volume", type=Path, help="the folder that adapter and Triton share: looked into as well")
+    given.add_argument("--unload-bound", type=_positive, default=180, help="seconds for the answer to an unload (180)")
+    return parser
+
+
+def _positive(word: str) -> float:
+    number = float(word)
+    if not 0 < number < math.inf:
+        raise argparse.ArgumentTypeError(f"{word} is no number above 0")
+    return number
+
+
+def _count(word: str) -> int:
+    number = int(word)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{word} is no number above 0")
+    return number
+
+
+async def _run(stack: ExitStack, chosen: argparse.Namespace) -> int:
+    given = Bed(chosen.adapter, chosen.triton, chosen.volume)
+    bed = given if chosen.adapter else await asyncio.to_thread(_own, stack, chosen)
+    watch = Watch(knows_faults=not chosen.adapter)
+    async with GrpcRuntime(bed.adapter, bed.triton) as runtime:
+        mesh = Mesh(
+            runtime,
+            times=Times().hurried(chosen.hurry),
+            watch=watch,
+            unload_bound_seconds=chosen.unload_bound,
+            churn_seconds=None if chosen.churn else 0.0,
+        )
+        print(f"ModelMesh starts: asks the adapter at {bed.adapter} for the runtime's status, for {mesh.times.start:g} s at most")
+        if chosen.adapter:
+            registration = Registration(chosen.path, chosen.type, chosen.key)
+            bed.cases = await cases_of(mesh, registration, chosen.models)
+            try:
+                await runtime.index()
+            except CallError as error:
+                raise FatalError(f"no rule can be judged without Triton's index: {error}") from None
+        faults = bed.faults | mesh_faults(mesh) if chosen.faults else {}
+        session = Session(
+            mesh=mesh,
+            cases=bed.cases,
+            seconds=chosen.seconds,
+            rate=chosen.rate,
+            seed=chosen.seed,
+            volume=bed.volume,
+            faults=faults,
+            fault_pause=chosen.fault_pause,
+            keeps_going=chosen.keep_going,
+            line=_Screen().show,
+        )
+        try:
+            held = await session.run()
+        finally:
+            print(f"\n\n{watch.figures.table()}\n")
+    for broken in watch.broken:
+        print(broken)
+    print("every rule held" if held else f"{len(watch.broken)} BROKEN; the same choices again: --seed {chosen.seed}")
+    return HELD if held else BROKEN
+
+
+def _own(stack: ExitStack, chosen: argparse.Namespace) -> Bed:
+    parts = stack.enter_context(Parts({"LOADTIME_TIMEOUT": str(STUCK_TIMEOUT_MS)} if chosen.stuck else {}))
+    cases = populate(chosen.models, random.Random(chosen.seed), parts.put, stuck_seconds=chosen.stuck)
+    faults: dict[str, Fault] = {
+        "Triton dies (kill -9)": parts.restart_triton,
+        "the adapter dies (kill -9)": parts.restart_adapter,
+        f"Triton hangs (SIGSTOP {chosen.away:g} s)": partial(parts.pause_triton, chosen.away),
+        f"the store is away ({chosen.away:g} s)": partial(parts.take_store_away, chosen.away),
+    }
+    print(f"adapter {parts.adapter.channel_target}, its log {parts.adapter.log_path}\nTriton {parts.triton.grpc_target}")
+    return Bed(parts.adapter.channel_target, parts.triton.grpc_target, parts.volume, cases, faults)
+
+
+class _Screen:
+    """The line of each second: in place on a terminal, in as many rows as it needs there."""
+
+    def __init__(self) -> None:
+        self._rows = 1
+
+    def show(self, text: str) -> None:
+        if not sys.stdout.isatty():
+            print(text, flush=True)
+            return
+        rows = textwrap.wrap(text, max(20, shutil.get_terminal_size().columns - 1))
+        up = f"\033[{self._rows - 1}A" if self._rows > 1 else ""
+        print(f"\r{up}\033[J" + "\n".join(rows), end="", flush=True)
+        self._rows = len(rows)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

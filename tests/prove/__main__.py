@@ -1,0 +1,63 @@
+"""`scripts/prove`: everything is tried, and the table says what was lost; exit code 1 when something was."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from tests.prove.phases import PHASES, Amounts
+from tests.prove.report import markdown, told
+
+FULL = {"seeds": 20_000, "kills": 100, "traffic_kills": 100, "fuzz": 20_000, "soak": 50_000, "soak_real": 5_000}
+QUICK = {"seeds": 200, "kills": 6, "traffic_kills": 4, "fuzz": 200, "soak": 150, "soak_real": 50}
+MEANING = {
+    "seeds": "histories of the simulation",
+    "kills": "kills of the adapter over the fake Triton; a third as many over the real one",
+    "traffic_kills": "kills of the adapter with the simulator's traffic on",
+    "fuzz": "examples of each fuzz test",
+    "soak": "cycles over the fake Triton",
+    "soak_real": "cycles over the real Triton",
+}
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """0: nothing was lost. 1: something was, or a phase could not run."""
+    parser = argparse.ArgumentParser(prog="scripts/prove", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("phase", nargs="*", help=f"these alone: {', '.join(PHASES)}")
+    parser.add_argument("--quick", action="store_true", help="a little of each, in minutes")
+    for name, most in FULL.items():
+        option = f"--{name.replace('_', '-')}"
+        parser.add_argument(option, type=int, metavar="N", help=f"{MEANING[name]} ({most}; {QUICK[name]} with --quick)")
+    parser.add_argument("--from", type=int, default=0, dest="first_seed", metavar="N", help="first seed of the simulation (0)")
+    parser.add_argument("--seed", type=int, default=1, metavar="N", help="of everything else that is random (1)")
+    parser.add_argument(
+        "--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="processes of the simulation (one for each core)"
+    )
+    parser.add_argument("--out", type=Path, default=Path("prove-report.md"), metavar="FILE", help="the table as Markdown (prove-report.md)")
+    given = parser.parse_args(words)
+    if unknown := [name for name in given.phase if name not in PHASES]:
+        parser.error(f"there is no phase {unknown[0]!r}; there are {', '.join(PHASES)}")
+    usual = QUICK if given.quick else FULL
+    chosen = {name: getattr(given, name) if getattr(given, name) is not None else number for name, number in usual.items()}
+    amounts = Amounts(**chosen, first_seed=given.first_seed, seed=given.seed, jobs=given.jobs)
+    command = shlex.join(["scripts/prove", *(sys.argv[1:] if words is None else words)])
+    proofs = []
+    for name, phase in PHASES.items():
+        if not given.phase or name in given.phase:
+            proofs.append(phase(amounts))
+            given.out.write_text(markdown(proofs, command, datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")))
+    print("\n" + "\n\n".join(told(proof) for proof in proofs))
+    held = all(proof.holds for proof in proofs)
+    print(
+        f"\nlost: {sum(proof.lost for proof in proofs)}; {'everything holds' if held else 'NOT EVERYTHING HOLDS'}; the table: {given.out}"
+    )
+    return 0 if held else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,124 @@
+"""One life of the adapter: the real parts over the virtual Triton, the virtual stores and the real folder, as `wiring` connects them."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from adapter.journal.journal import Journal
+from adapter.journal.reading import NAME as JOURNAL
+from adapter.lifecycle.lifecycle import RuntimeLifecycle
+from adapter.model import RESERVED_IDS
+from adapter.ports import Neighbours
+from adapter.settings import CapacitySettings, PullSettings
+from adapter.space import Space
+from adapter.storage.store import Store
+from adapter.triton.repository import Repository
+from adapter.triton.server import TritonServer
+from adapter.volume import Volume
+from tests.simulation.client import Client
+from tests.simulation.loop import Life
+from tests.simulation.store import Clients
+
+UNLOAD_SECONDS = 170.0
+PREPARE_SECONDS = 5.0
+ROOT_TASKS = (
+    "watch of Triton",
+    "presence of Triton",
+    "connection to Triton",
+    "watch of Triton's index",
+    "watch of what is wrong with Triton",
+    "unloads that nobody waits for",
+)
+"""Names of the tasks that run as long as the adapter does."""
+SILENT_SECONDS = 60.0
+PART_BYTES = 16 * 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setup:
+    """What all lives of one history share."""
+
+    root: Path
+    capacity: CapacitySettings
+    load_threads: int
+    max_bytes: int
+    refuses: bool
+    decide: random.Random
+
+
+@dataclass(eq=False)
+class Adapter:
+    """A started adapter."""
+
+    life: Life
+    volume: Volume
+    journal: Journal
+    space: Space
+    store: Store
+    repository: Repository
+    server: TritonServer
+    client: Client
+    lifecycle: RuntimeLifecycle
+
+
+def claimed(root: Path) -> Volume:
+    """The folders of every life."""
+    volume = Volume(root / "models" / "_triton_models", root / "models" / "_adapter")
+    volume.claim()
+    return volume
+
+
+def assembled(setup: Setup, life: Life, volume: Volume, client: Client, clients: Clients) -> Adapter:
+    """Everything but the volume, which comes first; as `adapter.wiring.build`. Blocks."""
+    journal = Journal(volume.cache_dir / JOURNAL, discard=volume.discard)
+    journal.open()
+    space = Space(volume.cache_dir, setup.max_bytes, refuses=setup.refuses, trash=volume.trash)
+    store = Store(
+        settings=PullSettings(
+            config_dir=setup.root / "config",
+            embedded=None,
+            pvc_mounts=setup.root / "claims",
+            threads=16,
+            part_bytes=PART_BYTES,
+            unpack_max_bytes=1 << 30,
+            denied_networks=(),
+        ),
+        root=setup.root / "models",
+        volume=volume,
+        space=space,
+        digests=journal.digests,
+        max_loading=setup.capacity.max_loading,
+        clients=clients,
+        jitter=setup.decide.random,
+    )
+    repository = Repository(volume, space)
+    server = TritonServer(
+        client=client,  # type: ignore[arg-type] # has the methods that are called
+        repository=repository,
+        max_loading=setup.capacity.max_loading,
+        load_threads=setup.load_threads,
+        load_timeout_seconds=setup.capacity.load_timeout_ms / 1000,
+        silent_seconds=SILENT_SECONDS,
+    )
+    lifecycle = RuntimeLifecycle(
+        neighbours=Neighbours(store, repository, server, journal),
+        capacity=setup.capacity,
+        unload_timeout_seconds=UNLOAD_SECONDS,
+        reserved_ids=RESERVED_IDS,
+    )
+    return Adapter(life, volume, journal, space, store, repository, server, client, lifecycle)
+
+
+async def begin(adapter: Adapter, listen: Callable[[], None]) -> None:
+    """What runs as long as the adapter does; ModelMesh is listened to last."""
+    watch = asyncio.create_task(adapter.server.watch(), name=ROOT_TASKS[0])
+    preparing = asyncio.create_task(adapter.store.prepare(), name="storage clients")
+    await asyncio.wait({preparing}, timeout=PREPARE_SECONDS)
+    preparing.add_done_callback(lambda done: done.cancelled() or done.exception())
+    adapter.lifecycle.start()
+    listen()
+    await watch

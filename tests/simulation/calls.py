@@ -1,0 +1,201 @@
+"""What ModelMesh asks, and what it may be answered."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from adapter.errors import (
+    UNEXPECTED,
+    Abandoned,
+    AdapterError,
+    ModelNotLoaded,
+    ServerError,
+    Superseded,
+    WrongServer,
+)
+from adapter.model import ModelSpec
+from tests.simulation.adapter_life import UNLOAD_SECONDS
+from tests.simulation.call import Call
+from tests.simulation.contents import said
+from tests.simulation.store import UnforeseenError
+from tests.simulation.world import World
+
+PREDICT_SECONDS = 0.5
+"""ModelMesh's own patience."""
+STATUS_SECONDS = 2.0
+
+
+class Calls:
+    """Each call is a task whose answer is checked."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._random = world.random
+        self._loop = world.loop
+        self._triton = world.triton
+
+    def call(
+        self, kind: str, model_id: str, ask: Callable[[Call], Coroutine[Any, Any, None]], spec: ModelSpec | None = None
+    ) -> Call | None:
+        """Begin a call; it may be cancelled at a random time. None: nobody listens."""
+        if self._world.adapter is None:
+            return None
+        call = Call(next(self._world.numbers), kind, model_id, spec, self._world.adapter, self._loop.time())
+        self._world.say(f"{call} is asked")
+        context = self._loop.in_name_of(self._world.adapter.life)
+        call.task = self._loop.create_task(self._answered(call, ask), name=str(call), context=context)
+        call.task.add_done_callback(lambda _: setattr(call, "ended_at", min(call.ended_at, self._loop.time())))
+        self._world.calls.append(call)
+        if not self._world.is_calm and not self._world.has_neighbours and self._random.random() < (0.02 if self._world.is_quiet else 0.25):
+            self._loop.call_later(self._random.choice((0.0, 0.001, 0.01, 0.1, 0.5, 1.0, 3.0, 20.0)), call.cancel)
+        return call
+
+    async def _answered(self, call: Call, ask: Callable[[Call], Coroutine[Any, Any, None]]) -> None:
+        """Every answer is one that the contract knows."""
+        outcome = "done"
+        try:
+            await ask(call)
+        except asyncio.CancelledError:
+            outcome = "cancelled"
+            if not call.is_cancelled:
+                self._world.problem(f"{call}: cancelled, though its caller waits")
+            self._note_end_of_load(call)
+        except AdapterError as error:
+            outcome = f"{type(error).__name__}: {error.text}"
+            if not self._may_be_told(call, error):
+                self._world.problem(f"{call}: {error!r} because of {error.__cause__!r}")
+            self._note_end_of_load(call)
+        except Exception as error:
+            outcome = repr(error)
+            self._world.problem(f"{call}: {error!r}")
+        finally:
+            call.ended_at = self._loop.time()
+        call.outcome = outcome.partition(":")[0]
+        self._world.met[f"{call.kind}: {call.outcome}"] += 1
+        self._world.say(f"{call}: {outcome}")
+        took = call.ended_at - call.began_at
+        bounds = {
+            "load": self._world.setup.capacity.budget_seconds,
+            "unload": UNLOAD_SECONDS,
+            "predict": PREDICT_SECONDS,
+            "status": STATUS_SECONDS,
+        }
+        self.check(call, took < bounds.get(call.kind, 0.1) + 0.01, f"answered after {took:.2f} s")
+
+    def _may_be_told(self, call: Call, error: AdapterError) -> bool:
+        """Whether this answer is one that the call's contract lists."""
+        if error.text == UNEXPECTED:
+            return isinstance(error.__cause__, UnforeseenError)
+        if call.kind == "unload":
+            return isinstance(error, ServerError | WrongServer) or (type(error) is AdapterError and bool(self._world.files.failed))
+        if isinstance(error, Superseded):
+            return any(
+                other.kind == "status" or (other.kind, other.model_id) == ("unload", call.model_id)
+                for other in self._world.calls
+                if other.ended_at >= call.began_at
+            )
+        if call.kind == "load":
+            return not isinstance(error, Abandoned)
+        return isinstance(error, ModelNotLoaded)
+
+    def _note_end_of_load(self, call: Call) -> None:
+        """A caller that goes at the very moment when the model becomes ready has had it: its unload will come."""
+        if call.kind == "load" and self._loop.time() - self._world.ready_at.get(call.model_id, -1.0) < 1.0:
+            self._world.owned.add(call.model_id)
+
+    def is_alone(self, call: Call) -> bool:
+        """Whether nobody else asked for anything of this id, or for a purge, meanwhile."""
+        return not any(
+            other is not call
+            and other.adapter is call.adapter
+            and other.ended_at >= call.began_at
+            and (other.kind == "status" or (other.model_id == call.model_id and (other.kind == "unload" or other.spec != call.spec)))
+            and other.kind in ("status", "unload", "load")
+            for other in self._world.calls
+        )
+
+    def load(self, spec: ModelSpec) -> Call | None:
+        async def ask(call: Call) -> None:
+            self._world.last_load[spec.model_id] = call.number
+            loaded = await call.adapter.lifecycle.load(spec)
+            self._world.owned.add(spec.model_id)
+            self.check(call, loaded.size_bytes > 8192, f"the size is {loaded.size_bytes}")
+            self._check_loaded(call, spec)
+
+        return self.call("load", spec.model_id, ask, spec)
+
+    def _check_loaded(self, call: Call, spec: ModelSpec) -> None:
+        """Triton serves what was asked for, unless it has died since."""
+        times = self._world.begun[spec.model_id]
+        began = min([call.began_at, *(at for at in times[-2:])])
+        if self._triton.died_at >= began or not self.is_alone(call) or call.adapter.life in self._world.halved:
+            return
+        held = self._triton.models.get(spec.model_id)
+        self.check(call, self._triton.serves(spec.model_id), f"loaded, but Triton has {held and held.state}")
+        if held is None or not held.files:
+            return
+        what = said(held.files)
+        name, _, rest = what.partition("/")
+        path, _, number = rest.rpartition("#")
+        self.check(call, (name, path) == (spec.storage_key, spec.path), f"loaded, but Triton serves {what}")
+        endpoint = self._world.place(name)
+        if path not in endpoint.models or not endpoint.was_well(began):
+            return
+        since = endpoint.models[path].since
+        is_current = int(number) + 1 >= len(since) or since[int(number) + 1] >= began
+        self.check(
+            call, is_current, f"loaded, but Triton serves {what}, which was replaced at {since[min(int(number) + 1, len(since) - 1)]:.3f} s"
+        )
+
+    def unload(self, model_id: str) -> Call | None:
+        async def ask(call: Call) -> None:
+            await call.adapter.lifecycle.unload(model_id)
+            if self._world.last_load[model_id] < call.number:
+                self.check(call, not self._world.holds(model_id), f"unloaded, but held: {self._world.holds(model_id)}")
+
+        return self.call("unload", model_id, ask)
+
+    def predict(self, spec: ModelSpec) -> Call | None:
+        async def ask(call: Call) -> None:
+            size = await call.adapter.lifecycle.predict(spec)
+            self.check(call, size > 8192, f"predicted {size}")
+
+        return self.call("predict", spec.model_id, ask, spec)
+
+    def size(self, model_id: str) -> None:
+        async def ask(call: Call) -> None:
+            size = await call.adapter.lifecycle.size_of(model_id)
+            self.check(call, size > 8192, f"the size is {size}")
+
+        self.call("size", model_id, ask)
+
+    def status(self) -> None:
+        async def ask(call: Call) -> None:
+            state = await call.adapter.lifecycle.status()
+            if state.is_ready:
+                self._world.meet("READY")
+                self._world.blind.discard(call.adapter.life)
+                self._world.halved.discard(call.adapter.life)
+                others = [other for other in self._world.calls if other.number > call.number and other.kind == "load"]
+                held = {model_id: what for model_id in self._world.ids if (what := self._world.holds(model_id))}
+                self.check(call, not held or bool(others), f"READY, but held: {held}")
+
+        self.call("status", "", ask)
+
+    def check(self, call: Call, is_kept: bool, rule: str) -> None:
+        if not is_kept:
+            self._world.problem(f"{call}: {rule}")
+
+    def cancel_one(self) -> None:
+        if self._world.calls:
+            self._random.choice(self._world.calls[-6:]).cancel()
+
+    async def cancel_in(self, ticks: int) -> None:
+        for _ in range(ticks):
+            await asyncio.sleep(0)
+        waiting = [call for call in self._world.calls if call.kind == "load" and not call.is_over() and call.adapter.life.is_alive]
+        if waiting:
+            self._world.met["cancel near an answer"] += 1
+            self._random.choice(waiting).cancel()

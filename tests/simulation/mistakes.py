@@ -1,0 +1,265 @@
+"""Mistakes that somebody could make in the adapter, to be planted: a simulation that finds none of them proves nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+from unittest import mock
+
+from adapter.journal.journal import Journal
+from adapter.lifecycle import predicting
+from adapter.lifecycle.freeing import Freeing
+from adapter.lifecycle.lifecycle import RuntimeLifecycle
+from adapter.lifecycle.loading import Loading
+from adapter.lifecycle.operation import Operation
+from adapter.lifecycle.restoring import Restoring
+from adapter.space import Reservation, Space
+from adapter.storage.cache.cache import Cache
+from adapter.storage.cache.identity import Identity
+from adapter.storage.mounted.reads import ClaimReads
+from adapter.triton.identity import identity_of
+from adapter.triton.index import Index
+from adapter.triton.placing import build
+from adapter.triton.repository import Repository
+from adapter.triton.slots import Slots
+from adapter.triton.unload_watch import UnloadWatch
+from adapter.triton.unloads import Unloads
+from adapter.workers import Workers
+
+Plant = Callable[[], Any]
+
+
+def _slot_kept_on_cancel() -> Any:
+    """Whoever is cancelled in the moment in which it is served keeps the slot."""
+
+    async def kept(self: Slots, queue: Any) -> None:
+        turn = asyncio.get_running_loop().create_future()
+        queue.append(turn)
+        await turn
+        self._handed -= 1
+
+    return mock.patch.object(Slots, "_turn", kept)
+
+
+def _place_of_a_left_load_kept() -> Any:
+    """The place of a load that nobody waits for any more is never free again."""
+    give_back = Slots.give_back
+    return mock.patch.object(Slots, "give_back", lambda self, slot: None if slot in self._left else give_back(self, slot))
+
+
+def _left_load_keeps_its_slot() -> Any:
+    """A load that nobody waits for any more counts as one with a caller."""
+    return mock.patch.object(Slots, "leave", lambda self, slot: None)
+
+
+def _unload_answered_early() -> Any:
+    """An unload is answered when Triton has answered, not when the memory is free."""
+
+    async def at_once(self: UnloadWatch, name: str) -> None:
+        return
+
+    return mock.patch.object(UnloadWatch, "gone", at_once)
+
+
+def _journal_not_awaited() -> Any:
+    """A load is sent before the journal has it."""
+
+    async def at_once(self: Journal) -> None:
+        return
+
+    return mock.patch.object(Journal, "written", at_once)
+
+
+def _renamed_before_whole() -> Any:
+    """A model is visible while its directory is being filled."""
+
+    def built(self: Repository, destination: Any, layout: Any, artifact: Any, stop: Any) -> str:
+        self._discard([destination])
+        self._volume.new_staging().rename(destination)
+        build(destination, layout, artifact, stop)
+        return identity_of(destination)
+
+    return mock.patch.object(Repository, "_built", built)
+
+
+def _user_not_released() -> Any:
+    """An artifact keeps its user for ever."""
+
+    async def kept(self: Cache, artifact: Any) -> None:
+        return
+
+    return mock.patch.object(Cache, "release", kept)
+
+
+def _old_index_believed() -> Any:
+    """An answer of the index is used again for some seconds."""
+    look = Index.look
+    known: dict[Any, tuple[float, Any]] = {}
+
+    async def remembered(self: Index, names: Any) -> Any:
+        if callable(names):
+            names = names()
+        now = asyncio.get_running_loop().time()
+        at, rows = known.get((self, names), (-1.0, None))
+        if rows is None or now - at > 3:
+            rows = await look(self, names)
+            known[self, names] = (now, rows)
+        return rows
+
+    return mock.patch.object(Index, "look", remembered)
+
+
+def _restore_asks_the_store() -> Any:
+    """A restore lists the model again."""
+    restore = Loading.restore
+
+    async def listed(self: Loading, operation: Operation) -> None:
+        if operation.kind == "restore" and operation.model.spec is not None:
+            await self._store.open(operation.model.spec, operation.waits)
+        await restore(self, operation)
+
+    return mock.patch.object(Loading, "restore", listed)
+
+
+def _too_many_restores() -> Any:
+    """All lost models are restored at once."""
+    begin = Restoring.__init__
+
+    def made(self: Restoring, **options: Any) -> None:
+        begin(self, **{**options, "at_once": 100})
+
+    return mock.patch.object(Restoring, "__init__", made)
+
+
+def _other_spec_joined() -> Any:
+    """A load joins one of another content."""
+    return mock.patch.object(Operation, "can_be_joined_by", lambda self, spec: self.kind == "load" and not self.is_ending)
+
+
+def _reservation_leaks() -> Any:
+    """What a failed pull had reserved stays reserved."""
+
+    @contextmanager
+    def reservation(self: Space) -> Iterator[Reservation]:
+        reserved = Reservation(self)
+        self._reservations.add(reserved)
+        yield reserved
+        self._reservations.remove(reserved)
+
+    return mock.patch.object(Space, "reservation", reservation)
+
+
+def _two_operations() -> Any:
+    """A load does not look whether something is under way."""
+
+    async def claimed(self: RuntimeLifecycle, spec: Any) -> Operation:
+        await self._takeover.passed()
+        return self._work.load(spec)
+
+    return mock.patch.object(RuntimeLifecycle, "_claim_load", claimed)
+
+
+def _purge_forgets_one() -> Any:
+    """A purge passes over one model."""
+    held = Unloads._held
+
+    async def fewer(self: Unloads, told: set[str]) -> set[str]:
+        return set(sorted(await held(self, told))[1:])
+
+    return mock.patch.object(Unloads, "_held", fewer)
+
+
+def _directory_left() -> Any:
+    """An unload leaves the directory."""
+
+    async def left(self: Repository, model_id: str) -> None:
+        return
+
+    return mock.patch.object(Repository, "remove", left)
+
+
+def _versions_not_compared() -> Any:
+    """An artifact is found by its paths alone."""
+    key = Identity.__dict__["key"].func
+
+    def blind(self: Identity) -> str:
+        objects = {path: replace(stored, etag="", size_bytes=0) for path, stored in self.objects.items()}
+        return str(key(Identity(self.origin, objects)))
+
+    return mock.patch.object(Identity, "key", property(blind))
+
+
+def _unload_without_bound() -> Any:
+    """An unload waits for as long as it takes."""
+    return mock.patch.object(Freeing, "deadline", lambda self: asyncio.get_running_loop().time() + 100_000)
+
+
+def _too_many_loads() -> Any:
+    """There are more slots than Triton has threads."""
+    begin = Slots.__init__
+    return mock.patch.object(Slots, "__init__", lambda self, *_args, **_options: begin(self, 100, 100))
+
+
+def _prediction_waits() -> Any:
+    """A prediction waits for a store."""
+    return mock.patch.multiple(predicting, SURVEY_SECONDS=20.0, PREDICT_SECONDS=20.0)
+
+
+def _all_unloads_at_once() -> Any:
+    """A purge sends all unloads at once."""
+    begin = Unloads.__init__
+
+    def made(self: Unloads, **options: Any) -> None:
+        begin(self, **options)
+        self._calls = asyncio.Semaphore(10_000)
+
+    return mock.patch.object(Unloads, "__init__", made)
+
+
+def _claim_read_by_others() -> Any:
+    """The threads of our own volume look into a claim."""
+
+    async def shared(self: ClaimReads, waits: Any, work: Any) -> Any:
+        return await Workers("shared", 4).run(work)
+
+    return mock.patch.object(ClaimReads, "run", shared)
+
+
+def _nobody_undoes() -> Any:
+    """A load whose last caller has gone goes on."""
+    stop = Operation.stop
+
+    def unheard(self: Operation, reason: Any) -> None:
+        if type(reason).__name__ != "Abandoned":
+            stop(self, reason)
+
+    return mock.patch.object(Operation, "stop", unheard)
+
+
+MISTAKES: dict[str, Plant] = {
+    "a slot is not given back on cancel": _slot_kept_on_cancel,
+    "a left load keeps its place for ever": _place_of_a_left_load_kept,
+    "a left load keeps its slot": _left_load_keeps_its_slot,
+    "an unload is answered before the memory is free": _unload_answered_early,
+    "the journal is not awaited": _journal_not_awaited,
+    "a directory is renamed before it is whole": _renamed_before_whole,
+    "a user of an artifact is not released": _user_not_released,
+    "an old answer of the index is used": _old_index_believed,
+    "a restore asks the store": _restore_asks_the_store,
+    "too many restores at once": _too_many_restores,
+    "a load joins another content": _other_spec_joined,
+    "a reservation leaks": _reservation_leaks,
+    "two operations for one id": _two_operations,
+    "a purge forgets a model": _purge_forgets_one,
+    "a directory is left": _directory_left,
+    "an artifact is found by its path alone": _versions_not_compared,
+    "an unload has no bound": _unload_without_bound,
+    "more loads than threads": _too_many_loads,
+    "a prediction waits for the store": _prediction_waits,
+    "a load outlives its callers": _nobody_undoes,
+    "a purge sends all unloads at once": _all_unloads_at_once,
+    "a claim is read by the threads of others": _claim_read_by_others,
+}

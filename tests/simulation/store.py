@@ -1,0 +1,146 @@
+"""
+Two stores of objects in memory: each may be away, slow or silent for a time, and objects are replaced at any moment.
+
+Behind the real `Store`: its search, its retries, its pulls and its cache are the adapter's.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from adapter.errors import SourceChanged, SourceUnavailable
+from adapter.storage.bucket import PAGE_OBJECTS, Page, Sink, StoredObject
+from adapter.storage.secret.merging import StorageConfig
+from adapter.workers import Stop
+
+SILENT_SECONDS = 60.0
+"""A call to a silent endpoint ends by itself, as a read does by its timeout."""
+CHUNK_BYTES = 8 * 1024
+
+
+class UnforeseenError(Exception):
+    """A failure that nobody foresaw; the caller must be told that there is a defect."""
+
+
+def content_of(path: str, version: int, name: str, size_bytes: int) -> bytes:
+    """Bytes that tell where they are from."""
+    said = f"{path}#{version}#{name}#".encode()
+    return (said * (size_bytes // len(said) + 1))[:size_bytes]
+
+
+@dataclass
+class Model:
+    """One path of a store, with all that it ever held."""
+
+    path: str
+    versions: list[dict[str, bytes]] = field(default_factory=list)
+    """One after the other; the last one is there now."""
+    since: list[float] = field(default_factory=list)
+    """When each came."""
+
+    def version_of(self, files: dict[str, bytes]) -> int | None:
+        """Which version these files are, whole."""
+        return next((number for number, version in enumerate(self.versions) if version == files), None)
+
+
+@dataclass(eq=False)
+class Endpoint:
+    """One server."""
+
+    name: str
+    state: str = "well"
+    """`well`, `away`, `silent`, or `slow`."""
+    models: dict[str, Model] = field(default_factory=dict)
+    trouble_since: float = -1.0
+    trouble_until: float = -1.0
+
+    def turn(self, state: str, now: float) -> None:
+        """From now on it is so."""
+        if self.state == "well" and state != "well":
+            self.trouble_since = now
+        if state == "well":
+            self.trouble_until = now
+        self.state = state
+
+    def was_well(self, since: float) -> bool:
+        """All the time since then."""
+        return self.state == "well" and self.trouble_until < since
+
+
+class Bucket:
+    """As `adapter.storage.bucket.Bucket`."""
+
+    kind = "s3"
+
+    def __init__(self, endpoint: Endpoint, decide: random.Random, asked: Callable[[], None]) -> None:
+        self._endpoint = endpoint
+        self._decide = decide
+        self._asked = asked
+        self.place = "s3://models"
+        self.endpoint = endpoint.name
+        self.words = f"bucket 'models' at {endpoint.name}"
+
+    def list_page(self, prefix: str, stop: Stop, *, token: str | None = None, limit: int = PAGE_OBJECTS, by_folder: bool = False) -> Page:
+        self._meet(stop)
+        found: list[StoredObject] = []
+        for path, model in self._endpoint.models.items():
+            if f"{path}/".startswith(prefix) or path == prefix:
+                for name, content in model.versions[-1].items():
+                    found.append(StoredObject(f"{path}/{name}", len(content), f"{path}-{len(model.versions) - 1}"))
+        return Page(tuple(sorted(found, key=lambda stored: stored.key)))
+
+    def read(self, wanted: StoredObject, start: int, length: int, sink: Sink, stop: Stop) -> None:
+        self._meet(stop)
+        given = 0
+        while given < length:
+            path, _, version = wanted.etag.rpartition("-")
+            model = self._endpoint.models[path]
+            if len(model.versions) - 1 != int(version):
+                raise SourceChanged(f"{wanted.key!r} was replaced after the listing")
+            content = model.versions[-1][wanted.key.removeprefix(f"{path}/")]
+            chunk = content[start + given : start + min(length, given + CHUNK_BYTES)]
+            sink(chunk)
+            given += len(chunk)
+            if given < length or self._endpoint.state != "well":
+                self._meet(stop)
+
+    def _meet(self, stop: Stop) -> None:
+        """The way to the server and back."""
+        self._asked()
+        stop.check()
+        state = self._endpoint.state
+        if state == "away":
+            stop.pause(self._decide.choice((0.001, 0.01, 1.0)))
+            raise SourceUnavailable(f"{self.words} cannot be reached: connection refused", cause="connection refused")
+        if state == "silent":
+            stop.pause(SILENT_SECONDS)
+            raise SourceUnavailable(f"{self.words} cannot be reached: no answer", cause="no answer")
+        if state == "slow":
+            stop.pause(self._decide.choice((0.5, 3.0, 10.0)))
+        elif self._decide.random() < 0.5:
+            stop.pause(self._decide.choice((0.001, 0.01, 0.1)))
+        if state == "flaky" and self._decide.random() < 0.05:
+            raise UnforeseenError
+        if state == "flaky" and self._decide.random() < 0.4:
+            raise SourceUnavailable(f"{self.words} cannot be reached: reset", cause="reset")
+
+
+class Clients:
+    """As `adapter.storage.stores.table.KeptClients`: the label of a config names the endpoint."""
+
+    def __init__(self, endpoints: dict[str, Endpoint], decide: random.Random, asked: Callable[[], None]) -> None:
+        self._endpoints = endpoints
+        self._decide = decide
+        self._asked = asked
+
+    def warm(self, config: StorageConfig, stop: Stop) -> None:
+        """Nothing is slow to make."""
+
+    def bucket(self, config: StorageConfig, stop: Stop) -> Bucket:
+        """The bucket of this config."""
+        return Bucket(self._endpoints[config.required_bucket()], self._decide, self._asked)
+
+    def close(self) -> None:
+        """Nothing is open."""

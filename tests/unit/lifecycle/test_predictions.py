@@ -1,0 +1,394 @@
+"""A prediction has one deadline over everything, and says "cannot fit" only where that is known."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from adapter.errors import AdapterError, InvalidModel, NoCapacity, SourceDenied, SourceNotFound, SourceUnavailable
+from adapter.layout import rules
+from adapter.lifecycle import predicting
+from adapter.lifecycle.lifecycle import RuntimeLifecycle
+from adapter.lifecycle.predicting import MOST_LOOKS, PREDICT_SECONDS, THREADS
+from adapter.lifecycle.sizing import UNFIT_BYTES
+from adapter.model import Layout, Listing, ModelSpec, SourceFile, Survey
+from adapter.settings import CapacitySettings
+from tests.builders import a_spec
+from tests.fakes.world import World
+
+MIB = 1024 * 1024
+A = a_spec("models/a", model_id="a", model_type="onnx")
+DEFAULT = 1_000_000
+VERSIONS = tuple(SourceFile(f"{number}/model.onnx", 200 * MIB, "e1") for number in range(1, 11))
+CONFIG = SourceFile("config.pbtxt", 100, "config")
+TWO_SERVED = b'backend: "onnxruntime"\nversion_policy: { latest { num_versions: 2 }}\n'
+
+
+@pytest.fixture
+def world() -> World:
+    """A Triton that loads in no time: most tests here have threads, and so no virtual time."""
+    world = World(load_seconds=0)
+    world.add("models/a")
+    return world
+
+
+@pytest.fixture
+def many(world: World) -> Callable[[str], None]:
+    """Put a model of 50,000 files at a path of the store, which surveys it in no time."""
+
+    def put(path: str) -> None:
+        names = ("1/model.onnx", *(f"1/part{number}" for number in range(49_999)))
+        files = tuple(sorted((SourceFile(name, 1000, "e1") for name in names), key=lambda file: file.path))
+        world.objects[path] = files
+        world.surveys[path] = Survey(50_000_000, Listing(f"memory://{path}", "model.onnx", False, files))
+
+    return put
+
+
+@pytest.fixture
+def busy(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[threading.Thread]]:
+    """Plans take for ever, until the test has ended; the threads that are in one."""
+    inside: list[threading.Thread] = []
+    release = threading.Event()
+
+    def stuck(spec: ModelSpec, listing: Listing, contents: dict[SourceFile, bytes]) -> Layout:
+        inside.append(threading.current_thread())
+        release.wait(60)
+        raise InvalidModel("the test has ended")
+
+    monkeypatch.setattr(rules, "plan", stuck)
+    yield inside
+    release.set()
+
+
+# ---- the order of truth
+
+
+async def test_a_prediction_is_what_the_listing_says(lifecycle: RuntimeLifecycle, world: World) -> None:
+    world.add("models/a", size_bytes=40 * MIB)
+    assert await lifecycle.predict(A) == 50 * MIB
+
+
+async def test_only_what_would_be_served_counts(lifecycle: RuntimeLifecycle, world: World) -> None:
+    """Ten versions of 200 MiB are 2 GiB of files, twice the capacity, and a model of 250 MiB."""
+    world.objects["models/a"] = VERSIONS
+    assert await lifecycle.predict(A) == 250 * MIB
+
+
+async def test_a_config_says_what_would_be_served(lifecycle: RuntimeLifecycle, world: World) -> None:
+    """It is read for that: here two versions."""
+    world.objects["models/a"] = (*VERSIONS, CONFIG)
+    world.contents[CONFIG.etag] = TWO_SERVED
+    assert await lifecycle.predict(A) == 500 * MIB
+    world.contents[CONFIG.etag] = b'backend: "onnxruntime"\nversion_policy: { all { }}\n'
+    assert await lifecycle.predict(A) == UNFIT_BYTES
+
+
+async def test_where_the_config_was_not_read_the_names_decide_and_nothing_is_sure(
+    lifecycle: RuntimeLifecycle, world: World, capacity: CapacitySettings
+) -> None:
+    files = (*VERSIONS, CONFIG)
+    world.surveys["models/a"] = Survey(2000 * MIB, Listing("memory://a", "a", False, files))
+    assert await lifecycle.predict(A) == 250 * MIB
+
+    large = (SourceFile("1/model.onnx", 2000 * MIB, "e1"), CONFIG)
+    world.surveys["models/a"] = Survey(2000 * MIB, Listing("memory://a", "a", False, large))
+    assert await lifecycle.predict(A) == capacity.usable_bytes
+
+
+async def test_files_that_could_not_be_served_predict_the_default(lifecycle: RuntimeLifecycle, world: World) -> None:
+    """The load is refused, with the reason: nothing shall be evicted for it."""
+    world.objects["models/a"] = (SourceFile("a.txt", 300 * MIB, "e1"), SourceFile("b.txt", 300 * MIB, "e1"))
+    assert await lifecycle.predict(A) == DEFAULT
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+async def test_a_measured_size_counts_for_the_same_listing_only(
+    make: Callable[[], RuntimeLifecycle], world: World, *, is_restarted: bool
+) -> None:
+    """Also that which an earlier process has measured."""
+    lifecycle = make()
+    lifecycle.start()
+    world.reported = 77_000_000
+    await lifecycle.load(A)
+    if is_restarted:
+        lifecycle = make()
+        lifecycle.start()
+        await until_loaded(lifecycle, "a")
+    assert await lifecycle.predict(A) == 77_000_000
+
+    world.add("models/a", size_bytes=2_000_000, etag="e2")
+    assert await lifecycle.predict(A) == 2_500_000
+
+
+async def until_loaded(lifecycle: RuntimeLifecycle, model_id: str) -> None:
+    async with asyncio.timeout(10):
+        while lifecycle.registry.find(model_id) is None:
+            await asyncio.sleep(0.001)
+
+
+async def test_what_has_no_version_is_predicted_by_names_and_lengths(lifecycle: RuntimeLifecycle, world: World) -> None:
+    """Better than an estimate, and no proof."""
+    world.add("models/a", etag="")
+    world.reported = 77_000_000
+    await lifecycle.load(A)
+    assert await lifecycle.predict(A) == 77_000_000
+
+
+@pytest.mark.parametrize("is_measured", [False, True])
+async def test_a_store_that_is_away_is_stood_in_for(lifecycle: RuntimeLifecycle, world: World, *, is_measured: bool) -> None:
+    """By what was measured, then by the file size that ModelMesh passed on, then by the default."""
+    on_disk = a_spec("models/a", model_id="a", model_type="onnx", disk_size_bytes=8_000_000)
+    if is_measured:
+        world.reported = 77_000_000
+        await lifecycle.load(A)
+        await lifecycle.load(a_spec("models/a", model_id="b", model_type="onnx", disk_size_bytes=8_000_000))
+    world.fail("survey", SourceUnavailable("away"), times=2)
+    assert [await lifecycle.predict(spec) for spec in (A, on_disk)] == ([77_000_000] * 2 if is_measured else [DEFAULT, 10_000_000])
+
+
+@pytest.mark.parametrize("error", [SourceNotFound("nothing there"), SourceDenied("no"), InvalidModel("configs too long")])
+async def test_what_storage_refuses_predicts_the_default(lifecycle: RuntimeLifecycle, world: World, error: AdapterError) -> None:
+    """Its load will fail: nothing shall be evicted for it, whatever was measured once."""
+    world.reported = 77_000_000
+    await lifecycle.load(A)
+    world.fail("survey", error)
+    assert await lifecycle.predict(A) == DEFAULT
+
+
+@pytest.mark.parametrize("size", [900 * MIB, 4000 * MIB])
+async def test_a_part_of_a_listing_never_says_that_a_model_cannot_fit(
+    lifecycle: RuntimeLifecycle, world: World, capacity: CapacitySettings, size: int
+) -> None:
+    file = SourceFile("model.onnx", size, "e1")
+    world.surveys["models/a"] = Survey(size, None, (file,))
+    assert await lifecycle.predict(A) == capacity.usable_bytes
+
+
+async def test_of_a_part_of_a_listing_what_would_be_served_counts(lifecycle: RuntimeLifecycle, world: World) -> None:
+    """With the names seen so far, in any order; files that make no model yet count all."""
+    world.surveys["models/a"] = Survey(1200 * MIB, None, (CONFIG, *reversed(VERSIONS[:6])))
+    assert await lifecycle.predict(A) == 250 * MIB
+    parts = tuple(SourceFile(f"part{number}.txt", 100 * MIB, "e1") for number in range(2))
+    world.surveys["models/a"] = Survey(200 * MIB, None, parts)
+    assert await lifecycle.predict(A) == 250 * MIB
+
+
+async def test_a_defect_of_ours_is_logged_and_predicts_the_default(
+    lifecycle: RuntimeLifecycle, monkeypatch: pytest.MonkeyPatch, logged: list[str]
+) -> None:
+    monkeypatch.setattr(predicting, "served_bytes", lambda *_: 1 // 0)
+    assert await lifecycle.predict(A) == 1_250_000
+    assert logged == ["prediction.crashed"]
+
+
+@pytest.fixture
+def logged(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    events: list[str] = []
+    monkeypatch.setattr(predicting.log, "error", lambda event, **_: events.append(event))
+    return events
+
+
+# ---- one deadline
+
+
+@pytest.mark.looptime
+async def test_a_store_that_hangs_costs_the_deadline_and_no_more(lifecycle: RuntimeLifecycle, world: World) -> None:
+    world.hold("survey")
+    begun = asyncio.get_running_loop().time()
+
+    assert await lifecycle.predict(A) == DEFAULT
+
+    assert asyncio.get_running_loop().time() - begun == pytest.approx(PREDICT_SECONDS)
+
+
+@pytest.mark.looptime
+async def test_a_look_that_cannot_be_cancelled_costs_no_more(lifecycle: RuntimeLifecycle, world: World) -> None:
+    """As one that waits for a thread in a hung mount."""
+    end = asyncio.Event()
+
+    async def deaf(point: str, _model_id: str) -> None:
+        while point == "survey" and not end.is_set():
+            try:
+                await end.wait()
+            except asyncio.CancelledError:
+                continue
+
+    world.chaos = deaf
+    begun = asyncio.get_running_loop().time()
+
+    try:
+        assert await asyncio.gather(*(lifecycle.predict(A) for _ in range(MOST_LOOKS + 50))) == [DEFAULT] * (MOST_LOOKS + 50)
+
+        assert asyncio.get_running_loop().time() - begun == pytest.approx(PREDICT_SECONDS)
+        assert sum(step == "survey a" for step in world.trace) == MOST_LOOKS, "what is left behind is bounded"
+        assert await lifecycle.predict(A) == DEFAULT
+        assert asyncio.get_running_loop().time() - begun == pytest.approx(PREDICT_SECONDS), "no place is free: answered at once"
+    finally:
+        end.set()
+    await asyncio.sleep(1)
+    assert await lifecycle.predict(A) == 1_250_000
+
+
+async def test_a_prediction_that_is_cancelled_asks_no_more(lifecycle: RuntimeLifecycle, world: World) -> None:
+    world.hold("survey")
+    call = asyncio.create_task(lifecycle.predict(A))
+    await world.until_held("survey")
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    world.let_go("survey")
+    assert await lifecycle.predict(A) == 1_250_000
+
+
+async def test_what_the_time_does_not_allow_is_not_begun(
+    lifecycle: RuntimeLifecycle, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No plan on the loop after the deadline, and none in a thread that would take longer: nothing can stop it."""
+    planned: list[str] = []
+    plan = rules.plan
+    monkeypatch.setattr(rules, "plan", lambda spec, *more: planned.append(spec.model_id) or plan(spec, *more))
+    world.objects["models/a"] = VERSIONS[:2]
+    monkeypatch.setattr(predicting, "PLANNED_FILES_PER_SECOND", 1)
+    assert await lifecycle.predict(A) == 500 * MIB, "all files"
+
+    monkeypatch.setattr(predicting, "PLANNED_FILES_PER_SECOND", 10**9)
+    assert (await lifecycle.predict(A), planned) == (250 * MIB, ["a"])
+
+    monkeypatch.setattr(predicting, "PREDICT_SECONDS", 0.0)
+    monkeypatch.setattr(predicting, "PLANNED_FILES_PER_SECOND", -(10**12))  # as if there were none
+    assert (await lifecycle.predict(A), planned) == (500 * MIB, ["a"])
+
+
+async def test_a_plan_that_takes_long_costs_no_more(
+    lifecycle: RuntimeLifecycle, world: World, many: Callable[[str], None], busy: list[threading.Thread]
+) -> None:
+    """All files count then. So few threads are left behind, and who finds none free is answered all the same."""
+    many("models/many")
+    begun = time.monotonic()
+
+    sizes = await asyncio.gather(*(lifecycle.predict(a_spec("models/many", model_type="onnx")) for _ in range(200)))
+
+    assert set(sizes) == {62_500_000}
+    assert time.monotonic() - begun < 10 * PREDICT_SECONDS
+    assert len(set(busy)) == len(busy) <= THREADS
+    assert threading.main_thread() not in busy
+
+
+@pytest.mark.parametrize("stuck", ["planning", "predicting"])
+async def test_loads_and_predictions_of_many_files_do_not_hold_up_each_other(
+    lifecycle: RuntimeLifecycle, world: World, many: Callable[[str], None], monkeypatch: pytest.MonkeyPatch, stuck: str
+) -> None:
+    """Each has threads of its own."""
+    many("models/many")
+    release, plan = threading.Event(), rules.plan
+
+    def planned(spec: ModelSpec, listing: Listing, contents: dict[SourceFile, bytes]) -> Layout:
+        if threading.current_thread().name.startswith(stuck):
+            release.wait(60)
+        return plan(spec, listing, contents)
+
+    monkeypatch.setattr(rules, "plan", planned)
+    loads = [asyncio.create_task(lifecycle.load(a_spec("models/many", model_id=name, model_type="onnx"))) for name in "xyz"]
+    try:
+        predicted = await asyncio.gather(*(lifecycle.predict(a_spec("models/many", model_type="onnx")) for _ in range(10)))
+        assert set(predicted) == {62_500_000}
+        assert await lifecycle.predict(A) == 1_250_000
+        if stuck == "predicting":
+            await asyncio.gather(*loads)
+    finally:
+        release.set()
+        await asyncio.gather(*loads)
+
+
+async def test_a_remembered_size_of_many_files_is_compared_within_the_deadline(
+    lifecycle: RuntimeLifecycle, world: World, many: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where there is no time for a digest the remembered size stands, as where storage tells nothing."""
+    many("models/many")
+    spec = a_spec("models/many", model_id="many", model_type="onnx")
+    world.reported, world.load_seconds = 77_000_000, 0
+    await lifecycle.load(spec)
+    release = threading.Event()
+    digests = type(lifecycle._digests)
+    monkeypatch.setattr(digests, "of_crash", lambda *_: str(release.wait(60)))
+    try:
+        assert await lifecycle.predict(spec) == 77_000_000
+    finally:
+        release.set()
+
+
+# ---- a model that takes more than there is
+
+
+@pytest.mark.looptime
+async def test_a_model_that_takes_more_than_there_is_is_undone_and_refused(lifecycle: RuntimeLifecycle, world: World) -> None:
+    world.reported = 2048 * MIB
+
+    with pytest.raises(NoCapacity, match=r"unloaded again: Triton's backend reports 2048 MiB .* usable capacity is 1014 MiB"):
+        await lifecycle.load(A)
+
+    assert world.is_empty and world.records == {}
+    assert await lifecycle.predict(A) == UNFIT_BYTES
+
+
+@pytest.mark.looptime
+async def test_it_is_refused_unpulled_while_the_listing_is_the_same_and_tried_anew_when_it_is_another(
+    lifecycle: RuntimeLifecycle, world: World
+) -> None:
+    world.reported = 2048 * MIB
+    with pytest.raises(NoCapacity):
+        await lifecycle.load(A)
+    world.trace.clear()
+
+    with pytest.raises(NoCapacity, match="when it was loaded last"):
+        await lifecycle.load(A)
+    assert "fetch" not in world.trace and "load a" not in world.trace
+
+    world.add("models/a", etag="e2")
+    world.reported = 50 * MIB
+    assert await lifecycle.predict(A) == 1_250_000
+    assert (await lifecycle.load(A)).size_bytes == 50 * MIB
+
+
+@pytest.mark.looptime
+async def test_a_given_size_does_not_help_a_model_that_takes_more_than_there_is(lifecycle: RuntimeLifecycle, world: World) -> None:
+    given = a_spec("models/a", model_id="a", model_type="onnx", size_hint_bytes=5 * MIB)
+    world.reported = 2048 * MIB
+    assert await lifecycle.predict(given) == 5 * MIB
+    with pytest.raises(NoCapacity):
+        await lifecycle.load(given)
+    assert await lifecycle.predict(given) == UNFIT_BYTES
+
+    world.add("models/a", etag="e2")
+    assert await lifecycle.predict(given) == 5 * MIB
+
+
+@pytest.mark.looptime
+async def test_a_restore_that_takes_more_than_there_is_is_undone(lifecycle: RuntimeLifecycle, world: World) -> None:
+    """The next call is refused before anything is pulled."""
+    await lifecycle.load(A)
+    world.reported = 2048 * MIB
+    world.restart_triton()
+    await asyncio.sleep(60)
+
+    assert world.is_empty and world.violations == []
+    with pytest.raises(NoCapacity, match="when it was loaded last"):
+        await lifecycle.load(A)
+
+
+@pytest.mark.looptime
+async def test_an_equal_load_that_brings_back_too_large_a_model_is_refused(lifecycle: RuntimeLifecycle, world: World) -> None:
+    """The call finds the model lost itself, and sends it again."""
+    await lifecycle.load(A)
+    world.reported = 2048 * MIB
+    world.kill_triton()
+    load = asyncio.create_task(lifecycle.load(A))
+    await asyncio.sleep(1)
+    world.start_triton()
+
+    with pytest.raises(NoCapacity):
+        await load
+    assert world.is_empty and world.violations == []

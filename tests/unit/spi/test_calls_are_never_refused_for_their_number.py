@@ -1,0 +1,180 @@
+"""A refusal for concurrency would brand a model as failed: only the size of a message has a bound."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import socket
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import grpc
+import pytest
+from grpc import aio
+
+from adapter._pb import model_runtime_pb2 as pb
+from adapter._pb.model_runtime_pb2_grpc import ModelRuntimeStub
+from adapter.errors import ModelRefused
+from adapter.model import LoadedModel, ModelSpec
+from adapter.spi.listen import MAX_MESSAGE_BYTES, SpiServer, listen
+from adapter.spi.servicer import ModelRuntime
+from adapter.units import Endpoint
+from tests.fakes.lifecycle import MODEL_PATH, SIZE_BYTES, FakeLifecycle
+from tests.fault.conftest import until
+from tests.real.children import TOP
+from tests.unit.spi.serving import capacity, serving
+
+CALLS = 1000
+LONG_ENOUGH_SECONDS = 60
+STORM = """
+import sys
+from collections import Counter
+import grpc
+from adapter._pb import model_runtime_pb2 as pb, model_runtime_pb2_grpc as rpc
+with grpc.insecure_channel(sys.argv[1]) as channel:
+    grpc.channel_ready_future(channel).result(60)
+    unload = rpc.ModelRuntimeStub(channel).unloadModel
+    calls = [unload.future(pb.UnloadModelRequest(modelId=f"m{number}"), timeout=60) for number in range(int(sys.argv[2]))]
+    print("sent", flush=True)
+    print(*sorted(Counter(call.code().name for call in calls).items()), flush=True)
+"""
+
+
+class Patient(FakeLifecycle):
+    """Loads wait until all have come; every third one fails."""
+
+    def __init__(self, calls: int) -> None:
+        super().__init__()
+        self._together = asyncio.Barrier(calls)
+
+    async def load(self, spec: ModelSpec) -> LoadedModel:
+        await self._together.wait()
+        if int(spec.model_id[1:]) % 3 == 0:
+            raise ModelRefused("no")
+        return await super().load(spec)
+
+
+async def started(endpoint: Endpoint, lifecycle: FakeLifecycle) -> SpiServer:
+    runtime = ModelRuntime(lifecycle=lifecycle, capacity=capacity(), reserved_ids=frozenset())
+    return await listen(endpoint=endpoint, runtime=runtime, readiness=lambda: None, reflection=False)
+
+
+async def test_a_thousand_calls_at_once_are_all_answered_with_the_truth() -> None:
+    """Loads that are all under way together, predictions and unloads, over one connection as ModelMesh has it."""
+    lifecycle = Patient(CALLS)
+    async with serving(lifecycle) as runtime, asyncio.timeout(LONG_ENOUGH_SECONDS):
+        unloads = [runtime.unloadModel(pb.UnloadModelRequest(modelId=f"u{number}")) for number in range(CALLS)]
+        loads = [
+            runtime.loadModel(pb.LoadModelRequest(modelId=f"m{number}", modelPath=MODEL_PATH, modelKey="{}")) for number in range(CALLS)
+        ]
+        asked = [pb.PredictModelSizeRequest(modelId=f"p{number}", modelPath=MODEL_PATH, modelKey="{}") for number in range(CALLS)]
+        predictions = [runtime.predictModelSize(request) for request in asked]
+        codes = [await load.code() for load in loads]
+        assert {(await prediction).sizeInBytes for prediction in predictions} == {SIZE_BYTES}
+        assert Counter([await unload.code() for unload in unloads]) == {grpc.StatusCode.OK: CALLS}
+
+    assert codes == [grpc.StatusCode.OK if number % 3 else grpc.StatusCode.INTERNAL for number in range(CALLS)]
+    assert sorted(lifecycle.loaded) == sorted(f"m{number}" for number in range(CALLS) if number % 3)
+    assert Counter(lifecycle.unloads) == Counter(f"u{number}" for number in range(CALLS))
+
+
+async def test_calls_that_came_while_the_loop_was_busy_are_answered() -> None:
+    """gRPC's own bounds of what waits for the loop (1,000, 3,000) are for servers whose callers may try elsewhere."""
+    calls, lifecycle = 5 * CALLS, FakeLifecycle()
+    server = await started(Endpoint(host="127.0.0.1", port=0), lifecycle)
+    with subprocess.Popen(
+        [sys.executable, "-c", STORM, server.addresses[0], str(calls)], cwd=TOP, stdout=subprocess.PIPE, text=True
+    ) as storm:
+        try:
+            assert storm.stdout is not None
+            await until(lambda: lifecycle.unloads, "the first call")
+            said = storm.stdout.readline()  # keeps the loop
+            time.sleep(1)  # and on, while what was sent arrives
+            said += await asyncio.to_thread(storm.stdout.read)
+        finally:
+            storm.kill()
+            await server.stop(0)
+
+    assert said == f"sent\n('OK', {calls})\n"
+
+
+async def test_a_message_has_a_bound_and_costs_nobody_else_anything() -> None:
+    lifecycle = FakeLifecycle()
+    async with serving(lifecycle) as runtime:
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await runtime.unloadModel(pb.UnloadModelRequest(modelId="m" * (MAX_MESSAGE_BYTES + 1)))
+        assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert "larger than max" in (refused.value.details() or "")
+
+        with pytest.raises(grpc.aio.AioRpcError) as judged:
+            await runtime.loadModel(pb.LoadModelRequest(modelId="m", modelPath="x" * (MAX_MESSAGE_BYTES - 1000), modelKey="{}"))
+        assert judged.value.code() is not grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert await runtime.unloadModel(pb.UnloadModelRequest(modelId="other")) == pb.UnloadModelResponse()
+
+    assert lifecycle.unloads == ["other"]
+
+
+@contextmanager
+def descriptors(most: int) -> Iterator[None]:
+    """This process may have so many files and connections open."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+FLOOD = """
+import socket, sys
+held = []
+sys.stdin.readline()
+for _ in range(int(sys.argv[3])):
+    one = socket.socket(getattr(socket, sys.argv[1]))
+    one.setblocking(False)
+    try:
+        one.connect(eval(sys.argv[2]))
+    except BlockingIOError:
+        pass
+    held.append(one)
+print("open", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("kind", ["port", "socket"])
+async def test_a_flood_of_connections_does_not_stop_modelmeshs(kind: str, tmp_path: Path) -> None:
+    """More than we have descriptors for: what ModelMesh has open serves on, and when the flood ends it can connect again."""
+    lifecycle = FakeLifecycle()
+    endpoint = Endpoint(host="127.0.0.1", port=0) if kind == "port" else Endpoint(socket=tmp_path / "a.sock")
+    server = await started(endpoint, lifecycle)
+    target = server.addresses[0]
+    place = ("AF_UNIX", repr(str(tmp_path / "a.sock"))) if kind == "socket" else ("AF_INET", repr(("127.0.0.1", int(target.split(":")[1]))))
+    command = [sys.executable, "-c", FLOOD, *place, "400"]
+    try:
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as flood:
+            assert flood.stdin is not None and flood.stdout is not None
+            try:
+                async with aio.insecure_channel(target) as channel, asyncio.timeout(LONG_ENOUGH_SECONDS):
+                    runtime = ModelRuntimeStub(channel)
+                    await runtime.unloadModel(pb.UnloadModelRequest(modelId="before"))
+                    with socket.socket() as highest, descriptors(highest.fileno() + 50):
+                        flood.stdin.write("\n")
+                        flood.stdin.flush()
+                        assert await asyncio.to_thread(flood.stdout.readline) == "open\n"
+                        for number in range(50):
+                            await runtime.unloadModel(pb.UnloadModelRequest(modelId=f"m{number}"))
+            finally:
+                flood.kill()
+        async with aio.insecure_channel(target, options=[("grpc.use_local_subchannel_pool", 1)]) as channel:
+            runtime = ModelRuntimeStub(channel)
+            await runtime.unloadModel(pb.UnloadModelRequest(modelId="after"), wait_for_ready=True, timeout=LONG_ENOUGH_SECONDS)
+    finally:
+        await server.stop(0)
+
+    assert lifecycle.unloads == ["before", *(f"m{number}" for number in range(50)), "after"]
