@@ -192,7 +192,11 @@ class Takeover:
         await self._stop_operations()
         if len(self._registry):
             self._problem = f"purging: Triton has not freed {some([repr(model.model_id) for model in self._registry], NAMED)} yet"
-        await self._server.purge()
+        try:
+            await self._server.purge()
+        except Exception:
+            await self._give_up_what_is_gone()
+            raise
         for record in list(self._journal.records.values()):  # also of models that nobody took over
             self._journal.forget(record)
         for model in self._registry:
@@ -204,6 +208,15 @@ class Takeover:
         self._registry.is_complete = self._is_purged = True
         self._problem = "purged: ModelMesh has not asked for the runtime status again"
         log.info("runtime.purged", triton=self._version)
+
+    async def _give_up_what_is_gone(self) -> None:
+        """A purge has ended half way. A model whose directory is gone is loaded no more: the next load takes down what Triton may hold."""
+        placed = await self._neighbours.repository.identities([model.model_id for model in self._registry])
+        for model in self._registry:
+            is_there = model.placed is not None and placed.get(model.model_id) == model.placed
+            if model.operation is None and model.state in (State.LOADED, State.LOST) and not is_there:
+                self._registry.fire(model, Event.UNLOAD)
+                self._registry.fire(model, Event.STUCK)
 
     async def _stop_operations(self) -> None:
         self._awaited = self._registry.operations()

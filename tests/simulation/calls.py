@@ -10,9 +10,11 @@ from adapter.errors import (
     UNEXPECTED,
     Abandoned,
     AdapterError,
+    DiskFull,
     ModelNotLoaded,
     ServerError,
     Superseded,
+    VolumeFailed,
     WrongServer,
 )
 from adapter.model import ModelSpec
@@ -89,7 +91,8 @@ class Calls:
         if error.text == UNEXPECTED:
             return isinstance(error.__cause__, UnforeseenError)
         if call.kind == "unload":
-            return isinstance(error, ServerError | WrongServer) or (type(error) is AdapterError and bool(self._world.files.failed))
+            is_of_disk = type(error) is AdapterError or isinstance(error, DiskFull | VolumeFailed)
+            return isinstance(error, ServerError | WrongServer) or (is_of_disk and bool(self._world.files.failed))
         if isinstance(error, Superseded):
             return any(
                 other.kind == "status" or (other.kind, other.model_id) == ("unload", call.model_id)
@@ -130,7 +133,7 @@ class Calls:
         """Triton serves what was asked for, unless it has died since."""
         times = self._world.begun[spec.model_id]
         began = min([call.began_at, *(at for at in times[-2:])])
-        if self._triton.died_at >= began or not self.is_alone(call) or call.adapter.life in self._world.halved:
+        if self._triton.died_at >= began or not self.is_alone(call):
             return
         held = self._triton.models.get(spec.model_id)
         self.check(call, self._triton.serves(spec.model_id), f"loaded, but Triton has {held and held.state}")
@@ -177,7 +180,6 @@ class Calls:
             if state.is_ready:
                 self._world.meet("READY")
                 self._world.blind.discard(call.adapter.life)
-                self._world.halved.discard(call.adapter.life)
                 others = [other for other in self._world.calls if other.number > call.number and other.kind == "load"]
                 held = {model_id: what for model_id in self._world.ids if (what := self._world.holds(model_id))}
                 self.check(call, not held or bool(others), f"READY, but held: {held}")

@@ -147,8 +147,5 @@ class Lives:
         return failing
 
     def _defect(self, adapter: Adapter, when: str) -> UnforeseenError:
-        is_in_purge = KIND.get() is None
-        if is_in_purge:
-            self._world.halved.add(adapter.life)
-        self._world.meet(f"a defect {when}{' in a purge' if is_in_purge else ''}")
+        self._world.meet(f"a defect {when}{' in a purge' if KIND.get() is None else ''}")
         return UnforeseenError()

@@ -66,8 +66,6 @@ class World:
         self.placed_by: dict[str, Life | None] = {}
         self.blind: set[Life] = set()
         """Of these adapters a Triton has refused a call: until READY such a one need not know what Triton holds."""
-        self.halved: set[Life] = set()
-        """Of these adapters a purge has failed half way: until READY, ModelMesh asks for nothing but the next purge."""
         self._build()
 
     def _build(self) -> None:

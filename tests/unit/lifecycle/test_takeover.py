@@ -8,7 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from adapter.digests import Digests
-from adapter.errors import Draining, ModelNotLoaded, Superseded, WrongServer
+from adapter.errors import Draining, ModelNotLoaded, ServerError, Superseded, WrongServer
 from adapter.lifecycle.crashes import CrashCounts
 from adapter.lifecycle.leftovers import Leftovers
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
@@ -24,6 +24,7 @@ from tests.fakes.world import World, neighbours
 
 pytestmark = pytest.mark.looptime
 A = a_spec("models/a", model_id="a", model_type="onnx")
+B = a_spec("models/a", model_id="b", model_type="onnx")
 
 
 async def test_ready_is_answered_when_everything_is_gone(lifecycle: RuntimeLifecycle, world: World) -> None:
@@ -487,3 +488,27 @@ async def test_closing_ends_a_purge_that_waits_for_triton(lifecycle: RuntimeLife
     await lifecycle.close()
 
     assert not [task for task in asyncio.all_tasks() if task.get_name() == "purge"]
+
+
+async def test_after_a_purge_that_failed_half_way_nobody_is_told_that_a_model_is_loaded(lifecycle: RuntimeLifecycle, world: World) -> None:
+    """Its directory is gone by then, and what Triton holds is not known: the next load takes the model down first."""
+    await lifecycle.status()
+    await lifecycle.load(A)
+    await lifecycle.load(B)
+
+    async def half(point: str, _model_id: str) -> None:
+        if point == "purge":
+            del world.placed["a"], world.memory["a"]
+            raise ServerError("not unloaded")
+
+    world.chaos = half
+    state = await lifecycle.status()
+    world.chaos = None
+
+    assert not state.is_ready
+    with pytest.raises(ModelNotLoaded):
+        await lifecycle.size_of("a")
+    assert await lifecycle.size_of("b")
+    await lifecycle.load(A)
+    assert world.trace.count("unload a") == 1
+    assert world.memory["a"] == "READY"
