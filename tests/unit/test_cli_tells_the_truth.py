@@ -113,7 +113,10 @@ def test_settings_as_markdown_are_a_table(capsys: pytest.CaptureFixture[str]) ->
     assert lines[0] == "| variable | unit | default | meaning |"
     assert len(lines) == 2 + len(list(all_fields()))
     assert {line.count(" | ") for line in lines[2:]} == {3}
-    assert "| `METRICS_PORT` | port | `9464` | `/metrics`, `/healthz`, `/readyz` over HTTP on all interfaces; 0 = off |" in lines
+    assert (
+        "| `METRICS_PORT` | port | `9464` | `/metrics`, `/healthz`, `/readyz`, `/healthz/triton` over HTTP on all interfaces; 0 = off |"
+        in lines
+    )
 
 
 @pytest.mark.parametrize(("is_well", "code"), [(True, 0), (False, 1)])
