@@ -180,6 +180,7 @@ class Calls:
             if state.is_ready:
                 self._world.meet("READY")
                 self._world.blind.discard(call.adapter.life)
+                self._world.halved.discard(call.adapter.life)
                 others = [other for other in self._world.calls if other.number > call.number and other.kind == "load"]
                 held = {model_id: what for model_id in self._world.ids if (what := self._world.holds(model_id))}
                 self.check(call, not held or bool(others), f"READY, but held: {held}")

@@ -93,7 +93,7 @@ class Ending:
     def _check_undone(self) -> None:
         """A load without an owner is undone by itself: no unload may ever come for it."""
         assert self._world.adapter is not None
-        is_blind = self._world.adapter.life in self._world.blind
+        is_blind = self._world.adapter.life in self._world.blind | self._world.halved
         for model_id in self._world.ids:
             model = self._world.adapter.lifecycle.registry.find(model_id)
             state = model.state if model else State.ABSENT

@@ -147,5 +147,8 @@ class Lives:
         return failing
 
     def _defect(self, adapter: Adapter, when: str) -> UnforeseenError:
-        self._world.meet(f"a defect {when}{' in a purge' if KIND.get() is None else ''}")
+        is_in_purge = KIND.get() is None
+        if is_in_purge:
+            self._world.halved.add(adapter.life)
+        self._world.meet(f"a defect {when}{' in a purge' if is_in_purge else ''}")
         return UnforeseenError()
