@@ -67,7 +67,7 @@ class World:
         self.blind: set[Life] = set()
         """Of these adapters a Triton has refused a call: until READY such a one need not know what Triton holds."""
         self.halved: set[Life] = set()
-        """Of these adapters a purge has failed half way: until READY such a one looks at Triton before it answers, and need not know more."""
+        """Of these adapters a purge has failed half way: until READY such a one looks at Triton before it answers."""
         self._build()
 
     def _build(self) -> None:
