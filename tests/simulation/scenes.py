@@ -52,7 +52,8 @@ class Scenes:
                 self._world.ids.append(spec.model_id)
                 call = self._calls.load(spec)
                 assert call is not None
-                await until(partial(self._holds_memory, spec.model_id))
+                await until(partial(self._has_arrived, call))
+                self._calls.check(call, not call.is_over(), f"{call.outcome}, for others hang")
                 await asyncio.sleep(self._random.choice((0.0, 1.0, 30.0)))
                 call.cancel()
                 self._world.meet("a load hangs beside others")
@@ -100,8 +101,9 @@ class Scenes:
         self._world.ids.append(model_id)
         return ModelSpec(model_id=model_id, model_type="onnx", path="models/x", storage_key=CLAIM)
 
-    def _holds_memory(self, model_id: str) -> bool:
-        return model_id in self._triton.held
+    def _has_arrived(self, call: Call) -> bool:
+        """In Triton, or nowhere any more."""
+        return call.model_id in self._triton.held or call.is_over()
 
     def _ask_near(self, model_id: str) -> Call | None:
         spec = ModelSpec(model_id=model_id, model_type="onnx", path=self._random.choice(("models/x", "models/y")), storage_key="east")
