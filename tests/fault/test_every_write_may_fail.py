@@ -39,6 +39,8 @@ from tests.fakes.triton import FakeTriton
 from tests.fault.conftest import BUCKET, OWN_FILES, PART_BYTES, until
 from tests.real.s3 import S3Server
 
+PATH = "written"
+"""In the bucket that all tests of this folder share."""
 MODEL = b"class TritonPythonModel: pass"
 CONFIG = b'backend: "python"\n'
 STRIDE = len(FAULTS)
@@ -101,7 +103,7 @@ class Bed:
         weights = self.puts.to_bytes(4, "big") * (PART_BYTES // 4 + 5)
         self.versions = [*self.versions[-1:], weights]
         files = {"config.pbtxt": CONFIG, "1/model.py": MODEL, "1/deep/weights.bin": weights}
-        self.s3.put_folder(BUCKET, "m", files)
+        self.s3.put_folder(BUCKET, PATH, files)
         if not self.has_archive:
             return
         packed = io.BytesIO()
@@ -113,7 +115,7 @@ class Bed:
         self.s3.put(BUCKET, "packed/m.tar", packed.getvalue())
 
     async def load(self) -> None:
-        await self.runtime.loadModel(load_request("m", "python", "m"))
+        await self.runtime.loadModel(load_request("m", "python", PATH))
 
     async def load_packed(self) -> None:
         await self.runtime.loadModel(load_request("m", "python", "packed/m.tar", storage_params={"unpack": "true"}))
