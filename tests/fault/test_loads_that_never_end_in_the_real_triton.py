@@ -133,6 +133,7 @@ def test_a_triton_that_hangs_is_red_and_one_that_is_dead_or_starting_is_not(pod:
 
     pod.triton.kill()
     pod.until_missed()
+    until(lambda: health(pod)[1]["silent_seconds"] == 0, "the closed port is no silence", 10)
     for _ in range(50):
         status, told = health(pod)
         assert (status, told["silent_seconds"], told["live"]) == (200, 0.0, False)

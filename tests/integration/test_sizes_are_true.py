@@ -43,10 +43,10 @@ def test_ten_versions_are_no_ten_models(small: Mesh, put: Put) -> None:
     """20 MiB of files in a capacity of 16 MiB: one version is served, so the model is predicted as that, fits, and answers."""
     files = dict(text_statistics())
     versions = {path: content for number in range(1, 11) for path, content in version_of_2_mib(files, number).items()}
-    put("versions", {"config.pbtxt": files["config.pbtxt"]} | versions)
+    put("ten-versions", {"config.pbtxt": files["config.pbtxt"]} | versions)
 
-    predicted = small.predict("v", "python", "versions")
-    loaded = small.load("v", "python", "versions").sizeInBytes
+    predicted = small.predict("v", "python", "ten-versions")
+    loaded = small.load("v", "python", "ten-versions").sizeInBytes
 
     assert 2 * MIB < loaded == predicted < 3 * MIB
     assert small.infer("v", TEXT)["COUNTS"].tolist() == [[3, 2]]
