@@ -127,9 +127,10 @@ async def _ended(waiting: asyncio.Future[T]) -> None:
             await asyncio.wait({waiting})
         except asyncio.CancelledError:  # a second cancel must not leave the thread behind
             continue
-    _retrieve(waiting)
+    retrieve(waiting)
 
 
-def _retrieve(future: asyncio.Future[T]) -> None:
+def retrieve(future: asyncio.Future[T]) -> None:
+    """Look at an outcome that nobody may be left to ask for: asyncio would complain of an exception that nobody has seen."""
     if not future.cancelled():
         future.exception()

@@ -24,7 +24,7 @@ from adapter.lifecycle.planning import is_quick
 from adapter.lifecycle.sizing import Sizing
 from adapter.model import Listing, ModelSpec, SourceFile, Survey
 from adapter.ports import ModelStore
-from adapter.workers import Workers
+from adapter.workers import Workers, retrieve
 
 PREDICT_SECONDS = 0.3
 """For a whole prediction; ModelMesh waits 500 ms in all. Source: modelmesh `SidecarModelMesh.java` 118."""
@@ -86,8 +86,7 @@ class Predicting:
 
     def _computed_or_not(self, computation: asyncio.Task[Any]) -> None:
         self._computations.discard(computation)
-        if not computation.cancelled():
-            computation.exception()  # nobody may be left to retrieve it
+        retrieve(computation)
 
     def _ended(self, look: asyncio.Task[None]) -> None:
         self._looks.discard(look)

@@ -117,17 +117,12 @@ class Sizing:
 
         What did not fit counts for nothing here: its load is refused while the listing is the same, and tried when it is another.
         """
-        if spec.size_hint_bytes:
-            return self.predict_unsure(spec.size_hint_bytes)
-        remembered = self.remembered(spec)
-        if remembered is not None and self._fits(remembered[1]):
-            return self.predict_unsure(remembered[1])
-        return self.predict_about(spec.disk_size_bytes) if spec.disk_size_bytes else self.default_bytes
+        known = self._known_blindly(spec)
+        return self.default_bytes if known is None else self.predict_unsure(known)
 
     def knows_blindly(self, spec: ModelSpec) -> bool:
         """Whether `predict_blind` has more than the default."""
-        remembered = self.remembered(spec)
-        return bool(spec.size_hint_bytes or spec.disk_size_bytes or (remembered is not None and self._fits(remembered[1])))
+        return self._known_blindly(spec) is not None
 
     def predict_unsure(self, size_bytes: int) -> int:
         """The size within the bounds of all predictions; it never says that the model cannot fit."""
@@ -137,6 +132,14 @@ class Sizing:
         return self.predict_unsure(size_bytes) if self._fits(size_bytes) else UNFIT_BYTES
 
     # ---- arithmetic
+
+    def _known_blindly(self, spec: ModelSpec) -> int | None:
+        if spec.size_hint_bytes:
+            return spec.size_hint_bytes
+        remembered = self.remembered(spec)
+        if remembered is not None and self._fits(remembered[1]):
+            return remembered[1]
+        return self._from_files(spec.disk_size_bytes) if spec.disk_size_bytes else None
 
     def _measured_of(self, content: Content) -> int:
         """The remembered size of this very content; 0: none, or nobody can tell."""

@@ -45,7 +45,7 @@ from adapter.storage.wire import names
 from adapter.storage.wire.dialling import Guard
 from adapter.volume import Volume
 from adapter.waits import Waits
-from adapter.workers import Stop, Workers
+from adapter.workers import Stop, Workers, retrieve
 
 ASKING_LANES = 16
 """Listings and small reads that wait for one endpoint at a time."""
@@ -177,8 +177,7 @@ class Store:
 
     def _forget(self, finding: asyncio.Task[Found]) -> None:
         self._left.discard(finding)
-        if not finding.cancelled():
-            finding.exception()  # nobody may be left to retrieve it
+        retrieve(finding)
 
     async def release(self, artifact: Artifact) -> None:
         """As `ModelStore`."""

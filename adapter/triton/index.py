@@ -46,7 +46,7 @@ class Index:
         self._pace = Pace()
         self._deadline_seconds = DEADLINE_SECONDS
         self._questions = Questions(presence=presence, pace=self._pace, send=self._ask)
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._time = asyncio.get_running_loop().time
         self._failure: str | None = None
         """Why the last listing failed; None after one that did not."""
         self._has_failed = asyncio.Event()
@@ -168,16 +168,15 @@ class Index:
         return Answer(rows)
 
     async def _call(self, names: Names) -> list[ServerModel]:
-        began = self._asked_since = _now()
-        self._loop = asyncio.get_running_loop()
+        began = self._asked_since = self._time()
         INDEX_POLLS.inc()
         with self._presence.listing() as listing:
             try:
                 rows = await self._client.index(names, self._deadline_seconds)
             finally:
                 self._asked_since = None
-                self._pace.ended(began, _now(), has_hung=listing.has_hung)
-        if _now() - began < DEADLINE_SECONDS:
+                self._pace.ended(began, self._time(), has_hung=listing.has_hung)
+        if self._time() - began < DEADLINE_SECONDS:
             self._deadline_seconds = DEADLINE_SECONDS
         return rows
 
@@ -189,11 +188,7 @@ class Index:
         self._has_failed.set()
 
     def _slow(self) -> str | None:
-        since, loop = self._asked_since, self._loop
-        if since is None or loop is None or (seconds := loop.time() - since) <= SLOW_SECONDS:
+        since = self._asked_since
+        if since is None or (seconds := self._time() - since) <= SLOW_SECONDS:
             return None
         return f"Triton has needed {seconds:.0f} s to list its model repository, and has not done so yet"
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()

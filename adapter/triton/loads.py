@@ -266,8 +266,10 @@ class Loads:
 
     async def _reason_inside(self, model_id: str) -> str | None:
         """Why an inner model could not be loaded: of the top model Triton then says only that it depends on it."""
-        for name in self._repository.inner_names(model_id):
-            rows = [row for row in await self._index.rows() if row.name == name and row.reason and not row.holds_memory]
+        inner_names = self._repository.inner_names(model_id)
+        index = await self._index.rows((model_id,)) if inner_names else []
+        for name in inner_names:
+            rows = [row for row in index if row.name == name and row.reason and not row.holds_memory]
             if rows and not any(row.reason == "unloaded" for row in rows):
                 return f"{_shown_inner(name)}: {one_line(rows[0].reason)}"
         return None

@@ -18,6 +18,7 @@ from adapter.inventory import by_owner
 from adapter.model import ServerModel
 from adapter.triton.pace import Pace
 from adapter.triton.presence import Presence
+from adapter.workers import retrieve
 
 SLICE_SECONDS = 1.0
 """Of a rest: Triton may be another process by then, and needs none."""
@@ -114,8 +115,7 @@ class Questions:
 
     def _ended(self, task: asyncio.Task[Answer | None]) -> None:
         self._tasks.discard(task)
-        if not task.cancelled():
-            task.exception()  # may be nobody's any more
+        retrieve(task)
 
     async def _answer(self, question: _Question) -> Answer | None:
         async with self._turn:

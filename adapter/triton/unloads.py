@@ -191,12 +191,9 @@ class Unloads:
         """
         await self._repository.sweep()
         told: set[str] = set()
-        try:
-            while names := await self._held(told):
-                await self._free_all(names)
-                told |= names
-        finally:
-            self.problem = None
+        while names := await self._held(told):
+            await self._free_all(names)
+            told |= names
         await self._repository.clear()
 
     async def _held(self, told: set[str]) -> set[str]:

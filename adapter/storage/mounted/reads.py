@@ -21,7 +21,7 @@ from adapter.errors import AdapterError, InvalidRequest, SourceUnavailable, Star
 from adapter.storage.lanes import Lanes, Place
 from adapter.threads import Threads
 from adapter.waits import Waits
-from adapter.workers import Stop, Workers
+from adapter.workers import Stop, Workers, retrieve
 
 T = TypeVar("T")
 
@@ -176,8 +176,7 @@ class ClaimReads:
         if self._is_silent:
             self._is_silent = False
             _log.info("claim.back", claim=self.holder)
-        if not reading.cancelled():
-            reading.exception()  # nobody may be left to retrieve it
+        retrieve(reading)
 
 
 class ClaimsReads:
