@@ -28,6 +28,7 @@ from adapter.wiring import build
 from tests.builders import load_request
 from tests.fakes.s3_proxy import S3Proxy
 from tests.fakes.triton import FakeTriton
+from tests.real import install
 from tests.real.s3 import S3Server
 
 BUCKET = "models"
@@ -138,6 +139,17 @@ def config(tmp_path: Path) -> Path:
     folder = tmp_path / "config"
     folder.mkdir()
     return folder
+
+
+@pytest.fixture
+def config_for_pods(config: Path, s3: S3Server) -> Path:
+    """The mounted storage secret of a pod with the real Triton, which this machine can run."""
+    try:
+        install.install()
+    except install.CannotRunError as reason:
+        pytest.skip(f"the real Triton cannot run here: {reason}")
+    (config / "s3").write_text(json.dumps(s3.storage_config(BUCKET)))
+    return config
 
 
 @pytest.fixture

@@ -17,10 +17,8 @@ import numpy as np
 import pytest
 
 from adapter.triton.client import TritonClient, TritonSilent
-from tests.fault.conftest import BUCKET
 from tests.fault.pod import Pod
 from tests.integration.conftest import get
-from tests.real import install
 from tests.real.models import affine
 from tests.real.polls import until
 from tests.real.s3 import S3Server
@@ -51,20 +49,13 @@ DIRECTORIES = 50_000
 
 
 @pytest.fixture
-def pod(tmp_path: Path, s3: S3Server, shown: Callable[..., None]) -> Iterator[Pod]:
+def pod(tmp_path: Path, config_for_pods: Path, s3: S3Server, shown: Callable[..., None]) -> Iterator[Pod]:
     """One loading slot, and fewer places for loads than Triton has threads."""
-    try:
-        install.install()
-    except install.CannotRunError as reason:
-        pytest.skip(f"the real Triton cannot run here: {reason}")
-    config = tmp_path / "config"
-    config.mkdir()
-    (config / "s3").write_text(json.dumps(s3.storage_config(BUCKET)))
     env = {
         "LOADING_CONCURRENCY": "1", "TRITON_LOAD_THREADS": str(THREADS), "LOADTIME_TIMEOUT": "6000", "UNLOAD_TIMEOUT_SECONDS": "5",
         "TRITON_SILENT_SECONDS": "4",
     }  # fmt: skip
-    pod = Pod(tmp_path / "volume", config, s3, partial(shown, "loads that never end: models"), **env)
+    pod = Pod(tmp_path / "volume", config_for_pods, s3, partial(shown, "loads that never end: models"), **env)
     yield pod
     pod.close()
 

@@ -6,7 +6,6 @@ Each test adds rows of models to a table that is printed at the end.
 
 from __future__ import annotations
 
-import json
 import statistics
 import subprocess
 import sys
@@ -25,9 +24,7 @@ import pytest
 
 from adapter._pb import model_runtime_pb2 as spi
 from tests.builders import load_request
-from tests.fault.conftest import BUCKET
 from tests.fault.pod import Pod
-from tests.real import install
 from tests.real.children import TOP, bare_environment
 from tests.real.models import affine, sleeper
 from tests.real.polls import until
@@ -60,19 +57,12 @@ class TritonPythonModel:
 
 
 @pytest.fixture
-def start(tmp_path: Path, s3: S3Server, shown: Callable[..., None]) -> Iterator[Start]:
+def start(tmp_path: Path, config_for_pods: Path, s3: S3Server, shown: Callable[..., None]) -> Iterator[Start]:
     """Start a pod, with settings as keywords."""
-    try:
-        install.install()
-    except install.CannotRunError as reason:
-        pytest.skip(f"the real Triton cannot run here: {reason}")
-    config = tmp_path / "config"
-    config.mkdir()
-    (config / "s3").write_text(json.dumps(s3.storage_config(BUCKET)))
     with ExitStack() as stack:
 
         def begin(*, name: str | None = None, **env: str) -> Pod:
-            pod = Pod(tmp_path / "volume", config, s3, partial(shown, TITLE), name=name, **env)
+            pod = Pod(tmp_path / "volume", config_for_pods, s3, partial(shown, TITLE), name=name, **env)
             stack.callback(pod.close)
             return pod
 

@@ -9,7 +9,7 @@ import pytest
 from adapter.errors import InvalidModel, SourceUnavailable
 from adapter.storage.search import READ_LIMIT_BYTES
 from tests.builders import a_spec
-from tests.unit.storage.beds import reached, write_tree
+from tests.unit.storage.beds import hang_after_pages_of, reached, write_tree
 
 CONFIG = b'backend: "python"\n'
 IN_A_CLAIM = a_spec(storage_params={"type": "pvc", "name": "c"})
@@ -88,15 +88,7 @@ async def test_half_a_listing_is_told_with_its_files(bed):
     """As far as it has come when the time is up; in the order of the store."""
     for number in range(10):
         bed.bucket.put(f"m/{number}/model.py", bytes(100))
-    bed.bucket._page_objects = 5
-    original = bed.bucket.list_page
-
-    def list_page(prefix, stop, *, token=None, **options):
-        if token:
-            bed.bucket.hang("list")
-        return original(prefix, stop, token=token, **options)
-
-    bed.bucket.list_page = list_page
+    hang_after_pages_of(bed.bucket, 5)
     survey = asyncio.create_task(bed.store.survey(a_spec(), 0.3, configs))
     await reached(bed.bucket.hanging)
 

@@ -12,7 +12,7 @@ from adapter.errors import InvalidModel, InvalidRequest, SourceNotFound, SourceU
 from adapter.model import Artifact
 from adapter.storage.search import READ_LIMIT_BYTES
 from tests.builders import a_spec
-from tests.unit.storage.beds import folder_content, make_bed, opened, reached, write_tree
+from tests.unit.storage.beds import folder_content, hang_after_pages_of, make_bed, opened, reached, write_tree
 
 
 def local_spec(bed, path="helped/m", **fields):
@@ -132,15 +132,7 @@ async def test_a_survey_that_runs_out_of_time_tells_what_it_saw(bed):
     """A lower bound, and no thread left hanging."""
     for number in range(10):
         bed.bucket.put(f"m/{number}", bytes(100))
-    bed.bucket._page_objects = 5
-    original = bed.bucket.list_page
-
-    def list_page(prefix, stop, *, token=None, **options):
-        if token:
-            bed.bucket.hang("list")
-        return original(prefix, stop, token=token, **options)
-
-    bed.bucket.list_page = list_page
+    hang_after_pages_of(bed.bucket, 5)
     survey = asyncio.create_task(bed.store.survey(a_spec(), 0.2))
     await reached(bed.bucket.hanging)
     assert (await survey).listing is None
