@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 from adapter.units import BYTES, FACTOR, LOADS, MIB, MILLISECONDS, REQUESTS, TEXT, setting, show_bytes
 
-MIN_SIZE_BYTES = 8 * 1024 + 1
+UNIT_BYTES = 8 * 1024
+"""ModelMesh counts memory in these. Source: modelmesh `ModelLoader.java` 37, 55."""
+MIN_SIZE_BYTES = UNIT_BYTES + 1
 """
-A failed load of a model predicted at 8 KiB or less (one ModelMesh unit) gets no unload and is never
+A failed load of a model predicted at one unit or less gets no unload and is never
 tried again, so no size that we tell may be that small.
 
 Source: modelmesh `ModelMesh.java` 2458-2460, observed on the real one.
@@ -53,13 +55,14 @@ class CapacitySettings:
     @property
     def usable_bytes(self) -> int:
         """
-        Capacity less the reserve that ModelMesh keeps for unloads.
+        Whole units of the capacity, less the reserve that ModelMesh keeps for unloads: what one model may have at most.
 
         Source: modelmesh `ModelMesh.java` 746-763.
         """
-        reserve = self.max_loading * self.default_model_bytes // (2 if self.max_loading <= 2 else 4)
-        capacity = self.capacity_bytes
-        return capacity - min(max(reserve, capacity // 100), capacity // 10)
+        units, default = self.capacity_bytes // UNIT_BYTES, -(-self.default_model_bytes // UNIT_BYTES)
+        wanted = self.max_loading * default // (2 if self.max_loading <= 2 else 4)
+        reserve = max(1, min(max(wanted, units // 100), units // 10))
+        return (units - reserve) * UNIT_BYTES
 
     @property
     def budget_seconds(self) -> float:

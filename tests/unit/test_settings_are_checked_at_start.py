@@ -190,14 +190,14 @@ def test_endpoint_beats_its_port() -> None:
 @pytest.mark.parametrize(
     ("loading", "default", "reserve"),
     [
-        ("1", "1000000", 2**30 // 100),  # below 1 %
+        ("1", "1000000", 1310 * 8192),  # below 1 % of 131,072 units
         ("2", "50Mi", 50 * MIB),
         ("8", "50Mi", 100 * MIB),
-        ("16", "50Mi", 2**30 // 10),  # above 10 %
+        ("16", "50Mi", 13107 * 8192),  # above 10 %
     ],
 )
 def test_usable_capacity_leaves_modelmeshs_reserve(loading: str, default: str, reserve: int) -> None:
-    """threads × default ÷ (2 or 4), between 1 % and 10 %. Source: ModelMesh.java 746-763."""
+    """threads × default ÷ (2 or 4), between 1 % and 10 %, in whole units of 8 KiB. Source: ModelMesh.java 746-763."""
     settings = capacity(CONTAINER_MEM_REQ_BYTES="1Gi", MEM_BUFFER_BYTES="0", LOADING_CONCURRENCY=loading, DEFAULT_MODELSIZE=default)
 
     assert settings.usable_bytes == 2**30 - reserve

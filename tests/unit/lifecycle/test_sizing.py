@@ -1,6 +1,8 @@
 """Predictions: above 8 KiB, never above the usable capacity, and learned."""
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from adapter.digests import Digests
 from adapter.errors import NoCapacity
@@ -8,6 +10,7 @@ from adapter.lifecycle.sizing import UNFIT_BYTES, Sizing
 from adapter.model import Content, Listing, ModelSpec, SourceFile
 from adapter.settings import CapacitySettings, read_group
 from tests.builders import a_spec
+from tests.mesh.announced import UNIT_BYTES, Announced
 
 A = a_spec("models/a", model_id="a", model_type="onnx")
 MIB = 1024 * 1024
@@ -21,14 +24,19 @@ def content(spec: ModelSpec = A, *, etag: str = "e1") -> Content:
     return Content(DIGESTS.of_spec(spec), DIGESTS.of_listing(listing), DIGESTS.of_crash(spec, listing))
 
 
+def announcing(capacity_bytes: int, default_bytes: int, threads: int) -> CapacitySettings:
+    numbers = {
+        "CONTAINER_MEM_REQ_BYTES": str(capacity_bytes),
+        "MEM_BUFFER_BYTES": "0",
+        "LOADING_CONCURRENCY": str(threads),
+        "DEFAULT_MODELSIZE": str(default_bytes),
+    }
+    return read_group(CapacitySettings, numbers)
+
+
 @pytest.fixture
 def sizing(capacity: CapacitySettings) -> Sizing:
     return Sizing(capacity, DIGESTS)
-
-
-def test_usable_capacity_leaves_modelmesh_its_reserve(capacity: CapacitySettings) -> None:
-    """Capacity 1024 MiB, 2 threads × 1 MB ÷ 2 is below 1 %: one percent is kept."""
-    assert capacity.usable_bytes == 1024 * MIB - 1024 * MIB // 100
 
 
 @pytest.mark.parametrize(
@@ -37,16 +45,18 @@ def test_usable_capacity_leaves_modelmesh_its_reserve(capacity: CapacitySettings
 )
 def test_the_reserve_follows_modelmesh(threads: int, default: int, reserve: int) -> None:
     """clamp(threads × default ÷ (2 if threads ≤ 2 else 4), 1 %, 10 %)."""
-    settings = read_group(
-        CapacitySettings,
-        {
-            "CONTAINER_MEM_REQ_BYTES": str(1024 * MIB),
-            "MEM_BUFFER_BYTES": "0",
-            "LOADING_CONCURRENCY": str(threads),
-            "DEFAULT_MODELSIZE": str(default),
-        },
-    )
+    settings = announcing(1024 * MIB, default, threads)
+
     assert (1024 * MIB - settings.usable_bytes) // MIB == reserve // MIB
+
+
+@given(capacity_bytes=st.integers(50 * MIB, 1 << 40), default_bytes=st.integers(8193, 5 * MIB), threads=st.integers(1, 64))
+@example(capacity_bytes=30 * MIB, default_bytes=1_000_000, threads=4)
+def test_usable_is_what_modelmesh_lets_one_model_have(capacity_bytes: int, default_bytes: int, threads: int) -> None:
+    """To the unit of 8 KiB. A model that is predicted a unit more is never loaded, and nobody learns why."""
+    there = Announced(capacity_bytes=capacity_bytes, default_bytes=default_bytes, threads=threads, timeout_ms=30_000)
+
+    assert announcing(capacity_bytes, default_bytes, threads).usable_bytes == there.usable_units * UNIT_BYTES
 
 
 @pytest.mark.parametrize("file_bytes", [0, 1, 227, 6554])
@@ -125,7 +135,7 @@ def test_a_report_above_the_usable_capacity_is_a_fact_against_any_word(sizing: S
             sizing.measured(spec, content(spec), 1_000_000, 2048 * MIB)
         assert refused.value.text == (
             "model does not fit and is unloaded again: Triton's backend reports 2048 MiB (2147483648 bytes), but the usable capacity "
-            "is 1014 MiB (1063004406 bytes) (capacity 1024 MiB (1073741824 bytes) less ModelMesh's reserve for unloads)"
+            "is 1014 MiB (1063010304 bytes) (capacity 1024 MiB (1073741824 bytes) less ModelMesh's reserve for unloads)"
         )
         with pytest.raises(NoCapacity, match=r"does not fit: it took 2048 MiB .* when it was loaded last, but"):
             sizing.admit(spec, 1_000_000, content(spec))
