@@ -121,13 +121,15 @@ async def soaked(bed: str, cycles: int, folder: Path, *, seed: int = 1, tell: Ca
             wanted = cycles * number // stretches
             await run.traffic.stretch(wanted - done, LANES[bed])
             done = wanted
+            if run.traffic.is_lost:
+                break
             await run.look()
             if number % 6 == 0:
                 memory = run.curves["memory (RSS)"].values[-1]
                 tell(f"{done} of {cycles} cycles over the {bed} Triton, {time.monotonic() - began:.0f} s, {memory:.0f} MiB")
-        problems = [*run.traffic.problems[:20], *await run.left()]
+        problems = [*run.traffic.problems, *await run.left()]
         curves = [curve for curve in run.curves.values() if curve.values]
-        return Outcome(curves, problems, cycles, time.monotonic() - began, dict(run.traffic.tried), run.grown_entries())
+        return Outcome(curves, problems, done, time.monotonic() - began, dict(run.traffic.tried), run.grown_entries())
 
 
 @dataclass
@@ -137,7 +139,7 @@ class _Run:
     volume: Path
     counts: Path
     triton: v2_rpc.GRPCInferenceServiceStub
-    triton_pid: int | None
+    real: Triton | None
     curves: dict[str, Curve]
     entries: list[dict[str, int]] = field(default_factory=list)
     """At each look, what the adapter's objects keep: class and attribute → entries."""
@@ -161,8 +163,8 @@ class _Run:
             "a load": self._milliseconds("a load", traffic.load_seconds),
             "an unload": self._milliseconds("an unload", traffic.unload_seconds),
         }
-        if self.triton_pid is not None:
-            found["memory of Triton (RSS)"] = _rss_mib(self.triton_pid)
+        if self.real is not None:
+            found["memory of Triton (RSS)"] = _rss_mib(self.real.pid)
         self.entries.append(entries)
         traffic.load_seconds.clear()
         traffic.unload_seconds.clear()
@@ -176,6 +178,8 @@ class _Run:
 
     async def left(self) -> list[str]:
         """What is left although every model was unloaded."""
+        if self.real is not None and not self.real.is_running:
+            return [f"Triton ended by itself; its log ends with {self.real.log_path.read_text(errors='replace').splitlines()[-3:]}"]
         rows = (await self.triton.RepositoryIndex(v2.RepositoryIndexRequest())).models
         found = [f"Triton has {row.name} {row.state}" for row in rows]
         found += [f"{path.name} is in the folder of models" for path in (self.volume / "_triton_models").iterdir()]
@@ -215,7 +219,7 @@ async def _running(bed: str, folder: Path, dice: random.Random, latency: Bound) 
             change(f"path-{number}")
         s3.put_folder(BUCKET, REFUSED, dict(affine(1, 1)) | {"1/model.py": b"raise ValueError('a soak wants it so')\n"})
         (config / "s3").write_text(json.dumps(s3.storage_config(BUCKET)))
-        triton_pid = None
+        real = None
         if bed == "fake":
             fake = await stack.enter_async_context(FakeTriton(volume / "_triton_models"))
             fake.default.load_seconds = fake.default.unload_seconds = 0.001
@@ -224,8 +228,8 @@ async def _running(bed: str, folder: Path, dice: random.Random, latency: Bound) 
             target = fake.target
         else:
             args = ["--disable-auto-complete-config", "--reuse-grpc-port=true"]
-            triton = stack.enter_context(Triton(volume / "_triton_models", extra_args=args, log_path=folder / "triton.log"))
-            target, triton_pid = triton.grpc_target, triton.pid
+            real = stack.enter_context(Triton(volume / "_triton_models", extra_args=args, log_path=folder / "triton.log"))
+            target = real.grpc_target
         env = {
             "LOADING_CONCURRENCY": str(LANES[bed]), "TRITON_LOAD_THREADS": "8", "LOADTIME_TIMEOUT": "90000", "CACHE_MAX_BYTES": CACHE,
             SOCKET: str(counts), "LOG_LEVEL": "warning",
@@ -242,7 +246,7 @@ async def _running(bed: str, folder: Path, dice: random.Random, latency: Bound) 
         curves = {name: Curve(name, unit, bound) for name, (unit, bound) in BOUNDS.items()}
         for name in ("a load", "an unload"):
             curves[name].bound = latency
-        yield _Run(traffic, adapter, volume, counts, v2_rpc.GRPCInferenceServiceStub(to_triton), triton_pid, curves)
+        yield _Run(traffic, adapter, volume, counts, v2_rpc.GRPCInferenceServiceStub(to_triton), real, curves)
 
 
 def _status(path: Path) -> os.stat_result | None:

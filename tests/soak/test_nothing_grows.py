@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import random
 from collections.abc import Callable
 from pathlib import Path
 
+import grpc
 import pytest
+from grpc.aio import Metadata
 
 from tests.real.install import CannotRunError
 from tests.soak.curves import Bound, Curve, grown
 from tests.soak.soak import BOUNDS, soaked
+from tests.soak.traffic import Traffic
 
 REAL_SHARE = 3
 
@@ -55,3 +60,26 @@ async def test_nothing_grows_over_many_cycles(bed: str, tmp_path: Path, request:
     assert {each.name for each in outcome.curves} >= {name for name, (_, bound) in BOUNDS.items() if bound}
     assert outcome.problems == []
     assert grown(outcome.curves) == []
+
+
+class Gone:
+    """A runtime whose Triton has ended: each call would take all of its budget."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __getattr__(self, method: str) -> Callable[..., asyncio.Task[None]]:
+        return lambda request, timeout: asyncio.create_task(self._call())
+
+    async def _call(self) -> None:
+        self.calls += 1
+        raise grpc.aio.AioRpcError(grpc.StatusCode.UNAVAILABLE, Metadata(), Metadata(), "Triton is gone")
+
+
+async def test_a_run_in_which_everything_fails_ends_soon() -> None:
+    runtime = Gone()
+    traffic = Traffic(runtime, random.Random(1), lambda _: None)
+    await traffic.stretch(3_000, lanes=8)
+
+    assert traffic.is_lost
+    assert runtime.calls < 100

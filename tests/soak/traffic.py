@@ -31,6 +31,8 @@ EXPECTED: dict[str, frozenset[grpc.StatusCode]] = {
 }
 """Kind of cycle → codes that its load may end with, beside OK. Whatever else comes is a problem."""
 WEIGHTS = (50, 15, 10, 8, 7, 3, 7)
+MOST_PROBLEMS = 20
+"""With as many a run is given up."""
 
 
 @dataclass
@@ -46,6 +48,11 @@ class Traffic:
     load_seconds: list[float] = field(default_factory=list)
     """Of plain loads since they were looked at last."""
     unload_seconds: list[float] = field(default_factory=list)
+
+    @property
+    def is_lost(self) -> bool:
+        """So much went wrong that going on would only take time: each call to a Triton that is gone takes all of its budget."""
+        return len(self.problems) >= MOST_PROBLEMS
 
     async def stretch(self, cycles: int, lanes: int) -> None:
         """So many cycles, in lanes with ids of their own."""
@@ -68,6 +75,8 @@ class Traffic:
 
     async def _lane(self, lane: int, lanes: int, left: Any) -> None:
         for _ in left:
+            if self.is_lost:
+                return
             model_id = f"model-{self.dice.randrange(lane, IDS, lanes)}"
             kind = self.dice.choices(list(EXPECTED), WEIGHTS)[0]
             self.tried[kind] += 1
