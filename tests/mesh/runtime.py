@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -131,5 +132,10 @@ async def _answer(call: Any) -> Any:
         return await call
     except grpc.aio.AioRpcError as error:
         raise CallError(error.code().name, error.details() or "") from None
-    except grpc.aio.UsageError as error:  # the channel was closed under it
+    except grpc.aio.UsageError as error:  # the channel was closed before it
         raise CallError("UNAVAILABLE", str(error)) from None
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        raise CallError("UNAVAILABLE", "the channel was closed under the call") from None
