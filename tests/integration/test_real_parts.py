@@ -5,12 +5,15 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import socket
 import ssl
 import subprocess
 import sys
+import threading
 import urllib.error
 import urllib.request
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
@@ -180,3 +183,16 @@ def onnx_triton(tmp_path_factory: pytest.TempPathFactory):
 def _load(mesh: Mesh, name: str) -> None:
     mesh.triton.RepositoryModelUnload(service_pb2.RepositoryModelUnloadRequest(model_name=name))
     mesh.triton.RepositoryModelLoad(service_pb2.RepositoryModelLoadRequest(model_name=name), timeout=60)
+
+
+def test_a_part_waits_for_its_port() -> None:
+    """It is to come back where it was; a program that looks for a free port may have taken that one for a moment."""
+    with S3Server() as s3:
+        port = urlsplit(s3.endpoint_url).port
+        s3.kill()
+        with socket.create_server(("127.0.0.1", port or 0)) as taken:
+            timer = threading.Timer(0.5, taken.close)
+            timer.start()
+            s3.start()
+            timer.join()
+        assert urlsplit(s3.endpoint_url).port == port

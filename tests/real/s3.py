@@ -10,6 +10,7 @@ import secrets
 import shutil
 import sysconfig
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -83,8 +84,10 @@ class S3Server:
                 return self._start()
             except PartError as error:
                 self.kill()
-                if has_port or not tries or "address already in use" not in str(error):
+                if not tries or "address already in use" not in str(error):
                     raise
+                if has_port:
+                    time.sleep(1)  # whoever looked for a port has taken this one meanwhile
 
     def kill(self) -> None:
         """`kill -9`; objects stay. One that does not run is fine."""

@@ -13,6 +13,7 @@ import json
 import os
 import re
 import secrets
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -119,8 +120,10 @@ class Triton:
                 return self._start()
             except PartError as error:
                 self.kill()
-                if has_ports or not tries or not re.search(r"[Aa]ddress already in use|failed to start .* service", str(error)):
+                if not tries or not re.search(r"[Aa]ddress already in use|failed to start .* service", str(error)):
                     raise
+                if has_ports:
+                    time.sleep(1)  # whoever looked for a port has taken this one meanwhile
 
     def stop(self) -> int:
         """SIGTERM, as Kubernetes does, then SIGKILL after its exit timeout. The answer is its exit code."""
