@@ -40,8 +40,12 @@ KIND: contextvars.ContextVar[str | None] = contextvars.ContextVar("kind", defaul
 """In the name of which kind of operation."""
 
 
+MOST_STEPS = 200_000
+"""At one moment. The most that a history has taken is far below that."""
+
+
 class StuckError(Exception):
-    """Nothing is ready and no timer runs: whoever waits will wait for ever."""
+    """Nothing is ready and no timer runs, or something is ready again and again: whoever waits will wait for ever."""
 
 
 class _Task(asyncio.Task[Any]):
@@ -60,6 +64,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.lag = 0.0
         """How often something that is ready is put off once more."""
         self.steps = 0
+        self._moved_at = 0
+        """Steps, when time last passed."""
         self.tasks = 0
         self.set_task_factory(_made)
 
@@ -78,8 +84,11 @@ class VirtualLoop(asyncio.BaseEventLoop):
         while not ready:
             if not timers:
                 raise StuckError("nothing is ready, and no timer runs")
-            self._now = max(self._now, timers[0]._when)
+            if timers[0]._when > self._now:
+                self._now, self._moved_at = timers[0]._when, self.steps
             self._take_due(timers, ready)
+        if self.steps - self._moved_at > MOST_STEPS:
+            raise StuckError(f"{MOST_STEPS} steps, and no time has passed: somebody asks again and again")
         self._take_due(timers, ready)
         batch = list(ready)
         ready.clear()

@@ -83,6 +83,9 @@ class Flights(Generic[T]):
     def _begin(self, key: str, who: str, waits: Waits, work: Work[T]) -> _Flight[T]:
         flight: _Flight[T] = _Flight(who, waits.to_share())
         flight.task = asyncio.create_task(self._fly(key, flight, work), name=f"pull {key}")
+        flight.task.add_done_callback(
+            lambda _: self._end(key, flight)
+        )  # of a task that was cancelled before its first step nothing else runs
         self._flights[key] = flight
         return flight
 
@@ -90,8 +93,11 @@ class Flights(Generic[T]):
         try:
             return await work(flight.waits, lambda: flight.members)
         finally:  # no await between the work's last one and this: nobody joins what has landed
-            if self._flights.get(key) is flight:
-                del self._flights[key]
+            self._end(key, flight)
+
+    def _end(self, key: str, flight: _Flight[T]) -> None:
+        if self._flights.get(key) is flight:
+            del self._flights[key]
 
     async def _wait(self, flight: _Flight[T], waits: Waits) -> T:
         flight.members += 1

@@ -267,3 +267,19 @@ async def test_a_cancel_at_any_await_leaves_nothing(make_cache):
         assert folder_content(cache.volume.staging_dir) == [] and cache.artifacts == []
         assert cache.bed.space.held_bytes() == 0
     assert outcomes == {"CancelledError", "Artifact"}
+
+
+async def test_a_flight_that_never_began_is_in_nobodys_way():
+    """It was given up before its first step, so none of it ran. Whoever came later would ask again and again, without an end."""
+    flights = Flights(lambda _: asyncio.sleep(0))
+    clock = asyncio.get_running_loop().time
+    waits = Waits(clock, clock() + 60)
+
+    async def work(*_):
+        return "made"
+
+    flight = flights._begin("key", "a", waits, work)
+    flight.is_ending = True
+    flight.task.cancel()
+    landed = [await flights.join("key", "b", waits, work) for _ in range(3)]
+    assert [each.result for each in landed if each] == ["made", "made"]
