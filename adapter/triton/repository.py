@@ -11,6 +11,7 @@ Knows nothing of Triton's calls; how a model must look is `layout`'s business.
 from __future__ import annotations
 
 import asyncio
+import re
 import secrets
 from collections import deque
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping
@@ -32,6 +33,7 @@ from adapter.volume import Volume, make_plain_directory
 from adapter.workers import Stop, Workers
 
 THREADS = 4
+_PROBE = re.compile(r"adapter-probe-[0-9a-f]{16}")
 _RECENT = 256
 """So many directories are certainly not made within one tick of the file system's clock (at most 10 ms)."""
 
@@ -46,6 +48,8 @@ class Repository:
         self._volume = volume
         self._space = space or Space(volume.cache_dir, 0, refuses=False)
         self._bytes = PlacedBytes()
+        self._probes: set[str] = set()
+        """That are under way."""
         self._space.counted_by("placed", self._bytes.own_bytes)
         self._recent: deque[str] = deque(maxlen=_RECENT)
         self._workers = Workers("repository", THREADS)
@@ -128,15 +132,18 @@ class Repository:
     async def probe(self) -> AsyncIterator[str]:
         """Inside, there is an empty directory with a name that nobody has. Raises AdapterError."""
         name = f"adapter-probe-{secrets.token_hex(8)}"
+        self._probes.add(name)
         try:
             await self.ensure_directory(name)
             yield name
         finally:
             await self.remove(name)
+            self._probes.discard(name)
 
     async def sweep(self) -> None:
         """
-        Take out what nobody placed: plain files, names that are not UTF-8, and links, wherever they lead.
+        Take out what nobody placed: plain files, names that are not UTF-8, links, wherever they lead, and empty directories of `probe`
+        that a killed process has left.
 
         A dangling link breaks Triton's index, and one that leads into a claim would have to be followed to know that.
 
@@ -244,6 +251,9 @@ class Repository:
             if not is_plain_directory(path) or not is_utf8(path.name):
                 log.warning("entry.swept", name=repr(path.name), folder=str(self.folder), cause="not a directory that the adapter placed")
                 self._discard([path])
+            elif _PROBE.fullmatch(path.name) and path.name not in self._probes:
+                with suppress(OSError):  # whatever is in it is not ours
+                    path.rmdir()
 
     def _ensure_folder(self) -> None:
         """Only where the folder itself is gone: an unload must go on, whatever else of the volume is lost."""

@@ -379,6 +379,16 @@ async def test_clear_takes_everything(repository: Repository, volume: Volume, ar
     assert (artifact.root / "weights.onnx").exists()
 
 
+async def test_sweep_takes_the_probes_of_a_killed_process(repository: Repository) -> None:
+    """Not those that are under way, and nothing that somebody has filled, whatever its name."""
+    left, filled = (repository.folder / f"adapter-probe-{letter * 16}" for letter in "ab")
+    left.mkdir()
+    (filled / "1").mkdir(parents=True)
+    async with repository.probe() as probe:
+        await repository.sweep()
+        assert sorted(path.name for path in repository.folder.iterdir()) == sorted([probe, filled.name])
+
+
 async def test_sweep_takes_what_breaks_the_index(repository: Repository, artifact: Artifact, tmp_path: Path) -> None:
     """Links too, wherever they lead: to know more of them, they would have to be followed."""
     await repository.place("m", LAYOUT, artifact)
