@@ -33,7 +33,8 @@ from adapter.volume import Volume, make_plain_directory
 from adapter.workers import Stop, Workers
 
 THREADS = 4
-_PROBE = re.compile(r"adapter-probe-[0-9a-f]{16}")
+_PROBE = "adapter-probe-"
+_PROBE_NAME = re.compile(_PROBE + "[0-9a-f]{16}")
 _RECENT = 256
 """So many directories are certainly not made within one tick of the file system's clock (at most 10 ms)."""
 
@@ -131,14 +132,14 @@ class Repository:
     @asynccontextmanager
     async def probe(self) -> AsyncIterator[str]:
         """Inside, there is an empty directory with a name that nobody has. Raises AdapterError."""
-        name = f"adapter-probe-{secrets.token_hex(8)}"
+        name = _PROBE + secrets.token_hex(8)
         self._probes.add(name)
         try:
             await self.ensure_directory(name)
             yield name
         finally:
+            self._probes.discard(name)  # one that cannot be removed now is swept later
             await self.remove(name)
-            self._probes.discard(name)
 
     async def sweep(self) -> None:
         """
@@ -251,7 +252,7 @@ class Repository:
             if not is_plain_directory(path) or not is_utf8(path.name):
                 log.warning("entry.swept", name=repr(path.name), folder=str(self.folder), cause="not a directory that the adapter placed")
                 self._discard([path])
-            elif _PROBE.fullmatch(path.name) and path.name not in self._probes:
+            elif _PROBE_NAME.fullmatch(path.name) and path.name not in self._probes:
                 with suppress(OSError):  # whatever is in it is not ours
                     path.rmdir()
 

@@ -20,7 +20,7 @@ import pytest
 from onnx import TensorProto
 from tritonclient.grpc import service_pb2
 
-from tests.real import triton as triton_part
+from tests.real import ports
 from tests.real.children import TOP, PartError, bare_environment, is_alive
 from tests.real.mesh import Mesh
 from tests.real.models import digits_classifier, identity_onnx, sleeper, write
@@ -102,8 +102,8 @@ def test_a_lost_port_is_chosen_again(tmp_path: Path, monkeypatch: pytest.MonkeyP
     """Between the choice of a port and its use somebody may take it; that one's answers are not ours."""
     with Triton(tmp_path / "one") as first:
         taken = [[first.grpc_port, first.http_port, first.metrics_port]]
-        choose = triton_part.free_ports
-        monkeypatch.setattr(triton_part, "free_ports", lambda count: taken.pop() if taken else choose(count))
+        choose = ports.free_ports
+        monkeypatch.setattr(ports, "free_ports", lambda count: taken.pop() if taken else choose(count))
         with Triton(tmp_path / "two") as second:
             assert taken == []
             assert second.http_port != first.http_port

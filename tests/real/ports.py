@@ -4,10 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import random
+import re
 import socket
+import time
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from tests.real.children import PartError
+
+T = TypeVar("T")
 
 _CANDIDATES = range(20_000, 32_000)
 """Below the ports that Linux gives to outgoing connections (32768 and up), which would take one before it is used."""
+
+_TRIES = 3
 
 
 def free_ports(count: int) -> list[int]:
@@ -22,6 +32,25 @@ def free_ports(count: int) -> list[int]:
             if len(found) == count:
                 return found
     raise OSError(f"of the ports {_CANDIDATES} fewer than {count} are free")
+
+
+def started_on(ports: Sequence[int], count: int, start: Callable[[list[int]], T], taken: str) -> T:
+    """
+    What `start` gives on these ports, or on so many free ones where there are none.
+
+    Somebody may have taken a port meanwhile: then free ones are looked for again, and given ones are waited for. `taken`: a
+    pattern of what `start` says then. Raises PartError: as `start`, at the last try, or with other words.
+    """
+    tries = _TRIES
+    while True:
+        tries -= 1
+        try:
+            return start(list(ports) or free_ports(count))
+        except PartError as error:
+            if not tries or not re.search(taken, str(error)):
+                raise
+        if ports:
+            time.sleep(1)
 
 
 def is_listening(port: int) -> bool:

@@ -10,17 +10,15 @@ import secrets
 import shutil
 import sysconfig
 import tempfile
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
 from tests.real.certificates import make_certificates
 from tests.real.children import Child, PartError, bare_environment
-from tests.real.ports import free_ports
+from tests.real.ports import started_on
 
 START_SECONDS = 20
-PORT_TRIES = 3
 
 
 class S3Server:
@@ -76,18 +74,7 @@ class S3Server:
         """Raises PartError when it does not come up, with its log in short."""
         self.kill()
         self.root.mkdir(parents=True, exist_ok=True)
-        has_port, tries = bool(self._port), PORT_TRIES
-        while True:
-            self._port = self._port if has_port else free_ports(1)[0]
-            tries -= 1
-            try:
-                return self._start()
-            except PartError as error:
-                self.kill()
-                if not tries or "address already in use" not in str(error):
-                    raise
-                if has_port:
-                    time.sleep(1)  # whoever looked for a port has taken this one meanwhile
+        return started_on([self._port] if self._port else [], 1, self._start, "address already in use")
 
     def kill(self) -> None:
         """`kill -9`; objects stay. One that does not run is fine."""
@@ -109,12 +96,17 @@ class S3Server:
         assert self._child is not None, "the S3 server was not started"
         return self._child
 
-    def _start(self) -> S3Server:
+    def _start(self, ports: list[int]) -> S3Server:
+        (self._port,) = ports
         command: list[str | Path] = [Path(sysconfig.get_path("scripts")) / "rclone", "serve", "s3", self.root, "--config="]
         command += [f"--addr=127.0.0.1:{self._port}", f"--auth-key={self.access_key},{self.secret_key}"]
         command += ["--dir-cache-time=0s", "--poll-interval=0"]  # what is written into the folder is seen at once
         if self.ca_pem:
             command += [f"--cert={self._folder / 'server.pem'}", f"--key={self._folder / 'server.key'}"]
         self._child = child = Child("s3", [*command, *self._extra_args], env=bare_environment())
-        child.wait_until(lambda: "Starting s3 server" in child.log_text(), "serving", START_SECONDS)
+        try:
+            child.wait_until(lambda: "Starting s3 server" in child.log_text(), "serving", START_SECONDS)
+        except PartError:
+            self.kill()
+            raise
         return self

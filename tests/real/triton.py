@@ -11,20 +11,17 @@ import contextlib
 import http.client
 import json
 import os
-import re
 import secrets
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
 from tests.real import install
 from tests.real.children import Child, PartError, is_alive
-from tests.real.ports import free_ports
+from tests.real.ports import started_on
 
 START_SECONDS = 60
 EXIT_TIMEOUT_SECONDS = 5
-PORT_TRIES = 3
 SHM = Path("/dev/shm")
 SHM_PREFIX = "mmta_parts"
 
@@ -112,18 +109,7 @@ class Triton:
         install.install()
         self.kill()
         self.repository.mkdir(parents=True, exist_ok=True)
-        has_ports, tries = bool(self._ports), PORT_TRIES
-        while True:
-            self._ports = self._ports if has_ports else free_ports(3)
-            tries -= 1
-            try:
-                return self._start()
-            except PartError as error:
-                self.kill()
-                if not tries or not re.search(r"[Aa]ddress already in use|failed to start .* service", str(error)):
-                    raise
-                if has_ports:
-                    time.sleep(1)  # whoever looked for a port has taken this one meanwhile
+        return started_on(self._ports, 3, self._start, r"[Aa]ddress already in use|failed to start .* service")
 
     def stop(self) -> int:
         """SIGTERM, as Kubernetes does, then SIGKILL after its exit timeout. The answer is its exit code."""
@@ -156,12 +142,17 @@ class Triton:
         assert self._child is not None, "Triton was not started"
         return self._child
 
-    def _start(self) -> Triton:
+    def _start(self, ports: list[int]) -> Triton:
+        self._ports = ports
         _sweep_orphans()
         self.server_id = self._name or f"triton-{secrets.token_hex(4)}"
         self.shm_prefix = f"{SHM_PREFIX}_{os.getpid()}_{secrets.token_hex(3)}_"
         self._child = Child("triton", self._command(), env=install.environment(), log_path=self._log_path)
-        self._child.wait_until(self.is_live, "live", START_SECONDS)
+        try:
+            self._child.wait_until(self.is_live, "live", START_SECONDS)
+        except PartError:
+            self.kill()
+            raise
         return self
 
     def _command(self) -> list[str | Path]:

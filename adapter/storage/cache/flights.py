@@ -83,9 +83,8 @@ class Flights(Generic[T]):
     def _begin(self, key: str, who: str, waits: Waits, work: Work[T]) -> _Flight[T]:
         flight: _Flight[T] = _Flight(who, waits.to_share())
         flight.task = asyncio.create_task(self._fly(key, flight, work), name=f"pull {key}")
-        flight.task.add_done_callback(
-            lambda _: self._end(key, flight)
-        )  # of a task that was cancelled before its first step nothing else runs
+        # of a task that is cancelled before its first step, nothing else runs
+        flight.task.add_done_callback(lambda _: self._end(key, flight))
         self._flights[key] = flight
         return flight
 
