@@ -23,6 +23,9 @@ MAX_SIZE_BYTES = 2**63 - 1
 MAX_ID_BYTES = 255
 """Length of a directory name; Triton fails beyond it."""
 
+PROBE = "adapter-probe-"
+"""So begin the names of directories that are made for a moment, to see whether Triton lists them. They are no models."""
+
 INNER = "~inner~"
 """
 Between a bundle's id and the name of one of its inner models. No id of ModelMesh's may hold it, nor
@@ -53,6 +56,10 @@ def id_problem(model_id: str, reserved: Collection[str] = RESERVED_IDS) -> str |
         ("\0" in model_id, "the model id contains a NUL byte"),
         (len(model_id.encode("utf-8", "surrogatepass")) > MAX_ID_BYTES, f"the model id is longer than {MAX_ID_BYTES} bytes"),
         (model_id in reserved, f"the model id {model_id!r} is reserved for the adapter's own folders"),
+        (
+            model_id.startswith(PROBE),
+            f"the model id {model_id!r} begins with {PROBE!r}, which is reserved for the adapter's own looks at Triton",
+        ),
         (INNER in model_id, f"the model id {model_id!r} contains {INNER!r}, which is reserved for the inner models of bundles"),
         (
             model_id.endswith(INNER[:-1]),

@@ -20,7 +20,7 @@ from adapter.boot import boot_id, boot_seconds
 from adapter.errors import AdapterError
 from adapter.inventory import Drift, by_owner, drift_of
 from adapter.journal.reading import NAME, JournalProblem, NoJournal, OtherBoot, read
-from adapter.model import Crashes, Placed, Record, ServerModel
+from adapter.model import PROBE, Crashes, Placed, Record, ServerModel
 from adapter.spi.probe import probe
 from adapter.threads import Threads
 from adapter.triton.client import CallError, TritonClient
@@ -143,7 +143,7 @@ def _look(places: Places) -> View:
         placed, folder_problem = _placed(places, patience)
         artifacts = patience.wait(lambda: _names(places.cache_dir / "artifacts")) or frozenset()
     found = by_owner(rows)
-    ids = sorted({*belief.records, *found, *placed})
+    ids = sorted(name for name in {*belief.records, *found, *placed} if not name.startswith(PROBE))
     knows = _Known(belief.problem is None, triton_problem is None, folder_problem is None)
     sights = []
     for model_id in ids:

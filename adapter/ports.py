@@ -133,6 +133,10 @@ class ModelRepository(Protocol):
         """Take the model, and what else its bundle has, out of the repository. Absent is fine."""
         ...
 
+    async def sweep(self) -> None:
+        """Take out what nobody placed, and what a check of an earlier process has left."""
+        ...
+
     async def inventory(self) -> Mapping[str, Placed]:
         """What the folder holds, by model id. Asks nothing of a claim's server: links that leave our folders are not followed."""
         ...

@@ -258,6 +258,7 @@ class Takeover:
         if states[State.LOADED] or states[State.LOST]:
             self._problem = None
             log.info("runtime.taken_over", models=states[State.LOADED], lost=states[State.LOST], half_done=states[State.FAILED])
+        await self._neighbours.repository.sweep()
 
     async def _adopt(self, finding: Finding) -> None:
         """A cancel comes before the model is entered, and leaves nothing; or after that, and a purge finds the model."""

@@ -11,7 +11,6 @@ Knows nothing of Triton's calls; how a model must look is `layout`'s business.
 from __future__ import annotations
 
 import asyncio
-import re
 import secrets
 from collections import deque
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping
@@ -23,7 +22,7 @@ import structlog
 
 from adapter.disk_failure import failure_in_words
 from adapter.errors import InvalidRequest
-from adapter.model import Artifact, Layout, Placed
+from adapter.model import PROBE, Artifact, Layout, Placed
 from adapter.space import Space
 from adapter.triton.entries import entries_of, inner_of, is_plain_directory, is_utf8
 from adapter.triton.identity import identities_of, identity_of
@@ -33,8 +32,6 @@ from adapter.volume import Volume, make_plain_directory
 from adapter.workers import Stop, Workers
 
 THREADS = 4
-_PROBE = "adapter-probe-"
-_PROBE_NAME = re.compile(_PROBE + "[0-9a-f]{16}")
 _RECENT = 256
 """So many directories are certainly not made within one tick of the file system's clock (at most 10 ms)."""
 
@@ -132,7 +129,7 @@ class Repository:
     @asynccontextmanager
     async def probe(self) -> AsyncIterator[str]:
         """Inside, there is an empty directory with a name that nobody has. Raises AdapterError."""
-        name = _PROBE + secrets.token_hex(8)
+        name = PROBE + secrets.token_hex(8)
         self._probes.add(name)
         try:
             await self.ensure_directory(name)
@@ -252,7 +249,7 @@ class Repository:
             if not is_plain_directory(path) or not is_utf8(path.name):
                 log.warning("entry.swept", name=repr(path.name), folder=str(self.folder), cause="not a directory that the adapter placed")
                 self._discard([path])
-            elif _PROBE_NAME.fullmatch(path.name) and path.name not in self._probes:
+            elif path.name.startswith(PROBE) and path.name not in self._probes:
                 with suppress(OSError):  # whatever is in it is not ours
                     path.rmdir()
 

@@ -404,6 +404,9 @@ class FakeRepository(_Port):
         for name in self.world.of_bundle(model_id, self.world.placed):
             self.world.placed.pop(name)
 
+    async def sweep(self) -> None:
+        await self.visit("sweep")
+
     async def inventory(self) -> dict[str, Placed]:
         await self.visit("inventory")
         sizes = Counter[str]()

@@ -33,7 +33,7 @@ from tests.real.s3 import S3Server
 
 BUCKET = "models"
 PART_BYTES = 1 << 20
-SETTLE_SECONDS = 30
+SETTLE_SECONDS = 120
 OWN_FILES = ("lock", "journal.jsonl", "journal.jsonl.new")
 
 

@@ -14,10 +14,11 @@ import pytest
 
 from adapter._pb import model_runtime_pb2 as spi
 from adapter.errors import StartError
+from adapter.model import PROBE
 from adapter.settings import Settings
 from adapter.volume import Volume
 from adapter.wiring import build
-from tests.fault.conftest import System
+from tests.fault.conftest import System, until
 from tests.real.small_disk import small_disk
 
 MODEL = b"class TritonPythonModel: pass"
@@ -103,6 +104,23 @@ async def test_a_start_goes_on_and_modelmesh_is_served(system: System) -> None:
     assert [name for folder in ("staging", "artifacts", "trash") for name in os.listdir(system.volume.cache_dir / folder)] == []
     assert os.listdir(system.volume.repository_dir) == []
     assert len(os.listdir(system.volume.cache_dir)) > len(NAMES)
+
+
+@pytest.fixture
+def left(tmp_path: Path) -> str:
+    """What a process leaves that is killed while it looks whether Triton lists its folder."""
+    name = f"{PROBE}{'a' * 16}"
+    (tmp_path / "volume" / "_triton_models" / name).mkdir(parents=True)
+    return name
+
+
+async def test_the_directory_of_a_check_that_was_killed_is_swept_and_taken_for_no_model(left: str, system: System) -> None:
+    await until(lambda: not os.listdir(system.volume.repository_dir), "the folder is swept")
+
+    assert system.lifecycle.registry.is_complete
+    assert len(system.lifecycle.registry) == 0
+    assert left not in (system.volume.cache_dir / "journal.jsonl").read_text()
+    await loads_and_leaves_nothing(system)
 
 
 async def test_work_goes_on_beside_what_comes_meanwhile(system: System, outside: Path) -> None:

@@ -130,11 +130,12 @@ class Ending:
         adapter = self._world.adapter
         assert adapter is not None
         slots = adapter.server._loads._slots
+        foreign = ("foreign", "adapter-probe-") if adapter.life in self._world.halved else "foreign"  # swept at the next start
         left: dict[str, object] = {
             "slots": [slot.model_id for slot in (*slots._held, *slots._left)] + ["handed"] * slots._handed,
             "models": [model.model_id for model in adapter.lifecycle.registry],
             "memory": self._triton.held,
-            "folder": [path.name for path in self._world.repository_dir.iterdir() if not path.name.startswith("foreign")],
+            "folder": [path.name for path in self._world.repository_dir.iterdir() if not path.name.startswith(foreign)],
             "staging": [path.name for path in adapter.volume.staging_dir.iterdir()],
             "trash": [path.name for path in adapter.volume.trash_dir.iterdir()] if not self._world.files.failed_deletes else [],
             "records": list(adapter.journal.records),

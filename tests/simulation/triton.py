@@ -48,7 +48,8 @@ class Triton:
         self.met: Callable[[str], None] = lambda _: None
         self.placements: dict[str, int] = {}
         """How often a directory of this name has come."""
-        self.about_to_answer: Callable[[], None] = lambda: None
+        self.about_to_answer: Callable[[bool], None] = lambda _: None
+        """With whether it is the answer to a load or an unload."""
         self.before_unload: Callable[[], None] = lambda: None
         self.before_load: Callable[[str], None] = lambda _: None
         self.clients: list[Client] = []
@@ -173,7 +174,7 @@ class Triton:
             self.asleep.append(partial(_wake, awake))
             await awake
         if life is self.life and not answer.done():
-            self.about_to_answer()
+            self.about_to_answer(has_thread)
             if failure is not None:
                 answer.set_exception(failure)
             else:

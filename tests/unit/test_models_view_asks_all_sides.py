@@ -14,7 +14,7 @@ import pytest
 from adapter import models_view
 from adapter.boot import boot_id
 from adapter.journal.journal import Journal
-from adapter.model import Record
+from adapter.model import PROBE, Record
 from adapter.models_view import Places, View
 from adapter.triton.client import TritonClient
 from adapter.triton.repository import Repository
@@ -155,6 +155,13 @@ async def test_all_agree_also_where_there_is_nothing_at_all(place: Place) -> Non
 
     assert view.agrees
     assert view.models[0].placed is not None and view.models[0].placed.size_bytes == 100
+
+
+async def test_the_directory_of_a_check_is_no_model(place: Place) -> None:
+    """The adapter makes one to see whether Triton lists it; a killed adapter leaves one."""
+    (place.root / "_triton_models" / f"{PROBE}{'a' * 16}").mkdir()
+
+    assert (await place.look()).models == ()
 
 
 async def test_a_bundle_is_one_model(place: Place) -> None:

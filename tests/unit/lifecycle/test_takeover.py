@@ -17,7 +17,7 @@ from adapter.lifecycle.restoring import Restoring
 from adapter.lifecycle.sizing import Sizing
 from adapter.lifecycle.states import State
 from adapter.lifecycle.takeover import NOT_ASKED, NOT_PURGED, TAKING_OVER, Takeover
-from adapter.model import RESERVED_IDS, Layout, SourceFile
+from adapter.model import PROBE, RESERVED_IDS, Layout, SourceFile
 from adapter.settings import CapacitySettings
 from tests.builders import a_spec
 from tests.fakes.world import World, neighbours
@@ -364,6 +364,19 @@ async def test_a_reserved_name_in_the_index_is_no_model(world: World, capacity: 
     assert "unload _ours" not in world.trace
     assert len(lifecycle.registry) == 0
     await lifecycle.close()
+
+
+async def test_what_a_check_of_an_earlier_process_has_left_is_no_model(world: World, make: Callable[[], RuntimeLifecycle]) -> None:
+    """Its directory is swept when the models are taken over; a row that Triton tells of it makes no operation and no record."""
+    world.placed[f"{PROBE}{'a' * 16}"] = Layout({})
+    lifecycle = make()
+    lifecycle.start()
+    await asyncio.sleep(3)
+
+    assert world.trace[:3] == ["index", "inventory", "sweep"]
+    assert len(lifecycle.registry) == 0
+    assert not any(PROBE in step for step in world.trace)
+    assert world.records == {}
 
 
 async def test_a_take_over_says_what_it_is_waiting_for(world: World, make: Callable[[], RuntimeLifecycle]) -> None:

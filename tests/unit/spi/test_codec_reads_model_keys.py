@@ -137,6 +137,12 @@ def test_reserved_ids_are_those_that_the_settings_say() -> None:
         decode(request, reserved={"_triton_models", "_adapter", "cache"})
 
 
+def test_the_name_of_a_check_is_no_model_id() -> None:
+    """The adapter makes directories of such names where Triton looks, and sweeps them."""
+    with pytest.raises(InvalidRequest, match="begins with 'adapter-probe-', which is reserved"):
+        decode(pb.LoadModelRequest(modelId="adapter-probe-1"))
+
+
 @pytest.mark.parametrize("path", ["", "/", "/m", "m/", "a//b", "a/./b", "...", "a/..b/c..", "s p a c e/ü", "x?y=z"])
 def test_path_is_passed_on_as_it_came(path: str) -> None:
     """What it means is the store's to say."""
