@@ -230,7 +230,8 @@ class Takeover:
         Models that serve go on serving, with all that the journal knows of them; those that Triton has lost are loaded again.
 
         Without a record the content is unknown: the next load of such a model is unload, wait, load. What is half done is
-        taken down through Triton, also a directory that it has not loaded: the load may be on its way.
+        taken down through Triton, also a directory that it has not loaded: the load may be on its way. What else the earlier process has
+        left in the folder is swept at the end: it is in nobody's way, so a sweep that fails costs no model.
         """
         known = {model.model_id for model in self._registry}
         rows = by_owner(await self._server.index())

@@ -12,6 +12,7 @@ from typing import Any
 from adapter.lifecycle.audit import AUDIT
 from adapter.lifecycle.losses import WATCH
 from adapter.lifecycle.states import State
+from adapter.model import PROBE
 from tests.simulation.adapter_life import ROOT_TASKS
 from tests.simulation.call import Call
 from tests.simulation.calls import Calls
@@ -64,7 +65,7 @@ class Ending:
         else:
             await within(self._ready())
         await self._idle()
-        await within(until(lambda: not list(self._world.repository_dir.glob("adapter-probe-*"))))  # Triton is looked at again, it was wrong
+        await within(until(lambda: not list(self._world.repository_dir.glob(f"{PROBE}*"))))  # Triton is looked at again, it was wrong
         self._check_nothing_left()
 
     async def _all_answered(self) -> None:
@@ -130,7 +131,7 @@ class Ending:
         adapter = self._world.adapter
         assert adapter is not None
         slots = adapter.server._loads._slots
-        foreign = ("foreign", "adapter-probe-") if adapter.life in self._world.halved else "foreign"  # swept at the next start
+        foreign = ("foreign", PROBE) if adapter.life in self._world.halved else "foreign"  # swept at the next start
         left: dict[str, object] = {
             "slots": [slot.model_id for slot in (*slots._held, *slots._left)] + ["handed"] * slots._handed,
             "models": [model.model_id for model in adapter.lifecycle.registry],

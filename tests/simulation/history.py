@@ -114,11 +114,11 @@ class History:
             self._actions.act(is_ending=True)
             await self._actions.pause()
 
-    def _nudged(self, is_load: bool) -> None:
+    def _nudged(self, has_thread: bool) -> None:
         """A caller goes just when Triton has answered: some ticks later somebody is served who does not wait any more."""
         world = self.world
-        if world.nudge_rate and not world.is_calm and self._random.random() < (0.5 if is_load else 0.1):
-            ticks = self._random.randint(1, 3) if is_load else self._random.randint(0, 12)  # a slot is handed on within three
+        if world.nudge_rate and not world.is_calm and self._random.random() < (0.5 if has_thread else 0.1):
+            ticks = self._random.randint(1, 3) if has_thread else self._random.randint(0, 12)  # slots are handed on within three
             world.loop.create_task(self._calls.cancel_in(ticks), context=world.loop.in_name_of(None))
 
     def _stepped(self) -> None:

@@ -13,7 +13,7 @@ from adapter.errors import (
 from adapter.lifecycle.operation import Model as Known
 from adapter.lifecycle.operation import Operation
 from adapter.lifecycle.states import Event, IllegalTransitionError, State
-from adapter.model import ModelSpec
+from adapter.model import PROBE, ModelSpec
 from adapter.volume import Volume
 from tests.simulation.adapter_life import Adapter, assembled, begin
 from tests.simulation.client import Client
@@ -135,7 +135,7 @@ class Lives:
     ) -> Callable[..., Coroutine[Any, Any, Any]]:
         async def failing(*arguments: Any) -> Any:
             choice = self._random.random()
-            if arguments and str(arguments[0]).startswith("adapter-probe"):
+            if arguments and str(arguments[0]).startswith(PROBE):
                 choice = 1.0  # a probe that cannot be removed stays until the next purge
             if choice < self._world.defect_rate / 2:
                 raise self._defect(adapter, f"before {name}")

@@ -14,6 +14,7 @@ from typing import Any
 
 from adapter.boot import boot_id
 from adapter.journal.reading import JournalProblem, NoJournal, read
+from adapter.model import PROBE
 from tests.simulation.contents import SERVED, served, sizes
 from tests.simulation.held import files_below
 from tests.simulation.loop import KIND, LIFE
@@ -76,7 +77,7 @@ class Rules:
                 self._world.problem(f"{name} {path} in sight of Triton")
 
     def renamed(self, path: Path) -> None:
-        if path.parent != self._world.repository_dir or path.name.startswith((".check", "adapter-probe")):
+        if path.parent != self._world.repository_dir or path.name.startswith((".check", PROBE)):
             return
         self._world.placed_by[path.name] = LIFE.get()
         self._triton.placements[path.name] = self._triton.placements.get(path.name, 0) + 1

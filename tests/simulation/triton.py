@@ -49,7 +49,7 @@ class Triton:
         self.placements: dict[str, int] = {}
         """How often a directory of this name has come."""
         self.about_to_answer: Callable[[bool], None] = lambda _: None
-        """With whether it is the answer to a load or an unload."""
+        """With whether the call has had a thread of its own: a load, or an unload."""
         self.before_unload: Callable[[], None] = lambda: None
         self.before_load: Callable[[str], None] = lambda _: None
         self.clients: list[Client] = []
