@@ -8,6 +8,7 @@ period, or a second signal, is `os._exit`: a thread that hangs in a socket must 
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import sys
@@ -42,6 +43,8 @@ def serve(settings: Settings) -> int:
 async def _serve(settings: Settings) -> NoReturn:
     asked = _on_signals()
     async with build(settings) as adapter:
+        gc.freeze()  # what there is by now stays: no collection has to look through it
+        gc.enable()
         log.info("adapter.started", listens=adapter.spi.addresses, triton=settings.triton.target, **_arithmetic(settings))
         _warn_of_threads(settings)
         is_asked = await _until_asked_to_stop(asked, adapter.root_tasks)

@@ -8,6 +8,7 @@ settings. Imports late: a probe starts every few seconds and needs neither stora
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import shutil
 import sys
@@ -119,9 +120,13 @@ def _serve() -> int:
     settings = Settings.from_env()
     for warning in retired_warnings():
         _complain(f"warning: {warning}")
-    from adapter import app  # noqa: PLC0415 - everything heavy hangs on it
+    gc.disable()  # a collection would look through what is being imported, again and again; it stays anyway
+    try:
+        from adapter import app  # noqa: PLC0415 - everything heavy hangs on it
 
-    return app.serve(settings)
+        return app.serve(settings)
+    finally:
+        gc.enable()
 
 
 def _print_settings(*, is_markdown: bool) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import secrets
+import stat
 from contextlib import suppress
 from pathlib import Path
 
@@ -20,6 +21,9 @@ from adapter.folder_lock import FolderLock
 
 DIRECTORY_MODE = 0o755
 """Triton runs as another user, and must be able to enter."""
+
+_ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EBADF)
+"""As `Path.is_dir` has it."""
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -75,7 +79,7 @@ class Folders:
             raise AdapterError(f"the folder {self.cache_dir} was deleted while the adapter was working, with its lock; restart the adapter")
         for folder in (self.repository_dir, self.staging_dir, self.artifacts_dir, self.trash_dir):
             is_ours = folder != self.repository_dir
-            if not folder.is_dir() or (is_ours and folder.is_symlink()):
+            if not _is_directory(folder, follows=not is_ours):
                 try:
                     if is_ours:
                         _drop_link(folder)
@@ -138,6 +142,16 @@ def _make_directory(path: Path) -> None:
     path.mkdir(parents=True, exist_ok=True)
     if is_new:
         path.chmod(DIRECTORY_MODE)
+
+
+def _is_directory(path: Path, *, follows: bool) -> bool:
+    """Raises OSError: nobody can tell."""
+    try:
+        return stat.S_ISDIR(path.stat(follow_symlinks=follows).st_mode)
+    except OSError as error:
+        if error.errno in _ABSENT:
+            return False
+        raise
 
 
 def _drop_link(path: Path) -> None:

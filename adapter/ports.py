@@ -85,11 +85,14 @@ class StoredModel(Protocol):
 class ModelStore(Protocol):
     """Where models come from."""
 
-    async def open(self, spec: ModelSpec, waits: Waits) -> StoredModel:
+    async def open(self, spec: ModelSpec, waits: Waits, wanted: Wanted = nothing) -> StoredModel:
         """
         Find the model and list it. What this, and later reads and pulls, wait for is noted in `waits`.
 
+        Small files that are `wanted` may be read by the way, so that `StoredModel.read` has them; `wanted` is asked in a thread.
+
         Raises:
+            InvalidModel: from `wanted`, or such a file is too large to be read.
             InvalidRequest: storage configuration or path are wrong.
             SourceNotFound: nothing is there.
             SourceError: the store could not be asked.
@@ -174,6 +177,10 @@ class ModelServer(Protocol):
         """The last return was a restart: the index shows that models are gone. Counted once, also where it was certain before."""
         ...
 
+    def expect_load(self) -> None:
+        """A load will come soon, and need not wait then for what can be asked of Triton now. Never raises."""
+        ...
+
     async def load(self, model_id: str, on_sent: Callable[[], None], *, yields: bool = False) -> None:
         """
         Wait for a loading slot and for Triton, then load the placed model; returns when Triton is ready to serve it.
@@ -234,8 +241,8 @@ class ModelServer(Protocol):
         """
         ...
 
-    async def reported_bytes(self, model_id: str) -> int:
-        """Memory that Triton's backend reports for the model; 0 when it reports none."""
+    async def reported_bytes(self, model_id: str) -> int | None:
+        """Memory that Triton's backend reports for the model; 0 when it reports none, None when Triton has no word on the model."""
         ...
 
     async def verify(self) -> str:

@@ -230,7 +230,7 @@ class Reservation:
         """
         return self._space.insist(action, self.size_bytes - self.written_bytes)
 
-    def write(self, file: int, content: bytes, offset: int) -> None:
+    def write(self, file: int, content: bytes | memoryview, offset: int) -> None:
         """Write all of it at this place of an open file, as `insist`. Raises OSError."""
         view = memoryview(content)
         while view:

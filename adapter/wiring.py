@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 
 import structlog
@@ -31,9 +31,12 @@ from adapter.triton.client import TritonClient
 from adapter.triton.repository import Repository
 from adapter.triton.server import TritonServer
 from adapter.volume import Volume
+from adapter.workers import retrieve
 
-PREPARE_SECONDS = 5.0
-"""Longest wait for storage clients; a default credential chain may ask the network for its keys."""
+READ_SECONDS = 5.0
+"""Longest wait for what an earlier process has left in the cache; a load waits for it in any case."""
+FIRST_ANSWER_SECONDS = 0.5
+"""Longest wait for ModelMesh's first question; it may not come: an adapter that restarts alone is not asked."""
 END_SECONDS = 1.0
 """Longest wait for what is closed or cancelled: a thread that hangs in the volume must not keep the pod."""
 
@@ -123,27 +126,33 @@ async def build(
             asyncio.create_task(server.watch(), name="watch of Triton"),
         )
         stack.push_async_callback(_end, *root_tasks)
-        preparing = asyncio.create_task(store.prepare(), name="storage clients")
-        stack.push_async_callback(_end, preparing)
-        await _prepared(preparing)
+        reading = asyncio.create_task(store.ready(), name="cache")
+        reading.add_done_callback(retrieve)  # `prepare` tells of a failure
+        stack.push_async_callback(_end, reading)
+        await asyncio.wait({reading}, timeout=READ_SECONDS)
         lifecycle.start()
+        runtime = ModelRuntime(lifecycle=lifecycle, capacity=settings.capacity, reserved_ids=settings.volume.reserved_ids)
         spi = await listen(
             endpoint=settings.spi.listen,
-            runtime=ModelRuntime(lifecycle=lifecycle, capacity=settings.capacity, reserved_ids=settings.volume.reserved_ids),
+            runtime=runtime,
             readiness=lifecycle.readiness,
             reflection=settings.spi.reflection,
         )
         stack.push_async_callback(spi.stop, 0)
+        preparing = asyncio.create_task(_prepared(store, runtime.has_told), name="storage clients")
+        stack.push_async_callback(_end, preparing)
         yield Adapter(volume=volume, space=space, lifecycle=lifecycle, spi=spi, root_tasks=root_tasks)
 
 
-async def _prepared(preparing: asyncio.Task[None]) -> None:
-    """Storage clients are slow to make, and stop the loop: before the first READY, unless a credential chain hangs."""
-    await asyncio.wait({preparing}, timeout=PREPARE_SECONDS)
-    if not preparing.done():
-        log.warning("storage.preparing", seconds=PREPARE_SECONDS)
-    elif failure := preparing.exception():
-        log.error("storage.not_prepared", exc_info=failure)
+async def _prepared(store: Store, has_told: asyncio.Event) -> None:
+    """Once ModelMesh has had its first answer: storage clients are slow to make, and no load shall have to wait for all of that."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(FIRST_ANSWER_SECONDS):
+            await has_told.wait()
+    try:
+        await store.prepare()
+    except Exception:  # a load makes what is missing
+        log.exception("storage.not_prepared")
 
 
 async def _end(*tasks: asyncio.Task[None]) -> None:

@@ -13,8 +13,9 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Callable
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from adapter.threads import Threads
@@ -33,27 +34,29 @@ class Stop:
     """Tells a thread to end: a flag to look at, and actions that wake a blocked read."""
 
     def __init__(self) -> None:
-        self._event = threading.Event()
+        self._is_set = False
         self._lock = threading.Lock()
         self._wakers: list[Callable[[], None]] = []
 
     def set(self) -> None:
         """Ask the work to end, and wake what it is blocked in."""
         with self._lock:
-            self._event.set()
+            self._is_set = True
             wakers = list(self._wakers)
         for wake in wakers:
             wake()
 
     def check(self) -> None:
         """Raise Stopped when the work is no longer wanted."""
-        if self._event.is_set():
+        if self._is_set:
             raise Stopped
 
     def pause(self, seconds: float) -> None:
         """Sleep, unless the work is no longer wanted."""
-        if self._event.wait(seconds):
-            raise Stopped
+        woken = threading.Event()
+        with self.waking(woken.set):
+            woken.wait(seconds)
+        self.check()
 
     @contextmanager
     def waking(self, wake: Callable[[], None]) -> Iterator[None]:
@@ -93,23 +96,30 @@ class Workers:
         """
         stop = Stop()
         future = self._pool.submit(work, stop)
-        waiting = asyncio.wrap_future(future)
         try:
-            return await asyncio.shield(waiting)
+            await _news(future)
         except asyncio.CancelledError:
             if not future.cancel():
                 stop.set()
-                await _ended(waiting)
+                await _ended(future)
             raise
+        try:
+            return future.result()
+        finally:
+            del future  # the traceback of a failure holds this frame
 
     async def run_to_end(self, work: Callable[[Stop], T]) -> T:
         """Run `work` in a thread and wait for its end even when cancelled; the cancel goes on afterwards. For clean-up."""
-        waiting = asyncio.wrap_future(self._pool.submit(work, Stop()))
+        future = self._pool.submit(work, Stop())
         try:
-            return await asyncio.shield(waiting)
+            await _news(future)
         except asyncio.CancelledError:
-            await _ended(waiting)
+            await _ended(future)
             raise
+        try:
+            return future.result()
+        finally:
+            del future  # the traceback of a failure holds this frame
 
     def start(self, work: Callable[[Stop], object]) -> None:
         """Run `work` in a thread, and let nobody wait for it; it must not raise. Nothing happens after `close`."""
@@ -121,13 +131,32 @@ class Workers:
         self._pool.shutdown()
 
 
-async def _ended(waiting: asyncio.Future[T]) -> None:
-    while not waiting.done():
-        try:
-            await asyncio.wait({waiting})
-        except asyncio.CancelledError:  # a second cancel must not leave the thread behind
-            continue
-    retrieve(waiting)
+def _news(future: Future[T]) -> asyncio.Future[None]:
+    """
+    Done on the loop once the thread has ended; cancelled where `close` has cancelled the call.
+
+    Cancelled by its caller, it says nothing of the thread.
+    """
+    loop = asyncio.get_running_loop()
+    told: asyncio.Future[None] = loop.create_future()
+    future.add_done_callback(partial(_tell, loop, told))
+    return told
+
+
+def _tell(loop: asyncio.AbstractEventLoop, told: asyncio.Future[None], future: Future[T]) -> None:
+    with contextlib.suppress(RuntimeError):  # that loop has ended, and so has whoever waited
+        loop.call_soon_threadsafe(told.cancel if future.cancelled() else partial(_wake, told))
+
+
+def _wake(told: asyncio.Future[None]) -> None:
+    if not told.done():
+        told.set_result(None)
+
+
+async def _ended(future: Future[T]) -> None:
+    while not future.done():
+        with contextlib.suppress(asyncio.CancelledError):  # a second cancel must not leave the thread behind
+            await _news(future)
 
 
 def retrieve(future: asyncio.Future[T]) -> None:

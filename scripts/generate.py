@@ -20,6 +20,7 @@ from adapter.cli import settings_markdown  # noqa: E402
 from adapter.lifecycle.states import TRANSITIONS, State  # noqa: E402
 from adapter.spi import status  # noqa: E402
 from adapter.telemetry import metrics  # noqa: E402
+from tests.benchmark import page  # noqa: E402
 
 BLOCK = re.compile(r"(<!-- generated: (\S+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 
@@ -36,6 +37,7 @@ BLOCKS: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "deploy/docs/models.md": {"parameters": parameters.markdown},
     "deploy/docs/settings.md": {"settings": settings_markdown},
     "deploy/docs/calls.md": {"errors": status.markdown, "metrics": metrics.markdown},
+    "deploy/docs/performance.md": page.blocks(),
 }
 """File → the blocks that it holds."""
 

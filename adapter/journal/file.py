@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from adapter.journal.lines import Key
+from adapter.journal.lines import Key, gone_line
 from adapter.journal.reading import MAX_FILE_BYTES, MODE
 
 SLACK_BYTES = 64 * 1024
@@ -48,19 +48,19 @@ class JournalFile:
             self._descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
             self._size_bytes = size_bytes
 
-    def write(self, batch: Sequence[tuple[Key, bytes | None, bytes]]) -> None:
+    def write(self, batch: Sequence[tuple[Key, bytes | None]]) -> None:
         """
-        Hold other lines from now on: for each key the line that counts (None: none any more), and the line that says so.
+        Hold other lines from now on: for each key the line that counts (None: none any more).
 
         Raises:
             OSError: nothing is certain about the file; `drop` it. The lines are held all the same.
         """
-        for key, line, _ in batch:
+        for key, line in batch:
             self._held_bytes -= len(self._lines.pop(key, b""))
             if line is not None:
                 self._lines[key] = line
                 self._held_bytes += len(line)
-        added = b"".join(said for _, _, said in batch)
+        added = b"".join(gone_line(key) if line is None else line for key, line in batch)
         if self._can_take(len(added)):
             try:
                 _write(self._opened(), added)

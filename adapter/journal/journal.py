@@ -23,7 +23,7 @@ from adapter.boot import boot_id, boot_seconds
 from adapter.digests import SALT_BYTES, Digests
 from adapter.errors import StartError
 from adapter.journal.file import JournalFile
-from adapter.journal.lines import Entry, Key, gone_line, head_line, key_of, line_of
+from adapter.journal.lines import Entry, Key, head_line, key_of, line_of
 from adapter.journal.reading import MAX_ENTRIES, JournalProblem, NoJournal, OtherBoot, read
 from adapter.model import Crashes, Record
 
@@ -180,7 +180,7 @@ class Journal:
         while (taken := self._taken(pause)) is not None:
             batch, number = taken
             try:
-                file.write([(key, _said(entry), _said(entry) or gone_line(key)) for key, entry in batch.items()])
+                file.write([(key, None if entry is None else line_of(entry)) for key, entry in batch.items()])
             except Exception as error:  # noqa: BLE001 - whoever waits is woken, whatever happens here
                 file.drop()
                 self._give_back(batch)
@@ -224,10 +224,6 @@ class Journal:
                 loop.call_soon_threadsafe(_wake, settled)
             except RuntimeError:  # that loop has ended, and so has whoever waited
                 continue
-
-
-def _said(entry: Entry | None) -> bytes | None:
-    return None if entry is None else line_of(entry)
 
 
 def _wake(settled: asyncio.Future[None]) -> None:

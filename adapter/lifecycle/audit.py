@@ -5,7 +5,8 @@ Looks when it is told to (after a take-over, after a return of Triton) and once 
 while there is a disagreement, so that the metric does not outlive the trouble. Never acts. A look is one call of the index,
 which costs all others (it holds the lock that inference needs): it can wait for as long as the server finds right.
 
-A look during which anything happened in the registry proves nothing, and is made again.
+A look during which anything happened in the registry proves nothing, and is made again, after a rest that is many times as
+long as the look through the folder took: with thousands of models that is work.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ DRIFT_PAUSE_SECONDS = 5.0
 """After a look that found a disagreement."""
 AGAIN_SECONDS = 1.0
 """After a look that proved nothing, or that could not be made."""
+REST_TIMES = 30
+"""As long as a look through the folder, it rests before another one, where it proved nothing; at most `PAUSE_SECONDS`."""
 AT_ONCE = 500
 """After so many ids that were compared, others have their turn on the loop."""
 NAMED = 5
@@ -57,6 +60,7 @@ class Audit:
         self._wishes = 0
         self._is_wanted = asyncio.Event()
         self._picture: Picture = {}
+        self._rest_seconds = 0.0
         self._task: asyncio.Task[None] | None = None
         _show({})
 
@@ -76,16 +80,16 @@ class Audit:
             await asyncio.wait({self._task})
 
     async def _run(self) -> None:
-        pause = PAUSE_SECONDS
+        pause, has_looked = PAUSE_SECONDS, True
         while True:
-            if pause == AGAIN_SECONDS:
-                await asyncio.sleep(pause)
+            if not has_looked:
+                await asyncio.sleep(max(AGAIN_SECONDS, self._rest_seconds))
             else:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(pause):
                         await self._is_wanted.wait()
             has_looked = await self._has_looked()
-            pause = AGAIN_SECONDS if not has_looked else DRIFT_PAUSE_SECONDS if self._picture else PAUSE_SECONDS
+            pause = DRIFT_PAUSE_SECONDS if self._picture else PAUSE_SECONDS
 
     async def _has_looked(self) -> bool:
         """One look, if there may be one; False when it must be made again soon."""
@@ -111,7 +115,12 @@ class Audit:
         """What they disagree on; None when something happened meanwhile."""
         before = self._registry.changes
         rows = by_owner(await self._server.index(can_wait=True))
+        if self._registry.changes != before:
+            return None
+        clock = asyncio.get_running_loop().time
+        began = clock()
         placed = await self._repository.inventory()
+        self._rest_seconds = min(REST_TIMES * (clock() - began), PAUSE_SECONDS)
         if self._registry.changes != before or not self._is_open():
             return None
         states = {model.model_id: model.state.value for model in self._registry if model.operation is None}

@@ -14,6 +14,7 @@ from functools import partial
 import structlog
 
 from adapter.errors import ModelRefused, SourceChanged
+from adapter.layout import rules
 from adapter.lifecycle.checking import Checking, Standing
 from adapter.lifecycle.crashes import CrashCounts
 from adapter.lifecycle.freeing import Freeing
@@ -133,7 +134,8 @@ class Loading:
     async def _pull_once(self, operation: Operation, spec: ModelSpec) -> Layout:
         model = operation.model
         with operation.step("list"):
-            stored = await self._store.open(spec, operation.waits)
+            self._server.expect_load()
+            stored = await self._store.open(spec, operation.waits, rules.wanted)
             layout = await self._planning.layout(spec, stored)
         content = await self._content(spec, stored.listing)
         self._sizing.admit(spec, layout.size_bytes, content)

@@ -75,9 +75,9 @@ class Sending:
         model_id = operation.model.model_id
         with operation.step("measure", lambda: self._server.problem or "Triton has not told the size of the model"):
             reported = await self._server.reported_bytes(model_id)
-            if not reported and not await self._server.is_ready(model_id):
+            if reported is None and not await self._server.is_ready(model_id):
                 raise ServerUnavailable("Triton has lost the model just after it had loaded it: it has restarted, or the backend has died")
-        return reported
+        return reported or 0
 
     def _count(self, operation: Operation, died: ServerUnavailable) -> None:
         """Also raises CrashesTriton, when that was once too often."""

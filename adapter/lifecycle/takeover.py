@@ -281,7 +281,7 @@ class Takeover:
 
     async def _reported(self, model_id: str) -> int:
         try:
-            return await self._server.reported_bytes(model_id)
+            return await self._server.reported_bytes(model_id) or 0
         except AdapterError as error:
             log.debug("size.unknown", model_id=model_id, cause=error.text)
             return 0

@@ -107,9 +107,10 @@ RETIRED = {
     "MAX_CONC_KERAS_CONV_PROCS": (
         "has no effect any more: .h5 and .keras files are not converted (that would run foreign code), they are refused "
         "with the command that converts them; a keras model saved as a SavedModel directory works"
-    )
+    ),
+    "PULL_PART_BYTES": "has no effect any more: how many bytes a request asks for is decided while a model is pulled",
 }
-"""Variables of the Go adapter that are accepted with a warning: what happens now."""
+"""Variables of earlier releases and of the Go adapter that are accepted with a warning: what happens now."""
 
 
 def retired_warnings(environ: Mapping[str, str] | None = None) -> list[str]:

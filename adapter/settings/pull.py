@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 
-from adapter.units import BYTES, MIB, NETWORKS, OPTIONAL_BOOLEAN, PATH, THREADS, setting
+from adapter.units import BYTES, NETWORKS, OPTIONAL_BOOLEAN, PATH, THREADS, setting
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,11 +28,8 @@ class PullSettings:
     threads: int = setting(
         THREADS,
         "PULL_THREADS",
-        "16",
-        "Parallel requests to one endpoint of storage, over all pulls; all endpoints together have twice as many",
-    )
-    part_bytes: int = setting(
-        BYTES, "PULL_PART_BYTES", str(16 * MIB), "Larger files are pulled in ranges of this size, in parallel; at least 1 MiB"
+        "64",
+        "Most parallel requests to one endpoint of storage, over all pulls; all endpoints together have twice as many",
     )
     unpack_max_bytes: int = setting(
         BYTES, "UNPACK_MAX_BYTES", "64Gi", "Most bytes that an archive may unpack to (`unpack` of a storage config)"
@@ -45,8 +41,3 @@ class PullSettings:
         "127.0.0.0/8,::1/128,169.254.0.0/16,fe80::/10,fd00:ec2::254/128",
         "Addresses that an endpoint or url may not have when only a request names it; set to an empty text, all are allowed",
     )
-
-    def problems(self) -> Iterator[str]:
-        """Parts so small that the requests cost more than the bytes."""
-        if self.part_bytes < MIB:
-            yield f"PULL_PART_BYTES is {self.part_bytes} bytes, but must be at least {MIB} (1 MiB)"

@@ -6,6 +6,7 @@ Failures leave as `AdapterError`; the interceptor makes a status of them.
 
 from __future__ import annotations
 
+import asyncio
 import re
 from typing import TYPE_CHECKING
 
@@ -37,6 +38,8 @@ class ModelRuntime(rpc.ModelRuntimeServicer):
         self._lifecycle = lifecycle
         self._capacity = capacity
         self._reserved_ids = reserved_ids
+        self.has_told = asyncio.Event()
+        """ModelMesh has had a status."""
 
     async def loadModel(self, request: pb.LoadModelRequest, context: _ServicerContext) -> pb.LoadModelResponse:
         """Answers when Triton serves the model."""
@@ -73,6 +76,7 @@ class ModelRuntime(rpc.ModelRuntimeServicer):
     async def runtimeStatus(self, request: pb.RuntimeStatusRequest, context: _ServicerContext) -> pb.RuntimeStatusResponse:
         """STARTING or READY, never FAILING: that would end the ModelMesh process."""
         state = await self._lifecycle.status()
+        self.has_told.set()
         note(status="READY" if state.is_ready else "STARTING", **({"problem": state.problem} if state.problem else {}))
         capacity = self._capacity
         version = state.version or capacity.runtime_version

@@ -10,6 +10,7 @@ Contract, checked by one suite for every store (`tests/contract/bucket`):
 - A page holds keys in the store's order, zero-byte objects and folder markers included.
 - `read` gives exactly `length` bytes of the listed version, in order, or raises; bytes that reached
   the sink before it raised are right and need not be read again.
+- A file's sink is told the checksums of the whole object before its bytes come, as far as the store tells them.
 - An ETag is compared, never interpreted. Quotes and weak marks are gone.
 - An object without one has no version: it is read from its start to its end in one call, and never resumed.
 
@@ -18,13 +19,49 @@ Knows nothing of any one store.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
+from adapter.storage.checksums import Checksum
 from adapter.workers import Stop
 
-Sink = Callable[[bytes], None]
+
+class FileSink:
+    """
+    A sink that is a place in a file: what is on its way there need not pass through memory of ours. The base of those that are.
+
+    It is told what the store says of the whole object, and whoever has the sink compares that with the bytes that came.
+    """
+
+    @property
+    def sees_bytes(self) -> bool:
+        """Whether all bytes have to pass through memory, as checksums want it."""
+        return False
+
+    @property
+    def is_asking(self) -> bool:
+        """Whether the value of a checksum that was told without it is worth a request."""
+        return False
+
+    def expect(self, told: Sequence[Checksum]) -> None:
+        """What an answer tells of the whole object, before its first byte is given. May be told again: answers can be cut."""
+
+    def __call__(self, chunk: bytes | memoryview) -> None:
+        """Take the next bytes. A view is the caller's again when this returns."""
+        raise NotImplementedError
+
+    def take(self, pipe: int, most_bytes: int) -> int:
+        """
+        Take the next bytes out of a pipe that holds at least so many.
+
+        Returns:
+            How many were taken: 0 when this file cannot take from a pipe; the bytes are still in the pipe then.
+        """
+        raise NotImplementedError
+
+
+Sink = Callable[[bytes], None] | FileSink
 """Takes the next bytes of a read. What it raises goes through unchanged."""
 
 PAGE_OBJECTS = 1000
@@ -41,6 +78,8 @@ class StoredObject:
     """Opaque version of the content; empty when the store has none."""
     is_divisible: bool = True
     """False: the store gives it from its start only, so reading it in parts would cost more."""
+    checksum: str = field(default="", compare=False)
+    """Algorithm of one of the whole object that can be asked for, as far as the listing tells. No part of the version."""
 
     @property
     def is_versioned(self) -> bool:
@@ -77,6 +116,11 @@ class Bucket(Protocol):
     @property
     def endpoint(self) -> str:
         """Host and port: buckets of one endpoint share its fate."""
+        ...
+
+    @property
+    def is_encrypted(self) -> bool:
+        """Whether its bytes come over TLS, and a processor decrypts them."""
         ...
 
     @property

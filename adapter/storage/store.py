@@ -32,6 +32,7 @@ from adapter.storage.mounted.helped import HelpedModels, is_below
 from adapter.storage.mounted.reads import ClaimsReads
 from adapter.storage.pull.puller import Puller
 from adapter.storage.pull.remote import Means
+from adapter.storage.pull.spans import SPAN_SIZES, SpanSizes
 from adapter.storage.pull.unpacked import Unpacker
 from adapter.storage.search import Finder, Found, Search
 from adapter.storage.secret.binding import NOTHING
@@ -71,6 +72,7 @@ class Store:
         digests: Digests | None = None,
         max_loading: int,
         clients: KeptClients | None = None,
+        sizes: SpanSizes = SPAN_SIZES,
         jitter: Callable[[], float] = random.random,
     ) -> None:
         """
@@ -82,6 +84,7 @@ class Store:
             digests: with the salt under which the cache remembers who was given what; without them a new one.
             max_loading: loads at once; each may have its part of the threads.
             clients: how to reach a bucket.
+            sizes: of the spans that large files are pulled in.
             jitter: a number from 0 to 1 for each pause between retries.
         """
         self._settings = settings
@@ -106,7 +109,7 @@ class Store:
         """Surveys that were given up, until they have ended."""
         lanes = max(_MIN_LANES, settings.threads // max_loading)
         self._cache = cache = Cache(volume=volume, space=space, files=self._files, looks=self._looks)
-        puller = Puller(volume=volume, pulls=self._pulls, files=self._files, lanes=lanes, part_bytes=settings.part_bytes)
+        puller = Puller(volume=volume, pulls=self._pulls, files=self._files, lanes=lanes, sizes=sizes)
         unpacker = Unpacker(
             volume=volume, cache=cache, puller=puller, pulls=self._pulls.workers, files=self._files, max_bytes=settings.unpack_max_bytes
         )
@@ -116,6 +119,10 @@ class Store:
             clients=self._clients, means=means, unpacker=unpacker, health=self._health, surveys=self._surveys, jitter=jitter
         )
         self._finders = Finders(in_buckets, Claims(self._claims))
+
+    async def ready(self) -> None:
+        """Look at what the cache has, and take out what it cannot use."""
+        await self._cache.ready()
 
     async def prepare(self) -> None:
         """Look at what the cache has, and make the clients of all storage keys, one after the other: no load shall wait for them."""
@@ -128,9 +135,9 @@ class Store:
             except AdapterError as error:
                 _log.warning("storage.config_unusable", storage_key=key, error=error.text)
 
-    async def open(self, spec: ModelSpec, waits: Waits) -> StoredModel:
+    async def open(self, spec: ModelSpec, waits: Waits, wanted: Wanted = nothing) -> StoredModel:
         """As `ModelStore`."""
-        search = Search(spec, waits)
+        search = Search(spec, waits, wanted=wanted)
         if self._may_be_local(spec) and await self._is_local(spec, waits):
             return await (await self._helped.find(search)).open()
         with waits.on("the volume to tell what the cache has"):

@@ -2,8 +2,12 @@
 How often Triton is asked for its index: a tenth of the time at most, or as often as an unload needs.
 
 The index holds the lock that inference needs, and keeps Triton from answering anything else. After an answer Triton is
-left alone for ten times as long; somebody who waits for an unload must still see the index about three times within its
-time, so for him that rest ends after 40 s. Beyond that the share is told.
+owed a rest that is ten times as long. A part of it may be taken later, so that ten unloads in a row need not wait: never
+more than CREDIT_SECONDS are owed to Triton when it is asked. Between any two questions, however many there were in between,
+Triton was therefore left alone for ten times as long as it had listed, less that.
+
+Somebody who waits for an unload must still see the index about three times within its time, so for him the rest ends after
+40 s. Beyond that the share is told.
 """
 
 from __future__ import annotations
@@ -11,6 +15,8 @@ from __future__ import annotations
 import structlog
 
 REST_FACTOR = 10
+CREDIT_SECONDS = 0.5
+"""Of rest: it stands for 50 ms of listing, ten answers of a Triton with 1,000 models."""
 LONGEST_REST_SECONDS = 40.0
 """With answers of 10 s that is three looks within UNLOAD_TIMEOUT_SECONDS (170 s by default)."""
 SLOW_SECONDS = 10.0
@@ -25,20 +31,32 @@ class Pace:
     def __init__(self) -> None:
         self._ended_at = 0.0
         self._seconds = 0.0
+        self._owed_until = 0.0
+        """When Triton will have had the rest for all its answers."""
         self.notice: str | None = None
         """How slow the index is, when that costs Triton more than a tenth of its time. From any thread."""
 
     def due(self, *, can_wait: bool) -> float:
         """Time of the next question; `can_wait`: for those who need no answer soon."""
-        rest = REST_FACTOR * self._seconds
-        return self._ended_at + (rest if can_wait else min(rest, LONGEST_REST_SECONDS))
+        if can_wait:
+            return self._owed_until
+        return min(max(self._owed_until - CREDIT_SECONDS, self._ended_at), self._ended_at + LONGEST_REST_SECONDS)
 
     def ended(self, began: float, now: float, *, has_hung: bool = False) -> None:
         """A question was under way in this time, answered or not; `has_hung`: not for the listing alone, so it is not measured."""
         self._ended_at = now
-        if has_hung:
-            return
-        self._seconds = now - began
+        if not has_hung:
+            self._seconds = now - began
+            self._tell()
+        rest = REST_FACTOR * self._seconds
+        owed_until = max(self._owed_until, now - self._seconds) + self._seconds + rest
+        self._owed_until = min(owed_until, now + rest + CREDIT_SECONDS)  # else the rests that were cut at 40 s would add up
+
+    def forget(self) -> None:
+        """Triton is another process: it has listed nothing yet."""
+        self._seconds = self._owed_until = 0.0
+
+    def _tell(self) -> None:
         share = self._seconds / (self._seconds + LONGEST_REST_SECONDS)
         was_slow, is_slow = self.notice is not None, REST_FACTOR * self._seconds > LONGEST_REST_SECONDS
         self.notice = (
@@ -51,7 +69,3 @@ class Pace:
             log.warning("index.slow", seconds=round(self._seconds, 1), share=f"{share:.0%}", rest_seconds=LONGEST_REST_SECONDS)
         elif was_slow and not is_slow:
             log.info("index.quick", seconds=round(self._seconds, 1))
-
-    def forget(self) -> None:
-        """Triton is another process: it has listed nothing yet."""
-        self._seconds = 0.0

@@ -34,7 +34,10 @@ from adapter.triton.silence import Silence
 ASK_SECONDS = 1.0
 """Deadline of one question: a Triton that needs longer for ServerLive (0.15 ms) hangs."""
 FRESH_SECONDS = 0.25
-"""So long an answer counts without asking again: a load asks no more than once."""
+"""
+So long an answer counts without asking again, that to a call too: one thread of Triton answers both. A load asks once, beside the
+listing of the storage, and once more if the files take longer than that; one that follows another asks nothing.
+"""
 FIRST_PAUSE_SECONDS = 0.05
 LONGEST_PAUSE_SECONDS = 0.2
 """Between questions while Triton is away: one to a closed port costs nothing, one to a Triton that hangs has its deadline."""
@@ -90,6 +93,8 @@ class Presence:
         """Set when a connection comes or goes, for the watch to look at once."""
         self._answers = asyncio.Event()
         """Set while Triton answers."""
+        self._ahead: asyncio.Task[bool] | None = None
+        """The last question that was asked before anybody waited for its answer."""
         self._asking: asyncio.Task[bool] | None = None
         self._askers = 0
         """How many wait for that question."""
@@ -127,6 +132,11 @@ class Presence:
         """Whether Triton answers now: asked once, unless it just did. Never raises."""
         return self._is_fresh() or await self._look_together()
 
+    def ask_ahead(self) -> None:
+        """For one that will wait for Triton soon: asked now, unless it just answered or is being asked."""
+        if self._asking is None and not self._is_fresh():
+            self._ahead = asyncio.create_task(self.answers(), name="question for Triton, asked ahead")
+
     async def _look_together(self) -> bool:
         """One question for all who wait at a time: thousands would get no answer in time, and ask again."""
         if self._asking is None:
@@ -151,7 +161,7 @@ class Presence:
         pauses = doubling(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
         while True:
             await self.wait()
-            earlier = self._listings.over()
+            earlier, breaks = self._listings.over(), self._returns.breaks
             try:
                 answer = await call()
             except TritonAway as away:
@@ -164,6 +174,8 @@ class Presence:
                 raise
             else:
                 self.heard()
+                if breaks == self._returns.breaks and self._answered_at is not None:
+                    self._answered_at = self._time()
                 return answer
             await asyncio.sleep(next(pauses))
 

@@ -25,6 +25,7 @@ from adapter.errors import InvalidRequest
 from adapter.model import PROBE, Artifact, Layout, Placed
 from adapter.space import Space
 from adapter.triton.entries import entries_of, inner_of, is_plain_directory, is_utf8
+from adapter.triton.expected import kind_of
 from adapter.triton.identity import identities_of, identity_of
 from adapter.triton.placed_bytes import PlacedBytes
 from adapter.triton.placing import build, written_bytes
@@ -54,6 +55,7 @@ class Repository:
         self._inner = inner_of(volume.repository_dir)
         """Model id → names of its bundle's inner models. Read once, before the event loop has anything to do: nobody else writes here."""
         self._loaded_first: dict[str, tuple[str, ...]] = {}
+        self._kinds: dict[str, str] = {}
 
     @property
     def folder(self) -> Path:
@@ -67,6 +69,10 @@ class Repository:
     def loaded_first(self, model_id: str) -> tuple[str, ...]:
         """The inner models to load before the model itself, in this order."""
         return self._loaded_first.get(model_id, ())
+
+    def kind(self, name: str) -> str:
+        """Which models this one resembles (`expected.kind_of`); empty for what this process has not placed."""
+        return self._kinds.get(name, "")
 
     async def place(self, model_id: str, layout: Layout, artifact: Artifact) -> str:
         """
@@ -91,12 +97,15 @@ class Repository:
             raise
         if stale:
             self._inner[model_id] = set(layout.inner)
+        self._kinds.update((path.name, kind_of(part)) for path, part in parts.items())
         return identity
 
     async def remove(self, model_id: str) -> None:
         """Take the model out of the folder. Absent is fine."""
         paths = [self._at(name) for name in (model_id, *self.inner_names(model_id))]
         await self._workers.run(lambda _: self._discard(paths))
+        for path in paths:
+            self._kinds.pop(path.name, None)
         self._inner.pop(model_id, None)
         self._loaded_first.pop(model_id, None)
 
@@ -105,6 +114,7 @@ class Repository:
         with self._in_words("the models cannot be taken out of"):
             self._inner = await self._workers.run(self._clear)
         self._loaded_first.clear()
+        self._kinds.clear()
 
     async def inventory(self) -> dict[str, Placed]:
         """What the folder holds, by model id; nothing is asked of what lies behind links. Raises AdapterError: it cannot be read."""

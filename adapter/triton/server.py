@@ -115,6 +115,10 @@ class TritonServer:
         """The index shows that the last return was a restart; counted once, also where it was certain before."""
         self._presence.confirm_restart()
 
+    def expect_load(self) -> None:
+        """A load will come soon: ask now whether Triton answers, so that the load need not wait for that."""
+        self._presence.ask_ahead()
+
     async def load(self, model_id: str, on_sent: Callable[[], None], *, yields: bool = False) -> None:
         """Load the placed model, when there is a slot. A cancel gives the slot back, and leaves what was sent to Triton."""
         try:
@@ -156,14 +160,18 @@ class TritonServer:
             self._loads.found(row.name for row in rows if row.state == "LOADING")
         return rows
 
-    async def reported_bytes(self, model_id: str) -> int:
-        """Memory that Triton's backends report for the model; 0 when they report none."""
+    async def reported_bytes(self, model_id: str) -> int | None:
+        """
+        Memory that Triton's backends report for the model; 0 when they report none.
+
+        None: Triton has no statistics of it. It has some of each model that is READY, and refuses the question for any other.
+        """
         names = (model_id, *self._repository.inner_names(model_id))
         try:
             return sum([await self._presence.until_taken(partial(self._client.reported_bytes, name)) for name in names])
         except CallError as failure:
             log.debug("statistics.refused", model_id=model_id, cause=str(failure))
-            return 0
+            return None
 
     async def verify(self) -> str:
         """Wait until Triton answers, make sure that it is ours to control, and return its version."""

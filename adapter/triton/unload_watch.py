@@ -2,8 +2,11 @@
 Waiting until Triton has loaded a model, or has really freed it, with one shared poller of the repository index.
 
 The index is the only witness, and asking it costs all others: it holds the lock that inference
-needs. So there is one poller for all waiters, it runs only while somebody waits, begins at once, and
-backs off from 5 ms to 100 ms. The rest that each answer is followed by is the index's own (`index`).
+needs. So there is one poller for all waiters, and it runs only while somebody waits. The first look for a model comes when its
+memory is probably free (`expected`); where nothing is known, at once. Further ones follow after pauses that begin at a
+twentieth of that time and are doubled, 5 ms at least and 100 ms at most (1 s for one who waits for long). Each look serves all
+who wait. The rest that
+each answer is followed by is the index's own (`index`).
 
 A model is settled when the index lists it and no version is loading, gone when no version holds
 memory. A row that is missing proves nothing (the index leaves out models whose directory is
@@ -14,16 +17,25 @@ returns None when that failed; `restore` makes an empty directory for a name.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from adapter.backoff import doubling
 from adapter.errors import AdapterError
 from adapter.model import ServerModel
+from adapter.triton.expected import Expected
 
 FIRST_PAUSE_SECONDS = 0.005
 LONGEST_PAUSE_SECONDS = 0.1
+PAUSE_SHARE = 0.05
+"""Of the time that was expected: the first pause, after a look that came too early."""
+WAITED_SHARE, LONGEST_WAITED_PAUSE_SECONDS = 0.02, 1.0
+"""One who has waited for long waits a fiftieth of that longer: for inferences that do not end a second more or less is nothing."""
+CLOCK_SECONDS = 1e-6
+"""A clock may not tell less."""
+LATE = 1.5
+"""A look that came so much later than it was due tells nothing about how long the unload took."""
 ABSENT_POLLS = 3
 """So often a row may be missing before its directory is made again: a listing races with renames."""
 
@@ -33,8 +45,29 @@ class _Waiter:
     name: str
     waits_for: Callable[[ServerModel], bool]
     """Whether a version, as the index shows it, is waited for."""
-    done: asyncio.Future[None]
+    due: float
+    """When to look next for this one, by the clock of the loop."""
+    pauses: Iterator[float] = field(default_factory=lambda: doubling(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS))
+    done: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
     absent_polls: int = 0
+    pause: float = 0.0
+    """After the last look that was due; 0 before the first one."""
+    is_early: bool = False
+    """Whether a look that was due has found it held."""
+    held_at: float = 0.0
+    """When the last look was sent that found it held."""
+    gone_at: float = 0.0
+    """When the look was sent that found it no longer waited for."""
+
+    def __post_init__(self) -> None:
+        self.since = asyncio.get_running_loop().time()
+
+    def looked_at(self, now: float) -> None:
+        """Choose when to look next. One who looks again and again is served by the looks for others too."""
+        if self.due <= now + CLOCK_SECONDS:
+            self.pause = next(self.pauses)
+        if self.pause:
+            self.due = now + max(self.pause, min(WAITED_SHARE * (now - self.since), LONGEST_WAITED_PAUSE_SECONDS))
 
 
 @dataclass
@@ -54,43 +87,58 @@ class UnloadWatch:
     ) -> None:
         self._look = look
         self._restore = restore
+        self._expected = Expected()
+        self._time = asyncio.get_running_loop().time
         self._waiters: set[_Waiter] = set()
         self._poller: asyncio.Task[None] | None = None
-        self._has_fresh_waiter = asyncio.Event()
+        self._has_news = asyncio.Event()
         self._sights: dict[str, _Sight] = {}
 
-    async def gone(self, name: str) -> None:
+    async def gone(self, name: str, kind: str = "", told_at: float | None = None) -> None:
         """
         Return when no version of the model holds memory. Call it after Triton has answered the unload.
+
+        Args:
+            name: of the model.
+            kind: models of the same kind (`expected.kind_of`) take about as long.
+            told_at: when Triton answered, by the clock of the loop; None: just now.
 
         Raises:
             whatever `look` or `restore` raise.
         """
-        await self._wait(name, lambda version: version.holds_memory)
+        told_at = self._time() if told_at is None else told_at
+        expected = self._expected.seconds(kind)
+        pauses = doubling(min(max(PAUSE_SHARE * expected, FIRST_PAUSE_SECONDS), LONGEST_PAUSE_SECONDS), LONGEST_PAUSE_SECONDS)
+        waiter = _Waiter(name, lambda version: version.holds_memory, told_at + expected, pauses)
+        await self._wait(waiter)
+        if waiter.is_early:
+            self._expected.found_held(kind, waiter.held_at - told_at, waiter.gone_at - told_at)
+        elif waiter.gone_at < told_at + LATE * expected + FIRST_PAUSE_SECONDS:
+            self._expected.found_free(kind)
 
     async def settled(self, name: str) -> None:
         """Return when no version of the model is loading, whoever loads it. Raises like `gone`."""
-        await self._wait(name, lambda version: version.state == "LOADING")
+        await self._wait(_Waiter(name, lambda version: version.state == "LOADING", self._time()))
 
-    async def _wait(self, name: str, waits_for: Callable[[ServerModel], bool]) -> None:
-        waiter = _Waiter(name, waits_for, asyncio.get_running_loop().create_future())
-        self._sights.pop(name, None)
+    async def _wait(self, waiter: _Waiter) -> None:
+        self._sights.pop(waiter.name, None)
         self._waiters.add(waiter)
-        self._has_fresh_waiter.set()
+        self._has_news.set()
         if self._poller is None:
             self._poller = asyncio.get_running_loop().create_task(self._poll(), name="unload watch")
         try:
             await waiter.done
         finally:
             self._waiters.remove(waiter)
-        self._sights.pop(name, None)
+            self._has_news.set()
+        self._sights.pop(waiter.name, None)
 
     def sight(self, name: str) -> str | None:
         """What the index said last of a model that was waited for in vain: `version 1 has been UNLOADING for 12 s`."""
         sight = self._sights.get(name)
         if sight is None:
             return None
-        return f"{sight.states} for {asyncio.get_running_loop().time() - sight.since:.0f} s"
+        return f"{sight.states} for {self._time() - sight.since:.0f} s"
 
     async def close(self) -> None:
         """Stop polling; whoever still waits is cancelled."""
@@ -101,48 +149,41 @@ class UnloadWatch:
             waiter.done.cancel()
 
     async def _poll(self) -> None:
-        pauses = doubling(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
         try:
-            while any(not waiter.done.done() for waiter in self._waiters):
-                is_fresh = self._has_fresh_waiter.is_set()
-                self._has_fresh_waiter.clear()
-                if await self._ask() or is_fresh:
-                    pauses = doubling(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
-                await self._pause(next(pauses))
+            while waiting := self._waiting():
+                self._has_news.clear()
+                left = min(waiter.due for waiter in waiting) - self._time()
+                if left > CLOCK_SECONDS:
+                    await self._pause(left)
+                else:
+                    await self._ask()
         except Exception as failure:  # noqa: BLE001 - whatever it is, the waiters must hear of it instead of waiting on
             for waiter in self._waiters:
                 _fail(waiter, failure)
         finally:
             self._poller = None
 
-    async def _ask(self) -> bool:
-        """
-        One question, judged for those who waited when it was sent: later ones could see an older state.
-
-        Returns:
-            Whether some of them have come since this was called.
-        """
+    async def _ask(self) -> None:
+        """One question, judged for those who waited when it was sent: later ones could see an older state."""
         asked: list[_Waiter] = []
-        is_fresh = False
+        sent_at = 0.0
 
         def choose() -> frozenset[str]:
-            nonlocal is_fresh
-            is_fresh = self._has_fresh_waiter.is_set()
-            self._has_fresh_waiter.clear()
-            asked[:] = [waiter for waiter in self._waiters if not waiter.done.done()]
+            nonlocal sent_at
+            sent_at = self._time()
+            asked[:] = self._waiting()
             return frozenset(waiter.name for waiter in asked)
 
         rows = await self._look(choose)
-        if rows is None:
-            return is_fresh
         found: dict[str, list[ServerModel]] = {}
-        for row in rows:
+        for row in rows or ():
             found.setdefault(row.name, []).append(row)
-        for waiter in asked:
-            await self._judge(waiter, found.get(waiter.name, []))
-        return is_fresh
+        for waiter in asked or self._waiting():  # none was asked for: nothing was sent
+            if asked and rows is not None:
+                await self._judge(waiter, found.get(waiter.name, []), sent_at)
+            waiter.looked_at(self._time())
 
-    async def _judge(self, waiter: _Waiter, versions: list[ServerModel]) -> None:
+    async def _judge(self, waiter: _Waiter, versions: list[ServerModel], sent_at: float) -> None:
         if waiter.done.done():  # given up while the index was asked
             return
         if not versions:
@@ -157,22 +198,27 @@ class UnloadWatch:
         waiter.absent_polls = 0
         if awaited := [row for row in versions if waiter.waits_for(row)]:
             self._note(waiter.name, " and ".join(f"version {row.version} has been {row.state}" for row in awaited))
+            waiter.held_at = sent_at
+            waiter.is_early |= waiter.due <= sent_at + CLOCK_SECONDS
         else:
+            waiter.gone_at = sent_at
             waiter.done.set_result(None)
 
+    def _waiting(self) -> list[_Waiter]:
+        return [waiter for waiter in self._waiters if not waiter.done.done()]
+
     async def _pause(self, seconds: float) -> None:
-        if all(waiter.done.done() for waiter in self._waiters):
-            return
+        """For so long; who comes meanwhile may be due earlier, and who goes may have been the last."""
         try:
             async with asyncio.timeout(seconds):
-                await self._has_fresh_waiter.wait()
+                await self._has_news.wait()
         except TimeoutError:
             return
 
     def _note(self, name: str, states: str) -> None:
         sight = self._sights.get(name)
         if sight is None or sight.states != states:
-            self._sights[name] = _Sight(states, asyncio.get_running_loop().time())
+            self._sights[name] = _Sight(states, self._time())
 
 
 def _fail(waiter: _Waiter, failure: Exception) -> None:

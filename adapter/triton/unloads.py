@@ -117,7 +117,7 @@ class Unloads:
         loop = asyncio.get_running_loop()
         told_at = loop.time()
         for part in names:
-            await self._watch.gone(part)
+            await self._watch.gone(part, self._repository.kind(part), told_at)
         UNLOAD_WAIT_SECONDS.observe(loop.time() - told_at)
 
     async def _call(self, name: str) -> None:

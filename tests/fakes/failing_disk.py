@@ -20,6 +20,8 @@ from typing import Any
 
 import pytest
 
+from adapter.storage.pull import preallocation
+
 GROWING = ("open", "write", "mkdir", "link", "symlink", "fallocate")
 """What needs bytes or inodes."""
 SHRINKING = ("rename", "chmod", "unlink", "rmdir", "truncate", "utime")
@@ -29,7 +31,7 @@ _BY_PATH = {
 }  # fmt: skip
 _BY_DESCRIPTOR = {
     "write": "write", "pwrite": "write", "writev": "write", "pwritev": "write", "ftruncate": "truncate", "fchmod": "chmod",
-    "posix_fallocate": "fallocate", "fsync": "write", "fdatasync": "write", "fchown": "chmod",
+    "fsync": "write", "fdatasync": "write", "fchown": "chmod",
 }  # fmt: skip
 _BY_BOTH = {"rename": "rename", "replace": "rename", "link": "link", "symlink": "symlink"}
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
@@ -112,8 +114,10 @@ class FailingDisk:
                 patch.setattr(os, name, self._by_path(getattr(os, name), kind))
             for name, kind in _BY_DESCRIPTOR.items():
                 patch.setattr(os, name, self._by_descriptor(getattr(os, name), kind))
+            patch.setattr(os, "splice", self._splice(os.splice))
             for name, kind in _BY_BOTH.items():
                 patch.setattr(os, name, self._by_both(getattr(os, name), kind))
+            patch.setattr(preallocation, "fallocate", self._by_descriptor(preallocation.fallocate, "fallocate"))
             patch.setattr(os, "open", self._open(os.open))
             opened = self._file(io.open)
             patch.setattr(io, "open", opened)
@@ -133,6 +137,14 @@ class FailingDisk:
             if self._fault is not None:
                 self.meet(kind, _place("", descriptor))
             return call(descriptor, *arguments)
+
+        return met
+
+    def _splice(self, call: Callable[..., int]) -> Callable[..., int]:
+        def met(source: int, target: int, *arguments: Any, **options: Any) -> int:
+            if self._fault is not None:
+                self.meet("write", _place("", target))
+            return call(source, target, *arguments, **options)
 
         return met
 

@@ -28,6 +28,7 @@ class MemoryBucket:
     """One bucket. Its methods may be called from any thread."""
 
     kind = "memory"
+    is_encrypted = False
 
     def __init__(self, objects: Mapping[str, bytes] | None = None, *, bucket: str = "b", page_objects: int = PAGE_OBJECTS) -> None:
         self.place = f"memory://{bucket}"

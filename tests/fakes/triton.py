@@ -221,6 +221,10 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore
         await self._enter("ServerLive", context)
         return pb.ServerLiveResponse(live=True)
 
+    async def ServerReady(self, request: Any, context: Any) -> Any:
+        await self._enter("ServerReady", context)
+        return pb.ServerReadyResponse(ready=True)
+
     async def ServerMetadata(self, request: Any, context: Any) -> Any:
         await self._enter("ServerMetadata", context)
         return pb.ServerMetadataResponse(name=self.name or f"fake-{self.starts}", version="2.51.0", extensions=["model_repository"])

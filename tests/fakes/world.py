@@ -355,7 +355,7 @@ class FakeStoredModel:
 
 @dataclass
 class FakeStore(_Port):
-    async def open(self, spec: ModelSpec, waits: Waits) -> FakeStoredModel:
+    async def open(self, spec: ModelSpec, waits: Waits, wanted: Wanted = nothing) -> FakeStoredModel:
         with waits.on(f"the listing of memory://{spec.path}"):
             await self.visit("open", spec.model_id)
         return FakeStoredModel(self, spec.model_id, self._listing(spec), waits)
@@ -446,6 +446,9 @@ class FakeServer(_Port):
     def confirm_restart(self) -> None:
         """Counts nothing here."""
 
+    def expect_load(self) -> None:
+        """Nothing can be asked ahead of a Triton that answers at once."""
+
     async def load(self, model_id: str, on_sent: Callable[[], None], *, yields: bool = False) -> None:
         await self.visit("slot", model_id)
         await self._slots.acquire(yields=yields)
@@ -489,9 +492,9 @@ class FakeServer(_Port):
         rows = [ServerModel(name, "1", self.world.state_of(name), "") for name in self.world.placed]
         return [row for row in rows if model_ids is None or owner_of(row.name) in model_ids]
 
-    async def reported_bytes(self, model_id: str) -> int:
+    async def reported_bytes(self, model_id: str) -> int | None:
         await self._ask("measure", model_id)
-        return self.world.reported
+        return self.world.reported if self.world.memory.get(model_id) == "READY" else None
 
     async def verify(self) -> str:
         await self._ask("verify")

@@ -22,6 +22,7 @@ from adapter._pb import model_runtime_pb2 as spi
 from adapter._pb import model_runtime_pb2_grpc as spi_rpc
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
 from adapter.settings import Settings
+from adapter.storage.pull.spans import SPAN_SIZES
 from adapter.triton.client import TritonClient
 from adapter.volume import Volume
 from adapter.wiring import build
@@ -32,7 +33,7 @@ from tests.real import install
 from tests.real.s3 import S3Server
 
 BUCKET = "models"
-PART_BYTES = 1 << 20
+PART_BYTES = SPAN_SIZES.least_bytes
 SETTLE_SECONDS = 120
 OWN_FILES = ("lock", "journal.jsonl", "journal.jsonl.new")
 
@@ -164,7 +165,7 @@ async def system(
             environ = {
                 "CONTAINER_MEM_REQ_BYTES": "2GiB", "CACHE_MAX_BYTES": "0",
                 "LOADING_CONCURRENCY": "2", "LOADTIME_TIMEOUT": "30000", "METRICS_PORT": "0",
-                "UNLOAD_TIMEOUT_SECONDS": "20", "PULL_PART_BYTES": str(PART_BYTES), "STORAGE_CONFIG_DIR": str(config),
+                "UNLOAD_TIMEOUT_SECONDS": "20", "STORAGE_CONFIG_DIR": str(config),
                 "ROOT_MODEL_DIR": str(root), "ADAPTER_ENDPOINT": f"unix:{tmp_path}/a.sock", "RUNTIME_ENDPOINT": triton.target,
             }  # fmt: skip
             async with (

@@ -345,7 +345,7 @@ class Trial:
 def neighbours_of(volume: Path, config: Path, s3: S3Server, target: str) -> Iterator[tuple[AdapterProcess, S3Proxy]]:
     with S3Proxy(s3.endpoint_url) as proxy:
         (config / "s3").write_text(json.dumps(s3.storage_config(BUCKET) | {"endpoint_url": proxy.endpoint_url}))
-        env = {"LOADING_CONCURRENCY": "2", "LOADTIME_TIMEOUT": "30000", "CACHE_MAX_BYTES": f"{BUDGET_MIB}MiB", "PULL_PART_BYTES": "1MiB"}
+        env = {"LOADING_CONCURRENCY": "2", "LOADTIME_TIMEOUT": "30000", "CACHE_MAX_BYTES": f"{BUDGET_MIB}MiB"}
         adapter = AdapterProcess(volume=volume, storage_config=config, triton_target=target, env=env)
         try:
             yield adapter, proxy

@@ -136,8 +136,11 @@ async def test_a_second_adapter(settings: Settings) -> None:
         assert os.path.lexists(f"{settings.spi.listen.socket}")
 
 
-async def test_a_start_that_is_cancelled_while_storage_hangs(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A credential chain that waits for the network, and a signal."""
+@pytest.mark.parametrize("seconds", [0.01, 1000.0])
+async def test_an_adapter_that_is_cancelled_while_storage_hangs(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, seconds: float
+) -> None:
+    """A credential chain that waits for the network, or is not asked yet since ModelMesh has not had its first answer; and a signal."""
     begun = asyncio.Event()
 
     async def prepare(_: Store) -> None:
@@ -145,16 +148,23 @@ async def test_a_start_that_is_cancelled_while_storage_hangs(settings: Settings,
         await asyncio.get_running_loop().create_future()
 
     monkeypatch.setattr(Store, "prepare", prepare)
+    monkeypatch.setattr(wiring, "FIRST_ANSWER_SECONDS", seconds)
+    is_up = asyncio.Event()
 
-    async def start() -> None:
+    async def run() -> None:
         async with wiring.build(settings):
-            pytest.fail("the start went on")
+            is_up.set()
+            await asyncio.get_running_loop().create_future()
 
-    starting = asyncio.create_task(start())
-    await begun.wait()
-    starting.cancel()
+    running = asyncio.create_task(run())
+    async with asyncio.timeout(60):
+        await is_up.wait()
+        if seconds < 1:
+            await begun.wait()
+    running.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await starting
+        await running
+    assert begun.is_set() == (seconds < 1)
 
 
 async def test_an_end_while_the_volume_hangs(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -199,7 +199,7 @@ async def bed(tmp_path: Path, config: Path, s3: S3Server, monkeypatch: pytest.Mo
     async with FakeTriton(root / "_triton_models") as triton:
         environ = {
             "CONTAINER_MEM_REQ_BYTES": "2GiB", "LOADING_CONCURRENCY": "2", "LOADTIME_TIMEOUT": "30000", "METRICS_PORT": "0",
-            "UNLOAD_TIMEOUT_SECONDS": "20", "PULL_PART_BYTES": str(PART_BYTES), "STORAGE_CONFIG_DIR": str(config),
+            "UNLOAD_TIMEOUT_SECONDS": "20", "STORAGE_CONFIG_DIR": str(config),
             "ROOT_MODEL_DIR": str(root), "ADAPTER_ENDPOINT": f"unix:{tmp_path}/a.sock", "RUNTIME_ENDPOINT": triton.target,
             "REQUEST_ENDPOINTS_DENIED": "",
         }  # fmt: skip

@@ -92,7 +92,7 @@ async def pod(tmp_path: Path, config: Path, s3: S3Server) -> AsyncIterator[Pod]:
             async def start(**settings: str) -> AsyncIterator[Sidecar]:
                 environ = {
                     "CONTAINER_MEM_REQ_BYTES": "2GiB", "CACHE_MAX_BYTES": "1GiB", "LOADTIME_TIMEOUT": "12000",
-                    "METRICS_PORT": "0", "PULL_PART_BYTES": str(PART_BYTES), "STORAGE_CONFIG_DIR": str(config),
+                    "METRICS_PORT": "0", "STORAGE_CONFIG_DIR": str(config),
                     "ROOT_MODEL_DIR": str(root), "ADAPTER_ENDPOINT": f"unix:{tmp_path}/a.sock", "RUNTIME_ENDPOINT": triton.target,
                 } | settings  # fmt: skip
                 async with (

@@ -31,12 +31,15 @@ MODEL = b"class TritonPythonModel: pass"
     ids=lambda value: getattr(value, "code", None),
 )
 async def test_a_final_answer_is_told_by_meaning(system: System, fault: Fault, code: Code, words: str) -> None:
-    """Not repeated: it would be the same again."""
+    """Not repeated: it would be the same again. Whoever is refused the path is asked for the folder, once."""
     system.put("m", model=MODEL)
-    system.proxy.next(fault)
+    system.proxy.next(fault, times=2)
+    before = len(system.proxy.requests)
 
     failure = await system.failure("m", "m")
+    system.proxy.heal()
 
+    assert len(system.proxy.requests) - before == (2 if code is Code.PERMISSION_DENIED else 1)
     assert failure.code() is code
     assert words in failure.details()
     assert system.s3.access_key not in failure.details()

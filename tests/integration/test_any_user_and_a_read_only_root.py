@@ -97,7 +97,7 @@ def test_any_user_on_a_read_only_root_loads_serves_and_leaves_nothing(volume: Pa
             volume=volume,
             storage_config=config,
             triton_target=triton.grpc_target,
-            env={"PULL_PART_BYTES": str(1 << 20)},
+            env={},
             wrapper=as_anybody(volume, umask, read_only=True),
             wait=False,
         ) as adapter,

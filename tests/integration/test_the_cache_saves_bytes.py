@@ -21,13 +21,15 @@ import grpc
 import pytest
 
 from tests.fakes.s3_proxy import Fault, S3Proxy
-from tests.integration.conftest import BUCKET, TEXT, get
+from tests.integration.conftest import TEXT, get
 from tests.real.adapter import AdapterProcess
 from tests.real.mesh import Mesh
 from tests.real.models import text_statistics
 from tests.real.s3 import S3Server
 from tests.real.triton import Triton
 
+BUCKET = "cached"
+"""Of these tests alone: the server takes seconds to list thousands of objects of others, which would lie beside the model."""
 WEIGHTS = 1_000_000
 TITLE = "what a load costs at the S3 server (tests/integration/test_the_cache_saves_bytes.py, tests/fault/test_nothing_is_pulled_twice.py)"
 Show = Callable[..., None]

@@ -79,7 +79,6 @@ def sidecar(fake_triton: FakeTriton, tmp_path_factory: pytest.TempPathFactory) -
                 env={
                     "LOADTIME_TIMEOUT": str(int(BUDGET_SECONDS * 1000 / 0.9)),
                     "LOADING_CONCURRENCY": "8",
-                    "PULL_PART_BYTES": "1MiB",
                     "REQUEST_ENDPOINTS_DENIED": "169.254.0.0/16",
                 },
             )

@@ -35,7 +35,7 @@ from adapter.storage.cache import meta as records
 from adapter.storage.cache.keeping import Keeping
 from adapter.storage.cache.meta import KeptFile, Meta, Unusable
 from adapter.storage.cache.shelf import Shelf
-from adapter.storage.pull.puller import _open
+from adapter.storage.pull.staged import _open
 from adapter.triton.repository import Repository
 from adapter.volume import Volume
 from adapter.workers import Stop

@@ -87,6 +87,7 @@ NO_LISTINGS = {
     "1,001 rows": listing(*(row(f"m/{number}") for number in range(1001))),
     "1,001 folders": listing(*(f"<CommonPrefixes><Prefix>m/{number}/</Prefix></CommonPrefixes>" for number in range(1001))),
     "neither the end nor a part": "<ListBucketResult><IsTruncated>maybe</IsTruncated></ListBucketResult>",
+    "a part, in spaces": "<ListBucketResult><IsTruncated> true </IsTruncated></ListBucketResult>",
     "nothing": "",
     "bytes that are no text": b"<ListBucketResult>\xff\xfe<IsTruncated>false</IsTruncated></ListBucketResult>",
     "UTF-16": listing(row()).encode("utf-16"),
@@ -193,7 +194,7 @@ def test_a_listing_that_turns_in_a_circle_ends():
     )
     for behaviour in (xml(listing(row("m/1"), more="same")), circle):
         with Hell(behaviour) as server:
-            with pytest.raises(SourceUnavailable, match="a listing of 'm/' without an end"):
+            with pytest.raises(SourceUnavailable, match="a listing of 'm' without an end"):
                 find_model(bucket_at(server), make_search("m"), Stop())
             assert len(server.requests) <= 4
 
@@ -335,11 +336,8 @@ def test_a_redirect_in_a_read_after_a_good_listing_gives_no_byte():
         bucket.list_page("m/", Stop())
         got, error = read(bucket)
         assert (got, type(error)) == (b"", InvalidRequest)
-        assert [request.method for request in server.requests] == [
-            "GET",
-            "GET",
-            "HEAD",
-        ]  # the library would go on asking where the bucket is, 80 times
+        # the library would ask where the bucket is, 80 times; it was just listed here
+        assert [request.method for request in server.requests] == ["GET", "GET"]
 
 
 def test_the_bounds_of_a_page_have_room_for_what_s3_can_send():

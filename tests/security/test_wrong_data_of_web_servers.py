@@ -11,6 +11,7 @@ import pytest
 from adapter.errors import InvalidRequest, SourceChanged, SourceUnavailable
 from adapter.settings import PullSettings
 from adapter.storage.bucket import StoredObject
+from adapter.storage.pull.spans import SpanSizes
 from adapter.storage.store import Store
 from adapter.storage.stores.clients import Clients, Means
 from adapter.storage.stores.table import BUCKETS
@@ -242,10 +243,18 @@ def pull(tmp_path):
             embedded=None,
             pvc_mounts=tmp_path / "claims",
             threads=4,
-            part_bytes=1024,
             unpack_max_bytes=MIB,
         )
-        stores.append(Store(settings=settings, root=tmp_path / "models", volume=volume, max_loading=2, jitter=lambda: 1.0))
+        stores.append(
+            Store(
+                settings=settings,
+                root=tmp_path / "models",
+                volume=volume,
+                max_loading=2,
+                sizes=SpanSizes(1024, 1024, 1024),
+                jitter=lambda: 1.0,
+            )
+        )
         model = await opened(stores[-1], a_spec(path="m/file"))
         return model.listing, (await model.fetch(model.listing.files)).root / "file"
 

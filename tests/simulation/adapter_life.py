@@ -15,16 +15,18 @@ from adapter.model import RESERVED_IDS
 from adapter.ports import Neighbours
 from adapter.settings import CapacitySettings, PullSettings
 from adapter.space import Space
+from adapter.storage.pull.spans import SpanSizes
 from adapter.storage.store import Store
 from adapter.triton.repository import Repository
 from adapter.triton.server import TritonServer
 from adapter.volume import Volume
+from adapter.workers import retrieve
 from tests.simulation.client import Client
 from tests.simulation.loop import Life
 from tests.simulation.store import Clients
 
 UNLOAD_SECONDS = 170.0
-PREPARE_SECONDS = 5.0
+READ_SECONDS = 5.0
 ROOT_TASKS = (
     "watch of Triton",
     "presence of Triton",
@@ -83,7 +85,6 @@ def assembled(setup: Setup, life: Life, volume: Volume, client: Client, clients:
             embedded=None,
             pvc_mounts=setup.root / "claims",
             threads=16,
-            part_bytes=PART_BYTES,
             unpack_max_bytes=1 << 30,
             denied_networks=(),
         ),
@@ -93,6 +94,7 @@ def assembled(setup: Setup, life: Life, volume: Volume, client: Client, clients:
         digests=journal.digests,
         max_loading=setup.capacity.max_loading,
         clients=clients,
+        sizes=SpanSizes(PART_BYTES, PART_BYTES, PART_BYTES),
         jitter=setup.decide.random,
     )
     repository = Repository(volume, space)
@@ -116,9 +118,11 @@ def assembled(setup: Setup, life: Life, volume: Volume, client: Client, clients:
 async def begin(adapter: Adapter, listen: Callable[[], None]) -> None:
     """What runs as long as the adapter does; ModelMesh is listened to last."""
     watch = asyncio.create_task(adapter.server.watch(), name=ROOT_TASKS[0])
-    preparing = asyncio.create_task(adapter.store.prepare(), name="storage clients")
-    await asyncio.wait({preparing}, timeout=PREPARE_SECONDS)
-    preparing.add_done_callback(lambda done: done.cancelled() or done.exception())
+    reading = asyncio.create_task(adapter.store.ready(), name="cache")
+    reading.add_done_callback(retrieve)
+    await asyncio.wait({reading}, timeout=READ_SECONDS)
     adapter.lifecycle.start()
     listen()
+    preparing = asyncio.create_task(adapter.store.prepare(), name="storage clients")
+    preparing.add_done_callback(lambda done: done.cancelled() or done.exception())
     await watch

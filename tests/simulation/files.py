@@ -19,10 +19,11 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from adapter.storage.pull import preallocation
 from tests.simulation.fibers import Killed
 from tests.simulation.loop import LIFE, Life
 
-CHANGES = ("rename", "replace", "mkdir", "rmdir", "unlink", "remove", "link", "symlink", "write", "pwrite", "posix_fallocate", "ftruncate")
+CHANGES = ("rename", "replace", "mkdir", "rmdir", "unlink", "remove", "link", "symlink", "write", "pwrite", "ftruncate")
 GIVES_ROOM = ("rmdir", "unlink", "remove", "ftruncate")
 FULL = (errno.ENOSPC, errno.EDQUOT)
 BROKEN = (errno.EIO, errno.EROFS)
@@ -60,6 +61,8 @@ class Files:
         with ExitStack() as stack:
             for name in CHANGES:
                 stack.enter_context(mock.patch.object(os, name, self._changing(name, getattr(os, name))))
+            fallocate = self._changing("fallocate", preallocation.fallocate)
+            stack.enter_context(mock.patch.object(preallocation, "fallocate", fallocate))
             stack.enter_context(mock.patch.object(os, "open", self._opening(os.open)))
             stack.enter_context(mock.patch.object(os, "close", self._closing(os.close)))
             stack.enter_context(mock.patch.object(os, "statvfs", lambda _: ROOM))

@@ -58,7 +58,7 @@ def _left_load_keeps_its_slot() -> Any:
 def _unload_answered_early() -> Any:
     """An unload is answered when Triton has answered, not when the memory is free."""
 
-    async def at_once(self: UnloadWatch, name: str) -> None:
+    async def at_once(self: UnloadWatch, *_: object) -> None:
         return
 
     return mock.patch.object(UnloadWatch, "gone", at_once)

@@ -73,6 +73,7 @@ class Bucket:
     """As `adapter.storage.bucket.Bucket`."""
 
     kind = "s3"
+    is_encrypted = False
 
     def __init__(self, endpoint: Endpoint, decide: random.Random, asked: Callable[[], None]) -> None:
         self._endpoint = endpoint

@@ -25,4 +25,5 @@ def virtual(hub: fibers.Hub) -> Iterator[None]:
             stack.enter_context(mock.patch(f"{module}.threading", threads.threading))
         for module in TIMED:
             stack.enter_context(mock.patch(f"{module}.time", threads.time))
+        stack.enter_context(mock.patch("adapter.storage.pull.puller.process_time", lambda: 0.0))
         yield

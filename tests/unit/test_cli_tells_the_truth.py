@@ -1,5 +1,6 @@
 """Words in, exit codes out: 0 done, 1 it did not work, 2 wrong usage or settings."""
 
+import gc
 import os
 import subprocess
 import sys
@@ -62,6 +63,24 @@ def test_serve_passes_the_settings_and_the_exit_code(served: list[Settings], mon
 
     assert cli.main(["serve"]) == 7
     assert served == [Settings.from_env({"CONTAINER_MEM_REQ_BYTES": "8Gi"})]
+
+
+def test_garbage_is_collected_again_when_a_start_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until the adapter runs it is not: a collection would look through what is being imported."""
+    was_on: list[bool] = []
+
+    def serve(_: Settings) -> int:
+        was_on.append(gc.isenabled())
+        return 1
+
+    app: Any = ModuleType("adapter.app")
+    app.serve = serve
+    monkeypatch.setitem(sys.modules, "adapter.app", app)
+    monkeypatch.setattr(adapter, "app", app, raising=False)
+    monkeypatch.setenv("CONTAINER_MEM_REQ_BYTES", "8Gi")
+
+    assert cli.main(["serve"]) == 1
+    assert was_on == [False] and gc.isenabled()
 
 
 def test_serve_with_mistakes_lists_them_all_and_starts_nothing(

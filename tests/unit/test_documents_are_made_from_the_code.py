@@ -14,6 +14,20 @@ BLOCKS = {
     "deploy/docs/models.md": ("parameters",),
     "deploy/docs/settings.md": ("settings",),
     "deploy/docs/calls.md": ("errors", "metrics"),
+    "deploy/docs/performance.md": (
+        "machine",
+        "pull",
+        "small",
+        "whole",
+        "stores",
+        "fair",
+        "checks",
+        "lifecycle",
+        "start",
+        "profile",
+        "triton",
+        "beside",
+    ),
 }
 
 

@@ -91,10 +91,10 @@ def test_networks_may_be_none_at_all(variables: dict[str, str], count: int) -> N
 
 def test_all_mistakes_are_reported_together() -> None:
     """Parsing and sense alike, each with its variable."""
-    problems = problems_of({"ADAPTER_PORT": "x", "LOG_LEVEL": "loud", "PULL_PART_BYTES": "5", "LOADTIME_TIMEOUT": "-1"})
+    problems = problems_of({"ADAPTER_PORT": "x", "LOG_LEVEL": "loud", "CACHE_MAX_BYTES": "-1", "LOADTIME_TIMEOUT": "-1"})
 
     assert [problem.split()[0].rstrip(":") for problem in problems] == [
-        "ADAPTER_PORT", "LOADTIME_TIMEOUT", "LOG_LEVEL", "PULL_PART_BYTES",
+        "ADAPTER_PORT", "LOADTIME_TIMEOUT", "LOG_LEVEL", "CACHE_MAX_BYTES",
     ]  # fmt: skip
     assert problems[0] == "ADAPTER_PORT: 'x' is not a whole number"
 
@@ -222,6 +222,14 @@ def test_variables_without_effect_are_mentioned() -> None:
     (warning,) = retired_warnings({"MAX_CONC_KERAS_CONV_PROCS": "2"})
 
     assert warning.startswith("MAX_CONC_KERAS_CONV_PROCS has no effect any more: .h5 and .keras files are not converted")
+
+
+def test_the_size_of_ranges_is_no_setting_any_more() -> None:
+    """A manifest of an earlier release goes on to work, whatever it says."""
+    (warning,) = retired_warnings({"PULL_PART_BYTES": "5"})
+
+    assert warning.startswith("PULL_PART_BYTES has no effect any more")
+    assert Settings.from_env({**ENOUGH, "PULL_PART_BYTES": "5"}) == Settings.from_env(ENOUGH)
 
 
 def test_every_setting_explains_itself() -> None:

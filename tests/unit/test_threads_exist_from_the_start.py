@@ -7,9 +7,10 @@ import gc
 import subprocess
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, Future
 from functools import partial
 from pathlib import Path
 
@@ -29,6 +30,14 @@ def wait_for_the_end(name: str) -> None:
     for thread in running(name):
         thread.join(10)
     assert running(name) == []
+
+
+def until_idle(pool: Threads, count: int) -> None:
+    for _ in range(1000):
+        if len(pool._desk._idle) == count:
+            return
+        time.sleep(0.01)
+    raise AssertionError("the threads do not become idle")
 
 
 @pytest.fixture
@@ -86,6 +95,34 @@ def test_a_failure_reaches_who_asked_and_the_thread_lives_on(pool: Threads) -> N
     assert pool.submit(int, "7", base=8).result(10) == 7
 
 
+def test_the_thread_that_became_idle_last_has_the_next_call() -> None:
+    """Its stack is still in the processor's caches."""
+    pool = Threads("warm", 8)
+    names = set()
+    for _ in range(20):
+        until_idle(pool, 8)
+        names.add(pool.submit(lambda: threading.current_thread().name).result(10))
+
+    assert len(names) == 1
+    pool.shutdown()
+    wait_for_the_end("warm")
+
+
+def test_calls_that_found_no_thread_are_begun_in_their_order(pool: Threads) -> None:
+    both, go = threading.Barrier(3), threading.Event()
+    for _ in range(2):
+        pool.submit(lambda: both.wait(10) >= 0 and go.wait(10))
+    both.wait(10)
+    begun: list[int] = []
+    waiting = [pool.submit(begun.append, number) for number in range(50)]
+    go.set()
+    for future in waiting:
+        future.result(10)
+
+    assert sorted(begun) == list(range(50))
+    assert all(abs(place - number) <= 1 for place, number in enumerate(begun))
+
+
 def test_a_shutdown_cancels_what_no_thread_has_begun(pool: Threads) -> None:
     """What has begun is left to end by itself."""
     both, go = threading.Barrier(3), threading.Event()
@@ -101,6 +138,20 @@ def test_a_shutdown_cancels_what_no_thread_has_begun(pool: Threads) -> None:
         pool.submit(int)
     go.set()
     assert [future.result(10) for future in begun] == [True, True]
+
+
+async def test_whoever_waits_for_a_call_that_a_close_has_cancelled_is_cancelled() -> None:
+    """As by its task: the standard library's executors have an exception of their own, which nobody would take for an end."""
+    workers, busy, go = Workers("closed", 1), threading.Event(), threading.Event()
+    begun = asyncio.create_task(workers.run(lambda _: (busy.set(), go.wait(10))))
+    waiting = [asyncio.create_task(run(lambda _: None)) for run in (workers.run, workers.run_to_end)]
+    await asyncio.sleep(0)
+    busy.wait(10)
+    workers.close()
+    go.set()
+    await asyncio.wait({begun, *waiting}, timeout=10)
+
+    assert [task.cancelled() for task in (begun, *waiting)] == [False, True, True]
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -200,3 +251,26 @@ def test_a_finalizer_may_submit_whenever_the_collector_runs():
     finally:
         gc.set_threshold(*limits)
     threads.shutdown()
+
+
+def test_a_finalizer_may_take_the_thread_that_is_about_to_take_a_call(pool: Threads) -> None:
+    """Python 3.12 collects garbage after calls, also after the one that makes a thread idle."""
+
+    class Seats(list[object]):
+        def append(self, seat: object) -> None:
+            super().append(seat)
+            if not finalized:
+                finalized.append(pool.submit(int, "8"))
+
+    finalized: list[Future[int]] = []
+    both, go = threading.Barrier(3), threading.Event()
+    for _ in range(2):
+        pool.submit(lambda: both.wait(10) >= 0 and go.wait(10))
+    both.wait(10)
+    waiting = [pool.submit(int, "7") for _ in range(2)]
+    pool._desk._idle = Seats()
+    go.set()
+
+    assert [future.result(10) for future in waiting] == [7, 7]
+    assert finalized[0].result(10) == 8
+    assert len(running("pool")) == 2

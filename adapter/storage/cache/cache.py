@@ -32,6 +32,9 @@ from adapter.volume import Volume
 from adapter.waits import Waits
 from adapter.workers import Stop, Workers
 
+QUICK_FILES = 200
+"""The loop itself makes the key of so few: that takes less than a thread."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
@@ -130,7 +133,7 @@ class Cache:
         if not wanted.is_versioned:
             made = await self._build(wanted, source, wanted.waits, lambda: 1)
             return Taken(self._artifact(made.entry), made.listing)
-        key = await self._files.run(lambda _: wanted.identity.key)
+        key = await self._key(wanted.identity)
         while True:
             entry = self._shelf.hold(key)
             if entry is None:
@@ -149,9 +152,13 @@ class Cache:
     async def content(self, origin: str, stored: StoredObject, reader: str) -> bytes | None:
         """A small file, from an artifact that this reader may have; None: it must be read from the store."""
         await self.ready()
-        if not self._shelf.of_origin(origin, reader):
+        if not self.has_some(origin, reader):
             return None
         return await self._files.run(partial(self._keeping.content, origin, stored, reader))
+
+    def has_some(self, origin: str, reader: str) -> bool:
+        """Whether there is any version of this model that this reader may have. From any thread; asks no disk."""
+        return bool(self._shelf.of_origin(origin, reader))
 
     def listing(self, key: str, reader: str) -> Listing | None:
         """What an unpacked artifact holds, if it is known and this reader may have it. Blocks."""
@@ -213,6 +220,11 @@ class Cache:
     def abandon(self, artifact: Artifact) -> None:
         """As `release`, some time soon: for a finalizer."""
         self._files.start(lambda _: self._keeping.let_go(artifact.root.parent.name))
+
+    async def _key(self, identity: Identity) -> str:
+        if len(identity.objects) <= QUICK_FILES:
+            return identity.key
+        return await self._files.run(lambda _: identity.key)
 
     async def _kept(self, entry: Entry, is_wanted: Callable[[Meta], bool]) -> Artifact | None:
         """An artifact that is held already, if it is whole and wanted; else it is let go."""

@@ -153,7 +153,7 @@ class Keeping:
                 content = records.dump(meta, entry.name)
                 if len(content) <= records.MAX_BYTES:
                     records.write(self.folder(entry), content)
-                    entry.record_bytes = len(content)
+                    self.shelf.recorded(entry, len(content))
             except (OSError, Unusable) as error:
                 _log.info("cache.not_recorded", key=entry.key, cause=str(error))
 

@@ -15,6 +15,7 @@ import stat
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import NoReturn
 
@@ -31,6 +32,8 @@ MAX_BYTES = 8 * 1024 * 1024
 """Of one record: about 25,000 files. What has more is not kept, since a parser makes up to ten times as much of it."""
 MAX_READERS = 64
 """The last ones that were confirmed: whoever rotates credentials becomes another reader each time."""
+_SHORT_BYTES = 16 * 1024
+"""Of records that are remembered for the next look: a load looks twice."""
 _MAX_VALUES = 1_000_000
 _MAX_BRACKETS = 200_000
 _MAX_TEXT = 4096
@@ -151,14 +154,18 @@ def read(folder: Path) -> Meta:
 
 
 def parse(content: bytes, key: str) -> Meta:
-    """As `read`, of what is in the file."""
+    """As `read`, of what is in the file. What was read a moment ago is not parsed again."""
+    return (_parsed_again if len(content) <= _SHORT_BYTES else _parsed)(content, key, boot_id())
+
+
+def _parsed(content: bytes, key: str, boot: str) -> Meta:
     if content.count(b",") > _MAX_VALUES or content.count(b"[") + content.count(b"{") > _MAX_BRACKETS:
         raise Unusable("a damaged record")
     try:
         document = _mapping(json.loads(content, parse_constant=_refuse))
         if document.get("format") != FORMAT:
             raise Unusable("another format")
-        if document.get("boot_id") != boot_id():
+        if document.get("boot_id") != boot:
             raise Unusable("another boot")
         meta = _meta(document)
     except (ValueError, TypeError, KeyError, RecursionError) as error:
@@ -166,6 +173,9 @@ def parse(content: bytes, key: str) -> Meta:
     if document.get("key") != key or meta.identity().key != key:
         raise Unusable("a damaged record")
     return meta
+
+
+_parsed_again = lru_cache(maxsize=64)(_parsed)
 
 
 def check(folder: Path, meta: Meta, stop: Callable[[], None]) -> dict[int, int]:

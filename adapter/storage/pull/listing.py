@@ -1,23 +1,28 @@
 """
 Which objects make up a model: the rules from a model path to a Listing.
 
-Prefix first: everything below `path/`, all pages. Else the object whose key is exactly the path. So a
-sibling (`resnet-v2/` beside `resnet/`) never leaks in, and a folder wins over an object of its name.
-Zero-byte objects are files; only keys that end in `/` are markers. What could not be a file on disk
-refuses the whole model. Blocks; runs in threads; knows no store.
+An object whose key is exactly the path is the model. Else everything below `path/` is, all pages. So a sibling
+(`resnet-v2/` beside `resnet/`) never leaks in, and an object wins over a folder of its name. Zero-byte objects are
+files; only keys that end in `/` are markers. What could not be a file on disk refuses the whole model.
+
+One listing tells both: of all keys that start with the path, without a slash. It is left where its order proves that
+all of the folder was listed (`siblings`). Where siblings fill its pages and it does not, the folder is listed by itself.
+Blocks; runs in threads; knows no store.
 """
 
 from __future__ import annotations
 
-import difflib
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 
-from adapter.errors import InvalidRequest, SourceNotFound, SourceUnavailable
+from adapter.errors import InvalidRequest, SourceDenied, SourceNotFound, SourceUnavailable
 from adapter.model import Listing, SourceFile
 from adapter.paths import TreeTooLarge, directories_of, path_problem
-from adapter.storage.bucket import Bucket, StoredObject
+from adapter.storage.bucket import Bucket, Page, StoredObject
+from adapter.storage.pull.near import near_misses
+from adapter.storage.pull.siblings import FEW, Siblings
 from adapter.storage.search import MAX_OBJECTS, Search, clean_path, shown
 from adapter.workers import Stop
 
@@ -25,10 +30,6 @@ MAX_PAGES = 10_000
 """Of a listing, empty ones included: a hundred times what the largest model has in pages of 1,000."""
 MAX_NAMES_BYTES = 48 * 1024 * 1024
 """Most memory that paths and versions of a model's files may take together; 100,000 files have about 25 MiB of them."""
-_FEW = 20
-_NEAR_MISSES = 3
-_COMPARED_CHARACTERS = 48
-"""Of a name, where near ones are looked for: the time that comparing takes grows faster than the square of that."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,52 +62,125 @@ def find_model(bucket: Bucket, search: Search, stop: Stop) -> FoundModel:
     """
     key = clean_path(search.spec.path, "modelPath")
     name = key.rpartition("/")[2]
-    prefix = f"{key}/"
-    files = _below(bucket, prefix, search, stop)
-    single = None
-    if not files:
+    lies = _lies_at(bucket, key, search, stop)
+    single, files, prefix = lies.single, lies.files, f"{key}/"
+    if single is not None:
         prefix = key[: len(key) - len(name)]
-        single = _exact(bucket, key, "model", stop)
         if problem := path_problem(name):
             raise InvalidRequest(f"the key {shown(key)} cannot be a file on disk: it {problem}")
         files = (SourceFile(name, single.size_bytes, single.etag),)
         search.saw(files[0])
+    if not files:
+        raise _nothing(bucket, key, "model", lies.beside, stop)
     schema = described = None
     if search.spec.schema_path:
-        schema = _exact(bucket, clean_path(search.spec.schema_path, "schema_path"), "schema", stop)
+        schema_key = clean_path(search.spec.schema_path, "schema_path")
+        schema = lies.below(schema_key, prefix) or _exact(bucket, schema_key, "schema", stop)
         described = SourceFile(schema.key.rpartition("/")[2], schema.size_bytes, schema.etag)
     listing = Listing(origin=f"{bucket.place}/{key}", name=name, is_single_file=single is not None, files=files, schema=described)
     return FoundModel(bucket=bucket, listing=listing, prefix=prefix, single=single, schema=schema)
 
 
-def _below(bucket: Bucket, prefix: str, search: Search, stop: Stop) -> tuple[SourceFile, ...]:
-    origin = f"{bucket.place}/{prefix.rstrip('/')}"
-    files, names_bytes = [], 0
-    for stored in _all_pages(bucket, prefix, stop):
-        if stored.key.endswith("/") or not stored.key.startswith(prefix):
-            continue
-        path = stored.key[len(prefix) :]
-        if problem := path_problem(path):
-            raise InvalidRequest(f"the key {shown(stored.key)} in {bucket.place} cannot be a file on disk: below the model it {problem}")
-        files.append(SourceFile(path, stored.size_bytes, stored.etag))
-        search.saw(files[-1])
-        names_bytes += sys.getsizeof(path) + sys.getsizeof(stored.etag)
-        if names_bytes > MAX_NAMES_BYTES:
-            raise InvalidRequest(f"{origin} has names of more than {MAX_NAMES_BYTES >> 20} MiB together; is it really one model?")
-        if len(files) > MAX_OBJECTS:
-            raise InvalidRequest(f"{origin} holds more than {MAX_OBJECTS} objects; is it really one model?")
-    if len({file.path for file in files}) != len(files):
-        raise SourceUnavailable(f"{bucket.words} listed a key below {shown(prefix)} twice")
+@dataclass(frozen=True, kw_only=True)
+class _Lies:
+    """What is at a path: one object, or files below it, or neither."""
+
+    single: StoredObject | None = None
+    files: tuple[SourceFile, ...] = ()
+    beside: tuple[str, ...] = ()
+    """The first keys that go on where the path ends, without a slash."""
+
+    def below(self, key: str, prefix: str) -> StoredObject | None:
+        """The listed object of this key."""
+        file = next((file for file in self.files if prefix + file.path == key), None)
+        return None if file is None else StoredObject(key, file.size_bytes, file.etag)
+
+
+def _lies_at(bucket: Bucket, key: str, search: Search, stop: Stop) -> _Lies:
+    tree, siblings = _Tree(bucket, f"{key}/", search), Siblings(key)
+    pages = _pages(bucket, key, stop)
     try:
-        folders = directories_of(file.path for file in files)
-    except TreeTooLarge as problem:
-        raise InvalidRequest(f"{origin} {problem}; is it really one model?") from problem
-    if both := folders.intersection(file.path for file in files):
-        raise InvalidRequest(f"{origin} holds {shown(min(both))} both as an object and as a folder, which no file system can")
-    return tuple(sorted(files, key=lambda file: file.path))
+        first = next(pages)
+    except (SourceDenied, InvalidRequest) as refusal:
+        # leave may be for the folder alone, and S3's directory buckets take no prefix without a slash
+        try:
+            files = _below(bucket, tree, stop)
+        except SourceUnavailable as away:
+            raise refusal from away  # what was said last holds: a kept copy is for those who were not refused
+        if not files:
+            raise
+        return _Lies(files=files)
+    for page in chain((first,), pages):
+        if single := next((stored for stored in page.objects if stored.key == key), None):
+            return _Lies(single=single)
+        tree.grow(page)
+        siblings.see(page)
+        if siblings.prove_the_folder_whole:
+            break
+        if page.next_token and siblings.are_in_the_way:
+            return _Lies(files=_below(bucket, tree, stop), beside=tuple(siblings.first))
+    return _Lies(files=tree.files(), beside=tuple(siblings.first))
 
 
-def _all_pages(bucket: Bucket, prefix: str, stop: Stop) -> Iterator[StoredObject]:
+class _Tree:
+    """The files below a prefix, from the pages of a listing."""
+
+    def __init__(self, bucket: Bucket, prefix: str, search: Search) -> None:
+        self.prefix = prefix
+        self._bucket = bucket
+        self._search = search
+        self._origin = f"{bucket.place}/{prefix.rstrip('/')}"
+        self._files: list[SourceFile] = []
+        self._names_bytes = 0
+        self._told: set[int] = set()
+
+    def begin_again(self) -> None:
+        """For another listing. The search is told of a file once."""
+        self._told = {hash(file) for file in self._files}
+        self._files, self._names_bytes = [], 0
+
+    def grow(self, page: Page) -> None:
+        """Take what is below the prefix. Raises InvalidRequest: too much for one model, or no file on disk."""
+        for stored in page.objects:
+            if stored.key.endswith("/") or not stored.key.startswith(self.prefix):
+                continue
+            path = stored.key[len(self.prefix) :]
+            if problem := path_problem(path):
+                where = f"the key {shown(stored.key)} in {self._bucket.place}"
+                raise InvalidRequest(f"{where} cannot be a file on disk: below the model it {problem}")
+            file = SourceFile(path, stored.size_bytes, stored.etag)
+            self._files.append(file)
+            if not self._told or hash(file) not in self._told:
+                self._search.saw(file)
+            self._names_bytes += sys.getsizeof(path) + sys.getsizeof(stored.etag)
+            if self._names_bytes > MAX_NAMES_BYTES:
+                raise InvalidRequest(f"{self._origin} has names of more than {MAX_NAMES_BYTES >> 20} MiB together; is it really one model?")
+            if len(self._files) > MAX_OBJECTS:
+                raise InvalidRequest(f"{self._origin} holds more than {MAX_OBJECTS} objects; is it really one model?")
+
+    def files(self) -> tuple[SourceFile, ...]:
+        """All of them, sorted. Raises InvalidRequest: no file system could hold them. Raises SourceUnavailable: one was listed twice."""
+        paths = {file.path for file in self._files}
+        if len(paths) != len(self._files):
+            raise SourceUnavailable(f"{self._bucket.words} listed a key below {shown(self.prefix)} twice")
+        try:
+            folders = directories_of(file.path for file in self._files)
+        except TreeTooLarge as problem:
+            raise InvalidRequest(f"{self._origin} {problem}; is it really one model?") from problem
+        if both := folders & paths:
+            raise InvalidRequest(f"{self._origin} holds {shown(min(both))} both as an object and as a folder, which no file system can")
+        return tuple(sorted(self._files, key=lambda file: file.path))
+
+
+def _below(bucket: Bucket, tree: _Tree, stop: Stop) -> tuple[SourceFile, ...]:
+    """The folder's own listing."""
+    tree.begin_again()
+    for page in _pages(bucket, tree.prefix, stop):
+        tree.grow(page)
+    return tree.files()
+
+
+def _pages(bucket: Bucket, prefix: str, stop: Stop) -> Iterator[Page]:
     """
     Every page to the last one. Raises SourceUnavailable for a listing that has no end.
 
@@ -117,7 +191,7 @@ def _all_pages(bucket: Bucket, prefix: str, stop: Stop) -> Iterator[StoredObject
     while True:
         stop.check()
         page = bucket.list_page(prefix, stop, token=token)
-        yield from page.objects
+        yield page
         token = page.next_token
         if token is None:
             return
@@ -127,30 +201,14 @@ def _all_pages(bucket: Bucket, prefix: str, stop: Stop) -> Iterator[StoredObject
 
 
 def _exact(bucket: Bucket, key: str, what: str, stop: Stop) -> StoredObject:
-    page = bucket.list_page(key, stop, limit=_FEW)
+    page = bucket.list_page(key, stop, limit=FEW)
     for stored in page.objects:
         if stored.key == key:
             return stored
-    near = _near_misses(bucket, key, [stored.key for stored in page.objects], stop)
+    raise _nothing(bucket, key, what, [stored.key for stored in page.objects], stop)
+
+
+def _nothing(bucket: Bucket, key: str, what: str, same_start: Iterable[str], stop: Stop) -> SourceNotFound:
+    near = near_misses(bucket, key, same_start, stop)
     hint = f"; close to it: {', '.join(shown(name) for name in near)}" if near else ""
-    raise SourceNotFound(f"there is no {what} at {shown(key)} in {bucket.place}{hint}")
-
-
-def _near_misses(bucket: Bucket, key: str, same_start: list[str], stop: Stop) -> list[str]:
-    """Names that go on where the path ends, then names in its folder that look alike."""
-    parent = key[: key.rfind("/") + 1]
-    page = bucket.list_page(parent, stop, by_folder=True)
-    beside = {_compared(name, parent): name for name in (*page.folders, *(stored.key for stored in page.objects))}
-    longer = [name[: name.find("/", len(key)) + 1] or name for name in same_start if not name.startswith(f"{key}/")]
-    alike = difflib.get_close_matches(_compared(key, parent), _while_wanted(beside, stop), n=_NEAR_MISSES)
-    return list(dict.fromkeys([*longer, *(beside[name] for name in alike)]))[:_NEAR_MISSES]
-
-
-def _compared(name: str, parent: str) -> str:
-    return name.removeprefix(parent).rstrip("/")[:_COMPARED_CHARACTERS]
-
-
-def _while_wanted(names: Iterable[str], stop: Stop) -> Iterator[str]:
-    for name in names:
-        stop.check()
-        yield name
+    return SourceNotFound(f"there is no {what} at {shown(key)} in {bucket.place}{hint}")

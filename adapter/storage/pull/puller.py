@@ -3,52 +3,57 @@ Bytes from a bucket onto our volume: plan → stage → verify, and publish for 
 
 Invariants: nothing is visible before it is whole; a pull that fails or is cancelled leaves nothing,
 and its threads have ended before it says so; memory is bounded by the threads, whatever the size.
-One pull has at most `lanes` threads, and gives each back after about one part, so that a big pull
+One pull has at most `lanes` threads, and gives each back after one span, or some small files, so that a big pull
 does not starve a small one; one endpoint has at most half of the threads. Knows no store.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
-from collections import deque
 from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from time import process_time
 
-from adapter.errors import SourceUnavailable
-from adapter.paths import directories_of
 from adapter.space import Reservation
 from adapter.storage.bucket import Bucket, StoredObject
 from adapter.storage.lanes import EndpointThreads
+from adapter.storage.pull.growth import Growth
+from adapter.storage.pull.spans import Lane, Plan, SpanSizes
+from adapter.storage.pull.staged import StagedFiles
 from adapter.telemetry.metrics import PULLED_BYTES, PULLED_FILES
-from adapter.volume import FILE_MODE, Volume, make_plain_directory
+from adapter.units import MIB
+from adapter.volume import Volume
 from adapter.waits import Waits
 from adapter.workers import Stop, Workers
 
 _FILES_PER_TURN = 64
 """Small files that a thread pulls before it looks whether others wait for it."""
+_BYTES_PER_TURN = 16 * MIB
+"""The same, of those that are not so small."""
+_TURN_SECONDS = 0.5
+"""The same, of a store that is slow to answer."""
+_FILE_WORTH_BYTES = 256 * 1024
+"""A request moves the pull on like so many bytes: among small files, bytes alone would tell little."""
 
 
 class Puller:
     """Pulls models, any number at once, over one pool of threads."""
 
-    def __init__(self, *, volume: Volume, pulls: EndpointThreads, files: Workers, lanes: int, part_bytes: int) -> None:
+    def __init__(self, *, volume: Volume, pulls: EndpointThreads, files: Workers, lanes: int, sizes: SpanSizes) -> None:
         """
         Args:
             volume: where files go.
             pulls: threads that talk to stores.
             files: threads that work on the volume alone.
             lanes: threads that one pull may have at once.
-            part_bytes: larger files are pulled in ranges of this size.
+            sizes: of the spans that large files are pulled in.
         """
         self._volume = volume
         self._pulls = pulls
         self._files = files
         self._lanes = lanes
-        self._part_bytes = part_bytes
+        self._sizes = sizes
 
     async def pull(
         self,
@@ -81,172 +86,104 @@ class Puller:
             SourceError: the first one that any object met.
             DiskFull: with the numbers; nothing that is idle is left to give way.
         """
-        job = _Pull(volume=self._volume, bucket=bucket, objects=objects, part_bytes=self._part_bytes, room=room, staged=staged)
+        plan = Plan(objects, self._sizes, waits.clock)
+        files = StagedFiles(volume=self._volume, objects=objects, room=room, staged=staged, place=bucket.place)
         try:
-            await self._files.run(job.prepare)
-            await self._run_lanes(job, waits)
-            made = await self._files.run(lambda stop: job.finish(name, stop))
+            crew = _Crew(plan, files, bucket, waits, pulls=self._pulls, ceiling=self._lanes)
+            if len(objects) == 1 and not any(map(plan.is_cut, objects.values())):
+                made = await self._pulls.run(bucket.endpoint, waits, partial(crew.take_all, name))
+            else:
+                await self._files.run(partial(files.prepare, plan))
+                await crew.run()
+                made = await self._files.run(partial(files.finish, name))
         except BaseException:
-            await self._files.run_to_end(job.undo)
+            await self._files.run_to_end(files.undo)
             raise
         PULLED_FILES.labels(bucket.kind).inc(len(objects))
         return made
 
-    async def _run_lanes(self, job: _Pull, waits: Waits) -> None:
+
+class _Crew:
+    """The lanes of one pull: as many as are of use, until nothing is left."""
+
+    def __init__(self, plan: Plan, files: StagedFiles, bucket: Bucket, waits: Waits, *, pulls: EndpointThreads, ceiling: int) -> None:
+        self._plan = plan
+        self._files = files
+        self._bucket = bucket
+        self._waits = waits
+        self._pulls = pulls
+        is_encrypted, is_by_kernel = bucket.is_encrypted, plan.is_of_bytes and not bucket.is_encrypted
+        self._growth = Growth(plan.most_lanes(ceiling), waits.clock(), is_encrypted=is_encrypted, is_by_kernel=is_by_kernel)
+        self._at_work: set[Lane] = set()
+        self._group = asyncio.TaskGroup()
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def run(self) -> None:
+        """Until all is there. Raises the first error that any lane met; the others are stopped because of it."""
         failures: BaseExceptionGroup[BaseException] | None = None
         try:
-            async with asyncio.TaskGroup() as lanes:
-                for _ in range(min(self._lanes, len(job.parts))):
-                    lanes.create_task(self._lane(job, waits))
+            async with self._group:
+                self._look()
         except BaseExceptionGroup as group:
             failures = group
+        finally:
+            self._stop_looking()
         if failures is not None:
-            raise failures.exceptions[0]  # the first one; the others were stopped because of it
+            raise failures.exceptions[0]
 
-    async def _lane(self, job: _Pull, waits: Waits) -> None:
-        while job.parts:
-            await self._pulls.run(job.bucket.endpoint, waits, job.take_turn)
-
-
-@dataclass(frozen=True)
-class _Part:
-    path: str
-    stored: StoredObject
-    start: int
-    length: int
-
-
-class _Pull:
-    """One pull: its methods run in threads, and what they have made is known whenever they end."""
-
-    def __init__(
-        self,
-        *,
-        volume: Volume,
-        bucket: Bucket,
-        objects: Mapping[str, StoredObject],
-        part_bytes: int,
-        room: Reservation,
-        staged: Path | None,
-    ) -> None:
-        self._volume = volume
-        self.bucket = bucket
-        self._objects = objects
-        self._part_bytes = part_bytes
-        self._room = room
-        self._total_bytes = sum(stored.size_bytes for stored in objects.values())
-        self._made = staged
-        """Staging, later the artifact."""
-        self.parts: deque[_Part] = deque()
-        """What is still to be pulled, once `prepare` has run."""
-
-    def prepare(self, stop: Stop) -> None:
-        """Cut the objects into parts, make the directories, and reserve the space of files that several threads write."""
-        parts = [_Part(path, stored, *span) for path, stored in self._objects.items() for span in _spans(stored, self._part_bytes)]
-        parts.sort(key=lambda part: -part.length)  # so that no large part is the last one
-        self.parts.extend(parts)
-        with self._volume.writing(self._total_bytes):
-            self._volume.restore()
-            self._room.grow(self._total_bytes, len(self._objects))
-            if self._made is None:
-                self._made = self._room.insist(self._volume.new_staging)
-            for directory in sorted(directories_of(self._objects)):  # parents first
-                with suppress(FileExistsError):  # for files that were there before
-                    self._room.insist(partial(make_plain_directory, self._made / directory))
-            for path, stored in self._objects.items():
-                stop.check()
-                if stored.size_bytes > self._part_bytes:
-                    self._reserve(self._made / path, stored.size_bytes)
-
-    def take_turn(self, stop: Stop) -> None:
-        """Pull parts until all or a fair share are done."""
-        moved = 0
-        for _ in range(_FILES_PER_TURN):
+    def _look(self) -> None:
+        """Let the number of lanes be decided, and come again."""
+        progress = sum(lane.moved_bytes + lane.ended * _FILE_WORTH_BYTES for lane in self._plan.lanes)
+        are_all_moving = 0 < len(self._at_work) <= self._growth.lanes and all(lane.is_moving for lane in self._at_work)
+        self._growth.look(self._waits.clock(), progress, are_all_moving=are_all_moving, cpu_seconds=process_time())
+        while self._plan and len(self._at_work) < self._growth.lanes:
+            lane = self._plan.lane()
+            work = self._work(lane)
             try:
-                part = self.parts.popleft()
-            except IndexError:
+                self._group.create_task(work)
+            except RuntimeError:  # somebody has cancelled the pull just now
+                work.close()
                 return
-            stop.check()
-            self._pull(part, stop)
-            PULLED_BYTES.labels(self.bucket.kind).inc(part.length)
-            moved += part.length
-            if moved >= self._part_bytes:
-                return
+            self._at_work.add(lane)
+        if self._plan:
+            self._timer = asyncio.get_running_loop().call_later(self._growth.look_seconds, self._look)
 
-    def finish(self, name: str | None, stop: Stop) -> Path:
-        """Check that every file is as long as it was listed, and rename the directory if it gets a name."""
-        assert self._made is not None  # noqa: S101 - prepare has run
-        with self._volume.writing(self._total_bytes):
-            for path, stored in self._objects.items():
-                found = (self._made / path).lstat().st_size
-                if found != stored.size_bytes:
-                    raise SourceUnavailable(f"{stored.key!r} from {self.bucket.place} has {found} bytes, listed were {stored.size_bytes}")
-            stop.check()
-            if name is not None:
-                self._made = self._room.insist(partial(self._volume.publish, self._made, name))
-        return self._made
+    def _stop_looking(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
-    def undo(self, _stop: Stop) -> None:
-        """Leave nothing."""
-        if self._made is not None:
-            self._volume.discard(self._made)
-
-    def _pull(self, part: _Part, stop: Stop) -> None:
-        assert self._made is not None  # noqa: S101 - prepare has run
-        with self._volume.writing(self._total_bytes):
-            is_new = part.stored.size_bytes <= self._part_bytes
-            file = self._room.insist(partial(_open, self._made / part.path, is_new=is_new))
+    async def _work(self, lane: Lane) -> None:
         try:
-            if part.length:
-                self.bucket.read(part.stored, part.start, part.length, _FileSink(file, part.start, self), stop)
-            if is_new:
-                self._room.wrote(part.length)
-        finally:
-            os.close(file)
-
-    def write(self, file: int, chunk: bytes, offset: int) -> None:
-        """Write it whole."""
-        with self._volume.writing(self._total_bytes):
-            self._room.write(file, chunk, offset)
-
-    def _reserve(self, path: Path, size_bytes: int) -> None:
-        file = self._room.insist(partial(_open, path, is_new=True))
-        try:
-            self._room.insist(partial(os.posix_fallocate, file, 0, size_bytes))
-            self._room.wrote(size_bytes)
-        finally:
-            os.close(file)
-
-
-class _FileSink:
-    """Writes what comes from its offset on."""
-
-    def __init__(self, file: int, start: int, pull: _Pull) -> None:
-        self._file = file
-        self._offset = start
-        self._pull = pull
-
-    def __call__(self, chunk: bytes) -> None:
-        self._pull.write(self._file, chunk, self._offset)
-        self._offset += len(chunk)
-
-
-def _open(path: Path, *, is_new: bool) -> int:
-    """To write. What is new must not be there: a file with a second name elsewhere is not ours to change. Raises OSError."""
-    flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if is_new else 0)
-    file = os.open(path, flags, FILE_MODE)
-    if is_new:
-        try:
-            os.fchmod(file, FILE_MODE)  # whatever our umask is
+            while self._plan and len(self._at_work) <= self._growth.lanes:
+                await self._pulls.run(self._bucket.endpoint, self._waits, partial(self._take_turn, lane))
         except BaseException:
-            os.close(file)
-            path.unlink()  # whoever tries again finds nothing in the way
+            self._stop_looking()
             raise
-    return file
+        finally:
+            self._at_work.discard(lane)
 
+    def take_all(self, name: str | None, stop: Stop) -> Path:
+        """All of a pull that is one span: three threads, one after the other, would take longer. In a thread."""
+        self._files.prepare(self._plan, stop)
+        self._take_turn(self._plan.lane(), stop)
+        return self._files.finish(name, stop)
 
-def _spans(stored: StoredObject, part_bytes: int) -> list[tuple[int, int]]:
-    size_bytes = stored.size_bytes
-    if size_bytes <= part_bytes or not (stored.is_divisible and stored.is_versioned):
-        return [(0, size_bytes)]
-    return [(start, min(part_bytes, size_bytes - start)) for start in range(0, size_bytes, part_bytes)]
+    def _take_turn(self, lane: Lane, stop: Stop) -> None:
+        """Pull a span, or as many small files as are a fair share. In a thread."""
+        plan, before = self._plan, lane.moved_bytes
+        until = plan.clock() + _TURN_SECONDS
+        try:
+            for _ in range(_FILES_PER_TURN):
+                span = plan.take(lane, self._growth.lanes)
+                if span is None:
+                    return
+                stop.check()
+                with self._files.open(span, lane) as sink:
+                    if span.length:
+                        self._bucket.read(span.stored, span.start, span.length, sink, stop)
+                plan.end(lane)
+                if not span.is_whole or lane.moved_bytes - before >= _BYTES_PER_TURN or plan.clock() >= until:
+                    return
+        finally:
+            PULLED_BYTES.labels(self._bucket.kind).inc(lane.moved_bytes - before)

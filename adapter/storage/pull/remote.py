@@ -8,13 +8,16 @@ from pathlib import Path
 
 from adapter.ends import Count, Ends
 from adapter.model import Artifact, Listing, SourceFile
+from adapter.ports import Wanted
 from adapter.space import Reservation
 from adapter.storage.bucket import Bucket, StoredObject
-from adapter.storage.cache.cache import Cache, Wanted
+from adapter.storage.cache.cache import QUICK_FILES, Cache
+from adapter.storage.cache.cache import Wanted as WantedArtifact
 from adapter.storage.cache.identity import FILES, SCHEMA, Identity, origin_of
 from adapter.storage.lanes import EndpointThreads
 from adapter.storage.pull.listing import FoundModel
 from adapter.storage.pull.puller import Puller
+from adapter.storage.pull.verified import Content
 from adapter.storage.search import Search, check_readable
 from adapter.waits import Waits
 from adapter.workers import Stop, Workers
@@ -56,6 +59,8 @@ class RemoteModel:
         self._means = means
         self._contents: dict[StoredObject, bytes] = {}
         self._read: dict[str, SourceFile] = {}
+        self._ahead: dict[SourceFile, bytes] = {}
+        """What was read in the thread that has listed, and was not asked for yet."""
 
     @property
     def listing(self) -> Listing:
@@ -75,8 +80,8 @@ class RemoteModel:
         """As `StoredModel`."""
         check_readable(file, self.listing.origin)
         stored = self.found.stored(file)
-        content = b""
-        if stored.size_bytes:
+        content = self._ahead.pop(file, b"")
+        if stored.size_bytes and not content:
             known = await self._means.cache.content(self.origin, stored, self.reader) if stored.is_versioned else None
             content = await self._got(stored, stored.size_bytes) if known is None else known
         if stored.is_versioned:
@@ -84,6 +89,21 @@ class RemoteModel:
             if file != self.listing.schema:
                 self._read[file.path] = file
         return content
+
+    def read_ahead(self, wanted: Wanted, stop: Stop) -> None:
+        """
+        Read what is wanted, in the thread that has listed: a load needs no other one for that. Blocks.
+
+        Where the cache may have it, `read` finds it there.
+
+        Raises:
+            InvalidModel: from `wanted`. Else as `read`.
+        """
+        if self._means.cache.has_some(self.origin, self.reader):
+            return
+        for file in wanted(self.listing):
+            self._ahead[file] = self.peek(file, stop)
+            self.has_read |= bool(self._ahead[file])
 
     def peek(self, file: SourceFile, stop: Stop) -> bytes:
         """As `Found`."""
@@ -95,9 +115,12 @@ class RemoteModel:
         """As `StoredModel`. What was read before belongs to the artifact too, so that an equal load reads nothing."""
         schema = await self.schema()
         wanted = {file.path: file for file in files} | self._read
-        identity = await self._means.files.run(lambda _: self._identity(wanted, schema))
+        if len(wanted) <= QUICK_FILES:
+            identity = self._identity(wanted, schema)
+        else:
+            identity = await self._means.files.run(lambda _: self._identity(wanted, schema))
         is_versioned = self.listing.is_versioned
-        request = Wanted(identity=identity, is_versioned=is_versioned, listing=self.listing, reader=self.reader, waits=self.waits)
+        request = WantedArtifact(identity=identity, is_versioned=is_versioned, listing=self.listing, reader=self.reader, waits=self.waits)
         return (await self._means.cache.take(request, self)).artifact
 
     async def ends(self, artifact: Artifact, counts: Mapping[SourceFile, Count | None]) -> Mapping[SourceFile, Ends]:
@@ -131,9 +154,9 @@ class RemoteModel:
         return content
 
     def _first(self, stored: StoredObject, length: int, stop: Stop) -> bytes:
-        content = bytearray()
-        self.found.bucket.read(stored, 0, length, content.extend, stop)
-        return bytes(content)
+        content = Content(stored, length, self.found.bucket.place)
+        self.found.bucket.read(stored, 0, length, content, stop)
+        return content.end()
 
     def _identity(self, files: Mapping[str, SourceFile], schema: Mapping[str, StoredObject]) -> Identity:
         return Identity(self.origin, {f"{FILES}/{path}": self.found.stored(file) for path, file in files.items()} | dict(schema))

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from urllib3.exceptions import HTTPError
 
-from adapter.storage.bucket import Sink, StoredObject
+from adapter.storage.bucket import FileSink, Sink, StoredObject
+from adapter.storage.checksums import Checksum
 from adapter.storage.stores.answers import Where
+from adapter.storage.wire.gets import Body, read_some
+from adapter.storage.wire.moving import move
+from adapter.storage.wire.plain import PlainBody
 from adapter.workers import Stop
 
 CHUNK_BYTES = 256 * 1024
@@ -20,14 +24,6 @@ _HEARD_BYTES, _HEARD_TIMES = 16 * 1024, 4
 _SPAN = re.compile(r"bytes (?:(\d{1,19})-(\d{1,19})|\*)/(\d{1,19}|\*)")
 _LENGTH = re.compile(r"\d{1,19}")
 _PLAIN_FRAMINGS = ("", "identity", "chunked")
-
-
-class Body(Protocol):
-    """What urllib3 gives, and botocore."""
-
-    def read1(self, amt: int) -> bytes:
-        """At most so many bytes, as soon as there are any; nothing at the end."""
-        ...
 
 
 def copy_body(
@@ -40,21 +36,29 @@ def copy_body(
     where: Where,
     translated: Callable[[], AbstractContextManager[None]],
     is_whole: bool = True,
+    checksums: Sequence[Checksum] = (),
 ) -> None:
     """
     Give the next `length` bytes of a body to the sink, whose failures go through untranslated.
 
-    With `is_whole` the body has to end there. A longer one is another one, and its last bytes are not given.
+    With `is_whole` the body has to end there. A longer one is another one, and its last bytes are not given. A file is told what
+    the answer says of the whole object.
 
     Raises:
         SourceUnavailable: the body ended early, or too late.
     """
     missing = length
+    if checksums and isinstance(sink, FileSink):
+        sink.expect(checksums)
+    if isinstance(sink, FileSink) and isinstance(body, PlainBody) and body.is_plain(length):
+        missing = move(body, length, sink, stop, translated=translated)
+        if missing:
+            raise where.ended_early(key, missing)
     while missing:
         with translated():
-            chunk = body.read1(min(CHUNK_BYTES, missing))
+            chunk = read_some(body, min(CHUNK_BYTES, missing))
             missing -= len(chunk)
-            is_longer = missing < 0 or bool(is_whole and not missing and body.read1(1))  # a chunk of a negative size gives more
+            is_longer = missing < 0 or bool(is_whole and not missing and read_some(body, 1))  # a chunk of a negative size gives more
         stop.check()
         if not chunk:
             raise where.ended_early(key, missing)
@@ -71,7 +75,7 @@ def hear_out(body: Body) -> None:
     """
     with suppress(HTTPError, OSError):
         for _ in range(_HEARD_TIMES):
-            if not body.read1(_HEARD_BYTES):
+            if not read_some(body, _HEARD_BYTES):
                 return
 
 

@@ -64,16 +64,26 @@ class BucketStore:
     """Whether an object's version means nothing to another config, because more of the config than the place tells which object it is."""
 
 
+def late(module: str, client: str) -> Callable[[Any, Means, Stop], Client]:
+    """The client of a store whose libraries are slow to import: the first client imports them."""
+
+    def make(connection: Any, means: Means, stop: Stop) -> Client:
+        made: Client = getattr(importlib.import_module(module), client)(connection, means, stop)
+        return made
+
+    return make
+
+
 def extra(name: str, module: str, client: str) -> Callable[[Any, Means, Stop], Client]:
-    """The client of a store whose libraries are installed on demand only."""
+    """As `late`, where the libraries are installed on demand only."""
+    made = late(module, client)
 
     def make(connection: Any, means: Means, stop: Stop) -> Client:
         try:
-            found = importlib.import_module(module)
+            importlib.import_module(module)
         except ModuleNotFoundError as error:
             raise InvalidRequest(f"storage type {name!r} needs pip install modelmesh-triton-adapter[{name}]") from error
-        made: Client = getattr(found, client)(connection, means, stop)
-        return made
+        return made(connection, means, stop)
 
     return make
 

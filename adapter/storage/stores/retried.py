@@ -7,7 +7,7 @@ another one's try is awaited, is decided by `health`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -16,7 +16,8 @@ import structlog
 
 from adapter.backoff import doubling
 from adapter.errors import SourceChanged, SourceDenied, SourceNotFound, SourceUnavailable
-from adapter.storage.bucket import PAGE_OBJECTS, Bucket, Page, Sink, StoredObject
+from adapter.storage.bucket import PAGE_OBJECTS, Bucket, FileSink, Page, Sink, StoredObject
+from adapter.storage.checksums import Checksum
 from adapter.storage.search import shown
 from adapter.storage.stores.alarms import Bound
 from adapter.storage.stores.health import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Endpoint, Health, NoTurnError, Turn
@@ -81,6 +82,7 @@ class RetriedBucket:
         self.place = bucket.place
         self.words = bucket.words
         self.endpoint = bucket.endpoint
+        self.is_encrypted = bucket.is_encrypted
 
     def list_page(self, prefix: str, stop: Stop, *, token: str | None = None, limit: int = PAGE_OBJECTS, by_folder: bool = False) -> Page:
         """One page, asked for again when the store was away."""
@@ -97,11 +99,12 @@ class RetriedBucket:
             return
         taken = 0
 
-        def counted(chunk: bytes) -> None:
+        def took(count: int) -> None:
             nonlocal taken
-            sink(chunk)
-            taken += len(chunk)
+            taken += count
             call.progressed()
+
+        counted = _counted(sink, took)
 
         def rest(bound: Stop) -> None:
             try:
@@ -124,6 +127,45 @@ class RetriedBucket:
     def _call(self, wait: Wait, stop: Stop) -> _Call:
         asked = _Asked(self.kind, self.place, self.words)
         return _Call(asked, self._patience.health.of(self._bucket), self._patience, wait, stop)
+
+
+class _CountedFile(FileSink):
+    """A file that tells how many bytes it has taken."""
+
+    def __init__(self, file: FileSink, took: Callable[[int], None]) -> None:
+        self._file = file
+        self._took = took
+
+    @property
+    def sees_bytes(self) -> bool:
+        return self._file.sees_bytes
+
+    @property
+    def is_asking(self) -> bool:
+        return self._file.is_asking
+
+    def expect(self, told: Sequence[Checksum]) -> None:
+        self._file.expect(told)
+
+    def __call__(self, chunk: bytes | memoryview) -> None:
+        self._file(chunk)
+        self._took(len(chunk))
+
+    def take(self, pipe: int, most_bytes: int) -> int:
+        count = self._file.take(pipe, most_bytes)
+        self._took(count)
+        return count
+
+
+def _counted(sink: Sink, took: Callable[[int], None]) -> Sink:
+    if isinstance(sink, FileSink):
+        return _CountedFile(sink, took)
+
+    def counted(chunk: bytes) -> None:
+        sink(chunk)
+        took(len(chunk))
+
+    return counted
 
 
 class _BrokenOffError(Exception):

@@ -84,7 +84,10 @@ class InBuckets:
             packed = PackedModel(remote, self.unpacker)
             search.tell(packed, stop)
             return packed
-        search.tell(remote, stop)
+        if search.is_survey:
+            search.tell(remote, stop)
+        else:
+            remote.read_ahead(search.wanted, stop)
         return remote
 
 

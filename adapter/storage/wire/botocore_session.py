@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import Any, cast
 
 from botocore.awsrequest import AWSHTTPConnection, AWSHTTPConnectionPool, AWSHTTPSConnection, AWSHTTPSConnectionPool
 from botocore.httpsession import URLLib3Session
@@ -51,6 +51,13 @@ class CuttableSession(URLLib3Session):
         # the dictionary that it hands to its urllib3 managers; the bucket suite hangs if this stops working
         pools: dict[str, type] = self._pool_classes_by_scheme  # type: ignore[attr-defined]  # not in the stubs
         pools.update(_pools(guard))
+
+    def pool_to(self, url: str) -> HTTPConnectionPool | None:
+        """The connections to the server of a URL that something was sent to before; None: they lead to a proxy."""
+        # what `send` itself asks; the bucket suite fails if it is gone
+        if self._proxy_config.proxy_url_for(url):  # type: ignore[attr-defined]  # not in the stubs
+            return None
+        return cast("HTTPConnectionPool", self._manager.connection_from_url(url))  # type: ignore[attr-defined]  # likewise
 
     def close(self) -> None:
         """As botocore's."""

@@ -12,9 +12,7 @@ import io
 import socket
 import time
 from collections.abc import Callable
-from typing import Any, cast
-
-from urllib3.util.ssltransport import SSLTransport
+from typing import Any
 
 HEAD_BYTES = 256 * 1024
 """Most that status line and headers may have, the 1xx answers before them included. S3, GCS and Azure send less than 16 KiB."""
@@ -62,8 +60,10 @@ class Bound:
 class _Counted(io.RawIOBase):
     """The raw file of one answer, over the socket's own."""
 
-    def __init__(self, line: Any, raw: io.RawIOBase, bound: Bound) -> None:
-        self._line = line
+    def __init__(self, line: Any, raw: io.RawIOBase, bound: Bound, seen: bytes) -> None:
+        self.line = line
+        self.seen = seen
+        """Received before, and not counted yet."""
         self._raw = raw
         self._bound = bound
         self._phase, self._phase_bytes = "headers", min(HEAD_BYTES, bound.most_bytes)
@@ -71,7 +71,7 @@ class _Counted(io.RawIOBase):
         self._timeout: float | None = line.gettimeout()
         self._seconds = HEAD_SECONDS if self._timeout is None else self._timeout
         self._until: float | None = time.monotonic() + self._seconds
-        self._is_first = True
+        self._is_first = not seen
 
     @property
     def left(self) -> int:
@@ -82,20 +82,28 @@ class _Counted(io.RawIOBase):
         self._phase, self._phase_bytes = phase, most_bytes
         self._left = most_bytes
         self._until = None
-        self._line.settimeout(self._timeout)
+        self.line.settimeout(self._timeout)
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any, /) -> int | None:
-        count = self._raw.readinto(buffer) if self._until is None else self._read_head(buffer, self._until)
+        if self.seen:
+            count: int | None = min(len(buffer), len(self.seen))
+            buffer[:count], self.seen = self.seen[:count], self.seen[count:]
+        else:
+            count = self._raw.readinto(buffer) if self._until is None else self._read_head(buffer, self._until)
         if count:
-            self._bound.left -= count
-            self._left -= count
-            if self._bound.left < 0 or self._left < 0:
-                cut(self._line)
-                raise self._too_much()
+            self.count(count)
         return count
+
+    def count(self, count: int) -> None:
+        """So many bytes have come. Raises TooMuch."""
+        self._bound.left -= count
+        self._left -= count
+        if self._bound.left < 0 or self._left < 0:
+            cut(self.line)
+            raise self._too_much()
 
     def fileno(self) -> int:
         return self._raw.fileno()
@@ -110,7 +118,7 @@ class _Counted(io.RawIOBase):
             left = until - time.monotonic()
             if left <= 0:
                 raise SlowHead(self._seconds)
-            self._line.settimeout(left)
+            self.line.settimeout(left)
         try:
             count = self._raw.readinto(buffer)
         except TimeoutError as error:
@@ -158,13 +166,25 @@ class MeteredResponse(http.client.HTTPResponse):
         *,
         bound: Bound,
         ended: Callable[[], None],
+        seen: bytes = b"",
     ) -> None:
-        """`ended` is called once nothing more is read, before whoever reads may put the connection back into its pool."""
+        """
+        Args:
+            sock: what the answer comes from, and the others as http.client's.
+            debuglevel: likewise.
+            method: likewise.
+            url: likewise.
+            bound: what the call may still take.
+            ended: called once nothing more is read, before whoever reads may put the connection back into its pool.
+            seen: the first bytes of the answer, received by somebody else.
+        """
         super().__init__(sock, debuglevel, method, url)
         self._method_asked = method
         self._bound = bound
         self._ended = ended
-        self._counted = _Counted(sock, self.fp.detach(), bound)
+        self._is_broken = False
+        """A read has failed: what comes next is nobody's, and http.client closes a body of nonsensical chunks as one that is over."""
+        self._counted = _Counted(sock, self.fp.detach(), bound, seen)
         self.fp = _Buffer(self._counted)
 
     def begin(self) -> None:
@@ -181,6 +201,42 @@ class MeteredResponse(http.client.HTTPResponse):
         self._refuse_encoding()
         self._refuse_lengths()
 
+    def read1(self, n: int = -1) -> bytes:
+        """As http.client's, which does not notice by itself that these were the last bytes."""
+        try:
+            chunk = super().read1(n)
+        except BaseException:
+            self._is_broken = True
+            raise
+        if self.length == 0 and self.fp is not None:
+            self._close_conn()
+        return chunk
+
+    def is_plain(self, length: int) -> bool:
+        """Whether exactly so many bytes are left of the body, and come as they are, without any framing."""
+        return not self.chunked and self.length == length and self.fp is not None and not self._counted.seen
+
+    def first(self, most_bytes: int) -> bytes:
+        """The first bytes of a plain body; afterwards the rest may be read from `line`."""
+        return self.read1(min(io.DEFAULT_BUFFER_SIZE, most_bytes))
+
+    @property
+    def is_read(self) -> bool:
+        """Whether the body was read to its end. http.client closes one that has ended early, too, and may not see the last byte."""
+        return not self._is_broken and not self.length and (self.length == 0 or self.isclosed())
+
+    @property
+    def line(self) -> Any:
+        """The socket, or what TLS in TLS is read through. To be read past the buffer, which is empty after a `read1` of its size."""
+        return self._counted.line
+
+    def took(self, count: int) -> None:
+        """Count bytes of a plain body that were read from `line`. At the end of the body the connection is free, as after any read."""
+        self.length = (self.length or 0) - count
+        self._counted.count(count)
+        if not self.length and self.fp is not None:
+            self._close_conn()
+
     @property
     def _is_file(self) -> bool:
         return self._bound.as_stored and self._method_asked == "GET"
@@ -191,7 +247,7 @@ class MeteredResponse(http.client.HTTPResponse):
         if all(encoding.strip().lower() in ("", "identity") for encoding in named):
             return
         if self.status in _GOOD:
-            if self._is_file:
+            if self._is_file or self._method_asked == "HEAD":  # which has nothing to decode
                 return
             raise UnaskedEncoding
         for name in ("Content-Encoding", "Content-Length", "Transfer-Encoding"):
@@ -228,6 +284,6 @@ def cut(line: Any) -> None:
 
 def socket_of(line: Any) -> socket.socket:
     """urllib3 wraps TLS inside of a proxy's TLS in an object that is not a socket."""
-    while isinstance(line, SSLTransport):
+    while not isinstance(line, socket.socket):
         line = line.socket
-    return cast("socket.socket", line)
+    return line

@@ -21,9 +21,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from urllib3.exceptions import LocationParseError
-from urllib3.util.connection import allowed_gai_family
-
 from adapter.storage.wire.calls import Call
 from adapter.threads import Threads
 
@@ -162,7 +159,7 @@ def addresses_of(host: str, *, seconds: float, call: Call | None, is_requested: 
         is_requested: only a request named the host.
 
     Raises:
-        LocationParseError: not a name.
+        LocationParseError: not a name, in urllib3's words: its callers know what to do.
         OSError: as `Resolver.resolve`.
     """
     host = host.strip("[]")
@@ -170,6 +167,8 @@ def addresses_of(host: str, *, seconds: float, call: Call | None, is_requested: 
         host.encode("idna")
         return _numeric(host)
     except UnicodeError:
+        from urllib3.exceptions import LocationParseError  # noqa: PLC0415 - a start does not import urllib3
+
         raise LocationParseError(f"{host!r}, label empty or too long") from None
     except socket.gaierror:
         return _resolvers()[is_requested].resolve(host, seconds=seconds, call=call)
@@ -181,5 +180,7 @@ def _numeric(host: str) -> tuple[Address, ...]:
 
 
 def _asked(host: str, flags: int) -> tuple[Address, ...]:
+    from urllib3.util.connection import allowed_gai_family  # noqa: PLC0415 - likewise
+
     found = socket.getaddrinfo(host, None, allowed_gai_family(), socket.SOCK_STREAM, 0, flags)
     return tuple(dict.fromkeys(Address(family, sockaddr) for family, _, _, _, sockaddr in found))

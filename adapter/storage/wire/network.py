@@ -12,9 +12,6 @@ import ssl
 from collections.abc import Iterator
 from typing import TypeVar
 
-from urllib3.exceptions import LocationParseError
-from urllib3.util.ssl_match_hostname import CertificateError
-
 from adapter.storage.wire.dialling import DeniedAddress
 from adapter.storage.wire.metering import SlowHead, TooMuch, UnaskedEncoding
 from adapter.storage.wire.names import SlowName
@@ -42,7 +39,9 @@ _PROXY_ERRORS = {"ProxyError", "ProxyConnectionError"}
 """urllib3's and requests', and botocore's."""
 _NO_TUNNEL = "Tunnel connection failed"
 """http.client's; what follows is the proxy's."""
-_STAYS = (TooMuch, UnaskedEncoding, DeniedAddress, ssl.SSLCertVerificationError, CertificateError, LocationParseError)
+_STAYS = (TooMuch, UnaskedEncoding, DeniedAddress, ssl.SSLCertVerificationError)
+_WRONG_NAME, _WRONG_HOST = "LocationParseError", "CertificateError"
+"""urllib3's, told by their names: libraries bring their own copies, and a start does not import urllib3."""
 
 
 def network_words(error: BaseException) -> str:
@@ -64,7 +63,10 @@ def can_pass(error: BaseException) -> bool:
     answer is larger than any honest one. Name servers that cannot tell now (EAI_AGAIN) can.
     """
     return not any(
-        isinstance(cause, _STAYS) or (isinstance(cause, socket.gaierror) and cause.errno in _NO_SUCH_NAME) for cause in _chain(error)
+        isinstance(cause, _STAYS)
+        or type(cause).__name__ in (_WRONG_NAME, _WRONG_HOST)
+        or (isinstance(cause, socket.gaierror) and cause.errno in _NO_SUCH_NAME)
+        for cause in _chain(error)
     )
 
 
@@ -81,11 +83,11 @@ def _exact_words(cause: BaseException) -> str | None:
         if getattr(cause, "verify_code", None) in _OTHER_HOST:
             return _FOR_ANOTHER
         return f"its TLS certificate is not trusted ({cause.verify_message}); a private CA goes into `certificate`"
-    if type(cause).__name__ == "CertificateError":  # urllib3 has one, and libraries bring their own copies of it
+    if type(cause).__name__ == _WRONG_HOST:
         return _FOR_ANOTHER
     if isinstance(cause, socket.gaierror):
         return _name_words(cause.errno)
-    return "its name is not a host name" if isinstance(cause, LocationParseError) else None
+    return "its name is not a host name" if type(cause).__name__ == _WRONG_NAME else None
 
 
 def _common_words(chain: list[BaseException], names: set[str]) -> str:

@@ -12,13 +12,16 @@ import os
 import weakref
 from collections.abc import Mapping
 from http.cookiejar import DefaultCookiePolicy
-from typing import Any
+from typing import Any, cast
 
 import requests
 from requests.adapters import HTTPAdapter
+from requests.utils import select_proxy
+from urllib3 import HTTPConnectionPool
 
 from adapter.storage.wire.cutting import SOCKET_OPTIONS, close_pools, pools
 from adapter.storage.wire.dialling import Guard
+from adapter.storage.wire.gets import Answer, Passed, Server
 from adapter.storage.wire.network import CONNECT_TIMEOUT_SECONDS, READ_TIMEOUT_SECONDS
 from adapter.storage.wire.tls import memory_file
 
@@ -85,6 +88,52 @@ def prepared(session: requests.Session, *, ca_pem: str | None, verify: bool, max
     session.merge_environment_settings = merged  # type: ignore[method-assign]
     session.get_redirect_target = _nowhere  # type: ignore[method-assign]  # likewise
     return session
+
+
+class Below:
+    """
+    What lies below one URL, asked for with the trust and the headers of a prepared session, but without what it does for each request.
+
+    Whether the URL is reached through a proxy is looked at once; what is, requests sends as it sends everything else.
+    """
+
+    def __init__(self, session: requests.Session, url: str) -> None:
+        """`url` ends with a slash."""
+        self._session = session
+        self._url = url
+        self._found: tuple[Server | None, str] | None = None
+
+    def get(self, rest: str, headers: Mapping[str, str]) -> Answer:
+        """
+        The answer to a GET, its body unread. Nothing is repeated or followed.
+
+        Args:
+            rest: path below the URL, and query, quoted.
+            headers: besides those of the session; names as the session spells them.
+
+        Raises:
+            requests.RequestException, urllib3's HTTPError, OSError, ValueError: there is none.
+        """
+        server, path = self._found = self._found or self._looked_up()
+        if server is not None:
+            return server.get(path + rest, {**self._session.headers, **headers}, TIMEOUT_SECONDS)
+        return Passed(self._session.get(self._url + rest, headers=headers, stream=True, timeout=TIMEOUT_SECONDS).raw)
+
+    def _looked_up(self) -> tuple[Server | None, str]:
+        request, session = requests.Request("GET", self._url).prepare(), self._session
+        url = request.url or self._url
+        settings = session.merge_environment_settings(url, {}, True, None, None)
+        if select_proxy(url, settings["proxies"]):
+            return None, request.path_url
+        adapter = cast("HTTPAdapter", session.get_adapter(url))
+
+        def find() -> HTTPConnectionPool:
+            """As `HTTPAdapter.send` does."""
+            pool = adapter.get_connection_with_tls_context(request, settings["verify"], settings["proxies"], settings["cert"])
+            adapter.cert_verify(pool, url, settings["verify"], settings["cert"])
+            return pool
+
+        return Server(find), request.path_url
 
 
 def _nowhere(resp: requests.Response) -> str | None:

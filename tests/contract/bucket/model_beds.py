@@ -14,6 +14,7 @@ import pytest
 
 from adapter.settings import PullSettings
 from adapter.space import Space
+from adapter.storage.pull.spans import SpanSizes
 from adapter.storage.store import Store
 from adapter.volume import Volume
 from tests.fakes.web import PlainWeb
@@ -64,11 +65,18 @@ def make_store(folder: Path, volume: Volume, config: dict[str, str], *, threads:
         embedded=None,
         pvc_mounts=folder / "claims",
         threads=threads,
-        part_bytes=MIB,
         unpack_max_bytes=100 * MIB,
     )
     space = Space(volume.cache_dir, cache_bytes, refuses=False)
-    return Store(settings=settings, root=folder / "models", volume=volume, space=space, max_loading=2, jitter=lambda: 1.0)
+    return Store(
+        settings=settings,
+        root=folder / "models",
+        volume=volume,
+        space=space,
+        max_loading=2,
+        sizes=SpanSizes(MIB, MIB, MIB),
+        jitter=lambda: 1.0,
+    )
 
 
 def s3_shelf(request: pytest.FixtureRequest) -> Shelf:

@@ -13,6 +13,7 @@ import pytest
 from adapter.errors import AdapterError
 from adapter.storage.stores.clients import Clients, Means
 from adapter.storage.stores.table import BUCKETS
+from adapter.storage.wire.cutting import CuttableConnection
 from adapter.workers import Stop
 from tests.fakes.s3_proxy import Fault
 from tests.unit.storage.beds import make_config
@@ -22,16 +23,21 @@ END_SECONDS = 10
 
 @pytest.fixture
 def senders(spoiled, monkeypatch):
-    """The thread of each request to the server, in order. Every library here sends through the standard library."""
+    """The thread of each request to the server, in order. Libraries send through the standard library, and we ourselves for files."""
     seen, port = [], urlsplit(spoiled.proxy.endpoint_url).port
-    original = http.client.HTTPConnection.putrequest
 
-    def putrequest(self, *arguments, **options):
-        if self.port == port:
-            seen.append(threading.current_thread())
-        return original(self, *arguments, **options)
+    def watch(owner, name):
+        original = getattr(owner, name)
 
-    monkeypatch.setattr(http.client.HTTPConnection, "putrequest", putrequest)
+        def watched(self, *arguments, **options):
+            if self.port == port:
+                seen.append(threading.current_thread())
+            return original(self, *arguments, **options)
+
+        monkeypatch.setattr(owner, name, watched)
+
+    watch(http.client.HTTPConnection, "putrequest")
+    watch(CuttableConnection, "get")
     return seen
 
 
@@ -69,5 +75,8 @@ def test_closing_cuts_no_call_under_way(spoiled):
         got.extend(chunk)
 
     bucket.read(stored, 0, stored.size_bytes, sink, Stop())
+    assert bytes(got) == spoiled.content
+    got.clear()
+    bucket.read(stored, 0, stored.size_bytes, got.extend, Stop())
     assert bytes(got) == spoiled.content
     assert bucket.list_page("m/file", Stop()).objects == (stored,)

@@ -13,6 +13,7 @@ import pytest
 
 from adapter.errors import DiskFull, InvalidRequest, SourceChanged, SourceDenied, SourceNotFound, SourceUnavailable
 from adapter.settings import PullSettings
+from adapter.storage.pull.spans import SpanSizes
 from adapter.storage.store import Store
 from tests.builders import a_spec
 from tests.fakes.s3_proxy import Fault
@@ -37,10 +38,11 @@ def bed(tmp_path, volume, s3_server, proxy, bucket):
         embedded=None,
         pvc_mounts=tmp_path / "claims",
         threads=4,
-        part_bytes=MIB,
         unpack_max_bytes=100 * MIB,
     )
-    store = Store(settings=settings, root=tmp_path / "models", volume=volume, max_loading=2, jitter=lambda: 1.0)
+    store = Store(
+        settings=settings, root=tmp_path / "models", volume=volume, max_loading=2, sizes=SpanSizes(MIB, MIB, MIB), jitter=lambda: 1.0
+    )
     yield StoreBed(tmp_path / "models", volume, None, None, tmp_path / "config", store)
     store.close()
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import time
 
+import botocore.session
 import pytest
+from botocore.exceptions import UnknownServiceError
+from botocore.loaders import Loader
 
 from adapter.errors import InvalidRequest, SourceChanged, SourceDenied, SourceNotFound, SourceUnavailable
 from adapter.storage.bucket import StoredObject
@@ -229,3 +233,24 @@ def test_addressing_follows_the_config(spoiled):
     """Path style by default with an endpoint of one's own."""
     spoiled.listed()
     assert spoiled.proxy.requests[-1].startswith(f"GET /{spoiled.config['bucket']}?")
+
+
+def test_a_client_is_made_without_a_look_into_the_folders_of_other_services(monkeypatch):
+    """botocore lists 400 of them, twice; every service that it finds is one of those whose folder has the name."""
+    s3._loader.cache_clear()
+    listed = []
+    original = os.listdir
+    monkeypatch.setattr(os, "listdir", lambda path=".": listed.append(path) or original(path))
+    keys = {"access_key_id": "a", "secret_access_key": "b"}
+    config = make_config({"type": "s3", "bucket": "b", "endpoint_url": "http://127.0.0.1:9", **keys})
+    S3Client(connection_of(config), Means(max_connections=1), Stop()).close()
+    assert 0 < len(listed) < 20
+    assert set(Loader().list_available_services("service-2")) <= set(s3._loader().list_available_services("service-2"))
+
+
+def test_a_service_that_nobody_describes_is_unknown():
+    """As botocore says it."""
+    session = botocore.session.Session()
+    session.register_component("data_loader", s3._loader())
+    with pytest.raises(UnknownServiceError, match="no-such-service"):
+        session.create_client("no-such-service", region_name="us-east-1")

@@ -33,13 +33,16 @@ async def test_every_version_is_loaded(bed: Bed) -> None:
 
 
 async def test_a_model_that_reports_no_memory_counts_as_zero(bed: Bed) -> None:
-    """Most backends report nothing, and an unknown model has no statistics at all."""
+    """Most backends report nothing; an unknown model, and one that was unloaded, has no statistics at all."""
     server = bed.connect()
     await bed.place("m")
     await server.load("m", unnoticed)
 
     assert await server.reported_bytes("m") == 0
-    assert await server.reported_bytes("unknown") == 0
+    assert await server.reported_bytes("unknown") is None
+    await server.unload("m")
+    assert await server.reported_bytes("m") is None
+    assert not await server.is_ready("m")
 
 
 async def test_an_unknown_model_is_not_ready(bed: Bed) -> None:

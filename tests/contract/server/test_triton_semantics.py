@@ -44,6 +44,26 @@ async def test_the_unload_call_returns_before_the_memory_is_free(bed: Bed) -> No
     assert [row.reason for row in await bed.rows("m")] == ["unloaded"]
 
 
+async def test_nothing_but_the_index_tells_a_model_that_is_being_freed_from_one_that_is_gone(bed: Bed) -> None:
+    """Cheaper calls say the same of both: they look for versions that are READY."""
+    await bed.place("m", hold="unload")
+    await load(bed, "m")
+    await unload(bed, "m")
+    told: dict[str, list[object]] = {}
+    for state in ("UNLOADING", "UNAVAILABLE"):
+        await bed.until_state("m", state)
+        told[state] = [
+            (await bed.stub().ModelReady(pb.ModelReadyRequest(name="m"))).ready,
+            await refusal(bed.stub().ModelStatistics(pb.ModelStatisticsRequest(name="m"))),
+            await refusal(bed.stub().ModelInfer(pb.ModelInferRequest(model_name="m"))),
+        ]
+        if state == "UNLOADING":
+            bed.let_go("m", "unload")
+
+    assert told["UNLOADING"] == told["UNAVAILABLE"]
+    assert told["UNLOADING"][0] is False
+
+
 async def test_a_cancelled_load_goes_on(bed: Bed) -> None:
     """Neither a cancel nor a deadline reaches it."""
     await bed.place("m", hold="load")

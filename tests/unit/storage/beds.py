@@ -18,6 +18,7 @@ from adapter.ports import StoredModel
 from adapter.settings import PullSettings
 from adapter.space import Space
 from adapter.storage.bucket import Bucket
+from adapter.storage.pull.spans import SPAN_SIZES, SpanSizes
 from adapter.storage.search import Search
 from adapter.storage.secret.merging import StorageConfig
 from adapter.storage.store import Store
@@ -141,7 +142,7 @@ def make_bed(
     *,
     embedded: bool | None = None,
     threads: int = 4,
-    part_bytes: int = MIB,
+    sizes: SpanSizes = SPAN_SIZES,
     max_loading: int = 1,
     cache_bytes: int = 0,
     salt: bytes = b"salt",
@@ -157,7 +158,6 @@ def make_bed(
         embedded=embedded,
         pvc_mounts=folder / "claims",
         threads=threads,
-        part_bytes=part_bytes,
         unpack_max_bytes=100 * MIB,
     )
     root = volume.repository_dir.parent
@@ -170,6 +170,7 @@ def make_bed(
         digests=Digests(salt),
         max_loading=max_loading,
         clients=clients,
+        sizes=sizes,
         jitter=lambda: 0.0,
     )
     bed = StoreBed(root, volume, bucket, clients, config_dir, store, space)

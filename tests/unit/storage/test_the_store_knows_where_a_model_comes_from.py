@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+import time
 
 import pytest
 
-from adapter.errors import InvalidModel, InvalidRequest, SourceNotFound, SourceUnavailable
+from adapter.errors import InvalidModel, InvalidRequest, SourceDenied, SourceNotFound, SourceUnavailable
 from adapter.model import Artifact
+from adapter.storage.lanes import EndpointThreads
 from adapter.storage.search import READ_LIMIT_BYTES
+from adapter.waits import Waits
 from tests.builders import a_spec
 from tests.unit.storage.beds import folder_content, hang_after_pages_of, make_bed, opened, reached, write_tree
 
@@ -30,6 +33,67 @@ async def test_a_model_is_listed_read_and_fetched(bed):
     assert await model.read(model.listing.schema) == b"{}"
     artifact = await model.fetch((model.listing.find("1/model.onnx"),))
     assert folder_content(artifact.root) == ["1/", "1/model.onnx", "config.pbtxt"], "what was read belongs to it"
+
+
+def config_of(listing):
+    """What a plan wants to see."""
+    return [listing.find("config.pbtxt")]
+
+
+async def test_what_is_wanted_is_read_in_the_thread_that_has_listed(bed, monkeypatch):
+    """Each hop to a thread costs a small model more time than its bytes."""
+    bed.bucket.put("m/config.pbtxt", b"platform: x")
+    bed.bucket.put("m/1/model.onnx", b"abc")
+    hops, original = [], EndpointThreads.run
+    monkeypatch.setattr(EndpointThreads, "run", lambda *arguments: hops.append("one") or original(*arguments))
+    model = await bed.store.open(a_spec("m"), Waits(time.monotonic), config_of)
+    config = model.listing.find("config.pbtxt")
+    assert hops == ["one"] and bed.bucket.calls == ["list m", "read m/config.pbtxt 0+11"]
+    assert await model.read(config) == b"platform: x" and hops == ["one"]
+    artifact = await model.fetch((model.listing.find("1/model.onnx"), config))
+    assert bed.bucket.calls[2:] == ["read m/1/model.onnx 0+3"]
+    assert (artifact.root / "config.pbtxt").read_bytes() == b"platform: x"
+
+
+async def test_what_is_wanted_and_kept_is_not_read_from_the_store_again(bed):
+    """Whoever may have an artifact has its files; a changed file is read anew."""
+    bed.bucket.put("m/config.pbtxt", b"platform: x")
+    bed.bucket.put("m/1/model.onnx", b"abc")
+    first = await bed.store.open(a_spec("m"), Waits(time.monotonic), config_of)
+    await first.fetch(first.listing.files)
+    bed.bucket.calls.clear()
+    second = await bed.store.open(a_spec("m"), Waits(time.monotonic), config_of)
+    assert await second.read(second.listing.find("config.pbtxt")) == b"platform: x"
+    assert bed.bucket.calls == ["list m"]
+    bed.bucket.put("m/config.pbtxt", b"platform: y")
+    third = await bed.store.open(a_spec("m"), Waits(time.monotonic), config_of)
+    assert await third.read(third.listing.find("config.pbtxt")) == b"platform: y"
+
+
+async def test_a_wanted_file_that_cannot_be_read_fails_as_a_read_does(bed):
+    """Nothing is left of it, and the next one is asked from the beginning."""
+    bed.bucket.put("m/config.pbtxt", b"platform: x")
+    bed.bucket.fail("read", SourceDenied("no"))
+    with pytest.raises(SourceDenied, match="no"):
+        await bed.store.open(a_spec("m"), Waits(time.monotonic), config_of)
+    model = await bed.store.open(a_spec("m"), Waits(time.monotonic), config_of)
+    assert await model.read(model.listing.find("config.pbtxt")) == b"platform: x"
+    bed.bucket.put("m/config.pbtxt", bytes(READ_LIMIT_BYTES + 1))
+    with pytest.raises(InvalidModel, match="expected at most"):
+        await bed.store.open(a_spec("m"), Waits(time.monotonic), config_of)
+    assert bed.is_clean
+
+
+async def test_a_load_that_is_cancelled_while_a_wanted_file_is_read_ends_the_read(bed):
+    """The thread is free again, and nothing is left."""
+    bed.bucket.put("m/config.pbtxt", b"platform: x")
+    bed.bucket.hang("read")
+    load = asyncio.create_task(bed.store.open(a_spec("m"), Waits(time.monotonic), config_of))
+    await reached(bed.bucket.hanging)
+    load.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await load
+    assert bed.bucket.active == 0 and bed.is_clean
 
 
 async def test_a_released_artifact_is_gone(bed):
@@ -70,7 +134,7 @@ async def test_empty_and_large_files_are_read_with_care(bed):
     assert await model.read(model.listing.find("config.pbtxt")) == b""
     with pytest.raises(InvalidModel, match=f"'large' of memory://b/m has {READ_LIMIT_BYTES + 1} bytes"):
         await model.read(model.listing.find("large"))
-    assert bed.bucket.calls == ["list m/"]
+    assert bed.bucket.calls == ["list m"]
 
 
 async def test_a_store_that_is_away_for_a_moment_is_asked_again(bed):

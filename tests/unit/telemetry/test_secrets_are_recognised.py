@@ -4,12 +4,20 @@ import time
 
 import pytest
 
+from adapter.telemetry import redaction
 from adapter.telemetry.redaction import MASK, redact, remember
+from adapter.telemetry.remembered import Remembered
 
 SECRET = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"
 """The secret of AWS's own documentation."""
 AZURE_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 """The public key of Azure's storage emulator."""
+
+
+@pytest.fixture(autouse=True)
+def _nothing_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Secrets of other tests are words here."""
+    monkeypatch.setattr(redaction, "_remembered", Remembered())
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from adapter.errors import AdapterError, ServerError, WrongServer
 from adapter.telemetry.metrics import REGISTRY
 from adapter.triton.client import CallRefused, PortClosed, TritonDied
 from adapter.triton.index import AGAIN_SECONDS
+from adapter.triton.pace import CREDIT_SECONDS
 from adapter.triton.server import TritonServer
 from tests.unit.triton.one_thread import OneThread
 from tests.unit.triton.scripted import GONE, ScriptedTriton, serve, unnoticed
@@ -158,9 +159,9 @@ async def test_close_ends_all_questions() -> None:
 # ---- paced
 
 
-@pytest.mark.parametrize(("seconds", "rest"), [(0.003, 0.03), (0.1, 1.0), (3.0, 30.0), (12.0, 40.0), (100.0, 40.0)])
+@pytest.mark.parametrize(("seconds", "rest"), [(0.02, 0.2), (0.1, 1.0), (3.0, 30.0), (12.0, 40.0), (100.0, 40.0)])
 async def test_a_rest_is_ten_times_the_answer_and_40_s_at_most(seconds: float, rest: float) -> None:
-    """For all who ask together."""
+    """For all who ask together; half a second of it may be taken later, once."""
     triton = OneThread(index_seconds=seconds)
     server = serve(triton)
 
@@ -172,7 +173,8 @@ async def test_a_rest_is_ten_times_the_answer_and_40_s_at_most(seconds: float, r
 
     rests = [later[0] - earlier[1] for earlier, later in zip(triton.listings, triton.listings[1:], strict=False)]
     assert len(rests) >= 2
-    assert all(rest <= found < rest + 1.1 for found in rests)
+    assert all(rest - CREDIT_SECONDS - 1e-3 <= found < rest + 1.1 for found in rests)
+    assert sum(rests) >= rest * len(rests) - CREDIT_SECONDS - 1e-3
 
 
 async def test_who_can_wait_does_so_until_somebody_cannot() -> None:

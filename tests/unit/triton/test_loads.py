@@ -329,7 +329,7 @@ async def test_a_load_that_triton_died_over_is_not_repeated(triton: ScriptedTrit
     await server.load("a", unnoticed)
     triton.trace.clear()
     triton.script["load"] = [TritonDied("Stream removed (Socket closed)")]
-    triton.script["live"] = [0.0, PortClosed("Connection refused")]
+    triton.script["live"] = [PortClosed("Connection refused")]
 
     with pytest.raises(ServerDied, match=r"Triton died while it was loading the model \(Stream removed \(Socket closed\)\)"):
         await server.load("m", unnoticed)

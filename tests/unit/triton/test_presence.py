@@ -106,6 +106,75 @@ async def test_a_live_triton_costs_one_question() -> None:
     assert asked.asked_at == [0.0, 0.4]
 
 
+async def test_an_answer_to_a_call_is_an_answer() -> None:
+    """So calls that follow each other ask nothing in between."""
+    asked = Asked()
+    presence = presence_of(asked)
+
+    async def call() -> int:
+        await asyncio.sleep(0.2)
+        return 7
+
+    for _ in range(5):
+        assert await presence.until_taken(call) == 7
+        await asyncio.sleep(0.2)
+    assert asked.asked_at == [0.0]
+
+    await asyncio.sleep(0.1)
+    await presence.wait()
+    assert asked.asked_at == [0.0, 2.1]
+
+
+async def test_who_waits_after_a_question_that_was_asked_ahead_has_its_answer() -> None:
+    """Whether it has come already or not; asked ahead again while it is on its way, or fresh, nothing is asked."""
+    asked = Asked()
+    asked.answer_seconds = 0.2
+    presence = presence_of(asked)
+
+    presence.ask_ahead()
+    await asyncio.sleep(0.1)
+    presence.ask_ahead()
+    await presence.wait()
+    presence.ask_ahead()
+    await asyncio.sleep(0.1)
+    await presence.wait()
+
+    assert asyncio.get_running_loop().time() == pytest.approx(0.3)
+    assert asked.asked_at == [0.0]
+
+
+async def test_a_question_asked_ahead_that_finds_nobody_is_no_answer() -> None:
+    """Who waits asks again, until there is one."""
+    asked = Asked(live_from=1.0)
+    presence = presence_of(asked)
+
+    presence.ask_ahead()
+    await asyncio.sleep(0.5)
+    assert not presence.is_live
+    await presence.wait()
+
+    assert presence.is_live
+    assert asyncio.get_running_loop().time() >= 1.0
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_an_answer_from_before_a_break_proves_nothing_after_it() -> None:
+    """Triton was another process when it was asked."""
+    asked = Asked()
+    presence = presence_of(asked)
+
+    async def call() -> None:
+        presence.lost(TritonDied("Socket closed"))
+        await presence.wait()
+        await asyncio.sleep(0.2)
+
+    await presence.until_taken(call)
+    await asyncio.sleep(0.1)
+    await presence.wait()
+
+    assert asked.asked_at == [0.0, 0.0, 0.3]
+
+
 async def test_the_questions_become_rarer() -> None:
     """From 50 ms to 200 ms: a question to a closed port costs nothing."""
     asked = Asked(live_from=1.0)

@@ -17,6 +17,7 @@ import pytest
 from adapter.errors import AdapterError, DiskFull, InvalidRequest, VolumeFailed
 from adapter.model import Artifact, Layout, SourceFile
 from adapter.space import Space
+from adapter.triton.expected import kind_of
 from adapter.triton.repository import Repository
 from adapter.volume import Volume
 
@@ -353,6 +354,16 @@ async def test_a_cancel_after_the_rename_takes_the_model_out(
 
     assert placing.cancelled()
     assert os.listdir(repository.folder) == []
+
+
+async def test_what_is_placed_has_a_kind_until_it_is_removed(repository: Repository, artifact: Artifact) -> None:
+    """So that an unload is looked for when those of its kind are over; nothing is known of what this process has not placed."""
+    await repository.place("m", LAYOUT, artifact)
+    assert repository.kind("m") == kind_of(LAYOUT) != ""
+
+    await repository.remove("m")
+
+    assert repository.kind("m") == ""
 
 
 async def test_remove_takes_one_model(repository: Repository, artifact: Artifact) -> None:

@@ -25,8 +25,12 @@ class ScriptedIndex:
         self.asked_at: list[float] = []
         self.asked_for: list[frozenset[str]] = []
         self.restored: list[str] = []
+        self.rest = 0.0
+        """Seconds that pass before a question is sent."""
 
     async def look(self, choose: Callable[[], frozenset[str]]) -> Rows:
+        if self.rest:
+            await asyncio.sleep(self.rest)
         names = choose()
         self.asked_at.append(asyncio.get_running_loop().time())
         self.asked_for.append(names)
@@ -165,8 +169,8 @@ async def test_one_poller_serves_all() -> None:
     assert index.asked_for[0] == frozenset(names)
 
 
-async def test_a_new_waiter_resets_the_pause() -> None:
-    """Its model may be gone at once."""
+async def test_a_new_waiter_does_not_wait_for_the_pause_of_the_others() -> None:
+    """Its model may be gone at once. That look serves the others too."""
     index = ScriptedIndex([row("old"), row("new")])
     watch = watch_of(index)
     old = asyncio.create_task(watch.gone("old"))
@@ -177,8 +181,8 @@ async def test_a_new_waiter_resets_the_pause() -> None:
     await watch.gone("new")
 
     assert asyncio.get_running_loop().time() == joined_at
-    await asyncio.sleep(0.04)
-    assert [round(at - joined_at, 4) for at in index.asked_at if at >= joined_at] == [0.0, 0.005, 0.015, 0.035]
+    await asyncio.sleep(0.09)
+    assert [round(at - joined_at, 4) for at in index.asked_at if at >= joined_at] == [0.0]
     old.cancel()
     await asyncio.wait({old})
 
@@ -306,3 +310,185 @@ async def test_close_ends_the_wait() -> None:
     await asyncio.wait({waiting})
     assert waiting.cancelled()
     assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+# ---- when it looks
+
+
+class Freed:
+    """An index that shows each model as freed so long after it was unloaded."""
+
+    def __init__(self, seconds: float = 0.0) -> None:
+        self.seconds = seconds
+        self.told_at: dict[str, float] = {}
+        self.asked_at: list[float] = []
+        self.rest = 0.0
+
+    async def look(self, choose: Callable[[], frozenset[str]]) -> Rows:
+        await asyncio.sleep(self.rest)
+        names, at = choose(), asyncio.get_running_loop().time()
+        self.asked_at.append(at)
+        await asyncio.sleep(0.003)
+        return [row(name, "UNAVAILABLE" if at >= self.told_at[name] + self.seconds else "UNLOADING") for name in names]
+
+    async def restore(self, name: str) -> None:
+        raise AssertionError
+
+    async def known(self, kind: str = "kind") -> UnloadWatch:
+        """It knows how long models of this kind take."""
+        watch = UnloadWatch(look=self.look, restore=self.restore)
+        for _ in range(2):
+            await self.unload(watch, kind, kind)
+        return watch
+
+    async def unload(self, watch: UnloadWatch, name: str = "m", kind: str = "kind") -> tuple[float, int]:
+        """Seconds from the answer to the end of the wait, and looks."""
+        now = asyncio.get_running_loop().time
+        looks = len(self.asked_at)
+        told_at = self.told_at[name] = now()
+        await watch.gone(name, kind)
+        return now() - told_at, len(self.asked_at) - looks
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.002, 0.008, 0.05, 1.2])
+async def test_looks_are_aimed_at_the_end_once_a_kind_is_known(seconds: float) -> None:
+    """The wait is little longer than it must be, with two looks where pauses that double from 5 ms on need up to sixteen."""
+    index = Freed(seconds)
+    watch = UnloadWatch(look=index.look, restore=index.restore)
+    for _ in range(5):
+        await index.unload(watch)
+
+    seen = [await index.unload(watch) for _ in range(50)]
+
+    waits, looks = [wait for wait, _ in seen], [looks for _, looks in seen]
+    assert sum(waits) / len(waits) < 1.05 * seconds + 0.007
+    assert sum(looks) / len(looks) < 2.1
+
+
+async def test_each_kind_is_learned_for_itself() -> None:
+    """A light model does not wait for what a heavy one needs."""
+    index = Freed(1.0)
+    watch = UnloadWatch(look=index.look, restore=index.restore)
+    for _ in range(5):
+        await index.unload(watch, kind="heavy")
+    index.seconds = 0.0
+
+    assert await index.unload(watch, kind="light") == (pytest.approx(0.003), 1)
+
+
+async def test_one_unload_that_took_long_does_not_make_the_next_one_late() -> None:
+    """An inference had to end first."""
+    index = Freed(0.01)
+    watch = UnloadWatch(look=index.look, restore=index.restore)
+    for _ in range(5):
+        await index.unload(watch)
+    index.seconds = 60.0
+    await index.unload(watch)
+    index.seconds = 0.01
+
+    wait, looks = await index.unload(watch)
+
+    assert wait < 0.02
+    assert looks <= 2
+
+
+async def test_a_kind_is_not_known_by_one_unload_alone() -> None:
+    """The very first one may be the one that waits for an inference."""
+    index = Freed(60.0)
+    watch = UnloadWatch(look=index.look, restore=index.restore)
+    await index.unload(watch)
+    index.seconds = 0.0
+
+    assert await index.unload(watch) == (pytest.approx(0.003), 1)
+
+
+async def test_a_kind_that_has_become_quick_is_learned_anew() -> None:
+    index = Freed(1.0)
+    watch = await index.known()
+    index.seconds = 0.0
+
+    waits = [(await index.unload(watch))[0] for _ in range(60)]
+
+    assert waits == sorted(waits, reverse=True)
+    assert waits[20] < 0.2
+    assert waits[-1] < 0.006
+
+
+async def test_a_look_that_had_to_wait_for_its_rest_teaches_nothing() -> None:
+    """It came much later than it was due: whether an earlier one would have been in vain is not known."""
+    index = Freed(0.05)
+    watch = await index.known()
+    index.rest = 1.0
+    for _ in range(50):
+        await index.unload(watch)
+    index.rest = 0.0
+
+    assert (await index.unload(watch))[1] == 1
+
+
+async def test_one_look_serves_all_also_those_that_are_not_due_yet() -> None:
+    """And what is not due yet is not asked for sooner next time."""
+    index = Freed(0.5)
+    watch = await index.known("slow")
+    asked = len(index.asked_at)
+    slow = asyncio.create_task(index.unload(watch, "slow", "slow"))
+    await asyncio.sleep(0.1)
+    index.seconds = 0.0
+
+    await index.unload(watch, "quick", "quick")
+    await asyncio.sleep(0.001)
+
+    assert slow.done(), "the look for the other one has shown it too"
+    assert len(index.asked_at) == asked + 1
+
+
+async def test_a_wait_that_is_given_up_before_its_look_costs_none() -> None:
+    """And leaves nothing running."""
+    index = Freed(1.0)
+    watch = await index.known()
+    asked = len(index.asked_at)
+    waiting = asyncio.create_task(index.unload(watch))
+    await asyncio.sleep(0.1)
+    waiting.cancel()
+    await asyncio.wait({waiting})
+    await asyncio.sleep(0)
+
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    assert len(index.asked_at) == asked
+
+
+async def test_those_who_wait_for_long_share_their_looks() -> None:
+    """However they came; and the longer they have waited, the rarer they are."""
+    index = Freed(1e9)
+    watch = UnloadWatch(look=index.look, restore=index.restore)
+    unloads = []
+    for number in range(50):
+        unloads.append(asyncio.create_task(index.unload(watch, f"m{number}", f"kind {number}")))
+        await asyncio.sleep(0.013)
+    await asyncio.sleep(1)
+    looks = len(index.asked_at)
+    await asyncio.sleep(10)
+    assert len(index.asked_at) - looks <= 101
+    await asyncio.sleep(40)
+    looks = len(index.asked_at)
+    await asyncio.sleep(10)
+    assert 9 <= len(index.asked_at) - looks <= 11
+    for unload in unloads:
+        unload.cancel()
+    await asyncio.wait(unloads)
+
+
+async def test_a_failed_call_that_was_not_sent_is_repeated_after_a_pause() -> None:
+    """Triton is away: who waits must not spin."""
+    asked_at: list[float] = []
+
+    async def look(choose: Callable[[], frozenset[str]]) -> Rows:
+        asked_at.append(asyncio.get_running_loop().time())
+        if len(asked_at) < 4:
+            return None
+        choose()
+        return GONE
+
+    await UnloadWatch(look=look, restore=ScriptedIndex(GONE).restore).gone("m")
+
+    assert asked_at == [pytest.approx(at) for at in (0.0, 0.005, 0.015, 0.035)]

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
 import requests
-from azure.core import MatchConditions
 from azure.core.exceptions import AzureError, HttpResponseError
 from azure.storage.blob import BlobServiceClient, ContainerClient
 from urllib3.exceptions import HTTPError
 
 from adapter.errors import AdapterError, InvalidRequest, SourceDenied, SourceNotFound
 from adapter.storage.bucket import PAGE_OBJECTS, Page, Sink, StoredObject
+from adapter.storage.checksums import Checksum, readable
 from adapter.storage.secret.merging import StorageConfig
 from adapter.storage.secret.tokens import plain_http_refusal
 from adapter.storage.stores.answers import Where
+from adapter.storage.stores.azure.blobs import Blobs, code_of
 from adapter.storage.stores.azure.config import AzureConnection, container_of
 from adapter.storage.stores.azure.credentials import NoTokenError, Tokens, credential_of
 from adapter.storage.stores.azure.pages import PAGE_BLOBS, check_xml, page_of
@@ -28,6 +30,7 @@ from adapter.storage.stores.clients import Means
 from adapter.storage.stores.tokens import TokensAwayError, not_of, tokens_away
 from adapter.storage.wire.cutting import PAGE_BYTES, cuttable, most_of
 from adapter.storage.wire.dialling import FREE
+from adapter.storage.wire.gets import Answer, Body
 from adapter.storage.wire.nonsense import NONSENSE, is_nonsense
 from adapter.storage.wire.sessions import prepared
 from adapter.workers import Stop
@@ -36,8 +39,8 @@ _MEANINGS: dict[str, type[AdapterError]] = {"ContainerNotFound": SourceNotFound,
 """Of the codes that say more than the status."""
 _TROUBLES = (AzureError, NoTokenError, TokensAwayError, requests.RequestException, HTTPError, OSError, *NONSENSE)
 _OURS = "Azure's"
-_ONE_REQUEST = {"max_single_get_size": 1 << 62}
-"""The library would ask for a range in pieces, and hold each in memory."""
+_MD5, _BLOB_TYPE = "x-ms-blob-content-md5", "x-ms-blob-type"
+"""Source: Azure Storage, Get Blob; `Content-MD5` is of the range there, if anything."""
 _OR_ELSE = 'give the storage config an account_key, or "anonymous": "true" for a public container'
 
 
@@ -57,7 +60,7 @@ class AzureClient:
         self._identity = credential if isinstance(credential, Tokens) else None
         if self._identity is not None and not connection.may_carry_tokens:
             raise plain_http_refusal("the bearer token of the pod's workload identity", "endpoint_url", or_else=_OR_ELSE)
-        options: dict[str, Any] = {"transport": StorageTransport(self._session), **OPTIONS, **_ONE_REQUEST}
+        options: dict[str, Any] = {"transport": StorageTransport(self._session), **OPTIONS}
         try:
             if connection.connection_string is not None:
                 self.sdk = BlobServiceClient.from_connection_string(connection.connection_string.reveal(), **options)
@@ -79,7 +82,8 @@ class AzureClient:
             is_plain_http=self.sdk.url.startswith("http:"),
             is_unsigned=config.is_unsigned,
         )
-        return AzureBucket(self.sdk.get_container_client(name), self._identity, f"azure://{host}/{name}", where, host)
+        sdk = self.sdk.get_container_client(name)
+        return AzureBucket(sdk, Blobs(sdk, self._session), self._identity, where, host)
 
     def close(self) -> None:
         """As `Client`."""
@@ -92,13 +96,15 @@ class AzureBucket:
 
     kind = "azure"
 
-    def __init__(self, sdk: ContainerClient, identity: Tokens | None, place: str, where: Where, endpoint: str) -> None:
+    def __init__(self, sdk: ContainerClient, blobs: Blobs, identity: Tokens | None, where: Where, endpoint: str) -> None:
         self._sdk = sdk
+        self._blobs = blobs
         self._identity = identity
         self._where = where
-        self.place = place
+        self.place = f"azure://{endpoint}/{sdk.container_name}"
         self.words = where.words
         self.endpoint = endpoint
+        self.is_encrypted = not where.is_plain_http
 
     def list_page(self, prefix: str, stop: Stop, *, token: str | None = None, limit: int = PAGE_OBJECTS, by_folder: bool = False) -> Page:
         """As the Protocol says."""
@@ -114,38 +120,34 @@ class AzureBucket:
             return page_of(rows.by_page(continuation_token=token), limit)
 
     def read(self, wanted: StoredObject, start: int, length: int, sink: Sink, stop: Stop) -> None:
-        """
-        As the Protocol says. The library is left as soon as it has the answer's headers.
-
-        What it does with a body: reads 4 KiB at a time, holds the whole, asks again three times with sleeps between
-        when the body ends early, and asks for more where the blob has pages.
-        """
+        """As the Protocol says."""
         stop.check()
         if not length:
             return
-        reading = _Reading(self._where, wanted, start, length)
         self._renew(stop)
         with cuttable(stop, most_bytes=most_of(length)):
             with self._translated(stop, wanted.key):
-                try:
-                    self._sdk.get_blob_client(wanted.key).download_blob(
-                        offset=start,
-                        length=length,
-                        etag=f'"{wanted.etag}"',
-                        match_condition=MatchConditions.IfNotModified,
-                        max_concurrency=1,
-                        raw_response_hook=reading.begin,
-                    )
-                except _BegunError as begun:
-                    answer = begun.answer
-                else:
-                    raise self._where.other_range(wanted.key)
-            try:
-                copy_body(
-                    answer.raw, length, sink, stop, key=wanted.key, where=self._where, translated=lambda: self._translated(stop, wanted.key)
-                )
-            finally:
-                answer.close()
+                answer = self._blobs.get(wanted.key, start, length, wanted.etag)
+            with answer as body:
+                with self._translated(stop, wanted.key):
+                    self._check(answer, body, wanted, start, length)
+                translated = partial(self._translated, stop, wanted.key)
+                told = _checksums_of(answer.headers)
+                copy_body(body, length, sink, stop, key=wanted.key, where=self._where, translated=translated, checksums=told)
+
+    def _check(self, answer: Answer, body: Body, wanted: StoredObject, start: int, length: int) -> None:
+        """The body is the range of the listed version, as it is stored."""
+        if answer.status >= 300:
+            raise self._refused(answer.status, code_of(answer, body), wanted.key, answer.headers.get("Retry-After"))
+        etag = answer.headers.get("ETag", "").strip('"')
+        if etag and etag != wanted.etag:
+            raise self._where.other_version(wanted.key, "ETag")
+        if answer.status != requests.codes.partial:
+            raise self._where.other_range(wanted.key)
+        check_told(told_by(answer.headers), wanted, start, length, self._where, is_part=True)
+
+    def _refused(self, status: int, code: str, key: str | None, retry_after: str | None) -> AdapterError:
+        return self._where.refused(status, code, key=key, kind=_MEANINGS.get(code), retry_after=retry_after)
 
     def _renew(self, stop: Stop) -> None:
         if self._identity is not None:
@@ -168,11 +170,16 @@ class AzureBucket:
         if isinstance(error, HttpResponseError) and error.status_code and error.status_code >= 300:
             code = str(getattr(error, "error_code", None) or "").rpartition(".")[2]
             retry_after = getattr(error.response, "headers", {}).get("Retry-After")
-            return self._where.refused(error.status_code, code, key=key, kind=_MEANINGS.get(code), retry_after=retry_after)
+            return self._refused(error.status_code, code, key, retry_after)
         cause = root_cause(error)
         if is_nonsense(cause) or isinstance(cause, AzureError):
             return not_of(_OURS, self._where)
         return self._where.unreachable(cause)
+
+
+def _checksums_of(headers: Mapping[str, str]) -> tuple[Checksum, ...]:
+    """Of the whole blob, from the answer to a range. Of page and append blobs it is as old as the property, which writes do not renew."""
+    return readable([("md5", headers.get(_MD5))]) if headers.get(_BLOB_TYPE) == "BlockBlob" else ()
 
 
 def _named(credential: Any, connection: AzureConnection) -> Any:
@@ -187,46 +194,6 @@ def _named(credential: Any, connection: AzureConnection) -> Any:
     if not connection.account_name:
         raise InvalidRequest("account_key needs account_name, which endpoint_url does not tell")
     return {"account_name": connection.account_name, "account_key": credential}
-
-
-class _BegunError(Exception):
-    """Not a failure: the way out of the library, with an answer whose body is still to come."""
-
-    def __init__(self, answer: requests.Response) -> None:
-        super().__init__()
-        self.answer = answer
-
-
-class _Reading:
-    """One read, and the check of its answer before the library looks at its body."""
-
-    def __init__(self, where: Where, wanted: StoredObject, start: int, length: int) -> None:
-        self._where = where
-        self._wanted = wanted
-        self._start = start
-        self._length = length
-
-    def begin(self, response: Any) -> None:
-        """The library's `raw_response_hook`. Raises _BegunError, or what is wrong; a store's errors are the library's to raise."""
-        answer: requests.Response = response.http_response.internal_response
-        if answer.status_code >= 300:
-            return
-        try:
-            self._check(answer)
-        except AdapterError:
-            answer.close()
-            raise
-        raise _BegunError(answer)
-
-    def _check(self, answer: requests.Response) -> None:
-        """The body is the range of the listed version, as it is stored."""
-        key, headers = self._wanted.key, answer.headers
-        etag = headers.get("ETag", "").strip('"')
-        if etag and etag != self._wanted.etag:
-            raise self._where.other_version(key, "ETag")
-        if answer.status_code != requests.codes.partial:
-            raise self._where.other_range(key)
-        check_told(told_by(headers), self._wanted, self._start, self._length, self._where, is_part=True)
 
 
 def _check_page(response: Any) -> None:

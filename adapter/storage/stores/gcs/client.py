@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
+from urllib.parse import quote, urlencode
 
 import requests
 from google.api_core.exceptions import GoogleAPICallError
@@ -15,6 +17,7 @@ from urllib3.exceptions import HTTPError
 
 from adapter.errors import AdapterError
 from adapter.storage.bucket import PAGE_OBJECTS, Page, Sink, StoredObject
+from adapter.storage.checksums import Checksum, readable
 from adapter.storage.secret.merging import StorageConfig
 from adapter.storage.secret.tokens import plain_http_refusal
 from adapter.storage.stores.answers import Where
@@ -26,13 +29,16 @@ from adapter.storage.stores.gcs.pages import FIELDS, check_json, page_of
 from adapter.storage.stores.tokens import TOKEN_BYTES, TokensAwayError, not_of, tokens_away
 from adapter.storage.wire.cutting import PAGE_BYTES, cuttable, most_of
 from adapter.storage.wire.dialling import FREE
+from adapter.storage.wire.gets import Answer, Body
 from adapter.storage.wire.nonsense import NONSENSE, is_nonsense
-from adapter.storage.wire.sessions import TIMEOUT_SECONDS, prepared
+from adapter.storage.wire.sessions import TIMEOUT_SECONDS, Below, prepared
 from adapter.workers import Stop
 
 _TROUBLES = (GoogleAPICallError, GoogleAuthError, TokensAwayError, requests.RequestException, HTTPError, OSError, *NONSENSE)
 _OURS = "Google's"
 _GENERATION = "x-goog-generation"
+_HASHES = "x-goog-hash"
+"""Source: Cloud Storage, XML API, HTTP headers; `crc32c=…,md5=…`, in one header or two."""
 _STORED_ENCODING = "x-goog-stored-content-encoding"
 
 
@@ -98,9 +104,11 @@ class GcsBucket:
         self._client = client
         self._name = name
         self._where = where
+        self._objects = Below(client.http, f"{client.sdk.api_endpoint}/download/storage/v1/b/{quote(name, safe='~')}/o/")
         self.place = f"gs://{name}"
         self.words = where.words
         self.endpoint = client.connection.host
+        self.is_encrypted = not where.is_plain_http
 
     def list_page(self, prefix: str, stop: Stop, *, token: str | None = None, limit: int = PAGE_OBJECTS, by_folder: bool = False) -> Page:
         """As the Protocol says."""
@@ -124,31 +132,31 @@ class GcsBucket:
         stop.check()
         if not length:
             return
-        url = f"{self._client.sdk.api_endpoint}/download/storage/v1{self._client.sdk.bucket(self._name).blob(wanted.key).path}"
-        query = {"alt": "media", "generation": wanted.etag}
+        query = urlencode({"alt": "media", "generation": wanted.etag})
         # an object that was stored packed is wanted as it was stored
         headers = {"Range": f"bytes={start}-{start + length - 1}", "Accept-Encoding": "gzip"}
         with self._translated(stop):
             self._client.bearer.renew(stop)
         with cuttable(stop, most_bytes=most_of(length)):
             with self._translated(stop, wanted.key):
-                answer = self._client.http.get(url, params=query, headers=headers, stream=True, timeout=TIMEOUT_SECONDS)
-            with closing(answer):
-                self._check(answer, wanted, start, length)
-                copy_body(
-                    answer.raw, length, sink, stop, key=wanted.key, where=self._where, translated=lambda: self._translated(stop, wanted.key)
-                )
+                self._client.bearer.put_on(headers)
+                answer = self._objects.get(f"{quote(wanted.key, safe='~')}?{query}", headers)
+            with answer as body:
+                self._check(answer, body, wanted, start, length)
+                translated = partial(self._translated, stop, wanted.key)
+                told = _checksums_of(answer.headers)
+                copy_body(body, length, sink, stop, key=wanted.key, where=self._where, translated=translated, checksums=told)
 
-    def _check(self, answer: requests.Response, wanted: StoredObject, start: int, length: int) -> None:
+    def _check(self, answer: Answer, body: Body, wanted: StoredObject, start: int, length: int) -> None:
         """The body is the range of the listed version."""
         headers = answer.headers
-        if answer.status_code >= 300:
-            hear_out(answer.raw)
-            raise self._where.refused(answer.status_code, key=wanted.key, retry_after=headers.get("Retry-After"))
+        if answer.status >= 300:
+            hear_out(body)
+            raise self._where.refused(answer.status, key=wanted.key, retry_after=headers.get("Retry-After"))
         if headers.get(_GENERATION, wanted.etag) != wanted.etag:
             raise self._where.other_version(wanted.key, "generation")
         is_repacked = headers.get("Content-Encoding", "") not in ("", headers.get(_STORED_ENCODING, headers.get("Content-Encoding", "")))
-        if answer.status_code != requests.codes.partial or is_repacked:
+        if answer.status != requests.codes.partial or is_repacked:
             raise self._where.other_range(wanted.key)
         check_told(told_by(headers), wanted, start, length, self._where, is_part=True)
 
@@ -172,6 +180,12 @@ class GcsBucket:
         if is_nonsense(error):
             return not_of(_OURS, self._where)
         return self._where.unreachable(error)
+
+
+def _checksums_of(headers: Mapping[str, str]) -> tuple[Checksum, ...]:
+    """Of the whole object as it is stored, whichever range was asked for. Composed objects have a CRC32C alone."""
+    pairs = (each.strip().partition("=") for each in headers.get(_HASHES, "").split(","))
+    return readable((name, text) for name, _, text in pairs)
 
 
 class _Session(requests.Session):

@@ -9,7 +9,7 @@ google-auth repeats by itself and sleeps in between, asks for more than tokens i
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -95,9 +95,13 @@ class Bearer(requests.auth.AuthBase):
                 raise
             raise TokensAwayError(self._ask.last_url) from error
 
+    def put_on(self, headers: MutableMapping[str, Any]) -> None:
+        """The headers of a request, in its place."""
+        self._credentials.apply(headers)
+
     def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
         """As requests'."""
-        self._credentials.apply(request.headers)
+        self.put_on(request.headers)
         return request
 
 

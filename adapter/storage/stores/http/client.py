@@ -12,10 +12,9 @@ but that server's, so its addresses are guarded. Queries never appear in a text:
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from urllib.parse import SplitResult, quote, urljoin, urlsplit
 
-from urllib3 import BaseHTTPResponse
 from urllib3.exceptions import HTTPError
 
 from adapter.errors import AdapterError, InvalidRequest
@@ -26,10 +25,11 @@ from adapter.storage.stores.answers import GONE, Where
 from adapter.storage.stores.body import check_told, copy_body, hear_out, span_of, told_by
 from adapter.storage.stores.clients import Means
 from adapter.storage.stores.http.config import HttpConnection, headers_of, url_of
-from adapter.storage.stores.http.versions import encoding_of, guards, is_held_to, listed_version_of, version_of
+from adapter.storage.stores.http.versions import checksums_of, encoding_of, guards, is_held_to, listed_version_of, version_of
 from adapter.storage.stores.http.web import Web
 from adapter.storage.wire.cutting import cuttable, most_of
 from adapter.storage.wire.dialling import FREE, DeniedAddress, Guard
+from adapter.storage.wire.gets import Answer, Body, read_some
 from adapter.storage.wire.network import root_of
 from adapter.storage.wire.tls import context_of
 from adapter.workers import Stop
@@ -76,6 +76,7 @@ class HttpBucket:
         self._headers = headers_of(config)
         self.place = self.words = f"{origin(self._url)}{self._url.path.rstrip('/')}"
         self.endpoint = self._url.netloc
+        self.is_encrypted = self._url.scheme == "https"
         self._where = Where(
             words=self.words,
             label=config.label,
@@ -89,8 +90,10 @@ class HttpBucket:
         stop.check()
         if by_folder or token or not prefix or prefix.endswith("/"):
             return Page(objects=(), is_answer=False)
-        with cuttable(stop, most_bytes=most_of(1)), self._translated(stop), closing(self._sent(prefix, {"Range": _FIRST_BYTE})) as answer:
-            found = self._described(prefix, answer)
+        with cuttable(stop, most_bytes=most_of(1)), self._translated(stop):
+            answer = self._sent(prefix, {"Range": _FIRST_BYTE})
+            with answer as body:
+                found = self._described(prefix, answer, body)
             return Page(objects=() if found is None else (found,))
 
     def read(self, wanted: StoredObject, start: int, length: int, sink: Sink, stop: Stop) -> None:
@@ -105,13 +108,13 @@ class HttpBucket:
         with cuttable(stop, most_bytes=most_of(start + length)):
             with self._translated(stop):
                 answer = self._sent(wanted.key, headers)
-            with closing(answer):  # one that was read to its end has gone back to the pool before
-                self._check(answer, wanted, start, length)
+            with answer as body:
+                self._check(answer, body, wanted, start, length)
                 unwanted = start if answer.status == 200 else 0
                 is_whole = answer.status == 206 or unwanted + length == wanted.size_bytes
                 for count, taker in ((unwanted, _nowhere), (length, sink)):
                     copy_body(
-                        answer,
+                        body,
                         count,
                         taker,
                         stop,
@@ -119,11 +122,12 @@ class HttpBucket:
                         where=self._where,
                         translated=lambda: self._translated(stop),
                         is_whole=is_whole and taker is sink,
+                        checksums=checksums_of(answer.headers) if taker is sink else (),
                     )
 
-    def _described(self, key: str, answer: BaseHTTPResponse) -> StoredObject | None:
+    def _described(self, key: str, answer: Answer, body: Body) -> StoredObject | None:
         if answer.status not in _GOOD:
-            hear_out(answer)
+            hear_out(body)
         if answer.status in GONE:
             return None
         version, told = listed_version_of(answer.headers), told_by(answer.headers)
@@ -132,7 +136,8 @@ class HttpBucket:
             if (span.first, span.last) != (0, 0):
                 raise self._where.other_range(key)
             size, is_divisible = span.total, bool(version)
-            answer.read(1)  # all that was asked for; the connection is free then
+            if not read_some(body, 1):  # all that was asked for; the connection is free then
+                raise self._where.ended_early(key, 1)
         elif answer.status == 416 and span.total == 0:
             size, is_divisible = 0, True
         elif answer.status == 200:
@@ -145,10 +150,10 @@ class HttpBucket:
             raise InvalidRequest(f"{self.place} does not say how long {key!r} is ({missing}), so it cannot be pulled safely")
         return StoredObject(key, size, version, is_divisible)
 
-    def _check(self, answer: BaseHTTPResponse, wanted: StoredObject, start: int, length: int) -> None:
+    def _check(self, answer: Answer, body: Body, wanted: StoredObject, start: int, length: int) -> None:
         """The body is of the listed version, and begins where it should: a part there, a whole file at its start."""
         if answer.status not in _GOOD:
-            hear_out(answer)
+            hear_out(body)
             raise self._refused(answer, wanted.key)
         is_part = answer.status == 206
         if not is_held_to(wanted.etag, version_of(answer.headers), is_part=is_part):
@@ -156,15 +161,15 @@ class HttpBucket:
         self._check_encoding(wanted.key, answer)
         check_told(told_by(answer.headers), wanted, start, length, self._where, is_part=is_part)
 
-    def _check_encoding(self, key: str, answer: BaseHTTPResponse) -> None:
+    def _check_encoding(self, key: str, answer: Answer) -> None:
         if encoding := encoding_of(answer.headers, key):
             asked = "in an encoding that nobody asked for"
             raise InvalidRequest(f"{self.place} sends {key!r} {asked} ({encoding}); have the server send the file as it is stored")
 
-    def _refused(self, answer: BaseHTTPResponse, key: str | None = None) -> AdapterError:
+    def _refused(self, answer: Answer, key: str | None = None) -> AdapterError:
         return self._where.refused(answer.status, key=key, retry_after=answer.headers.get("Retry-After"))
 
-    def _sent(self, key: str, headers: Mapping[str, str]) -> BaseHTTPResponse:
+    def _sent(self, key: str, headers: Mapping[str, str]) -> Answer:
         """The first answer that is not a redirect."""
         url = self._url._replace(path=f"{self._url.path.rstrip('/')}/{quote(key)}")
         web, own_headers = self._own, {name: secret.reveal() for name, secret in self._headers.items()}
@@ -172,14 +177,14 @@ class HttpBucket:
             answer = self._got(web, url, {**own_headers, **headers})
             if answer.status not in _REDIRECTS:
                 return answer
-            with closing(answer):
-                hear_out(answer)
+            with answer as body:
+                hear_out(body)
             url = self._next(url, answer.headers.get("Location", ""))
             if not is_same_endpoint(origin(url), origin(self._url)):
                 web, own_headers = self._others, {}
         raise InvalidRequest(f"{self.place} redirected more than {MAX_REDIRECTS} times")
 
-    def _got(self, web: Web, url: SplitResult, headers: Mapping[str, str]) -> BaseHTTPResponse:
+    def _got(self, web: Web, url: SplitResult, headers: Mapping[str, str]) -> Answer:
         try:
             return web.get(url, headers)
         except (HTTPError, OSError) as error:

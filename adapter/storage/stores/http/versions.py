@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from email.utils import formatdate, parsedate_to_datetime
 
+from adapter.storage.checksums import Checksum, readable
+
 _WEAK, _DATE = "weak-", "modified-"
 _GZIP = ("gzip", "x-gzip")
 _CODINGS = (*_GZIP, "br", "compress", "deflate", "x-compress", "zstd")
@@ -72,6 +74,12 @@ def encoding_of(headers: Mapping[str, str], key: str) -> str:
     if key.lower().endswith(_PACKED_NAMES) and all(coding in _GZIP for coding in codings):
         return ""
     return ", ".join(coding if coding in _CODINGS else "an unknown one" for coding in codings[:3])
+
+
+def checksums_of(headers: Mapping[str, str]) -> tuple[Checksum, ...]:
+    """Of the whole file, also with a part of it: `Repr-Digest: sha-256=:…:`. Source: RFC 9530, 3."""
+    pairs = (each.strip().partition("=") for each in headers.get("Repr-Digest", "").split(","))
+    return readable((name.replace("-", ""), text[1:-1]) for name, _, text in pairs if text[:1] == text[-1:] == ":")
 
 
 def _seconds(date: str | None) -> int | None:

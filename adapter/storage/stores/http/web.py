@@ -8,11 +8,19 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from urllib3 import BaseHTTPResponse, PoolManager, ProxyManager, Timeout, make_headers
+from urllib3 import PoolManager, ProxyManager, Timeout, make_headers
+from urllib3 import __version__ as _urllib3  # type: ignore[attr-defined]  # it is public, and not in `__all__`
+from urllib3.util import parse_url
 
 from adapter.storage.wire.cutting import SOCKET_OPTIONS, close_pools, pools
 from adapter.storage.wire.dialling import Guard
+from adapter.storage.wire.gets import Answer, Passed, Server
 from adapter.storage.wire.network import CONNECT_TIMEOUT_SECONDS, READ_TIMEOUT_SECONDS
+
+_USER_AGENT = f"python-urllib3/{_urllib3}"
+"""urllib3's own. There are servers that refuse requests of nobody."""
+_KEPT_SERVERS = 8
+"""Of those that redirects lead to, nobody knows how many there will be."""
 
 
 class Web:
@@ -28,23 +36,42 @@ class Web:
         }
         self._direct = self._with_cuttable_pools(PoolManager(**self._options))
         self._proxied: dict[str, PoolManager] = {}
+        self._servers: dict[tuple[str, str], Server | None] = {}
+        """By scheme and place; None: they are asked through a proxy."""
 
-    def get(self, url: SplitResult, headers: Mapping[str, str]) -> BaseHTTPResponse:
-        """The answer to a GET, its body unread. Nothing is repeated or followed."""
-        return self._manager(url).urlopen(
-            "GET",
-            url.geturl(),
-            headers={**headers, "Accept-Encoding": "identity"},
-            redirect=False,
-            retries=False,
-            preload_content=False,
-            decode_content=False,
+    def get(self, url: SplitResult, headers: Mapping[str, str]) -> Answer:
+        """The answer to a GET, its body unread. Nothing is repeated or followed. Raises HTTPError, OSError, ValueError: there is none."""
+        headers = {"user-agent": _USER_AGENT, **headers, "Accept-Encoding": "identity"}
+        server = self._server(url)
+        if server is not None:
+            return server.get(parse_url(url.geturl()).request_uri, headers)
+        return Passed(
+            self._manager(url).urlopen(
+                "GET",
+                url.geturl(),
+                headers=headers,
+                redirect=False,
+                retries=False,
+                preload_content=False,
+                decode_content=False,
+            )
         )
 
     def close(self) -> None:
         """Close idle connections."""
         for manager in (self._direct, *self._proxied.values()):
             close_pools(manager)
+
+    def _server(self, url: SplitResult) -> Server | None:
+        place, known = (url.scheme, url.netloc), self._servers
+        if place in known:
+            return known[place]
+        if len(known) >= _KEPT_SERVERS:
+            known = self._servers = {}
+        is_direct = self._manager(url) is self._direct
+        found = Server(lambda: self._direct.connection_from_url(f"{url.scheme}://{url.netloc}")) if is_direct else None
+        known[place] = found
+        return found
 
     def _manager(self, url: SplitResult) -> PoolManager:
         proxy = urllib.request.getproxies().get(url.scheme)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from adapter.storage.stores.clients import BucketStore
-from adapter.storage.stores.s3.client import S3Client
+from adapter.storage.stores.clients import BucketStore, late
 from adapter.storage.stores.s3.config import BINDING, connection_of
 
-STORE = BucketStore(BINDING, connection_of, S3Client)
+STORE = BucketStore(BINDING, connection_of, late("adapter.storage.stores.s3.client", "S3Client"))

@@ -2,7 +2,7 @@
 Clients of S3, over botocore alone.
 
 Owns clients (one per connection, made to be kept). botocore signs, finds proxies, and parses what `pages`
-lets through; its retries, which sleep without a way to wake them, are off, and it sends through our own
+lets through and has not read; its retries, which sleep without a way to wake them, are off, and it sends through our own
 connections. Without keys it asks the `chain`. Foreign exceptions become ours here, in the words of `failures`.
 """
 
@@ -20,7 +20,8 @@ from botocore import UNSIGNED
 from botocore import exceptions as boto
 from botocore.awsrequest import AWSResponse
 from botocore.config import Config
-from botocore.loaders import Loader, create_loader
+from botocore.credentials import Credentials, ReadOnlyCredentials
+from botocore.loaders import Loader
 from botocore.parsers import ResponseParserError
 from botocore.utils import get_environ_proxies
 
@@ -32,6 +33,7 @@ from adapter.storage.stores.clients import Means
 from adapter.storage.stores.s3 import chain
 from adapter.storage.stores.s3.bucket import S3Bucket
 from adapter.storage.stores.s3.config import S3Connection
+from adapter.storage.stores.s3.direct import Direct, direct_from
 from adapter.storage.stores.s3.failures import CREDENTIAL_ERRORS, config_words, no_credentials
 from adapter.storage.stores.s3.pages import check_document
 from adapter.storage.wire.botocore_session import CuttableSession
@@ -46,7 +48,7 @@ if TYPE_CHECKING:
     from types_boto3_s3 import S3Client as BotoClient
 
 DEFAULT_REGION = "us-east-1"
-_FIRST_REFUSAL = 300
+_OK, _FIRST_REFUSAL = 200, 300
 _OR_ELSE = 'give the storage config an access_key_id and a secret_access_key, or "anonymous": "true" for a public bucket'
 
 
@@ -63,6 +65,13 @@ class S3Client:
         """
         stop.check()
         self.connection = connection
+        secrets = {
+            "aws_access_key_id": connection.access_key_id,
+            "aws_secret_access_key": connection.secret_access_key,
+            "aws_session_token": connection.session_token,
+        }
+        self._keys = {name: secret.reveal() for name, secret in secrets.items() if secret is not None}
+        self._frozen = Credentials(*self._keys.values()).get_frozen_credentials() if self._keys else None
         self._chain: chain.Chain | None = None
         session = botocore.session.Session()
         session.register_component("data_loader", _loader())
@@ -93,6 +102,7 @@ class S3Client:
             max_pool_connections=means.max_connections,
         )
         self.boto.meta.events.register("before-send.s3", cast("Callable[..., None]", self._send))
+        self.boto.meta.events.register("before-parse.s3.ListObjectsV2", cast("Callable[..., None]", self._give_found))
         self.boto.meta.events.register_last("before-parameter-build.s3", cast("Callable[..., None]", _follow_once))
 
     def bucket(self, config: StorageConfig) -> S3Bucket:
@@ -123,17 +133,7 @@ class S3Client:
             request_checksum_calculation="when_required",
             response_checksum_validation="when_required",
         )
-        secrets = {
-            "aws_access_key_id": connection.access_key_id,
-            "aws_secret_access_key": connection.secret_access_key,
-            "aws_session_token": connection.session_token,
-        }
-        return {
-            "region_name": self.region,
-            "endpoint_url": connection.endpoint_url,
-            "config": config,
-            **{name: secret.reveal() for name, secret in secrets.items() if secret is not None},
-        }
+        return {"region_name": self.region, "endpoint_url": connection.endpoint_url, "config": config, **self._keys}
 
     def _trust(self, session: botocore.session.Session) -> bool | str:
         """What TLS certificates are checked against. botocore takes a path alone; the file is in memory."""
@@ -143,8 +143,25 @@ class S3Client:
             return f"/proc/self/fd/{self._bundle}"
         return cast("str | None", session.get_config_variable("ca_bundle")) or True
 
+    def direct(self) -> Direct | None:
+        """Where the answer to this thread's last call came from, to be asked without botocore. None: that cannot be."""
+        return direct_from(self._opened.request, self._current_keys, self._http.pool_to)
+
+    def _check_token(self, *, has_token: bool) -> None:
+        """A chain may begin to give tokens at any time, so each request is looked at. Raises InvalidRequest."""
+        connection = self.connection
+        if has_token and connection.session_token is None and not connection.may_carry_tokens:
+            raise plain_http_refusal("the session token of the default credential chain", connection.host, or_else=_OR_ELSE)
+
+    def _current_keys(self) -> ReadOnlyCredentials:
+        """What is signed with now. Raises InvalidRequest, as `_check_token`."""
+        keys = cast("ReadOnlyCredentials", self._frozen) if self._chain is None else self._chain.load_credentials().get_frozen_credentials()
+        self._check_token(has_token=bool(keys.token))
+        return keys
+
     def _send(self, request: AWSPreparedRequest, **_: object) -> AWSResponse:
-        self._check_token(request)
+        self._check_token(has_token="X-Amz-Security-Token" in request.headers)
+        self._opened.request, self._opened.found = request, {}
         answer = self._http.send(request)
         is_refusal = answer.status_code >= _FIRST_REFUSAL
         if request.stream_output:
@@ -153,27 +170,28 @@ class S3Client:
             return answer
         body, length = answer.content, answer.headers.get("Content-Length")
         try:
-            check_document(body)
+            found = check_document(body)
         except ResponseParserError:
             if not is_refusal:
                 raise
-            return AWSResponse(answer.url, answer.status_code, cast("Any", answer.headers), _NoBody())  # the status says enough
+            return _without_body(answer)  # the status says enough
         if length is not None and len(body) != int(length):
             # botocore takes a body of nothing for an empty listing
             raise boto.IncompleteReadError(actual_bytes=len(body), expected_bytes=int(length))
-        return answer
+        if found is None or answer.status_code != _OK:
+            return answer
+        self._opened.found = found
+        return _without_body(answer)
+
+    def _give_found(self, customized_response_dict: dict[str, Any], **_: object) -> None:
+        """Of a listing that was read already. Its body is gone, so without this it would be no listing."""
+        customized_response_dict.update(self._opened.found)
 
     def abandon(self) -> None:
         """Close the body that this thread's last call has opened, where botocore failed over the headers and gave none."""
         answer: AWSResponse | None = getattr(self._opened, "answer", None)
         if answer is not None:
             answer.raw.close()
-
-    def _check_token(self, request: AWSPreparedRequest) -> None:
-        """A chain may begin to give tokens at any time, so each request is looked at. Raises InvalidRequest."""
-        connection = self.connection
-        if "X-Amz-Security-Token" in request.headers and connection.session_token is None and not connection.may_carry_tokens:
-            raise plain_http_refusal("the session token of the default credential chain", connection.host, or_else=_OR_ELSE)
 
 
 class _NoBody:
@@ -184,13 +202,26 @@ class _NoBody:
         return iter(())
 
 
+def _without_body(answer: AWSResponse) -> AWSResponse:
+    return AWSResponse(answer.url, answer.status_code, cast("Any", answer.headers), _NoBody())
+
+
 def _follow_once(model: OperationModel, context: dict[str, Any], **_: object) -> None:
     """A bucket that redirects is asked for its region, by botocore; when that is redirected too, again, until the stack ends."""
     if model.name == "HeadBucket":
         context["s3_redirect"]["redirected"] = True
 
 
+class _Descriptions(Loader):
+    """Of services. botocore looks into each of its 400 folders, twice, to know which services there are: 20 ms."""
+
+    def list_available_services(self, type_name: str) -> list[str]:
+        """Names of folders. Whoever asks for one that does not describe its service so is told then."""
+        folders = filter(os.path.isdir, self.search_paths)
+        return sorted({name for folder in folders for name in os.listdir(folder)})  # noqa: PTH208 - plain names
+
+
 @functools.cache
 def _loader() -> Loader:
     """Shared, so that the service description is parsed once."""
-    return create_loader()
+    return _Descriptions()

@@ -1,5 +1,5 @@
 """
-What an answer of S3 may be, before botocore parses it, and after. Pure.
+What an answer of S3 may be, before it is parsed, and after. Pure.
 
 A document of a few MiB can become a hundred in a parser: with a million empty elements, with as many attributes, with
 entities. What a page of 1,000 keys can have is known, and nothing beyond it is parsed. What botocore takes for a
@@ -11,13 +11,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
-from xml.parsers.expat import ExpatError, ParserCreate
+from xml.parsers.expat import ExpatError
 
 from botocore.parsers import ResponseParserError
 
 from adapter.errors import SourceUnavailable
 from adapter.storage.bucket import PAGE_OBJECTS, Page, StoredObject
 from adapter.storage.stores.answers import Where
+from adapter.storage.stores.s3.checksums import full_checksum
+from adapter.storage.stores.s3.rows import read_document
 
 MOST_KEY_BYTES = 1024
 """Source: Amazon S3 User Guide, Naming Amazon S3 objects."""
@@ -31,11 +33,15 @@ _MOST_SIZE_BYTES = 2**63 - 1
 _WITH_ATTRIBUTES = re.compile(rb"<[^<>=]*=[^<>]*>?")
 _GOOD_ATTRIBUTES = re.compile(rb"""<\??[\w:.-]+(?:\s+[\w:.-]+\s*=\s*(?:"[^"<>]*"|'[^'<>]*'))*\s*[/?]?>""")
 _END = re.compile(rb"<(?:[\w.-]+:)?IsTruncated\s*>([^<]*)<")
-_BOOLEANS = (b"true", b"false")
 
 
-def check_document(body: bytes) -> None:
-    """Raise ResponseParserError for what is no XML document that an S3 would send, in time linear in its length."""
+def check_document(body: bytes) -> Mapping[str, Any] | None:
+    """
+    Raise ResponseParserError for what is no XML document that an S3 would send, in time linear in its length.
+
+    Returns:
+        As `read_document`: what a listing holds, so that it is passed over once.
+    """
     if body.count(b"<") > MOST_TAGS:
         raise ResponseParserError("more tags than a page can have")
     if b"\0" in body or b"<!DOCTYPE" in body or b"<!ENTITY" in body:
@@ -45,16 +51,17 @@ def check_document(body: bytes) -> None:
         attributes += tag.end() - tag.start()
         if attributes > MOST_ATTRIBUTE_BYTES or not _GOOD_ATTRIBUTES.fullmatch(tag[0]):
             raise ResponseParserError("attributes")
-    if any(found[1].strip() not in _BOOLEANS for found in _END.finditer(body)):
-        raise ResponseParserError("neither the end nor a part")
     try:
-        ParserCreate("utf-8").Parse(body, True)  # botocore would take half a document for an answer with status 500
+        listing = read_document(body)  # botocore would take half a document for an answer with status 500
     except ExpatError as error:
         raise ResponseParserError("not XML") from error
+    if listing is None and any(found[1] != b"true" and found[1].strip() != b"false" for found in _END.finditer(body)):
+        raise ResponseParserError("neither the end nor a part")  # botocore takes " true " for false
+    return listing
 
 
 def page_of(answer: Mapping[str, Any], where: Where) -> Page:
-    """The page that botocore has read. Raises SourceUnavailable, ResponseParserError, KeyError, TypeError."""
+    """The page that was read. Raises SourceUnavailable, ResponseParserError, KeyError, TypeError."""
     if "IsTruncated" not in answer:  # another XML document parses as an empty listing
         raise ResponseParserError("another document")
     next_token = answer.get("NextContinuationToken") if answer["IsTruncated"] else None
@@ -74,7 +81,8 @@ def _objects(rows: Iterator[Mapping[str, Any]]) -> Iterator[StoredObject]:
         size_bytes = row["Size"]
         if not 0 <= size_bytes <= _MOST_SIZE_BYTES:
             raise ResponseParserError("a size that is none")
-        yield StoredObject(_checked(row["Key"]), size_bytes, _checked(bare(row.get("ETag"))))
+        checksum = full_checksum(row.get("ChecksumAlgorithm", ()), row.get("ChecksumType"))
+        yield StoredObject(_checked(row["Key"]), size_bytes, _checked(bare(row.get("ETag"))), checksum=checksum)
 
 
 def _checked(name: str) -> str:

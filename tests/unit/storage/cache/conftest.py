@@ -38,6 +38,7 @@ class Guarded:
 
     def __init__(self, bucket: MemoryBucket, rights: Rights) -> None:
         self.kind, self.place, self.words, self.endpoint = bucket.kind, bucket.place, bucket.words, bucket.endpoint
+        self.is_encrypted = bucket.is_encrypted
         self._bucket = bucket
         self._rights = rights
 

@@ -11,7 +11,7 @@ from tests.builders import a_spec
 from tests.unit.storage.beds import folder_content
 from tests.unit.storage.cache.conftest import MODEL, content_of, counted, pages
 
-LISTING = ["list m/"]
+LISTING = ["list m"]
 
 
 async def test_a_cold_load_asks_for_every_byte_once(cache):

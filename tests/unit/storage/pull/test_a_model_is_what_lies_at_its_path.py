@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from adapter.errors import InvalidRequest, SourceNotFound
+from adapter.errors import InvalidRequest, SourceDenied, SourceNotFound, SourceUnavailable
 from adapter.storage.bucket import Page, StoredObject
 from adapter.storage.pull import listing
 from adapter.storage.pull.listing import find_model
@@ -40,13 +40,15 @@ TARGETS = [
     (["resnet.v2", "resnet-v2/x", "resnet", "resnet_2"], "resnet", ["resnet"]),
     (["path_with_more/obj", "path/obj"], "path", ["obj"]),
     (["path/", "path/obj", "path/sub/"], "path", ["obj"]),
-    (["m", "m/model.onnx"], "m", ["model.onnx"]),
+    (["m", "m/model.onnx"], "m", ["m"]),
+    (["m", "m/../x", "m/a", "m/a/b"], "m", ["m"]),
+    (["m/m", "m/m/x"], "m/m/", ["m"]),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("keys", "path", "expected"), TARGETS)
 def test_the_files_of_a_path(keys, path, expected):
-    """A folder wins over an object of its name; siblings and folder markers are no files."""
+    """An object wins over a folder of its name, whatever is in there; siblings and folder markers are no files."""
     assert paths(find(filled(*keys), path)) == expected
 
 
@@ -194,14 +196,14 @@ def test_names_made_to_be_compared_slowly_hold_no_thread():
 
     def list_page(prefix, *_arguments, **_options):
         asked.append(prefix)
-        if len(asked) == 3:  # what lies beside it
+        if len(asked) == 2:  # what lies beside it
             stop.set()
         return Page(objects=tuple(StoredObject(key, 1, "e") for key in keys))
 
     bucket.list_page = list_page
     with pytest.raises(Stopped):
         find_model(bucket, make_search(name), stop)
-    assert asked == [f"{name}/", name, ""]
+    assert asked == [name, ""]
 
 
 def refused_at(bucket, path):
@@ -261,7 +263,7 @@ def test_a_stop_ends_a_listing_between_pages():
     bucket.list_page = list_page
     with pytest.raises(Stopped):
         find(bucket, "m", stop=stop)
-    assert bucket.calls == ["list m/"]
+    assert bucket.calls == ["list m"]
 
 
 def test_a_store_that_gives_more_than_the_prefix_is_not_believed():
@@ -273,3 +275,164 @@ def test_a_store_that_gives_more_than_the_prefix_is_not_believed():
             return type(page)((*page.objects, StoredObject("elsewhere/x", 1, "e")), next_token=page.next_token)
 
     assert paths(find(Generous({"m/a": b"x"}), "m")) == ["a"]
+
+
+def many(start, count=60):
+    return [f"{start}{number:03}" for number in range(count)]
+
+
+# keys, what the model `m` is, what is asked for; a page has 25 rows
+ASKED = [
+    (["m/x", "m/y"], ["x", "y"], ["m"]),
+    (["m"], ["m"], ["m"]),
+    (["m", *many("m-"), *many("m/")], ["m"], ["m"]),
+    (["m-v2/x", "m.txt", "m/x", "m0/x"], ["x"], ["m"]),
+    (many("m/"), many(""), ["m", "m", "m"]),
+    ([*many("m/"), "m0", "mm/x"], many(""), ["m", "m", "m"]),
+    ([*many("m-"), "m/x"], ["x"], ["m", "m/"]),
+    ([*many("m0"), "m/x"], ["x"], ["m"]),
+    ([f"{model}/{file}" for model in ("m", *many("m1")) for file in ("1/x", "c")], ["1/x", "c"], ["m"]),
+    ([f"{model}/x" for model in ("m", *many("m1"))], ["x"], ["m", "m/"]),
+    ([f"{model}/{file}" for model in ("m", *many("ma")) for file in ("1/x", "c")], ["1/x", "c"], ["m"]),
+    ([*many("m-"), "m/", *many("m/")], many(""), ["m", "m/", "m/", "m/"]),
+    ([*many("m0"), *many("m/f", 40)], many("f", 40), ["m", "m"]),
+    ([*many("m0"), *many("m/", 40)], many("", 40), ["m", "m"]),
+]
+
+
+@pytest.mark.parametrize(("keys", "files", "asked"), ASKED)
+def test_one_listing_finds_a_model(keys, files, asked):
+    """The folder is listed by itself only where its siblings fill a page, and whatever is found is told to the search once."""
+    bucket, search = filled(*keys, page_objects=25), make_search()
+    search.is_survey = True
+    found = find(bucket, "m", search=search)
+    assert paths(found) == files
+    assert bucket.calls == [f"list {prefix}" for prefix in asked]
+    assert sorted(search.seen, key=lambda file: file.path) == list(found.listing.files)
+    assert search.seen_bytes == found.listing.size_bytes
+
+
+def test_nothing_is_said_after_one_listing_and_one_for_hints():
+    """Where siblings fill a page, after three."""
+    bucket = filled("other/x")
+    refused_at(bucket, "m")
+    assert bucket.calls == ["list m", "list "]
+    bucket = filled(*many("m-"), page_objects=25)
+    assert refused_at(bucket, "m").endswith("; close to it: 'm-000', 'm-001', 'm-002'")
+    assert bucket.calls == ["list m", "list m/", "list "]
+
+
+class Unsorted(MemoryBucket):
+    """As S3's directory buckets and some gateways list: in an order of the store's own, here last things first."""
+
+    def list_page(self, prefix, stop, *, token=None, limit=25, **_):
+        self.calls.append(f"list {prefix}")
+        keys = sorted((key for key in self._objects if key.startswith(prefix)), reverse=True)
+        start = int(token or 0)
+        end = start + min(limit, 25)
+        return Page(objects=tuple(map(self.stored, keys[start:end])), next_token=str(end) if end < len(keys) else None)
+
+
+UNSORTED = [
+    (["m/x", "m-v2/x"], ["x"]),
+    (["m", "m/x", "m-v2/x"], ["m"]),
+    ([*many("m-"), "m/x", *many("m0")], ["x"]),
+    (["m", *many("m-"), *many("m0")], ["m"]),
+    (["m", *many("m-"), *many("m/"), *many("m0")], ["m"]),
+    ([*many("m-"), *many("m/"), *many("m0")], many("")),
+]
+
+
+@pytest.mark.parametrize(("keys", "files"), UNSORTED)
+def test_a_store_that_does_not_sort_hides_nothing(keys, files):
+    """Its listing is read to its end, since the exact key may come last."""
+    assert paths(find(Unsorted(dict.fromkeys(keys, b"x")), "m")) == files
+
+
+def test_a_few_rows_are_no_proof_of_an_order():
+    """Two rows that ascend are as likely as two that do not."""
+
+    class Sparse(Unsorted):
+        def list_page(self, prefix, stop, *, token=None, **_):
+            rows = [key for key in ("m-1", "m-2", "m0", "m") if key.startswith(prefix)]
+            start = int(token or 0)
+            return Page(objects=(self.stored(rows[start]),), next_token=str(start + 1) if start + 1 < len(rows) else None)
+
+    assert paths(find(Sparse(dict.fromkeys(("m-1", "m-2", "m0", "m"), b"x")), "m")) == ["m"]
+
+
+class Narrow(MemoryBucket):
+    """Refuses a prefix without a slash: by a policy for `m/*` alone, or as S3's directory buckets do."""
+
+    refusal: Exception = SourceDenied("403 for the listing")
+
+    def list_page(self, prefix, stop, **options):
+        page = super().list_page(prefix, stop, **options)
+        if not prefix.endswith("/"):
+            raise self.refusal
+        return page
+
+
+@pytest.mark.parametrize("refusal", [SourceDenied("403 for the listing"), InvalidRequest("prefixes end in a slash here")])
+def test_leave_to_list_the_folder_is_enough(refusal):
+    """The folder's own listing is asked for; the refusal is told when that is empty."""
+    bucket = Narrow({"m/x": b"1", "m/y": b"2"})
+    bucket.refusal = refusal
+    search = make_search()
+    assert paths(find(bucket, "m", search=search)) == ["x", "y"] and search.seen_bytes == 2
+    assert bucket.calls == ["list m", "list m/"]
+    with pytest.raises(type(refusal)) as caught:
+        find(bucket, "n")
+    assert caught.value is refusal
+
+
+def test_a_refusal_holds_when_the_store_goes_away_after_it():
+    """What is away is stood in for by a kept copy, which is not for the one who was refused."""
+    bucket = filled("m/x")
+    bucket.fail("list", SourceDenied("403 for the listing"))
+    bucket.fail("list", SourceUnavailable("away"))
+    with pytest.raises(SourceDenied, match="403"):
+        find(bucket, "m")
+
+
+def test_what_is_wrong_below_the_folder_is_told_after_a_refusal():
+    """The folder's own listing has answered."""
+    with pytest.raises(InvalidRequest, match=r"has a '\.\.' in it"):
+        find(Narrow({"m/../x": b"1"}), "m")
+
+
+def test_a_store_that_is_away_is_not_asked_for_the_folder():
+    """Only a refusal is an answer."""
+    bucket = filled("m/x")
+    bucket.fail("list", SourceUnavailable("away"))
+    with pytest.raises(SourceUnavailable, match="away"):
+        find(bucket, "m")
+    assert bucket.calls == ["list m"]
+
+
+def test_a_key_that_is_listed_twice_is_no_listing():
+    """In one listing; the folder's own listing repeats what was seen before."""
+
+    class Twice(MemoryBucket):
+        def list_page(self, prefix, stop, **options):
+            page = super().list_page(prefix, stop, **options)
+            return Page(objects=page.objects * 2)
+
+    with pytest.raises(SourceUnavailable, match="listed a key below 'm/' twice"):
+        find(Twice({"m/x": b"1"}), "m")
+
+
+def test_a_schema_among_the_files_costs_no_request():
+    """It was listed with them, and leads to the same object."""
+    bucket = filled("a/m/model.onnx", "a/m/s/_schema.json")
+    found = find(bucket, "a/m", "/a/m/s/_schema.json")
+    assert bucket.calls == ["list a/m"]
+    assert found.listing.schema.path == "_schema.json"
+    assert found.stored(found.listing.schema) == bucket.stored("a/m/s/_schema.json")
+    assert paths(found) == ["model.onnx", "s/_schema.json"]
+
+
+def test_a_schema_that_is_missing_below_the_model_has_its_hint():
+    """It is asked for, since the model's files were not it."""
+    with pytest.raises(SourceNotFound, match=r"there is no schema at 'm/schema.json' in memory://b; close to it: 'm/schema2.json'"):
+        find(filled("m/x", "m/schema2.json"), "m", "m/schema.json")

@@ -7,6 +7,7 @@ import errno
 import os
 import secrets
 import stat
+import threading
 import time
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -18,7 +19,9 @@ from adapter.errors import AdapterError, DiskFull, SourceChanged, SourceDenied, 
 from adapter.space import Reservation, Space
 from adapter.storage.bucket import Bucket, StoredObject
 from adapter.storage.lanes import EndpointThreads
+from adapter.storage.pull import preallocation
 from adapter.storage.pull.puller import Puller
+from adapter.storage.pull.spans import SpanSizes
 from adapter.telemetry.metrics import REGISTRY
 from adapter.waits import Waits
 from adapter.workers import Workers
@@ -32,9 +35,9 @@ def make_puller(volume):
     """Pullers with threads of their own."""
     pools = []
 
-    def make(*, threads=4, lanes=4, part_bytes=PART):
+    def make(*, threads=4, lanes=4):
         pools.extend([EndpointThreads("pull", threads, "to pull with"), Workers("files", 2)])
-        return Puller(volume=volume, pulls=pools[-2], files=pools[-1], lanes=lanes, part_bytes=part_bytes)
+        return Puller(volume=volume, pulls=pools[-2], files=pools[-1], lanes=lanes, sizes=SpanSizes(PART, PART, PART))
 
     yield make
     for pool in pools:
@@ -227,18 +230,57 @@ async def test_no_inodes_is_said_too(puller, bucket, volume, monkeypatch):
         await pulled(puller, bucket, objects(bucket, *bucket._objects))
 
 
-@pytest.mark.parametrize("call", ["pwrite", "posix_fallocate", "mkdir"])
+@pytest.mark.parametrize(("where", "call"), [(os, "pwrite"), (preallocation, "fallocate"), (os, "mkdir")])
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
-async def test_a_disk_that_fills_up_is_disk_full(puller, bucket, volume, monkeypatch, call, number):
+async def test_a_disk_that_fills_up_is_disk_full(puller, bucket, volume, monkeypatch, where, call, number):
     """Others write too: the check before proves nothing."""
     bucket.put("a/m", bytes(5 * PART))
 
     def full(*_: object, **__: object) -> int:
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(os, call, full)
+    monkeypatch.setattr(preallocation, "is_in_memory", lambda _: False)  # wherever temporary folders are
+    monkeypatch.setattr(where, call, full)
     with pytest.raises(DiskFull, match=r"the files need 5000 bytes, free are \d+"):
         await pulled(puller, bucket, objects(bucket, "a/m"))
+    monkeypatch.undo()
+    assert is_clean(volume)
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+@pytest.mark.parametrize("size_bytes", [PART, 5 * PART])
+async def test_a_disk_that_tells_at_the_close_that_it_is_full_is_disk_full(puller, bucket, volume, monkeypatch, size_bytes, number):
+    """As file systems of a network do, which write later. Source: close(2)."""
+    bucket.put("a/m", bytes(size_bytes))
+    close = os.close
+
+    def full(file: int) -> None:
+        is_the_file = os.readlink(f"/proc/self/fd/{file}").endswith("/a/m")
+        close(file)
+        if is_the_file and bucket.calls:
+            raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "close", full)
+    with pytest.raises(DiskFull, match=rf"the files need {size_bytes} bytes, free are \d+"):
+        await pulled(puller, bucket, objects(bucket, "a/m"))
+    monkeypatch.undo()
+    assert is_clean(volume)
+
+
+async def test_what_has_failed_is_told_whatever_the_close_says(puller, bucket, volume, monkeypatch):
+    bucket.put("a/m", bytes(PART))
+    listed, close = objects(bucket, "a/m"), os.close
+    bucket.put("a/m", bytes(PART - 1))
+
+    def full(file: int) -> None:
+        is_the_file = os.readlink(f"/proc/self/fd/{file}").endswith("/a/m")
+        close(file)
+        if is_the_file:
+            raise OSError(errno.EDQUOT, "quota")
+
+    monkeypatch.setattr(os, "close", full)
+    with pytest.raises(SourceChanged):
+        await pulled(puller, bucket, listed)
     monkeypatch.undo()
     assert is_clean(volume)
 
@@ -398,4 +440,59 @@ async def test_a_pull_that_ends_badly_takes_what_it_was_given_along(puller, buck
             task.cancel()
         (result,) = await asyncio.gather(task, return_exceptions=True)
     assert isinstance(result, SourceDenied if how == "fails" else asyncio.CancelledError)
+    assert is_clean(volume)
+
+
+@pytest.mark.parametrize("method", ["new_staging", "publish"])
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("files", [1, 3])
+async def test_a_pull_that_is_cancelled_at_the_volume_leaves_nothing(puller, bucket, volume, monkeypatch, method, when, files):
+    """Of one file, one thread does all that several do otherwise."""
+    for number in range(files):
+        bucket.put(f"m/{number}", bytes(5))
+    held, release, original = threading.Event(), threading.Event(), getattr(volume, method)
+
+    def hold(*arguments):
+        made = original(*arguments) if when == "after" else None
+        held.set()
+        assert release.wait(20)
+        return original(*arguments) if made is None else made
+
+    monkeypatch.setattr(volume, method, hold)
+    task = asyncio.create_task(pulled(puller, bucket, objects(bucket, *(f"m/{number}" for number in range(files)))))
+    await reached(held)
+    task.cancel()
+    await asyncio.sleep(0)
+    assert not task.done()
+    release.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert is_clean(volume)
+
+
+async def test_a_pull_of_one_span_needs_one_thread_once(puller, bucket, monkeypatch):
+    """Each hop to a thread costs a small model more time than its bytes."""
+    bucket.put("m", bytes(PART))
+    calls = []
+    original = Workers.run
+    monkeypatch.setattr(Workers, "run", lambda workers, work: calls.append(workers) or original(workers, work))
+    root = await pulled(puller, bucket, objects(bucket, "m"))
+    assert (root / "m").read_bytes() == bytes(PART) and len(calls) == 1
+
+
+@pytest.mark.parametrize("difference", [-1, 1])
+async def test_a_span_of_another_length_than_was_asked_for_is_no_part_of_a_file(puller, bucket, volume, difference):
+    """The file has its length before its bytes come, so that proves nothing: the gap would be zeros."""
+    bucket.put("large", b"x" * (3 * PART))
+    stored = objects(bucket, "large")
+    read = bucket.read
+
+    def other(stored, start, length, sink, stop):
+        read(stored, start, length + (difference if start == PART else 0), sink, stop)
+
+    bucket.read = other
+    with pytest.raises(
+        SourceUnavailable, match=rf"'large' from memory://b has {PART + difference} bytes from {PART} on, asked were {PART}"
+    ):
+        await pulled(puller, bucket, stored)
     assert is_clean(volume)

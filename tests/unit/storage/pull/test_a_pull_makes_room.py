@@ -20,6 +20,7 @@ from adapter.storage.bucket import Sink, StoredObject
 from adapter.storage.lanes import EndpointThreads
 from adapter.storage.pull.archives import Unpacking
 from adapter.storage.pull.puller import Puller
+from adapter.storage.pull.spans import SpanSizes
 from adapter.volume import Volume
 from adapter.waits import Waits
 from adapter.workers import Stop, Workers
@@ -60,7 +61,7 @@ class Bed:
         self.space = Space(volume.cache_dir, max_bytes, refuses=refuses, trash=volume.trash)
         self.idle = IdleArtifacts(self.space, volume.cache_dir)
         self._pools = (EndpointThreads("pull", 4, "to pull with"), Workers("files", 2))
-        self.puller = Puller(volume=volume, pulls=self._pools[0], files=self._pools[1], lanes=4, part_bytes=PART)
+        self.puller = Puller(volume=volume, pulls=self._pools[0], files=self._pools[1], lanes=4, sizes=SpanSizes(PART, PART, PART))
 
     async def pull(self, *keys: str) -> Path:
         with self.space.reservation() as room:

@@ -43,6 +43,7 @@ class Server:
     """What stands behind an endpoint: it answers, refuses or hangs, and counts who asks at once."""
 
     kind, place, endpoint, words = "memory", "memory://b", "memory", "bucket 'b' in memory"
+    is_encrypted = False
 
     def __init__(self, endpoint="memory"):
         self.endpoint = endpoint

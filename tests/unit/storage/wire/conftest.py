@@ -5,7 +5,10 @@ from __future__ import annotations
 import ssl
 
 import pytest
+from urllib3 import PoolManager
 
+from adapter.storage.wire.cutting import SOCKET_OPTIONS, close_pools, pools
+from adapter.storage.wire.dialling import FREE
 from tests.real.certificates import make_certificates
 
 
@@ -35,3 +38,12 @@ def ca_file(certificates):
 def tls(request):
     """None, or the context of a server."""
     return None if request.param == "plain" else request.getfixturevalue("server_tls")
+
+
+@pytest.fixture
+def manager(ca_file):
+    """Pools of our connections."""
+    made = PoolManager(ssl_context=ssl.create_default_context(cafile=ca_file), socket_options=SOCKET_OPTIONS, maxsize=4)
+    made.pool_classes_by_scheme = pools(FREE)
+    yield made
+    close_pools(made)

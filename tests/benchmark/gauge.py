@@ -1,0 +1,116 @@
+"""
+What a process used while it did something: seconds, CPU, memory. Standard library alone: peers run in a venv of their own.
+
+A program that is measured runs as a child, measures itself around the pull alone, and prints one line of JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+MIB = 1024 * 1024
+
+
+@dataclass
+class Figures:
+    """Of one run."""
+
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    idle_mib: float = 0.0
+    """Resident before the pull, with everything imported and warm."""
+    peak_mib: float = 0.0
+    """Most that was resident during the pull."""
+    counts: dict[str, int] = field(default_factory=dict)
+    """What the server was asked for."""
+    more: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def above_idle_mib(self) -> float:
+        """Memory that the pull took."""
+        return max(0.0, self.peak_mib - self.idle_mib)
+
+
+@dataclass(frozen=True)
+class Job:
+    """What to pull, from where, to where."""
+
+    url: str
+    """Of the server."""
+    ca: str
+    """File with the authority to trust; empty for plain http."""
+    keys: list[tuple[str, int]]
+    """With their sizes."""
+    prefix: str
+    """What all keys begin with; equal to the only one where there is one."""
+    folder: str
+    """Empty, on the volume."""
+    threads: int = 8
+    store: str = "s3"
+    env: dict[str, str] = field(default_factory=dict)
+    """Settings of the adapter."""
+    plan: str = "one"
+    """How the models are asked for: `one`, `each` (all keys as models at once), `during` (the second while the first runs)."""
+    is_sampled: bool = False
+    """Whether the adapter tells where its CPU went."""
+    warm: tuple[str, int] = ("warm", 64 * 1024)
+    """Pulled before anything is measured."""
+
+    def to_json(self) -> str:
+        """For a command line."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Job:
+        """From a command line."""
+        found = json.loads(text)
+        found["keys"], found["warm"] = [(key, size) for key, size in found["keys"]], tuple(found["warm"])
+        return cls(**found)
+
+
+def cpu_seconds() -> float:
+    """Of this process and of the children that have ended."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(each.ru_utime + each.ru_stime for each in used)
+
+
+def cpu_seconds_of(pid: int) -> float:
+    """Of another process, to a hundredth. Source: proc(5), stat."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def status_mib(field_name: str, pid: int | str = "self") -> float:
+    """`VmRSS` now, or `VmHWM` at most."""
+    text = Path(f"/proc/{pid}/status").read_text()
+    return int(text.partition(f"{field_name}:")[2].split()[0]) / 1024
+
+
+def forget_peak(pid: int | str = "self") -> None:
+    """The peak counts from now on. Source: proc(5), clear_refs."""
+    Path(f"/proc/{pid}/clear_refs").write_text("5")
+
+
+@contextmanager
+def gauged() -> Iterator[Figures]:
+    """Filled when the context ends."""
+    figures = Figures(idle_mib=status_mib("VmRSS"))
+    forget_peak()
+    cpu, began = cpu_seconds(), time.perf_counter()
+    yield figures
+    figures.seconds = time.perf_counter() - began
+    figures.cpu_seconds = cpu_seconds() - cpu
+    figures.peak_mib = status_mib("VmHWM")
+
+
+def told(figures: Figures) -> None:
+    """As the last line of a child."""
+    print(json.dumps(asdict(figures)), flush=True)

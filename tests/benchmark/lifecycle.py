@@ -1,0 +1,264 @@
+"""
+The adapter's own time per load, with few and many models known, beside a bare round trip of gRPC in the same run.
+
+A store in memory, a Triton that loads in no time, all in this process: the calls to that Triton that such a load makes are counted
+there, made without the adapter, and taken off, so what is left is the adapter's, and its gRPC's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import statistics
+import tempfile
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from adapter._pb import model_runtime_pb2 as spi
+from adapter._pb import model_runtime_pb2_grpc as spi_rpc
+from adapter.settings import Settings
+from adapter.storage.secret.merging import StorageConfig
+from adapter.telemetry import logs
+from adapter.triton.client import TritonClient
+from adapter.wiring import build
+from adapter.workers import Stop
+from tests.benchmark.amounts import Amounts
+from tests.benchmark.gauge import cpu_seconds, status_mib
+from tests.benchmark.report import OURS, Curve, Finding, Row
+from tests.fakes.memory_bucket import MemoryBucket
+from tests.fakes.triton import FakeTriton
+
+ROUNDS, BLOCKS, WARM = 200, 5, 10
+AT_ONCE = 8
+GOAL_TRIPS, GOAL_TRIPS_P99 = 7.0, 33.0
+"""Own time of a load, in bare round trips: the median, and the 99th percentile."""
+MOST_MIB_AT_5000 = 120.0
+IDLE_SECONDS = 3.0
+KEY = '{"storage_key": "s3", "model_type": "python"}'
+
+
+ASKED: Mapping[str, Callable[[TritonClient], Awaitable[object]]] = {
+    "ServerLive": lambda client: client.live(1),
+    "RepositoryModelLoad": lambda client: client.load("bare"),
+    "ModelStatistics": lambda client: client.reported_bytes("bare"),
+}
+"""What a load asks of Triton, in this order, as the adapter's client asks it."""
+
+
+@dataclass(frozen=True)
+class OneBucket:
+    """Every storage config leads to the same bucket in memory."""
+
+    only: MemoryBucket
+
+    def warm(self, config: StorageConfig, stop: Stop) -> None:
+        """Nothing to make."""
+
+    def bucket(self, config: StorageConfig, stop: Stop) -> MemoryBucket:
+        """The bucket."""
+        return self.only
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+@dataclass(frozen=True)
+class Bridge:
+    """A running adapter between a caller and a Triton."""
+
+    runtime: Any
+    triton: FakeTriton
+    folder: Path
+
+    async def load(self, model_id: str) -> float:
+        """Seconds."""
+        began = time.perf_counter()
+        await self.runtime.loadModel(spi.LoadModelRequest(modelId=model_id, modelType="python", modelPath="m", modelKey=KEY))
+        return time.perf_counter() - began
+
+    async def unload(self, model_id: str) -> float:
+        """Seconds."""
+        began = time.perf_counter()
+        await self.runtime.unloadModel(spi.UnloadModelRequest(modelId=model_id))
+        return time.perf_counter() - began
+
+
+@asynccontextmanager
+async def bridge() -> AsyncIterator[Bridge]:
+    """The whole adapter, with a store in memory and a Triton that loads in no time."""
+    with tempfile.TemporaryDirectory(prefix="bench-") as made:
+        folder = Path(made)
+        (folder / "s3").write_text('{"type": "s3", "bucket": "b"}')
+        bucket = MemoryBucket()
+        bucket.put("m/config.pbtxt", b'backend: "python"\n')
+        bucket.put("m/1/model.py", b"class TritonPythonModel: pass\n")
+        async with FakeTriton(folder / "_triton_models") as triton:
+            environ = {
+                "CONTAINER_MEM_REQ_BYTES": "64GiB", "ROOT_MODEL_DIR": made, "STORAGE_CONFIG_DIR": made, "METRICS_PORT": "0",
+                "ADAPTER_ENDPOINT": f"unix:{folder}/a.sock", "RUNTIME_ENDPOINT": triton.target, "LOADING_CONCURRENCY": str(AT_ONCE),
+            }  # fmt: skip
+            async with (
+                build(Settings.from_env(environ), clients=OneBucket(bucket)) as adapter,
+                grpc.aio.insecure_channel(adapter.spi.addresses[0]) as channel,
+            ):
+                yield Bridge(spi_rpc.ModelRuntimeStub(channel), triton, folder)
+
+
+def lifecycle(amounts: Amounts) -> Finding:
+    """Own time of a load and an unload with few and many models known; idle CPU."""
+    finding = Finding("lifecycle", "own time of a load (a store and a Triton that take none)")
+    with open(os.devnull, "w") as nowhere:
+        logs.configure(Settings.from_env({"CONTAINER_MEM_REQ_BYTES": "1GiB", "LOG_FORMAT": "json"}).telemetry, nowhere)  # as in a pod
+        asyncio.run(_measure(finding, amounts.known))
+    return finding
+
+
+async def _measure(finding: Finding, known: tuple[int, ...]) -> None:
+    loads: list[tuple[float, float]] = []
+    tails: list[tuple[float, float]] = []
+    async with bridge() as bed:
+        for warm in range(WARM):
+            await bed.load(f"w{warm}")
+            await bed.unload(f"w{warm}")
+        resident, before = status_mib("VmRSS"), 0
+        await _idle(finding)
+        for count in sorted(known):
+            await _fill(bed, before, count)
+            before = count
+            trips, fake, pairs, cpu = await _interleaved(bed)
+            trip = statistics.median(trips)
+            own = [(load - statistics.median(fake)) / trip for load, _ in pairs]
+            middle, tail = statistics.median(own), statistics.quantiles(own, n=100)[98]
+            case = f"{count} models known"
+            finding.rows += _row(f"own time of a load, {case}", middle, GOAL_TRIPS, "round trips", cpu)
+            finding.rows += _row(f"own time of a load, 99th percentile, {case}", tail, GOAL_TRIPS_P99, "round trips", None)
+            finding.notes.append(
+                f"{case}: a bare round trip takes {trip * 1000:.2f} ms; load {_ms(load for load, _ in pairs)}, "
+                f"unload {_ms(unload for _, unload in pairs)}, Triton's part of a load {_ms(fake)}."
+            )
+            loads.append((count, middle))
+            tails.append((count, tail))
+            if count == known[0]:
+                finding.notes.append(f"{AT_ONCE} at once: {await _at_once(bed):.0f} loads/s.")
+        if before >= 5000:
+            above = status_mib("VmRSS") - resident
+            finding.rows += _row(f"memory of {before} models (the fake Triton's, too)", above, MOST_MIB_AT_5000, "MiB", None)
+    finding.notes.append("CPU in milliseconds of one load and one unload, of all in this process.")
+    series = {"median": loads, "99th percentile": tails}
+    finding.curves.append(
+        Curve("load-over-models", "Own time of a load over models known", "models known", "bare round trips", series, is_x_log=True)
+    )
+
+
+async def _fill(bed: Bridge, first: int, count: int) -> None:
+    async def some(start: int) -> None:
+        for number in range(start, count, AT_ONCE):
+            await bed.load(f"k{number}")
+
+    await asyncio.gather(*(some(first + each) for each in range(AT_ONCE)))
+
+
+async def _at_once(bed: Bridge) -> float:
+    began = time.perf_counter()
+    await asyncio.gather(*(bed.load(f"p{number}") for number in range(ROUNDS)))
+    seconds = time.perf_counter() - began
+    await asyncio.gather(*(bed.unload(f"p{number}") for number in range(ROUNDS)))
+    return ROUNDS / seconds
+
+
+async def _asked_of_triton(bed: Bridge) -> list[str]:
+    """
+    The calls to Triton of a load that follows another, in their order.
+
+    As most of the loads make them: the watch of Triton, which asks now and then, is no part of a load.
+    """
+    seen: Counter[tuple[str, ...]] = Counter()
+    for _ in range(WARM):
+        before = bed.triton.calls.copy()
+        await bed.load("x")
+        seen[tuple(sorted((bed.triton.calls - before).elements()))] += 1
+        await bed.unload("x")
+    [(usual, _)] = seen.most_common(1)
+    return sorted(usual, key=list(ASKED).index)
+
+
+async def _bare(bed: Bridge, asked: list[str], times: int) -> list[float]:
+    """The same calls to Triton without the adapter."""
+    repository = bed.folder / "_triton_models/bare"
+    (repository / "1").mkdir(parents=True, exist_ok=True)
+    (repository / "1/model.py").touch()
+    (repository / "config.pbtxt").write_text('backend: "python"\n')
+    client = TritonClient(bed.triton.target)
+    found = []
+    for number in range(WARM + times):
+        began = time.perf_counter()
+        for name in asked:
+            await ASKED[name](client)
+        found += [time.perf_counter() - began] if number >= WARM else []
+        await client.unload("bare")
+    await client.close()
+    return found
+
+
+async def _round_trips(times: int) -> list[float]:
+    """gRPC's own cost: calls to a server that does nothing, both in this process."""
+    server = grpc.aio.server()
+
+    async def answer(request: bytes, _context: object) -> bytes:
+        return request
+
+    handler: Any = grpc.unary_unary_rpc_method_handler(answer)
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("bench.Echo", {"Say": handler}),))
+    found = []
+    with tempfile.TemporaryDirectory() as folder:
+        address = f"unix:{folder}/e.sock"
+        server.add_insecure_port(address)
+        await server.start()
+        async with grpc.aio.insecure_channel(address) as channel:
+            call: Any = channel.unary_unary("/bench.Echo/Say")
+            for number in range(WARM + times):
+                began = time.perf_counter()
+                await call(b"x" * 100)
+                found += [time.perf_counter() - began] if number >= WARM else []
+        await server.stop(0)
+    return found
+
+
+async def _interleaved(bed: Bridge) -> tuple[list[float], list[float], list[tuple[float, float]], float]:
+    """Seconds of round trips, of Triton's part, and of loads and unloads, in turns; CPU milliseconds of a load and its unload."""
+    trips: list[float] = []
+    fake: list[float] = []
+    pairs: list[tuple[float, float]] = []
+    used = 0.0
+    asked = await _asked_of_triton(bed)
+    for _ in range(BLOCKS):
+        trips += await _round_trips(ROUNDS // BLOCKS)
+        fake += await _bare(bed, asked, ROUNDS // BLOCKS)
+        before = cpu_seconds()
+        pairs += [(await bed.load("x"), await bed.unload("x")) for _ in range(ROUNDS // BLOCKS)]
+        used += cpu_seconds() - before
+    return trips, fake, pairs, used / len(pairs) * 1000
+
+
+async def _idle(finding: Finding) -> None:
+    before = resource.getrusage(resource.RUSAGE_SELF)
+    await asyncio.sleep(IDLE_SECONDS)
+    after = resource.getrusage(resource.RUSAGE_SELF)
+    used = (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) / IDLE_SECONDS
+    finding.notes.append(f"Idle, the watch of Triton included: {used * 100:.1f} % of one core.")
+
+
+def _row(case: str, value: float, goal: float, unit: str, cpu: float | None) -> list[Row]:
+    return [Row("lifecycle", case, OURS, value, unit, False, cpu=cpu), Row("lifecycle", case, "goal", goal, unit, False)]
+
+
+def _ms(seconds: Any) -> str:
+    return f"{statistics.median(seconds) * 1000:.1f} ms"

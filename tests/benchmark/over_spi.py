@@ -1,0 +1,58 @@
+"""An adapter as a process, ours or the one in Go, that loads a model over the SPI: the bytes from the benchmark's server, a fake Triton."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tests.benchmark.bed import OURS, Client, Place
+from tests.benchmark.gauge import Figures, Job, cpu_seconds_of, forget_peak, status_mib
+from tests.benchmark.go_adapter import GoAdapter, is_built
+from tests.benchmark.ours import storage_config
+from tests.fakes.background_triton import BackgroundTriton
+from tests.real.adapter import AdapterProcess
+from tests.real.mesh import Mesh
+
+
+def loaded(started: Callable[..., Any], job: Job, _place: Place) -> Figures:
+    """One load. What has come stays where it is."""
+    folder = Path(job.folder)
+    (folder / "config").mkdir()
+    (folder / "config/k").write_text(json.dumps(storage_config(job)))
+    with BackgroundTriton(folder / "volume/_triton_models") as triton:
+        env = {"CONTAINER_MEM_REQ_BYTES": str(64 << 30), **job.env}
+        adapter = started(volume=folder / "volume", storage_config=folder / "config", triton_target=triton.target, env=env)
+        with adapter, Mesh(adapter.channel_target, triton.target) as mesh:
+            mesh.start()
+            mesh.load("warm", "onnx", job.warm[0], storage_key="k")
+            figures = Figures(idle_mib=status_mib("VmRSS", adapter.pid))
+            forget_peak(adapter.pid)
+            cpu, began = cpu_seconds_of(adapter.pid), time.perf_counter()
+            kind = "onnx" if len(job.keys) == 1 else "tensorflow"
+            mesh.load("measured", kind, job.prefix, storage_key="k")
+            figures.seconds = time.perf_counter() - began
+            figures.cpu_seconds = cpu_seconds_of(adapter.pid) - cpu
+            figures.peak_mib = status_mib("VmHWM", adapter.pid)
+            figures.more["roots"] = {job.prefix: _kept(folder, job)}
+    return figures
+
+
+def _kept(folder: Path, job: Job) -> str:
+    """Where the files of the model are, after the adapter has gone: by its layout in the repository."""
+    laid = folder / "volume/_triton_models/measured/1"
+    kept = folder / "kept"
+    for key, _ in job.keys:
+        below = key.removeprefix(job.prefix).lstrip("/") or key.rpartition("/")[2]
+        source = laid / below
+        (kept / below).parent.mkdir(parents=True, exist_ok=True)
+        shutil.move(source.resolve(), kept / below)
+    return str(kept)
+
+
+OVER_SPI = Client(OURS.name, partial(loaded, AdapterProcess))
+GO = Client("go adapter", partial(loaded, GoAdapter), lambda _: is_built())

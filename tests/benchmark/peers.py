@@ -1,0 +1,239 @@
+"""
+Other clients, each as it is meant to be used: `python -m tests.benchmark.peers NAME JOB`. Nothing of the adapter is imported.
+
+Each function makes its client, warms it with a small object, and gives what pulls all keys of a job.
+"""
+
+from __future__ import annotations
+
+import http.client
+import os
+import queue
+import ssl
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from tests.benchmark.gauge import MIB, Job, gauged, told
+
+PART_BYTES = 16 * MIB
+CHUNK_BYTES = MIB
+BUCKET = "models"
+Pull = Callable[[list[tuple[str, int]]], None]
+Part = tuple[str, int, int, int]
+"""Key, size of the object, start, length."""
+SECRETS: dict[str, Any] = {"aws_access_key_id": "k", "aws_secret_access_key": "s"}
+
+
+def target(job: Job, key: str) -> str:
+    """Where a key goes."""
+    return f"{job.folder}/{key.replace('/', '_')}"
+
+
+def parts_of(keys: list[tuple[str, int]]) -> Iterator[Part]:
+    """Ranges of 16 MiB."""
+    for key, size in keys:
+        for start in range(0, max(size, 1), PART_BYTES):
+            yield key, size, start, min(PART_BYTES, size - start)
+
+
+def in_threads(job: Job, keys: list[tuple[str, int]], worker: Callable[[queue.SimpleQueue[Part | None], dict[str, int]], None]) -> None:
+    """Files opened at their size, parts in a queue, one connection a thread."""
+    files = {}
+    for key, size in keys:
+        files[key] = os.open(target(job, key), os.O_RDWR | os.O_CREAT, 0o644)
+        if size > PART_BYTES:
+            os.posix_fallocate(files[key], 0, size)
+    parts: queue.SimpleQueue[Part | None] = queue.SimpleQueue()
+    for part in parts_of(keys):
+        parts.put(part)
+    threads = [threading.Thread(target=worker, args=(parts, files)) for _ in range(job.threads)]
+    for thread in threads:
+        parts.put(None)
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for file in files.values():
+        os.close(file)
+
+
+def connected(job: Job) -> http.client.HTTPConnection:
+    """A connection of the standard library."""
+    host = urlsplit(job.url).netloc
+    return (
+        http.client.HTTPSConnection(host, context=ssl.create_default_context(cafile=job.ca)) if job.ca else http.client.HTTPConnection(host)
+    )
+
+
+def threads(job: Job) -> Pull:
+    """The least that one can write: ranged GETs in threads over http.client, into a reused buffer, and pwrite."""
+
+    def worker(parts: queue.SimpleQueue[Part | None], files: dict[str, int]) -> None:
+        connection, view = connected(job), memoryview(bytearray(CHUNK_BYTES))
+        while (part := parts.get()) is not None:
+            key, _, start, length = part
+            connection.request("GET", f"/{BUCKET}/{key}", headers={"Range": f"bytes={start}-{start + length - 1}"})
+            answer = connection.getresponse()
+            left = length
+            while left:
+                count = answer.fp.readinto1(view[: min(left, CHUNK_BYTES)])
+                os.pwrite(files[key], view[:count], start + length - left)
+                left -= count
+            answer.length = 0  # the rest of the class has seen none of it
+            answer.close()
+        connection.close()
+
+    return lambda keys: in_threads(job, keys, worker)
+
+
+def plain(job: Job) -> Pull:
+    """One GET after the other, over one connection."""
+
+    def pull(keys: list[tuple[str, int]]) -> None:
+        connection, view = connected(job), memoryview(bytearray(CHUNK_BYTES))
+        for key, size in keys:
+            connection.request("GET", f"/{BUCKET}/{key}")
+            answer, left = connection.getresponse(), size
+            with open(target(job, key), "wb", buffering=0) as file:
+                while left:
+                    count = answer.fp.readinto1(view[: min(left, CHUNK_BYTES)])
+                    file.write(view[:count])
+                    left -= count
+            answer.length = 0
+            answer.close()
+        connection.close()
+
+    return pull
+
+
+def boto3(job: Job) -> Pull:
+    """TransferManager as it comes: ten threads, parts of 8 MiB."""
+    import boto3 as sdk  # noqa: PLC0415
+    from botocore.config import Config  # noqa: PLC0415
+
+    config = Config(s3={"addressing_style": "path"}, max_pool_connections=50)
+    client = sdk.client("s3", endpoint_url=job.url, region_name="us-east-1", verify=job.ca or None, config=config, **SECRETS)
+
+    def pull(keys: list[tuple[str, int]]) -> None:
+        if len(keys) == 1:
+            client.download_file(BUCKET, keys[0][0], target(job, keys[0][0]))
+            return
+        from s3transfer.manager import TransferManager  # noqa: PLC0415 - many files at once have no shorter way
+
+        with TransferManager(client) as manager:
+            for future in [manager.download(BUCKET, key, target(job, key)) for key, _ in keys]:
+                future.result()
+
+    return pull
+
+
+def awscrt(job: Job) -> Pull:
+    """Amazon's common runtime, straight to files."""
+    from awscrt.auth import AwsCredentialsProvider  # noqa: PLC0415
+    from awscrt.http import HttpHeaders, HttpRequest  # noqa: PLC0415
+    from awscrt.io import (  # noqa: PLC0415
+        ClientBootstrap,
+        ClientTlsContext,
+        DefaultHostResolver,
+        EventLoopGroup,
+        TlsContextOptions,
+    )
+    from awscrt.s3 import S3Client, S3RequestTlsMode, S3RequestType  # noqa: PLC0415
+
+    group = EventLoopGroup(os.cpu_count() or 1)
+    bootstrap = ClientBootstrap(group, DefaultHostResolver(group))
+    options: dict[str, Any] = {"tls_mode": S3RequestTlsMode.DISABLED}
+    url = urlsplit(job.url)
+    if job.ca:
+        trust = TlsContextOptions()
+        trust.override_default_trust_store_from_path(None, job.ca)
+        made = ClientTlsContext(trust).new_connection_options()
+        made.set_server_name("localhost")
+        options = {"tls_mode": S3RequestTlsMode.ENABLED, "tls_connection_options": made}
+    client = S3Client(
+        bootstrap=bootstrap,
+        region="us-east-1",
+        credential_provider=AwsCredentialsProvider.new_static("k", "s"),
+        throughput_target_gbps=25,
+        part_size=8 * MIB,  # by itself it takes larger ones, and was measured to be slower with them
+        **options,
+    )
+
+    def pull(keys: list[tuple[str, int]]) -> None:
+        waiting = [
+            client.make_request(
+                type=S3RequestType.GET_OBJECT,
+                request=HttpRequest("GET", f"/{BUCKET}/{key}", HttpHeaders([("Host", url.netloc)])),
+                recv_filepath=target(job, key),
+            ).finished_future
+            for key, _ in keys
+        ]
+        for each in waiting:
+            each.result()
+
+    return pull
+
+
+def pycurl(job: Job) -> Pull:
+    """libcurl in threads: as `threads`."""
+    import pycurl as curl  # noqa: PLC0415
+
+    def worker(parts: queue.SimpleQueue[Part | None], files: dict[str, int]) -> None:
+        handle = curl.Curl()
+        handle.setopt(curl.BUFFERSIZE, 512 * 1024)
+        if job.ca:
+            handle.setopt(curl.CAINFO, job.ca)
+        while (part := parts.get()) is not None:
+            key, _, start, length = part
+            at = start
+
+            def write(chunk: bytes, file: int = files[key]) -> None:
+                nonlocal at
+                at += os.pwrite(file, chunk, at)
+
+            handle.setopt(curl.URL, f"{job.url}/{BUCKET}/{key}")
+            handle.setopt(curl.RANGE, f"{start}-{start + length - 1}")
+            handle.setopt(curl.WRITEFUNCTION, write)
+            handle.perform()
+        handle.close()
+
+    return lambda keys: in_threads(job, keys, worker)
+
+
+def obstore(job: Job) -> Pull:
+    """The object_store of Rust, ranges in threads."""
+    from obstore.store import S3Store  # noqa: PLC0415
+
+    # a private authority cannot be named there
+    options: Any = {"allow_http": not job.ca, "allow_invalid_certificates": bool(job.ca)}
+    store = S3Store(BUCKET, endpoint=job.url, region="us-east-1", access_key_id="k", secret_access_key="s", client_options=options)
+
+    def worker(parts: queue.SimpleQueue[Part | None], files: dict[str, int]) -> None:
+        while (part := parts.get()) is not None:
+            key, _, start, length = part
+            os.pwrite(files[key], store.get_range(key, start=start, length=length), start)
+
+    return lambda keys: in_threads(job, keys, worker)
+
+
+PEERS = {each.__name__: each for each in (threads, plain, boto3, awscrt, pycurl, obstore)}
+
+
+def main() -> None:
+    """Run one."""
+    name, job = sys.argv[1], Job.from_json(sys.argv[2])
+    pull = PEERS[name](job)
+    pull([job.warm])
+    Path(target(job, job.warm[0])).unlink()
+    with gauged() as figures:
+        pull(job.keys)
+    told(figures)
+    sys.stdout.flush()
+    os._exit(0)  # threads of libraries may hang on
+
+
+if __name__ == "__main__":
+    main()

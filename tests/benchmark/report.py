@@ -1,0 +1,141 @@
+"""What was measured: as columns for a terminal, as JSON for later, and compared with what was measured before."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from tests.prove.report import columns, markdown_table
+
+OURS = "ours"
+REGRESSION = 0.9
+"""A ratio that has fallen below so much of what it was."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One client in one case."""
+
+    phase: str
+    case: str
+    client: str
+    value: float
+    """Median of the rounds."""
+    unit: str
+    is_more_better: bool = True
+    low: float = 0.0
+    high: float = 0.0
+    cpu: float | None = None
+    """CPU of the client; seconds, or as the note of the phase says."""
+    above_idle_mib: float | None = None
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """What the server was asked for, in the round of the median."""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One picture. Ratios are not made of it."""
+
+    name: str
+    """Of its file."""
+    title: str
+    x_label: str
+    y_label: str
+    series: Mapping[str, Sequence[tuple[float, float]]]
+    is_x_log: bool = False
+
+
+@dataclass
+class Finding:
+    """What a phase has found."""
+
+    phase: str
+    title: str
+    rows: list[Row] = field(default_factory=list)
+    curves: list[Curve] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+    """Clients that could not be measured, or got other bytes."""
+    seconds: float = 0.0
+
+
+def ratios(rows: Iterable[Row]) -> dict[tuple[str, str, str], float]:
+    """(phase, case, other) → how many times as good ours is as the other: above 1, ours is better."""
+    rows = list(rows)
+    found = {}
+    for ours in rows:
+        if ours.client != OURS:
+            continue
+        for other in rows:
+            if (other.phase, other.case) != (ours.phase, ours.case) or other.client == OURS:
+                continue
+            better, worse = (ours.value, other.value) if ours.is_more_better else (other.value, ours.value)
+            if worse > 0:
+                found[ours.phase, ours.case, other.client] = better / worse
+    return found
+
+
+def cells(rows: Sequence[Row]) -> list[dict[str, str]]:
+    """One phase as texts, a line for each row."""
+    against = ratios(rows)
+    found = []
+    for row in rows:
+        ratio = against.get((row.phase, row.case, row.client))
+        found.append(
+            {
+                "case": row.case,
+                "client": row.client,
+                "value": f"{_number(row.value)} {row.unit}",
+                "from … to": f"{_number(row.low)} … {_number(row.high)}" if row.high else "",
+                "CPU": "" if row.cpu is None else _number(row.cpu),
+                "MiB above idle": "" if row.above_idle_mib is None else f"{row.above_idle_mib:.0f}",
+                "requests": " ".join(f"{kind} {count}" for kind, count in row.counts.items() if count and kind != "bytes"),
+                "ours is × as good": "" if ratio is None else f"{ratio:.2f}",
+            }
+        )
+    return [{name: line[name] for name in line if any(each[name] for each in found)} for line in found]
+
+
+def told(finding: Finding) -> str:
+    """One phase for a terminal."""
+    parts = [f"== {finding.title} ({finding.seconds:.0f} s)"]
+    parts += [columns(cells(finding.rows))] if finding.rows else []
+    return "\n".join([*parts, *finding.notes, *(f"NOT MEASURED: {text}" for text in finding.wrong)])
+
+
+def markdown(findings: Sequence[Finding], machine: Mapping[str, str], command: str) -> str:
+    """All phases for a document."""
+    parts = ["# Measured", f"`{command}`", markdown_table([{"machine": name, "": value} for name, value in machine.items()])]
+    for finding in findings:
+        parts += [f"## {finding.title}"]
+        parts += [markdown_table(cells(finding.rows))] if finding.rows else []
+        parts += ["\n".join(f"- {note}" for note in (*finding.notes, *finding.wrong))] if finding.notes or finding.wrong else []
+    return "\n\n".join(parts) + "\n"
+
+
+def to_json(findings: Sequence[Finding], machine: Mapping[str, str], command: str) -> dict[str, Any]:
+    """Everything."""
+    return {"command": command, "machine": dict(machine), "phases": [asdict(finding) for finding in findings]}
+
+
+def rows_of(document: Mapping[str, Any], titles: Collection[str] | None = None) -> list[Row]:
+    """The rows of a file that `to_json` has made, of phases with these titles or of all. Raises KeyError, TypeError: it is another one."""
+    return [Row(**row) for phase in document["phases"] if titles is None or phase["title"] in titles for row in phase["rows"]]
+
+
+def regressions(old: Iterable[Row], new: Iterable[Row]) -> list[str]:
+    """Ratios that both have and that have fallen; machines differ, so nothing else is compared."""
+    before, now = ratios(old), ratios(new)
+    return [
+        f"{phase}: {case}: ours was {before[key]:.2f} × as good as {other}, is {ratio:.2f} × ({ratio / before[key]:.2f} of that)"
+        for key, ratio in now.items()
+        for phase, case, other in [key]
+        if key in before and ratio < REGRESSION * before[key]
+    ]
+
+
+def _number(value: float) -> str:
+    if abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"

@@ -1,0 +1,217 @@
+"""
+Whether unloads that wait disturb inference.
+
+On the real Triton, with 500 light models loaded through the adapter, requests to another model are timed in turns: nothing else
+goes on; 50 models have a request each that has not ended; unloads of those wait for that. An unload that waits asks Triton's
+index, which holds the lock that inference needs. What the requests cost is no unload's fault, so the third is compared with the
+second.
+
+A light model is an ensemble of one step, so that Triton starts no process for it. The step of those that are unloaded is a model
+that answers nothing while a file is missing.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import statistics
+import tempfile
+import time
+import urllib.request
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tritonclient.grpc import service_pb2 as v2
+
+from adapter._pb import model_runtime_pb2 as spi
+from tests.benchmark.amounts import Amounts
+from tests.benchmark.report import OURS, Finding, Row
+from tests.real import models
+from tests.real.adapter import AdapterProcess
+from tests.real.mesh import LONG_ENOUGH_SECONDS, Mesh
+from tests.real.polls import until
+from tests.real.triton import Triton
+
+MODELS, PENDING_SHARE = 500, 10
+"""Loaded at most, and one of so many is unloaded."""
+LEAST_ROUNDS = 4
+GOAL = 1.05
+"""p50 while unloads wait, times that of models which are as busy."""
+AT_ONCE = 4
+PAUSE_SECONDS = 0.002
+"""Between two timed requests."""
+TURN_SECONDS = 4.0
+SETTLE_SECONDS = 0.3
+LIGHT = """platform: "ensemble"
+max_batch_size: 0
+input [ { name: "X" data_type: TYPE_FP32 dims: [ 1 ] } ]
+output [ { name: "Y" data_type: TYPE_FP32 dims: [ 1 ] } ]
+ensemble_scheduling { step [ {
+  model_name: "sleeper" model_version: -1
+  input_map { key: "X" value: "X" } output_map { key: "Y" value: "Y" }
+} ] }
+"""
+SLEEPER = """import os
+import time
+import triton_python_backend_utils as triton
+
+class TritonPythonModel:
+    def execute(self, requests):
+        while not os.path.exists({gate!r}):
+            time.sleep(0.02)
+        return [
+            triton.InferenceResponse([triton.Tensor("Y", triton.get_input_tensor_by_name(request, "X").as_numpy())])
+            for request in requests
+        ]
+"""
+SLEEPER_CONFIG = """backend: "python"
+input [ { name: "X" data_type: TYPE_FP32 dims: [ 1 ] } ]
+output [ { name: "Y" data_type: TYPE_FP32 dims: [ 1 ] } ]
+instance_group [ { kind: KIND_CPU count: 1 } ]
+"""
+"""It must not write beside its files: Triton would load it again, and every ensemble over it, with the next load of one."""
+
+
+class Bed:
+    """The real Triton, the adapter, and the models on a mounted claim."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
+        self.gate = folder / "go"
+        volume, claim = folder / "volume", folder / "claims/claim"
+        models.write({"config.pbtxt": LIGHT.encode()}, claim / "light")
+        models.write(
+            {"config.pbtxt": SLEEPER_CONFIG.encode(), "1/model.py": SLEEPER.format(gate=str(self.gate)).encode()}, claim / "sleeper"
+        )
+        models.write(models.affine(2, 1), claim / "other")
+        (folder / "config").mkdir()
+        (folder / "config/k").write_text(json.dumps({"type": "pvc", "name": "claim"}))
+        server = stack.enter_context(Triton(volume / "_triton_models", extra_args=["--disable-auto-complete-config"]))
+        env = {"PVC_MOUNTS_DIR": str(folder / "claims"), "CONTAINER_MEM_REQ_BYTES": "64GiB", "LOADING_CONCURRENCY": str(AT_ONCE)}
+        self.adapter = stack.enter_context(
+            AdapterProcess(volume=volume, storage_config=folder / "config", triton_target=server.grpc_target, env=env)
+        )
+        self.mesh = stack.enter_context(Mesh(self.adapter.channel_target, server.grpc_target))
+        self.mesh.start()
+        for name in ("sleeper", "other"):
+            self.mesh.load(name, "python", name, storage_key="k")
+
+    def load(self, names: Iterable[str]) -> None:
+        """Some at a time."""
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            list(pool.map(lambda name: self.mesh.load(name, "triton", "light", storage_key="k"), names))
+
+    def begin(self, name: str) -> Any:
+        """A request that has no end while there is no gate."""
+        request = self.mesh.infer_request(name, {"X": np.zeros(1, np.float32)})
+        return self.mesh.triton.ModelInfer.future(request, timeout=LONG_ENOUGH_SECONDS)
+
+    def begin_unload(self, name: str) -> Any:
+        """It ends when the model's requests have."""
+        return self.mesh.runtime.unloadModel.future(spi.UnloadModelRequest(modelId=name), timeout=LONG_ENOUGH_SECONDS)
+
+    def freed(self, names: list[str]) -> int:
+        """How many of them are being freed."""
+        states = self.mesh.index()
+        return sum(states.get(name) == "UNLOADING" for name in names)
+
+    def looks(self) -> float:
+        """How often the adapter has asked for the index."""
+        with urllib.request.urlopen(f"{self.adapter.metrics_url}/metrics") as answer:
+            found = re.search(rb"^triton_adapter_index_polls_total (\S+)", answer.read(), re.MULTILINE)
+        assert found is not None
+        return float(found[1])
+
+    def timed(self, goes_on: Callable[[], bool]) -> list[float]:
+        """Milliseconds of requests to the other model, one after the other."""
+        request = self.mesh.infer_request("other", {"X": np.zeros(1, np.float32)})
+        times = []
+        while goes_on():
+            began = time.perf_counter()
+            self.mesh.triton.ModelInfer(request, timeout=LONG_ENOUGH_SECONDS)
+            times.append((time.perf_counter() - began) * 1000)
+            time.sleep(PAUSE_SECONDS)
+        return times
+
+
+def _turn(bed: Bed) -> list[float]:
+    end = time.monotonic() + TURN_SECONDS
+    return bed.timed(lambda: time.monotonic() < end)
+
+
+def _pending(bed: Bed, names: list[str]) -> tuple[list[float], list[float], float]:
+    """Times while these models are busy, while their unloads wait for that, and the looks for them in each second."""
+    bed.gate.unlink(missing_ok=True)
+    requests = [bed.begin(name) for name in names]
+    time.sleep(SETTLE_SECONDS)
+    busy = _turn(bed)
+    unloads = [bed.begin_unload(name) for name in names]
+    until(lambda: bed.freed(names) == len(names), "all unloads wait")
+    looks, began = bed.looks(), time.monotonic()
+    times = _turn(bed)
+    rate = (bed.looks() - looks) / (time.monotonic() - began)
+    bed.gate.touch()
+    for call in (*requests, *unloads):
+        call.result()
+    return busy, times, rate
+
+
+def _listing_ms(bed: Bed) -> float:
+    times = []
+    for _ in range(20):
+        began = time.perf_counter()
+        bed.mesh.triton.RepositoryIndex(v2.RepositoryIndexRequest(), timeout=LONG_ENOUGH_SECONDS)
+        times.append((time.perf_counter() - began) * 1000)
+        time.sleep(0.05)
+    return statistics.median(times)
+
+
+def beside(amounts: Amounts) -> Finding:
+    """Inference on another model while unloads wait, on the real Triton."""
+    finding = Finding("beside", "inference on another model while unloads wait, on the real Triton")
+    models_loaded = min(MODELS, amounts.light_models)
+    names = [f"light-{number}" for number in range(models_loaded)]
+    some = names[: max(1, models_loaded // PENDING_SHARE)]
+    quiet: list[list[float]] = []
+    busy: list[list[float]] = []
+    waiting: list[list[float]] = []
+    rates = []
+    with ExitStack() as stack:
+        bed = Bed(stack)
+        bed.load(names)
+        for _ in range(max(LEAST_ROUNDS, amounts.rounds)):
+            quiet.append(_turn(bed))
+            before, times, rate = _pending(bed, some)
+            busy.append(before)
+            waiting.append(times)
+            rates.append(rate)
+            bed.load(some)
+        listing_ms = _listing_ms(bed)
+    case = f"{models_loaded} models loaded, {len(some)} unloads wait"
+    for what, of in (("p50", statistics.median), ("99th percentile", lambda times: statistics.quantiles(times, n=100)[98])):
+        finding.rows += [
+            Row("beside", f"{what}, {case}", OURS, of(_all(waiting)), "ms", False),
+            Row("beside", f"{what}, {case}", "as busy, no unload", of(_all(busy)), "ms", False),
+            Row("beside", f"{what}, {case}", "nothing else goes on", of(_all(quiet)), "ms", False),
+        ]
+    by_round = [statistics.median(after) / statistics.median(before) for before, after in zip(busy, waiting, strict=True)]
+    ratio = statistics.median(_all(waiting)) / statistics.median(_all(busy))
+    finding.rows += [
+        Row("beside", "p50 beside that of as busy models", OURS, ratio, "times", False, min(by_round), max(by_round)),
+        Row("beside", "p50 beside that of as busy models", "goal", GOAL, "times", False),
+    ]
+    rate = statistics.mean(rates)
+    share = rate * listing_ms / 1000
+    finding.notes += [
+        f"Of {len(_all(waiting))} requests, one after the other. From … to: by round.",
+        f"Looks at the index: {rate:.1f} in each second, of {listing_ms:.1f} ms; {share:.1%} of the time.",
+    ]
+    return finding
+
+
+def _all(turns: list[list[float]]) -> list[float]:
+    return [time for turn in turns for time in turn]

@@ -1,0 +1,264 @@
+"""What a store says of all bytes of an object reaches the file before they do; nonsense in its place is nothing."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+import pytest
+
+from adapter.errors import SourceUnavailable
+from adapter.storage.bucket import Bucket, FileSink, StoredObject
+from adapter.storage.checksums import Checksum
+from adapter.storage.pull.verified import Run, Whole
+from adapter.workers import Stop
+from tests.contract.bucket.conftest import bucket_of
+from tests.fakes.hell import Behaviour, Hell, Peer, answering, honest, in_turn, resetting
+from tests.fakes.http_proxy import VARIABLES
+from tests.security.stores import CONTENT, ETAG, KEY, STORES, XML
+
+SIZE = len(CONTENT)
+CRC32 = base64.b64encode(zlib.crc32(CONTENT).to_bytes(4, "big")).decode()
+MD5 = base64.b64encode(hashlib.md5(CONTENT, usedforsecurity=False).digest()).decode()
+SHA256 = base64.b64encode(hashlib.sha256(CONTENT).digest()).decode()
+VERSION = {"ETag": f'"{ETAG}"', "X-Goog-Generation": "7"}
+TOLD: dict[str, tuple[dict[str, str], str]] = {
+    "s3": ({"x-amz-checksum-crc32": CRC32, "x-amz-checksum-type": "FULL_OBJECT"}, "crc32"),
+    "gcs": ({"X-Goog-Hash": f"md5={MD5}"}, "md5"),
+    "azure": ({"x-ms-blob-content-md5": MD5, "x-ms-blob-type": "BlockBlob"}, "md5"),
+    "http": ({"Repr-Digest": f"sha-512=:nonsense:, sha-256=:{SHA256}:"}, "sha256"),
+}
+NONSENSE = ["", "=", "crc32", "AAAAAA==-3", "AAAAAA==, AAAAAA==", "\x80\xff", "A" * 9000, "0", "::", "sha-256=::", "crc32c=AAAAAA"]
+ROW = f'<Contents><Key>{KEY}</Key><ETag>"{ETAG}"</ETag><Size>{SIZE}</Size>%s</Contents>'
+PROMISE = "<ChecksumAlgorithm>CRC32</ChecksumAlgorithm><ChecksumType>FULL_OBJECT</ChecksumType>"
+
+
+class Told(FileSink):
+    """A file that keeps what it was told."""
+
+    def __init__(self, start: int, length: int) -> None:
+        self.run = Run(Whole(StoredObject(KEY, SIZE, ETAG), "there"), start, length)
+        self.told: list[Checksum] = []
+        self.content = b""
+
+    @property
+    def sees_bytes(self) -> bool:
+        return self.run.is_computed
+
+    @property
+    def is_asking(self) -> bool:
+        return self.run.is_asking
+
+    def expect(self, told: Sequence[Checksum]) -> None:
+        assert not self.content
+        self.told += told
+        self.run.expect(told)
+
+    def __call__(self, chunk: bytes | memoryview) -> None:
+        self.run.add(chunk)
+        self.content += chunk
+
+    def take(self, pipe: int, most_bytes: int) -> int:
+        return 0
+
+
+class Bed:
+    """A store whose answers to reads a test chooses."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self.reading: Behaviour = STORES[kind].reading
+        self.listing: Behaviour = STORES[kind].listing
+
+    def begin(self, server: Hell) -> None:
+        """This one has the answers."""
+        self.server = server
+        self.bucket: Bucket = bucket_of(STORES[self.kind].config(server.url))
+
+    def answer(self, peer: Peer) -> None:
+        (self.listing if STORES[self.kind].is_listing(peer) else self.reading)(peer)
+
+    def promise(self, text: str) -> None:
+        """The rows of S3's listing have this."""
+        top = '<?xml version="1.0"?><ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><IsTruncated>false</IsTruncated>'
+        body = f"{top}{ROW % text}</ListBucketResult>".encode()
+        self.listing = answering(200, {**XML, "Content-Length": len(body)}, body)
+
+    def told(self, headers: Mapping[str, str], start: int = 0, length: int = SIZE, content: bytes = CONTENT) -> Told:
+        """Of a read that succeeds, with these headers in its answer."""
+        self.reading = honest(content, {**VERSION, **headers})
+        return self.read(start, length)
+
+    def read(self, start: int = 0, length: int = SIZE) -> Told:
+        """The listed object, or a part."""
+        sink = Told(start, length)
+        self.bucket.read(self.listed(), start, length, sink, Stop())
+        assert len(sink.content) == length
+        return sink
+
+    def listed(self) -> StoredObject:
+        """As it is listed now."""
+        return self.bucket.list_page(KEY, Stop()).objects[0]
+
+    def methods(self) -> list[str]:
+        """Of all requests that are no listings."""
+        return [request.method for request in self.server.requests if "list-type=2" not in request.target]
+
+
+@contextmanager
+def bed_of(kind: str) -> Iterator[Bed]:
+    with pytest.MonkeyPatch.context() as patched:
+        for name in VARIABLES:
+            patched.delenv(name, raising=False)
+        made = Bed(kind)
+        with Hell(made.answer) as server:
+            made.begin(server)
+            yield made
+
+
+@pytest.fixture(params=list(STORES))
+def bed(request):
+    """Of each kind of store."""
+    with bed_of(request.param) as made:
+        yield made
+
+
+@pytest.fixture
+def s3():
+    """Of S3, whose listing promises a checksum."""
+    with bed_of("s3") as made:
+        made.promise(PROMISE)
+        yield made
+
+
+def test_the_answer_with_the_object_tells_it(bed):
+    """Without a request more; the bytes are those of the checksum."""
+    headers, algorithm = TOLD[bed.kind]
+    sink = bed.told(headers)
+
+    assert [each.algorithm for each in sink.told] == [algorithm]
+    sink.run.end()
+    wrong = bed.told(headers, content=CONTENT[:-1] + b"?")
+    with pytest.raises(SourceUnavailable, match="not those that were stored"):
+        wrong.run.end()
+
+
+def test_an_answer_that_tells_nothing_is_as_good(bed):
+    assert bed.told({}).told == []
+
+
+@pytest.mark.parametrize("nonsense", NONSENSE, ids=[repr(text[:20]) for text in NONSENSE])
+def test_nonsense_is_nothing(bed, nonsense):
+    """Neither a failure nor a proof."""
+    headers, _ = TOLD[bed.kind]
+    first = next(iter(headers))
+    sink = bed.told({**headers, first: nonsense})
+
+    assert sink.told == []
+    assert not sink.sees_bytes
+    sink.run.end()
+
+
+def test_parts_checksums_are_none_of_the_whole(s3):
+    """Amazon's composite ones, with and without their count."""
+    for value in (CRC32, f"{CRC32}-2"):
+        assert s3.told({"x-amz-checksum-crc32": value, "x-amz-checksum-type": "COMPOSITE"}).told == []
+    assert s3.told({"x-amz-checksum-crc32": f"{CRC32}-2"}).told == []
+    assert s3.told({"x-amz-checksum-crc32": CRC32}).told != []  # of servers that know one type alone
+
+
+def test_blobs_whose_writes_do_not_renew_the_property_tell_nothing():
+    with bed_of("azure") as bed:
+        for kind in ("PageBlob", "AppendBlob", ""):
+            assert bed.told({**TOLD["azure"][0], "x-ms-blob-type": kind}).told == []
+
+
+def test_a_range_tells_what_the_store_knows_of_the_whole():
+    """Google and Azure; of S3 it is asked for."""
+    for kind in ("gcs", "azure"):
+        with bed_of(kind) as bed:
+            assert len(bed.told(TOLD[kind][0], 100, 1000).told) == 1
+
+
+def test_one_part_asks_s3_once(s3):
+    """The part with the first byte, for the listed version. What is promised is computed of all."""
+    answers = honest(CONTENT, {**VERSION, **TOLD["s3"][0]})
+    s3.reading = answers
+    first, second = s3.read(0, 1000), s3.read(1000, SIZE - 1000)
+
+    assert s3.methods() == ["HEAD", "GET", "GET"]
+    assert s3.server.connections == 1
+    head, get, _ = (request for request in s3.server.requests if "list-type=2" not in request.target)
+    assert head.headers["if-match"] == f'"{ETAG}"'
+    assert head.headers["x-amz-checksum-mode"] == "ENABLED"
+    assert "x-amz-checksum-mode" in head.headers["authorization"], "it is signed"
+    assert "x-amz-checksum-mode" not in get.headers
+    assert [each.value for each in first.told] == [None, zlib.crc32(CONTENT).to_bytes(4, "big")]
+    assert [each.value for each in second.told] == [None]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "<ChecksumAlgorithm>CRC32</ChecksumAlgorithm>",
+        "<ChecksumAlgorithm>CRC32</ChecksumAlgorithm><ChecksumType>COMPOSITE</ChecksumType>",
+        "<ChecksumAlgorithm>SHA256</ChecksumAlgorithm><ChecksumType>FULL_OBJECT</ChecksumType>",
+        "<ChecksumAlgorithm>MD6</ChecksumAlgorithm><ChecksumType>FULL_OBJECT</ChecksumType>",
+        "<ChecksumAlgorithm/><ChecksumType/>",
+        "<ChecksumType>FULL_OBJECT</ChecksumType>",
+        "<ChecksumAlgorithm><A>CRC32</A></ChecksumAlgorithm><ChecksumType><B>FULL_OBJECT</B></ChecksumType>",
+    ],
+)
+def test_who_promises_nothing_is_asked_nothing(s3, text):
+    s3.promise(text)
+    s3.reading = honest(CONTENT, VERSION)
+
+    assert s3.read(0, 1000).told == []
+    assert s3.methods() == ["GET"]
+
+
+def test_a_promise_of_several_is_kept_with_the_cheapest(s3):
+    s3.promise(PROMISE.replace("<ChecksumType>", "<ChecksumAlgorithm>SHA256</ChecksumAlgorithm><ChecksumType>"))
+
+    assert s3.listed().checksum == "crc32"
+
+
+@pytest.mark.parametrize("status", [400, 403, 404, 405, 412, 501])
+def test_a_refusal_leaves_the_object_as_it_comes(s3, status):
+    """Whatever is wrong, the GET tells it."""
+    get = honest(CONTENT, VERSION)
+    s3.reading = lambda peer: (answering(status, {"Content-Length": 0}) if peer.method == "HEAD" else get)(peer)
+
+    assert [each.value for each in s3.read(0, 1000).told] == [None]
+
+
+@pytest.mark.parametrize(
+    "headers", [{}, {"x-amz-checksum-crc32": "x"}, {**TOLD["s3"][0], "ETag": '"other"'}], ids=["nothing", "nonsense", "another version"]
+)
+def test_an_answer_without_the_promised_leaves_the_object_as_it_comes(s3, headers):
+    get = honest(CONTENT, VERSION)
+    s3.reading = lambda peer: (honest(CONTENT, {**VERSION, **headers}) if peer.method == "HEAD" else get)(peer)
+
+    assert [each.value for each in s3.read(0, 1000).told] == [None]
+
+
+@pytest.mark.parametrize("trouble", [answering(503, {"Content-Length": 0}), resetting()], ids=["busy", "a reset"])
+def test_trouble_that_can_pass_is_told_as_such(s3, trouble):
+    """Whoever repeats reads repeats this too; the checksum is not lost to a busy store."""
+    s3.reading = in_turn(trouble, honest(CONTENT, {**VERSION, **TOLD["s3"][0]}))
+    with pytest.raises(SourceUnavailable) as failed:
+        s3.read(0, 1000)
+    assert failed.value.can_pass
+
+    assert s3.read(0, 1000).told[-1].value is not None
+
+
+def test_an_encoded_object_can_be_asked_about(s3):
+    """The head of an answer has nothing to decode."""
+    s3.reading = honest(CONTENT, {**VERSION, **TOLD["s3"][0], "Content-Encoding": "gzip"})
+
+    assert s3.read(0, 1000).told[-1].value is not None

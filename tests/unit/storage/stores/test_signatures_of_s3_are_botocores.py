@@ -1,0 +1,85 @@
+"""What our signer of small requests says, botocore's says of the same request at the same moment."""
+
+from __future__ import annotations
+
+import datetime
+import string
+from unittest import mock
+from urllib.parse import quote, urlsplit
+
+import pytest
+from botocore.auth import S3SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials, ReadOnlyCredentials
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from urllib3 import HTTPConnectionPool
+
+from adapter.storage.stores.s3.direct import direct_from, name_of
+from adapter.storage.stores.s3.signing import Signer
+
+SAFE = "/~"
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=60)
+ODD = st.text(st.sampled_from("/~ .-_+%?&=#:;,!'()*@\t\n\0\x7fé€𝄞" + string.ascii_letters), min_size=1, max_size=60)
+HOSTS = st.sampled_from([
+    "https://bucket.s3.eu-west-1.amazonaws.com/", "http://127.0.0.1:9000/bucket/", "https://minio.example/a%20bucket/",
+    "http://[::1]:9000/b/", "http://store/b/", "https://store:8443/b/", "https://STORE.example:443/b/",
+])  # fmt: skip
+VALUES = st.text(st.characters(min_codepoint=0x20, max_codepoint=0x7E), min_size=1, max_size=40).map(str.strip).filter(bool)
+
+
+def botocores(method: str, url: str, headers: dict[str, str], keys: ReadOnlyCredentials, region: str, now: float) -> dict[str, str]:
+    """Of the same request, signed at that moment."""
+    request = AWSRequest(method, url, headers=headers)
+    moment = datetime.datetime.fromtimestamp(now, datetime.UTC)
+    with mock.patch("botocore.auth.get_current_datetime", return_value=moment):
+        S3SigV4Auth(keys, "s3", region).add_auth(request)
+    return {name.lower(): value for name, value in request.headers.items()}
+
+
+@settings(max_examples=1500, deadline=None)
+@given(
+    base=HOSTS,
+    key=TEXT | ODD,
+    method=st.sampled_from(["GET", "HEAD"]),
+    headers=st.dictionaries(st.sampled_from(["If-Match", "Range", "x-amz-checksum-mode"]), VALUES),
+    token=st.none() | VALUES,
+    secret=VALUES,
+    region=st.sampled_from(["us-east-1", "eu-west-1", "x"]),
+    now=st.integers(0, 4_000_000_000),
+)
+def test_odd_keys_and_headers_are_signed_as_botocore_signs_them(
+    base: str, key: str, method: str, headers: dict[str, str], token: str | None, secret: str, region: str, now: int
+) -> None:
+    keys = Credentials("AKID", secret, token).get_frozen_credentials()
+    url = base + quote(key, safe=SAFE)
+    path, host = "/" + url.split("/", 3)[3], name_of(urlsplit(base))
+
+    ours = Signer(host, region).signed(method, path, headers, keys, now)
+
+    theirs = botocores(method, url, headers, keys, region, now)
+    assert {name.lower(): value for name, value in ours.items() if name != "Host"} == theirs
+
+
+def test_a_key_is_derived_anew_for_another_secret_and_another_day() -> None:
+    signer, day = Signer("h", "r"), 86_400
+    found = [
+        signer.signed("GET", "/k", {}, Credentials("A", secret).get_frozen_credentials(), now)["Authorization"]
+        for secret, now in (("one", 0), ("other", 0), ("one", day), ("one", 0))
+    ]
+
+    assert found[0] == found[3]
+    assert len(set(found)) == 3
+
+
+@pytest.mark.parametrize(
+    ("service", "region", "is_ours"),
+    [("s3", "eu-west-1", True), ("s3", "RegionOne", True), ("s3express", "us-east-1", False), ("s3-outposts", "us-east-1", False)],
+)
+def test_whatever_region_a_listing_was_signed_for_files_are_asked_for_directly(service: str, region: str, is_ours: bool) -> None:
+    """OpenStack's is `RegionOne`. Another service signs in another way."""
+    keys, pool = Credentials("AKID", "secret").get_frozen_credentials(), HTTPConnectionPool("h")
+    listing = AWSRequest("GET", "http://h/b?list-type=2")
+    S3SigV4Auth(keys, service, region).add_auth(listing)
+
+    assert (direct_from(listing.prepare(), lambda: keys, lambda _: pool) is not None) is is_ours

@@ -1,0 +1,171 @@
+"""CRCs of parts make that of the whole, and what a store tells is read or left, whatever it is."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import random
+import subprocess
+import sys
+import zlib
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from adapter.storage import checksums
+from adapter.storage.checksums import Checksum, combined, read, readable, running
+
+POLYNOMIALS = {"crc32": (32, 0xEDB88320), "crc32c": (32, 0x82F63B78), "crc64nvme": (64, 0x9A6C9329AC4BC9B5)}
+CHECKED = {"crc32": 0xCBF43926, "crc32c": 0xE3069283, "crc64nvme": 0xAE8B14860A799888}
+"""Of `123456789`. Source: the catalogue of parametrised CRC algorithms (CRC-32/ISO-HDLC, CRC-32/ISCSI, CRC-64/NVME)."""
+ABSENT = "the compiled code that computes it is not installed"
+
+
+def crc(algorithm: str, content: bytes) -> bytes:
+    """Bit by bit, as the definition says."""
+    bits, polynomial = POLYNOMIALS[algorithm]
+    ones = value = (1 << bits) - 1
+    for byte in content:
+        value ^= byte
+        for _ in range(8):
+            value = value >> 1 ^ polynomial if value & 1 else value >> 1
+    return (value ^ ones).to_bytes(bits // 8, "big")
+
+
+@pytest.mark.parametrize("algorithm", POLYNOMIALS)
+def test_the_definition_is_the_one_that_all_have(algorithm):
+    assert int.from_bytes(crc(algorithm, b"123456789"), "big") == CHECKED[algorithm]
+
+
+@pytest.mark.parametrize("algorithm", POLYNOMIALS)
+@settings(deadline=None)
+@given(parts=st.lists(st.binary(max_size=60), min_size=1, max_size=6))
+def test_parts_make_the_whole(algorithm, parts):
+    """Empty ones among them."""
+    found = crc(algorithm, parts[0])
+    for part in parts[1:]:
+        found = combined(algorithm, found, crc(algorithm, part), len(part))
+
+    assert found == crc(algorithm, b"".join(parts))
+
+
+def test_parts_of_many_lengths_make_the_whole():
+    """Lengths with any bits, of parts that are not short; zlib knows the whole."""
+    chance = random.Random(1)
+    for length in (1, 255, 4096, 65_537, 1_048_573):
+        first, second = chance.randbytes(chance.randrange(3000)), chance.randbytes(length)
+        of_parts = combined("crc32", *(zlib.crc32(part).to_bytes(4, "big") for part in (first, second)), len(second))
+        assert int.from_bytes(of_parts, "big") == zlib.crc32(first + second)
+
+
+def test_parts_may_be_longer_than_memory():
+    """So many zeros: by halves, and a quarter behind three."""
+    zeros = {length: crc("crc64nvme", bytes(length)) for length in (1, 3)}
+    for length in (1 << n for n in range(41)):
+        zeros[2 * length] = combined("crc64nvme", zeros[length], zeros[length], length)
+    for length in (1 << n for n in range(38)):
+        zeros[3 * length] = combined("crc64nvme", zeros[2 * length], zeros[length], length)
+        assert zeros[4 * length] == combined("crc64nvme", zeros[3 * length], zeros[length], length)
+
+
+@pytest.mark.parametrize("algorithm", checksums.ALGORITHMS)
+@settings(deadline=None)
+@given(chunks=st.lists(st.binary(max_size=300), max_size=5))
+def test_chunks_make_the_checksum_of_all_bytes(algorithm, chunks):
+    """By the libraries, from views as well as from bytes."""
+    growing, content = running(algorithm), b"".join(chunks)
+    if growing is None:
+        pytest.skip(ABSENT)
+    for number, chunk in enumerate(chunks):
+        growing.add(memoryview(bytearray(chunk)) if number % 2 else chunk)
+
+    expected = crc(algorithm, content) if algorithm in POLYNOMIALS else hashlib.new(algorithm, content).digest()
+    assert growing.value == expected
+
+
+def test_what_is_not_installed_is_not_computed(monkeypatch):
+    """And said once, in the log. CRC32 is zlib's then."""
+    for module in ("anycrc", "google_crc32c"):
+        monkeypatch.setitem(sys.modules, module, None)
+    checksums._extend.cache_clear()
+    try:
+        assert running("crc64nvme") is None and running("crc32c") is None
+        assert checksums._extend("crc32") is zlib.crc32
+    finally:
+        checksums._extend.cache_clear()
+
+
+def test_google_s_code_stands_in_for_crc32c(monkeypatch):
+    """It comes with the extra for Google's store, whose checksum this is."""
+    monkeypatch.setitem(sys.modules, "anycrc", None)
+    checksums._extend.cache_clear()
+    try:
+        growing = running("crc32c")
+        assert growing is not None
+        for chunk in (b"1234", memoryview(bytearray(b"56789"))):
+            growing.add(chunk)
+        assert int.from_bytes(growing.value, "big") == CHECKED["crc32c"]
+    finally:
+        checksums._extend.cache_clear()
+
+
+def test_who_needs_no_checksum_imports_no_code_for_it():
+    """All stores, and whoever pulls."""
+    source = (
+        "import sys, adapter.wiring, adapter.cli\n"
+        "from adapter.storage.stores import s3, gcs, azure, http\n"
+        "assert not {'anycrc', 'awscrt'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", source], check=True, timeout=60)
+
+
+def test_what_python_was_built_without_is_not_computed(monkeypatch):
+    """As for FIPS."""
+
+    def refuse(name, **_):
+        raise ValueError(f"unsupported hash type {name}")
+
+    monkeypatch.setattr(hashlib, "new", refuse)
+
+    assert running("md5") is None
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "text"),
+    [
+        ("crc32", None),
+        ("crc32", ""),
+        ("crc32", "AAAAAA"),
+        ("crc32", "AAAAAA==-3"),
+        ("crc32", "AAAAAA==, AAAAAA=="),
+        ("crc32", "AAAAAAA="),
+        ("crc32", "AAAA AA=="),
+        ("crc32", "ÄÄÄÄÄÄ=="),
+        ("crc32", "3610a686"),
+        ("crc32", "-_AAAA=="),
+        ("crc64nvme", "AAAAAA=="),
+        ("sha256", "AAAAAA=="),
+        ("md5", "d41d8cd98f00b204e9800998ecf8427e"),
+        ("crc16", "AAA="),
+        ("xxhash3", "AAAAAAAAAAA="),
+        ("", "AAAAAA=="),
+        ("crc32", "A" * 10_000_000),
+    ],
+)
+def test_what_cannot_be_read_is_no_checksum(algorithm, text):
+    """Not base64, of another length, of parts, two, of nobody knows what, absurd."""
+    assert read(algorithm, text) is None
+
+
+@settings(deadline=None)
+@given(st.sampled_from(["crc32", "CRC64NVME", "sha1", "x"]), st.text(max_size=100))
+def test_no_text_is_a_failure(algorithm, text):
+    found = read(algorithm, text)
+    assert found is None or (found.value and base64.b64encode(found.value).decode() == text.strip())
+
+
+def test_the_cheapest_comes_first():
+    found = readable([("md5", "AAAAAAAAAAAAAAAAAAAAAA=="), ("SHA1", "no"), ("crc32c", "AAAAAQ==")])
+
+    assert found == (Checksum("crc32c", b"\0\0\0\1"), Checksum("md5", bytes(16)))
