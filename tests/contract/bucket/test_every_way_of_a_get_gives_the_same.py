@@ -36,13 +36,19 @@ SPAN = f"bytes {START}-{START + LENGTH - 1}/{SIZE}"
 RANGE: dict[str, str | int] = {**VERSION, "Content-Range": SPAN}
 
 
-def chunked(*chunks: bytes, end: bytes = b"0\r\n\r\n") -> Behaviour:
+LAST_CHUNK = b"0\r\n\r\n"
+
+
+def chunked(*chunks: bytes, end: bytes = LAST_CHUNK) -> Behaviour:
+    """With another end it hangs up. Whoever hangs up behind a whole answer races with the next request on that connection."""
+
     def answer(peer: Peer) -> None:
         peer.head(206, {**RANGE, "Transfer-Encoding": "chunked"})
         for chunk in chunks:
             peer.send(b"%x\r\n%b\r\n" % (len(chunk), chunk))
         peer.send(end)
-        peer.hang_up()
+        if end != LAST_CHUNK:
+            peer.hang_up()
 
     return answer
 
@@ -56,10 +62,11 @@ def ending_early(sent: int) -> Behaviour:
     return answer
 
 
-def raw(text: bytes) -> Behaviour:
+def raw(text: bytes, *, hangs_up: bool = True) -> Behaviour:
     def answer(peer: Peer) -> None:
         peer.send(text)
-        peer.hang_up()
+        if hangs_up:
+            peer.hang_up()
 
     return answer
 
@@ -80,7 +87,8 @@ ANSWERS: dict[str, Behaviour] = {
         b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\nHTTP/1.1 206 OK\r\n"
         + "".join(f"{name}: {value}\r\n" for name, value in {**RANGE, "Content-Length": LENGTH}.items()).encode()
         + b"\r\n"
-        + PART
+        + PART,
+        hangs_up=False,
     ),
     "a body that ends early": ending_early(700_000),
     "a body that ends at once": ending_early(0),
