@@ -188,7 +188,6 @@ def measured(client: Client, server: BenchServer, job: Job, place: Place, *, is_
     """One run: what it cost, what it asked for, and with `is_checked` whether the bytes are right. Leaves nothing."""
     try:
         before = server.counts()
-        touch(Path(job.folder), sum(size for _, size in job.keys))
         figures = client.run(job, place)
         figures.counts = {kind: count - before[kind] for kind, count in server.counts().items()}
         if is_checked:
@@ -196,20 +195,6 @@ def measured(client: Client, server: BenchServer, job: Job, place: Place, *, is_
     finally:
         shutil.rmtree(job.folder, ignore_errors=True)
     return figures
-
-
-def touch(folder: Path, size: int) -> None:
-    """
-    Write as many bytes as will come, and delete them: each client finds the same memory.
-
-    A virtual machine that has given free memory back to its host pays for it at the next touch: the first run on tmpfs took up to
-    three times as long as the second one, whoever pulled.
-    """
-    zeros = bytes(MIB)
-    with (folder / "touched").open("wb", buffering=0) as file:
-        for _ in range(0, size, MIB):
-            file.write(zeros)
-    (folder / "touched").unlink()
 
 
 def check(name: str, server: BenchServer, job: Job, figures: Figures) -> None:

@@ -68,7 +68,7 @@ async def run(job: Job) -> None:
     store = made_store(job)
     await store.prepare()
     await pulled(store, job.warm[0])
-    with sampled() if job.is_sampled else nullcontext() as sampling, gauged() as figures:
+    with gauged(job) as figures, sampled() if job.is_sampled else nullcontext() as sampling:
         if job.plan == "each":
             found = await asyncio.gather(*(pulled(store, key) for key, _ in job.keys))
         elif job.plan == "during":

@@ -32,6 +32,7 @@ def loaded(started: Callable[..., Any], job: Job, _place: Place) -> Figures:
             mesh.load("warm", "onnx", job.warm[0], storage_key="k")
             figures = Figures(idle_mib=status_mib("VmRSS", adapter.pid))
             forget_peak(adapter.pid)
+            job.touch()
             cpu, began = cpu_seconds_of(adapter.pid), time.perf_counter()
             kind = "onnx" if len(job.keys) == 1 else "tensorflow"
             mesh.load("measured", kind, job.prefix, storage_key="k")

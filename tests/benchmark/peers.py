@@ -228,7 +228,7 @@ def main() -> None:
     pull = PEERS[name](job)
     pull([job.warm])
     Path(target(job, job.warm[0])).unlink()
-    with gauged() as figures:
+    with gauged(job) as figures:
         pull(job.keys)
     told(figures)
     sys.stdout.flush()

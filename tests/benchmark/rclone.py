@@ -40,6 +40,7 @@ def rclone(job: Job) -> Figures:
         Path(target(job, job.warm[0])).unlink()
         figures = Figures(idle_mib=status_mib("VmRSS", daemon.pid))
         forget_peak(daemon.pid)
+        job.touch()
         cpu, began = cpu_seconds_of(daemon.pid), time.perf_counter()
         _copy(port, job, job.keys)
         figures.seconds = time.perf_counter() - began
