@@ -5,7 +5,7 @@ Where latency or a bound on each connection limits, bytes a second grow with the
 does, they do not, and more lanes only cost. So it is tried: a few lanes are measured, then several times as many, and
 what brings nothing is taken back. Later it is tried again from time to time, for others come and go. While this process
 itself has all that it can use of the processors, no more are tried: there the lanes wait for each other. Where each of them
-decrypts, one is tried, which waits for nobody.
+decrypts, as many as there are processors are tried, if that is fewer.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ LOOK_SECONDS = 0.01
 REST_SECONDS = 1.0
 """Before the next try; twice as long after each that brought nothing."""
 LONGEST_REST_SECONDS = 8.0
+PROCESSORS = len(os.sched_getaffinity(0))
 BUSY = 0.9
 """Of a processor: Python runs on one at a time, and so do lanes that decrypt, or ask for many small files."""
-BUSY_BY_KERNEL = 0.65 * len(os.sched_getaffinity(0))
+BUSY_BY_KERNEL = 0.65 * PROCESSORS
 """Likewise, of lanes that leave the bytes to the kernel: it works for several at a time. On loopback, the rest is the server's."""
 _WARM_SECONDS = 0.5
 """Longest wait for each lane to begin: a thread or the store may keep one waiting."""
@@ -122,8 +123,8 @@ class Growth:
             self._rest(REST_SECONDS, now, progress)
 
     def _try_more(self, rate: float, now: float, progress: float) -> None:
-        if self._is_busy and self._is_encrypted and 1 < self.lanes <= FIRST_LANES:
-            self._try(1, rate, now, progress)
+        if self._is_busy and self._is_encrypted and PROCESSORS < self.lanes <= FIRST_LANES:
+            self._try(PROCESSORS, rate, now, progress)
             return
         more = min(self._ceiling, self.lanes * self._factor)
         if more == self.lanes or self._is_busy:

@@ -1,9 +1,9 @@
 """
 A large body out of TLS, by lanes that take turns.
 
-OpenSSL decrypts one record at a time, of 16 KiB at most, and Python gives its lock away and takes it back for each of them. Lanes
-that decrypt at the same time wait for that lock more than they decrypt. So a lane takes all that has come, up to a buffer,
-in its turn; it waits for the network, and writes, outside of it.
+OpenSSL decrypts one record at a time, of 16 KiB at most, and Python gives its lock away and takes it back for each of them. More
+lanes than processors wait for that lock more than they decrypt. So a lane takes all that has come, up to a buffer, in its turn;
+it waits for the network, and writes, outside of it.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any
 
-TURNS = max(1, len(os.sched_getaffinity(0)) // 2)
-"""Lanes that decrypt at once. A turn of one lane keeps a processor busy, and what it takes is sent, or written, by another one."""
+TURNS = len(os.sched_getaffinity(0))
+"""Lanes that decrypt at once: each keeps a processor busy."""
 
 
 class Turns:

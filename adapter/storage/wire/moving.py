@@ -24,7 +24,7 @@ from adapter.storage.wire.decrypting import Decrypted
 from adapter.storage.wire.plain import PlainBody
 from adapter.workers import Stop
 
-BUFFER_BYTES = 256 * 1024
+BUFFER_BYTES = 512 * 1024
 """Of each thread."""
 PIPE_BYTES = 512 * 1024
 """Of each thread: 128 threads have them. Source: pipe(7); without privileges a user may have 64 MiB of pipes, and tiny ones beyond."""

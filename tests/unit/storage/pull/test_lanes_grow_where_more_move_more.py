@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from adapter.storage.pull import growth as room
 from adapter.storage.pull.growth import BUSY_BY_KERNEL, FIRST_LANES, Growth
 
 MB = 1_000_000
@@ -178,23 +179,36 @@ def encrypted(rates: dict[int, int], seconds: float = 3.0, *, busy: float = 1.0)
     return found
 
 
-@pytest.mark.parametrize("alone", [900, 560, 1500])
-def test_one_lane_stays_where_several_decrypt_hardly_more(alone: int) -> None:
-    """They have one processor together; as anywhere, a seventh more is not worth them."""
-    assert encrypted({1: alone, 4: 640}) == [4, 1]
+@pytest.fixture(params=[1, 2])
+def processors(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> int:
+    """Fewer than a pull begins with."""
+    monkeypatch.setattr(room, "PROCESSORS", request.param)
+    return int(request.param)
 
 
-def test_several_lanes_come_back_where_one_decrypts_less() -> None:
-    """There are more processors than one. It is tried again, later and later."""
-    assert encrypted({1: 300, 4: 640}, 2.0) == [4, 1, 4]
-    assert encrypted({1: 300, 4: 640}, 30.0).count(1) <= 6
+@pytest.mark.parametrize("fewer", [900, 560, 1500])
+def test_a_lane_for_each_processor_stays_where_more_decrypt_hardly_more(processors: int, fewer: int) -> None:
+    """As anywhere, a seventh more is not worth them."""
+    assert encrypted({processors: fewer, 4: 640}) == [4, processors]
 
 
+def test_more_lanes_come_back_where_fewer_decrypt_less(processors: int) -> None:
+    """It is tried again, later and later."""
+    assert encrypted({processors: 300, 4: 640}, 2.0) == [4, processors, 4]
+    assert encrypted({processors: 300, 4: 640}, 30.0).count(processors) <= 6
+
+
+def test_no_fewer_are_tried_where_there_are_processors_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "PROCESSORS", FIRST_LANES)
+    assert encrypted({FIRST_LANES: 640}) == [FIRST_LANES]
+
+
+@pytest.mark.usefixtures("processors")
 def test_lanes_that_wait_for_the_network_stay_where_they_decrypt_too() -> None:
-    assert 1 not in encrypted({4: 200, 16: 800, 64: 900, 19: 800, 18: 800}, 1.0, busy=0.5)
+    assert not {1, 2} & {*encrypted({4: 200, 16: 800, 64: 900, 19: 800, 18: 800}, 1.0, busy=0.5)}
 
 
-def test_nobody_is_tried_alone_where_nothing_is_decrypted() -> None:
+def test_no_fewer_are_tried_where_nothing_is_decrypted() -> None:
     growth = Growth(64, 0.0)
     for step in range(1, 300):
         growth.look(step * 0.01, step * MB, are_all_moving=True, cpu_seconds=step * 0.01)

@@ -21,7 +21,7 @@ from adapter.workers import Stop, Stopped
 from tests.fakes import hell
 from tests.unit.storage.wire.test_a_call_takes_what_it_may import FLOODS, KERNEL_BYTES
 
-LARGE = SPLICE_FROM_BYTES + 2 * PIPE_BYTES + 12_345
+LARGE = SPLICE_FROM_BYTES + 3 * PIPE_BYTES + 12_345
 SIZES = (1, 8192, 8193, 300_000, LARGE)
 
 
