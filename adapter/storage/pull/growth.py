@@ -4,8 +4,8 @@ How many lanes a pull uses: more as long as more move more. Pure: told the time 
 Where latency or a bound on each connection limits, bytes a second grow with the lanes; where the processor or the whole link
 does, they do not, and more lanes only cost. So it is tried: a few lanes are measured, then several times as many, and
 what brings nothing is taken back. Later it is tried again from time to time, for others come and go. While this process
-itself has all that it can use of the processors, no more are tried: there the lanes wait for each other. Where each of them
-decrypts, as many as there are processors are tried, if that is fewer.
+itself has all that it can use of the processors, no more are tried: there the lanes wait for each other, and for Python's lock.
+So fewer are tried, unless the kernel does the work.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ REST_SECONDS = 1.0
 LONGEST_REST_SECONDS = 8.0
 PROCESSORS = len(os.sched_getaffinity(0))
 BUSY = 0.9
-"""Of a processor: Python runs on one at a time, and so do lanes that decrypt, or ask for many small files."""
+"""Of a processor: Python runs on one at a time."""
 BUSY_BY_KERNEL = 0.65 * PROCESSORS
-"""Likewise, of lanes that leave the bytes to the kernel: it works for several at a time. On loopback, the rest is the server's."""
+"""Likewise, where the kernel does the work: for several lanes at a time. On loopback, the rest is the server's."""
 _WARM_SECONDS = 0.5
 """Longest wait for each lane to begin: a thread or the store may keep one waiting."""
 _LEAST_GAIN = 1.15
@@ -42,22 +42,33 @@ class _State(Enum):
     RESTING = auto()
 
 
+class Work(Enum):
+    """What the lanes of a pull are busy with."""
+
+    MOVING = auto()
+    """The kernel moves the bytes."""
+    DECRYPTING = auto()
+    """OpenSSL does, one record after the other."""
+    ASKING = auto()
+    """Python does, for many small files."""
+
+
 class Growth:
     """The number of lanes of one pull."""
 
-    def __init__(self, ceiling: int, now: float, *, is_encrypted: bool = False, is_by_kernel: bool = False) -> None:
+    def __init__(self, ceiling: int, now: float, work: Work) -> None:
         """
         Args:
             ceiling: the most lanes; at least 1.
             now: seconds.
-            is_encrypted: the lanes decrypt what comes.
-            is_by_kernel: the kernel moves most of it.
+            work: of the lanes.
         """
         self.lanes = min(ceiling, FIRST_LANES)
         """As many shall be at work."""
         self._ceiling = ceiling
-        self._is_encrypted = is_encrypted
-        self._busy = BUSY_BY_KERNEL if is_by_kernel else BUSY
+        self._busy = BUSY_BY_KERNEL if work is Work.MOVING else BUSY
+        self._fewest = {Work.MOVING: FIRST_LANES, Work.DECRYPTING: PROCESSORS, Work.ASKING: 1}[work]
+        """Are tried where the processor is busy: one that asks keeps nobody from Python's lock."""
         self._before: int | None = None
         """What was at work before the try that is under way."""
         self._rate = 0.0
@@ -123,8 +134,8 @@ class Growth:
             self._rest(REST_SECONDS, now, progress)
 
     def _try_more(self, rate: float, now: float, progress: float) -> None:
-        if self._is_busy and self._is_encrypted and PROCESSORS < self.lanes <= FIRST_LANES:
-            self._try(PROCESSORS, rate, now, progress)
+        if self._is_busy and self._fewest < self.lanes <= FIRST_LANES:
+            self._try(self._fewest, rate, now, progress)
             return
         more = min(self._ceiling, self.lanes * self._factor)
         if more == self.lanes or self._is_busy:

@@ -18,7 +18,7 @@ from time import process_time
 from adapter.space import Reservation
 from adapter.storage.bucket import Bucket, StoredObject
 from adapter.storage.lanes import EndpointThreads
-from adapter.storage.pull.growth import Growth
+from adapter.storage.pull.growth import Growth, Work
 from adapter.storage.pull.spans import Lane, Plan, SpanSizes
 from adapter.storage.pull.staged import StagedFiles
 from adapter.telemetry.metrics import PULLED_BYTES, PULLED_FILES
@@ -112,8 +112,8 @@ class _Crew:
         self._bucket = bucket
         self._waits = waits
         self._pulls = pulls
-        is_encrypted, is_by_kernel = bucket.is_encrypted, plan.is_of_bytes and not bucket.is_encrypted
-        self._growth = Growth(plan.most_lanes(ceiling), waits.clock(), is_encrypted=is_encrypted, is_by_kernel=is_by_kernel)
+        work = Work.ASKING if not plan.is_of_bytes else Work.DECRYPTING if bucket.is_encrypted else Work.MOVING
+        self._growth = Growth(plan.most_lanes(ceiling), waits.clock(), work)
         self._at_work: set[Lane] = set()
         self._group = asyncio.TaskGroup()
         self._timer: asyncio.TimerHandle | None = None

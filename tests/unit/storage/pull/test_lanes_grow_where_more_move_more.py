@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.storage.pull import growth as room
-from adapter.storage.pull.growth import BUSY_BY_KERNEL, FIRST_LANES, Growth
+from adapter.storage.pull.growth import BUSY_BY_KERNEL, FIRST_LANES, Growth, Work
 
 MB = 1_000_000
 
@@ -41,7 +41,7 @@ class Run:
 
     def __post_init__(self) -> None:
         self.now = self.progress = 0.0
-        self.growth = Growth(self.ceiling, 0.0)
+        self.growth = Growth(self.ceiling, 0.0, Work.MOVING)
         self.starts = [self.link.latency] * self.growth.lanes
         self.most = self.fewest = self.growth.lanes
 
@@ -110,7 +110,7 @@ def test_a_pull_whose_neighbours_have_gone_takes_what_they_had() -> None:
 
 def test_a_lane_that_never_begins_keeps_nobody_from_deciding() -> None:
     """Its thread may be another pull's."""
-    growth = Growth(64, 0.0)
+    growth = Growth(64, 0.0, Work.MOVING)
     for step in range(1, 400):
         growth.look(step * 0.025, 100 * math.sin(step) + step * MB, are_all_moving=False)
     assert growth.lanes == FIRST_LANES
@@ -118,7 +118,7 @@ def test_a_lane_that_never_begins_keeps_nobody_from_deciding() -> None:
 
 def test_a_store_that_gives_nothing_gets_no_more_lanes() -> None:
     """They would only keep more threads waiting; once bytes come, lanes are added."""
-    growth = Growth(64, 0.0)
+    growth = Growth(64, 0.0, Work.MOVING)
     for step in range(1000):
         growth.look(step * 0.01, 0.0, are_all_moving=step > 10)
         assert growth.lanes == FIRST_LANES
@@ -141,9 +141,10 @@ def test_over_any_link_a_pull_is_never_stuck_and_never_beyond_its_ceiling(
     assert link.rate(lanes) >= 0.6 * max(link.rate(count) for count in range(1, ceiling + 1))
 
 
-def test_nothing_is_tried_while_this_process_has_all_of_a_processor() -> None:
+def test_no_more_are_tried_while_this_process_has_all_of_a_processor(monkeypatch: pytest.MonkeyPatch) -> None:
     """The lanes would wait for each other. When there is time again, it is tried."""
-    growth, cpu_seconds = Growth(64, 0.0), 0.0
+    monkeypatch.setattr(room, "PROCESSORS", FIRST_LANES)
+    growth, cpu_seconds = Growth(64, 0.0, Work.DECRYPTING), 0.0
     for step in range(1, 300):
         now = step * 0.01
         cpu_seconds += 0.01 if now < 1.0 else 0.004
@@ -157,20 +158,20 @@ def test_nothing_is_tried_while_this_process_has_all_of_a_processor() -> None:
 
 def test_where_the_kernel_moves_the_bytes_one_busy_processor_is_no_bound() -> None:
     """Sixteen connections over a network take as much, and sixty-four move more. Two thirds of all processors are one."""
-    growth = Growth(64, 0.0, is_by_kernel=True)
+    growth = Growth(64, 0.0, Work.MOVING)
     for step in range(1, 100):
         growth.look(step * 0.01, step * growth.lanes * MB, are_all_moving=True, cpu_seconds=step * 0.01 * 0.99 * BUSY_BY_KERNEL)
     assert growth.lanes == 64
 
-    growth = Growth(64, 0.0, is_by_kernel=True)
+    growth = Growth(64, 0.0, Work.MOVING)
     for step in range(1, 100):
         growth.look(step * 0.01, step * growth.lanes * MB, are_all_moving=True, cpu_seconds=step * 0.01 * 1.01 * BUSY_BY_KERNEL)
         assert growth.lanes == FIRST_LANES
 
 
-def encrypted(rates: dict[int, int], seconds: float = 3.0, *, busy: float = 1.0) -> list[int]:
-    """The numbers of lanes of a pull over TLS, of which so many move so many MB/s while the process has so much of a processor."""
-    growth, progress, found = Growth(64, 0.0, is_encrypted=True), 0.0, [FIRST_LANES]
+def numbers(work: Work, rates: dict[int, int], seconds: float = 3.0, *, busy: float = 1.0) -> list[int]:
+    """Of lanes of a pull, of which so many move so many MB/s while the process has so much of a processor."""
+    growth, progress, found = Growth(64, 0.0, work), 0.0, [FIRST_LANES]
     for step in range(1, int(seconds * 100)):
         progress += rates[growth.lanes] * MB * 0.01
         growth.look(step * 0.01, progress, are_all_moving=True, cpu_seconds=step * 0.01 * busy)
@@ -179,37 +180,37 @@ def encrypted(rates: dict[int, int], seconds: float = 3.0, *, busy: float = 1.0)
     return found
 
 
-@pytest.fixture(params=[1, 2])
-def processors(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> int:
-    """Fewer than a pull begins with."""
-    monkeypatch.setattr(room, "PROCESSORS", request.param)
-    return int(request.param)
+@pytest.fixture(params=[(Work.DECRYPTING, 1), (Work.DECRYPTING, 2), (Work.ASKING, 2)])
+def busy(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> tuple[Work, int]:
+    """A work that keeps processors busy, and how many lanes keep nobody from Python's lock."""
+    work, processors = request.param
+    monkeypatch.setattr(room, "PROCESSORS", processors)
+    return work, processors if work is Work.DECRYPTING else 1
 
 
-@pytest.mark.parametrize("fewer", [900, 560, 1500])
-def test_a_lane_for_each_processor_stays_where_more_decrypt_hardly_more(processors: int, fewer: int) -> None:
+@pytest.mark.parametrize("rate", [900, 560, 1500])
+def test_fewer_lanes_stay_where_more_do_hardly_more(busy: tuple[Work, int], rate: int) -> None:
     """As anywhere, a seventh more is not worth them."""
-    assert encrypted({processors: fewer, 4: 640}) == [4, processors]
+    work, fewer = busy
+    assert numbers(work, {fewer: rate, 4: 640}) == [4, fewer]
 
 
-def test_more_lanes_come_back_where_fewer_decrypt_less(processors: int) -> None:
+def test_more_lanes_come_back_where_fewer_do_less(busy: tuple[Work, int]) -> None:
     """It is tried again, later and later."""
-    assert encrypted({processors: 300, 4: 640}, 2.0) == [4, processors, 4]
-    assert encrypted({processors: 300, 4: 640}, 30.0).count(processors) <= 6
+    work, fewer = busy
+    assert numbers(work, {fewer: 300, 4: 640}, 2.0) == [4, fewer, 4]
+    assert numbers(work, {fewer: 300, 4: 640}, 30.0).count(fewer) <= 6
 
 
-def test_no_fewer_are_tried_where_there_are_processors_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_as_many_lanes_as_processors_decrypt(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(room, "PROCESSORS", FIRST_LANES)
-    assert encrypted({FIRST_LANES: 640}) == [FIRST_LANES]
+    assert numbers(Work.DECRYPTING, {FIRST_LANES: 640}) == [FIRST_LANES]
 
 
-@pytest.mark.usefixtures("processors")
-def test_lanes_that_wait_for_the_network_stay_where_they_decrypt_too() -> None:
-    assert not {1, 2} & {*encrypted({4: 200, 16: 800, 64: 900, 19: 800, 18: 800}, 1.0, busy=0.5)}
+def test_lanes_that_wait_for_the_network_stay(busy: tuple[Work, int]) -> None:
+    work, fewer = busy
+    assert fewer not in numbers(work, {4: 200, 16: 800, 64: 900, 19: 800, 18: 800}, 1.0, busy=0.5)
 
 
-def test_no_fewer_are_tried_where_nothing_is_decrypted() -> None:
-    growth = Growth(64, 0.0)
-    for step in range(1, 300):
-        growth.look(step * 0.01, step * MB, are_all_moving=True, cpu_seconds=step * 0.01)
-        assert growth.lanes == FIRST_LANES
+def test_no_fewer_are_tried_where_the_kernel_moves_the_bytes() -> None:
+    assert numbers(Work.MOVING, {FIRST_LANES: 640}, busy=2 * BUSY_BY_KERNEL) == [FIRST_LANES]
