@@ -19,6 +19,8 @@ from typing import Any
 MIB = 1024 * 1024
 _STEP_BYTES = 128 * 1024
 _PAGE_BYTES = 4096
+_OWN_BYTES = 768 * MIB
+"""For memory of the client: some take a GiB."""
 
 
 @dataclass
@@ -79,6 +81,8 @@ class Job:
             for _ in range(0, sum(size for _, size in self.keys), _STEP_BYTES):
                 file.write(zeros)
                 stays.write(zeros[:_PAGE_BYTES])
+            for _ in range(0, _OWN_BYTES, _STEP_BYTES):
+                file.write(zeros)
         touched.unlink()
 
     def to_json(self) -> str:
