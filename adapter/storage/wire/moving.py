@@ -80,7 +80,7 @@ def move(answer: PlainBody, length: int, sink: FileSink, stop: Stop, *, translat
             missing = _spliced(answer, missing, sink, stop, translated)
         if missing >= SPLICE_FROM_BYTES:
             receive = partial(_received_whole, seconds=answer.line.gettimeout())
-            with _kernel_keeps_time(answer.line, GATHER_SECONDS):
+            with _kernel_keeps_time(answer.line, GATHER_SECONDS), _woken_from(answer.line, WAKE_BYTES):
                 return _copied(answer, missing, sink, stop, translated, receive=receive)
     elif is_long and isinstance(answer.line, ssl.SSLSocket):
         with Decrypted(answer.line, gather_seconds=GATHER_SECONDS) as receive_all:
@@ -95,12 +95,14 @@ def _copied(
     stop: Stop,
     translated: Callable[[], AbstractContextManager[None]],
     *,
-    receive: Callable[[PlainBody, memoryview], int],
+    receive: Callable[[PlainBody, memoryview, int], int],
 ) -> int:
+    """What is still missing when the body has ended. `receive` is told how much of the body may come behind the buffer."""
     buffer = _mine.buffer = _mine.buffer or memoryview(bytearray(BUFFER_BYTES))
     while missing:
+        wanted = min(BUFFER_BYTES, missing)
         with translated():
-            filled = receive(answer, buffer[: min(BUFFER_BYTES, missing)])
+            filled = receive(answer, buffer[:wanted], missing - wanted)
         stop.check()
         if not filled:
             break
@@ -109,13 +111,13 @@ def _copied(
     return missing
 
 
-def _counted(answer: PlainBody, buffer: memoryview, *, receive: Callable[[memoryview], int]) -> int:
+def _counted(answer: PlainBody, buffer: memoryview, _behind: int, *, receive: Callable[[memoryview], int]) -> int:
     count = receive(buffer)
     answer.took(count)
     return count
 
 
-def _received(answer: PlainBody, buffer: memoryview) -> int:
+def _received(answer: PlainBody, buffer: memoryview, _behind: int) -> int:
     """What has come: of TLS several records, each of 16 KiB at most, unless they come slowly."""
     receive: Callable[[memoryview], int] = answer.line.recv_into
     size, until = len(buffer), 0.0
@@ -131,8 +133,10 @@ def _received(answer: PlainBody, buffer: memoryview) -> int:
     return filled
 
 
-def _received_whole(answer: PlainBody, buffer: memoryview, *, seconds: float | None) -> int:
+def _received_whole(answer: PlainBody, buffer: memoryview, behind: int, *, seconds: float | None) -> int:
     """A full buffer by one call, or what has come when `GATHER_SECONDS` were over. Raises as `_waited`."""
+    if behind < WAKE_BYTES:
+        _wake_at_once(answer.line)
     count = _waited(lambda: answer.line.recv_into(buffer, len(buffer), socket.MSG_WAITALL), seconds)
     answer.took(count)
     return count
@@ -168,8 +172,8 @@ def _spliced(answer: PlainBody, missing: int, sink: FileSink, stop: Stop, transl
     line, seconds = answer.line, answer.line.gettimeout()
     with _kernel_keeps_time(line, GATHER_SECONDS), _woken_from(line, WAKE_BYTES):
         while missing:
-            if missing < WAKE_BYTES:  # nothing more may come
-                line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
+            if missing < WAKE_BYTES:
+                _wake_at_once(line)
             with translated():
                 held = _filled(line, pipe, min(PIPE_BYTES, missing), seconds)
                 answer.took(held)
@@ -200,6 +204,11 @@ def _woken_from(line: socket.socket, most_bytes: int) -> Iterator[None]:
     finally:
         if line.fileno() >= 0:
             line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
+
+
+def _wake_at_once(line: socket.socket) -> None:
+    """The last bytes are too few to wake anybody otherwise."""
+    line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
 
 
 def _by_hand(pipe: _Pipe, held: int, sink: FileSink) -> None:

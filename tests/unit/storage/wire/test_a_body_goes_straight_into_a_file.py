@@ -202,6 +202,23 @@ def test_a_body_that_comes_slowly_is_seen_to_come(manager, tls, tmp_path):
     assert max(pauses) < pieces * pause
 
 
+def test_the_last_bytes_wake_whoever_waits_for_them(manager, monkeypatch, target):
+    """They are fewer than it sleeps for otherwise."""
+    monkeypatch.setattr(moving, "GATHER_SECONDS", 30)
+    length, last = 1000 + 3 * BUFFER_BYTES, 1000
+
+    def in_pieces(peer):
+        peer.head(200, {"Content-Length": length})
+        for piece in (1000, length - 1000 - last, last):
+            time.sleep(0.1)
+            peer.send(bytes(piece))
+
+    began = time.monotonic()
+    with hell.Hell(in_pieces) as server:
+        assert got(manager, server.url, length, target) == 0
+    assert time.monotonic() - began < 20
+
+
 def test_a_thread_takes_its_pipe_with_it(manager, tmp_path):
     content = os.urandom(LARGE)
 
