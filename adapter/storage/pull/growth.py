@@ -63,7 +63,7 @@ class Growth:
             now: seconds.
             work: of the lanes.
         """
-        self.lanes = min(ceiling, FIRST_LANES)
+        self.lanes = self._first = min(ceiling, FIRST_LANES)
         """As many shall be at work."""
         self._ceiling = ceiling
         self._busy = BUSY_BY_KERNEL if work is Work.MOVING else BUSY
@@ -114,7 +114,8 @@ class Growth:
         if self._before is None and rate:
             self._try_more(rate, now, progress)
             return
-        if self._before is None:  # a store that gives nothing would only keep more threads waiting
+        if self._before is None:  # a store that gives nothing would only keep more threads waiting; one connection, the whole pull
+            self.lanes = max(self.lanes, self._first)
             self._rest(REST_SECONDS, now, progress)
             return
         gain = rate / self._rate

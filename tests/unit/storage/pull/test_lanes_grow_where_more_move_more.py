@@ -202,6 +202,21 @@ def test_more_lanes_come_back_where_fewer_do_less(busy: tuple[Work, int]) -> Non
     assert numbers(work, {fewer: 300, 4: 640}, 30.0).count(fewer) <= 6
 
 
+def test_a_few_lanes_that_get_nothing_are_joined_by_others(busy: tuple[Work, int]) -> None:
+    """One connection that hangs does not keep the rest of the pull waiting for as long as it may."""
+    work, fewer = busy
+    growth, progress = Growth(64, 0.0, work), 0.0
+    for step in range(1, 1000):
+        if growth.lanes == fewer and step > 200:
+            break
+        progress += (640 if growth.lanes == FIRST_LANES else 900) * MB * 0.01
+        growth.look(step * 0.01, progress, are_all_moving=True, cpu_seconds=step * 0.01)
+    assert growth.lanes == fewer
+    for later in range(step, step + 1000):
+        growth.look(later * 0.01, progress, are_all_moving=True, cpu_seconds=step * 0.01)
+    assert growth.lanes == FIRST_LANES
+
+
 def test_as_many_lanes_as_processors_decrypt(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(room, "PROCESSORS", FIRST_LANES)
     assert numbers(Work.DECRYPTING, {FIRST_LANES: 640}) == [FIRST_LANES]
