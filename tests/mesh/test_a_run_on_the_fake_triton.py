@@ -66,7 +66,7 @@ def putter(s3: S3Server) -> Callable[[str, Mapping[str, bytes]], None]:
 
 
 async def test_every_rule_holds_while_models_come_and_go(tmp_path: Path, s3: S3Server) -> None:
-    async with a_session(tmp_path, s3, 4) as (session, triton):
+    async with a_session(tmp_path, s3, 12) as (session, triton):
         held = await session.run()
 
         figures = session.mesh.watch.figures
