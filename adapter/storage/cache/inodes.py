@@ -68,17 +68,14 @@ class Inodes:
             return False
         for inode in counted.inodes:
             file = self._files[inode]
-            self._forget(file)
+            self._count(-file.size_bytes, is_placed=file.placed > 0)
             file.placed -= was_placed
             file.idle -= not was_placed
             if file.placed or file.idle:
-                self._add(file)
+                self._count(file.size_bytes, is_placed=file.placed > 0)
             else:
                 del self._files[inode]
-        if was_placed:
-            self.placed_bytes -= counted.record_bytes
-        else:
-            self.idle_bytes -= counted.record_bytes
+        self._count(-counted.record_bytes, is_placed=was_placed)
         return True
 
     def _move(self, counted: Counted, *, is_placed: bool) -> None:
@@ -91,23 +88,15 @@ class Inodes:
             if file is None:
                 file = self._files[inode] = _File(size_bytes)
             else:
-                self._forget(file)
+                self._count(-file.size_bytes, is_placed=file.placed > 0)
             file.placed += is_placed
             file.idle += not is_placed
-            self._add(file)
+            self._count(file.size_bytes, is_placed=file.placed > 0)
+        self._count(counted.record_bytes, is_placed=is_placed)
+
+    def _count(self, size_bytes: int, *, is_placed: bool) -> None:
+        """So many bytes more, or fewer."""
         if is_placed:
-            self.placed_bytes += counted.record_bytes
+            self.placed_bytes += size_bytes
         else:
-            self.idle_bytes += counted.record_bytes
-
-    def _add(self, file: _File) -> None:
-        if file.placed:
-            self.placed_bytes += file.size_bytes
-        else:
-            self.idle_bytes += file.size_bytes
-
-    def _forget(self, file: _File) -> None:
-        if file.placed:
-            self.placed_bytes -= file.size_bytes
-        else:
-            self.idle_bytes -= file.size_bytes
+            self.idle_bytes += size_bytes
