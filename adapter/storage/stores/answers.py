@@ -23,6 +23,8 @@ _DENIED = (401, 403, 407)
 _PASSING = (408, 425, 429)
 _YEAR_SECONDS = 366 * 24 * 3600.0
 _CODE = re.compile(r"[A-Za-z][A-Za-z0-9.]{0,63}")
+_CODE_ELEMENT = re.compile(rb"<Code>([^<]*)</Code>")
+"""Source: Amazon S3 API Reference, Error responses; Azure Storage, Status and error codes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,6 +114,12 @@ class Where:
     def _hint(self) -> str:
         """A port for https answers plain http with a bare 400, or hangs up."""
         return "; is the endpoint https?" if self.is_plain_http else ""
+
+
+def code_in(document: bytes) -> str | None:
+    """The short code in an error document of S3 or Azure; None where it has none."""
+    found = _CODE_ELEMENT.search(document)
+    return found[1].decode(errors="replace") if found else None
 
 
 def is_passing(status: int) -> bool:

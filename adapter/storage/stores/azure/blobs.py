@@ -7,7 +7,6 @@ when the body ends early, and asks for more where the blob has pages.
 
 from __future__ import annotations
 
-import re
 import uuid
 from email.utils import formatdate
 from typing import Any
@@ -21,6 +20,7 @@ from azure.storage.blob import ContainerClient
 from azure.storage.blob import __version__ as _library
 from requests.utils import requote_uri
 
+from adapter.storage.stores.answers import code_in
 from adapter.storage.stores.azure.credentials import STORAGE_SCOPE, Tokens
 from adapter.storage.wire.gets import Answer, Body, read_whole
 from adapter.storage.wire.sessions import Below
@@ -30,7 +30,6 @@ _SAFE = "~/"
 _USER_AGENT = UserAgentPolicy(sdk_moniker=f"storage-blob/{_library}").user_agent
 _ASKED = {"Accept": "application/xml", "Accept-Encoding": "identity", "User-Agent": _USER_AGENT}
 _CODE_HEADER = "x-ms-error-code"
-_CODE = re.compile(rb"<Code>([^<]*)</Code>")
 
 
 class Blobs:
@@ -74,5 +73,5 @@ def code_of(answer: Answer, body: Body) -> str:
     Raises:
         urllib3's HTTPError, OSError, ValueError: the error broke off, or is too long.
     """
-    found = _CODE.search(read_whole(body))
-    return found[1].decode(errors="replace") if found else answer.headers.get(_CODE_HEADER, "")
+    found = code_in(read_whole(body))
+    return answer.headers.get(_CODE_HEADER, "") if found is None else found

@@ -18,6 +18,7 @@ from botocore.exceptions import ClientError
 from botocore.parsers import ResponseParserError
 from urllib3 import HTTPConnectionPool
 
+from adapter.storage.stores.answers import code_in
 from adapter.storage.stores.s3.pages import check_document
 from adapter.storage.stores.s3.signing import Signer
 from adapter.storage.wire.gets import Get, Server, read_whole
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
 _SCOPE = re.compile(r"AWS4-HMAC-SHA256 Credential=[^,]*/([A-Za-z0-9-]+)/s3/aws4_request,")
 """With the region of a signature. Source: Amazon S3 API Reference, Authenticating Requests (AWS Signature Version 4)."""
-_CODE = re.compile(rb"<Code>([^<]*)</Code>")
 _SAFE = "/~"
 """As botocore quotes keys."""
 _FIRST_REFUSAL = 300
@@ -106,5 +106,4 @@ def _code(document: bytes) -> str:
         check_document(document)
     except ResponseParserError:
         return ""
-    found = _CODE.search(document)
-    return found[1].decode(errors="replace") if found else ""
+    return code_in(document) or ""
