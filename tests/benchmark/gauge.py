@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -121,16 +122,17 @@ def forget_peak(pid: int | str = "self") -> None:
 
 
 @contextmanager
-def gauged(job: Job) -> Iterator[Figures]:
-    """Of the work of a job: filled when the context ends."""
+def gauged(job: Job, pid: int | None = None) -> Iterator[Figures]:
+    """Of the work of a job, by this process or by another one: filled when the context ends."""
+    who, used = ("self", cpu_seconds) if pid is None else (pid, partial(cpu_seconds_of, pid))
     job.touch()
-    figures = Figures(idle_mib=status_mib("VmRSS"))
-    forget_peak()
-    cpu, began = cpu_seconds(), time.perf_counter()
+    figures = Figures(idle_mib=status_mib("VmRSS", who))
+    forget_peak(who)
+    cpu, began = used(), time.perf_counter()
     yield figures
     figures.seconds = time.perf_counter() - began
-    figures.cpu_seconds = cpu_seconds() - cpu
-    figures.peak_mib = status_mib("VmHWM")
+    figures.cpu_seconds = used() - cpu
+    figures.peak_mib = status_mib("VmHWM", who)
 
 
 def told(figures: Figures) -> None:

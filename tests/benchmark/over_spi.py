@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
-import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tests.benchmark.bed import OURS, Client, Place
-from tests.benchmark.gauge import Figures, Job, cpu_seconds_of, forget_peak, status_mib
+from tests.benchmark.gauge import Figures, Job, gauged
 from tests.benchmark.go_adapter import GoAdapter, is_built
 from tests.benchmark.ours import storage_config
 from tests.fakes.background_triton import BackgroundTriton
@@ -30,15 +29,9 @@ def loaded(started: Callable[..., Any], job: Job, _place: Place) -> Figures:
         with adapter, Mesh(adapter.channel_target, triton.target) as mesh:
             mesh.start()
             mesh.load("warm", "onnx", job.warm[0], storage_key="k")
-            figures = Figures(idle_mib=status_mib("VmRSS", adapter.pid))
-            forget_peak(adapter.pid)
-            job.touch()
-            cpu, began = cpu_seconds_of(adapter.pid), time.perf_counter()
             kind = "onnx" if len(job.keys) == 1 else "tensorflow"
-            mesh.load("measured", kind, job.prefix, storage_key="k")
-            figures.seconds = time.perf_counter() - began
-            figures.cpu_seconds = cpu_seconds_of(adapter.pid) - cpu
-            figures.peak_mib = status_mib("VmHWM", adapter.pid)
+            with gauged(job, adapter.pid) as figures:
+                mesh.load("measured", kind, job.prefix, storage_key="k")
             figures.more["roots"] = {job.prefix: _kept(folder, job)}
     return figures
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import sysconfig
-import time
 import urllib.request
 from pathlib import Path
 from urllib.error import HTTPError
 
-from tests.benchmark.gauge import Figures, Job, cpu_seconds_of, forget_peak, status_mib
+from tests.benchmark.gauge import Figures, Job, gauged
 from tests.benchmark.peers import BUCKET, target
 from tests.real.children import Child, bare_environment
 from tests.real.ports import free_ports, is_listening
@@ -38,14 +37,8 @@ def rclone(job: Job) -> Figures:
         daemon.wait_until(lambda: is_listening(port), "listening", START_SECONDS)
         _copy(port, job, [job.warm])
         Path(target(job, job.warm[0])).unlink()
-        figures = Figures(idle_mib=status_mib("VmRSS", daemon.pid))
-        forget_peak(daemon.pid)
-        job.touch()
-        cpu, began = cpu_seconds_of(daemon.pid), time.perf_counter()
-        _copy(port, job, job.keys)
-        figures.seconds = time.perf_counter() - began
-        figures.cpu_seconds = cpu_seconds_of(daemon.pid) - cpu
-        figures.peak_mib = status_mib("VmHWM", daemon.pid)
+        with gauged(job, daemon.pid) as figures:
+            _copy(port, job, job.keys)
     finally:
         daemon.kill()
     return figures
