@@ -10,6 +10,7 @@ five times as much CPU for a short call as one.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -19,6 +20,8 @@ from typing import Any, ParamSpec, TypeVar
 
 from adapter.errors import StartError
 
+PROCESSORS = len(os.sched_getaffinity(0))
+"""That threads of this process may run on."""
 P = ParamSpec("P")
 T = TypeVar("T")
 _Item = tuple[Future[Any], Callable[[], Any]]

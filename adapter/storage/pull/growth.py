@@ -11,8 +11,9 @@ So fewer are tried, unless the kernel does the work.
 from __future__ import annotations
 
 import math
-import os
 from enum import Enum, auto
+
+from adapter.threads import PROCESSORS
 
 FIRST_LANES = 4
 WINDOW_SECONDS = 0.1
@@ -22,7 +23,6 @@ LOOK_SECONDS = 0.01
 REST_SECONDS = 1.0
 """Before the next try; twice as long after each that brought nothing."""
 LONGEST_REST_SECONDS = 8.0
-PROCESSORS = len(os.sched_getaffinity(0))
 BUSY = 0.9
 """Of a processor: Python runs on one at a time."""
 BUSY_BY_KERNEL = 0.65 * PROCESSORS
@@ -111,12 +111,12 @@ class Growth:
             self._cpu = cpu_seconds
 
     def _measured(self, rate: float, now: float, progress: float) -> None:
-        if self._before is None and rate:
-            self._try_more(rate, now, progress)
-            return
-        if self._before is None:  # a store that gives nothing would only keep more threads waiting; one connection, the whole pull
-            self.lanes = max(self.lanes, self._first)
-            self._rest(REST_SECONDS, now, progress)
+        if self._before is None:
+            if rate:
+                self._try_others(rate, now, progress)
+            else:  # a store that gives nothing would only keep more threads waiting; one connection, the whole pull
+                self.lanes = max(self.lanes, self._first)
+                self._rest(REST_SECONDS, now, progress)
             return
         gain = rate / self._rate
         if self.lanes < self._before:
@@ -129,12 +129,12 @@ class Growth:
             self.lanes = self._before
             self._rest(self._rest_seconds * 2, now, progress)
         elif useful >= _NEARLY_ALL * self.lanes:
-            self._try_more(rate, now, progress)
+            self._try_others(rate, now, progress)
         else:
             self.lanes = useful
             self._rest(REST_SECONDS, now, progress)
 
-    def _try_more(self, rate: float, now: float, progress: float) -> None:
+    def _try_others(self, rate: float, now: float, progress: float) -> None:
         if self._is_busy and self._fewest < self.lanes <= FIRST_LANES:
             self._try(self._fewest, rate, now, progress)
             return

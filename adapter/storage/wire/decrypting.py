@@ -8,7 +8,6 @@ it waits for the network, and writes, outside of it.
 
 from __future__ import annotations
 
-import os
 import select
 import ssl
 import time
@@ -16,7 +15,9 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any
 
-TURNS = len(os.sched_getaffinity(0))
+from adapter.threads import PROCESSORS
+
+TURNS = PROCESSORS
 """Lanes that decrypt at once: each keeps a processor busy."""
 
 
