@@ -77,9 +77,9 @@ class Bed:
 
 
 @contextmanager
-def running(template: Mapping[str, Any], folder: Path, *, secrets: Objects = NONE) -> Iterator[Bed]:
+def running(template: Mapping[str, Any], folder: Path, *, secrets: Objects = NONE, claims: Mapping[str, Path] = NONE) -> Iterator[Bed]:
     """
-    The two containers, from nothing to READY.
+    The two containers, from nothing to READY. `storage-config` has the S3 server, beside what is given.
 
     Raises:
         CannotStartError: the kubelet would not start one of them.
@@ -87,9 +87,9 @@ def running(template: Mapping[str, Any], folder: Path, *, secrets: Objects = NON
     """
     helped = any(each["name"] == "puller" for each in template["spec"]["containers"])
     with ExitStack() as stack:
-        pod = stack.enter_context(Pod(template, folder / "pod", secrets={"storage-config": {}, **secrets}))
+        pod = stack.enter_context(Pod(template, folder / "pod", secrets={"storage-config": {}, **secrets}, claims=claims))
         s3 = stack.enter_context(S3Server(folder / "s3", wrapper=pod.network))
-        pod.put_secret("storage-config", {KEY: json.dumps(s3.storage_config(BUCKET))})
+        pod.put_secret("storage-config", {**secrets.get("storage-config", {}), KEY: json.dumps(s3.storage_config(BUCKET))})
         for name in (TRITON, ADAPTER):
             pod.start(name)
         for name in (TRITON, ADAPTER):

@@ -26,16 +26,18 @@ import pytest
 from tests.chart import pod_images
 from tests.chart.pod_env import CannotStartError, Objects, environment, words
 from tests.chart.pod_network import Forward
+from tests.chart.pod_runtime import ADDRESS
 from tests.chart.pod_volumes import Volumes
 from tests.real.children import Child, bare_environment
-from tests.real.polls import until
 
 RUNTIME = Path(__file__).with_name("pod_runtime.py")
+NAMES = Path(__file__).with_name("pod_names.py")
 TOOLS = ("unshare", "nsenter", "setpriv", "mount")
 START_SECONDS = 60
 _USUAL_CAPABILITIES = (
     "chown,dac_override,fowner,fsetid,kill,setgid,setuid,setpcap,net_bind_service,net_raw,sys_chroot,mknod,audit_write,setfcap"
 )
+RESOLVER = "search models.svc.cluster.local svc.cluster.local cluster.local\nnameserver 127.0.0.1\noptions ndots:5 timeout:1\n"
 NONE: Mapping[str, Any] = MappingProxyType({})
 _SHM_BYTES = str(64 << 20)
 
@@ -60,6 +62,7 @@ class Pod:
         self._volumes = Volumes(folder / "volumes", self._secrets, maps, claims)
         self._open = ExitStack()
         self._sandbox: Child | None = None
+        self._name_server: Child | None = None
         self._children: dict[str, Child] = {}
         self._become: dict[str, list[str]] = {}
         self._env: dict[str, dict[str, str]] = {}
@@ -95,6 +98,8 @@ class Pod:
         user, group = security.get("runAsUser", image.user), security.get("runAsGroup", 0 if "runAsUser" in security else image.user)
         if security.get("runAsNonRoot") and user == 0:
             raise CannotStartError(f"{name} must not run as root, and its image does")
+        (self._folder / "hosts").write_text(f"127.0.0.1 localhost\n::1 localhost\n{ADDRESS} pod\n")
+        (self._folder / "resolv.conf").write_text(RESOLVER)
         root, script = self._folder / "roots" / name, self._folder / "programs" / image.program
         root.mkdir(parents=True, exist_ok=True)
         script.parent.mkdir(exist_ok=True)
@@ -108,7 +113,11 @@ class Pod:
         spec = {
             "root": str(root),
             "image_paths": image.paths,
-            "image_files": [*((str(path), at) for at, path in image.files.items()), (str(script), f"{pod_images.BIN}/{image.program}")],
+            "image_files": [
+                *((str(self._folder / name), f"/etc/{name}") for name in ("hosts", "resolv.conf")),
+                *((str(path), at) for at, path in image.files.items()),
+                (str(script), f"{pod_images.BIN}/{image.program}"),
+            ],
             "mounts": sorted({path: (source, path, read_only) for source, path, read_only in mounts}.values(), key=lambda mount: mount[1]),
             "read_only": bool(security.get("readOnlyRootFilesystem")),
             "become": self._become[name],
@@ -166,6 +175,14 @@ class Pod:
         os.kill(self._first_process(name), signal.SIGTERM)
         return self.wait(name, self._spec.get("terminationGracePeriodSeconds", 30))
 
+    def names(self, table: Mapping[str, Sequence[str] | None]) -> None:
+        """What the cluster's name server tells from now on (`pod_names.py`). Before the first call there is none."""
+        path = self._folder / "names.json"
+        path.write_text(json.dumps(table))
+        if self._name_server is None:
+            self._name_server = server = self._child("names", [*self.network, sys.executable, "-I", "-S", str(NAMES), str(path)])
+            server.wait_until(lambda: "up" in server.log_text(), "up", START_SECONDS)
+
     def forward(self, port: int, address: str = "127.0.0.1") -> int:
         """As `kubectl port-forward`: a port of this machine that leads to one of the pod's; with the pod's address, as others reach it."""
         assert self._sandbox is not None, "the pod has not begun"
@@ -213,13 +230,15 @@ class Pod:
 
     def _first_process(self, name: str) -> int:
         """Number 1 of the container, by its number on this machine; it has become what the container runs."""
-        children = Path(f"/proc/{self._children[name].pid}/task/{self._children[name].pid}/children")
+        child = self._children[name]
+        below = Path(f"/proc/{child.pid}/task/{child.pid}/children")
 
-        def first() -> int | None:
-            found = children.read_text().split()
-            return int(found[0]) if found and Path(f"/proc/{found[0]}/root").readlink() != Path("/") else None
+        def first() -> str | None:
+            found = below.read_text().split()
+            return found[0] if found and Path(f"/proc/{found[0]}/root").readlink() != Path("/") else None
 
-        return until(first, f"{name} has begun")
+        child.wait_until(lambda: first() is not None, "begun", START_SECONDS)
+        return int(first() or 0)
 
 
 def _become(user: int, group: int, security: Mapping[str, Any]) -> list[str]:

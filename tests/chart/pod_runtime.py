@@ -19,7 +19,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-SIOCSIFFLAGS, SIOCSIFADDR, IFF_UP = 0x8914, 0x8916, 1
+SIOCSIFFLAGS, SIOCSIFADDR, SIOCSIFNETMASK, IFF_UP = 0x8914, 0x8916, 0x891C, 1
 ADDRESS = "10.244.7.7"
 """Of the pod. What listens on loopback alone is not there."""
 DEVICES = ("null", "zero", "full", "random", "urandom")
@@ -33,8 +33,9 @@ def sandbox(memory: dict[str, str]) -> None:
         mount("-t", "tmpfs", "-o", f"mode=777,size={size}", "tmpfs", folder)
     with socket.socket() as any_socket:
         fcntl.ioctl(any_socket, SIOCSIFFLAGS, struct.pack("16sh", b"lo", IFF_UP))
-        own = struct.pack("HH4s8x", socket.AF_INET, 0, socket.inet_aton(ADDRESS))
-        fcntl.ioctl(any_socket, SIOCSIFADDR, struct.pack("16s16s", b"lo:1", own))
+        for what, value in ((SIOCSIFADDR, ADDRESS), (SIOCSIFNETMASK, "255.255.255.255")):
+            own = struct.pack("HH4s8x", socket.AF_INET, 0, socket.inet_aton(value))
+            fcntl.ioctl(any_socket, what, struct.pack("16s16s", b"lo:1", own))
     print("up", flush=True)
     signal.pause()
 
@@ -75,7 +76,7 @@ def bind(source: str, root: Path, path: str, *, read_only: bool) -> None:
     target = root / path.lstrip("/")
     if Path(source).is_dir():
         target.mkdir(parents=True, exist_ok=True)
-    else:
+    elif not target.exists():
         target.parent.mkdir(parents=True, exist_ok=True)
         target.touch()
     mount("--bind", source, target)

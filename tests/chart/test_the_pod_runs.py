@@ -17,12 +17,12 @@ import pytest
 
 from tests.chart.bed import ADAPTER, TRITON, Bed, running
 from tests.chart.controller import assemble
-from tests.chart.pod import Pod
-from tests.chart.pod_env import CannotStartError
+from tests.chart.pod import Done, Pod
+from tests.chart.pod_env import CannotStartError, words
 from tests.chart.pod_runtime import ADDRESS
 from tests.chart.render import render
 from tests.integration.conftest import TEXT
-from tests.real.models import digits_classifier, text_statistics
+from tests.real.models import digits_classifier, text_statistics, write
 from tests.real.polls import until
 
 ROOT: Mapping[str, object] = {"triton.securityContext.runAsUser": 0, "triton.securityContext.runAsNonRoot": False}
@@ -73,6 +73,7 @@ UPSTREAM = {
     },
 }
 """What ModelMesh Serving's own runtime for Triton says to the controller, with an image whose reference makes an odd RUNTIME_VERSION."""
+SEARCHED = ("models.svc.cluster.local", "svc.cluster.local", "cluster.local")
 WALLED = ("RepositoryIndex", "RepositoryModelLoad", "RepositoryModelUnload")
 
 
@@ -132,6 +133,7 @@ def test_it_loads_serves_unloads_and_ends(mode: str, users: str, tmp_path: Path)
         assert "Read-only file system" in pod.exec(TRITON, ["sh", "-c", "echo > /x"]).text
         ready = pod.exec(ADAPTER, ["modelmesh-triton-adapter", "probe", "--ready", "--host", f"{ADDRESS}:9464"])
         assert (ready.code, ready.text) == (0, f"{ADDRESS}:9464: 200 ready\n")
+        assert "1.0G" in pod.exec(TRITON, ["df", "-h", "/dev/shm"]).text
         assert pod.probe(TRITON).code == 0
         assert pod.terminate(ADAPTER) == 0
         assert pod.probe(TRITON).code == 0, "without the adapter Triton speaks for itself"
@@ -226,6 +228,47 @@ def test_the_file_that_is_no_puller_says_so(tmp_path: Path) -> None:
     assert done.code == 1
     assert done.text.startswith("puller: this image has Triton's adapter alone; ")
     assert len(done.text.splitlines()) == 1
+
+
+@pytest.mark.parametrize("mode", ["adapterPull", "builtInAdapter"])
+def test_a_model_is_served_from_a_claim(mode: str, tmp_path: Path) -> None:
+    """That the controller mounts read-only into both containers, with files of another user."""
+    (runtime,) = (each for each in render(sets={"runtime.mode": mode}) if each["kind"] == "ServingRuntime")
+    claim = tmp_path / "claim"
+    write(text_statistics(), claim / "some" / "texts")
+    secrets = {"storage-config": {"ours": json.dumps({"type": "pvc", "name": "models"})}}
+    with running(assemble(runtime, claims=("models",)), tmp_path, secrets=secrets, claims={"models": claim}) as bed:
+        bed.mesh.load("texts", "python", "some/texts", storage_key="ours")
+        assert (bed.mesh.infer("texts", TEXT)["COUNTS"] == [[3, 2]]).all()
+        bed.mesh.unload("texts")
+        until(lambda: bed.left() == [], "nothing is left on the volume")
+        check_log(bed.pod)
+    assert list(claim.rglob("__pycache__")) == []
+
+
+def test_helm_test_tells_a_pod_from_none_and_from_a_broken_name_server(tmp_path: Path) -> None:
+    """By the words of the chart's own test, and with the resolver of the image's C library."""
+    rendered = render()
+    (test,) = (each for each in rendered if each["kind"] == "Pod")
+    (service,) = (each for each in rendered if each["kind"] == "Service")
+    assert service["spec"]["clusterIP"] == "None"
+    assert service["spec"]["publishNotReadyAddresses"] is True
+    name = f"{service['metadata']['name']}.models.svc.cluster.local"
+    with running(pod_of({}), tmp_path) as bed:
+        command = words(test["spec"]["containers"][0], {}, ["modelmesh-triton-adapter"])
+        bed.pod.names({name: [ADDRESS]})
+        assert bed.pod.exec(ADAPTER, command) == Done(0, f"{ADDRESS}:9464: 200 ready\n")
+        for nobody in ({}, {name: []}):
+            bed.pod.names(nobody)
+            none = bed.pod.exec(ADAPTER, command)
+            assert none.code == 0
+            assert "has no address, so there is no pod: with scale to zero, pods come with the first model" in none.text
+        bed.pod.names({name: [ADDRESS, "10.244.7.8"]})
+        assert bed.pod.exec(ADAPTER, command) == Done(1, f"{ADDRESS}:9464: 200 ready\n10.244.7.8:9464: no answer: network is unreachable\n")
+        bed.pod.names({name: None, **{f"{name}.{search}": None for search in SEARCHED}})
+        broken = bed.pod.exec(ADAPTER, [*command, "--timeout", "1"])
+        assert broken.code == 1
+        assert broken.text.endswith("cannot be looked up: temporary failure in name resolution\n")
 
 
 def test_secrets_reach_no_log(tmp_path: Path) -> None:
