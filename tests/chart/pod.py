@@ -24,6 +24,7 @@ from typing import Any
 import pytest
 
 from tests.chart import pod_images
+from tests.chart.injected import ControllerConfig
 from tests.chart.pod_env import CannotStartError, Objects, environment, words
 from tests.chart.pod_network import Forward
 from tests.chart.pod_runtime import ADDRESS
@@ -34,6 +35,8 @@ RUNTIME = Path(__file__).with_name("pod_runtime.py")
 NAMES = Path(__file__).with_name("pod_names.py")
 TOOLS = ("unshare", "nsenter", "setpriv", "mount")
 START_SECONDS = 60
+TYPE_CONSTRAINTS = "tc-config"
+"""A config map of the controller's, for `mm`."""
 _USUAL_CAPABILITIES = (
     "chown,dac_override,fowner,fsetid,kill,setgid,setuid,setpcap,net_bind_service,net_raw,sys_chroot,mknod,audit_write,setfcap"
 )
@@ -51,15 +54,15 @@ class Done:
 
 
 class Pod:
-    """`template`: of the deployment. `secrets`, `maps`: of its namespace. `claims`: name → folder."""
+    """`template`: of the deployment. `secrets`, `maps`: of its namespace, beside the controller's own. `claims`: name → folder."""
 
     def __init__(
         self, template: Mapping[str, Any], folder: Path, *, secrets: Objects = NONE, maps: Objects = NONE, claims: Mapping[str, Path] = NONE
     ) -> None:
         self._spec = template["spec"]
         self._folder = folder
-        self._secrets, self._maps = dict(secrets), maps
-        self._volumes = Volumes(folder / "volumes", self._secrets, maps, claims)
+        self._secrets, self._maps = {ControllerConfig().etcd_secret: {}, **secrets}, {TYPE_CONSTRAINTS: {}, **maps}
+        self._volumes = Volumes(folder / "volumes", self._secrets, self._maps, claims)
         self._open = ExitStack()
         self._sandbox: Child | None = None
         self._name_server: Child | None = None
