@@ -253,7 +253,8 @@ def test_helm_test_tells_a_pod_from_none_and_from_a_broken_name_server(tmp_path:
         command = words(test["spec"]["containers"][0], {}, ["modelmesh-triton-adapter"])
         bed.pod.names({name: [ADDRESS]})
         assert bed.pod.exec(ADAPTER, command) == Done(0, f"{ADDRESS}:9464: 200 ready\n")
-        for nobody in ({}, {name: []}):
+        without: list[dict[str, list[str]]] = [{}, {name: []}]
+        for nobody in without:
             bed.pod.names(nobody)
             none = bed.pod.exec(ADAPTER, command)
             assert none.code == 0
