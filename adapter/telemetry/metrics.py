@@ -14,8 +14,8 @@ REGISTRY = CollectorRegistry()
 ProcessCollector(registry=REGISTRY)  # memory, processor time, open files, start time of the adapter itself
 PREFIX = "triton_adapter"
 _SECONDS = (
-    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
-    20.0, 30.0, 45.0, 60.0, 75.0, 90.0, 120.0, 180.0, 300.0, 600.0, 1800.0,
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 7.5, 10.0,
+    15.0, 20.0, 25.0, 30.0, 45.0, 60.0, 75.0, 90.0, 120.0, 180.0, 300.0, 600.0, 1800.0,
 )  # fmt: skip
 """Close to each other where loading timeouts are: a percentile is a guess between two of them."""
 

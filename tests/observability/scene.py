@@ -22,23 +22,24 @@ import numpy as np
 
 from tests.observability.server import Prometheus
 from tests.real.adapter import AdapterProcess
-from tests.real.mesh import Mesh
+from tests.real.mesh import LONG_ENOUGH_SECONDS, Mesh
 from tests.real.models import affine, sleeper
 from tests.real.s3 import S3Server
 from tests.real.triton import Triton
 
 BUCKET = "models"
 MODELS = 8
-AT_ONCE = 4
+AT_ONCE = 5
 """Models that a pod's ModelMesh keeps: fewer than there are, so something is always evicted."""
 PADDING_BYTES = 6_000_000
-BAD = {"nowhere": "python", "no-config": "python"}
+BAD = ("nowhere", "no-config")
 SETTINGS = {
     "CONTAINER_MEM_REQ_BYTES": "40Mi",
     "MEM_BUFFER_BYTES": "0",
     "CACHE_MAX_BYTES": "40Mi",
     "LOADTIME_TIMEOUT": "8000",
     "LOADING_CONCURRENCY": "2",
+    "UNLOAD_TIMEOUT_SECONDS": "3",
 }
 PAUSE_SECONDS = 0.2
 
@@ -68,15 +69,15 @@ class Scene:
     prometheus: Prometheus
 
     def play(self, seconds: float) -> None:
-        """Traffic for so long; Triton of the first pod dies after a third, storage is away for a twelfth after the half."""
+        """Traffic for so long, and meanwhile: Triton of the first pod dies, an inference holds an unload, storage is away."""
         over = threading.Event()
         threads = [threading.Thread(target=_traffic, args=(pod, number, over)) for number, pod in enumerate(self.pods)]
         for thread in threads:
             thread.start()
         try:
-            for then in (self._triton_dies, self._storage_is_away):
-                time.sleep(seconds / 3)
-                then(seconds / 12)
+            for fault in (self._triton_dies, self._an_unload_is_held, self._storage_is_away):
+                time.sleep(seconds / 5)
+                fault(seconds / 12)
             time.sleep(seconds / 6)
         finally:
             over.set()
@@ -87,6 +88,16 @@ class Scene:
         self.pods[0].triton.kill()
         time.sleep(min(seconds, 3))
         self.pods[0].triton.start()
+
+    def _an_unload_is_held(self, seconds: float) -> None:
+        mesh = self.pods[-1].mesh
+        mesh.load("held", "python", "slow")
+        request = mesh.infer_request("held", {"SECONDS": np.array([max(seconds, 5)], dtype=np.float32)})
+        inference = mesh.triton.ModelInfer.future(request, timeout=LONG_ENOUGH_SECONDS)
+        for _ in range(2):  # ModelMesh repeats an unload that was not finished
+            with contextlib.suppress(grpc.RpcError):
+                mesh.unload("held")
+            inference.result()
 
     def _storage_is_away(self, seconds: float) -> None:
         self.s3.kill()
@@ -138,16 +149,14 @@ def _traffic(pod: Pod, seed: int, over: threading.Event) -> None:
 
 
 def _step(pod: Pod, choose: random.Random, held: list[str]) -> None:
-    wanted = choose.choice([*(f"m{number}" for number in range(MODELS)), "slow", *BAD])
+    if choose.random() < 0.1:
+        pod.mesh.load("bad", "python", choose.choice(BAD))
+    wanted = choose.choice([*(f"m{number}" for number in range(MODELS)), "slow"])
     if wanted not in held:
         if len(held) >= AT_ONCE:
             pod.mesh.unload(held.pop(0))
-        if wanted in BAD:
-            pod.mesh.load(wanted, BAD[wanted], wanted)
-        else:
-            held.append(wanted)  # also one whose load fails: ModelMesh unloads such a one too
-            pod.mesh.load(wanted, "python", wanted)
+        held.append(wanted)  # also one whose load fails: ModelMesh unloads such a one too
+        pod.mesh.load(wanted, "python", wanted)
     for name in held:
         if name != "slow":
             pod.mesh.infer(name, {"X": np.ones(3, dtype=np.float32)})
-    pod.mesh.infer(choose.choice(held), {"WRONG": np.ones(1, dtype=np.float32)})

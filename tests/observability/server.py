@@ -62,18 +62,15 @@ class Prometheus:
     def _start(self, ports: list[int]) -> Prometheus:
         (self._port,) = ports
         folder = Path(self._folder.name)
+        targets = [{"targets": [address], "labels": dict(labels)} for address, labels in self._targets]
+        every = f"{SCRAPE_SECONDS}s"
         config = {
-            "global": {"scrape_interval": f"{SCRAPE_SECONDS}s", "scrape_timeout": f"{SCRAPE_SECONDS}s", "evaluation_interval": "1s"},
+            "global": {"scrape_interval": every, "scrape_timeout": every, "evaluation_interval": every},
             "rule_files": [str(ALERTS)],
-            "scrape_configs": [
-                {
-                    "job_name": "pods",
-                    "static_configs": [{"targets": [address], "labels": dict(labels)} for address, labels in self._targets],
-                }
-            ],
+            "scrape_configs": [{"job_name": "pods", "static_configs": targets}],
         }
         (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
-        command = [
+        command: list[str | Path] = [
             install.prometheus() / "prometheus",
             f"--config.file={folder / 'prometheus.yml'}",
             f"--storage.tsdb.path={folder / 'data'}",
