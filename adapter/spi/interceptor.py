@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from itertools import product
 from typing import Any, NoReturn, TypeAlias
 
 import grpc
@@ -35,8 +36,8 @@ class CallInterceptor(aio.ServerInterceptor):
     """Wraps the five calls; health and reflection pass untouched."""
 
     def __init__(self) -> None:
-        for reason in status.reasons():
-            metrics.FAILURES.labels("loadModel", reason)  # from 0 on, or the first failure would be no increase
+        for method, reason in product(("loadModel", "unloadModel"), status.reasons()):
+            metrics.FAILURES.labels(method, reason)  # from 0 on, or the first failure would be no increase
         for method in model_runtime_pb2.DESCRIPTOR.services_by_name["ModelRuntime"].methods_by_name:
             metrics.FAILURES.labels(method, AdapterError.reason)
 
