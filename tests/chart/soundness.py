@@ -24,6 +24,8 @@ LONGEST_PORT_NAME = 15
 CACHE_SHARE = Decimal("0.9")
 INJECTED_PORTS = {"mm": (8033, 8080, 8089, 8090, 2112), "rest-proxy": (8008,), "puller": (8086,)}
 """Where ModelMesh's containers listen, declared or not: one network for the whole pod."""
+DATA_ENDPOINT = "RUNTIME_DATA_ENDPOINT"
+"""The controller tells it to every adapter; ours asks the port."""
 LIBRARIES = ("AWS_", "AZURE_", "GOOGLE_", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "SSL_CERT_")
 """What libraries of the adapter read by themselves."""
 _OPTION = re.compile(r"--([a-z-]+)=(\S+)")
@@ -205,7 +207,7 @@ def variables(view: PodView) -> Iterator[str]:
     """What the adapter is told are its settings, spelled as they are."""
     known = {field.metadata["env"] for field in all_fields()} | set(RETIRED)
     for entry in view.containers[ADAPTER].get("env") or ():
-        if entry["name"] not in known and not entry["name"].startswith(LIBRARIES):
+        if entry["name"] not in known | {DATA_ENDPOINT} and not entry["name"].startswith(LIBRARIES):
             yield f"the adapter has no setting {entry['name']}"
 
 
