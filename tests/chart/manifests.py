@@ -126,8 +126,8 @@ def _files_of(folder: Folder) -> Iterator[tuple[str, str]]:
         kustomization["patches"] = list(_patches(folder, resources))
     else:
         kustomization["resources"] = [_file_name(each) for each in resources]
-        yield from ((_file_name(each), _yaml(header, each)) for each in resources)
-    yield "kustomization.yaml", _yaml(header, kustomization)
+        yield from ((_file_name(each), yaml_of(header, each)) for each in resources)
+    yield "kustomization.yaml", yaml_of(header, kustomization)
 
 
 def _patches(folder: Folder, resources: Sequence[Resource]) -> Iterator[Resource]:
@@ -143,7 +143,9 @@ def _file_name(resource: Resource) -> str:
 
 
 def _told(values: Mapping[str, object]) -> str:
-    return ", ".join(f"{name}={yaml.safe_dump(value, default_flow_style=True, width=1000).splitlines()[0]}" for name, value in values.items())
+    return ", ".join(
+        f"{name}={yaml.safe_dump(value, default_flow_style=True, width=1000).splitlines()[0]}" for name, value in values.items()
+    )
 
 
 def _below(path: str, name: str) -> str:
@@ -161,7 +163,8 @@ def _text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
 _Dumper.add_representer(str, _text)
 
 
-def _yaml(header: str, resource: Resource) -> str:
+def yaml_of(header: str, resource: Resource) -> str:
+    """One file."""
     return f"{header}\n{yaml.dump(resource, Dumper=_Dumper, sort_keys=False, width=1000, allow_unicode=True)}"
 
 
