@@ -18,7 +18,7 @@ from tests.chart.render import render, the_runtime
 from tests.chart.runtime_env import containers, settings, volume_bytes
 
 PAGE = Path(__file__).parents[2] / "deploy" / "docs" / "sizing.md"
-EXAMPLE = re.compile(r"```yaml\n(.*?)```\n\n\| what \| comes to \| because \|\n\|---\|---\|---\|\n((?:\|.*\n)+)", re.DOTALL)
+EXAMPLE = re.compile(r"```yaml\n(.*?)```\n\n\| what \| comes to \| because \|\n\|---\|---\|---\|\n((?:\|[^\n]*\n)+)", re.DOTALL)
 CONTROLLERS_FACTOR = 1.5
 """Of the volume at `/models`. Source: modelmesh-serving `controllers/modelmesh/runtime.go`, ModelDirScale."""
 OTHERS_MEMORY, OTHERS_MILLICORES = 544 * MIB, 350

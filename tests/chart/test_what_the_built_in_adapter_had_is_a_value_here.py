@@ -22,8 +22,12 @@ OTHERS = {
     "ROOT_MODEL_DIR": ("/volume", "/volume"),
     "CACHE_MAX_BYTES": ("10Gi", str(9 * 2**30)),
     "MODELSIZE_MULTIPLIER": (2, "2"),
+    "DEFAULT_MODELSIZE": ("20000", "20000"),
+    "LOADING_CONCURRENCY": (4, "4"),
+    "RUNTIME_PORT": (9001, "9001"),
+    "ADAPTER_PORT": (9085, "9085"),
 }
-"""Another value, and what the adapter is told then; of all others the number itself."""
+"""Another value, and what the adapter is told then; of all others 12."""
 
 
 def test_the_table_is_there() -> None:
