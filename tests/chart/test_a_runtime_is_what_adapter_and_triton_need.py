@@ -15,14 +15,13 @@ import pytest
 from adapter.cli import main
 from adapter.settings import REPOSITORY_DIR, Settings, all_fields
 from adapter.units import parse_bytes
+from tests.chart.controller import GRACE_SECONDS, assemble
 from tests.chart.manifests import FOLDERS
 from tests.chart.render import RenderError
 from tests.chart.runtime_env import adapter_env, containers, volume_bytes
 
 OURS = ("base", "cluster", "gpu", "storage-helper")
 """Folders whose runtime has the adapter's container."""
-POD_GRACE_SECONDS = 90
-"""The controller fixes it."""
 LONGEST_PORT_NAME = 15
 
 
@@ -139,8 +138,8 @@ def test_tritons_probe_asks_the_adapter_where_it_listens(runtime: dict[str, Any]
 def test_the_cache_stays_below_the_limit_of_its_volume(runtime: dict[str, Any], settings: Settings) -> None:
     """A pod that writes more is evicted, and statvfs shows the node's disk."""
     root = str(settings.volume.root)
-    limits = [parse_bytes(each["resources"]["limits"]["memory"]) for each in containers(runtime).values()]
-    limit = volume_bytes(runtime, root) if is_pulling(runtime) else sum(limits) * 3 // 2
+    volumes = {volume["name"]: volume for volume in assemble(runtime)["spec"]["volumes"]}
+    limit = volume_bytes(runtime, root) if is_pulling(runtime) else parse_bytes(volumes["models-dir"]["emptyDir"]["sizeLimit"])
 
     assert settings.volume.max_bytes is not None
     assert settings.volume.max_bytes == limit * 9 // 10
@@ -161,8 +160,8 @@ def test_the_storage_secret_is_mounted_by_us_and_optional(runtime: dict[str, Any
 def test_the_grace_periods_fit_into_the_pods(runtime: dict[str, Any], settings: Settings) -> None:
     exit_timeout = re.search(r"--exit-timeout-secs=(\d+) ", words(containers(runtime)["triton"]))
 
-    assert exit_timeout and int(exit_timeout[1]) < POD_GRACE_SECONDS
-    assert settings.lifetime.grace_seconds < POD_GRACE_SECONDS
+    assert exit_timeout and int(exit_timeout[1]) < GRACE_SECONDS
+    assert settings.lifetime.grace_seconds < GRACE_SECONDS
 
 
 def test_the_adapter_is_started_and_probed_by_commands_that_exist(runtime: dict[str, Any]) -> None:

@@ -14,15 +14,13 @@ import pytest
 
 from adapter.settings.capacity import CapacitySettings
 from adapter.units import MIB, parse_bytes
+from tests.chart.controller import assemble
+from tests.chart.pod_env import quantity
 from tests.chart.render import render, the_runtime
-from tests.chart.runtime_env import containers, settings, volume_bytes
+from tests.chart.runtime_env import settings, volume_bytes
 
 PAGE = Path(__file__).parents[2] / "deploy" / "docs" / "sizing.md"
 EXAMPLE = re.compile(r"```yaml\n(.*?)```\n\n\| what \| comes to \| because \|\n\|---\|---\|---\|\n((?:\|[^\n]*\n)+)", re.DOTALL)
-CONTROLLERS_FACTOR = 1.5
-"""Of the volume at `/models`. Source: modelmesh-serving `controllers/modelmesh/runtime.go`, ModelDirScale."""
-OTHERS_MEMORY, OTHERS_MILLICORES = 544 * MIB, 350
-"""Requests of `mm` and `rest-proxy`. Source: modelmesh-serving `config/default/config-defaults.yaml`."""
 
 
 @dataclass(frozen=True)
@@ -57,24 +55,19 @@ class Figures:
         return math.ceil((files + self.capacity.max_loading * float(mebibytes)) * MIB / (0.9 * MIB))
 
     def models_dir(self) -> float:
-        limits = [parse_bytes(each["resources"]["limits"]["memory"]) for each in containers(self.runtime).values()]
-        return CONTROLLERS_FACTOR * sum(limits) / MIB
+        volumes = {volume["name"]: volume for volume in assemble(self.runtime)["spec"]["volumes"]}
+        return parse_bytes(volumes["models-dir"]["emptyDir"]["sizeLimit"]) / MIB
 
     def churn(self) -> str:
         seconds = 10 * max(3.0, self.capacity.load_timeout_ms / 3000)
         return f"{seconds / 60:.0f} min" if seconds % 60 == 0 else f"{seconds:.0f} s"
 
-    def requested(self) -> float:
-        return (
-            OTHERS_MEMORY + sum(parse_bytes(each["resources"]["requests"]["memory"]) for each in containers(self.runtime).values())
-        ) / MIB
-
-    def millicores(self) -> int:
-        texts = [str(each["resources"]["requests"]["cpu"]) for each in containers(self.runtime).values()]
-        return OTHERS_MILLICORES + sum(int(text[:-1]) if text.endswith("m") else int(Decimal(text) * 1000) for text in texts)
+    def requested(self, resource: str) -> Decimal:
+        """By all containers of the pod, ModelMesh's own too."""
+        return sum((quantity(each["resources"]["requests"][resource]) for each in assemble(self.runtime)["spec"]["containers"]), Decimal())
 
 
-def mib(value: float) -> str:
+def mib(value: float | Decimal) -> str:
     return f"{math.floor(value):,} MiB"
 
 
@@ -92,8 +85,8 @@ RULES: dict[str, Callable[..., str]] = {
     r"loads that may hang before loads stop": lambda f: str(settings(f.runtime).triton.load_threads),
     r"churn protection": lambda f: f.churn(),
     r"`/dev/shm`": lambda f: mib(volume_bytes(f.runtime, "/dev/shm", "triton") / MIB),
-    r"memory that the scheduler sees": lambda f: mib(f.requested()),
-    r"CPU that the scheduler sees": lambda f: f"{f.millicores()} m",
+    r"memory that the scheduler sees": lambda f: mib(f.requested("memory") / MIB),
+    r"CPU that the scheduler sees": lambda f: f"{f.requested('cpu') * 1000:.0f} m",
 }
 
 
