@@ -26,7 +26,7 @@ def labels(runtime: Mapping[str, Any]) -> set[str]:
 def asked_values(name: str) -> dict[str, object]:
     """Values that the sample's comment asks for."""
     comment = (SAMPLES / name.partition(":")[0]).read_text().splitlines()[0]
-    found: dict[str, object] = {path: True for path in re.findall(r"`(formats\.\w+\.enabled): true`", comment)}
+    found: dict[str, object] = dict.fromkeys(re.findall(r"`(formats\.\w+\.enabled): true`", comment), True)
     return found | {"triton.image.tag": OLD_TRITON} if found else {}
 
 
