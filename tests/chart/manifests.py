@@ -22,6 +22,8 @@ MANIFESTS = Path(__file__).parents[2] / "deploy" / "manifests"
 NAME = "modelmesh-triton-adapter"
 OF_HELM = ("helm.sh/chart", "app.kubernetes.io/managed-by", "app.kubernetes.io/instance")
 HOOK = "helm.sh/hook"
+OF_TESTS = "Service"
+"""Headless, for `helm test` alone."""
 ALWAYS: Mapping[str, object] = {"fullnameOverride": NAME}
 HEADER = "# Rendered from the chart with {values}; scripts/render writes this file."
 Resource = dict[str, Any]
@@ -41,11 +43,11 @@ class Folder:
     def resources(self) -> list[Resource]:
         """What the chart renders with these values, without what is Helm's."""
         rendered = render(sets={**ALWAYS, **self.values}, api_versions=[MONITORING])
-        bare = [without_helm(each) for each in rendered if HOOK not in each["metadata"].get("annotations", {})]
+        kept = [each for each in rendered if HOOK not in each["metadata"].get("annotations", {}) and each["kind"] != OF_TESTS]
+        bare = [without_helm(each) for each in kept]
         return [each for each in bare if not self.kinds or each["kind"] in self.kinds]
 
 
-_POLICY = {"networkPolicy.enabled": True}
 _MONITORING = {"runtime.create": False, "podMonitor.enabled": True, "prometheusRule.enabled": True, "dashboard.enabled": True}
 FOLDERS = (
     Folder(name="base"),

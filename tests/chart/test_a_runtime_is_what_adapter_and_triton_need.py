@@ -15,7 +15,8 @@ import pytest
 from adapter.cli import main
 from adapter.settings import REPOSITORY_DIR, Settings, all_fields
 from adapter.units import parse_bytes
-from tests.chart.controller import GRACE_SECONDS, assemble
+from tests.chart import endpoints
+from tests.chart.controller import GRACE_SECONDS, assemble, dropped, validate
 from tests.chart.manifests import FOLDERS
 from tests.chart.render import RenderError
 from tests.chart.runtime_env import adapter_env, containers, volume_bytes
@@ -23,6 +24,9 @@ from tests.chart.runtime_env import adapter_env, containers, volume_bytes
 OURS = ("base", "cluster", "gpu", "storage-helper")
 """Folders whose runtime has the adapter's container."""
 LONGEST_PORT_NAME = 15
+TRITON_HTTP_PORT = 8000
+MODELMESH_UNDECLARED = (8080, 8089, 8090)
+"""Between ModelMeshes, for probes and for `preStop`."""
 
 
 @pytest.fixture(scope="module", params=OURS)
@@ -46,6 +50,11 @@ def words(container: Mapping[str, Any]) -> str:
     return re.sub(r"\s+", " ", " ".join([*container.get("command", ()), *container.get("args", ())])) + " "
 
 
+def mounts_of(container: Mapping[str, Any]) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = container.get("volumeMounts", [])
+    return found
+
+
 def is_pulling(runtime: dict[str, Any]) -> bool:
     return bool(runtime["spec"].get("storageHelper", {}).get("disabled"))
 
@@ -58,9 +67,22 @@ def test_volume_names_are_unlike_a_claim(runtime: dict[str, Any]) -> None:
 
 
 def test_mounts_name_declared_volumes_and_every_volume_is_mounted(runtime: dict[str, Any]) -> None:
-    mounted = {mount["name"] for each in containers(runtime).values() for mount in each["volumeMounts"]}
+    mounted = {mount["name"] for each in containers(runtime).values() for mount in mounts_of(each)}
 
     assert mounted == {volume["name"] for volume in runtime["spec"]["volumes"]}
+
+
+def test_the_controller_takes_the_runtime_as_it_is(runtime: dict[str, Any]) -> None:
+    """Nothing refused, nothing dropped without a word, no endpoint that is no port."""
+    assert (validate(runtime), dropped(runtime), endpoints.problems(runtime["spec"])) == ([], [], [])
+
+
+def test_no_port_of_the_pod_is_taken_twice(runtime: dict[str, Any], settings: Settings) -> None:
+    """Ports that are listened on without a declaration count, too: one network for all containers."""
+    declared = [port["containerPort"] for each in assemble(runtime)["spec"]["containers"] for port in each.get("ports", ())]
+    ports = [*declared, settings.spi.port, settings.triton.port, TRITON_HTTP_PORT, *MODELMESH_UNDECLARED]
+
+    assert sorted(set(ports)) == sorted(ports)
 
 
 def test_port_names_are_short_enough(runtime: dict[str, Any]) -> None:
@@ -97,7 +119,7 @@ def test_capacity_is_what_triton_requests_less_the_buffer(runtime: dict[str, Any
 def test_both_see_the_models_at_one_path(runtime: dict[str, Any], settings: Settings) -> None:
     """Triton canonicalises links: another path in its container is another file. With the storage helper the controller mounts it."""
     root = str(settings.volume.root)
-    mounts = [{mount["mountPath"]: mount["name"] for mount in each["volumeMounts"]} for each in containers(runtime).values()]
+    mounts = [{mount["mountPath"]: mount["name"] for mount in mounts_of(each)} for each in containers(runtime).values()]
 
     if is_pulling(runtime):
         assert mounts[0][root] == mounts[1][root]
@@ -136,19 +158,16 @@ def test_tritons_probe_asks_the_adapter_where_it_listens(runtime: dict[str, Any]
 
 
 def test_the_cache_stays_below_the_limit_of_its_volume(runtime: dict[str, Any], settings: Settings) -> None:
-    """A pod that writes more is evicted, and statvfs shows the node's disk."""
-    root = str(settings.volume.root)
-    volumes = {volume["name"]: volume for volume in assemble(runtime)["spec"]["volumes"]}
-    limit = volume_bytes(runtime, root) if is_pulling(runtime) else parse_bytes(volumes["models-dir"]["emptyDir"]["sizeLimit"])
+    """A pod that writes more is evicted, and statvfs shows the node's disk. What the storage helper pulls is no cache of ours."""
+    limit = volume_bytes(runtime, str(settings.volume.root)) if is_pulling(runtime) else 0
 
-    assert settings.volume.max_bytes is not None
     assert settings.volume.max_bytes == limit * 9 // 10
 
 
 def test_the_storage_secret_is_mounted_by_us_and_optional(runtime: dict[str, Any], settings: Settings) -> None:
     """Without the storage helper the controller mounts none; pods start without the secret."""
     volumes = {volume["name"]: volume["secret"] for volume in runtime["spec"]["volumes"] if "secret" in volume}
-    mounts = {name: [mount for mount in each["volumeMounts"] if mount["name"] in volumes] for name, each in containers(runtime).items()}
+    mounts = {name: [mount for mount in mounts_of(each) if mount["name"] in volumes] for name, each in containers(runtime).items()}
 
     assert mounts["triton"] == []
     assert len(mounts["triton-adapter"]) == is_pulling(runtime)
@@ -188,7 +207,7 @@ def test_both_run_without_privileges_and_as_one_user(runtime: dict[str, Any]) ->
 
 def test_triton_may_write_where_it_must(runtime: dict[str, Any]) -> None:
     """Its root file system is read-only: environments of python models are unpacked below `/tmp`."""
-    mounts = {mount["mountPath"] for mount in containers(runtime)["triton"]["volumeMounts"]}
+    mounts = {mount["mountPath"] for mount in mounts_of(containers(runtime)["triton"])}
 
     assert {"/tmp", "/dev/shm"} <= mounts
 
