@@ -7,6 +7,7 @@ from typing import Any
 
 from adapter.settings import Settings
 from adapter.units import parse_bytes
+from tests.chart.controller import assemble
 
 Resource = Mapping[str, Any]
 
@@ -17,8 +18,13 @@ def containers(runtime: Resource) -> dict[str, dict[str, Any]]:
 
 
 def adapter_env(runtime: Resource, secret: str = "") -> dict[str, str]:
-    """The adapter's variables as Kubernetes would fill them in; `secret` stands for every value of a Secret."""
-    declared = containers(runtime)
+    """
+    The adapter's variables as Kubernetes would fill them in, whoever adds its container; `secret` stands for every value of a Secret.
+
+    Raises:
+        AssemblyError: the controller would refuse the runtime.
+    """
+    declared = {container["name"]: container for container in assemble(runtime)["spec"]["containers"]}
     values = {}
     for entry in declared["triton-adapter"]["env"]:
         reference = entry.get("valueFrom", {})
