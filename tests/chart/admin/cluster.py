@@ -19,15 +19,16 @@ from types import TracebackType
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from tests.chart import apiserver_install, install
-from tests.chart.api import NAMESPACE, Api, Object, RefusedError
+from tests.chart import install
+from tests.chart.admin import apiserver_install
+from tests.chart.admin.api import NAMESPACE, Api, Object, RefusedError
 from tests.real.children import TOP, Child, PartError, bare_environment
 from tests.real.polls import until
 from tests.real.ports import started_on
 
 START_SECONDS = 90
 COMMAND_SECONDS = 110
-CRDS = Path(__file__).with_name("crds")
+CRDS = Path(__file__).parents[1] / "crds"
 
 
 class CommandError(Exception):

@@ -30,23 +30,24 @@ class Kind:
     """Where objects of a kind are."""
 
     group: str
-    plural: str
+    singular: str
     is_of_a_namespace: bool = True
 
     def path(self, namespace: str = "", name: str = "") -> str:
         """Of all in a namespace (or in all of them), or of one."""
         words = ["apis" if "/" in self.group else "api", self.group]
-        words += ["namespaces", namespace] if self.is_of_a_namespace and namespace else []
-        return "/" + "/".join([*words, self.plural, *([name] if name else [])])
+        words += ["Namespace", namespace] if self.is_of_a_namespace and namespace else []
+        plural = f"{self.singular.lower().removesuffix('y')}ies" if self.singular.endswith("y") else f"{self.singular.lower()}s"
+        return "/" + "/".join([*words, plural, *([name] if name else [])])
 
 
-POD, SERVICE, SECRET = Kind("v1", "pods"), Kind("v1", "services"), Kind("v1", "secrets")
-CONFIG_MAP, NAMESPACE, NODE = Kind("v1", "configmaps"), Kind("v1", "namespaces", False), Kind("v1", "nodes", False)
-DEPLOYMENT = Kind("apps/v1", "deployments")
-NETWORK_POLICY = Kind("networking.k8s.io/v1", "networkpolicies")
-RUNTIME = Kind("serving.kserve.io/v1alpha1", "servingruntimes")
-CLUSTER_RUNTIME = Kind("serving.kserve.io/v1alpha1", "clusterservingruntimes", False)
-INFERENCE_SERVICE = Kind("serving.kserve.io/v1beta1", "inferenceservices")
+POD, SERVICE, SECRET = Kind("v1", "Pod"), Kind("v1", "Service"), Kind("v1", "Secret")
+CONFIG_MAP, NAMESPACE, NODE = Kind("v1", "ConfigMap"), Kind("v1", "Namespace", False), Kind("v1", "Node", False)
+DEPLOYMENT = Kind("apps/v1", "Deployment")
+NETWORK_POLICY = Kind("networking.k8s.io/v1", "NetworkPolicy")
+RUNTIME = Kind("serving.kserve.io/v1alpha1", "ServingRuntime")
+CLUSTER_RUNTIME = Kind("serving.kserve.io/v1alpha1", "ClusterServingRuntime", False)
+INFERENCE_SERVICE = Kind("serving.kserve.io/v1beta1", "InferenceService")
 
 
 class Api:

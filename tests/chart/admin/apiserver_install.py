@@ -1,5 +1,5 @@
 """
-A Kubernetes API server with its etcd, and kubectl, in `.parts/apiserver`: `python -m tests.chart.apiserver_install`.
+A Kubernetes API server with its etcd, and kubectl, in `.parts/apiserver`: `python -m tests.chart.admin.apiserver_install`.
 
 Built with Go from the modules that `apiserver/go.mod` pins and `apiserver/go.sum` gives the hashes of. About four minutes on two cores.
 """
