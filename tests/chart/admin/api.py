@@ -36,7 +36,7 @@ class Kind:
     def path(self, namespace: str = "", name: str = "") -> str:
         """Of all in a namespace (or in all of them), or of one."""
         words = ["apis" if "/" in self.group else "api", self.group]
-        words += ["Namespace", namespace] if self.is_of_a_namespace and namespace else []
+        words += ["namespaces", namespace] if self.is_of_a_namespace and namespace else []
         plural = f"{self.singular.lower().removesuffix('y')}ies" if self.singular.endswith("y") else f"{self.singular.lower()}s"
         return "/" + "/".join([*words, plural, *([name] if name else [])])
 
