@@ -1,0 +1,2 @@
+{{- define "mmta.checks" -}}
+{{- end -}}
