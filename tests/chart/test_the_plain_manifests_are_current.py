@@ -45,7 +45,7 @@ def test_kustomize_gives_the_objects_that_helm_renders(folder: Folder) -> None:
 
 @pytest.mark.usefixtures("real_kustomize")
 def test_a_kustomization_of_a_user_names_namespace_and_image(tmp_path: Path) -> None:
-    """As the page shows it; the image is in a field that kustomize does not know by itself."""
+    """As the page shows it."""
     page = (MANIFESTS / "README.md").read_text()
     (tmp_path / "kustomization.yaml").write_text(
         page.partition("```yaml\n")[2].partition("```")[0].replace("deploy/manifests", "manifests")
