@@ -111,6 +111,8 @@ async def build(
         )
         stack.push_async_callback(_close, lifecycle)
         metrics.CAPACITY_BYTES.set(settings.capacity.capacity_bytes)
+        metrics.USABLE_BYTES.set(settings.capacity.usable_bytes)
+        metrics.LOAD_TIMEOUT_SECONDS.set(settings.capacity.load_timeout_ms / 1000)
         heartbeat = Heartbeat()
         if settings.telemetry.metrics_port:
             http = TelemetryServer(

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from itertools import product
 from typing import Any, NoReturn, TypeAlias
 
 import grpc
 import structlog
 from grpc import StatusCode, aio
 
+from adapter._pb import model_runtime_pb2
 from adapter.errors import UNEXPECTED, AdapterError, Superseded, UnloadUnfinished, WrongServer
 from adapter.spi import status
 from adapter.telemetry import logs, metrics
@@ -32,6 +34,12 @@ log = structlog.stdlib.get_logger(__name__)
 
 class CallInterceptor(aio.ServerInterceptor):
     """Wraps the five calls; health and reflection pass untouched."""
+
+    def __init__(self) -> None:
+        for method, reason in product(("loadModel", "unloadModel"), status.reasons()):
+            metrics.FAILURES.labels(method, reason)  # from 0 on, or the first failure would be no increase
+        for method in model_runtime_pb2.DESCRIPTOR.services_by_name["ModelRuntime"].methods_by_name:
+            metrics.FAILURES.labels(method, AdapterError.reason)
 
     async def intercept_service(
         self,

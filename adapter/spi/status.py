@@ -85,6 +85,11 @@ def shown(text: str, budget: int = MAX_WIRE_BYTES) -> str:
     return _shortened(_clean(text), budget)
 
 
+def reasons() -> list[str]:
+    """All that a failure may give: the label of logs and metrics."""
+    return [kind.reason for kind in CODES if kind not in FAMILIES] + [AdapterError.reason]
+
+
 def markdown() -> str:
     """The table in the documents: code, reason, when. The reason is the label of logs and metrics."""
     rows = ["| code | reason | when |", "|---|---|---|"]

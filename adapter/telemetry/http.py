@@ -26,7 +26,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from adapter.errors import ListenError
 from adapter.telemetry.connections import BoundedServer
-from adapter.telemetry.metrics import REGISTRY
+from adapter.telemetry.metrics import READY, REGISTRY
 from adapter.telemetry.redaction import redact
 
 BEAT_SECONDS = 1.0
@@ -108,6 +108,7 @@ class TelemetryServer:
         self._notice = notice
         self._triton = triton
         self._server = _bind(port, self._routes())
+        READY.set_function(lambda: self._readyz()[0] is HTTPStatus.OK)
         self.port: int = self._server.server_address[1]
         try:
             threading.Thread(target=self._server.serve_forever, name="telemetry-http", daemon=True).start()

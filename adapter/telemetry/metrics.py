@@ -13,7 +13,11 @@ from prometheus_client.metrics import MetricWrapperBase
 REGISTRY = CollectorRegistry()
 ProcessCollector(registry=REGISTRY)  # memory, processor time, open files, start time of the adapter itself
 PREFIX = "triton_adapter"
-_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
+_SECONDS = (
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 7.5, 10.0,
+    15.0, 20.0, 25.0, 30.0, 45.0, 60.0, 75.0, 90.0, 120.0, 180.0, 300.0, 600.0, 1800.0,
+)  # fmt: skip
+"""Close to each other where loading timeouts are: a percentile is a guess between two of them."""
 
 
 def _counter(name: str, meaning: str, *labels: str) -> Counter:
@@ -38,11 +42,15 @@ PHASE_SECONDS = _histogram(
 MODELS = _gauge("models", "Models by lifecycle state", "state")
 LOADED_BYTES = _gauge("loaded_bytes", "Sum of the sizes told to ModelMesh for loaded models")
 CAPACITY_BYTES = _gauge("capacity_bytes", "Capacity announced to ModelMesh")
+USABLE_BYTES = _gauge("usable_bytes", "Capacity less the reserve that ModelMesh keeps for unloads")
+LOAD_TIMEOUT_SECONDS = _gauge("load_timeout_seconds", "Loading timeout announced to ModelMesh (LOADTIME_TIMEOUT)")
 PULLED_BYTES = _counter("pulled_bytes_total", "Bytes pulled from storage", "type")
 PULLED_FILES = _counter("pulled_files_total", "Files pulled from storage", "type")
 SOURCE_RETRIES = _counter("source_retries_total", "Repeated requests to storage", "type")
 UNLOAD_WAIT_SECONDS = _histogram("unload_wait_seconds", "Time from Triton's answer to an unload until the memory was free")
 INDEX_POLLS = _counter("index_polls_total", "Calls of Triton's RepositoryIndex")
+INDEX_SECONDS = _gauge("index_seconds", "Duration of the newest listing of Triton's folder, also of one that still runs")
+READY = _gauge("ready", "1 while `/readyz` is 200, else 0")
 TRITON_UP = _gauge("triton_up", "1 while Triton answers, else 0")
 UNLOADS_UNFINISHED = _counter("unloads_unfinished_total", "Unloads that Triton did not finish within the bound: Triton may need a restart")
 STUCK = _gauge("stuck", "Loads and unloads in Triton that do not end (`/healthz/triton` names them)", "kind")
@@ -71,10 +79,10 @@ for _counter_of, _values in (
         _counter_of.labels(_value)  # from 0 on, or the first event would be no increase
 
 TABLE: tuple[MetricWrapperBase, ...] = (
-    RPC_SECONDS, FAILURES, PHASE_SECONDS, MODELS, LOADED_BYTES, CAPACITY_BYTES, PULLED_BYTES, PULLED_FILES,
-    SOURCE_RETRIES, UNLOAD_WAIT_SECONDS, INDEX_POLLS, TRITON_UP, UNLOADS_UNFINISHED, STUCK, TRITON_RESTARTS,
-    RESTORES, RESTORE_PENDING, INVENTORY_DRIFT, CACHE_REQUESTS, CACHE_SAVED_BYTES, CACHE_EVICTIONS, VOLUME_BYTES,
-    VOLUME_BUDGET_BYTES, LEFTOVERS,
+    RPC_SECONDS, FAILURES, PHASE_SECONDS, MODELS, LOADED_BYTES, CAPACITY_BYTES, USABLE_BYTES, LOAD_TIMEOUT_SECONDS,
+    PULLED_BYTES, PULLED_FILES, SOURCE_RETRIES, UNLOAD_WAIT_SECONDS, INDEX_POLLS, INDEX_SECONDS, READY, TRITON_UP,
+    UNLOADS_UNFINISHED, STUCK, TRITON_RESTARTS, RESTORES, RESTORE_PENDING, INVENTORY_DRIFT, CACHE_REQUESTS,
+    CACHE_SAVED_BYTES, CACHE_EVICTIONS, VOLUME_BYTES, VOLUME_BUDGET_BYTES, LEFTOVERS,
 )  # fmt: skip
 
 

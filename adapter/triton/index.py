@@ -19,7 +19,7 @@ import structlog
 from adapter.backoff import doubling
 from adapter.errors import AdapterError, ServerError, WrongServer
 from adapter.model import ServerModel
-from adapter.telemetry.metrics import INDEX_POLLS
+from adapter.telemetry.metrics import INDEX_POLLS, INDEX_SECONDS
 from adapter.triton.client import CallError, TritonAway, TritonClient, TritonSilent
 from adapter.triton.pace import SLOW_SECONDS, Pace
 from adapter.triton.presence import Presence
@@ -52,6 +52,7 @@ class Index:
         self._has_failed = asyncio.Event()
         self._asked_since: float | None = None
         """Time of the loop at which the question was sent that is under way."""
+        INDEX_SECONDS.set_function(lambda: max(self._pace.seconds, self._under_way_seconds()))
 
     @property
     def problem(self) -> str | None:
@@ -188,7 +189,12 @@ class Index:
         self._has_failed.set()
 
     def _slow(self) -> str | None:
-        since = self._asked_since
-        if since is None or (seconds := self._time() - since) <= SLOW_SECONDS:
+        seconds = self._under_way_seconds()
+        if seconds <= SLOW_SECONDS:
             return None
         return f"Triton has needed {seconds:.0f} s to list its model repository, and has not done so yet"
+
+    def _under_way_seconds(self) -> float:
+        """How long Triton has been asked by now; 0 while it is left alone. From any thread."""
+        since = self._asked_since
+        return 0.0 if since is None else self._time() - since

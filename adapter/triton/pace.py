@@ -30,7 +30,8 @@ class Pace:
 
     def __init__(self) -> None:
         self._ended_at = 0.0
-        self._seconds = 0.0
+        self.seconds = 0.0
+        """The newest answer took so long; 0 before the first one of this Triton. From any thread."""
         self._owed_until = 0.0
         """When Triton will have had the rest for all its answers."""
         self.notice: str | None = None
@@ -46,26 +47,26 @@ class Pace:
         """A question was under way in this time, answered or not; `has_hung`: not for the listing alone, so it is not measured."""
         self._ended_at = now
         if not has_hung:
-            self._seconds = now - began
+            self.seconds = now - began
             self._tell()
-        rest = REST_FACTOR * self._seconds
-        owed_until = max(self._owed_until, now - self._seconds) + self._seconds + rest
+        rest = REST_FACTOR * self.seconds
+        owed_until = max(self._owed_until, now - self.seconds) + self.seconds + rest
         self._owed_until = min(owed_until, now + rest + CREDIT_SECONDS)  # else the rests that were cut at 40 s would add up
 
     def forget(self) -> None:
         """Triton is another process: it has listed nothing yet."""
-        self._seconds = self._owed_until = 0.0
+        self.seconds = self._owed_until = 0.0
 
     def _tell(self) -> None:
-        share = self._seconds / (self._seconds + LONGEST_REST_SECONDS)
-        was_slow, is_slow = self.notice is not None, REST_FACTOR * self._seconds > LONGEST_REST_SECONDS
+        share = self.seconds / (self.seconds + LONGEST_REST_SECONDS)
+        was_slow, is_slow = self.notice is not None, REST_FACTOR * self.seconds > LONGEST_REST_SECONDS
         self.notice = (
-            f"Triton is slow: it has needed {self._seconds:.0f} s to list its model repository, "
+            f"Triton is slow: it has needed {self.seconds:.0f} s to list its model repository, "
             f"which takes {share:.0%} of its time while unloads wait for it"
             if is_slow
             else None
         )
         if is_slow and not was_slow:
-            log.warning("index.slow", seconds=round(self._seconds, 1), share=f"{share:.0%}", rest_seconds=LONGEST_REST_SECONDS)
+            log.warning("index.slow", seconds=round(self.seconds, 1), share=f"{share:.0%}", rest_seconds=LONGEST_REST_SECONDS)
         elif was_slow and not is_slow:
-            log.info("index.quick", seconds=round(self._seconds, 1))
+            log.info("index.quick", seconds=round(self.seconds, 1))

@@ -48,8 +48,13 @@ def render(
         RenderError: the schema of the values, a template or Helm itself refused.
         CannotRunError: no Helm on this machine.
     """
-    words = [release, str(CHART), *_words(value_files, sets or {}, namespace, kube_version, api_versions)]
-    return [found for found in yaml.safe_load_all(_helm("template", *words)) if found]
+    words = _words(value_files, sets or {}, namespace, kube_version, api_versions)
+    return [found for found in yaml.safe_load_all(_helm("template", release, str(CHART), *words)) if found]
+
+
+def text(value_file: Path, *, api_versions: Sequence[str] = ()) -> str:
+    """What `helm template` prints. Raises as `render` does."""
+    return _helm("template", RELEASE, str(CHART), *_words([value_file], {}, NAMESPACE, None, api_versions))
 
 
 def notes(

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+import yaml
 
 from adapter.errors import InvalidRequest
 from adapter.layout.model_types import TYPES
@@ -25,7 +26,8 @@ from adapter.storage.stores.azure.config import container_of
 from adapter.storage.stores.http.config import headers_of, url_of
 from adapter.storage.stores.table import BINDINGS, BUCKETS
 from tests.chart.predictors import NotAPredictorError, Predictor, predictor_of
-from tests.chart.samples import SAMPLES, documents, secret
+from tests.chart.samples import SAMPLES, SECRET, documents, secret
+from tests.chart.valid import problems
 
 STORES = {*BUCKETS, "pvc"}
 DOCUMENTS = documents()
@@ -63,6 +65,15 @@ def check_place(config: StorageConfig, spec: ModelSpec) -> None:
     else:
         assert config.required_bucket()
     assert spec.path or config.type == "http", "an empty path is the whole bucket"
+
+
+@each_sample
+def test_an_api_server_accepts_the_object(resource: dict[str, Any]) -> None:
+    assert problems(resource) == []
+
+
+def test_an_api_server_accepts_the_secret() -> None:
+    assert problems(yaml.safe_load(SECRET.read_text())) == []
 
 
 @each_sample

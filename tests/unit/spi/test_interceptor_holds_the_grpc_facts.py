@@ -12,6 +12,7 @@ from structlog.testing import capture_logs
 from adapter._pb import model_runtime_pb2 as pb
 from adapter.errors import Abandoned, AdapterError, ModelRefused, SourceDenied, UnloadUnfinished, WrongServer
 from adapter.model import ModelSpec
+from adapter.spi import status
 from adapter.spi.servicer import ModelRuntime
 from adapter.telemetry.logs import note
 from adapter.telemetry.metrics import REGISTRY
@@ -202,3 +203,19 @@ async def test_calls_and_failures_are_counted() -> None:
     await answer_of(load)
 
     assert (count("rpc_seconds_count", **calls), count("failures_total", **failures)) == (before[0] + 1, before[1] + 1)
+
+
+async def test_every_reason_is_counted_from_0_on() -> None:
+    """Prometheus sees no increase in a series that begins with 1, so the first failure of a pod would raise no alert."""
+    async with serving(FakeLifecycle()):
+        counted = {
+            (sample.labels["method"], sample.labels["reason"])
+            for family in REGISTRY.collect()
+            for sample in family.samples
+            if sample.name == "triton_adapter_failures_total"
+        }
+
+    methods = ("loadModel", "unloadModel", "predictModelSize", "modelSize", "runtimeStatus")
+    raised = {kind.reason for kind in status.CODES if kind not in status.FAMILIES}
+    assert {(method, reason) for method in methods[:2] for reason in raised} <= counted
+    assert {(method, "internal") for method in methods} <= counted

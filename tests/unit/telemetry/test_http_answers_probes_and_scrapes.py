@@ -86,6 +86,20 @@ def test_not_ready_says_why() -> None:
         assert ask(server, "/readyz")[:2] == (200, "ready\n")
 
 
+def test_ready_is_a_metric_too() -> None:
+    """An alert cannot ask `/readyz`."""
+    clock = Clock()
+    problems = ["Triton does not answer"]
+    with serving(clock, readiness=lambda: "; ".join(problems) or None) as server:
+        assert "\ntriton_adapter_ready 0.0\n" in ask(server, "/metrics")[1]
+
+        problems.clear()
+        assert "\ntriton_adapter_ready 1.0\n" in ask(server, "/metrics")[1]
+
+        clock.now += STUCK_AFTER_SECONDS + 2
+        assert "\ntriton_adapter_ready 0.0\n" in ask(server, "/metrics")[1]
+
+
 def test_ready_says_what_is_under_way() -> None:
     """Models come back: ModelMesh can be served meanwhile."""
     with serving(notice=lambda: "restoring 7 of 10") as server:

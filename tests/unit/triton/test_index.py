@@ -44,6 +44,12 @@ def polls() -> float:
     return REGISTRY.get_sample_value("triton_adapter_index_polls_total") or 0
 
 
+def index_seconds() -> float:
+    seconds = REGISTRY.get_sample_value("triton_adapter_index_seconds")
+    assert seconds is not None
+    return seconds
+
+
 # ---- shared
 
 
@@ -320,6 +326,20 @@ async def test_a_slow_index_is_a_problem_while_somebody_waits_for_it_and_a_notic
         triton.index_seconds = 0.5
         await server.index()
         assert server.notice is None
+
+
+async def test_the_metric_tells_the_newest_listing_and_one_that_still_runs() -> None:
+    triton = OneThread(index_seconds=2.0)
+    server = serve(triton)
+
+    await server.index()
+    assert index_seconds() == pytest.approx(2)
+    triton.index_seconds = 30.0
+    asked = asyncio.create_task(server.index())
+    await asyncio.sleep(40)
+    assert 2 < index_seconds() < 30
+    await asked
+    assert index_seconds() == pytest.approx(30)
 
 
 async def test_more_than_a_tenth_is_logged_once_and_so_is_its_end() -> None:

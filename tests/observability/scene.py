@@ -1,0 +1,162 @@
+"""
+A runtime of real pods for a few minutes: real Triton, adapter and S3, ModelMesh's calls, and faults on purpose.
+
+What is loaded and what fails is the same in each run; times are those of the machine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+import numpy as np
+
+from tests.observability.server import Prometheus
+from tests.real.adapter import AdapterProcess
+from tests.real.mesh import LONG_ENOUGH_SECONDS, Mesh
+from tests.real.models import affine, sleeper
+from tests.real.s3 import S3Server
+from tests.real.triton import Triton
+
+BUCKET = "models"
+MODELS = 8
+AT_ONCE = 5
+"""Models that a pod's ModelMesh keeps: fewer than there are, so something is always evicted."""
+PADDING_BYTES = 6_000_000
+BAD = ("nowhere", "no-config")
+SETTINGS = {
+    "CONTAINER_MEM_REQ_BYTES": "40Mi",
+    "MEM_BUFFER_BYTES": "0",
+    "CACHE_MAX_BYTES": "40Mi",
+    "LOADTIME_TIMEOUT": "8000",
+    "LOADING_CONCURRENCY": "2",
+    "UNLOAD_TIMEOUT_SECONDS": "3",
+}
+PAUSE_SECONDS = 0.2
+
+
+@dataclass(frozen=True)
+class Pod:
+    """One of the runtime's pods, without ModelMesh."""
+
+    name: str
+    triton: Triton
+    adapter: AdapterProcess
+    mesh: Mesh
+
+    def targets(self) -> Iterator[tuple[str, dict[str, str]]]:
+        """For Prometheus, labelled as a PodMonitor labels them."""
+        place = {"namespace": "models", "pod": self.name}
+        yield self.adapter.metrics_url.removeprefix("http://"), place | {"container": "triton-adapter"}
+        yield f"127.0.0.1:{self.triton.metrics_port}", place | {"container": "triton"}
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What runs, and Prometheus over it."""
+
+    pods: Sequence[Pod]
+    s3: S3Server
+    prometheus: Prometheus
+
+    def play(self, seconds: float) -> None:
+        """Traffic for so long, and meanwhile: Triton of the first pod dies, an inference holds an unload, storage is away."""
+        over = threading.Event()
+        threads = [threading.Thread(target=_traffic, args=(pod, number, over)) for number, pod in enumerate(self.pods)]
+        for thread in threads:
+            thread.start()
+        try:
+            for fault in (self._triton_dies, self._an_unload_is_held, self._storage_is_away):
+                time.sleep(seconds / 5)
+                fault(seconds / 12)
+            time.sleep(seconds / 6)
+        finally:
+            over.set()
+            for thread in threads:
+                thread.join()
+
+    def _triton_dies(self, seconds: float) -> None:
+        self.pods[0].triton.kill()
+        time.sleep(min(seconds, 3))
+        self.pods[0].triton.start()
+
+    def _an_unload_is_held(self, seconds: float) -> None:
+        mesh = self.pods[-1].mesh
+        mesh.load("held", "python", "slow")
+        request = mesh.infer_request("held", {"SECONDS": np.array([max(seconds, 5)], dtype=np.float32)})
+        inference = mesh.triton.ModelInfer.future(request, timeout=LONG_ENOUGH_SECONDS)
+        for _ in range(2):  # ModelMesh repeats an unload that was not finished
+            with contextlib.suppress(grpc.RpcError):
+                mesh.unload("held")
+            inference.result()
+
+    def _storage_is_away(self, seconds: float) -> None:
+        self.s3.kill()
+        time.sleep(seconds)
+        self.s3.start()
+
+
+@contextlib.contextmanager
+def scene(names: Sequence[str]) -> Iterator[Scene]:
+    """Pods of these names, ready and empty, and Prometheus, which scrapes them."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="scene-")))
+        s3 = stack.enter_context(S3Server())
+        _fill(s3)
+        (folder / "storage-config").mkdir()
+        (folder / "storage-config" / "s3").write_text(json.dumps(s3.storage_config(BUCKET)))
+        pods = [_pod(stack, folder, name) for name in names]
+        prometheus = stack.enter_context(Prometheus([target for pod in pods for target in pod.targets()]))
+        yield Scene(pods, s3, prometheus)
+
+
+def _pod(stack: ExitStack, folder: Path, name: str) -> Pod:
+    volume = folder / name
+    (volume / "_triton_models").mkdir(parents=True)
+    triton = stack.enter_context(Triton(volume / "_triton_models"))
+    adapter = stack.enter_context(
+        AdapterProcess(volume=volume, storage_config=folder / "storage-config", triton_target=triton.grpc_target, env=SETTINGS)
+    )
+    mesh = stack.enter_context(Mesh(adapter.channel_target, triton.grpc_target))
+    mesh.start()
+    return Pod(name, triton, adapter, mesh)
+
+
+def _fill(s3: S3Server) -> None:
+    for number in range(MODELS):
+        padding = random.Random(number).randbytes(PADDING_BYTES)
+        s3.put_folder(BUCKET, f"m{number}", dict(affine(number, 1)) | {"1/weights.bin": padding})
+    s3.put_folder(BUCKET, "slow", sleeper(2))
+    s3.put_folder(BUCKET, "no-config", {"1/weights.bin": b"x"})
+
+
+def _traffic(pod: Pod, seed: int, over: threading.Event) -> None:
+    """ModelMesh's part: load, infer, evict; now and then a model that cannot be loaded, or is slow."""
+    choose = random.Random(seed)
+    held: list[str] = []
+    while not over.wait(PAUSE_SECONDS):
+        with contextlib.suppress(grpc.RpcError):  # faults are meant
+            _step(pod, choose, held)
+
+
+def _step(pod: Pod, choose: random.Random, held: list[str]) -> None:
+    if choose.random() < 0.1:
+        pod.mesh.load("bad", "python", choose.choice(BAD))
+    wanted = choose.choice([*(f"m{number}" for number in range(MODELS)), "slow"])
+    if wanted not in held:
+        if len(held) >= AT_ONCE:
+            pod.mesh.unload(held.pop(0))
+        held.append(wanted)  # also one whose load fails: ModelMesh unloads such a one too
+        pod.mesh.load(wanted, "python", wanted)
+    for name in held:
+        if name != "slow":
+            pod.mesh.infer(name, {"X": np.ones(3, dtype=np.float32)})

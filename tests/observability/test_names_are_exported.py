@@ -1,0 +1,84 @@
+"""Every metric, label and value that alerts and dashboard ask for is one that the adapter, Triton or ModelMesh has."""
+
+from __future__ import annotations
+
+import typing
+
+import pytest
+from grpc import StatusCode
+
+from adapter._pb import model_runtime_pb2
+from adapter.inventory import Drift
+from adapter.lifecycle.states import State
+from adapter.spi import status
+from adapter.telemetry import metrics
+from tests.observability.files import TARGET_LABELS, alerts, grouped, matched, panels
+
+MODEL = frozenset({"model", "version"})
+TRITON = {
+    "nv_inference_request_success": MODEL,
+    "nv_inference_request_failure": MODEL | {"reason"},
+    "nv_inference_request_duration_us": MODEL,
+    "nv_inference_queue_duration_us": MODEL,
+    "nv_inference_compute_infer_duration_us": MODEL,
+    "nv_gpu_memory_used_bytes": frozenset({"gpu_uuid"}),
+    "nv_gpu_memory_total_bytes": frozenset({"gpu_uuid"}),
+}
+"""With their labels. Those of inference are compared with the real Triton's; a Triton without a GPU has none of the GPU's."""
+MODELMESH: dict[str, frozenset[str]] = {"modelmesh_instance_lru_age_seconds": frozenset()}
+"""Source: modelmesh `Metric.java`."""
+PROMETHEUS: dict[str, frozenset[str]] = {"up": frozenset(), "ALERTS": frozenset()}
+VALUES = {
+    "method": {method.name for method in model_runtime_pb2.DESCRIPTOR.services_by_name["ModelRuntime"].methods},
+    "code": {code.name for code in StatusCode},
+    "reason": set(status.reasons()),
+    "state": {state.value for state in State},
+    "outcome": {"restored", "refused", "crashed", "given_up", "ended"},
+    "kind": {"placed", "idle", "staging", "trash", "load", "unload", *typing.get_args(Drift)},
+    "container": {"triton", "triton-adapter"},
+    "namespace": {"$namespace"},
+    "pod": {"$pod"},
+}
+ASKED = [(rule["alert"], rule["expr"]) for rule in alerts()] + [
+    (panel.title, query.expression) for panel in panels() for query in panel.queries
+]
+
+
+def adapters() -> dict[str, frozenset[str]]:
+    """What the adapter exports: each name as Prometheus shows it, with its labels."""
+    found = {}
+    for metric in metrics.TABLE:
+        family = next(iter(metric.describe()))
+        labels = frozenset(metric._labelnames)
+        if family.type == "histogram":
+            found |= {f"{family.name}_bucket": labels | {"le"}, f"{family.name}_sum": labels, f"{family.name}_count": labels}
+        else:
+            found[f"{family.name}_total" if family.type == "counter" else family.name] = labels
+    return found | {
+        sample.name: frozenset() for family in metrics.REGISTRY.collect() for sample in family.samples if family.name.startswith("process_")
+    }
+
+
+EXPORTED = adapters() | TRITON | MODELMESH | PROMETHEUS
+
+
+@pytest.mark.parametrize(("name", "expression"), ASKED, ids=[f"{name}-{number}" for number, (name, _) in enumerate(ASKED)])
+def test_each_metric_has_the_labels_that_are_asked_for(name: str, expression: str) -> None:
+    for selector, by in grouped(expression.replace("[$__rate_interval]", "[1m]").replace("[$__range]", "[1m]")):
+        assert selector.name in EXPORTED
+        assert set(selector.values) | by <= EXPORTED[selector.name] | TARGET_LABELS
+        for label, values in selector.values.items():
+            assert set(values) <= VALUES[label]
+    assert matched(expression.replace("[$__rate_interval]", "[1m]").replace("[$__range]", "[1m]")) <= TARGET_LABELS
+
+
+def test_alerts_and_dashboard_ask_for_most_of_what_the_adapter_exports() -> None:
+    """What nobody looks at: duplicates of what is shown, and sums."""
+    asked = {
+        selector.name.removesuffix("_bucket").removesuffix("_count").removesuffix("_sum")
+        for _, expression in ASKED
+        for selector, _ in grouped(expression.replace("[$__rate_interval]", "[1m]").replace("[$__range]", "[1m]"))
+    }
+    exported = {name.split("`")[1] for name in metrics.markdown().splitlines()[2:]}
+
+    assert exported - asked == {"triton_adapter_capacity_bytes", "triton_adapter_pulled_files_total", "triton_adapter_index_polls_total"}
