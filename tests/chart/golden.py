@@ -39,8 +39,8 @@ def rendered(case: matrix.Case) -> str:
     """As it should be there: the objects in Helm's order, keys in the order of the templates."""
     if case.name == WHOLE:
         return _objects(case)
-    pair = (_objects(found).splitlines() for found in (matrix.case(WHOLE), case))
-    changes = difflib.unified_diff(*pair, f"{WHOLE}.yaml", f"{case.name}.yaml", lineterm="", n=2)
+    whole, own = (_objects(found).splitlines() for found in (matrix.case(WHOLE), case))
+    changes = difflib.unified_diff(whole, own, f"{WHOLE}.yaml", f"{case.name}.yaml", lineterm="", n=2)
     return "".join(f"{'@@' if line.startswith('@@') else line}\n" for line in changes)
 
 
