@@ -39,7 +39,7 @@ SETTINGS = {
     "CACHE_MAX_BYTES": "40Mi",
     "LOADTIME_TIMEOUT": "8000",
     "LOADING_CONCURRENCY": "2",
-    "UNLOAD_TIMEOUT_SECONDS": "3",
+    "UNLOAD_TIMEOUT_SECONDS": "6",
 }
 PAUSE_SECONDS = 0.2
 
@@ -92,7 +92,7 @@ class Scene:
     def _an_unload_is_held(self, seconds: float) -> None:
         mesh = self.pods[-1].mesh
         mesh.load("held", "python", "slow")
-        request = mesh.infer_request("held", {"SECONDS": np.array([max(seconds, 5)], dtype=np.float32)})
+        request = mesh.infer_request("held", {"SECONDS": np.array([max(seconds, 12)], dtype=np.float32)})
         inference = mesh.triton.ModelInfer.future(request, timeout=LONG_ENOUGH_SECONDS)
         for _ in range(2):  # ModelMesh repeats an unload that was not finished
             with contextlib.suppress(grpc.RpcError):

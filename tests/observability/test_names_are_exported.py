@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import typing
 
 import pytest
@@ -40,8 +41,9 @@ VALUES = {
     "pod": {"$pod"},
 }
 ASKED = [(rule["alert"], rule["expr"]) for rule in alerts()] + [
-    (panel.title, query.expression) for panel in panels() for query in panel.queries
+    (panel.title, re.sub(r"\[\$\w+\]", "[1m]", query.expression)) for panel in panels() for query in panel.queries
 ]
+"""With ranges that can be parsed."""
 
 
 def adapters() -> dict[str, frozenset[str]]:
@@ -54,9 +56,8 @@ def adapters() -> dict[str, frozenset[str]]:
             found |= {f"{family.name}_bucket": labels | {"le"}, f"{family.name}_sum": labels, f"{family.name}_count": labels}
         else:
             found[f"{family.name}_total" if family.type == "counter" else family.name] = labels
-    return found | {
-        sample.name: frozenset() for family in metrics.REGISTRY.collect() for sample in family.samples if family.name.startswith("process_")
-    }
+    samples = [sample.name for family in metrics.REGISTRY.collect() for sample in family.samples]
+    return found | dict.fromkeys((name for name in samples if name.startswith("process_")), frozenset())
 
 
 EXPORTED = adapters() | TRITON | MODELMESH | PROMETHEUS
@@ -64,12 +65,12 @@ EXPORTED = adapters() | TRITON | MODELMESH | PROMETHEUS
 
 @pytest.mark.parametrize(("name", "expression"), ASKED, ids=[f"{name}-{number}" for number, (name, _) in enumerate(ASKED)])
 def test_each_metric_has_the_labels_that_are_asked_for(name: str, expression: str) -> None:
-    for selector, by in grouped(expression.replace("[$__rate_interval]", "[1m]").replace("[$__range]", "[1m]")):
+    for selector, by in grouped(expression):
         assert selector.name in EXPORTED
         assert set(selector.values) | by <= EXPORTED[selector.name] | TARGET_LABELS
         for label, values in selector.values.items():
             assert set(values) <= VALUES[label]
-    assert matched(expression.replace("[$__rate_interval]", "[1m]").replace("[$__range]", "[1m]")) <= TARGET_LABELS
+    assert matched(expression) <= TARGET_LABELS
 
 
 def test_alerts_and_dashboard_ask_for_most_of_what_the_adapter_exports() -> None:
@@ -77,7 +78,7 @@ def test_alerts_and_dashboard_ask_for_most_of_what_the_adapter_exports() -> None
     asked = {
         selector.name.removesuffix("_bucket").removesuffix("_count").removesuffix("_sum")
         for _, expression in ASKED
-        for selector, _ in grouped(expression.replace("[$__rate_interval]", "[1m]").replace("[$__range]", "[1m]"))
+        for selector, _ in grouped(expression)
     }
     exported = {name.split("`")[1] for name in metrics.markdown().splitlines()[2:]}
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.chart.admin.api import NAMESPACE, Api, Object
 from tests.chart.admin.cluster import Cluster, CommandError
-from tests.chart.admin.pages import Step, steps
+from tests.chart.admin.pages import steps
 from tests.real.children import TOP
 
 CHART = "deploy/helm/modelmesh-triton-adapter"
@@ -20,7 +20,6 @@ class Admin:
         self.cluster = cluster
         self.namespace = namespace
         self.folder = folder
-        self.done: list[Step] = []
         (folder / "deploy").symlink_to(TOP / "deploy")
         labels = {"modelmesh-enabled": "true"}
         self.api.ask("POST", NAMESPACE.path(), {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace, "labels": labels}})
@@ -43,15 +42,20 @@ class Admin:
         raise AssertionError(f"not refused: {script}: {said}")
 
     def follow(self, page: str, *headings: str) -> str:
-        """Run all commands of these sections of a page; what they print must be what the page shows."""
+        """
+        Run the commands of these sections of a page; what they print must be what the page shows.
+
+        `heading:N` stands for one block of a section whose blocks are choices.
+        """
         output = ""
-        for heading in headings:
+        for words in headings:
+            heading, _, number = words.partition(":")
             found = [step for step in steps(page) if step.heading == heading]
+            found = [found[int(number)]] if number else found
             assert found, f"{page} has no commands below the heading {heading}"
             for step in found:
                 said = self.says(step.script)
                 assert step.said_by(said), f"{page}, {heading}: the page shows\n{step.prints}\nand the commands printed\n{said}"
-                self.done.append(step)
                 output += said
         return output
 

@@ -19,7 +19,7 @@ from types import TracebackType
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from tests.chart import install
+from tests.chart import crd, install
 from tests.chart.admin import apiserver_install
 from tests.chart.admin.api import NAMESPACE, Api, Object, RefusedError
 from tests.real.children import TOP, Child, PartError, bare_environment
@@ -28,7 +28,6 @@ from tests.real.ports import started_on
 
 START_SECONDS = 90
 COMMAND_SECONDS = 110
-CRDS = Path(__file__).parents[1] / "crds"
 
 
 class CommandError(Exception):
@@ -52,7 +51,8 @@ class Cluster:
     def __enter__(self) -> Cluster:
         try:
             started_on([], 3, self._start, "address already in use")
-            self.kubectl("create", *(f"--filename={path}" for path in sorted(CRDS.glob("*.yaml"))))
+            for definition in crd.crds():
+                self.api.ask("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
             until(self._has_kinds, "the kinds of ModelMesh Serving are known")
         except BaseException:
             self.stop()
@@ -150,7 +150,9 @@ class Cluster:
 
     def _has_kinds(self) -> bool:
         try:
-            self.kubectl("get", "servingruntimes,clusterservingruntimes,inferenceservices,predictors", "--all-namespaces")
+            self.kubectl(
+                "get", "servingruntimes,clusterservingruntimes,inferenceservices,predictors,podmonitors,prometheusrules", "--all-namespaces"
+            )
         except CommandError:
             return False
         return True

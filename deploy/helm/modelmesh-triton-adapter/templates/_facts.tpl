@@ -11,11 +11,13 @@
 {{- if eq .Values.runtime.mode "adapterPull" }}{{ .Values.modelVolume.mountPath }}{{ else }}/models{{ end -}}
 {{- end -}}
 
-{{/* Resource of a GPU in Triton's limits, or nothing */}}
-{{- define "mmta.gpuName" -}}
-{{- range $name, $count := .Values.triton.resources.limits -}}
-{{- if regexMatch "(/gpu(\\.shared)?$|^nvidia\\.com/mig-)" $name }}{{ $name }}{{ end -}}
+{{/* Resources of GPUs in Triton's limits, with commas between them */}}
+{{- define "mmta.gpuNames" -}}
+{{- $names := list -}}
+{{- range $name, $_ := .Values.triton.resources.limits -}}
+{{- if regexMatch "(/gpu(\\.shared)?$|^nvidia\\.com/mig-)" $name }}{{ $names = append $names $name }}{{ end -}}
 {{- end -}}
+{{- join ", " $names -}}
 {{- end -}}
 
 {{/* Memory that Triton's container requests, in bytes: Kubernetes takes the limit where there is no request */}}
@@ -27,7 +29,7 @@
 
 {{/* Memory of one GPU in bytes: the value, or what the name of a MIG profile says */}}
 {{- define "mmta.gpuMemory" -}}
-{{- $profile := regexFind "[0-9]+gb" (include "mmta.gpuName" .) -}}
+{{- $profile := regexFind "[0-9]+gb" (include "mmta.gpuNames" .) -}}
 {{- if .Values.capacity.gpuMemory -}}
 {{- include "mmta.bytes" .Values.capacity.gpuMemory -}}
 {{- else if $profile -}}

@@ -1,11 +1,14 @@
 {{/* Triton's container */}}
 
-{{/* chmod: an adapter of another uid must enter, too; it fails harmlessly when the adapter came first */}}
+{{/*
+chmod: an adapter of another uid must enter, too; it fails harmlessly when the adapter came first.
+A claim's or a node's directory may belong to root alone: a Triton that is root opens it for the adapter.
+*/}}
 {{- define "mmta.tritonScript" -}}
 {{- $triton := .Values.triton -}}
 {{- $repository := printf "%s/_triton_models" (include "mmta.root" .) -}}
 mkdir -p {{ $repository }} || exit 1;
-chmod 777 {{ $repository }} 2>/dev/null;
+chmod 777 {{ $repository }}{{ if ne .Values.modelVolume.type "emptyDir" }} {{ include "mmta.root" . }}{{ end }} 2>/dev/null;
 exec tritonserver
 --id="triton-$(cat /proc/sys/kernel/random/uuid)"
 --model-repository={{ $repository }}
