@@ -62,9 +62,13 @@ def test_a_kustomization_of_a_user_names_namespace_and_image(tmp_path: Path) -> 
 
 
 def test_nothing_of_helm_is_left() -> None:
-    text = "".join(path.read_text() for path in MANIFESTS.rglob("*.yaml"))
+    """Nor a namespace: that is the user's to name."""
+    found = [each for path in MANIFESTS.rglob("*.yaml") for each in yaml.safe_load_all(path.read_text()) if "metadata" in each]
+    metadata = [each["metadata"] for each in found]
 
-    assert [word for word in (*OF_HELM, "meta.helm.sh", "helm.sh/hook", "Helm\n", "namespace: models") if word in text] == []
+    assert len(metadata) > len(FOLDERS)
+    assert [each["name"] for each in metadata if "namespace" in each or set(OF_HELM) & set(each["labels"])] == []
+    assert [path.name for path in MANIFESTS.rglob("*.yaml") if "helm.sh/" in path.read_text()] == []
 
 
 def test_each_folder_stands_in_the_page() -> None:
