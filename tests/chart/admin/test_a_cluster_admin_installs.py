@@ -54,8 +54,8 @@ def test_plain_manifests_make_the_same_runtime(admin: Admin) -> None:
 @pytest.mark.parametrize(
     ("sets", "words"),
     [
-        ("runtime.kind=InferenceRuntime", "runtime.kind"),
-        ("triton.resources.limits.memory=", "memory"),
+        ("runtime.kind=InferenceRuntime", "/runtime/kind"),
+        ("triton.readinessProbe.periodSeconds=5", "readinessProbe"),
         ("runtime.initContainers[0].name=x", "initContainers"),
     ],
 )
