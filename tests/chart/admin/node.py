@@ -1,8 +1,8 @@
 """
-A node of the cluster: runs pods whose command is the adapter's, gives their logs, and lets deleted ones go.
+A node of the cluster: runs pods that end by themselves (`restartPolicy: Never`), gives their logs, and lets deleted ones go.
 
-Names are looked up as a cluster's name server does for headless Services: the addresses of the pods that the selector finds.
-Pods that have an address already are run by the test.
+Their command is the adapter's. Names are looked up as a cluster's name server does for headless Services: the addresses of the
+pods that the selector finds. What pods with other policies do is up to the test, which gives them their address.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Node:
         elif not pod["spec"].get("nodeName"):
             target = {"apiVersion": "v1", "kind": "Node", "name": NAME}
             self._api.ask("POST", f"{path}/binding", {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target})
-        elif pod["status"]["phase"] == "Pending" and not pod["status"].get("podIP"):
+        elif pod["status"]["phase"] == "Pending" and pod["spec"]["restartPolicy"] == "Never":
             container = pod["spec"]["containers"][0]
             code = self._run(namespace, name, container)
             now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from tests.chart.admin import operator, upstream
@@ -63,6 +65,20 @@ def test_an_older_helm_takes_what_is_labelled(admin: Admin) -> None:
     before = admin.api.get(RUNTIME, admin.namespace, NAME)
 
     admin.follow(PAGE, "Your values", "A runtime of the namespace:1")
+
+    runtime = admin.api.get(RUNTIME, admin.namespace, NAME)
+    assert runtime["metadata"]["uid"] == before["metadata"]["uid"]
+    assert {"builtInAdapter", "replicas"}.isdisjoint(runtime["spec"])
+    assert containers(operator.turn(admin.api, admin.namespace)[NAME]) == OURS
+
+
+def test_plain_manifests_replace_a_runtime_in_its_place(admin: Admin) -> None:
+    """However the runtime was made: `kubectl apply` would know only what it applied itself."""
+    (admin.folder / "before.json").write_text(json.dumps(upstream.runtime(replicas=3)))
+    admin.says('kubectl create --namespace "$NAMESPACE" --filename before.json')
+    before = admin.api.get(RUNTIME, admin.namespace, NAME)
+
+    admin.follow(PAGE, "A runtime of the namespace:2")
 
     runtime = admin.api.get(RUNTIME, admin.namespace, NAME)
     assert runtime["metadata"]["uid"] == before["metadata"]["uid"]
