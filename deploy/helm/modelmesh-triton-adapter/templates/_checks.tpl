@@ -118,6 +118,11 @@ formats.{{ $name }}.enabled: Triton {{ substr 0 2 $version }}.{{ substr 2 4 $ver
 {{- define "mmta.checks.capacity" -}}
 {{- $capacity := .Values.capacity }}
 {{- $gpus := include "mmta.gpuNames" . }}
+{{- range $name, $_ := .Values.triton.resources.limits }}
+{{- if and (regexMatch "^nvidia\\.com/.*(gpu|mig)" (lower $name)) (not (regexMatch "^nvidia\\.com/(gpu(\\.shared)?|mig-[1-7]g\\.[0-9]+gb(\\.me)?)$" $name)) }}
+triton.resources.limits: no device plugin offers {{ $name }}: a GPU is nvidia.com/gpu, a MIG profile as nvidia.com/mig-1g.10gb
+{{- end }}
+{{- end }}
 {{- if and (ne $capacity.source "fixed") $capacity.bytes }}
 capacity.bytes is set, but capacity.source is {{ $capacity.source }}: say fixed
 {{- end }}
