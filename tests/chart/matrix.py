@@ -1,8 +1,8 @@
 """
 The values files of `values/` and `refused/`, with what their first lines say.
 
-`# proves:` a sentence; `# refused:` the words of the refusal; `# cluster has:` API versions; `# secrets:` names of
-Secrets that are there already.
+`# proves:` a sentence; `# refused:` words of a refusal, one line for each; `# cluster has:` an API version;
+`# secrets:` the name of a Secret that is there already.
 """
 
 from __future__ import annotations
@@ -33,17 +33,15 @@ class Case:
         """Of the file."""
         return self.path.stem
 
-    def said(self, word: str) -> str:
-        """After `# word:`, in one of the lines at the top; empty where it is not."""
-        for line in self.path.read_text().splitlines():
-            if line.startswith(f"# {word}:"):
-                return line.partition(":")[2].strip()
-        return ""
+    def told(self, word: str) -> list[str]:
+        """What follows `# word:`, for each line of that kind."""
+        start = f"# {word}:"
+        return [line.removeprefix(start).strip() for line in self.path.read_text().splitlines() if line.startswith(start)]
 
     @property
     def api_versions(self) -> tuple[str, ...]:
         """What the cluster knows beside Kubernetes."""
-        return tuple(self.said("cluster has").split())
+        return tuple(self.told("cluster has"))
 
     def objects(self) -> list[dict[str, Any]]:
         """All that the chart makes."""
@@ -64,7 +62,7 @@ class Case:
 
     def pod(self) -> PodView:
         """That of the runtime, with the secrets that are there."""
-        there: Mapping[str, Mapping[str, str]] = dict.fromkeys(self.said("secrets").split(), SECRET)
+        there: Mapping[str, Mapping[str, str]] = dict.fromkeys(self.told("secrets"), SECRET)
         return PodView(assemble(self.runtime(), claims=(CLAIM,)), there, {})
 
 
