@@ -19,6 +19,7 @@ from pathlib import Path
 from adapter.settings import Settings, SettingsError, SpiSettings, TelemetrySettings, all_fields, read_group, retired_warnings
 from adapter.settings.triton import TritonSettings
 from adapter.settings.volume import VolumeSettings
+from adapter.units import Endpoint, parse_endpoint, parse_number
 
 PROGRAM = "modelmesh-triton-adapter"
 OK, FAILED, USAGE = 0, 1, 2
@@ -53,6 +54,8 @@ def _run(chosen: argparse.Namespace) -> int:
         return _layout(chosen)
     if chosen.verb == "models":
         return _models(is_json=chosen.json, drift_only=chosen.drift)
+    if chosen.host is not None:
+        return _probe_pods(chosen.host, ready=chosen.ready, timeout_seconds=chosen.timeout)
     return _probe(ready=chosen.ready, timeout_seconds=chosen.timeout)
 
 
@@ -88,7 +91,14 @@ def _parser() -> argparse.ArgumentParser:
     settings.add_argument("--markdown", action="store_true", help="as a Markdown table")
     probe = verbs.add_parser("probe", help="ask a running adapter for its health; exit code 0 or 1")
     probe.add_argument("--ready", action="store_true", help="also ask whether ModelMesh can be served")
-    probe.add_argument("--timeout", type=_seconds, default=5.0, metavar="SECONDS", help="longest wait for an answer (default: 5)")
+    probe.add_argument("--timeout", type=_seconds, default=5.0, metavar="SECONDS", help="longest time for all of it (default: 5)")
+    probe.add_argument(
+        "--host",
+        type=_host,
+        metavar="NAME:PORT",
+        help="instead ask over HTTP, at METRICS_PORT, every address of this name, as a headless Service has one for each pod; "
+        "exit code 0 also when the name has no address",
+    )
     layout = verbs.add_parser("layout", help="show how a model's files would be laid out for Triton, before uploading them")
     layout.add_argument("path", type=Path, metavar="DIR", help="the model's directory, or its one file")
     layout.add_argument("--type", default="", help="model type: onnx, pytorch, python, ensemble, …")
@@ -108,12 +118,20 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _seconds(text: str) -> float:
-    from adapter.units import parse_number  # noqa: PLC0415 - only for this option
-
     try:
         return parse_number(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _host(text: str) -> Endpoint:
+    try:
+        endpoint = parse_endpoint(text)
+    except ValueError:
+        endpoint = None
+    if endpoint is None or endpoint.socket is not None:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME:PORT")
+    return endpoint
 
 
 def _serve() -> int:
@@ -141,6 +159,14 @@ def _probe(*, ready: bool, timeout_seconds: float) -> int:
     is_well, line = probe(endpoint, ready=ready, timeout_seconds=timeout_seconds)
     _say(f"{line}\n")
     return OK if is_well else FAILED
+
+
+def _probe_pods(service: Endpoint, *, ready: bool, timeout_seconds: float) -> int:
+    from adapter.telemetry import pods  # noqa: PLC0415 - only for this option
+
+    are_well, lines = pods.ask(service, ready=ready, timeout_seconds=timeout_seconds)
+    _say("".join(f"{line}\n" for line in lines))
+    return OK if are_well else FAILED
 
 
 def _layout(chosen: argparse.Namespace) -> int:

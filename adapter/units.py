@@ -25,6 +25,8 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]i?)?b?", re.IGNORECASE)
 _MAX_INT32 = 2**31 - 1
 """ModelMesh reads counts and milliseconds as Java's int."""
 _MAX_INT64 = 2**63 - 1
+_SERVICE_LINK = re.compile(r"(tcp|udp|sctp)://\S+:\d+")
+"""`tcp://10.0.0.7:80`: what the kubelet puts into `METRICS_PORT` of every pod in a namespace that has a Service called `metrics`."""
 _MAX_SOCKET_PATH_BYTES = 107
 """Linux: `sun_path` has 108 with its NUL."""
 _TRUE = frozenset({"1", "t", "true", "yes", "on"})
@@ -66,6 +68,8 @@ class Kind:
     unit: str
     takes_empty: bool = False
     """An empty text is a value of its own; of other kinds it stands for the default."""
+    not_meant: re.Pattern[str] | None = None
+    """A text that somebody else writes under the same name: it counts as absent."""
 
 
 def parse_endpoint(text: str) -> Endpoint:
@@ -215,8 +219,8 @@ def show_bytes(count: int) -> str:
     return f"{count / MIB:.0f} MiB ({count} bytes)"
 
 
-PORT = Kind(parse_port, "port")
-OPTIONAL_PORT = Kind(parse_optional_port, "port")
+PORT = Kind(parse_port, "port", not_meant=_SERVICE_LINK)
+OPTIONAL_PORT = Kind(parse_optional_port, "port", not_meant=_SERVICE_LINK)
 ENDPOINT = Kind(parse_endpoint, "endpoint")
 BYTES = Kind(parse_bytes, "bytes")
 SECONDS = Kind(parse_number, "seconds")
@@ -246,6 +250,8 @@ def read(group: type[Any], environ: Mapping[str, str], problems: list[str]) -> A
     values: dict[str, Any] = {}
     for entry in fields(group):
         kind, given = entry.metadata["kind"], environ.get(entry.metadata["env"])
+        if given is not None and kind.not_meant is not None and kind.not_meant.fullmatch(given):
+            given = None
         text = given if given or (given is not None and kind.takes_empty) else entry.metadata["default"]
         try:
             values[entry.name] = None if text is None else kind.parse(text)

@@ -17,6 +17,8 @@ from tests.real import parts
 HELM = "helm.sh/helm/v3/cmd/helm@v3.22.0"
 HELM_DOCS = "github.com/norwoodj/helm-docs/cmd/helm-docs@v1.14.2"
 PROMETHEUS = "prometheus and promtool 2.40 or newer"
+KUBERNETES_MINOR = 34
+"""Of Kubernetes 1, for `helm template`; Helm's own builds set a recent one, too, and without it Helm believes in 1.20."""
 OLDEST_PROMETHEUS = (2, 40)
 APT = "them (Debian, Ubuntu: apt install prometheus)"
 
@@ -28,7 +30,10 @@ def helm() -> Path:
     Raises:
         CannotRunError: no Go, or the module cannot be had.
     """
-    return parts.go_program("helm", HELM)
+    places = ("chartutil.k8sVersion", "lint/rules.k8sVersion")
+    set_to = (("Major", 1), ("Minor", KUBERNETES_MINOR))
+    flags = [f"-X helm.sh/helm/v3/pkg/{place}{part}={number}" for place in places for part, number in set_to]
+    return parts.go_program("helm", HELM, "-ldflags", " ".join(flags))
 
 
 def helm_docs() -> Path:

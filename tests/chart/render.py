@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import functools
 import json
+import re
+import shutil
 import subprocess
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,10 +23,14 @@ REFUSED = TOP / "tests" / "chart" / "refused"
 RELEASE = "triton-adapter"
 NAMESPACE = "models"
 MONITORING = "monitoring.coreos.com/v1"
+"""What a cluster with the Prometheus operator has, for `api_versions`."""
+SHOWN_NOTES = "shown-notes.yaml"
+ESSENCE = re.compile(r"^(?:Error: )?(?:execution error at \(\S+\): )?(?:.*error calling fail: )?(?:- )?(?P<said>.*)$")
+FRAME = re.compile(r"values don't meet the specifications|\S+:$|.*: validation failed$|Use --debug flag|WARNING|level=")
 
 
 class RenderError(Exception):
-    """Helm refused the values; its words without what is the same in all of them."""
+    """Helm refused the values: its words, without what frames them in every refusal."""
 
 
 def render(
@@ -35,57 +42,78 @@ def render(
     api_versions: Sequence[str] = (),
 ) -> list[dict[str, Any]]:
     """
-    All objects of `helm template`, in its order.
+    All objects of `helm template`, in its order. A values file is read once by each process.
 
     Raises:
-        RenderError: Helm, the schema of the values or a template refused.
+        RenderError: the schema of the values, a template or Helm itself refused.
         CannotRunError: no Helm on this machine.
     """
-    text = template(*value_files, sets=sets, namespace=namespace, release=release, kube_version=kube_version, api_versions=api_versions)
-    return [found for found in yaml.safe_load_all(text) if found]
+    words = _words(value_files, sets or {}, namespace, kube_version, api_versions)
+    return [found for found in yaml.safe_load_all(_helm("template", release, str(CHART), *words)) if found]
 
 
-def template(
+def text(value_file: Path, *, api_versions: Sequence[str] = ()) -> str:
+    """What `helm template` prints. Raises as `render` does."""
+    return _helm("template", RELEASE, str(CHART), *_words([value_file], {}, NAMESPACE, None, api_versions))
+
+
+def notes(
     *value_files: Path,
     sets: Mapping[str, object] | None = None,
     namespace: str = NAMESPACE,
     release: str = RELEASE,
-    kube_version: str | None = None,
     api_versions: Sequence[str] = (),
-    notes: bool = False,
 ) -> str:
-    """The text of `helm template`; with `notes` what `helm install` would say instead. Raises as `render` does."""
-    words = [release, str(CHART), "--namespace", namespace]
-    words += [word for path in value_files for word in ("--values", str(path))]
-    words += [word for name, value in (sets or {}).items() for word in ("--set-json", f"{name}={json.dumps(value)}")]
-    words += ["--kube-version", kube_version] if kube_version else []
-    words += [word for version in api_versions for word in ("--api-versions", version)]
-    return _helm(("install", "--dry-run=client", *words) if notes else ("template", *words))
+    """
+    What `helm install` says, and `helm template` leaves out: the notes as a text in an object, in a copy of the chart.
+
+    Raises:
+        RenderError: as `render` does.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        chart = Path(shutil.copytree(CHART, Path(folder) / "chart"))
+        text = (chart / "templates" / "NOTES.txt").read_text()
+        template = f'{{{{ define "tests.notes" }}}}{text}{{{{ end }}}}{{"notes": {{{{ include "tests.notes" . | toJson }}}}}}'
+        (chart / "templates" / SHOWN_NOTES).write_text(template)
+        words = _words(value_files, sets or {}, namespace, None, api_versions)
+        shown = _run("template", release, str(chart), "--show-only", f"templates/{SHOWN_NOTES}", *words)
+    return str(yaml.safe_load(shown)["notes"])
 
 
-def objects(rendered: Sequence[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
-    """Those of one kind."""
-    return [found for found in rendered if found["kind"] == kind]
+def of_kind(objects: Sequence[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
+    """Those objects."""
+    return [found for found in objects if found["kind"] == kind]
 
 
-def runtime(rendered: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def the_runtime(objects: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """The one ServingRuntime or ClusterServingRuntime."""
-    (found,) = [found for found in rendered if found["kind"] in ("ServingRuntime", "ClusterServingRuntime")]
+    (found,) = [found for found in objects if found["kind"] in ("ServingRuntime", "ClusterServingRuntime")]
     return found
 
 
+def _words(
+    value_files: Sequence[Path],
+    sets: Mapping[str, object],
+    namespace: str,
+    kube_version: str | None,
+    api_versions: Sequence[str],
+) -> list[str]:
+    words = ["--namespace", namespace]
+    words += [word for path in value_files for word in ("--values", str(path))]
+    words += [word for name, value in sets.items() for word in ("--set-json", f"{name}={json.dumps(value)}")]
+    words += ["--kube-version", kube_version] if kube_version else []
+    return words + [word for version in api_versions for word in ("--api-versions", version)]
+
+
 @functools.cache
-def _helm(words: tuple[str, ...]) -> str:
+def _helm(*words: str) -> str:
+    return _run(*words)
+
+
+def _run(*words: str) -> str:
     done = subprocess.run([install.helm(), *words], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        raise RenderError(_essence(done.stderr))
+        lines = (line.strip() for line in done.stderr.splitlines())
+        said = (match["said"] for line in lines if line and (match := ESSENCE.match(line)))
+        raise RenderError("\n".join(line for line in said if not FRAME.match(line)))
     return done.stdout
-
-
-def _essence(stderr: str) -> str:
-    """One line for each thing that is wrong: `error calling fail: ` and the places in the templates say nothing to a user."""
-    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
-    said = [
-        line for line in lines if not line.startswith(("WARNING", "level=", "Use --debug", "walk.go")) and "/templates/NOTES" not in line
-    ]
-    return "\n".join(line.rpartition("error calling fail: ")[2].removeprefix("Error: ").removeprefix("- ") for line in said)

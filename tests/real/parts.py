@@ -71,14 +71,15 @@ def put(name: str, version: str, remedy: str, *commands: list[str], env: Mapping
     return folder
 
 
-def go_program(name: str, module: str) -> Path:
+def go_program(name: str, module: str, *flags: str) -> Path:
     """
-    A Go program of a pinned version (`path@version`), built if it is not there yet.
+    A Go program of a pinned version (`path@version`), built if it is not there yet; flags are those of `go install`.
 
     Raises:
         CannotRunError: no Go, or the module cannot be had.
     """
-    folder = put(name, module, GO, ["go", "install", module], env={"GOBIN": str(PARTS / name), "GOFLAGS": "-mod=mod"})
+    version = " ".join((module, *flags))
+    folder = put(name, version, GO, ["go", "install", *flags, module], env={"GOBIN": str(PARTS / name), "GOFLAGS": "-mod=mod"})
     return folder / module.partition("@")[0].rpartition("/")[2]
 
 

@@ -69,6 +69,21 @@ def test_environment_of_the_go_adapter_is_understood() -> None:
     assert settings.pull.embedded is True
 
 
+@pytest.mark.parametrize("version", ["23.04-py3@sha256:0af", "5000/nvidia/tritonserver:23.04-py3", "5000/tritonserver", ""])
+def test_whatever_follows_the_first_colon_of_an_image_is_a_version(version: str) -> None:
+    """As the controller cuts it: of `host:5000/x:tag`, of `x:tag@sha256:…`. Triton tells its own version anyway."""
+    assert Settings.from_env(ENOUGH | {"RUNTIME_VERSION": version}).capacity.runtime_version == (version or "v1")
+
+
+@pytest.mark.parametrize("name", ["ADAPTER_PORT", "RUNTIME_PORT", "METRICS_PORT"])
+@pytest.mark.parametrize("link", ["tcp://10.96.3.7:9090", "udp://10.96.3.7:53", "tcp://[fd00::7]:80"])
+def test_a_service_of_that_name_is_not_meant(name: str, link: str) -> None:
+    """The kubelet tells every pod of the namespace of a Service called `metrics`; the pods of a runtime cannot turn that off."""
+    assert Settings.from_env(ENOUGH | {name: link}) == Settings.from_env(ENOUGH)
+    with pytest.raises(SettingsError, match=f"{name}: "):
+        Settings.from_env(ENOUGH | {name: "tcp://10.96.3.7"})
+
+
 def test_settings_cannot_be_changed() -> None:
     """Read once, passed on."""
     with pytest.raises(FrozenInstanceError):

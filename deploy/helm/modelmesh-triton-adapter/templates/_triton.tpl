@@ -1,0 +1,104 @@
+{{/* Triton's container */}}
+
+{{/*
+chmod: an adapter of another uid must enter, too; it fails harmlessly when the adapter came first.
+A claim's or a node's directory may belong to root alone: a Triton that is root opens it for the adapter.
+*/}}
+{{- define "mmta.tritonScript" -}}
+{{- $triton := .Values.triton -}}
+{{- $repository := printf "%s/_triton_models" (include "mmta.root" .) -}}
+mkdir -p {{ $repository }} || exit 1;
+chmod 777 {{ $repository }}{{ if ne .Values.modelVolume.type "emptyDir" }} {{ include "mmta.root" . }}{{ end }} 2>/dev/null;
+exec tritonserver
+--id="triton-$(cat /proc/sys/kernel/random/uuid)"
+--model-repository={{ $repository }}
+--model-control-mode=explicit
+--strict-readiness=false
+--model-load-thread-count={{ int64 $triton.loadThreads }}
+--exit-timeout-secs={{ int64 $triton.exitTimeoutSeconds }}
+{{- if $triton.daliReleaseAfterUnload }}
+--backend-config=dali,release_after_unload=true
+{{- end }}
+--allow-sagemaker=false
+--grpc-address=127.0.0.1
+--grpc-port={{ int $triton.grpcPort }}
+--http-address=127.0.0.1
+--http-port={{ int $triton.httpPort }}
+--metrics-address=0.0.0.0
+--metrics-port={{ int $triton.metricsPort }}
+{{- if $triton.restrictedProtocols.enabled }}
+--grpc-restricted-protocol=model-repository,shared-memory,trace,logging:adapter="$TRITON_CONTROL"
+--http-restricted-api=model-repository,shared-memory,trace,logging:adapter="$TRITON_CONTROL"
+{{- end }}
+"$@"
+{{- end -}}
+
+{{/* The adapter knows when only a restart helps: 503. Where it gives no answer, Triton speaks for itself */}}
+{{- define "mmta.tritonProbe" -}}
+answer=$(curl --noproxy '*' --silent --max-time 3 --write-out '%{http_code}' http://127.0.0.1:{{ int .Values.adapter.metricsPort }}/healthz/triton)
+case "$answer" in
+  *200) exit 0 ;;
+  *503) echo "$answer"; exit 1 ;;
+esac
+exec curl --noproxy '*' --fail --silent --show-error --max-time 5 http://127.0.0.1:{{ int .Values.triton.httpPort }}/v2/health/live
+{{- end -}}
+
+{{/* Backends keep caches below HOME, and ask for a user's name that a uid of OpenShift does not have */}}
+{{- define "mmta.tritonEnv" -}}
+{{- $given := list -}}
+{{- range .Values.triton.extraEnv }}{{ $given = append $given .name }}{{ end -}}
+{{- range $name, $value := dict "HOME" "/tmp" "USER" "triton" -}}
+{{- if not (has $name $given) }}
+{{- include "mmta.variable" (list $name $value) }}
+{{- end }}
+{{- end }}
+{{- if .Values.triton.restrictedProtocols.enabled }}
+- name: TRITON_CONTROL
+  valueFrom: {secretKeyRef: {name: {{ .Values.triton.restrictedProtocols.existingSecret }}, key: value}}
+{{- end }}
+{{- with .Values.triton.extraEnv }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- define "mmta.tritonContainer" -}}
+{{- $triton := .Values.triton -}}
+- name: triton
+  image: {{ include "mmta.tritonImage" . | quote }}
+  imagePullPolicy: {{ $triton.image.pullPolicy }}
+  command: [/bin/sh, -c]
+  args:
+    - >-
+      {{- include "mmta.tritonScript" . | nindent 6 }}
+    - tritonserver
+    {{- range $triton.extraArgs }}
+    - {{ . | quote }}
+    {{- end }}
+  {{- with include "mmta.tritonEnv" . | trim }}
+  env: {{- . | nindent 4 }}
+  {{- end }}
+  {{- with $triton.extraEnvFrom }}
+  envFrom: {{- toYaml . | nindent 4 }}
+  {{- end }}
+  ports:
+    - {name: triton-metrics, containerPort: {{ int $triton.metricsPort }}}
+  resources: {{- toYaml $triton.resources | nindent 4 }}
+  volumeMounts:
+    {{- if eq .Values.runtime.mode "adapterPull" }}
+    - {name: triton-adapter-models, mountPath: {{ .Values.modelVolume.mountPath }}}
+    {{- end }}
+    - {name: triton-adapter-shm, mountPath: /dev/shm}
+    - {name: triton-adapter-tmp, mountPath: /tmp}
+    {{- with $triton.extraVolumeMounts }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+  livenessProbe:
+    exec:
+      command:
+        - /bin/sh
+        - -c
+        - |
+          {{- include "mmta.tritonProbe" . | nindent 10 }}
+    {{- toYaml $triton.livenessProbe | nindent 4 }}
+  securityContext: {{- toYaml $triton.securityContext | nindent 4 }}
+{{- end -}}

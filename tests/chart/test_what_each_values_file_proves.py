@@ -1,0 +1,247 @@
+"""Each file of `values/` says what it proves: here it is looked at. A function for each file, of its name."""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+from typing import Any
+
+import pytest
+
+from tests.chart import matrix, soundness
+from tests.chart.matrix import case
+from tests.chart.pod_env import words
+from tests.chart.soundness import ADAPTER, TRITON
+
+GIB = 1 << 30
+
+
+def name_of(found: matrix.Case) -> str:
+    return f"test_{found.name.replace('-', '_')}"
+
+
+@pytest.mark.parametrize("found", matrix.values(), ids=lambda found: found.name)
+def test_each_file_has_its_sentence_and_its_test(found: matrix.Case) -> None:
+    assert found.path.read_text().startswith("# proves: ")
+    assert hasattr(sys.modules[__name__], name_of(found))
+
+
+def kinds(name: str) -> list[str]:
+    return sorted(found["kind"] for found in case(name).objects())
+
+
+def formats(name: str) -> list[str]:
+    found = case(name).runtime()["spec"]["supportedModelFormats"]
+    return [f"{model['name']}:{model['version']}{'' if model['autoSelect'] else ' by name'}" for model in found]
+
+
+def env(name: str, container: str = ADAPTER) -> dict[str, str]:
+    return case(name).pod().env(container)
+
+
+def volume(name: str, container: str, path: str) -> dict[str, Any]:
+    pod = case(name).pod()
+    place = pod.place(container, path)
+    assert place is not None
+    return dict(pod.volume(place[0]))
+
+
+def test_default() -> None:
+    assert kinds("default") == ["NetworkPolicy", "Pod", "Service", "ServingRuntime"]
+    assert formats("default") == ["onnx:1", "python:1", "pytorch:1", "tensorrt:7"]
+    assert env("default")["CONTAINER_MEM_REQ_BYTES"] == str(8 * GIB)
+    assert env("default")["CACHE_MAX_BYTES"] == str(54 * GIB)
+    assert volume("default", ADAPTER, "/storage-config")["secret"] == {"secretName": "storage-config", "optional": True}
+    assert list(case("default").pod().containers) == ["rest-proxy", TRITON, ADAPTER, "mm"]
+
+
+def test_cluster_wide() -> None:
+    runtime = case("cluster-wide").runtime()
+    assert (runtime["kind"], runtime["metadata"]["name"]) == ("ClusterServingRuntime", "triton-adapter")
+    assert "namespace" not in runtime["metadata"]
+
+
+def test_namespace_extras() -> None:
+    assert not {"ServingRuntime", "ClusterServingRuntime"} & set(kinds("namespace-extras"))
+    assert {"Secret", "NetworkPolicy", "PodMonitor"} <= set(kinds("namespace-extras"))
+    (policy,) = case("namespace-extras").of_kind("NetworkPolicy")
+    labels = {"modelmesh-service": "modelmesh-serving", "name": "modelmesh-serving-triton-adapter"}
+    assert policy["spec"]["podSelector"]["matchLabels"].items() <= labels.items()
+
+
+def test_take_over() -> None:
+    """All that the shipped runtime selects by itself; `python` is ours and would be new."""
+    runtime = case("take-over").runtime()
+    assert (runtime["kind"], runtime["metadata"]["name"]) == ("ClusterServingRuntime", "triton-2.x")
+    assert formats("take-over") == ["keras:2", "onnx:1", "pytorch:1", "tensorflow:1", "tensorflow:2", "tensorrt:7"]
+
+
+def test_storage_helper() -> None:
+    pod = case("storage-helper").pod()
+    assert list(pod.containers) == ["rest-proxy", TRITON, ADAPTER, "mm", "puller"]
+    assert {pod.place(name, "/models") for name in (TRITON, ADAPTER, "puller")} == {("models-dir", ".")}
+    assert pod.settings.volume.max_bytes == 0
+    assert env("storage-helper")["USE_EMBEDDED_PULLER"] == "false"
+
+
+def test_built_in_adapter() -> None:
+    pod = case("built-in-adapter").pod()
+    assert [container["name"] for container in case("built-in-adapter").runtime()["spec"]["containers"]] == [TRITON]
+    assert pod.containers[ADAPTER]["command"] == ["/opt/app/triton-adapter"]
+    capacity = pod.settings.capacity
+    assert (capacity.buffer_bytes, capacity.max_concurrency, capacity.max_loading, capacity.load_timeout_ms) == (GIB // 2, 4, 3, 120_000)
+
+
+def test_built_in_adapter_gpu() -> None:
+    assert case("built-in-adapter-gpu").pod().settings.capacity.container_memory_bytes == 24 * GIB
+
+
+def test_gpu() -> None:
+    pod = case("gpu").pod()
+    assert pod.containers[TRITON]["resources"]["limits"]["nvidia.com/gpu"] == 1
+    assert pod.settings.capacity.capacity_bytes == (81559 << 20) - 2 * GIB
+    assert pod.spec["nodeSelector"] == {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
+    assert pod.spec["tolerations"][0]["key"] == "nvidia.com/gpu"
+
+
+def test_mig() -> None:
+    pod = case("mig").pod()
+    assert pod.containers[TRITON]["resources"]["limits"]["nvidia.com/mig-1g.10gb"] == 1
+    assert pod.settings.capacity.container_memory_bytes == 10 * 1000**3
+
+
+def test_fixed_capacity() -> None:
+    capacity = case("fixed-capacity").pod().settings.capacity
+    assert (capacity.container_memory_bytes, capacity.multiplier, capacity.default_model_bytes) == (20 * GIB, 1.5, 50 << 20)
+
+
+def test_hpa() -> None:
+    annotations = case("hpa").runtime()["metadata"]["annotations"]
+    assert {name.rpartition("/")[2]: value for name, value in annotations.items()} == {
+        "autoscalerClass": "hpa",
+        "metrics": "memory",
+        "targetUtilizationPercentage": "70",
+        "min-scale": "2",
+        "max-scale": "5",
+    }
+    assert "replicas" not in case("hpa").runtime()["spec"]
+
+
+def test_replicas() -> None:
+    assert case("replicas").runtime()["spec"]["replicas"] == 3
+
+
+def test_existing_secret() -> None:
+    assert volume("existing-secret", ADAPTER, "/storage-config")["secret"]["secretName"] == "my-storage"
+    assert "Secret" not in kinds("existing-secret")
+
+
+def test_created_secret() -> None:
+    (secret,) = case("created-secret").of_kind("Secret")
+    assert volume("created-secret", ADAPTER, "/storage-config")["secret"]["secretName"] == secret["metadata"]["name"] == "model-storage"
+    entries = {key: json.loads(base64.b64decode(text)) for key, text in secret["data"].items()}
+    assert entries["s3"]["secret_access_key"] == "p\"a$s's\\ {{ word }}"
+    assert entries["web"]["headers.Authorization"] == "Bearer x"
+    assert entries["claim"] == {"type": "pvc", "name": matrix.CLAIM}
+
+
+def test_ephemeral_volume() -> None:
+    spec = volume("ephemeral-volume", TRITON, "/model-cache")["ephemeral"]["volumeClaimTemplate"]["spec"]
+    assert (spec["storageClassName"], spec["resources"]["requests"]["storage"]) == ("fast", "200Gi")
+    assert env("ephemeral-volume")["CACHE_MAX_BYTES"] == str(180 * GIB)
+
+
+def test_host_path() -> None:
+    assert volume("host-path", TRITON, "/var/models")["hostPath"]["path"] == "/mnt/nvme/models"
+    assert str(case("host-path").pod().settings.volume.root) == "/var/models"
+
+
+def test_tensorflow() -> None:
+    assert {"tensorflow:1", "tensorflow:2", "keras:2 by name"} <= set(formats("tensorflow"))
+    assert case("tensorflow").pod().containers[TRITON]["image"].endswith(":25.02-py3")
+
+
+def test_fil() -> None:
+    assert {"sklearn:0 by name", "xgboost:1 by name", "lightgbm:3 by name", "openvino:1 by name", "openvino:2 by name"} < set(
+        formats("fil")
+    )
+    assert "onnx:1" not in formats("fil")
+
+
+def test_restricted_protocols() -> None:
+    pod = case("restricted-protocols").pod()
+    key, value = pod.settings.triton.restricted_key, matrix.SECRET["value"]
+    assert pod.env(ADAPTER)["TRITON_RESTRICTED_VALUE"] == pod.env(TRITON)["TRITON_CONTROL"] == value
+    script = " ".join(words(pod.containers[TRITON], pod.env(TRITON)))
+    for option in ("--grpc-restricted-protocol", "--http-restricted-api"):
+        assert f'{option}=model-repository,shared-memory,trace,logging:{key}="$TRITON_CONTROL"' in script
+    assert value not in json.dumps(case("restricted-protocols").objects())
+
+
+def test_observability() -> None:
+    found = case("observability")
+    (monitor,), (policy,) = found.of_kind("PodMonitor"), found.of_kind("NetworkPolicy")
+    labels = found.pod().template["metadata"]["labels"]
+    assert monitor["spec"]["selector"]["matchLabels"].items() <= labels.items()
+    assert policy["spec"]["podSelector"]["matchLabels"].items() <= labels.items()
+    ports = {port["name"]: port["containerPort"] for name in (TRITON, ADAPTER) for port in found.pod().containers[name]["ports"]}
+    assert {endpoint["port"] for endpoint in monitor["spec"]["podMetricsEndpoints"]} == ports.keys()
+    first = policy["spec"]["ingress"][0]
+    assert {port["port"] for port in first["ports"]} == set(ports.values())
+    assert first["from"] == [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}]
+    (dashboard,) = found.of_kind("ConfigMap")
+    assert all(json.loads(text)["panels"] for text in dashboard["data"].values())
+    assert dashboard["metadata"]["labels"]["grafana_dashboard"] == "1"
+    (rule,) = found.of_kind("PrometheusRule")
+    assert [group["name"] for group in rule["spec"]["groups"]]
+    assert rule["metadata"]["labels"]["release"] == monitor["metadata"]["labels"]["release"] == "prometheus"
+
+
+def test_openshift() -> None:
+    contexts = [container["securityContext"] for container in case("openshift").pod().own]
+    assert all("runAsUser" not in context and context["runAsNonRoot"] for context in contexts)
+
+
+def test_root_triton() -> None:
+    users = {container["name"]: container["securityContext"]["runAsUser"] for container in case("root-triton").pod().own}
+    assert users == {TRITON: 0, ADAPTER: 1000}
+
+
+def test_private_registry() -> None:
+    pod = case("private-registry").pod()
+    digests = [container["image"].partition("@")[2][:11] for container in pod.own]
+    assert [container["image"].partition("@")[0] for container in pod.own] == [
+        "registry.example.com:5000/mirror/triton:our-build",
+        "registry.example.com:5000/modelmesh-triton-adapter:0.1.0",
+    ]
+    assert digests == ["sha256:0123", "sha256:fedc"]
+    assert pod.spec["imagePullSecrets"] == [{"name": "pull"}]
+
+
+def test_other_ports() -> None:
+    pod = case("other-ports").pod()
+    assert {port["containerPort"] for container in pod.own for port in container["ports"]} == {18002, 18464}
+    assert (pod.plain("mm")["INTERNAL_GRPC_PORT"], pod.plain("mm")["INTERNAL_SERVING_GRPC_PORT"]) == ("18085", "18001")
+    (policy,) = case("other-ports").of_kind("NetworkPolicy")
+    assert {18002, 18464} == {port["port"] for port in policy["spec"]["ingress"][0]["ports"]}
+
+
+def test_everything() -> None:
+    found = case("everything")
+    pod = found.pod()
+    assert words(pod.containers[TRITON], {})[-2:] == ["--log-verbose=1", "--cache-config=local,size=1048576"]
+    assert pod.env(TRITON)["value"] == matrix.SECRET["value"]
+    assert pod.settings.pull.unpack_max_bytes == 128 * GIB
+    assert pod.env(ADAPTER)["HTTPS_PROXY"] == "http://proxy.example.com:3128"
+    assert pod.settings.pull.denied_networks == ()
+    assert (pod.place(TRITON, "/licence/key"), pod.place(ADAPTER, "/etc/ca/ca.crt")) == (("licence", "key"), ("ca", "ca.crt"))
+    assert pod.template["metadata"]["labels"]["cost-center"] == "42"
+    assert pod.template["metadata"]["annotations"]["sidecar.istio.io/inject"] == "false"
+    assert "podAntiAffinity" in pod.spec["affinity"]
+    extra = next(each for each in found.of_kind("ConfigMap") if each["metadata"]["name"] == "triton-adapter-extra")
+    assert extra["data"] == {"runtime": "triton-2.x"}
+    assert all(each["metadata"]["labels"]["team"] == "ml" for each in found.objects() if each != extra)
+    (rule,) = found.of_kind("PrometheusRule")
+    assert "TritonAdapterNotReady" not in json.dumps(rule)
+    assert soundness.problems(pod) == []

@@ -1,0 +1,38 @@
+"""Each file of `refused/`: Helm ends with the words of its first lines, before anything is in the cluster."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.chart import matrix, render
+
+CHECKS = render.CHART / "templates" / "_checks.tpl"
+
+
+def refusal(case: matrix.Case) -> str:
+    with pytest.raises(render.RenderError) as refused:
+        case.objects()
+    return str(refused.value)
+
+
+@pytest.mark.parametrize("case", matrix.refused(), ids=lambda case: case.name)
+def test_the_mistake_is_named(case: matrix.Case) -> None:
+    text = refusal(case)
+
+    assert case.told("refused")
+    assert [words for words in case.told("refused") if words not in text] == [], text
+    assert len(text.splitlines()) == len(case.told("refused")), text
+    assert "secret-word" not in text
+
+
+def test_every_check_of_the_templates_refuses_a_file() -> None:
+    """A line of `_checks.tpl` that is no action is a refusal."""
+    said = [line for case in matrix.refused() for line in refusal(case).splitlines()]
+    checks = re.sub(r"{{/\*.*?\*/}}", "", CHECKS.read_text(), flags=re.DOTALL)
+    checks = re.sub(r"{{-?\s*(?:\$\w+ :?=|with|if|range|else|end|define)\b.*?}}", "", checks, flags=re.DOTALL)
+    patterns = [".*".join(map(re.escape, re.split(r"{{.*?}}", line))) for line in map(str.strip, checks.splitlines()) if line]
+
+    assert len(patterns) > 30
+    assert [pattern for pattern in patterns if not any(re.fullmatch(pattern, line) for line in said)] == []
