@@ -72,7 +72,7 @@ def problems(spec: Mapping[str, Any]) -> list[str]:
     found = []
     for name in ("grpcEndpoint", "grpcDataEndpoint"):
         text = spec.get(name) or ""
-        if not PORT.fullmatch(text) and not text.startswith(("unix:/", "unix:///")):
+        if not PORT.fullmatch(text) and not text.startswith("unix:/"):
             found.append(f"{name} {text!r} is neither port:N nor unix:/path")
     is_socket = {name: (spec.get(name) or "").startswith("unix:") for name in ("grpcEndpoint", "grpcDataEndpoint")}
     if is_socket["grpcEndpoint"] and not is_socket["grpcDataEndpoint"]:

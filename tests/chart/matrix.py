@@ -2,7 +2,7 @@
 The values files of `values/` and `refused/`, with what their first lines say.
 
 `# proves:` a sentence; `# refused:` words of a refusal, one line for each; `# cluster has:` an API version;
-`# secrets:` the name of a Secret that is there already.
+`# secrets:` the name of a Secret that is there already; `# service name:` of the controller, where it is another one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.chart import render
-from tests.chart.controller import assemble
+from tests.chart.controller import ControllerConfig, assemble
 from tests.chart.soundness import PodView
 
 CLAIM = "model-claim"
@@ -63,7 +63,8 @@ class Case:
     def pod(self) -> PodView:
         """That of the runtime, with the secrets that are there."""
         there: Mapping[str, Mapping[str, str]] = dict.fromkeys(self.told("secrets"), SECRET)
-        return PodView(assemble(self.runtime(), claims=(CLAIM,)), there, {})
+        config = ControllerConfig(service_name=(self.told("service name") or [ControllerConfig.service_name])[0])
+        return PodView(assemble(self.runtime(), claims=(CLAIM,), config=config), there, {})
 
 
 @functools.cache

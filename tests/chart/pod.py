@@ -21,19 +21,22 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any
 
-import pytest
-
 from tests.chart import pod_images
+from tests.chart.injected import ControllerConfig
 from tests.chart.pod_env import CannotStartError, Objects, environment, words
 from tests.chart.pod_network import Forward
 from tests.chart.pod_runtime import ADDRESS
 from tests.chart.pod_volumes import Volumes
+from tests.real import install, parts
 from tests.real.children import Child, bare_environment
+from tests.real.install import CannotRunError
 
 RUNTIME = Path(__file__).with_name("pod_runtime.py")
 NAMES = Path(__file__).with_name("pod_names.py")
 TOOLS = ("unshare", "nsenter", "setpriv", "mount")
 START_SECONDS = 60
+TYPE_CONSTRAINTS = "tc-config"
+"""A config map of the controller's, for `mm`."""
 _USUAL_CAPABILITIES = (
     "chown,dac_override,fowner,fsetid,kill,setgid,setuid,setpcap,net_bind_service,net_raw,sys_chroot,mknod,audit_write,setfcap"
 )
@@ -51,15 +54,15 @@ class Done:
 
 
 class Pod:
-    """`template`: of the deployment. `secrets`, `maps`: of its namespace. `claims`: name → folder."""
+    """`template`: of the deployment. `secrets`, `maps`: of its namespace, beside the controller's own. `claims`: name → folder."""
 
     def __init__(
         self, template: Mapping[str, Any], folder: Path, *, secrets: Objects = NONE, maps: Objects = NONE, claims: Mapping[str, Path] = NONE
     ) -> None:
         self._spec = template["spec"]
         self._folder = folder
-        self._secrets, self._maps = dict(secrets), maps
-        self._volumes = Volumes(folder / "volumes", self._secrets, maps, claims)
+        self._secrets, self._maps = {ControllerConfig().etcd_secret: {}, **secrets}, {TYPE_CONSTRAINTS: {}, **maps}
+        self._volumes = Volumes(folder / "volumes", self._secrets, self._maps, claims)
         self._open = ExitStack()
         self._sandbox: Child | None = None
         self._name_server: Child | None = None
@@ -189,7 +192,8 @@ class Pod:
         return self._open.enter_context(Forward(Path(f"/proc/{self._sandbox.pid}/ns/net"), address, port)).port
 
     def __enter__(self) -> Pod:
-        _check_permitted()
+        parts.or_skip(_namespaces)
+        parts.or_skip(install.install)
         self._folder.mkdir(parents=True, exist_ok=True)
         self._folder.chmod(0o755)
         shm = self._folder / "volumes" / ".shm"
@@ -258,13 +262,13 @@ def _become(user: int, group: int, security: Mapping[str, Any]) -> list[str]:
     return [*command, *(["--no-new-privs"] if security.get("allowPrivilegeEscalation") is False else []), "--"]
 
 
-def _check_permitted() -> None:
-    """Skip where this machine lets nobody make a pod. With CI set that is a failure."""
+def _namespaces() -> None:
+    """Raises CannotRunError where this machine lets nobody make a pod."""
     missing = [name for name in TOOLS if shutil.which(name) is None]
-    problem = f"needs {', '.join(missing)}" if missing else ("only root can be several users" if os.geteuid() else None)
+    problem = f"a pod needs {', '.join(missing)}" if missing else ("only root can be several users" if os.geteuid() else None)
     if problem is None:
-        probe = ["unshare", "--net", "--ipc", "--mount", "--pid", "--fork", "mount", "-t", "tmpfs", "tmpfs", "/mnt"]
+        probe = ["unshare", "--net", "--ipc", "--mount", "--pid", "--fork", "--mount-proc", "mount", "-t", "tmpfs", "tmpfs", "/mnt"]
         done = subprocess.run(probe, check=False, capture_output=True, text=True)
         problem = f"no namespaces can be made here: {done.stderr.strip()[-200:]}" if done.returncode else None
     if problem is not None:
-        (pytest.fail if os.environ.get("CI") else pytest.skip)(problem)
+        raise CannotRunError(problem)

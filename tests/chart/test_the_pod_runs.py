@@ -20,7 +20,7 @@ from tests.chart.controller import assemble
 from tests.chart.pod import Done, Pod
 from tests.chart.pod_env import CannotStartError, words
 from tests.chart.pod_runtime import ADDRESS
-from tests.chart.render import render
+from tests.chart.render import of_kind, render, the_runtime
 from tests.integration.conftest import TEXT
 from tests.real.models import digits_classifier, text_statistics, write
 from tests.real.polls import until
@@ -79,8 +79,7 @@ WALLED = ("RepositoryIndex", "RepositoryModelLoad", "RepositoryModelUnload")
 
 def pod_of(sets: Mapping[str, object]) -> dict[str, Any]:
     """What the controller makes of the chart's runtime."""
-    (runtime,) = (each for each in render(sets=sets) if each["kind"] == "ServingRuntime")
-    return assemble(runtime)
+    return assemble(the_runtime(render(sets=sets)))
 
 
 def get(pod: Pod, port: int, path: str) -> tuple[int, str]:
@@ -206,11 +205,7 @@ def test_a_service_called_metrics_is_no_trouble(tmp_path: Path) -> None:
 
 def test_a_volume_of_root_is_told_at_the_start(tmp_path: Path) -> None:
     """As a new claim is formatted by most drivers; the controller hands no fsGroup on to the pod."""
-    template = pod_of({})
-    mount = next(each for each in template["spec"]["containers"][0]["volumeMounts"] if each["mountPath"] == "/model-cache")
-    volume = next(each for each in template["spec"]["volumes"] if each["name"] == mount["name"])
-    volume.pop("emptyDir")
-    volume["ephemeral"] = {}
+    template = pod_of({"modelVolume.type": "ephemeral"})
     with Pod(template, tmp_path / "pod") as pod:
         for name in (TRITON, ADAPTER):
             pod.start(name)
@@ -233,11 +228,12 @@ def test_the_file_that_is_no_puller_says_so(tmp_path: Path) -> None:
 @pytest.mark.parametrize("mode", ["adapterPull", "builtInAdapter"])
 def test_a_model_is_served_from_a_claim(mode: str, tmp_path: Path) -> None:
     """That the controller mounts read-only into both containers, with files of another user."""
-    (runtime,) = (each for each in render(sets={"runtime.mode": mode}) if each["kind"] == "ServingRuntime")
     claim = tmp_path / "claim"
     write(text_statistics(), claim / "some" / "texts")
     secrets = {"storage-config": {"ours": json.dumps({"type": "pvc", "name": "models"})}}
-    with running(assemble(runtime, claims=("models",)), tmp_path, secrets=secrets, claims={"models": claim}) as bed:
+    with running(
+        assemble(the_runtime(render(sets={"runtime.mode": mode})), claims=("models",)), tmp_path, secrets=secrets, claims={"models": claim}
+    ) as bed:
         bed.mesh.load("texts", "python", "some/texts", storage_key="ours")
         assert (bed.mesh.infer("texts", TEXT)["COUNTS"] == [[3, 2]]).all()
         bed.mesh.unload("texts")
@@ -249,8 +245,7 @@ def test_a_model_is_served_from_a_claim(mode: str, tmp_path: Path) -> None:
 def test_helm_test_tells_a_pod_from_none_and_from_a_broken_name_server(tmp_path: Path) -> None:
     """By the words of the chart's own test, and with the resolver of the image's C library."""
     rendered = render()
-    (test,) = (each for each in rendered if each["kind"] == "Pod")
-    (service,) = (each for each in rendered if each["kind"] == "Service")
+    (test,), (service,) = of_kind(rendered, "Pod"), of_kind(rendered, "Service")
     assert service["spec"]["clusterIP"] == "None"
     assert service["spec"]["publishNotReadyAddresses"] is True
     name = f"{service['metadata']['name']}.models.svc.cluster.local"
@@ -258,7 +253,8 @@ def test_helm_test_tells_a_pod_from_none_and_from_a_broken_name_server(tmp_path:
         command = words(test["spec"]["containers"][0], {}, ["modelmesh-triton-adapter"])
         bed.pod.names({name: [ADDRESS]})
         assert bed.pod.exec(ADAPTER, command) == Done(0, f"{ADDRESS}:9464: 200 ready\n")
-        for nobody in ({}, {name: []}):
+        without: list[dict[str, list[str]]] = [{}, {name: []}]
+        for nobody in without:
             bed.pod.names(nobody)
             none = bed.pod.exec(ADAPTER, command)
             assert none.code == 0

@@ -192,7 +192,8 @@ def test_observability() -> None:
     assert first["from"] == [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}]
     (dashboard,) = found.of_kind("ConfigMap")
     assert all(json.loads(text)["panels"] for text in dashboard["data"].values())
-    assert dashboard["metadata"]["labels"]["grafana_dashboard"] == "1"
+    assert dashboard["metadata"]["labels"]["grafana_dashboard"] == "yes"
+    assert dashboard["metadata"]["annotations"]["grafana_folder"] == "ModelMesh"
     (rule,) = found.of_kind("PrometheusRule")
     assert [group["name"] for group in rule["spec"]["groups"]]
     assert rule["metadata"]["labels"]["release"] == monitor["metadata"]["labels"]["release"] == "prometheus"
@@ -201,6 +202,20 @@ def test_observability() -> None:
 def test_openshift() -> None:
     contexts = [container["securityContext"] for container in case("openshift").pod().own]
     assert all("runAsUser" not in context and context["runAsNonRoot"] for context in contexts)
+
+
+def test_other_controller() -> None:
+    found = case("other-controller")
+    labels = found.pod().template["metadata"]["labels"]
+    assert labels["modelmesh-service"] == "mesh"
+    selectors = [found.of_kind(kind)[0]["spec"] for kind in ("NetworkPolicy", "PodMonitor", "Service")]
+    for spec in selectors:
+        chosen = spec.get("podSelector") or spec["selector"]
+        assert chosen.get("matchLabels", chosen).items() <= labels.items()
+
+
+def test_no_policy() -> None:
+    assert "NetworkPolicy" not in kinds("no-policy")
 
 
 def test_root_triton() -> None:
@@ -232,6 +247,13 @@ def test_everything() -> None:
     pod = found.pod()
     assert words(pod.containers[TRITON], {})[-2:] == ["--log-verbose=1", "--cache-config=local,size=1048576"]
     assert pod.env(TRITON)["value"] == matrix.SECRET["value"]
+    assert pod.containers[TRITON]["livenessProbe"].items() > {"initialDelaySeconds": 60, "periodSeconds": 20, "failureThreshold": 5}.items()
+    adapter = pod.containers[ADAPTER]
+    assert (adapter["image"], adapter["imagePullPolicy"]) == ("mirror/adapter:0.1.0", "Never")
+    assert adapter["resources"] == {"requests": {"cpu": "250m", "memory": "300Mi"}, "limits": {"cpu": "3", "memory": "1Gi"}}
+    assert (adapter["securityContext"]["runAsUser"], adapter["livenessProbe"]["timeoutSeconds"]) == (2000, 8)
+    assert adapter["securityContext"]["seccompProfile"] == {"type": "Localhost", "localhostProfile": "adapter.json"}
+    assert formats("everything") == ["onnx:1", "python:1", "pytorch:1 by name", "pytorch:2 by name", "tensorrt:7"]
     assert pod.settings.pull.unpack_max_bytes == 128 * GIB
     assert pod.env(ADAPTER)["HTTPS_PROXY"] == "http://proxy.example.com:3128"
     assert pod.settings.pull.denied_networks == ()
