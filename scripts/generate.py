@@ -12,6 +12,8 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import yaml
+
 TOP = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(TOP))
 
@@ -22,6 +24,7 @@ from adapter.spi import status  # noqa: E402
 from adapter.telemetry import metrics  # noqa: E402
 from tests.benchmark import page  # noqa: E402
 
+ALERTS = TOP / "deploy" / "helm" / "modelmesh-triton-adapter" / "files" / "alerts.yaml"
 BLOCK = re.compile(r"(<!-- generated: (\S+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 
 
@@ -32,10 +35,23 @@ def states_mermaid() -> str:
     return "\n".join([*rows, "```"]) + "\n"
 
 
+def alerts_markdown() -> str:
+    """The chart's alerts: name, severity, how long it must hold, what has happened, and the section that says what to do."""
+    rows = ["| alert | severity | after | what has happened | read |", "|---|---|---|---|---|"]
+    for rule in (rule for group in yaml.safe_load(ALERTS.read_text())["groups"] for rule in group["rules"]):
+        words, heading = rule["annotations"]["summary"], rule["annotations"]["runbook"]
+        words = words.replace("{{ $labels.namespace }}/{{ $labels.pod }}", "a pod").replace("{{ $labels.namespace }}", "a namespace")
+        words = re.sub(r"\{\{ \$value [^}]*\}\}", "…", re.sub(r"\{\{ \$labels\.(\w+) \}\}", r"`\1`", words))
+        link = f"[{heading}](operations.md#{re.sub(r'[^a-z -]', '', heading.lower()).replace(' ', '-')})"
+        rows.append(f"| `{rule['alert']}` | {rule['labels']['severity']} | {rule.get('for', 'at once')} | {words} | {link} |")
+    return "\n".join(rows) + "\n"
+
+
 BLOCKS: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "README.md": {"states": states_mermaid},
     "deploy/docs/models.md": {"parameters": parameters.markdown},
     "deploy/docs/settings.md": {"settings": settings_markdown},
+    "deploy/docs/observability.md": {"alerts": alerts_markdown},
     "deploy/docs/calls.md": {"errors": status.markdown, "metrics": metrics.markdown},
     "deploy/docs/performance.md": page.blocks(),
 }

@@ -25,7 +25,7 @@ from adapter.triton.stuck import Health
 from tests.real.ports import free_ports
 from tests.real.triton import Triton
 
-MANIFEST = Path(__file__).parents[2] / "deploy" / "servingruntime.yaml"
+MANIFEST = Path(__file__).parents[2] / "deploy" / "manifests" / "base" / "servingruntime.yaml"
 ADAPTER, TRITON = "127.0.0.1:9464/healthz/triton", "127.0.0.1:8000/v2/health/live"
 HEALTHY = Health(is_live=True, silent_seconds=0.2, load_threads=4, stuck=(), why=None)
 SICK = Health(

@@ -53,11 +53,12 @@ class Pod:
     adapter: AdapterProcess
     mesh: Mesh
 
-    def targets(self) -> Iterator[tuple[str, dict[str, str]]]:
+    def targets(self) -> Iterator[dict[str, object]]:
         """For Prometheus, labelled as a PodMonitor labels them."""
         place = {"namespace": "models", "pod": self.name}
-        yield self.adapter.metrics_url.removeprefix("http://"), place | {"container": "triton-adapter"}
-        yield f"127.0.0.1:{self.triton.metrics_port}", place | {"container": "triton"}
+        adapter = self.adapter.metrics_url.removeprefix("http://")
+        yield {"targets": [adapter], "labels": place | {"container": "triton-adapter"}}
+        yield {"targets": [f"127.0.0.1:{self.triton.metrics_port}"], "labels": place | {"container": "triton"}}
 
 
 @dataclass(frozen=True)
@@ -115,7 +116,8 @@ def scene(names: Sequence[str]) -> Iterator[Scene]:
         (folder / "storage-config").mkdir()
         (folder / "storage-config" / "s3").write_text(json.dumps(s3.storage_config(BUCKET)))
         pods = [_pod(stack, folder, name) for name in names]
-        prometheus = stack.enter_context(Prometheus([target for pod in pods for target in pod.targets()]))
+        targets = [target for pod in pods for target in pod.targets()]
+        prometheus = stack.enter_context(Prometheus([{"job_name": "pods", "static_configs": targets}]))
         yield Scene(pods, s3, prometheus)
 
 

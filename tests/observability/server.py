@@ -24,10 +24,10 @@ SCRAPE_SECONDS = 1
 
 
 class Prometheus:
-    """Scrapes each second. A target is an address with its labels."""
+    """Scrapes each second what `scrape_configs` says."""
 
-    def __init__(self, targets: Sequence[tuple[str, Mapping[str, str]]]) -> None:
-        self._targets = targets
+    def __init__(self, scrape_configs: Sequence[Mapping[str, Any]]) -> None:
+        self._scrape_configs = scrape_configs
         self._folder = tempfile.TemporaryDirectory(prefix="prometheus-")
         self._child: Child | None = None
         self._port = 0
@@ -62,12 +62,11 @@ class Prometheus:
     def _start(self, ports: list[int]) -> Prometheus:
         (self._port,) = ports
         folder = Path(self._folder.name)
-        targets = [{"targets": [address], "labels": dict(labels)} for address, labels in self._targets]
         every = f"{SCRAPE_SECONDS}s"
         config = {
             "global": {"scrape_interval": every, "scrape_timeout": every, "evaluation_interval": every},
             "rule_files": [str(ALERTS)],
-            "scrape_configs": [{"job_name": "pods", "static_configs": targets}],
+            "scrape_configs": list(self._scrape_configs),
         }
         (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
         command: list[str | Path] = [

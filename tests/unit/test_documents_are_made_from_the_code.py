@@ -14,6 +14,7 @@ BLOCKS = {
     "deploy/docs/models.md": ("parameters",),
     "deploy/docs/settings.md": ("settings",),
     "deploy/docs/calls.md": ("errors", "metrics"),
+    "deploy/docs/observability.md": ("alerts",),
     "deploy/docs/performance.md": (
         "machine",
         "pull",

@@ -1,0 +1,176 @@
+"""
+A real Kubernetes API server without nodes, as a context manager: etcd, kube-apiserver, a kubeconfig, and shells in which admins work.
+
+Nothing runs in it by itself: no scheduler, no controller, no kubelet. `operator.py` has the turns of ModelMesh's controller, `kubelet.py`
+those of a node.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+from tests.chart import crd, install
+from tests.chart.admin import apiserver_install
+from tests.chart.admin.api import NAMESPACE, Api, Object, RefusedError
+from tests.real.children import TOP, Child, PartError, bare_environment
+from tests.real.polls import until
+from tests.real.ports import started_on
+
+START_SECONDS = 90
+COMMAND_SECONDS = 110
+
+
+class CommandError(Exception):
+    """A command ended with another code than 0. Says what it said."""
+
+
+class Cluster:
+    """An API server, with the CRDs of ModelMesh Serving in it."""
+
+    def __init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="cluster-"))
+        self.kubeconfig = self.folder / "kubeconfig"
+        self._programs = apiserver_install.programs()
+        self.api = Api(secrets.token_hex(16))
+        self._children: list[Child] = []
+        tools = self.folder / "bin"
+        tools.mkdir()
+        (tools / "kubectl").symlink_to(self._programs.kubectl)
+        (tools / "helm").symlink_to(install.helm())
+
+    def __enter__(self) -> Cluster:
+        try:
+            started_on([], 3, self._start, "address already in use")
+            for definition in crd.crds():
+                self.api.ask("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
+            until(self._has_kinds, "the kinds of ModelMesh Serving are known")
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Kill both and remove what they stored."""
+        for child in reversed(self._children):
+            child.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def shell(self, script: str, *, folder: Path = TOP, env: Mapping[str, str] | None = None) -> str:
+        """
+        What a script says on both streams, run by bash that ends at the first error, with helm and kubectl for this cluster.
+
+        Raises:
+            CommandError: the script ended with another code than 0.
+        """
+        done = self._run(["bash", "-euo", "pipefail", "-c", script], folder, dict(env or {}), subprocess.STDOUT, None)
+        if done.returncode != 0:
+            raise CommandError(f"code {done.returncode}: {done.stdout.strip()}")
+        return done.stdout
+
+    def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
+        """What kubectl writes. Raises CommandError with its complaint."""
+        return self._tool("kubectl", *arguments, stdin=stdin)
+
+    def helm(self, *arguments: str) -> str:
+        """What helm writes. Raises CommandError with its complaint."""
+        return self._tool("helm", *arguments, stdin=None)
+
+    def apply(self, *objects: Object) -> None:
+        """As `kubectl apply`, with its strict look at fields."""
+        self.kubectl("apply", "--filename=-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
+
+    def _tool(self, name: str, *arguments: str, stdin: str | None) -> str:
+        done = self._run([str(self.folder / "bin" / name), *arguments], TOP, {}, subprocess.PIPE, stdin)
+        if done.returncode != 0:
+            raise CommandError(f"{name} {arguments[0]}: {done.stderr.strip()}")
+        return done.stdout
+
+    def _run(
+        self, command: list[str], folder: Path, env: Mapping[str, str], stderr: int, stdin: str | None
+    ) -> subprocess.CompletedProcess[str]:
+        base = {k: v for k, v in bare_environment().items() if not k.startswith(("HELM_", "KUBE"))}
+        own = {"HOME": str(self.folder), "KUBECONFIG": str(self.kubeconfig), "PATH": f"{self.folder / 'bin'}:{base['PATH']}"}
+        return subprocess.run(
+            command,
+            cwd=folder,
+            env={**base, **own, **env},
+            input=stdin or "",
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            text=True,
+            timeout=COMMAND_SECONDS,
+            check=False,
+        )
+
+    def _start(self, ports: list[int]) -> Cluster:
+        clients, peers, self.api.port = ports
+        store = f"http://127.0.0.1:{clients}"
+        command: list[str | Path] = [self._programs.etcd, f"--data-dir={self.folder / 'etcd'}", "--unsafe-no-fsync", "--log-level=warn"]
+        command += [f"--listen-client-urls={store}", f"--advertise-client-urls={store}"]
+        command += [f"--{word}=http://127.0.0.1:{peers}" for word in ("listen-peer-urls", "initial-advertise-peer-urls")]
+        command += [f"--initial-cluster=default=http://127.0.0.1:{peers}"]
+        self._children = [Child("etcd", command, env=bare_environment())]
+        key, tokens = self.folder / "accounts.key", self.folder / "tokens.csv"
+        key.write_bytes(_rsa_key())
+        tokens.write_text(f"{self.api.token},admin,admin,system:masters\n")
+        command = [self._programs.apiserver, f"--etcd-servers={store}", f"--secure-port={self.api.port}", "--bind-address=127.0.0.1"]
+        command += [f"--cert-dir={self.folder / 'certificates'}", f"--token-auth-file={tokens}", "--authorization-mode=AlwaysAllow"]
+        command += ["--service-account-issuer=https://kubernetes.default.svc", f"--service-account-signing-key-file={key}"]
+        command += [f"--service-account-key-file={key}", "--service-cluster-ip-range=10.0.0.0/24"]
+        command += ["--disable-admission-plugins=ServiceAccount"]  # nobody makes the accounts
+        self._children.append(child := Child("kube-apiserver", command, env=bare_environment()))
+        self._write_kubeconfig()
+        try:
+            child.wait_until(self._is_ready, "ready", START_SECONDS)
+        except PartError:
+            for each in self._children:
+                each.kill()
+            shutil.rmtree(self.folder / "etcd", ignore_errors=True)
+            raise
+        return self
+
+    def _is_ready(self) -> bool:
+        try:
+            return self.api.has(NAMESPACE, "", "default") and self.kubectl("get", "--raw=/readyz") == "ok"
+        except (OSError, CommandError, RefusedError):
+            return False
+
+    def _has_kinds(self) -> bool:
+        try:
+            self.kubectl(
+                "get", "servingruntimes,clusterservingruntimes,inferenceservices,predictors,podmonitors,prometheusrules", "--all-namespaces"
+            )
+        except CommandError:
+            return False
+        return True
+
+    def _write_kubeconfig(self) -> None:
+        server = {"server": f"https://127.0.0.1:{self.api.port}", "insecure-skip-tls-verify": True}
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "tests", "cluster": server}],
+            "users": [{"name": "admin", "user": {"token": self.api.token}}],
+            "contexts": [{"name": "tests", "context": {"cluster": "tests", "user": "admin"}}],
+            "current-context": "tests",
+        }
+        self.kubeconfig.touch(0o600)  # helm warns of one that others can read
+        self.kubeconfig.write_text(json.dumps(config))
+
+
+def _rsa_key() -> bytes:
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption())

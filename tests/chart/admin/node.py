@@ -1,0 +1,130 @@
+"""
+A node of the cluster: runs pods that end by themselves (`restartPolicy: Never`), gives their logs, and lets deleted ones go.
+
+Their command is the adapter's. Names are looked up as a cluster's name server does for headless Services: the addresses of the
+pods that the selector finds. What pods with other policies do is up to the test, which gives them their address.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.server
+import json
+import ssl
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from types import TracebackType
+from urllib.parse import urlsplit
+
+from tests.chart.admin.api import MERGE, NODE, POD, SERVICE, Api, Object, RefusedError
+from tests.real.certificates import make_certificates
+from tests.real.children import TOP, bare_environment
+
+NAME = "node-of-the-tests"
+PROGRAM = "modelmesh-triton-adapter"
+POLL_SECONDS = 0.1
+COMMAND_SECONDS = 60
+
+
+class Node:
+    """One node, as a context manager."""
+
+    def __init__(self, api: Api, folder: Path) -> None:
+        self._api = api
+        self._folder = folder
+        self._logs: dict[tuple[str, str], str] = {}
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._serve, name="node", daemon=True)
+
+    def __enter__(self) -> Node:
+        make_certificates(self._folder)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(self._folder / "server.pem", self._folder / "server.key")
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
+        threading.Thread(target=self._server.serve_forever, name="logs of pods", daemon=True).start()
+        self._api.ask("POST", NODE.path(), {"apiVersion": "v1", "kind": "Node", "metadata": {"name": NAME}})
+        addresses = [{"type": "InternalIP", "address": "127.0.0.1"}]
+        port = {"kubeletEndpoint": {"Port": self._server.server_port}}
+        status = {"status": {"addresses": addresses, "daemonEndpoints": port}}
+        self._api.ask("PATCH", f"{NODE.path(name=NAME)}/status", status, MERGE)
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._is_over.set()
+        self._thread.join()
+        self._server.shutdown()
+        self._server.server_close()
+
+    def _serve(self) -> None:
+        while not self._is_over.wait(POLL_SECONDS):
+            for pod in self._api.all_of(POD, ""):
+                with contextlib.suppress(RefusedError):  # changed meanwhile: the next look sees it
+                    self._see_to(pod)
+
+    def _see_to(self, pod: Object) -> None:
+        namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
+        path = POD.path(namespace, name)
+        if pod["metadata"].get("deletionTimestamp"):
+            self._api.ask("DELETE", path, {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0})
+        elif not pod["spec"].get("nodeName"):
+            target = {"apiVersion": "v1", "kind": "Node", "name": NAME}
+            self._api.ask("POST", f"{path}/binding", {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target})
+        elif pod["status"]["phase"] == "Pending" and pod["spec"]["restartPolicy"] == "Never":
+            container = pod["spec"]["containers"][0]
+            code = self._run(namespace, name, container)
+            now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+            ended = {"exitCode": code, "startedAt": now, "finishedAt": now, "reason": "Error" if code else "Completed"}
+            state = {"name": container["name"], "image": container["image"], "imageID": "", "ready": False, "restartCount": 0}
+            status = {"phase": "Failed" if code else "Succeeded", "containerStatuses": [{**state, "state": {"terminated": ended}}]}
+            self._api.ask("PATCH", f"{path}/status", {"status": status}, MERGE)
+
+    def _run(self, namespace: str, name: str, container: Object) -> int:
+        words = [*container.get("command", [PROGRAM]), *container.get("args", [])]
+        assert words[0] == PROGRAM, f"the command of pod {name} is not the adapter's: {words}"
+        command = [sys.executable, "-m", "tests.chart.admin.in_a_pod", json.dumps(self._hosts(namespace)), *words[1:]]
+        env = {**bare_environment(), "PYTHONPATH": str(TOP), **{e["name"]: e["value"] for e in container.get("env", [])}}
+        done = subprocess.run(command, env=env, cwd=TOP, capture_output=True, text=True, timeout=COMMAND_SECONDS, check=False)
+        self._logs[namespace, name] = done.stdout + done.stderr
+        return done.returncode
+
+    def _hosts(self, namespace: str) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for service in self._api.all_of(SERVICE, namespace):
+            if service["spec"].get("clusterIP") != "None":
+                continue
+            selector = ",".join(f"{key}={value}" for key, value in service["spec"]["selector"].items())
+            pods = [pod["status"] for pod in self._api.all_of(POD, namespace, selector)]
+            reached = [status for status in pods if service["spec"].get("publishNotReadyAddresses") or _is_ready(status)]
+            name = service["metadata"]["name"]
+            addresses = [status["podIP"] for status in reached if "podIP" in status]
+            for known in (name, f"{name}.{namespace}", f"{name}.{namespace}.svc", f"{name}.{namespace}.svc.cluster.local"):
+                found[known] = addresses
+        return found
+
+    def _handler(self) -> type[http.server.BaseHTTPRequestHandler]:
+        logs = self._logs
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            """`/containerLogs/NAMESPACE/POD/CONTAINER`."""
+
+            def do_GET(self) -> None:
+                _, _, namespace, name, *_ = urlsplit(self.path).path.split("/")
+                text = logs[namespace, name].encode()
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(text)))
+                self.end_headers()
+                self.wfile.write(text)
+
+            def log_message(self, format: str, *args: object) -> None:
+                """Says nothing."""
+
+        return Handler
+
+
+def _is_ready(status: Object) -> bool:
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in status.get("conditions", []))

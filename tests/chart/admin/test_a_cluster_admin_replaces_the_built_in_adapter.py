@@ -1,0 +1,182 @@
+"""The commands of `deploy/docs/replace.md`, with real Helm and kubectl on a real API server."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.chart.admin import operator, upstream
+from tests.chart.admin.admin import CHART, Admin
+from tests.chart.admin.api import CLUSTER_RUNTIME, INFERENCE_SERVICE, RUNTIME, Object
+from tests.chart.admin.operator import ReconcileError
+
+PAGE = "replace.md"
+NAME = upstream.NAME
+OURS = ["rest-proxy", "triton", "triton-adapter", "mm"]
+
+
+def containers(deployment: Object) -> list[str]:
+    return [each["name"] for each in deployment["spec"]["template"]["spec"]["containers"]]
+
+
+def adapter_image(deployment: Object) -> str:
+    (found,) = [each["image"] for each in deployment["spec"]["template"]["spec"]["containers"] if each["name"] == "triton-adapter"]
+    return str(found)
+
+
+def essence(runtime: Object) -> Object:
+    """What an admin wrote of a runtime: not what the API server, kubectl and Helm note beside it."""
+    metadata = runtime["metadata"]
+    annotations = {key: value for key, value in metadata["annotations"].items() if "kubernetes.io/" not in key}
+    return {"name": metadata["name"], "labels": metadata["labels"], "annotations": annotations, "spec": runtime["spec"]}
+
+
+def test_a_runtime_of_the_namespace_is_replaced_in_its_place_and_comes_back(admin: Admin) -> None:
+    admin.apply(upstream.runtime(replicas=3), upstream.model())
+    before = admin.api.get(RUNTIME, admin.namespace, NAME)
+    deployment = operator.turn(admin.api, admin.namespace)[NAME]
+    models = admin.api.all_of(INFERENCE_SERVICE, admin.namespace)
+
+    admin.follow(PAGE, "Look first", "Your values", "A runtime of the namespace:0")
+
+    runtime = admin.api.get(RUNTIME, admin.namespace, NAME)
+    ours = operator.turn(admin.api, admin.namespace)[NAME]
+    assert runtime["metadata"]["uid"] == before["metadata"]["uid"]
+    assert {"builtInAdapter", "replicas"}.isdisjoint(runtime["spec"])
+    assert "maxLoadingConcurrency" not in runtime["metadata"]["annotations"]
+    assert containers(ours) == OURS
+    assert adapter_image(ours).startswith("registry.example.com/")
+    assert ours["metadata"]["uid"] == deployment["metadata"]["uid"]
+    admin.follow(PAGE, "Check afterwards")
+
+    admin.follow(PAGE, "The way back")
+
+    after = admin.api.get(RUNTIME, admin.namespace, NAME)
+    assert after["metadata"]["uid"] == before["metadata"]["uid"]
+    assert essence(after) == essence(before)
+    assert containers(operator.turn(admin.api, admin.namespace)[NAME]) == containers(deployment)
+    assert admin.says('helm list --namespace "$NAMESPACE" --short') == ""
+    assert admin.api.all_of(INFERENCE_SERVICE, admin.namespace) == models
+
+
+def test_an_older_helm_takes_what_is_labelled(admin: Admin) -> None:
+    admin.apply(upstream.runtime(replicas=3))
+    before = admin.api.get(RUNTIME, admin.namespace, NAME)
+
+    admin.follow(PAGE, "Your values", "A runtime of the namespace:1")
+
+    runtime = admin.api.get(RUNTIME, admin.namespace, NAME)
+    assert runtime["metadata"]["uid"] == before["metadata"]["uid"]
+    assert {"builtInAdapter", "replicas"}.isdisjoint(runtime["spec"])
+    assert containers(operator.turn(admin.api, admin.namespace)[NAME]) == OURS
+
+
+def test_plain_manifests_replace_a_runtime_in_its_place(admin: Admin) -> None:
+    """However the runtime was made: `kubectl apply` would know only what it applied itself."""
+    (admin.folder / "before.json").write_text(json.dumps(upstream.runtime(replicas=3)))
+    admin.says('kubectl create --namespace "$NAMESPACE" --filename before.json')
+    before = admin.api.get(RUNTIME, admin.namespace, NAME)
+
+    admin.follow(PAGE, "A runtime of the namespace:2")
+
+    runtime = admin.api.get(RUNTIME, admin.namespace, NAME)
+    assert runtime["metadata"]["uid"] == before["metadata"]["uid"]
+    assert {"builtInAdapter", "replicas"}.isdisjoint(runtime["spec"])
+    assert containers(operator.turn(admin.api, admin.namespace)[NAME]) == OURS
+
+
+def test_a_namespace_of_a_cluster_gets_a_runtime_before_the_one_of_the_cluster(admin: Admin) -> None:
+    admin.apply(upstream.runtime("ClusterServingRuntime"), upstream.model())
+    before = admin.api.get(CLUSTER_RUNTIME, "", NAME)
+    theirs = operator.turn(admin.api, admin.namespace)[NAME]
+    models = admin.api.all_of(INFERENCE_SERVICE, admin.namespace)
+
+    admin.follow(PAGE, "Look first", "Your values", "One namespace of a cluster")
+
+    ours = operator.turn(admin.api, admin.namespace)[NAME]
+    assert containers(ours) == OURS
+    assert ours["metadata"]["uid"] == theirs["metadata"]["uid"]
+    assert admin.api.get(CLUSTER_RUNTIME, "", NAME) == before
+
+    admin.follow(PAGE, "The way back")
+
+    back = operator.turn(admin.api, admin.namespace)[NAME]
+    assert containers(back) == containers(theirs)
+    assert back["metadata"]["uid"] == theirs["metadata"]["uid"]
+    assert admin.api.get(RUNTIME, admin.namespace, NAME)["spec"] == before["spec"]
+    assert admin.api.all_of(INFERENCE_SERVICE, admin.namespace) == models
+
+
+def test_the_uninstall_of_such_a_runtime_brings_the_one_of_the_cluster_back_with_a_gap(admin: Admin) -> None:
+    admin.apply(upstream.runtime("ClusterServingRuntime"), upstream.model())
+    theirs = operator.turn(admin.api, admin.namespace)[NAME]
+    admin.follow(PAGE, "Your values", "One namespace of a cluster")
+    ours = operator.turn(admin.api, admin.namespace)[NAME]
+
+    admin.says('helm uninstall triton-adapter --namespace "$NAMESPACE"')
+
+    back = operator.turn(admin.api, admin.namespace)[NAME]
+    assert containers(back) == containers(theirs)
+    assert back["metadata"]["uid"] != ours["metadata"]["uid"]
+
+
+def test_the_runtime_of_the_cluster_is_replaced_for_all_namespaces_and_comes_back(admin: Admin) -> None:
+    admin.apply(upstream.runtime("ClusterServingRuntime"), upstream.model())
+    before = admin.api.get(CLUSTER_RUNTIME, "", NAME)
+
+    admin.follow(PAGE, "Your values", "The whole cluster")
+
+    runtime = admin.api.get(CLUSTER_RUNTIME, "", NAME)
+    assert runtime["metadata"]["uid"] == before["metadata"]["uid"]
+    assert "builtInAdapter" not in runtime["spec"]
+    assert containers(operator.turn(admin.api, admin.namespace)[NAME]) == OURS
+    admin.follow(PAGE, "Check afterwards")
+
+    admin.follow(PAGE, "The way back")
+
+    after = admin.api.get(CLUSTER_RUNTIME, "", NAME)
+    assert after["metadata"]["uid"] == before["metadata"]["uid"]
+    assert essence(after) == essence(before)
+
+
+def test_without_taking_ownership_helm_refuses_and_changes_nothing(admin: Admin) -> None:
+    admin.apply(upstream.runtime())
+    admin.follow(PAGE, "Your values")
+    before = admin.api.get(RUNTIME, admin.namespace, NAME)
+
+    refusal = admin.refusal(f'helm install triton-adapter {CHART} --namespace "$NAMESPACE" --values values.yaml')
+
+    assert "exists and cannot be imported into the current release" in refusal
+    assert admin.api.get(RUNTIME, admin.namespace, NAME) == before
+
+
+@pytest.mark.parametrize("later", ["", f'helm upgrade triton-adapter {CHART} --namespace "$NAMESPACE" --values values.yaml'])
+def test_without_force_the_old_adapter_stays_and_the_controller_can_make_no_pods(admin: Admin, later: str) -> None:
+    """Why the page has both flags. Should Helm ever replace the whole object, the page can say less."""
+    admin.apply(upstream.runtime(), upstream.model())
+    admin.follow(PAGE, "Your values")
+    operator.turn(admin.api, admin.namespace)
+
+    admin.says(f'helm install triton-adapter {CHART} --namespace "$NAMESPACE" --values values.yaml --take-ownership; {later}')
+
+    assert "builtInAdapter" in admin.api.get(RUNTIME, admin.namespace, NAME)["spec"]
+    with pytest.raises(ReconcileError, match='Duplicate value: "triton-adapter"'):
+        operator.turn(admin.api, admin.namespace)
+
+
+def test_labels_alone_change_nothing_though_helm_says_that_it_has_deployed(admin: Admin) -> None:
+    admin.apply(upstream.runtime())
+    admin.follow(PAGE, "Your values")
+    before = admin.api.get(RUNTIME, admin.namespace, NAME)
+    labels = "app.kubernetes.io/managed-by=Helm"
+    notes = 'meta.helm.sh/release-name=triton-adapter meta.helm.sh/release-namespace="$NAMESPACE"'
+
+    said = admin.says(f"""
+        kubectl label servingruntime {NAME} --namespace "$NAMESPACE" {labels}
+        kubectl annotate servingruntime {NAME} --namespace "$NAMESPACE" {notes}
+        helm install triton-adapter {CHART} --namespace "$NAMESPACE" --values values.yaml
+    """)
+
+    assert "STATUS: deployed" in said
+    assert admin.api.get(RUNTIME, admin.namespace, NAME)["spec"] == before["spec"]

@@ -1,0 +1,50 @@
+"""What the containers of a rendered runtime are given, as the adapter's settings and as numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from adapter.settings import Settings
+from adapter.units import parse_bytes
+from tests.chart.controller import assemble
+
+Resource = Mapping[str, Any]
+
+
+def containers(runtime: Resource) -> dict[str, dict[str, Any]]:
+    """Those that the runtime declares, by name."""
+    return {container["name"]: container for container in runtime["spec"]["containers"]}
+
+
+def adapter_env(runtime: Resource, secret: str = "") -> dict[str, str]:
+    """
+    The adapter's variables as Kubernetes would fill them in, whoever adds its container; `secret` stands for every value of a Secret.
+
+    Raises:
+        AssemblyError: the controller would refuse the runtime.
+    """
+    declared = {container["name"]: container for container in assemble(runtime)["spec"]["containers"]}
+    values = {}
+    for entry in declared["triton-adapter"]["env"]:
+        reference = entry.get("valueFrom", {})
+        if "resourceFieldRef" in reference:
+            of = reference["resourceFieldRef"]
+            group, resource = of["resource"].split(".")
+            values[entry["name"]] = str(parse_bytes(declared[of["containerName"]]["resources"][group][resource]))
+        else:
+            values[entry["name"]] = secret if reference else entry["value"]
+    return values
+
+
+def settings(runtime: Resource) -> Settings:
+    """Raises what the adapter's start would."""
+    return Settings.from_env(adapter_env(runtime))
+
+
+def volume_bytes(runtime: Resource, mount_path: str, container: str = "triton-adapter") -> int:
+    """The limit of the emptyDir that a container has at a path."""
+    mounts = containers(runtime)[container]["volumeMounts"]
+    name = next(mount["name"] for mount in mounts if mount["mountPath"] == mount_path)
+    volume = next(volume for volume in runtime["spec"]["volumes"] if volume["name"] == name)
+    return parse_bytes(volume["emptyDir"]["sizeLimit"])

@@ -1,0 +1,94 @@
+"""`deploy/manifests`: what the chart renders now, and what the real kustomize makes of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.chart import kustomize, manifests
+from tests.chart.manifests import FOLDERS, MANIFESTS, OF_HELM, Folder
+from tests.chart.valid import problems
+from tests.real import parts
+
+each_folder = pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+
+
+def in_order(resources: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted(resources, key=lambda each: (each["kind"], each["metadata"]["name"]))
+
+
+@pytest.fixture(scope="module")
+def real_kustomize() -> None:
+    parts.or_skip(kustomize.kustomize)
+
+
+def test_the_files_are_those_that_the_chart_renders_now() -> None:
+    """Else: scripts/render."""
+    wanted = manifests.files()
+
+    assert {str(path) for path, text in wanted.items() if not path.exists() or path.read_text() != text} == set()
+    assert manifests.stale(wanted) == []
+
+
+@pytest.mark.usefixtures("real_kustomize")
+@each_folder
+def test_kustomize_gives_the_objects_that_helm_renders(folder: Folder) -> None:
+    built = kustomize.build(MANIFESTS / folder.name)
+
+    assert in_order(built) == in_order(folder.resources())
+    assert [f"{each['kind']}: {problem}" for each in built for problem in problems(each)] == []
+
+
+@pytest.mark.usefixtures("real_kustomize")
+def test_a_kustomization_of_a_user_names_namespace_and_image(tmp_path: Path) -> None:
+    """As the page shows it; the image is in a field that kustomize does not know by itself."""
+    page = (MANIFESTS / "README.md").read_text()
+    (tmp_path / "kustomization.yaml").write_text(
+        page.partition("```yaml\n")[2].partition("```")[0].replace("deploy/manifests", "manifests")
+    )
+    (tmp_path / "manifests").symlink_to(MANIFESTS)
+
+    built = {each["kind"]: each for each in kustomize.build(tmp_path)}
+
+    runtime = built["ServingRuntime"]
+    assert {each["metadata"]["namespace"] for each in built.values()} == {"models"}
+    assert [each["image"] for each in runtime["spec"]["containers"] if each["name"] == "triton-adapter"] == [
+        "registry.example.com/modelmesh-triton-adapter:0.1.0"
+    ]
+
+
+def test_nothing_of_helm_is_left() -> None:
+    text = "".join(path.read_text() for path in MANIFESTS.rglob("*.yaml"))
+
+    assert [word for word in (*OF_HELM, "meta.helm.sh", "helm.sh/hook", "Helm\n", "namespace: models") if word in text] == []
+
+
+def test_each_folder_stands_in_the_page() -> None:
+    page = (MANIFESTS / "README.md").read_text()
+
+    assert [folder.name for folder in FOLDERS if f"[{folder.name}/]({folder.name})" not in page] == []
+
+
+def test_a_patch_makes_the_new_of_the_old() -> None:
+    old = {"a": {"b/c": 1, "d": [1, {"e": 2}], "gone": 0}, "list": [1, 2]}
+    new = {"a": {"b/c": 2, "d": [1, {"e": 3}], "new": {"f": 4}}, "list": [1]}
+
+    assert list(manifests.operations(old, new)) == [
+        {"op": "remove", "path": "/a/gone"},
+        {"op": "replace", "path": "/a/b~1c", "value": 2},
+        {"op": "replace", "path": "/a/d/1/e", "value": 3},
+        {"op": "add", "path": "/a/new", "value": {"f": 4}},
+        {"op": "replace", "path": "/list", "value": [1]},
+    ]
+    assert list(manifests.operations(old, json.loads(json.dumps(old)))) == []
+
+
+def test_texts_of_several_lines_are_written_as_they_are_read() -> None:
+    written = manifests.yaml_of("# x", {"metadata": {"annotations": {"on": "y", "text": "a\nb: c\n"}}})
+
+    assert "text: |\n" in written
+    assert yaml.safe_load(written)["metadata"]["annotations"] == {"on": "y", "text": "a\nb: c\n"}

@@ -1,0 +1,100 @@
+"""What `deploy/docs/security.md` says of containers and ports, against what the chart renders and the controller makes of it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from adapter.settings import Settings
+from tests.chart.controller import assemble
+from tests.chart.render import render, the_runtime
+from tests.chart.runtime_env import adapter_env
+
+PAGE = (Path(__file__).parents[2] / "deploy" / "docs" / "security.md").read_text()
+MODES = ("adapterPull", "storageHelper", "builtInAdapter")
+RESTRICTED = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}, "runAsNonRoot": True}
+"""What the standard "restricted" asks of each container, beside seccomp."""
+
+
+def pod(**sets: object) -> dict[str, dict[str, Any]]:
+    """Containers of the pod, by name."""
+    found = assemble(the_runtime(render(sets=sets)))
+    return {container["name"]: container for container in found["spec"]["containers"]}
+
+
+def is_restricted(container: dict[str, Any]) -> bool:
+    context = container.get("securityContext") or {}
+    return RESTRICTED.items() <= context.items() and context.get("seccompProfile", {}).get("type") in ("RuntimeDefault", "Localhost")
+
+
+def values_of_page(key: str) -> dict[str, Any]:
+    (found,) = [values for text in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL) if key in (values := yaml.safe_load(text))]
+    return dict(found)
+
+
+def test_our_containers_are_restricted_and_modelmeshs_own_are_not() -> None:
+    assert {name for name, container in pod().items() if is_restricted(container)} == {"triton", "triton-adapter"}
+
+
+def test_the_controllers_container_of_the_adapter_drops_capabilities_alone() -> None:
+    assert pod(**{"runtime.mode": "builtInAdapter"})["triton-adapter"]["securityContext"] == {"capabilities": {"drop": ["ALL"]}}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_triton_never_sees_the_storage_secret(mode: str) -> None:
+    paths = {name: {mount["mountPath"] for mount in each.get("volumeMounts", ())} for name, each in pod(**{"runtime.mode": mode}).items()}
+
+    assert "/storage-config" not in paths["triton"]
+    assert "/storage-config" in paths["puller" if mode == "storageHelper" else "triton-adapter"]
+
+
+def test_the_policy_opens_the_ports_of_the_table_and_no_other() -> None:
+    table = PAGE.partition("## Who reaches which port")[2].partition("##")[0]
+    rows = [line.split("|")[1:3] for line in table.splitlines() if line.startswith("|")][2:]
+    (policy,) = [each for each in render() if each["kind"] == "NetworkPolicy"]
+
+    opened = {port["port"] for rule in policy["spec"]["ingress"] for port in rule["ports"]}
+
+    assert opened == {int(port) for ports, where in rows if "all" in where for port in re.findall(r"\d+", ports)}
+    assert not opened & {int(port) for ports, where in rows if "loopback" in where for port in re.findall(r"\d+", ports)}
+
+
+def test_ports_of_the_table_that_are_loopbacks_are_bound_to_it() -> None:
+    triton = " ".join(pod()["triton"]["args"])
+
+    assert "--grpc-address=127.0.0.1 --grpc-port=8001 " in triton
+    assert "--http-address=127.0.0.1 --http-port=8000 " in triton
+    assert "--metrics-address=0.0.0.0 --metrics-port=8002 " in triton
+
+
+def test_the_shared_key_is_given_to_both_by_one_secret() -> None:
+    sets = {"triton.restrictedProtocols": values_of_page("triton")["triton"]["restrictedProtocols"]}
+    runtime = the_runtime(render(sets=sets))
+    found = pod(**sets)
+
+    settings = Settings.from_env(adapter_env(runtime, secret="a key"))
+    secrets = [
+        entry["valueFrom"]["secretKeyRef"]
+        for each in found.values()
+        for entry in each["env"]
+        if "secretKeyRef" in entry.get("valueFrom", {})
+    ]
+    told = re.findall(
+        r'--(?:grpc-restricted-protocol|http-restricted-api)=(\S+?):(\w+)="\$TRITON_CONTROL"', " ".join(found["triton"]["args"])
+    )
+
+    assert [each for each in secrets if each["name"] != "model-serving-etcd"] == [{"name": "triton-control", "key": "value"}] * 2
+    assert told == [("model-repository,shared-memory,trace,logging", settings.triton.restricted_key)] * 2
+    assert all(f"`{word}`" in PAGE for word in told[0][0].split(","))
+
+
+def test_no_object_of_the_chart_asks_for_rights() -> None:
+    everything = {"podMonitor.enabled": True, "storage.create": True, "dashboard.enabled": True}
+
+    kinds = {each["kind"] for each in render(sets=everything, api_versions=["monitoring.coreos.com/v1"])}
+
+    assert not {kind for kind in kinds if kind.endswith(("Role", "RoleBinding", "ServiceAccount"))}

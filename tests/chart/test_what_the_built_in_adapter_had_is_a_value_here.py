@@ -1,0 +1,56 @@
+"""The table of variables in `deploy/docs/migrating.md`: each value of the chart sets the variable beside it, and the defaults are these."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from adapter.units import parse_bytes
+from tests.chart.render import CHART, render, the_runtime
+from tests.chart.runtime_env import adapter_env
+
+PAGE = Path(__file__).parents[2] / "deploy" / "docs" / "migrating.md"
+ROW = re.compile(r"\| .+? \| `([A-Z_]+)` \| `([\w.]+)` \| .*? \| (\S+) \|")
+ROWS = ROW.findall(PAGE.read_text())
+OTHERS = {
+    "CONTAINER_MEM_REQ_BYTES": ("16Gi", str(16 * 2**30)),
+    "MEM_BUFFER_BYTES": ("1Gi", str(2**30)),
+    "LOADTIME_TIMEOUT": (45, "45000"),
+    "ROOT_MODEL_DIR": ("/volume", "/volume"),
+    "CACHE_MAX_BYTES": ("10Gi", str(9 * 2**30)),
+    "MODELSIZE_MULTIPLIER": (2, "2"),
+    "DEFAULT_MODELSIZE": ("20000", "20000"),
+    "LOADING_CONCURRENCY": (4, "4"),
+    "RUNTIME_PORT": (9001, "9001"),
+    "ADAPTER_PORT": (9085, "9085"),
+}
+"""Another value, and what the adapter is told then; of all others 12."""
+
+
+def test_the_table_is_there() -> None:
+    assert len(ROWS) > 10
+    assert set(OTHERS) <= {variable for variable, _, _ in ROWS}
+
+
+@pytest.mark.parametrize(("variable", "value", "default"), ROWS)
+def test_the_value_sets_the_variable(variable: str, value: str, default: str) -> None:
+    other, told = OTHERS.get(variable, (12, "12"))
+    sets = {value: other}
+    if value.startswith("triton.resources"):
+        sets["triton.resources.limits.memory"] = other
+
+    env = adapter_env(the_runtime(render(sets=sets)))
+
+    assert str(parse_bytes(env[variable])) == told if variable.endswith("_BYTES") else env[variable] == told
+
+
+@pytest.mark.parametrize(("variable", "value", "default"), ROWS)
+def test_the_default_is_the_one_that_the_table_tells(variable: str, value: str, default: str) -> None:
+    found = yaml.safe_load((CHART / "values.yaml").read_text())
+    for name in value.split("."):
+        found = found[name]
+
+    assert str(found) == default
