@@ -19,15 +19,16 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from packaging.markers import Environment, Marker, default_environment
+from packaging.markers import Marker
 from packaging.tags import Tag
 from packaging.utils import parse_wheel_filename
 
 TOP = Path(__file__).resolve().parents[1]
-FOLDER = TOP / "deploy" / "image"
 CONSTRAINTS = TOP / "scripts" / "constraints.txt"
 VARIANTS: Mapping[str, tuple[str, ...]] = {"s3": (), "full": ("gcs", "azure")}
 """Variant of the image → extras of setup.cfg."""
+UNUSED = ("ml-dtypes", "numpy", "python-rapidjson")
+"""What tritonclient asks for and adapter/triton/stubs.py does without: 100 MB that would never be imported."""
 SBOM_TOOL = "cyclonedx-bom==7.5.0"
 MACHINES = ("aarch64", "x86_64")
 PYTHONS = ((3, 11), (3, 12))
@@ -38,7 +39,7 @@ HEADER = "# {title}. Made by scripts/lock; versions are those of scripts/constra
 
 def path_of(name: str) -> Path:
     """The file of a variant, or of the `build` tools."""
-    return FOLDER / f"requirements-{name}.txt"
+    return TOP / "deploy" / "image" / f"requirements-{name}.txt"
 
 
 def wanted(name: str) -> list[str]:
@@ -65,30 +66,30 @@ def locked(name: str, *, keep: bool) -> str:
         if done.returncode:
             sys.exit(f"lock: {name}: {done.stderr.strip()}")
         packages = tomllib.loads(target.read_text())["packages"]
-    return HEADER.format(title=_title(name)) + "".join(_entry(package) for package in packages if _belongs(package))
+    shipped = [package for package in packages if _belongs(package) and package["name"] not in UNUSED]
+    return HEADER.format(title=_title(name)) + "".join(map(_entry, shipped))
 
 
 def _title(name: str) -> str:
     if name == "build":
         return "What builds the image and is not in it: the build tools of the wheel, and the maker of the SBOM"
-    return f"What the image is made of, variant {name}: " + (f"all stores ({', '.join(VARIANTS[name])})" if VARIANTS[name] else "S3 and HTTP")
+    return f"What the image is made of, variant {name}: {', '.join(VARIANTS[name]) or 'no'} extras"
 
 
 def _belongs(package: Mapping[str, Any]) -> bool:
     """Whether the package is installed. Raises SystemExit when some of our Pythons and machines need it and others do not."""
     marker = package.get("marker")
-    answers = {Marker(marker).evaluate(environment) if marker else True for environment in _environments()}
+    answers = {Marker(marker).evaluate(environment) if marker else True for environment in environments()}
     if len(answers) != 1:
         sys.exit(f"lock: {package['name']} is needed in a part of the environments ({marker}): one list cannot serve them all")
     return answers.pop()
 
 
-def _environments() -> Iterator[Environment]:
+def environments() -> Iterator[dict[str, str]]:
+    """What markers of requirements are asked about."""
     for machine, version in itertools.product(MACHINES, PYTHONS):
-        environment = default_environment()
         short = ".".join(map(str, version))
-        environment.update(platform_machine=machine, python_version=short, python_full_version=f"{short}.0", sys_platform="linux")
-        yield environment
+        yield {"platform_machine": machine, "python_version": short, "python_full_version": f"{short}.0", "sys_platform": "linux"}
 
 
 def _entry(package: Mapping[str, Any]) -> str:
