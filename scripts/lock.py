@@ -94,12 +94,17 @@ def environments() -> Iterator[dict[str, str]]:
 
 def _entry(package: Mapping[str, Any]) -> str:
     wheels = {wheel["url"].rpartition("/")[2]: wheel["hashes"]["sha256"] for wheel in package.get("wheels", ())}
-    fits = {name: set(_places(parse_wheel_filename(name)[3])) for name in wheels}
+    fits = {name: places_of(name) for name in wheels}
     places = set[str]().union(*fits.values())
     if len(places) != len(MACHINES) * len(PYTHONS):
         sys.exit(f"lock: {package['name']} {package['version']} has no wheel for some of our Pythons and machines")
     hashes = sorted(wheels[name] for name, found in fits.items() if found)
     return f"{package['name']}=={package['version']} \\\n" + " \\\n".join(f"    --hash=sha256:{value}" for value in hashes) + "\n"
+
+
+def places_of(wheel: str) -> set[str]:
+    """`machine/python` of each of our places where a wheel can be installed, by its file name."""
+    return set(_places(parse_wheel_filename(wheel)[3]))
 
 
 def _places(tags: frozenset[Tag]) -> Iterator[str]:
