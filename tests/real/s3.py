@@ -26,14 +26,15 @@ class S3Server:
 
     region = "us-east-1"
 
-    def __init__(self, root: Path | None = None, *, tls: bool = False, extra_args: Sequence[str] = ()) -> None:
-        """`root`: a folder to serve; by default a temporary one."""
+    def __init__(self, root: Path | None = None, *, tls: bool = False, extra_args: Sequence[str] = (), wrapper: Sequence[str] = ()) -> None:
+        """`root`: a folder to serve; by default a temporary one. `wrapper`: a command that becomes the one that follows it."""
         self._folder = Path(tempfile.mkdtemp(prefix="s3-"))
         self.root = root or self._folder / "buckets"
         self.access_key = secrets.token_hex(10)
         self.secret_key = secrets.token_hex(20)
         self.ca_pem = make_certificates(self._folder).ca_pem if tls else None
         self._extra_args = tuple(extra_args)
+        self._wrapper = tuple(wrapper)
         self._port = 0
         self._child: Child | None = None
 
@@ -103,7 +104,7 @@ class S3Server:
         command += ["--dir-cache-time=0s", "--poll-interval=0"]  # what is written into the folder is seen at once
         if self.ca_pem:
             command += [f"--cert={self._folder / 'server.pem'}", f"--key={self._folder / 'server.key'}"]
-        self._child = child = Child("s3", [*command, *self._extra_args], env=bare_environment())
+        self._child = child = Child("s3", [*self._wrapper, *command, *self._extra_args], env=bare_environment())
         try:
             child.wait_until(lambda: "Starting s3 server" in child.log_text(), "serving", START_SECONDS)
         except PartError:

@@ -1,0 +1,73 @@
+"""
+Programs for the tests of the chart, in `.parts/`: `python -m tests.chart.install`.
+
+Helm and helm-docs are built with Go from their pinned modules: the real engine. Prometheus with its
+promtool is the one on the PATH, if it is recent enough, or else Debian's package, unpacked without root.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+from tests.real import parts
+
+HELM = "helm.sh/helm/v3/cmd/helm@v3.22.0"
+HELM_DOCS = "github.com/norwoodj/helm-docs/cmd/helm-docs@v1.14.2"
+PROMETHEUS = "prometheus and promtool 2.40 or newer"
+KUBERNETES_MINOR = 34
+"""Of Kubernetes 1, for `helm template`; Helm's own builds set a recent one, too, and without it Helm believes in 1.20."""
+OLDEST_PROMETHEUS = (2, 40)
+APT = "them (Debian, Ubuntu: apt install prometheus)"
+
+
+def helm() -> Path:
+    """
+    The program; built if it is not there yet.
+
+    Raises:
+        CannotRunError: no Go, or the module cannot be had.
+    """
+    places = ("chartutil.k8sVersion", "lint/rules.k8sVersion")
+    set_to = (("Major", 1), ("Minor", KUBERNETES_MINOR))
+    flags = [f"-X helm.sh/helm/v3/pkg/{place}{part}={number}" for place in places for part, number in set_to]
+    return parts.go_program("helm", HELM, "-ldflags", " ".join(flags))
+
+
+def helm_docs() -> Path:
+    """
+    The program; built if it is not there yet.
+
+    Raises:
+        CannotRunError: no Go, or the module cannot be had.
+    """
+    return parts.go_program("helm-docs", HELM_DOCS)
+
+
+def prometheus() -> Path:
+    """
+    The folder that has `prometheus` and `promtool`.
+
+    Raises:
+        CannotRunError: none on the PATH that is recent enough, and Debian's package cannot be had.
+    """
+    server, tool = _recent("prometheus"), _recent("promtool")
+    if server and tool and server.parent == tool.parent:
+        return server.parent
+    commands = (["apt-get", "download", "prometheus"], ["sh", "-c", "dpkg-deb -x prometheus_*.deb . && rm prometheus_*.deb"])
+    return parts.put("prometheus", PROMETHEUS, APT, *commands) / "usr" / "bin"
+
+
+def _recent(program: str) -> Path | None:
+    path = shutil.which(program)
+    if path is None:
+        return None
+    done = subprocess.run([path, "--version"], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    version = re.search(rf"^{program}, version (\d+)\.(\d+)", done.stdout + done.stderr, re.MULTILINE)
+    return Path(path) if version and tuple(map(int, version.groups())) >= OLDEST_PROMETHEUS else None
+
+
+if __name__ == "__main__":
+    parts.install(helm, helm_docs, prometheus)

@@ -1,0 +1,114 @@
+"""Renders the chart with the real Helm, from values files of the tests or of a user."""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.chart import install
+from tests.real.children import TOP
+
+CHART = TOP / "deploy" / "helm" / "modelmesh-triton-adapter"
+VALUES = TOP / "tests" / "chart" / "values"
+REFUSED = TOP / "tests" / "chart" / "refused"
+RELEASE = "triton-adapter"
+NAMESPACE = "models"
+MONITORING = "monitoring.coreos.com/v1"
+"""What a cluster with the Prometheus operator has, for `api_versions`."""
+SHOWN_NOTES = "shown-notes.yaml"
+ESSENCE = re.compile(r"^(?:Error: )?(?:execution error at \(\S+\): )?(?:.*error calling fail: )?(?:- )?(?P<said>.*)$")
+FRAME = re.compile(r"values don't meet the specifications|\S+:$|.*: validation failed$|Use --debug flag|WARNING|level=")
+
+
+class RenderError(Exception):
+    """Helm refused the values: its words, without what frames them in every refusal."""
+
+
+def render(
+    *value_files: Path,
+    sets: Mapping[str, object] | None = None,
+    namespace: str = NAMESPACE,
+    release: str = RELEASE,
+    kube_version: str | None = None,
+    api_versions: Sequence[str] = (),
+) -> list[dict[str, Any]]:
+    """
+    All objects of `helm template`, in its order. A values file is read once by each process.
+
+    Raises:
+        RenderError: the schema of the values, a template or Helm itself refused.
+        CannotRunError: no Helm on this machine.
+    """
+    words = [release, str(CHART), *_words(value_files, sets or {}, namespace, kube_version, api_versions)]
+    return [found for found in yaml.safe_load_all(_helm("template", *words)) if found]
+
+
+def notes(
+    *value_files: Path,
+    sets: Mapping[str, object] | None = None,
+    namespace: str = NAMESPACE,
+    release: str = RELEASE,
+    api_versions: Sequence[str] = (),
+) -> str:
+    """
+    What `helm install` says, and `helm template` leaves out: the notes as a text in an object, in a copy of the chart.
+
+    Raises:
+        RenderError: as `render` does.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        chart = Path(shutil.copytree(CHART, Path(folder) / "chart"))
+        text = (chart / "templates" / "NOTES.txt").read_text()
+        template = f'{{{{ define "tests.notes" }}}}{text}{{{{ end }}}}{{"notes": {{{{ include "tests.notes" . | toJson }}}}}}'
+        (chart / "templates" / SHOWN_NOTES).write_text(template)
+        words = _words(value_files, sets or {}, namespace, None, api_versions)
+        shown = _run("template", release, str(chart), "--show-only", f"templates/{SHOWN_NOTES}", *words)
+    return str(yaml.safe_load(shown)["notes"])
+
+
+def of_kind(objects: Sequence[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
+    """Those objects."""
+    return [found for found in objects if found["kind"] == kind]
+
+
+def the_runtime(objects: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The one ServingRuntime or ClusterServingRuntime."""
+    (found,) = [found for found in objects if found["kind"] in ("ServingRuntime", "ClusterServingRuntime")]
+    return found
+
+
+def _words(
+    value_files: Sequence[Path],
+    sets: Mapping[str, object],
+    namespace: str,
+    kube_version: str | None,
+    api_versions: Sequence[str],
+) -> list[str]:
+    words = ["--namespace", namespace]
+    words += [word for path in value_files for word in ("--values", str(path))]
+    words += [word for name, value in sets.items() for word in ("--set-json", f"{name}={json.dumps(value)}")]
+    words += ["--kube-version", kube_version] if kube_version else []
+    return words + [word for version in api_versions for word in ("--api-versions", version)]
+
+
+@functools.cache
+def _helm(*words: str) -> str:
+    return _run(*words)
+
+
+def _run(*words: str) -> str:
+    done = subprocess.run([install.helm(), *words], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        lines = (line.strip() for line in done.stderr.splitlines())
+        said = (match["said"] for line in lines if line and (match := ESSENCE.match(line)))
+        raise RenderError("\n".join(line for line in said if not FRAME.match(line)))
+    return done.stdout

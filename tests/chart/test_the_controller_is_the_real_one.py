@@ -1,0 +1,400 @@
+"""
+The simulator against the controller: facts of `controllers/testdata/servingruntime_controller.golden` and of its tests.
+
+That file holds the Deployments which the real controller made of ModelMesh Serving's own runtimes, with the
+configuration `testdata/test-config-defaults.yaml`.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from tests.chart.controller import AssemblyError, ControllerConfig, assemble, dropped, validate
+
+CONFIG = ControllerConfig(
+    service_port=1234,
+    model_mesh_image="image:tag",
+    storage_helper_image="image:tag",
+    etcd_secret="secret",
+    rest_proxy=False,
+    metrics=False,
+    architectures=("amd64", "arm64"),
+)
+RESOURCES = {"requests": {"cpu": "500m", "memory": "1Gi"}, "limits": {"cpu": "5", "memory": "1Gi"}}
+
+
+def runtime(name: str, *containers: dict[str, Any], annotations: dict[str, str] | None = None, **spec: Any) -> dict[str, Any]:
+    return {
+        "kind": "ServingRuntime",
+        "metadata": {"name": name, "annotations": annotations or {}},
+        "spec": {
+            "multiModel": True,
+            "supportedModelFormats": [],
+            "grpcEndpoint": "port:8085",
+            "grpcDataEndpoint": "port:8001",
+            "containers": list(containers),
+        }
+        | spec,
+    }
+
+
+def adapter(name: str) -> dict[str, Any]:
+    return {"serverType": name, "runtimeManagementPort": 8001, "memBufferBytes": 134217728, "modelLoadingTimeoutMillis": 90000}
+
+
+def formats(*names: str) -> list[dict[str, Any]]:
+    return [{"name": name, "version": version, "autoSelect": True} for name, _, version in (text.partition(":") for text in names)]
+
+
+TRITON = runtime(
+    "triton-2.x",
+    {"name": "triton", "image": "tritonserver-2:replace", "resources": RESOURCES},
+    annotations={"maxLoadingConcurrency": "2"},
+    protocolVersions=["grpc-v2"],
+    supportedModelFormats=formats("keras:2", "onnx:1", "pytorch:1", "tensorflow:1", "tensorflow:2", "tensorrt:7"),
+    builtInAdapter=adapter("triton"),
+)
+MLSERVER = runtime(
+    "mlserver-1.x",
+    {"name": "mlserver", "image": "mlserver-1:replace", "resources": RESOURCES},
+    protocolVersions=["grpc-v2"],
+    supportedModelFormats=formats("sklearn:0", "xgboost:1", "lightgbm:3"),
+    builtInAdapter=adapter("mlserver"),
+)
+PULLERLESS = runtime(
+    "custom-runtime-pullerless",
+    {"name": "modelserver", "image": "mlserver", "resources": RESOURCES},
+    supportedModelFormats=formats("ml-type1:1"),
+    grpcEndpoint="port:8001",
+    storageHelper={"disabled": True},
+)
+
+
+def changed(base: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    made = copy.deepcopy(base)
+    made["spec"] |= spec
+    return made
+
+
+def with_container(**fields: Any) -> dict[str, Any]:
+    return changed(PULLERLESS, containers=[{"name": "modelserver"} | fields])
+
+
+def containers(template: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {container["name"]: container for container in template["spec"]["containers"]}
+
+
+def env(container: dict[str, Any]) -> dict[str, Any]:
+    return {entry["name"]: entry.get("value", entry.get("valueFrom")) for entry in container["env"]}
+
+
+@pytest.mark.parametrize(
+    ("rt", "config", "names"),
+    [
+        (TRITON, {}, ["triton-adapter", "triton", "mm"]),
+        (MLSERVER, {"rest_proxy": True}, ["rest-proxy", "mlserver", "mlserver-adapter", "mm"]),
+        (PULLERLESS, {}, ["modelserver", "mm"]),
+        (changed(PULLERLESS, storageHelper={}), {"rest_proxy": True}, ["rest-proxy", "modelserver", "mm", "puller"]),
+    ],
+    ids=["triton", "with the REST proxy", "no storage helper", "storage helper"],
+)
+def test_the_order_of_containers(rt: dict[str, Any], config: dict[str, Any], names: list[str]) -> None:
+    """The last row is read from the source: the golden file has no pod with a puller."""
+    template = assemble(rt, config=ControllerConfig(**(CONFIG.__dict__ | config)))
+
+    assert [container["name"] for container in template["spec"]["containers"]] == names
+
+
+@pytest.mark.parametrize(
+    ("rt", "names", "labels"),
+    [
+        (
+            TRITON,
+            ["models-dir", "storage-config", "tc-config", "etcd-config"],
+            "mt:keras,mt:keras:2,mt:onnx,mt:onnx:1,mt:pytorch,mt:pytorch:1,mt:tensorflow,mt:tensorflow:1,mt:tensorflow:2,"
+            "mt:tensorrt,mt:tensorrt:7,pv:grpc-v2,rt:triton-2.x",
+        ),
+        (PULLERLESS, ["models-dir", "tc-config", "etcd-config"], "mt:ml-type1,mt:ml-type1:1,rt:custom-runtime-pullerless"),
+    ],
+    ids=["triton", "no storage helper"],
+)
+def test_the_volumes_and_the_labels_of_models(rt: dict[str, Any], names: list[str], labels: str) -> None:
+    template = assemble(rt, config=CONFIG)
+
+    assert [volume["name"] for volume in template["spec"]["volumes"]] == names
+    assert template["spec"]["volumes"][0]["emptyDir"] == {"sizeLimit": "1536Mi"}
+    assert env(containers(template)["mm"])["MM_LABELS"] == labels
+
+
+def test_mm() -> None:
+    made = containers(assemble(TRITON, config=CONFIG))["mm"]
+
+    values = env(made)
+    assert list(values) == [
+        *("MM_SERVICE_NAME", "MM_SVC_GRPC_PORT", "WKUBE_POD_NAME", "WKUBE_POD_IPADDR", "MM_LOCATION", "KV_STORE", "MM_METRICS"),
+        *("SHUTDOWN_TIMEOUT_MS", "INTERNAL_SERVING_GRPC_PORT", "INTERNAL_GRPC_PORT", "MM_SVC_GRPC_MAX_MSG_SIZE", "MM_KVSTORE_PREFIX"),
+        *("MM_DEFAULT_VMODEL_OWNER", "MM_LABELS", "MM_TYPE_CONSTRAINTS_PATH", "MM_DATAPLANE_CONFIG_PATH"),
+    ]
+    assert (values["INTERNAL_SERVING_GRPC_PORT"], values["INTERNAL_GRPC_PORT"]) == ("8001", "8085")
+    assert (values["MM_SVC_GRPC_PORT"], values["MM_METRICS"], values["SHUTDOWN_TIMEOUT_MS"]) == ("1234", "disabled", "90000")
+    assert values["MM_LOCATION"] == {"fieldRef": {"fieldPath": "status.hostIP"}}
+    assert [(mount["name"], mount["mountPath"]) for mount in made["volumeMounts"]] == [
+        ("tc-config", "/etc/watson/mmesh/config"),
+        ("etcd-config", "/opt/kserve/mmesh/etcd"),
+    ]
+    assert made["ports"] == [{"name": "grpc", "containerPort": 1234}]
+    assert made["lifecycle"] == {"preStop": {"exec": {"command": ["/opt/kserve/mmesh/stop.sh", "wait"]}}}
+    assert made["readinessProbe"]["httpGet"] == {"path": "/ready", "port": 8089}
+
+
+def test_the_built_in_adapter() -> None:
+    made = containers(assemble(TRITON, config=CONFIG))["triton-adapter"]
+
+    assert env(made) == {
+        "ADAPTER_PORT": "8085",
+        "RUNTIME_PORT": "8001",
+        "RUNTIME_DATA_ENDPOINT": "port:8001",
+        "CONTAINER_MEM_REQ_BYTES": {"resourceFieldRef": {"containerName": "triton", "resource": "requests.memory"}},
+        "MEM_BUFFER_BYTES": "134217728",
+        "LOADTIME_TIMEOUT": "90000",
+        "USE_EMBEDDED_PULLER": "true",
+        "RUNTIME_VERSION": "replace",
+        "LOADING_CONCURRENCY": "2",
+    }
+    assert (made["image"], made["command"]) == ("image:tag", ["/opt/app/triton-adapter"])
+    assert made["resources"] == {"limits": {"cpu": "2", "memory": "512Mi"}, "requests": {"cpu": "50m", "memory": "96Mi"}}
+    assert [(mount["mountPath"], mount.get("readOnly")) for mount in made["volumeMounts"]] == [("/models", None), ("/storage-config", True)]
+
+
+def test_variables_of_the_runtime_beat_those_of_the_built_in_adapter() -> None:
+    own = adapter("triton") | {"env": [{"name": "ADAPTER_PORT", "value": "override"}, {"name": "NEW_ENV_VAR", "value": "some value"}]}
+
+    values = env(containers(assemble(changed(TRITON, builtInAdapter=own), config=CONFIG))["triton-adapter"])
+
+    assert (values["ADAPTER_PORT"], values["NEW_ENV_VAR"]) == ("override", "some value")
+
+
+def test_a_container_of_the_runtime() -> None:
+    triton = containers(assemble(TRITON, config=CONFIG))["triton"]
+
+    assert triton["volumeMounts"] == [{"name": "models-dir", "mountPath": "/models"}]
+    assert triton["lifecycle"] == {"preStop": {"httpGet": {"path": "/prestop", "port": 8090}}}
+    assert triton["securityContext"] == {"capabilities": {"drop": ["ALL"]}}
+
+
+def test_the_pod() -> None:
+    template = assemble(TRITON, config=CONFIG)
+
+    (term,) = template["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert term == {"matchExpressions": [{"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64", "arm64"]}]}
+    assert template["metadata"]["labels"] == {
+        "app.kubernetes.io/instance": "modelmesh-controller",
+        "app.kubernetes.io/managed-by": "modelmesh-controller",
+        "app.kubernetes.io/name": "modelmesh-controller",
+        "modelmesh-service": "modelmesh-serving",
+        "name": "modelmesh-serving-triton-2.x",
+    }
+    assert template["spec"]["terminationGracePeriodSeconds"] == 90
+    assert template["metadata"]["annotations"] == {}
+
+
+def test_metrics_of_modelmesh() -> None:
+    config = ControllerConfig(**(CONFIG.__dict__ | {"metrics": True, "metrics_port": 2222, "metrics_scheme": "http"}))
+
+    template = assemble(MLSERVER, config=config)
+
+    assert template["metadata"]["annotations"] == {
+        "prometheus.io/path": "/metrics",
+        "prometheus.io/port": "2222",
+        "prometheus.io/scheme": "http",
+        "prometheus.io/scrape": "true",
+    }
+    made = containers(template)["mm"]
+    assert env(made)["MM_METRICS"] == "prometheus:port=2222;scheme=http"
+    assert made["ports"] == [{"name": "grpc", "containerPort": 1234}, {"name": "prometheus", "containerPort": 2222}]
+
+
+def test_the_rest_proxy() -> None:
+    template = assemble(MLSERVER, config=ControllerConfig(**(CONFIG.__dict__ | {"rest_proxy": True})))
+
+    assert env(containers(template)["rest-proxy"]) == {
+        "REST_PROXY_LISTEN_PORT": "8008",
+        "REST_PROXY_GRPC_PORT": "1234",
+        "REST_PROXY_USE_TLS": "false",
+        "REST_PROXY_GRPC_MAX_MSG_SIZE_BYTES": "16777216",
+        "REST_PROXY_SKIP_VERIFY": "false",
+    }
+    assert "pv:grpc-v2,pv:v2," in env(containers(template)["mm"])["MM_LABELS"]
+
+
+def test_the_storage_helper_calls_the_adapter_and_modelmesh_calls_the_storage_helper() -> None:
+    template = assemble(changed(PULLERLESS, storageHelper=None), claims=("data",))
+
+    made = containers(template)
+    assert env(made["puller"]) == {
+        "PORT": "8086",
+        "MODEL_SERVER_ENDPOINT": "port:8001",
+        "ROOT_MODEL_DIR": "/models",
+        "STORAGE_CONFIG_DIR": "/storage-config",
+        "PVC_MOUNTS_DIR": "/pvc_mounts",
+    }
+    assert env(made["mm"])["INTERNAL_GRPC_PORT"] == "8086"
+    assert {"name": "data", "mountPath": "/pvc_mounts/data", "readOnly": True} in made["puller"]["volumeMounts"]
+    assert {"name": "data", "mountPath": "/pvc_mounts/data", "readOnly": True} in made["modelserver"]["volumeMounts"]
+    assert {"name": "data", "persistentVolumeClaim": {"claimName": "data"}} in template["spec"]["volumes"]
+
+
+def test_fields_of_the_pod_are_passed_on() -> None:
+    preferred = {"weight": 1, "preference": {"matchExpressions": [{"key": "gpu", "operator": "Exists"}]}}
+    fields = {
+        "nodeSelector": {"a": "b"},
+        "tolerations": [{"key": "gpu", "operator": "Exists"}],
+        "labels": {"team": "x", "modelmesh-service": "mine"},
+        "annotations": {"note": "y"},
+        "imagePullSecrets": [{"name": "one"}, {"name": "two"}],
+        "affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [preferred]}},
+    }
+    config = ControllerConfig(image_pull_secrets=("one",), pod_labels=(("team", "z"), ("zone", "1")), service_account="modelmesh")
+
+    template = assemble(changed(PULLERLESS, **fields), config=config)
+
+    spec, metadata = template["spec"], template["metadata"]
+    assert (spec["nodeSelector"], spec["tolerations"], spec["serviceAccountName"]) == (
+        fields["nodeSelector"],
+        fields["tolerations"],
+        "modelmesh",
+    )
+    assert spec["imagePullSecrets"] == [{"name": "one"}, {"name": "two"}]
+    assert spec["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"] == [preferred]
+    assert metadata["annotations"]["note"] == "y"
+    assert {"team": "x", "zone": "1", "modelmesh-service": "mine"}.items() <= metadata["labels"].items()
+
+
+def test_a_required_node_affinity_becomes_one_alternative_of_two() -> None:
+    """So it requires nothing: every node of these architectures meets the other one."""
+    term = {"matchExpressions": [{"key": "gpu", "operator": "Exists"}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
+
+    template = assemble(changed(PULLERLESS, affinity=affinity))
+
+    terms = template["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert [found["matchExpressions"][0]["key"] for found in terms] == ["gpu", "kubernetes.io/arch"]
+
+
+def test_the_models_volume_is_limited_by_the_memory_of_all_containers_of_the_runtime() -> None:
+    own = [{"name": name, "resources": {"limits": {"memory": limit}}} for name, limit in (("a", "8Gi"), ("b", "512Mi"))]
+    assert assemble(changed(PULLERLESS, containers=own))["spec"]["volumes"][0]["emptyDir"] == {"sizeLimit": "13056Mi"}
+    assert assemble(with_container())["spec"]["volumes"][0]["emptyDir"] == {"sizeLimit": "0"}
+
+
+def test_what_is_dropped_is_told() -> None:
+    assert dropped(changed(PULLERLESS, httpDataEndpoint="port:8000")) == ["httpDataEndpoint"]
+    assert dropped(PULLERLESS) == []
+
+
+@pytest.mark.parametrize(
+    ("rt", "mounted", "env_of_mm"),
+    [
+        ({"grpcEndpoint": "unix:///s/a", "grpcDataEndpoint": "unix:/s/b"}, True, {"INTERNAL_GRPC_SOCKET_PATH": "/s/a"}),
+        ({"grpcEndpoint": "port:8085", "grpcDataEndpoint": "unix:/s/b"}, True, {"INTERNAL_GRPC_PORT": "8085"}),
+        ({"grpcEndpoint": "unix:/s/a", "grpcDataEndpoint": "port:8001"}, False, {"INTERNAL_GRPC_SOCKET_PATH": "/s/a"}),
+    ],
+    ids=["both", "data", "management alone: the trap"],
+)
+def test_sockets(rt: dict[str, Any], mounted: bool, env_of_mm: dict[str, str]) -> None:
+    made = containers(assemble(changed(PULLERLESS, **rt)))
+
+    mount = {"name": "domain-socket", "mountPath": "/s"}
+    assert mount in made["modelserver"]["volumeMounts"]
+    assert (mount in made["mm"]["volumeMounts"]) == mounted
+    assert env_of_mm.items() <= env(made["mm"]).items()
+
+
+@pytest.mark.parametrize(
+    ("rt", "words"),
+    [
+        (changed(PULLERLESS, grpcEndpoint="unix:/a/s", grpcDataEndpoint="unix:/b/s"), "two folders: /a, /b"),
+        (changed(TRITON, grpcEndpoint="unix:/a/s"), "must be port:N for a built-in adapter"),
+        (changed(PULLERLESS, grpcEndpoint=None), "grpcEndpoint is missing"),
+        (changed(PULLERLESS, storageHelper={}, grpcEndpoint="tcp:8085"), "nothing that the storage helper can call"),
+        (with_container(name="mm"), "the name is reserved"),
+    ],
+    ids=["two folders", "built-in", "missing", "storage helper", "refused"],
+)
+def test_no_pod_is_made(rt: dict[str, Any], words: str) -> None:
+    with pytest.raises(AssemblyError, match=words):
+        assemble(rt, config=CONFIG)
+
+
+@pytest.mark.parametrize(
+    ("rt", "words"),
+    [
+        (with_container(name="puller"), "container puller: the name is reserved"),
+        (with_container(name="mm-arbitrary"), "container mm-arbitrary: the name is reserved"),
+        (with_container(lifecycle={}), "container modelserver: lifecycle belongs to ModelMesh"),
+        (with_container(readinessProbe={}), "container modelserver: readinessProbe belongs to ModelMesh"),
+        (with_container(ports=[{"name": "grpc", "containerPort": 32768}]), "container modelserver: the port name grpc is reserved"),
+        (with_container(ports=[{"name": "mm-x", "containerPort": 32768}]), "container modelserver: the port name mm-x is reserved"),
+        (with_container(ports=[{"containerPort": 8080}]), "container modelserver: the port 8080 is reserved"),
+        (with_container(ports=[{"containerPort": 11888}]), "container modelserver: the port 11888 is reserved"),
+        (with_container(volumeMounts=[{"name": "tc-config"}]), "container modelserver: the volume tc-config may not be mounted"),
+        (with_container(volumeMounts=[{"name": "mm-arbitrary"}]), "container modelserver: the volume mm-arbitrary may not be mounted"),
+        (changed(PULLERLESS, volumes=[{"name": "models-dir"}]), "the volume name models-dir is reserved"),
+        (changed(PULLERLESS, builtInAdapter=adapter("triton")), "builtInAdapter.serverType triton needs a container of that name"),
+        (
+            changed(PULLERLESS, builtInAdapter=adapter("x")),
+            "builtInAdapter.serverType 'x' is not one of mlserver, ovms, torchserve, triton",
+        ),
+    ],
+)
+def test_the_validator(rt: dict[str, Any], words: str) -> None:
+    """The cases of the controller's own test, and volumes."""
+    assert validate(rt) == [words]
+
+
+def test_the_validator_lets_pass() -> None:
+    fields = {
+        "ports": [{"name": "my-port", "containerPort": 54321}, {"containerPort": 11900}, {"containerPort": 8002}],
+        "volumeMounts": [{"name": "models-dir"}, {"name": "my-volume"}],
+        "livenessProbe": {},
+        "startupProbe": {},
+    }
+
+    assert validate(with_container(**fields)) == []
+    assert validate(TRITON) == []
+
+
+HPA = {
+    "serving.kserve.io/autoscalerClass": "hpa",
+    "serving.kserve.io/metrics": "cpu",
+    "serving.kserve.io/targetUtilizationPercentage": "75",
+    "serving.kserve.io/min-scale": "2",
+    "serving.kserve.io/max-scale": "3",
+}
+
+
+@pytest.mark.parametrize(
+    ("annotations", "spec", "count"),
+    [
+        ({}, {}, 0),
+        ({"metrics": "memory"}, {}, 0),
+        ({"autoscalerClass": "test"}, {}, 1),
+        ({"targetUtilizationPercentage": "-1"}, {}, 1),
+        ({"targetUtilizationPercentage": "101"}, {}, 1),
+        ({"targetUtilizationPercentage": "a"}, {}, 1),
+        ({"min-scale": "0"}, {}, 1),
+        ({"min-scale": "4"}, {}, 1),
+        ({"metrics": "conccurrency"}, {}, 1),
+        ({}, {"replicas": 1}, 1),
+        ({"min-scale": "0", "metrics": "x"}, {"replicas": 1, "multiModel": False}, 0),
+    ],
+)
+def test_the_webhook(annotations: dict[str, str], spec: dict[str, Any], count: int) -> None:
+    """The cases of its own test; it asks nothing of a runtime for single models."""
+    rt = changed(PULLERLESS, **spec)
+    rt["metadata"]["annotations"] = HPA | {f"serving.kserve.io/{name}": value for name, value in annotations.items()}
+
+    assert len(validate(rt)) == count

@@ -1,0 +1,281 @@
+"""The pods that the chart's runtimes become, started: what loads, who may write what, what can be reached."""
+
+from __future__ import annotations
+
+import copy
+import http.client
+import json
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+
+from tests.chart.bed import ADAPTER, TRITON, Bed, running
+from tests.chart.controller import assemble
+from tests.chart.pod import Done, Pod
+from tests.chart.pod_env import CannotStartError, words
+from tests.chart.pod_runtime import ADDRESS
+from tests.chart.render import render
+from tests.integration.conftest import TEXT
+from tests.real.models import digits_classifier, text_statistics, write
+from tests.real.polls import until
+
+ROOT: Mapping[str, object] = {"triton.securityContext.runAsUser": 0, "triton.securityContext.runAsNonRoot": False}
+MIGHTY: Mapping[str, object] = {**ROOT, "triton.securityContext.capabilities": None}
+USERS: Mapping[str, tuple[Mapping[str, object], int | None]] = {
+    "both are 1000": ({}, 1000),
+    "Triton is root without capabilities": (ROOT, None),
+    "Triton is root": (MIGHTY, 0),
+}
+"""What the chart is told, and whose the bytecode is that Triton writes beside a python model; None: Triton may not write there."""
+UPSTREAM = {
+    "apiVersion": "serving.kserve.io/v1alpha1",
+    "kind": "ServingRuntime",
+    "metadata": {"name": "triton-2.x", "annotations": {"maxLoadingConcurrency": "2"}},
+    "spec": {
+        "supportedModelFormats": [{"name": "onnx", "version": "1", "autoSelect": True}],
+        "multiModel": True,
+        "grpcEndpoint": "port:8085",
+        "grpcDataEndpoint": "port:8001",
+        "containers": [
+            {
+                "name": "triton",
+                "image": "registry.example.com:5000/tritonserver:23.04-py3@sha256:0af1",
+                "command": ["/bin/sh"],
+                "args": [
+                    "-c",
+                    "mkdir -p /models/_triton_models; chmod 777 /models/_triton_models; exec tritonserver "
+                    '"--model-repository=/models/_triton_models" "--model-control-mode=explicit" "--strict-model-config=false" '
+                    '"--strict-readiness=false" "--allow-http=true" "--allow-sagemaker=false" ',
+                ],
+                "resources": {"requests": {"cpu": "500m", "memory": "1Gi"}, "limits": {"cpu": "5", "memory": "1Gi"}},
+                "livenessProbe": {
+                    "exec": {
+                        "command": ["curl", "--fail", "--silent", "--show-error", "--max-time", "9", "http://localhost:8000/v2/health/live"]
+                    },
+                    "initialDelaySeconds": 5,
+                    "periodSeconds": 30,
+                    "timeoutSeconds": 10,
+                },
+            }
+        ],
+        "builtInAdapter": {
+            "serverType": "triton",
+            "runtimeManagementPort": 8001,
+            "memBufferBytes": 134217728,
+            "modelLoadingTimeoutMillis": 90000,
+        },
+    },
+}
+"""What ModelMesh Serving's own runtime for Triton says to the controller, with an image whose reference makes an odd RUNTIME_VERSION."""
+SEARCHED = ("models.svc.cluster.local", "svc.cluster.local", "cluster.local")
+WALLED = ("RepositoryIndex", "RepositoryModelLoad", "RepositoryModelUnload")
+
+
+def pod_of(sets: Mapping[str, object]) -> dict[str, Any]:
+    """What the controller makes of the chart's runtime."""
+    (runtime,) = (each for each in render(sets=sets) if each["kind"] == "ServingRuntime")
+    return assemble(runtime)
+
+
+def get(pod: Pod, port: int, path: str) -> tuple[int, str]:
+    """From outside the pod, as Prometheus asks. Raises OSError where nobody listens."""
+    with closing(http.client.HTTPConnection("127.0.0.1", pod.forward(port, ADDRESS), timeout=10)) as connection:
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+
+
+def serve_both_kinds(bed: Bed, bytecode_of: int | None = None) -> None:
+    """An ONNX and a python model, at once: loaded, asked, unloaded; nothing stays. `bytecode_of`: who has written some, or None."""
+    digits = digits_classifier()
+    with ThreadPoolExecutor() as threads:
+        loads = [
+            threads.submit(bed.load, "digits", "onnx", {"model.onnx": digits.onnx_bytes()}),
+            threads.submit(bed.load, "texts", "python", text_statistics()),
+        ]
+        assert min(load.result() for load in loads) > 8192
+        answer = bed.mesh.infer("digits", {"image": digits.images[:8]})["probabilities"]
+        np.testing.assert_allclose(answer, digits.predict(digits.images[:8]), rtol=1e-4, atol=1e-6)
+        assert (bed.mesh.infer("texts", TEXT)["COUNTS"] == [[3, 2]]).all()
+        written = {path.stat().st_uid for path in (bed.volume / "_triton_models" / "texts").rglob("*.pyc")}
+        assert written == ({bytecode_of} if bytecode_of is not None else set())
+        list(threads.map(bed.mesh.unload, ["digits", "texts"]))
+    until(lambda: bed.left() == [], "nothing is left on the volume")
+    assert bed.mesh.index() == {}
+
+
+def check_log(pod: Pod) -> None:
+    said = pod.log(ADAPTER)
+    assert [word for word in ("Traceback", "Permission denied", "Read-only", '"level":"error"') if word in said] == []
+
+
+@pytest.mark.parametrize(
+    ("mode", "users"),
+    [
+        *(("adapterPull", users) for users in USERS),
+        ("storageHelper", "both are 1000"),
+        ("storageHelper", "Triton is root"),
+        ("builtInAdapter", "both are 1000"),
+    ],
+)
+def test_it_loads_serves_unloads_and_ends(mode: str, users: str, tmp_path: Path) -> None:
+    """On a read-only root, from the mounted secret; the probes are the pod's own; SIGTERM ends each container in order."""
+    sets, bytecode_of = USERS[users]
+    with running(pod_of({"runtime.mode": mode, **sets}), tmp_path) as bed:
+        pod = bed.pod
+        serve_both_kinds(bed, bytecode_of)
+        assert "Read-only file system" in pod.exec(TRITON, ["sh", "-c", "echo > /x"]).text
+        ready = pod.exec(ADAPTER, ["modelmesh-triton-adapter", "probe", "--ready", "--host", f"{ADDRESS}:9464"])
+        assert (ready.code, ready.text) == (0, f"{ADDRESS}:9464: 200 ready\n")
+        assert "1.0G" in pod.exec(TRITON, ["df", "-h", "/dev/shm"]).text
+        assert pod.probe(TRITON).code == 0
+        assert pod.terminate(ADAPTER) == 0
+        assert pod.probe(TRITON).code == 0, "without the adapter Triton speaks for itself"
+        assert pod.terminate(TRITON) == 0
+        check_log(pod)
+
+
+def test_the_image_takes_the_place_of_the_built_in_adapter(tmp_path: Path) -> None:
+    """Under ModelMesh Serving's own runtime, which is not changed: the controller's environment, its file, its users."""
+    with running(assemble(copy.deepcopy(UPSTREAM)), tmp_path) as bed:
+        serve_both_kinds(bed)
+        env = bed.pod.env(ADAPTER)
+        assert env["RUNTIME_VERSION"] == "5000/tritonserver:23.04-py3@sha256:0af1"
+        status = bed.mesh.status()
+        assert (status.capacityInBytes, status.maxLoadingConcurrency) == (1024**3 - 128 * 1024**2, 2)
+        assert (status.modelLoadingTimeoutMs, status.runtimeVersion) == (90_000, "2.51.0")
+        check_log(bed.pod)
+
+
+def test_metrics_can_be_reached_from_outside_and_nothing_else(tmp_path: Path) -> None:
+    """Whoever reaches Triton's ports may load models; whoever reaches the adapter's may purge them."""
+    with running(pod_of({}), tmp_path) as bed:
+        declared = {port["name"]: port["containerPort"] for name in (TRITON, ADAPTER) for port in bed.pod.container(name)["ports"]}
+        assert declared == {"triton-metrics": 8002, "adapter-metrics": 9464}
+        assert "# TYPE nv_" in get(bed.pod, 8002, "/metrics")[1]
+        assert "triton_adapter_triton_up 1.0" in get(bed.pod, 9464, "/metrics")[1]
+        assert get(bed.pod, 9464, "/readyz") == (200, "ready\n")
+        for port in (8000, 8001, 8085):
+            with pytest.raises((OSError, http.client.HTTPException)):
+                get(bed.pod, port, "/v2/health/live")
+
+
+def test_only_the_adapter_controls_a_triton_with_restricted_protocols(tmp_path: Path) -> None:
+    """The value comes from one secret into both containers, spaces, quotes and dollars included."""
+    sets = {"triton.restrictedProtocols.enabled": True, "triton.restrictedProtocols.existingSecret": "triton-control"}
+    with running(pod_of(sets), tmp_path, secrets={"triton-control": {"value": "a $HOME 'b' \"c\" $(d) `e`"}}) as bed:
+        bed.load("texts", "python", text_statistics())
+        assert (bed.mesh.infer("texts", TEXT)["COUNTS"] == [[3, 2]]).all()
+        for call in WALLED:
+            with pytest.raises(grpc.RpcError, match="This protocol is restricted"):
+                bed.call(call)
+        assert bed.pod.probe(TRITON).code == 0
+        bed.mesh.unload("texts")
+        check_log(bed.pod)
+
+
+def test_a_pod_of_a_namespace_without_the_secret_starts(tmp_path: Path) -> None:
+    """A load says what is missing."""
+    with Pod(pod_of({}), tmp_path / "pod") as pod:
+        for name in (TRITON, ADAPTER):
+            pod.start(name)
+            pod.until_well(name)
+    helped = pod_of({"runtime.mode": "builtInAdapter"})
+    with pytest.raises(CannotStartError, match="there is no 'storage-config'"), Pod(helped, tmp_path / "other"):
+        pass
+
+
+def test_a_service_called_metrics_is_no_trouble(tmp_path: Path) -> None:
+    """The kubelet tells every container of a namespace's Services, under the names of our settings."""
+    links = {f"{name}_PORT": "tcp://10.96.3.7:9090" for name in ("METRICS", "ADAPTER", "RUNTIME")}
+    template = assemble(copy.deepcopy(UPSTREAM))
+    for container in template["spec"]["containers"]:
+        written = {entry["name"] for entry in container.get("env") or ()}
+        container["env"] = [
+            *({"name": name, "value": link} for name, link in links.items() if name not in written), *(container.get("env") or ()),
+        ]  # fmt: skip
+    with running(template, tmp_path) as bed:
+        assert get(bed.pod, 9464, "/readyz") == (200, "ready\n")
+
+
+def test_a_volume_of_root_is_told_at_the_start(tmp_path: Path) -> None:
+    """As a new claim is formatted by most drivers; the controller hands no fsGroup on to the pod."""
+    template = pod_of({})
+    mount = next(each for each in template["spec"]["containers"][0]["volumeMounts"] if each["mountPath"] == "/model-cache")
+    volume = next(each for each in template["spec"]["volumes"] if each["name"] == mount["name"])
+    volume.pop("emptyDir")
+    volume["ephemeral"] = {}
+    with Pod(template, tmp_path / "pod") as pod:
+        for name in (TRITON, ADAPTER):
+            pod.start(name)
+        assert pod.wait(TRITON) != 0
+        assert "cannot create directory '/model-cache/_triton_models': Permission denied" in pod.log(TRITON)
+        assert pod.wait(ADAPTER) != 0
+        assert "cannot create the folder /model-cache/_triton_models: Permission denied" in pod.log(ADAPTER)
+
+
+def test_the_file_that_is_no_puller_says_so(tmp_path: Path) -> None:
+    """The controller asks the image of the built-in adapter for a puller, too."""
+    with Pod(pod_of({"runtime.mode": "builtInAdapter"}), tmp_path, secrets={"storage-config": {}}) as pod:
+        pod.start(ADAPTER)
+        done = pod.exec(ADAPTER, ["/opt/app/puller"])
+    assert done.code == 1
+    assert done.text.startswith("puller: this image has Triton's adapter alone; ")
+    assert len(done.text.splitlines()) == 1
+
+
+@pytest.mark.parametrize("mode", ["adapterPull", "builtInAdapter"])
+def test_a_model_is_served_from_a_claim(mode: str, tmp_path: Path) -> None:
+    """That the controller mounts read-only into both containers, with files of another user."""
+    (runtime,) = (each for each in render(sets={"runtime.mode": mode}) if each["kind"] == "ServingRuntime")
+    claim = tmp_path / "claim"
+    write(text_statistics(), claim / "some" / "texts")
+    secrets = {"storage-config": {"ours": json.dumps({"type": "pvc", "name": "models"})}}
+    with running(assemble(runtime, claims=("models",)), tmp_path, secrets=secrets, claims={"models": claim}) as bed:
+        bed.mesh.load("texts", "python", "some/texts", storage_key="ours")
+        assert (bed.mesh.infer("texts", TEXT)["COUNTS"] == [[3, 2]]).all()
+        bed.mesh.unload("texts")
+        until(lambda: bed.left() == [], "nothing is left on the volume")
+        check_log(bed.pod)
+    assert list(claim.rglob("__pycache__")) == []
+
+
+def test_helm_test_tells_a_pod_from_none_and_from_a_broken_name_server(tmp_path: Path) -> None:
+    """By the words of the chart's own test, and with the resolver of the image's C library."""
+    rendered = render()
+    (test,) = (each for each in rendered if each["kind"] == "Pod")
+    (service,) = (each for each in rendered if each["kind"] == "Service")
+    assert service["spec"]["clusterIP"] == "None"
+    assert service["spec"]["publishNotReadyAddresses"] is True
+    name = f"{service['metadata']['name']}.models.svc.cluster.local"
+    with running(pod_of({}), tmp_path) as bed:
+        command = words(test["spec"]["containers"][0], {}, ["modelmesh-triton-adapter"])
+        bed.pod.names({name: [ADDRESS]})
+        assert bed.pod.exec(ADAPTER, command) == Done(0, f"{ADDRESS}:9464: 200 ready\n")
+        for nobody in ({}, {name: []}):
+            bed.pod.names(nobody)
+            none = bed.pod.exec(ADAPTER, command)
+            assert none.code == 0
+            assert "has no address, so there is no pod: with scale to zero, pods come with the first model" in none.text
+        bed.pod.names({name: [ADDRESS, "10.244.7.8"]})
+        assert bed.pod.exec(ADAPTER, command) == Done(1, f"{ADDRESS}:9464: 200 ready\n10.244.7.8:9464: no answer: network is unreachable\n")
+        bed.pod.names({name: None, **{f"{name}.{search}": None for search in SEARCHED}})
+        broken = bed.pod.exec(ADAPTER, [*command, "--timeout", "1"])
+        assert broken.code == 1
+        assert broken.text.endswith("cannot be looked up: temporary failure in name resolution\n")
+
+
+def test_secrets_reach_no_log(tmp_path: Path) -> None:
+    """Neither that of the store nor that of the wall."""
+    sets = {"triton.restrictedProtocols.enabled": True, "triton.restrictedProtocols.existingSecret": "wall"}
+    with running(pod_of(sets), tmp_path, secrets={"wall": {"value": "not-for-logs"}}) as bed:
+        said = bed.pod.log(ADAPTER) + bed.pod.log(TRITON)
+        secret = json.loads((bed.pod.behind(ADAPTER, "/storage-config") / "some-storage").read_text())["secret_access_key"]
+    assert secret not in said
+    assert "not-for-logs" not in said
