@@ -91,7 +91,7 @@ def _request(model_id: str, given: dict[str, list[str]], metadata: Any) -> Any:
         if values := given.get(tensor.name):
             shape = _shape(list(tensor.shape), len(values), tensor.name)
             request.inputs.add(name=tensor.name, datatype=tensor.datatype, shape=shape)
-            request.raw_input_contents.append(_packed(values, tensor.datatype))
+            request.raw_input_contents.append(_packed(values, tensor.datatype, tensor.name))
     return request
 
 
@@ -106,12 +106,17 @@ def _shape(wanted: list[int], count: int, name: str) -> list[int]:
     return shape
 
 
-def _packed(values: list[str], datatype: str) -> bytes:
+def _packed(values: list[str], datatype: str, name: str) -> bytes:
     if datatype == "BYTES":
         return b"".join(struct.pack("<I", len(text)) + text for text in (value.encode() for value in values))
     letter = FORMATS[datatype]
-    numbers = [float(value) if letter in "efd" else int(value) for value in values]
-    return struct.pack(f"<{len(numbers)}{letter}", *numbers)
+    packed = b""
+    for value in values:
+        try:
+            packed += struct.pack(f"<{letter}", float(value) if letter in "efd" else int(value))
+        except (ValueError, struct.error, OverflowError):
+            raise ValueError(f"{name}: {value!r} is no {datatype}") from None
+    return packed
 
 
 def _unpacked(raw: bytes, datatype: str) -> list[Any]:

@@ -68,8 +68,12 @@ def _copy(each: Instruction, directory: Path, folder: Path, values: Mapping[str,
 
 
 def _run(command: str, directory: Path) -> None:
-    env = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV", "COVERAGE", "PIP_CONSTRAINT"))}
+    env = {
+        name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV", "COVERAGE", "PIP_CONSTRAINT"))
+    }
     script = f'set -e; python() {{ "{_BASE}" "$@"; }}; {command}'
-    done = subprocess.run(["sh", "-c", script], cwd=directory, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["sh", "-c", script], cwd=directory, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
     if done.returncode:
         raise StepFailed(f"{command}\n{(done.stdout + done.stderr)[-2000:]}")

@@ -20,7 +20,7 @@ ENTRY = re.compile(r"^([\w.-]+)==(\S+) \\\n((?:    --hash=sha256:[0-9a-f]{64}(?:
 def entries(path: Path) -> dict[str, tuple[str, int]]:
     """Package → its version, and how many hashes it has."""
     text = path.read_text()
-    found = {canonicalize_name(name): (version, hashes.count("--hash")) for name, version, hashes in ENTRY.findall(text)}
+    found = {str(canonicalize_name(name)): (str(version), int(hashes.count("--hash"))) for name, version, hashes in ENTRY.findall(text)}
     assert ENTRY.sub("", text).count("\n") == 1, "more than the header and entries"
     return found
 
