@@ -174,9 +174,9 @@ def test_the_example_is_the_model_that_is_said(stack: Stack) -> None:
 def test_all_services_share_one_namespace_and_show_nothing_to_the_network(services: dict[str, Any]) -> None:
     ports = services["triton"]["ports"]
 
-    assert {name: each.get("network_mode") for name, each in services.items() if name != "triton"} == dict.fromkeys(
-        ("adapter", "load", "s3"), "service:triton"
-    )
+    modes = {name: each.get("network_mode") for name, each in services.items() if name != "triton"}
+
+    assert modes == dict.fromkeys(("adapter", "load", "s3"), "service:triton")
     assert {(each["host_ip"], each["published"], each["target"]) for each in ports} == {
         ("127.0.0.1", str(port), port) for port in (8000, 8001, 8002, 9464)
     }
