@@ -32,6 +32,7 @@ LIBRARIES = "ca-certificates,netbase,tzdata,libssl3,libffi8,libsqlite3-0,libbz2-
 NEEDED = ("buildah", "debootstrap", "unshare", "setpriv", "tar")
 USERS = {"1000:0": "the image's own", "3141592:0": "as OpenShift gives it", "3141592:2718281": "any user"}
 COMPOSE = TOP / "deploy" / "compose"
+AUTHORITIES = "import os, ssl; print(len(os.listdir(ssl.get_default_verify_paths().capath)))"
 PIP_CONF = Path("/etc/pip.conf")
 
 
@@ -107,6 +108,8 @@ def _variant(folder: Path, variant: str) -> Iterator[str]:
         yield from (f"{variant}: {line}" for line in unwanted(root))
         if not (root / "usr/share/sbom/modelmesh-triton-adapter.cdx.json").stat().st_size:
             yield f"{variant}: no SBOM"
+        if int(_run("chroot", root, "python3", "-c", AUTHORITIES)) < 100:
+            yield f"{variant}: OpenSSL finds no authorities"
         for user, meaning in USERS.items():
             for problem in _started(root, folder, user):
                 yield f"{variant}: {user} ({meaning}): {problem}"
