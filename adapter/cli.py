@@ -11,6 +11,7 @@ import argparse
 import gc
 import os
 import shutil
+import signal
 import sys
 import textwrap
 from collections.abc import Sequence
@@ -135,6 +136,8 @@ def _host(text: str) -> Endpoint:
 
 
 def _serve() -> int:
+    if os.getpid() == 1:
+        _end_on_signals()
     settings = Settings.from_env()
     for warning in retired_warnings():
         _complain(f"warning: {warning}")
@@ -145,6 +148,12 @@ def _serve() -> int:
         return app.serve(settings)
     finally:
         gc.enable()
+
+
+def _end_on_signals() -> None:
+    """For process 1 of a container the kernel drops what it has no handler for: a signal that comes before `app` has its own."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda number, _: os._exit(128 + number))
 
 
 def _print_settings(*, is_markdown: bool) -> int:

@@ -1,0 +1,111 @@
+"""hadolint's rules, and ours; each of ours is broken once."""
+
+from __future__ import annotations
+
+import configparser
+import re
+import subprocess
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from tests.image.dockerfile import DOCKERFILE, TOP, broken_rules, stages
+
+TEXT = DOCKERFILE.read_text()
+HADOLINT = Path(sysconfig.get_path("scripts"), "hadolint")
+
+
+def hadolint(text: str) -> subprocess.CompletedProcess[str]:
+    command = [str(HADOLINT), "--no-color", "--failure-threshold", "info", "-"]
+    return subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+
+
+def test_hadolint_finds_nothing_and_nothing_is_ignored() -> None:
+    done = hadolint(TEXT)
+
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "hadolint" not in TEXT
+    assert not [*TOP.glob(".hadolint.y*"), *(TOP / "deploy").glob(".hadolint.y*")]
+
+
+def test_hadolint_would_find_something() -> None:
+    done = hadolint(TEXT.replace("FROM ${PYTHON_IMAGE} AS tools", "FROM python:latest AS tools").replace("USER 1000:0", "RUN cd /tmp"))
+
+    assert done.returncode == 1
+    assert {"DL3007", "DL3003"} <= set(re.findall(r"DL\d+", done.stdout))
+
+
+def test_the_dockerfile_keeps_our_rules() -> None:
+    assert list(broken_rules(TEXT)) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("USER 1000:0", "", "the user is root"),
+        ("USER 1000:0", "USER adapter", "not a number"),
+        ("USER 1000:0", "USER 0:0", "not a number above 0"),
+        ("python:3.12-slim-bookworm\n\nFROM", "python:latest\n\nFROM", "has no tag"),
+        ("python:3.12-slim-bookworm\n\nFROM", "python\n\nFROM", "has no tag"),
+        ("COPY proto proto/", "ADD https://example.com/proto.tar proto/", "ADD fetches"),
+        ("COPY proto proto/", "COPY protos proto/", "COPY protos: there is no such file"),
+        ("--from=packages /sbom", "--from=sbom /sbom", "no such stage"),
+        ("--require-hashes", "", "without its hash"),
+        ('ENTRYPOINT ["modelmesh-triton-adapter"]', "ENTRYPOINT modelmesh-triton-adapter", "run in a shell"),
+        ('ARG REVISION=""', 'ARG INDEX_TOKEN=""', "ARG INDEX_TOKEN: everybody"),
+    ],
+)
+def test_a_broken_rule_is_found(old: str, new: str, says: str) -> None:
+    assert old in TEXT
+
+    found = list(broken_rules(TEXT.replace(old, new)))
+
+    assert [line for line in found if says in line], found
+
+
+def test_a_base_may_be_pinned_by_its_digest() -> None:
+    assert list(broken_rules(TEXT.replace("3.12-slim-bookworm\n\nFROM", f"3.12-slim-bookworm@sha256:{'0a' * 32}\n\nFROM"))) == []
+
+
+def test_labels_say_what_setup_cfg_says() -> None:
+    setup = configparser.ConfigParser()
+    setup.read(TOP / "setup.cfg")
+    labels = dict(word.split("=", 1) for label in stages(TEXT)[1][-1].all("LABEL") for word in label.words())
+
+    assert labels["org.opencontainers.image.title"] == setup["metadata"]["name"]
+    assert labels["org.opencontainers.image.version"] == setup["metadata"]["version"]
+    assert labels["org.opencontainers.image.licenses"] == setup["metadata"]["license"]
+    assert labels["org.opencontainers.image.description"] == setup["metadata"]["description"]
+    assert not [value for value in labels.values() if "://" in value]
+
+
+def test_what_is_started_exists() -> None:
+    """Entry point, probe, and the files that the controller starts in an image."""
+    setup = configparser.ConfigParser()
+    setup.read(TOP / "setup.cfg")
+    (program,) = (line.split("=")[0].strip() for line in setup["options.entry_points"]["console_scripts"].splitlines() if line)
+    final = stages(TEXT)[1][-1]
+
+    assert final.last("ENTRYPOINT") == [program]
+    assert final.last("CMD") == ["serve"]
+    assert [each.value for each in final.all("HEALTHCHECK")] == [f'CMD ["{program}", "probe"]']
+    (copied,) = (each for each in final.all("COPY") if each.words()[-1] == "/opt/app/")
+    assert copied.flags["chmod"] == "0755"
+    for source in copied.words()[:-1]:
+        lines = (TOP / source).read_text().splitlines()
+        assert lines[0] == "#!/bin/sh"
+    assert f"exec {program} serve" in (TOP / "deploy/image/triton-adapter").read_text().splitlines()
+
+
+def test_the_context_has_what_is_copied_and_little_else() -> None:
+    """A rule that begins with ! lets something in; all else stays out, secrets of a working tree too."""
+    lines = [line for line in (TOP / ".dockerignore").read_text().splitlines() if line and not line.startswith("#")]
+    allowed = {line[1:] for line in lines if line.startswith("!")}
+    _, found = stages(TEXT)
+    sources = {word for stage in found for each in stage.all("COPY") if "from" not in each.flags for word in each.words()[:-1]}
+
+    assert lines[0] == "*"
+    assert {source for source in sources if not any(source == path or source.startswith(f"{path}/") for path in allowed)} == set()
+    assert {path for path in allowed - {"deploy"} if not any(s == path or s.startswith(f"{path}/") for s in sources)} == set()
+    assert {"adapter/_pb", "**/__pycache__", "deploy/*"} <= set(lines)

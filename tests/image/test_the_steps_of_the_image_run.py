@@ -1,0 +1,169 @@
+"""The builder stages of the Dockerfile, run here: their product starts, as anybody, where nothing can be written; the SBOM is true."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from importlib.metadata import distributions
+from pathlib import Path
+
+import pytest
+from packaging.utils import canonicalize_name
+
+from scripts import lock
+from tests.image.dockerfile import DOCKERFILE
+from tests.image.steps import StepFailed, build, moved
+from tests.integration.test_any_user_and_a_read_only_root import as_anybody, check_permitted
+from tests.real.children import Child, bare_environment
+from tests.real.ports import free_ports
+
+SBOM = "sbom/modelmesh-triton-adapter.cdx.json"
+IMPORT_ALL = """
+import importlib, pkgutil, sys, adapter
+def failed(name): raise
+names = [m.name for m in pkgutil.walk_packages(adapter.__path__, "adapter.", onerror=failed) if not m.name.endswith("__main__")]
+for name in names: importlib.import_module(name)
+print(len(names), *sorted({name.partition(".")[0] for name in sys.modules} & {"numpy", "rapidjson", "ml_dtypes", "pip", "setuptools"}))
+"""
+
+
+@pytest.fixture(scope="module", params=list(lock.VARIANTS))
+def built(request: pytest.FixtureRequest) -> Iterator[Path]:
+    """A folder that everybody can enter."""
+    folder = Path(tempfile.mkdtemp(prefix="image-"))
+    folder.chmod(0o755)
+    build(folder, {"VARIANT": request.param})
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def environment(built: Path) -> dict[str, str]:
+    """As the image sets it, over little."""
+    (built / "models").mkdir(exist_ok=True)
+    (built / "models").chmod(0o777)
+    port, metrics = map(str, free_ports(2))
+    path = f"{built}/opt/adapter/bin:{os.environ['PATH']}"
+    settings = {"CONTAINER_MEM_REQ_BYTES": "2Gi", "ADAPTER_PORT": port, "METRICS_PORT": metrics, "ROOT_MODEL_DIR": str(built / "models")}
+    return bare_environment() | settings | {"PATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def packages(built: Path) -> dict[str, str]:
+    (site,) = (built / "opt/adapter/lib").glob("python*/site-packages")
+    return {canonicalize_name(each.name): each.version for each in distributions(path=[str(site)])}
+
+
+def test_it_holds_the_list_and_the_adapter_and_nothing_else(built: Path, request: pytest.FixtureRequest) -> None:
+    variant = request.node.callspec.params["built"]
+    listed = set(re.findall(r"^([\w.-]+)==", lock.path_of(variant).read_text(), re.MULTILINE))
+
+    assert set(packages(built)) == {*listed, "modelmesh-triton-adapter"}
+    assert not [path for path in (built / "opt/adapter/bin").iterdir() if path.name.startswith("pip")]
+
+
+def test_every_module_can_be_imported_without_what_was_left_out(built: Path, request: pytest.FixtureRequest) -> None:
+    """Of `full` all modules, of `s3` all that serve its stores."""
+    python = built / "opt/adapter/bin/python"
+    if request.node.callspec.params["built"] == "full":
+        done = subprocess.run([python, "-I", "-c", IMPORT_ALL], capture_output=True, text=True, check=False)
+        count, *unwanted = done.stdout.split() or ["0"]
+        assert (done.stderr, unwanted) == ("", [])
+        assert int(count) > 150
+    subprocess.run([python, "-I", "-c", "import adapter.app, adapter.storage.stores.s3, adapter.storage.stores.http.client"], check=True)
+
+
+def test_everything_is_compiled_and_stays_so(built: Path, environment: dict[str, str]) -> None:
+    lib = built / "opt/adapter/lib"
+    sources = [path for path in lib.rglob("*.py") if path.stat().st_size]
+    compiled = {path.parent.parent / path.name.split(".")[0] for path in lib.rglob("*.pyc")}
+    before = sorted(lib.rglob("*"))
+
+    subprocess.run([built / "opt/adapter/bin/modelmesh-triton-adapter", "settings"], env=environment, capture_output=True, check=True)
+
+    assert len(sources) > 500
+    assert [path for path in sources if path.with_suffix("") not in compiled] == []
+    assert sorted(lib.rglob("*")) == before
+
+
+def test_the_sbom_names_what_is_installed_with_its_licence(built: Path) -> None:
+    bom = json.loads((built / SBOM).read_text())
+    components = {canonicalize_name(each["name"]): each for each in bom["components"]}
+    schema = "from cyclonedx.validation.json import JsonStrictValidator as J; from cyclonedx.schema import SchemaVersion as S; import sys"
+    check = f"{schema}; print(J(S.V1_6).validate_str(sys.stdin.read()))"
+
+    valid = subprocess.run([built / "tools/bin/python", "-c", check], input=json.dumps(bom), capture_output=True, text=True, check=True)
+    broken = json.dumps(bom | {"components": [{"name": "nameless type"}]})
+    invalid = subprocess.run([built / "tools/bin/python", "-c", check], input=broken, capture_output=True, text=True, check=True)
+
+    assert (bom["bomFormat"], bom["specVersion"]) == ("CycloneDX", "1.6")
+    assert {name: each["version"] for name, each in components.items()} == packages(built)
+    assert [name for name, each in components.items() if not each.get("licenses")] == []
+    assert {each["purl"] for name, each in components.items() if name in ("grpcio", "botocore")} == {
+        f"pkg:pypi/{name}@{packages(built)[name]}" for name in ("grpcio", "botocore")
+    }
+    assert valid.stdout == "None\n"
+    assert "type" in invalid.stdout
+    assert [name for name, each in components.items() if str(built) in json.dumps(each)] == ["modelmesh-triton-adapter"]  # its wheel
+
+
+@pytest.mark.parametrize("words", [["modelmesh-triton-adapter", "probe"], ["python", "-m", "adapter", "probe"]], ids=" ".join)
+def test_anybody_can_serve_and_probe_where_nothing_can_be_written(built: Path, environment: dict[str, str], words: list[str]) -> None:
+    """And SIGTERM ends it in order."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can be another user")
+    check_permitted(built / "models", read_only=True)
+    bin_folder = built / "opt/adapter/bin"
+    place = as_anybody(built / "models", "022", read_only=True)
+    adapter = Child("adapter", [*place, bin_folder / "modelmesh-triton-adapter", "serve"], env=environment)
+    try:
+
+        def is_alive() -> bool:
+            command = [*place, str(bin_folder / words[0]), *words[1:]]
+            done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+            return (done.returncode, done.stdout) == (0, "alive\n")
+
+        adapter.wait_until(is_alive, "alive", 30)
+        adapter.signal(signal.SIGTERM)
+        assert adapter.wait(30) == 0
+    finally:
+        adapter.kill()
+    assert all(word not in adapter.log_text() for word in ("Traceback", "Read-only", "Permission denied"))
+
+
+def test_a_package_with_another_hash_is_refused(tmp_path: Path) -> None:
+    """pip compares: shown with the smallest of the packages."""
+    text = lock.path_of("s3").read_text()
+    entry = re.search(r"^six==.*\n    --hash=sha256:[0-9a-f]{64}\n", text, re.MULTILINE)
+    assert entry is not None
+    (tmp_path / "list.txt").write_text(re.sub(r"sha256:[0-9a-f]{64}", f"sha256:{'0' * 64}", entry[0]))
+
+    done = subprocess.run(
+        [sys.executable, "-m", "pip", "install", "--target", tmp_path / "x", "--no-deps", "--require-hashes", "-r", tmp_path / "list.txt"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+    assert done.returncode == 1
+    assert "DO NOT MATCH THE HASHES" in done.stderr
+
+
+def test_a_step_that_fails_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dockerfile = tmp_path / "Dockerfile"
+    dockerfile.write_text("FROM a:1 AS x\nRUN echo so it goes >&2 && false\nFROM b:1\n")
+    monkeypatch.setattr("tests.image.steps.DOCKERFILE", dockerfile)
+
+    with pytest.raises(StepFailed, match="so it goes"):
+        build(tmp_path, {})
+
+
+def test_a_step_may_write_nowhere_else(tmp_path: Path) -> None:
+    assert moved("cp /dist/*.whl /opt/adapter/lib", tmp_path) == f"cp {tmp_path}/dist/*.whl {tmp_path}/opt/adapter/lib"
+    with pytest.raises(ValueError, match="/etc/motd is none of"):
+        moved("echo > /etc/motd", tmp_path)
+    assert "secret" in DOCKERFILE.read_text()
