@@ -1,0 +1,302 @@
+"""Values, schema, templates and documents of the chart say the same."""
+
+from __future__ import annotations
+
+import configparser
+import json
+import math
+import re
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.chart import install, matrix, render
+from tests.chart.pod_env import quantity
+from tests.chart.render import CHART, MONITORING
+from tests.real import parts
+from tests.real.children import TOP
+
+ROW = re.compile(r"^\| (?P<key>[\w.]+) \| (?P<kind>[\w/]*) \| (?P<default>.*?) \| (?P<meaning>.*) \|$", re.MULTILINE)
+NOTES_COLUMNS = 100
+OF_PARENT_CHARTS = {"global"}
+OF_A_CLUSTER = {"notes.lookup"}
+"""What these do is seen in a cluster alone: `tests/chart/admin` looks."""
+ALERT = "TritonAdapterDown"
+
+BASE: dict[str, Any] = {
+    "podMonitor.enabled": True,
+    "prometheusRule.enabled": True,
+    "dashboard.enabled": True,
+    "autoscaling.enabled": True,
+    "triton.image.tag": "25.02-py3",
+    "extraVolumes": [{"name": "extra", "emptyDir": {}}],
+    "storage.create": True,
+    "storage.entries": {"s3": {"type": "s3"}},
+}
+"""All objects are there, and something can be mounted."""
+VOLUME = [{"name": "extra", "mountPath": "/extra"}]
+ENV = [{"name": "EXTRA", "value": "1"}]
+ENV_FROM = [{"secretRef": {"name": "extra"}}]
+OTHER: dict[str, Any] = {
+    "nameOverride": "other",
+    "fullnameOverride": "other",
+    "commonLabels": {"team": "ml"},
+    "controller.inferenceServiceName": "other",
+    "runtime.create": False,
+    "runtime.kind": "ClusterServingRuntime",
+    "runtime.name": "other",
+    "runtime.mode": "storageHelper",
+    "runtime.replicas": 3,
+    "runtime.annotations": {"a": "b"},
+    "runtime.podLabels": {"a": "b"},
+    "runtime.podAnnotations": {"a": "b"},
+    "runtime.imagePullSecrets": [{"name": "pull"}],
+    "runtime.nodeSelector": {"a": "b"},
+    "runtime.affinity": {"podAffinity": {}},
+    "runtime.tolerations": [{"operator": "Exists"}],
+    "autoscaling.enabled": False,
+    "autoscaling.minReplicas": 2,
+    "autoscaling.maxReplicas": 5,
+    "autoscaling.metric": "memory",
+    "autoscaling.targetUtilizationPercentage": 70,
+    "formats": {"openvino": {"enabled": True, "versions": ["1"], "autoSelect": False}},
+    "triton.image.registry": "registry.example.com",
+    "triton.image.repository": "other",
+    "triton.image.tag": "25.01-py3",
+    "triton.image.digest": f"sha256:{'0' * 64}",
+    "triton.image.pullPolicy": "Always",
+    "triton.version": "25.06",
+    "triton.grpcPort": 18001,
+    "triton.httpPort": 18000,
+    "triton.metricsPort": 18002,
+    "triton.loadThreads": 9,
+    "triton.exitTimeoutSeconds": 31,
+    "triton.daliReleaseAfterUnload": False,
+    "triton.restrictedProtocols.enabled": True,
+    "triton.restrictedProtocols.existingSecret": "other",
+    "triton.resources": {"limits": {"cpu": "6"}},
+    "triton.extraArgs": ["--log-verbose=1"],
+    "triton.extraEnv": ENV,
+    "triton.extraEnvFrom": ENV_FROM,
+    "triton.extraVolumeMounts": VOLUME,
+    "triton.shm.sizeLimit": "2Gi",
+    "triton.tmp.sizeLimit": "2Gi",
+    "triton.livenessProbe": {"periodSeconds": 31},
+    "triton.securityContext": {"runAsUser": 1001},
+    "adapter.image.registry": "registry.example.com",
+    "adapter.image.repository": "other",
+    "adapter.image.tag": "other",
+    "adapter.image.digest": f"sha256:{'0' * 64}",
+    "adapter.image.pullPolicy": "Always",
+    "adapter.port": 18085,
+    "adapter.metricsPort": 19464,
+    "adapter.resources": {"limits": {"cpu": "3"}},
+    "adapter.logLevel": "debug",
+    "adapter.logFormat": "text",
+    "adapter.gracePeriodSeconds": 26,
+    "adapter.requestEndpointsDenied": "",
+    "adapter.extraEnv": ENV,
+    "adapter.extraEnvFrom": ENV_FROM,
+    "adapter.extraVolumeMounts": VOLUME,
+    "adapter.livenessProbe": {"periodSeconds": 31},
+    "adapter.securityContext": {"runAsUser": 1001},
+    "loading.concurrency": 3,
+    "loading.timeoutSeconds": 91,
+    "capacity.source": "fixed",
+    "capacity.gpuMemory": "24Gi",
+    "capacity.bytes": "24Gi",
+    "capacity.buffer": "1Gi",
+    "capacity.multiplier": 2,
+    "capacity.defaultModelSize": "1Mi",
+    "capacity.perModelConcurrency": 1,
+    "modelVolume.mountPath": "/other",
+    "modelVolume.type": "ephemeral",
+    "modelVolume.size": "61Gi",
+    "modelVolume.storageClassName": "fast",
+    "modelVolume.hostPath": "/mnt",
+    "extraVolumes": [{"name": "other", "emptyDir": {}}],
+    "storage.secretName": "other",
+    "storage.create": False,
+    "storage.entries": {"s3": {"type": "gcs"}},
+    "networkPolicy.enabled": False,
+    "networkPolicy.from": [{"podSelector": {}}],
+    "networkPolicy.modelMeshPorts": [],
+    "podMonitor.enabled": False,
+    "podMonitor.labels": {"a": "b"},
+    "podMonitor.interval": "31s",
+    "podMonitor.scrapeTimeout": "11s",
+    "prometheusRule.enabled": False,
+    "prometheusRule.labels": {"a": "b"},
+    "prometheusRule.disabled": [ALERT],
+    "dashboard.enabled": False,
+    "dashboard.labels": {"a": "b"},
+    "dashboard.annotations": {"a": "b"},
+    "tests.timeoutSeconds": 11,
+    "extraObjects": [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "extra"}}],
+}
+"""Another value for each value."""
+BESIDE: dict[str, dict[str, Any]] = {
+    "runtime.replicas": {"autoscaling.enabled": False},
+    "triton.version": {"triton.image.tag": "own"},
+    "triton.restrictedProtocols.enabled": {"triton.restrictedProtocols.existingSecret": "secret"},
+    "triton.restrictedProtocols.existingSecret": {"triton.restrictedProtocols.enabled": True},
+    "capacity.source": {"capacity.bytes": "20Gi"},
+    "capacity.bytes": {"capacity.source": "fixed"},
+    "capacity.gpuMemory": {"capacity.source": "gpu", "triton.resources.limits": {"nvidia.com/mig-1g.10gb": 1}},
+    "modelVolume.storageClassName": {"modelVolume.type": "ephemeral"},
+    "modelVolume.hostPath": {"modelVolume.type": "hostPath"},
+    "storage.create": {"storage.entries": {}},
+}
+"""What a value needs to have an effect, or to be allowed."""
+WITHOUT: dict[str, dict[str, Any]] = {
+    "capacity.source": {"capacity.bytes": "", "capacity.source": "memory"},
+    "capacity.bytes": {"capacity.bytes": "20Gi"},
+    "modelVolume.hostPath": {"modelVolume.hostPath": "/data"},
+    "storage.create": {"storage.entries": {"s3": {"type": "s3"}}},
+    "triton.restrictedProtocols.existingSecret": {"triton.restrictedProtocols.existingSecret": "secret"},
+}
+"""What stands for the value where its default would be refused."""
+SEEN_BY_A_REFUSAL = {"triton.version": {"formats.keras.enabled": True}}
+"""What it takes for a value that decides what is refused, and nothing else."""
+
+
+@pytest.fixture(scope="module")
+def values() -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text())
+    return found
+
+
+@pytest.fixture(scope="module")
+def schema() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((CHART / "values.schema.json").read_text())
+    return found
+
+
+def rows() -> list[re.Match[str]]:
+    """Of the README's table of values."""
+    table = (CHART / "README.md").read_text().partition("## Values")[2]
+    return list(ROW.finditer(table.partition("|----")[2]))
+
+
+def closed(schema: Mapping[str, Any], values: Any, place: str = "") -> Iterator[str]:
+    """What differs between the objects of the schema and the values; free maps and lists are left to the schema."""
+    properties = schema.get("properties")
+    if properties is None or not values or not isinstance(values, dict):
+        return
+    if schema.get("additionalProperties") is not False:
+        yield f"{place or 'the top'} is open"
+    yield from (f"{place}{key} is in one of both" for key in set(values) ^ (set(properties) - OF_PARENT_CHARTS))
+    for key in set(values) & set(properties):
+        yield from closed(properties[key], values[key], f"{place}{key}.")
+
+
+def outcome(sets: Mapping[str, Any]) -> str:
+    """All objects of these values."""
+    return json.dumps(render.render(sets=sets, api_versions=(MONITORING,)))
+
+
+def test_the_table_of_the_readme_describes_every_value() -> None:
+    found = rows()
+
+    assert len(found) > 80
+    assert [row["key"] for row in found if not row["meaning"].strip()] == []
+
+
+def test_the_readme_is_what_helm_docs_makes() -> None:
+    """Else: helm-docs --sort-values-order file --chart-search-root deploy/helm."""
+    parts.or_skip(install.helm_docs)
+
+    words = [
+        str(install.helm_docs()),
+        "--dry-run",
+        "--log-level",
+        "error",
+        "--sort-values-order",
+        "file",
+        "--chart-search-root",
+        str(CHART),
+    ]
+    made = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True).stdout
+
+    assert made.strip() == (CHART / "README.md").read_text().strip()
+
+
+def test_the_schema_knows_the_values_and_no_others(values: dict[str, Any], schema: dict[str, Any]) -> None:
+    assert list(closed(schema, values)) == []
+
+
+def test_helm_finds_nothing_to_say_against_the_chart() -> None:
+    words = [str(install.helm()), "lint", "--strict", str(CHART)]
+    done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [line for line in done.stdout.splitlines() if line.startswith("[") and "icon is recommended" not in line] == []
+
+
+def test_another_value_is_known_for_each_value() -> None:
+    assert set(OTHER) == {row["key"] for row in rows()} - OF_A_CLUSTER
+
+
+@pytest.mark.parametrize("key", sorted(OTHER))
+def test_a_value_changes_what_is_made(key: str) -> None:
+    """A value that no template uses would be a promise."""
+    if key in SEEN_BY_A_REFUSAL:
+        with pytest.raises(render.RenderError, match=r"25\.06 has no TensorFlow"):
+            outcome({**BASE, **BESIDE[key], **SEEN_BY_A_REFUSAL[key], key: OTHER[key]})
+        return
+    beside = {**BASE, **BESIDE.get(key, {})}
+
+    assert outcome({**beside, key: OTHER[key]}) != outcome({**beside, **WITHOUT.get(key, {})})
+
+
+def test_the_chart_is_of_the_version_of_the_package() -> None:
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    package = configparser.ConfigParser()
+    package.read(TOP / "setup.cfg")
+
+    assert chart["appVersion"] == package["metadata"]["version"]
+    assert chart["annotations"]["artifacthub.io/license"] == package["metadata"]["license"]
+
+
+def test_the_images_that_are_announced_are_those_of_the_default_values() -> None:
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+
+    announced = {each["image"] for each in yaml.safe_load(chart["annotations"]["artifacthub.io/images"])}
+
+    assert announced == {each["image"] for each in render.the_runtime(render.render())["spec"]["containers"]}
+    assert "http" not in json.dumps(chart), "the project has no public address"
+
+
+@pytest.mark.parametrize("size", ["60Gi", "1.5Ti", "100G", "0.5Gi", "123456789", "7777777k", "1.1Mi"])
+def test_the_cache_is_nine_tenths_of_the_volume_to_the_byte(size: str) -> None:
+    container = render.the_runtime(render.render(sets={"modelVolume.size": size}))["spec"]["containers"][1]
+
+    found = next(each["value"] for each in container["env"] if each["name"] == "CACHE_MAX_BYTES")
+
+    assert int(found) == math.ceil(quantity(size)) * 9 // 10, "a broken byte counts as one, as in Kubernetes"
+
+
+@pytest.mark.parametrize("case", matrix.values(), ids=lambda case: case.name)
+def test_the_notes_fit_a_terminal(case: matrix.Case) -> None:
+    text = render.notes(case.path, api_versions=case.api_versions)
+
+    assert [line for line in text.splitlines() if len(line) > NOTES_COLUMNS or line != line.rstrip()] == []
+
+
+def test_the_notes_name_the_keys_of_the_storage_secret_and_nothing_in_them() -> None:
+    text = render.notes(sets={"storage.create": True, "storage.entries": {"minio": {"type": "hidden-type", "access_key_id": "hidden-id"}}})
+
+    assert "with the keys minio;" in " ".join(text.split())
+    assert "hidden" not in text
+    assert "access_key_id" not in text
+
+
+def test_the_notes_do_the_arithmetic() -> None:
+    text = " ".join(render.notes(Path(render.VALUES / "built-in-adapter.yaml")).split())
+
+    assert "8 GiB (requests.memory of Triton) less a buffer of 512 MiB = 7.5 GiB" in text
+    assert "12 GiB at /models, the controller's volume: 1.5 × limits.memory of triton, of which the adapter uses 90 %: 10.8 GiB" in text
