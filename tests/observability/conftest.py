@@ -13,7 +13,7 @@ from tests.chart import install
 from tests.observability.scene import Scene, scene
 from tests.real import parts
 
-PLAYED_SECONDS = 60
+PLAYED_SECONDS = 30
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ def promtool() -> Path:
 
 @pytest.fixture(scope="session")
 def played(promtool: Path) -> Iterator[Played]:
-    """A minute of traffic and faults in one pod."""
+    """Traffic and faults in one pod: half a minute, and the time that the faults take."""
     with scene(["modelmesh-serving-triton-2.x-5d8f7c9b6d-x2x9q"]) as running:
         start = time.time()
         running.play(PLAYED_SECONDS)

@@ -32,12 +32,14 @@ MODELS = 8
 AT_ONCE = 5
 """Models that a pod's ModelMesh keeps: fewer than there are, so something is always evicted."""
 PADDING_BYTES = 6_000_000
+HELD = ("m0", "m1")
+"""Loaded before anything happens."""
 BAD = ("nowhere", "no-config")
 SETTINGS = {
     "CONTAINER_MEM_REQ_BYTES": "40Mi",
     "MEM_BUFFER_BYTES": "0",
     "CACHE_MAX_BYTES": "40Mi",
-    "LOADTIME_TIMEOUT": "8000",
+    "LOADTIME_TIMEOUT": "12000",
     "LOADING_CONCURRENCY": "2",
     "UNLOAD_TIMEOUT_SECONDS": "6",
 }
@@ -72,6 +74,9 @@ class Scene:
     def play(self, seconds: float) -> None:
         """Traffic for so long, and meanwhile: Triton of the first pod dies, an inference holds an unload, storage is away."""
         over = threading.Event()
+        for pod in self.pods:
+            for model in HELD:
+                pod.mesh.load(model, "python", model)
         threads = [threading.Thread(target=_traffic, args=(pod, number, over)) for number, pod in enumerate(self.pods)]
         for thread in threads:
             thread.start()
@@ -102,6 +107,8 @@ class Scene:
 
     def _storage_is_away(self, seconds: float) -> None:
         self.s3.kill()
+        with contextlib.suppress(grpc.RpcError):
+            self.pods[0].mesh.load("away", "python", "never-pulled")
         time.sleep(seconds)
         self.s3.start()
 
@@ -144,7 +151,7 @@ def _fill(s3: S3Server) -> None:
 def _traffic(pod: Pod, seed: int, over: threading.Event) -> None:
     """ModelMesh's part: load, infer, evict; now and then a model that cannot be loaded, or is slow."""
     choose = random.Random(seed)
-    held: list[str] = []
+    held = list(HELD)
     while not over.wait(PAUSE_SECONDS):
         with contextlib.suppress(grpc.RpcError):  # faults are meant
             _step(pod, choose, held)
