@@ -48,7 +48,7 @@ ASKED = [(rule["alert"], rule["expr"]) for rule in alerts()] + [
 
 def adapters() -> dict[str, frozenset[str]]:
     """What the adapter exports: each name as Prometheus shows it, with its labels."""
-    found = {}
+    found: dict[str, frozenset[str]] = {}
     for metric in metrics.TABLE:
         family = next(iter(metric.describe()))
         labels = frozenset(metric._labelnames)
