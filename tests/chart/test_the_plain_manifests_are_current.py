@@ -45,7 +45,7 @@ def test_kustomize_gives_the_objects_that_helm_renders(folder: Folder) -> None:
 
 @pytest.mark.usefixtures("real_kustomize")
 def test_a_kustomization_of_a_user_names_namespace_and_image(tmp_path: Path) -> None:
-    """As the page shows it; the image is in a field that kustomize does not know by itself."""
+    """As the page shows it."""
     page = (MANIFESTS / "README.md").read_text()
     (tmp_path / "kustomization.yaml").write_text(
         page.partition("```yaml\n")[2].partition("```")[0].replace("deploy/manifests", "manifests")
@@ -62,9 +62,13 @@ def test_a_kustomization_of_a_user_names_namespace_and_image(tmp_path: Path) -> 
 
 
 def test_nothing_of_helm_is_left() -> None:
-    text = "".join(path.read_text() for path in MANIFESTS.rglob("*.yaml"))
+    """Nor a namespace: that is the user's to name."""
+    found = [each for path in MANIFESTS.rglob("*.yaml") for each in yaml.safe_load_all(path.read_text()) if "metadata" in each]
+    metadata = [each["metadata"] for each in found]
 
-    assert [word for word in (*OF_HELM, "meta.helm.sh", "helm.sh/hook", "Helm\n", "namespace: models") if word in text] == []
+    assert len(metadata) > len(FOLDERS)
+    assert [each["name"] for each in metadata if "namespace" in each or set(OF_HELM) & set(each["labels"])] == []
+    assert [path.name for path in MANIFESTS.rglob("*.yaml") if "helm.sh/" in path.read_text()] == []
 
 
 def test_each_folder_stands_in_the_page() -> None:

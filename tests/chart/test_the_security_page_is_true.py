@@ -93,7 +93,8 @@ def test_the_shared_key_is_given_to_both_by_one_secret() -> None:
 
 
 def test_no_object_of_the_chart_asks_for_rights() -> None:
-    everything = {"podMonitor.enabled": True, "storage.create": True, "dashboard.enabled": True}
+    entries = {"a": {"type": "pvc", "name": "models"}}
+    everything = {"podMonitor.enabled": True, "storage": {"create": True, "entries": entries}, "dashboard.enabled": True}
 
     kinds = {each["kind"] for each in render(sets=everything, api_versions=["monitoring.coreos.com/v1"])}
 

@@ -74,23 +74,33 @@ no limit at /models, the controller's volume: no container has limits.memory
 {{- end -}}
 {{- end -}}
 
+{{/*
+Objects of the cluster, as JSON; argument: dict "root", "api", "kind", "namespace", and "name" for one of them. Helm's message about a missing right
+names this template: its name is the remedy.
+*/}}
+{{- define "notes.lookup=false without this right" -}}
+{{- $items := list -}}
+{{- if and .root.Values.notes.lookup (.root.Capabilities.APIVersions.Has (printf "%s/%s" .api .kind)) -}}
+{{- $found := lookup .api .kind .namespace (.name | default "") -}}
+{{- $items = ternary (list $found | compact) ($found.items | default list) (hasKey . "name") -}}
+{{- end -}}
+{{- dict "items" $items | toJson -}}
+{{- end -}}
+
 {{/* Runtimes of the cluster that auto-select a format of ours, one a line; a runtime of the same name is the one that is replaced */}}
 {{- define "mmta.notes.clashes" -}}
 {{- range $kind := list "ServingRuntime" "ClusterServingRuntime" -}}
-{{- if $.Capabilities.APIVersions.Has (printf "serving.kserve.io/v1alpha1/%s" $kind) -}}
 {{- $namespace := ternary $.Release.Namespace "" (eq $kind "ServingRuntime") -}}
-{{- range $runtime := (lookup "serving.kserve.io/v1alpha1" $kind $namespace "").items -}}
+{{- $asked := dict "root" $ "api" "serving.kserve.io/v1alpha1" "kind" $kind "namespace" $namespace -}}
+{{- range $runtime := (include "notes.lookup=false without this right" $asked | fromJson).items -}}
 {{- if and .spec.multiModel (not .spec.disabled) (ne .metadata.name $.Values.runtime.name) -}}
 {{- $shared := list -}}
 {{- range .spec.supportedModelFormats -}}
-{{- $ours := get $.Values.formats .name -}}
-{{- if and .autoSelect $ours -}}
-{{- if and $ours.enabled $ours.autoSelect -}}{{- $shared = append $shared .name -}}{{- end -}}
-{{- end -}}
+{{- $ours := get $.Values.formats .name | default dict -}}
+{{- if and .autoSelect $ours.enabled $ours.autoSelect -}}{{- $shared = append $shared .name -}}{{- end -}}
 {{- end -}}
 {{- with uniq $shared }}{{ printf "%s %s: %s" $kind $runtime.metadata.name (join ", " .) }}
 {{ end -}}
-{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -113,24 +123,24 @@ no limit at /models, the controller's volume: no container has limits.memory
 {{- $root := .root -}}
 {{- $formats := splitList ", " .formats -}}
 {{- $namespace := ternary $root.Release.Namespace "" (eq $root.Values.runtime.kind "ServingRuntime") -}}
+{{- $models := list -}}
+{{- $asked := dict "root" $root "api" "serving.kserve.io/v1beta1" "kind" "InferenceService" "namespace" $namespace -}}
+{{- range (include "notes.lookup=false without this right" $asked | fromJson).items -}}
+{{- $mode := get (.metadata.annotations | default dict) "serving.kserve.io/deploymentMode" | toString -}}
+{{- $model := dig "predictor" "model" dict .spec -}}
+{{- if eq $mode "ModelMesh" -}}
+{{- $models = append $models (list .metadata (dig "modelFormat" "name" "" $model) (dig "runtime" "" $model)) -}}
+{{- end -}}
+{{- end -}}
+{{- $asked := dict "root" $root "api" "serving.kserve.io/v1alpha1" "kind" "Predictor" "namespace" $namespace -}}
+{{- range (include "notes.lookup=false without this right" $asked | fromJson).items -}}
+{{- $models = append $models (list .metadata (dig "modelType" "name" "" .spec) (dig "runtime" "name" "" .spec)) -}}
+{{- end -}}
 {{- $found := list -}}
-{{- if $root.Capabilities.APIVersions.Has "serving.kserve.io/v1beta1/InferenceService" -}}
-{{- range (lookup "serving.kserve.io/v1beta1" "InferenceService" $namespace "").items -}}
-{{- $format := dig "predictor" "model" "modelFormat" "name" "" .spec -}}
-{{- $runtime := dig "predictor" "model" "runtime" "" .spec -}}
-{{- $mode := get (.metadata.annotations | default dict) "serving.kserve.io/deploymentMode" -}}
-{{- if and (eq (toString $mode) "ModelMesh") (has $format $formats) (has $runtime (list "" $root.Values.runtime.name)) -}}
-{{- $found = append $found (printf "%s/%s (%s)" .metadata.namespace .metadata.name $format) -}}
-{{- end -}}
-{{- end -}}
-{{- end -}}
-{{- if $root.Capabilities.APIVersions.Has "serving.kserve.io/v1alpha1/Predictor" -}}
-{{- range (lookup "serving.kserve.io/v1alpha1" "Predictor" $namespace "").items -}}
-{{- $format := dig "modelType" "name" "" .spec -}}
-{{- $runtime := dig "runtime" "name" "" .spec -}}
-{{- if and (has $format $formats) (has $runtime (list "" $root.Values.runtime.name)) -}}
-{{- $found = append $found (printf "%s/%s (%s)" .metadata.namespace .metadata.name $format) -}}
-{{- end -}}
+{{- range $models -}}
+{{- $metadata := first . -}}
+{{- if and (has (index . 1) $formats) (has (index . 2) (list "" $root.Values.runtime.name)) -}}
+{{- $found = append $found (printf "%s/%s (%s)" $metadata.namespace $metadata.name (index . 1)) -}}
 {{- end -}}
 {{- end -}}
 {{- $shown := $found | sortAlpha -}}
@@ -142,10 +152,9 @@ no limit at /models, the controller's volume: no container has limits.memory
 
 {{/* `yes`, `no`, or empty where it cannot be told */}}
 {{- define "mmta.notes.namespaceEnabled" -}}
-{{- if .Values.notes.lookup -}}
-{{- with lookup "v1" "Namespace" "" .Release.Namespace -}}
+{{- $asked := dict "root" . "api" "v1" "kind" "Namespace" "namespace" "" "name" .Release.Namespace -}}
+{{- range (include "notes.lookup=false without this right" $asked | fromJson).items -}}
 {{- ternary "yes" "no" (eq (get (.metadata.labels | default dict) "modelmesh-enabled" | toString) "true") -}}
-{{- end -}}
 {{- end -}}
 {{- end -}}
 

@@ -1,0 +1,103 @@
+"""`deploy/manifests` and `deploy/samples` with the real kubectl on a real API server, in the words of their pages."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.chart.admin.api import CLUSTER_RUNTIME, INFERENCE_SERVICE, RUNTIME
+from tests.chart.admin.cluster import Cluster
+from tests.chart.manifests import FOLDERS, MANIFESTS
+from tests.chart.samples import documents
+from tests.real import parts
+
+PAGE = (MANIFESTS / "README.md").read_text()
+BUILT_IN = """
+apiVersion: serving.kserve.io/v1alpha1
+kind: ServingRuntime
+metadata: {name: triton-2.x, namespace: models, annotations: {maxLoadingConcurrency: "2"}}
+spec:
+  multiModel: true
+  grpcEndpoint: "port:8085"
+  grpcDataEndpoint: "port:8001"
+  builtInAdapter: {serverType: triton, runtimeManagementPort: 8001, memBufferBytes: 134217728, modelLoadingTimeoutMillis: 90000}
+  containers: [{name: triton, image: old}]
+"""
+
+
+def block(language: str, holding: str) -> str:
+    found: str
+    (found,) = [text for text in re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL) if holding in text]
+    return found
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with parts.or_skip(Cluster) as started:
+        started.kubectl("create", "namespace", "models")
+        yield started
+
+
+@pytest.fixture
+def folder(tmp_path: Path, cluster: Cluster) -> Path:
+    """A user's, with the kustomization of the page; no runtime in the namespace."""
+    cluster.kubectl("delete", "servingruntimes,networkpolicies", "--all", "--namespace=models")
+    (tmp_path / "deploy").symlink_to(MANIFESTS.parent)
+    (tmp_path / "kustomization.yaml").write_text(block("yaml", "kind: Kustomization"))
+    return tmp_path
+
+
+def names(cluster: Cluster) -> tuple[bool, list[str]]:
+    """Whether the runtime has a built-in adapter, and its containers' images."""
+    spec = cluster.api.get(RUNTIME, "models", "triton-2.x")["spec"]
+    return "builtInAdapter" in spec, [container["image"] for container in spec["containers"]]
+
+
+OURS = (False, ["nvcr.io/nvidia/tritonserver:25.06-py3", "registry.example.com/modelmesh-triton-adapter:0.1.0"])
+
+
+@pytest.mark.parametrize("name", [folder.name for folder in FOLDERS])
+def test_every_folder_is_taken_by_the_strict_api_server(name: str, cluster: Cluster) -> None:
+    said = cluster.shell(f"kubectl apply --namespace models -k deploy/manifests/{name}")
+    cluster.shell(f"kubectl delete --namespace models -k deploy/manifests/{name}")
+
+    assert "unknown field" not in said
+    assert not cluster.api.all_of(CLUSTER_RUNTIME, "")
+
+
+def test_the_kustomization_of_the_page_makes_the_runtime(cluster: Cluster, folder: Path) -> None:
+    cluster.shell(block("bash", "kubectl apply -k ."), folder=folder)
+
+    assert names(cluster) == OURS
+
+
+@pytest.mark.parametrize("made_by", ["apply", "create"])
+def test_the_runtime_with_the_built_in_adapter_becomes_ours(made_by: str, cluster: Cluster, folder: Path) -> None:
+    """By `apply` where `apply` made it; else by what the page says."""
+    cluster.kubectl(made_by, "--filename=-", stdin=BUILT_IN)
+
+    cluster.shell(block("bash", "kubectl apply -k .") if made_by == "apply" else block("bash", "kubectl replace"), folder=folder)
+
+    assert names(cluster) == OURS
+
+
+def test_apply_leaves_the_built_in_adapter_of_a_runtime_that_it_did_not_make(cluster: Cluster, folder: Path) -> None:
+    """Why the page has two ways."""
+    cluster.kubectl("create", "--filename=-", stdin=BUILT_IN)
+
+    cluster.shell(block("bash", "kubectl apply -k ."), folder=folder)
+
+    assert names(cluster) == (True, OURS[1])
+
+
+def test_all_samples_can_be_applied_at_once(cluster: Cluster) -> None:
+    said = cluster.shell(
+        "kubectl apply --namespace models -f deploy/samples/storage-config.yaml -f deploy/samples/storage -f deploy/samples/formats"
+    )
+
+    kinds = [resource["kind"] for resource in documents().values()]
+    assert said.count(" created") == len(kinds) + 1
+    assert len(cluster.api.all_of(INFERENCE_SERVICE, "models")) == kinds.count("InferenceService")
