@@ -70,4 +70,7 @@ def _recent(program: str) -> Path | None:
 
 
 if __name__ == "__main__":
-    parts.install(helm, helm_docs, prometheus)
+    from tests.chart.admin.apiserver_install import programs
+    from tests.chart.kustomize import kustomize
+
+    parts.install(helm, helm_docs, prometheus, kustomize, programs)
