@@ -300,3 +300,25 @@ def test_the_notes_do_the_arithmetic() -> None:
 
     assert "8 GiB (requests.memory of Triton) less a buffer of 512 MiB = 7.5 GiB" in text
     assert "12 GiB at /models, the controller's volume: 1.5 × limits.memory of triton, of which the adapter uses 90 %: 10.8 GiB" in text
+
+
+def test_words_that_yaml_takes_for_numbers_and_truths_stay_words() -> None:
+    openvino = {"enabled": True, "versions": ["1"], "autoSelect": False}
+    words = {**BASE, "fullnameOverride": "123", "formats": {"on": openvino}, "networkPolicy.from": [{"podSelector": {}}]}
+    words |= {"storage.secretName": "1e3", "triton.restrictedProtocols": {"enabled": True, "existingSecret": "0x1"}}
+    words |= {"triton.extraEnv": [{"name": "Y", "value": "y"}], "controller.inferenceServiceName": "1"}
+
+    objects = render.render(sets=words, namespace="2024", release="7", api_versions=(MONITORING,))
+
+    assert len(objects) == 8
+    names = [text for each in objects for text in (each["metadata"]["name"], each["metadata"]["namespace"])]
+    labels = [text for each in objects for text in each["metadata"]["labels"].values()]
+    runtime = render.the_runtime(objects)["spec"]
+    assert {type(each) for each in names + labels} == {str}
+    assert "on" in [each["name"] for each in runtime["supportedModelFormats"]]
+    assert {"name": "Y", "value": "y"} in runtime["containers"][0]["env"]
+    secrets = [each["valueFrom"]["secretKeyRef"]["name"] for c in runtime["containers"] for each in c["env"] if "valueFrom" in each][-1:]
+    assert secrets == ["0x1"]
+    (policy,) = render.of_kind(objects, "NetworkPolicy")
+    assert policy["spec"]["ingress"][1]["from"][0]["podSelector"]["matchLabels"]["app.kubernetes.io/instance"] == "7"
+    assert policy["spec"]["podSelector"]["matchLabels"] == {"modelmesh-service": "1", "name": "1-triton-2.x"}
