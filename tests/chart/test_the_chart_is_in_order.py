@@ -14,10 +14,9 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.chart import install, matrix, render
+from tests.chart import install, matrix, readme, render
 from tests.chart.pod_env import quantity
 from tests.chart.render import CHART, MONITORING
-from tests.real import parts
 from tests.real.children import TOP
 
 ROW = re.compile(r"^\| (?P<key>[\w.]+) \| (?P<kind>[\w/]*) \| (?P<default>.*?) \| (?P<meaning>.*) \|$", re.MULTILINE)
@@ -178,7 +177,7 @@ def schema() -> dict[str, Any]:
 
 def rows() -> list[re.Match[str]]:
     """Of the README's table of values."""
-    table = (CHART / "README.md").read_text().partition("## Values")[2]
+    table = readme.path().read_text().partition("## Values")[2]
     return list(ROW.finditer(table.partition("|----")[2]))
 
 
@@ -197,32 +196,6 @@ def closed(schema: Mapping[str, Any], values: Any, place: str = "") -> Iterator[
 def outcome(sets: Mapping[str, Any]) -> str:
     """All objects of these values."""
     return json.dumps(render.render(sets=sets, api_versions=(MONITORING,)))
-
-
-def test_the_table_of_the_readme_describes_every_value() -> None:
-    found = rows()
-
-    assert len(found) > 80
-    assert [row["key"] for row in found if not row["meaning"].strip()] == []
-
-
-def test_the_readme_is_what_helm_docs_makes() -> None:
-    """Else: helm-docs --sort-values-order file --chart-search-root deploy/helm."""
-    parts.or_skip(install.helm_docs)
-
-    words = [
-        str(install.helm_docs()),
-        "--dry-run",
-        "--log-level",
-        "error",
-        "--sort-values-order",
-        "file",
-        "--chart-search-root",
-        str(CHART),
-    ]
-    made = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True).stdout
-
-    assert made.strip() == (CHART / "README.md").read_text().strip()
 
 
 def test_the_schema_knows_the_values_and_no_others(values: dict[str, Any], schema: dict[str, Any]) -> None:
@@ -300,3 +273,24 @@ def test_the_notes_do_the_arithmetic() -> None:
 
     assert "8 GiB (requests.memory of Triton) less a buffer of 512 MiB = 7.5 GiB" in text
     assert "12 GiB at /models, the controller's volume: 1.5 × limits.memory of triton, of which the adapter uses 90 %: 10.8 GiB" in text
+
+
+def test_words_that_yaml_takes_for_numbers_and_truths_stay_words() -> None:
+    openvino = {"enabled": True, "versions": ["1"], "autoSelect": False}
+    words = {**BASE, "fullnameOverride": "123", "formats": {"on": openvino}, "networkPolicy.from": [{"podSelector": {}}]}
+    words |= {"storage.secretName": "1e3", "triton.restrictedProtocols": {"enabled": True, "existingSecret": "0x1"}}
+    words |= {"triton.extraEnv": [{"name": "Y", "value": "y"}], "controller.inferenceServiceName": "1"}
+
+    objects = render.render(sets=words, namespace="2024", release="7", api_versions=(MONITORING,))
+
+    assert len(objects) == 8
+    names = [text for each in objects for text in (each["metadata"]["name"], each["metadata"]["namespace"])]
+    labels = [text for each in objects for text in each["metadata"]["labels"].values()]
+    runtime = render.the_runtime(objects)["spec"]
+    assert {type(each) for each in names + labels} == {str}
+    assert "on" in [each["name"] for each in runtime["supportedModelFormats"]]
+    assert {"name": "Y", "value": "y"} in runtime["containers"][0]["env"]
+    assert "0x1" in [each.get("valueFrom", {}).get("secretKeyRef", {}).get("name") for each in runtime["containers"][0]["env"]]
+    (policy,) = render.of_kind(objects, "NetworkPolicy")
+    assert policy["spec"]["ingress"][1]["from"][0]["podSelector"]["matchLabels"]["app.kubernetes.io/instance"] == "7"
+    assert policy["spec"]["podSelector"]["matchLabels"] == {"modelmesh-service": "1", "name": "1-triton-2.x"}

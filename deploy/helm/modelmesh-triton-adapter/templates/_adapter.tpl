@@ -42,7 +42,7 @@
 {{- if $values.triton.restrictedProtocols.enabled }}
 {{- include "mmta.variable" (list "TRITON_RESTRICTED_KEY" "adapter") }}
 - name: TRITON_RESTRICTED_VALUE
-  valueFrom: {secretKeyRef: {name: {{ $values.triton.restrictedProtocols.existingSecret }}, key: value}}
+  valueFrom: {secretKeyRef: {name: {{ $values.triton.restrictedProtocols.existingSecret | quote }}, key: value}}
 {{- end }}
 {{- with $values.adapter.extraEnv }}
 {{ toYaml . }}

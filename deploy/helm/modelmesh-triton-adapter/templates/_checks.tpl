@@ -81,6 +81,9 @@ triton.restrictedProtocols.existingSecret is missing: the Secret with the key th
 
 {{- define "mmta.checks.formats" -}}
 {{- $version := include "mmta.tritonVersion" . }}
+{{- if and $version (lt (atoi $version) 2306) }}
+triton.image.tag is {{ .Values.triton.image.tag }}, but Triton older than 23.06 does not know the argument --metrics-address
+{{- end }}
 {{- $enabled := list }}
 {{- range $name, $format := .Values.formats }}
 {{- if $format.enabled }}

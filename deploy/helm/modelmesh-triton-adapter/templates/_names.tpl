@@ -32,13 +32,13 @@
 {{- end -}}
 
 {{- define "mmta.podSelector" -}}
-modelmesh-service: {{ .Values.controller.inferenceServiceName }}
-name: {{ include "mmta.podName" . }}
+modelmesh-service: {{ .Values.controller.inferenceServiceName | quote }}
+name: {{ include "mmta.podName" . | quote }}
 {{- end -}}
 
 {{/* Labels of the Pod of `helm test`, by which the NetworkPolicy admits it */}}
 {{- define "mmta.testSelector" -}}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/component: test
 {{- end -}}
 

@@ -21,7 +21,7 @@
 {{- range $name, $format := .Values.formats }}
 {{- if $format.enabled }}
 {{- range $format.versions }}
-- {name: {{ $name }}, version: {{ . | quote }}, autoSelect: {{ $format.autoSelect }}}
+- {name: {{ $name | quote }}, version: {{ . | quote }}, autoSelect: {{ $format.autoSelect }}}
 {{- end }}
 {{- end }}
 {{- end }}

@@ -54,7 +54,7 @@ exec curl --noproxy '*' --fail --silent --show-error --max-time 5 http://127.0.0
 {{- end }}
 {{- if .Values.triton.restrictedProtocols.enabled }}
 - name: TRITON_CONTROL
-  valueFrom: {secretKeyRef: {name: {{ .Values.triton.restrictedProtocols.existingSecret }}, key: value}}
+  valueFrom: {secretKeyRef: {name: {{ .Values.triton.restrictedProtocols.existingSecret | quote }}, key: value}}
 {{- end }}
 {{- with .Values.triton.extraEnv }}
 {{ toYaml . }}
