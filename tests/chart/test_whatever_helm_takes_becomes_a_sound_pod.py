@@ -18,7 +18,7 @@ from tests.chart.matrix import CLAIM
 from tests.chart.soundness import PodView
 
 ODD: tuple[object, ...] = ("on", 0, 1.5, "a: b #c", "{{ .Values.x }}", "two\nlines", "", [1], {"a": 1}, "$(HOME) `id`", True, "9" * 30, -1)
-EACH = 2
+EACH = 1
 TEMPLATES = ("nil pointer", "error calling", "executing", "wrong type", "YAML", "JSON")
 """Words of Helm's that speak of the chart's insides."""
 
