@@ -3,7 +3,7 @@ What the schema cannot say: rules between values, and the names and ports of Mod
 Each check writes one line for each mistake; all mistakes are told at once. No line shows a value of a secret.
 */}}
 {{- define "mmta.checks" -}}
-{{- $names := list "labels" "monitoring" "storage" "ports" -}}
+{{- $names := list "names" "monitoring" "storage" "ports" -}}
 {{- if .Values.runtime.create -}}
 {{- $names = concat $names (list "runtime" "formats" "resources" "capacity" "loading" "env" "args" "volumes" "mounts") -}}
 {{- end -}}
@@ -16,11 +16,14 @@ Each check writes one line for each mistake; all mistakes are told at once. No l
 {{- end -}}
 {{- end -}}
 
-{{- define "mmta.checks.labels" -}}
+{{- define "mmta.checks.names" -}}
 {{- range $name, $_ := .Values.commonLabels }}
 {{- if or (hasPrefix "app.kubernetes.io/" $name) (eq $name "helm.sh/chart") }}
 commonLabels: the chart itself sets {{ $name }}
 {{- end }}
+{{- end }}
+{{- if eq (include "mmta.fullname" .) .Values.controller.inferenceServiceName }}
+fullnameOverride: {{ include "mmta.fullname" . }} is the name of ModelMesh's own Service
 {{- end }}
 {{- $pods := list "name" "modelmesh-service" "app.kubernetes.io/name" "app.kubernetes.io/instance" "app.kubernetes.io/managed-by" }}
 {{- range $name, $_ := .Values.runtime.podLabels }}
