@@ -52,7 +52,7 @@ runtime.name has {{ len $runtime.name }} characters, at most {{ $longest }} are 
 runtime.annotations: set {{ . }} instead of {{ $name }}
 {{- end }}
 {{- end }}
-{{- if dig "nodeAffinity" "requiredDuringSchedulingIgnoredDuringExecution" "" $runtime.affinity }}
+{{- if dig "nodeAffinity" "requiredDuringSchedulingIgnoredDuringExecution" "" ($runtime.affinity | default dict) }}
 runtime.affinity: take runtime.nodeSelector for what a node must have: the controller adds the processor to required terms, of which one is enough
 {{- end }}
 {{- $scaling := .Values.autoscaling }}

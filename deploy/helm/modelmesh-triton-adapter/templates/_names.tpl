@@ -23,7 +23,7 @@
       "app.kubernetes.io/instance" .Release.Name
       "app.kubernetes.io/version" .Chart.AppVersion
       "app.kubernetes.io/managed-by" .Release.Service -}}
-{{- merge $own .Values.commonLabels | toYaml -}}
+{{- merge $own (.Values.commonLabels | default dict) | toYaml -}}
 {{- end -}}
 
 {{/* Name and labels that the controller gives to the pods of the runtime (deployment.yaml.tmpl of ModelMesh Serving) */}}
