@@ -56,7 +56,11 @@ def prometheus() -> Path:
     server, tool = _recent("prometheus"), _recent("promtool")
     if server and tool and server.parent == tool.parent:
         return server.parent
-    commands = (["apt-get", "download", "prometheus"], ["sh", "-c", "dpkg-deb -x prometheus_*.deb . && rm prometheus_*.deb"])
+    steps = (
+        "apt-get download prometheus || { apt-get update && apt-get download prometheus; }",  # lists may be missing, or old
+        "dpkg-deb -x prometheus_*.deb . && rm prometheus_*.deb",
+    )
+    commands = (["apt-get", "--version"], *(["sh", "-c", step] for step in steps))
     return parts.put("prometheus", PROMETHEUS, APT, *commands) / "usr" / "bin"
 
 
