@@ -4,14 +4,15 @@
 {{- .Values.nameOverride | default .Chart.Name | trunc 63 | trimSuffix "-" -}}
 {{- end -}}
 
+{{/* A Service's name too, which may have no dot, as a release's may */}}
 {{- define "mmta.fullname" -}}
 {{- $name := include "mmta.name" . -}}
 {{- if .Values.fullnameOverride -}}
 {{- .Values.fullnameOverride | trunc 63 | trimSuffix "-" -}}
 {{- else if contains $name .Release.Name -}}
-{{- .Release.Name | trunc 63 | trimSuffix "-" -}}
+{{- .Release.Name | replace "." "-" | trunc 63 | trimSuffix "-" -}}
 {{- else -}}
-{{- printf "%s-%s" .Release.Name $name | trunc 63 | trimSuffix "-" -}}
+{{- printf "%s-%s" .Release.Name $name | replace "." "-" | trunc 63 | trimSuffix "-" -}}
 {{- end -}}
 {{- end -}}
 
@@ -23,7 +24,7 @@
       "app.kubernetes.io/instance" .Release.Name
       "app.kubernetes.io/version" .Chart.AppVersion
       "app.kubernetes.io/managed-by" .Release.Service -}}
-{{- merge $own .Values.commonLabels | toYaml -}}
+{{- merge $own (.Values.commonLabels | default dict) | toYaml -}}
 {{- end -}}
 
 {{/* Name and labels that the controller gives to the pods of the runtime (deployment.yaml.tmpl of ModelMesh Serving) */}}

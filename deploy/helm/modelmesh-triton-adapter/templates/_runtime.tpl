@@ -14,7 +14,7 @@
 {{- if eq .Values.runtime.mode "builtInAdapter" -}}
 {{- $_ := set $annotations "maxLoadingConcurrency" (int64 .Values.loading.concurrency | toString) -}}
 {{- end -}}
-{{- with merge $annotations .Values.runtime.annotations }}{{ toYaml . }}{{ end -}}
+{{- with merge $annotations (.Values.runtime.annotations | default dict) }}{{ toYaml . }}{{ end -}}
 {{- end -}}
 
 {{- define "mmta.formats" -}}
