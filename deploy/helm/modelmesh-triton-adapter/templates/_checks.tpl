@@ -254,6 +254,9 @@ triton.loadThreads is {{ $threads }}, but must be more than loading.concurrency 
       "grpc-address" "Triton listens on the loopback interface, where the adapter and ModelMesh are"
       "http-address" "Triton listens on the loopback interface, where the probe is"
       "allow-grpc" "the adapter and ModelMesh need it" "allow-http" "the probe needs it"
+      "metrics-address" "Triton's metrics are on all interfaces, for Prometheus"
+      "grpc-use-ssl" "ModelMesh and the adapter speak without TLS on the loopback interface"
+      "grpc-use-ssl-mutual" "ModelMesh and the adapter speak without TLS on the loopback interface"
       "id" "each start has its own" "strict-readiness" "it is false, since ModelMesh asks the adapter" }}
 {{- if .Values.triton.restrictedProtocols.enabled }}
 {{- $_ := set $instead "grpc-restricted-protocol" "triton.restrictedProtocols" }}
