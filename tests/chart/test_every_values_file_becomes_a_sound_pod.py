@@ -42,9 +42,15 @@ def test_the_pod_is_valid(case: matrix.Case) -> None:
 
 @every_pod
 def test_the_pod_keeps_to_the_restricted_standard(case: matrix.Case) -> None:
-    """The two exceptions are what their users ask for."""
+    """The exceptions are what their users ask for."""
     exceptions = {
         "host-path": ["the volume triton-adapter-models is not restricted"],
+        "removed-defaults": [
+            "triton: runAsNonRoot is not restricted",
+            "triton: allowPrivilegeEscalation is not restricted",
+            "triton: capabilities.drop is not restricted",
+            "triton: seccompProfile is not restricted",
+        ],
         "root-triton": ["triton: runAsNonRoot is not restricted", "triton: runAsUser is not restricted"],
     }
 

@@ -6,6 +6,7 @@ import configparser
 import json
 import math
 import re
+import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -159,6 +160,8 @@ WITHOUT: dict[str, dict[str, Any]] = {
     "triton.restrictedProtocols.existingSecret": {"triton.restrictedProtocols.existingSecret": "secret"},
 }
 """What stands for the value where its default would be refused."""
+MAY_BE_AWAY = {"labels", "securityContext"}
+"""What a template can do without, though its default says something."""
 SEEN_BY_A_REFUSAL = {"triton.version": {"formats.keras.enabled": True}}
 """What it takes for a value that decides what is refused, and nothing else."""
 
@@ -277,7 +280,7 @@ def test_the_notes_do_the_arithmetic() -> None:
 
 def test_words_that_yaml_takes_for_numbers_and_truths_stay_words() -> None:
     openvino = {"enabled": True, "versions": ["1"], "autoSelect": False}
-    words = {**BASE, "fullnameOverride": "123", "formats": {"on": openvino}, "networkPolicy.from": [{"podSelector": {}}]}
+    words = {**BASE, "fullnameOverride": "null", "formats": {"on": openvino}, "networkPolicy.from": [{"podSelector": {}}]}
     words |= {"storage.secretName": "1e3", "triton.restrictedProtocols": {"enabled": True, "existingSecret": "0x1"}}
     words |= {"triton.extraEnv": [{"name": "Y", "value": "y"}], "controller.inferenceServiceName": "1"}
 
@@ -290,7 +293,59 @@ def test_words_that_yaml_takes_for_numbers_and_truths_stay_words() -> None:
     assert {type(each) for each in names + labels} == {str}
     assert "on" in [each["name"] for each in runtime["supportedModelFormats"]]
     assert {"name": "Y", "value": "y"} in runtime["containers"][0]["env"]
-    assert "0x1" in [each.get("valueFrom", {}).get("secretKeyRef", {}).get("name") for each in runtime["containers"][0]["env"]]
+    sources = [each.get("valueFrom", {}) for container in runtime["containers"] for each in container["env"]]
+    assert {each["secretKeyRef"]["name"] for each in sources if "secretKeyRef" in each} == {"0x1"}
     (policy,) = render.of_kind(objects, "NetworkPolicy")
     assert policy["spec"]["ingress"][1]["from"][0]["podSelector"]["matchLabels"]["app.kubernetes.io/instance"] == "7"
     assert policy["spec"]["podSelector"]["matchLabels"] == {"modelmesh-service": "1", "name": "1-triton-2.x"}
+
+
+def missing(schema: Mapping[str, Any], values: Mapping[str, Any], place: str = "") -> Iterator[str]:
+    """Values that an admin may take away with null, though a template needs them."""
+    if "properties" not in schema:
+        return
+    needed = {key for key, value in values.items() if value and key not in MAY_BE_AWAY}
+    yield from (f"{place}{key}" for key in sorted(needed - set(schema.get("required", ()))))
+    for key, value in values.items():
+        if isinstance(value, dict):
+            yield from missing(schema["properties"][key], value, f"{place}{key}.")
+
+
+def test_a_default_that_says_something_cannot_be_taken_away(values: dict[str, Any], schema: dict[str, Any]) -> None:
+    """By null, or by `--reuse-values` from a chart that did not have the value: else a pod with port 0, or a nil pointer."""
+    assert list(missing(schema, values)) == []
+
+
+def test_a_release_may_have_a_dot_and_a_service_may_not() -> None:
+    objects = render.render(release="my.release")
+
+    (service,) = render.of_kind(objects, "Service")
+    (pod,) = render.of_kind(objects, "Pod")
+    assert service["metadata"]["name"] == "my-release-modelmesh-triton-adapter"
+    assert f"{service['metadata']['name']}:9464" in pod["spec"]["containers"][0]["args"]
+    assert service["metadata"]["labels"]["app.kubernetes.io/instance"] == "my.release"
+
+
+def test_helm_template_may_be_told_the_kinds_of_the_operator() -> None:
+    kinds = [f"{MONITORING}/PodMonitor", f"{MONITORING}/PrometheusRule"]
+    sets = {"podMonitor.enabled": True, "prometheusRule.enabled": True}
+
+    objects = render.render(sets=sets, api_versions=kinds)
+
+    assert [len(render.of_kind(objects, kind.rpartition("/")[2])) for kind in kinds] == [1, 1]
+
+
+def test_as_part_of_another_chart_an_empty_key_is_a_default(tmp_path: Path) -> None:
+    """Helm leaves the nulls of a parent's values in other places than those of its own."""
+    shutil.copytree(CHART, tmp_path / "charts" / "inner")
+    wanted = [{"name": "modelmesh-triton-adapter", "version": "0.1.0", "alias": "serving"}]
+    (tmp_path / "Chart.yaml").write_text(yaml.safe_dump({"apiVersion": "v2", "name": "outer", "version": "1.0.0", "dependencies": wanted}))
+    inner = {"triton": {"securityContext": {"runAsUser": None}}, "runtime": {"affinity": None, "annotations": None}, "commonLabels": None}
+    (tmp_path / "values.yaml").write_text(yaml.safe_dump({"global": {"any": "thing"}, "serving": inner}))
+
+    words = [str(install.helm()), "template", "outer", str(tmp_path)]
+    made = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True).stdout
+
+    runtime = render.the_runtime([each for each in yaml.safe_load_all(made) if each])
+    assert "runAsUser" not in runtime["spec"]["containers"][0]["securityContext"]
+    assert runtime["metadata"]["labels"]["app.kubernetes.io/name"] == "serving"

@@ -24,7 +24,7 @@ def test_it_is_what_helm_docs_makes(made: str) -> None:
 
 
 def test_each_value_has_a_row_that_says_something(made: str) -> None:
-    rows = {row["value"]: row["meaning"].strip() for row in ROW.finditer(made.partition("|-----|")[2])}
+    rows = {row["value"]: row["meaning"].strip() for row in ROW.finditer(made.partition("## Values")[2].partition("|----")[2])}
 
     assert [value for value, meaning in rows.items() if not meaning] == []
     assert {value.partition(".")[0] for value in rows} == set(yaml.safe_load((render.CHART / "values.yaml").read_text()))

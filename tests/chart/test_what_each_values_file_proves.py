@@ -8,6 +8,7 @@ import sys
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.chart import matrix, soundness
 from tests.chart.matrix import case
@@ -267,3 +268,25 @@ def test_everything() -> None:
     (rule,) = found.of_kind("PrometheusRule")
     assert "TritonAdapterNotReady" not in json.dumps(rule)
     assert soundness.problems(pod) == []
+
+
+def test_removed_defaults() -> None:
+    found = case("removed-defaults")
+    pod = found.pod()
+    assert ": null" not in json.dumps([each for each in found.objects() if each["kind"] != "ConfigMap"])
+    assert pod.containers[TRITON]["resources"] == {"limits": {"memory": "8Gi"}}
+    assert pod.containers[TRITON]["securityContext"] == {"capabilities": {"drop": ["ALL"]}}, "the controller's own"
+    assert pod.containers[ADAPTER]["resources"]["limits"] == {"memory": "512Mi"}
+    assert formats("removed-defaults") == ["onnx:1", "python:1", "pytorch:1"]
+
+
+def test_odd_texts() -> None:
+    found = case("odd-texts")
+    given = yaml.safe_load(found.path.read_text())
+    pod = found.pod()
+    assert words(pod.containers[TRITON], {})[-2:] == given["triton"]["extraArgs"]
+    assert pod.env(TRITON)["ODD"] == given["triton"]["extraEnv"][0]["value"]
+    assert found.runtime()["metadata"]["annotations"] == given["runtime"]["annotations"]
+    assert pod.template["metadata"]["annotations"].items() > given["runtime"]["podAnnotations"].items()
+    assert all(each["metadata"]["labels"].items() > given["commonLabels"].items() for each in found.objects())
+    assert pod.settings.capacity.capacity_bytes == 3 * GIB // 2

@@ -62,7 +62,7 @@
   {{- end }}
   ports:
     - {name: adapter-metrics, containerPort: {{ int $adapter.metricsPort }}}
-  resources: {{- toYaml $adapter.resources | nindent 4 }}
+  resources: {{- include "mmta.resources" $adapter.resources | nindent 4 }}
   {{- if or $pulls $adapter.extraVolumeMounts }}
   volumeMounts:
     {{- if $pulls }}
@@ -76,5 +76,7 @@
   livenessProbe:
     exec: {command: [modelmesh-triton-adapter, probe]}
     {{- toYaml $adapter.livenessProbe | nindent 4 }}
-  securityContext: {{- toYaml $adapter.securityContext | nindent 4 }}
+  {{- with $adapter.securityContext }}
+  securityContext: {{- toYaml . | nindent 4 }}
+  {{- end }}
 {{- end -}}

@@ -17,10 +17,21 @@ Each check writes one line for each mistake; all mistakes are told at once. No l
 {{- end -}}
 
 {{- define "mmta.checks.names" -}}
-{{- range $name, $_ := .Values.commonLabels }}
-{{- if or (hasPrefix "app.kubernetes.io/" $name) (eq $name "helm.sh/chart") }}
-commonLabels: the chart itself sets {{ $name }}
+{{- $own := list "helm.sh/chart" }}
+{{- range $word := list "name" "instance" "version" "managed-by" "component" }}
+{{- $own = append $own (printf "app.kubernetes.io/%s" $word) }}
 {{- end }}
+{{- $labels := dict "commonLabels" .Values.commonLabels "podMonitor.labels" .Values.podMonitor.labels
+      "prometheusRule.labels" .Values.prometheusRule.labels "dashboard.labels" .Values.dashboard.labels }}
+{{- range $place, $given := $labels }}
+{{- range $name, $_ := $given }}
+{{- if has $name $own }}
+{{ $place }}: the chart itself sets {{ $name }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- if regexMatch "^[0-9]" (include "mmta.fullname" .) }}
+fullnameOverride: the Service {{ include "mmta.fullname" . }} must begin with a letter
 {{- end }}
 {{- if eq (include "mmta.fullname" .) .Values.controller.inferenceServiceName }}
 fullnameOverride: {{ include "mmta.fullname" . }} is the name of ModelMesh's own Service
@@ -110,12 +121,21 @@ formats.{{ $name }}.enabled: Triton {{ substr 0 2 $version }}.{{ substr 2 4 $ver
 {{- define "mmta.checks.resources" -}}
 {{- range $container := list "triton" "adapter" }}
 {{- $resources := (get $.Values $container).resources }}
-{{- $request := dig "requests" "memory" "" $resources }}
-{{- $limit := dig "limits" "memory" "" $resources }}
-{{- if and $request $limit }}
-{{- if gt (include "mmta.bytes" $request | int64) (include "mmta.bytes" $limit | int64) }}
-{{ $container }}.resources: requests.memory {{ $request }} is more than limits.memory {{ $limit }}, so no pod could start
+{{- range $name, $request := $resources.requests }}
+{{- $limit := dig "limits" $name "" $resources }}
+{{- $count := ternary "mmta.millicores" "mmta.bytes" (eq $name "cpu") }}
+{{- if ne "" (toString $limit) }}
+{{- if gt (include $count $request | int64) (include $count $limit | int64) }}
+{{ $container }}.resources: requests.{{ $name }} {{ $request }} is more than limits.{{ $name }} {{ $limit }}, so no pod could start
 {{- end }}
+{{- end }}
+{{- end }}
+{{- $security := (get $.Values $container).securityContext | default dict }}
+{{- if and $security.runAsNonRoot (hasKey $security "runAsUser") (eq (toString $security.runAsUser) "0") }}
+{{ $container }}.securityContext: runAsUser is 0, which runAsNonRoot forbids: say runAsNonRoot: false
+{{- end }}
+{{- if and $security.privileged (hasKey $security "allowPrivilegeEscalation") (not $security.allowPrivilegeEscalation) }}
+{{ $container }}.securityContext: privileged needs allowPrivilegeEscalation: true
 {{- end }}
 {{- $probe := (get $.Values $container).livenessProbe }}
 {{- if gt (int64 $probe.timeoutSeconds) (int64 $probe.periodSeconds) }}
@@ -128,7 +148,7 @@ formats.{{ $name }}.enabled: Triton {{ substr 0 2 $version }}.{{ substr 2 4 $ver
 {{- $capacity := .Values.capacity }}
 {{- $gpus := include "mmta.gpuNames" . }}
 {{- range $name, $_ := .Values.triton.resources.limits }}
-{{- if and (regexMatch "^nvidia\\.com/.*(gpu|mig)" (lower $name)) (not (regexMatch "^nvidia\\.com/(gpu(\\.shared)?|mig-[1-7]g\\.[0-9]+gb(\\.me)?)$" $name)) }}
+{{- if and (regexMatch "^nvidia\\.com/.*(gpu|mig)" (lower $name)) (not (regexMatch "^nvidia\\.com/(gpu(\\.shared)?|mig-[1-7]g\\.[0-9]+gb([.-][a-z0-9]+)*)$" $name)) }}
 triton.resources.limits: no device plugin offers {{ $name }}: a GPU is nvidia.com/gpu, a MIG profile as nvidia.com/mig-1g.10gb
 {{- end }}
 {{- end }}
@@ -159,8 +179,9 @@ capacity.defaultModelSize is {{ $size }} bytes, but must be more than 8192: Mode
 {{- end }}
 {{- with include "mmta.capacity" . }}
 {{- $rest := sub (int64 .) (include "mmta.bytes" $capacity.buffer | int64) }}
-{{- if le $rest $size }}
-capacity.buffer {{ $capacity.buffer }} leaves {{ max 0 $rest }} of {{ . }} bytes for models: less than one model of capacity.defaultModelSize
+{{- $least := max (mul 2 $size) (min 536870912 (mul 10 $size)) }}
+{{- if lt $rest $least }}
+capacity.buffer {{ $capacity.buffer }} leaves {{ max 0 $rest }} of {{ . }} bytes for models: ModelMesh needs {{ $least }} (10 × capacity.defaultModelSize up to 512 MiB, and 2 × in any case)
 {{- end }}
 {{- end }}
 {{- end -}}
@@ -236,6 +257,9 @@ triton.loadThreads is {{ $threads }}, but must be more than loading.concurrency 
       "grpc-address" "Triton listens on the loopback interface, where the adapter and ModelMesh are"
       "http-address" "Triton listens on the loopback interface, where the probe is"
       "allow-grpc" "the adapter and ModelMesh need it" "allow-http" "the probe needs it"
+      "metrics-address" "Triton's metrics are on all interfaces, for Prometheus"
+      "grpc-use-ssl" "ModelMesh and the adapter speak without TLS on the loopback interface"
+      "grpc-use-ssl-mutual" "ModelMesh and the adapter speak without TLS on the loopback interface"
       "id" "each start has its own" "strict-readiness" "it is false, since ModelMesh asks the adapter" }}
 {{- if .Values.triton.restrictedProtocols.enabled }}
 {{- $_ := set $instead "grpc-restricted-protocol" "triton.restrictedProtocols" }}
@@ -265,6 +289,11 @@ modelVolume.hostPath is missing: the directory of the nodes that holds the model
 {{- end }}
 {{- if and (ne $volume.type "emptyDir") (ne .Values.runtime.mode "adapterPull") }}
 modelVolume.type is {{ $volume.type }}, but in mode {{ .Values.runtime.mode }} models are on the controller's volume, an emptyDir
+{{- end }}
+{{- range $name := list "mountPath" "hostPath" }}
+{{- if regexMatch "/\\.\\.?(/|$)" (get $volume $name | default "") }}
+modelVolume.{{ $name }} is {{ get $volume $name }}: write the path without . and ..
+{{- end }}
 {{- end }}
 {{- $claims := list }}
 {{- range .Values.storage.entries }}
@@ -338,8 +367,9 @@ storage.entries.{{ $key }}.{{ $field }} is not text: put it in quotes, else the 
 {{- end -}}
 
 {{- define "mmta.checks.monitoring" -}}
-{{- $has := .Capabilities.APIVersions.Has "monitoring.coreos.com/v1" }}
-{{- range $name := list "podMonitor" "prometheusRule" }}
+{{- range $name, $kind := dict "podMonitor" "PodMonitor" "prometheusRule" "PrometheusRule" }}
+{{- $api := "monitoring.coreos.com/v1" }}
+{{- $has := or ($.Capabilities.APIVersions.Has $api) ($.Capabilities.APIVersions.Has (printf "%s/%s" $api $kind)) }}
 {{- if and (get $.Values $name).enabled (not $has) }}
 {{ $name }}.enabled: the cluster has no API monitoring.coreos.com/v1 (the Prometheus operator's; `helm template` is told by --api-versions)
 {{- end }}
@@ -357,6 +387,14 @@ podMonitor.scrapeTimeout {{ $monitor.scrapeTimeout }} is longer than podMonitor.
 {{- range .Values.prometheusRule.disabled }}
 {{- if not (has . $alerts) }}
 prometheusRule.disabled: no alert has the name {{ . }}
+{{- end }}
+{{- end }}
+{{- if .Values.prometheusRule.enabled }}
+{{- range .Values.prometheusRule.disabled }}
+{{- $alerts = without $alerts . }}
+{{- end }}
+{{- if not $alerts }}
+prometheusRule.disabled leaves no alert: say prometheusRule.enabled: false
 {{- end }}
 {{- end }}
 {{- end -}}

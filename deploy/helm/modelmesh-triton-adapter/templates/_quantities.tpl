@@ -10,11 +10,34 @@
 {{- end -}}
 {{- $number := regexFind "^[0-9.]+" $text -}}
 {{- $unit := get $units (trimPrefix $number $text) -}}
+{{- if gt (mulf (float64 $number) $unit) 9e18 -}}
+{{- fail (printf "%q is more bytes than 64 bits can count" $text) -}}
+{{- end -}}
 {{- if contains "." $number -}}
 {{- mulf (float64 $number) $unit | ceil | int64 -}}
 {{- else -}}
 {{- mul (int64 $number) (int64 $unit) -}}
 {{- end -}}
+{{- end -}}
+
+{{/* Thousandths of a processor; argument: a number, or text as `500m` */}}
+{{- define "mmta.millicores" -}}
+{{- $text := toString . -}}
+{{- if hasSuffix "m" $text }}{{ trimSuffix "m" $text }}{{ else }}{{ mulf (float64 $text) 1000 | ceil | int64 }}{{ end -}}
+{{- end -}}
+
+{{/* Resources of a container; an API server takes no number with a point: `cpu: 0.5` must be text */}}
+{{- define "mmta.resources" -}}
+{{- $made := dict -}}
+{{- range $kind, $amounts := . -}}
+{{- $texts := dict -}}
+{{- range $name, $amount := $amounts -}}
+{{- $broken := and (kindIs "float64" $amount) (ne (toString $amount) (int64 $amount | toString)) -}}
+{{- $_ := set $texts $name (ternary (toString $amount) $amount $broken) -}}
+{{- end -}}
+{{- $_ := set $made $kind $texts -}}
+{{- end -}}
+{{- toYaml $made -}}
 {{- end -}}
 
 {{/* 90 % of bytes, as text */}}

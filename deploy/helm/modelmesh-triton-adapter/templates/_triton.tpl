@@ -82,7 +82,7 @@ exec curl --noproxy '*' --fail --silent --show-error --max-time 5 http://127.0.0
   {{- end }}
   ports:
     - {name: triton-metrics, containerPort: {{ int $triton.metricsPort }}}
-  resources: {{- toYaml $triton.resources | nindent 4 }}
+  resources: {{- include "mmta.resources" $triton.resources | nindent 4 }}
   volumeMounts:
     {{- if eq .Values.runtime.mode "adapterPull" }}
     - {name: triton-adapter-models, mountPath: {{ .Values.modelVolume.mountPath }}}
@@ -100,5 +100,7 @@ exec curl --noproxy '*' --fail --silent --show-error --max-time 5 http://127.0.0
         - |
           {{- include "mmta.tritonProbe" . | nindent 10 }}
     {{- toYaml $triton.livenessProbe | nindent 4 }}
-  securityContext: {{- toYaml $triton.securityContext | nindent 4 }}
+  {{- with $triton.securityContext }}
+  securityContext: {{- toYaml . | nindent 4 }}
+  {{- end }}
 {{- end -}}
