@@ -23,6 +23,7 @@ from tests.real.install import CannotRunError
 
 GO = "Go 1.21 or newer (https://go.dev/doc/install)"
 SHOWN_LINES = 4
+STAMP = "stamp"
 
 _Part = TypeVar("_Part")
 
@@ -44,15 +45,14 @@ def put(name: str, version: str, remedy: str, *commands: list[str], env: Mapping
         CannotRunError: one of the commands is missing, or fails.
     """
     folder = PARTS / name
-    stamp = folder / "stamp"
-    if stamp.exists() and stamp.read_text() == version:
+    if is_there(name, version):
         return folder
     for command in commands:
         require(command[0], version, remedy)
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if stamp.exists() and stamp.read_text() == version:
+        if is_there(name, version):
             return folder
         print(f"parts: {version}", flush=True)
         for command in commands:
@@ -67,8 +67,14 @@ def put(name: str, version: str, remedy: str, *commands: list[str], env: Mapping
             )
             if done.returncode != 0:
                 raise CannotRunError(f"{version} could not be installed: {_reason(done)}")
-        stamp.write_text(version)
+        (folder / STAMP).write_text(version)
     return folder
+
+
+def is_there(name: str, version: str) -> bool:
+    """Whether this version of the part is installed."""
+    stamp = PARTS / name / STAMP
+    return stamp.exists() and stamp.read_text() == version
 
 
 def go_program(name: str, module: str, *flags: str) -> Path:
