@@ -12,8 +12,7 @@ import yaml
 
 from tests.chart import install
 from tests.chart.render import MONITORING, VALUES, render
-from tests.observability.files import ALERTS, dashboard
-from tests.observability.test_scrape_config_is_valid import documented
+from tests.observability.files import ALERTS, dashboard, documented
 from tests.real import parts
 
 

@@ -13,7 +13,6 @@ from pathlib import Path
 
 from tests.real import parts
 from tests.real.children import PARTS
-from tests.real.install import CannotRunError
 
 NAME = "apiserver"
 MODULE = Path(__file__).with_name("apiserver")
@@ -32,17 +31,6 @@ class Programs:
     kubectl: Path
 
 
-def built() -> None:
-    """
-    For a test, whose time is too short for the build.
-
-    Raises:
-        CannotRunError: the programs are not there.
-    """
-    if not parts.is_there(NAME, _version()):
-        raise CannotRunError(f"{_version()} must be built before: python -m tests.chart.admin.apiserver_install")
-
-
 def programs() -> Programs:
     """
     The programs; built if they are not there yet.
@@ -50,19 +38,15 @@ def programs() -> Programs:
     Raises:
         CannotRunError: no Go, or a module cannot be had.
     """
+    pins = hashlib.sha256((MODULE / "go.mod").read_bytes() + (MODULE / "go.sum").read_bytes()).hexdigest()[:8]
     major, minor, _ = VERSION.removeprefix("v").split(".")
     facts = {"gitVersion": VERSION, "gitMajor": major, "gitMinor": minor}
     flags = " ".join(["-s -w", *(f"-X k8s.io/component-base/version.{name}={value}" for name, value in facts.items())])
     out = f"{PARTS / NAME}{os.sep}"
     command = ["go", "build", "-C", str(MODULE), "-trimpath", f"-ldflags={flags}", "-o", out, *PACKAGES]
     env = {"CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly -buildvcs=false"}
-    folder = parts.put(NAME, _version(), GO, command, env=env)
+    folder = parts.put(NAME, f"kube-apiserver, kubectl {VERSION} and their etcd ({pins})", GO, command, env=env)
     return Programs(folder / "kube-apiserver", folder / "server", folder / "kubectl")
-
-
-def _version() -> str:
-    pins = hashlib.sha256((MODULE / "go.mod").read_bytes() + (MODULE / "go.sum").read_bytes()).hexdigest()[:8]
-    return f"kube-apiserver, kubectl {VERSION} and their etcd ({pins})"
 
 
 if __name__ == "__main__":
