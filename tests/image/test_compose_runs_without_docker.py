@@ -147,6 +147,15 @@ def test_a_python_model_of_the_user_loads_answers_and_is_unloaded(stack: Stack) 
     assert (after.returncode, after.stderr) == (1, "mine has no input WRONG; it has TEXT\n")
 
 
+def test_a_model_without_an_id_is_called_as_its_path(stack: Stack) -> None:
+    """Without what Triton's names may not have."""
+    copied = stack.folder / "buckets" / "models" / "of" / "mine"
+    copied.mkdir(parents=True)
+    shutil.copy(EXAMPLE, copied)
+
+    assert stack.load("of/mine/", "--type=onnx").stdout.startswith("of-mine: loaded, ")
+
+
 def test_what_cannot_be_loaded_is_told_in_one_line(stack: Stack) -> None:
     done = stack.load("afine", "--type=onnx")
 
