@@ -14,7 +14,7 @@ from typing import Any
 from tests.chart import admission, endpoints, injected
 from tests.chart.endpoints import AssemblyError
 from tests.chart.injected import DROP_ALL, MODELS, PRE_STOP, ControllerConfig
-from tests.chart.pod_env import quantity
+from tests.chart.pod.env import quantity
 
 __all__ = ["AssemblyError", "ControllerConfig", "assemble", "dropped", "validate"]
 

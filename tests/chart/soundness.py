@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import Any
 
 from adapter.settings import REPOSITORY_DIR, RETIRED, Settings, SettingsError, all_fields
-from tests.chart.pod_env import CannotStartError, Objects, environment, quantity, words
+from tests.chart.pod.env import CannotStartError, Objects, environment, quantity, words
 
 TRITON, ADAPTER = "triton", "triton-adapter"
 GRACE_SECONDS = 90

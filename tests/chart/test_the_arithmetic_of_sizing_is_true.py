@@ -15,7 +15,7 @@ import pytest
 from adapter.settings.capacity import CapacitySettings
 from adapter.units import MIB, parse_bytes
 from tests.chart.controller import assemble
-from tests.chart.pod_env import quantity
+from tests.chart.pod.env import quantity
 from tests.chart.render import render, the_runtime
 from tests.chart.runtime_env import settings, volume_bytes
 

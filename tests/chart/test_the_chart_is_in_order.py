@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from tests.chart import install, matrix, readme, render
-from tests.chart.pod_env import quantity
+from tests.chart.pod.env import quantity
 from tests.chart.render import CHART, MONITORING
 from tests.real.children import TOP
 

@@ -339,7 +339,7 @@ def test_no_pod_is_made(rt: dict[str, Any], words: str) -> None:
         (with_container(ports=[{"name": "grpc", "containerPort": 32768}]), "container modelserver: the port name grpc is reserved"),
         (with_container(ports=[{"name": "mm-x", "containerPort": 32768}]), "container modelserver: the port name mm-x is reserved"),
         (with_container(ports=[{"containerPort": 8080}]), "container modelserver: the port 8080 is reserved"),
-        (with_container(ports=[{"containerPort": 11888}]), "container modelserver: the port 11888 is reserved"),
+        (with_container(ports=[{"containerPort": 11899}]), "container modelserver: the port 11899 is reserved"),
         (with_container(volumeMounts=[{"name": "tc-config"}]), "container modelserver: the volume tc-config may not be mounted"),
         (with_container(volumeMounts=[{"name": "mm-arbitrary"}]), "container modelserver: the volume mm-arbitrary may not be mounted"),
         (changed(PULLERLESS, volumes=[{"name": "models-dir"}]), "the volume name models-dir is reserved"),
@@ -380,7 +380,7 @@ HPA = {
     ("annotations", "spec", "count"),
     [
         ({}, {}, 0),
-        ({"metrics": "memory"}, {}, 0),
+        ({"metrics": "memory", "min-scale": "3"}, {}, 0),
         ({"autoscalerClass": "test"}, {}, 1),
         ({"targetUtilizationPercentage": "-1"}, {}, 1),
         ({"targetUtilizationPercentage": "101"}, {}, 1),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.chart import kustomize, manifests
+from tests.chart import install, kustomize, manifests
 from tests.chart.manifests import FOLDERS, MANIFESTS, OF_HELM, Folder
 from tests.chart.valid import problems
 from tests.real import parts
@@ -23,7 +23,7 @@ def in_order(resources: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def real_kustomize() -> None:
-    parts.or_skip(kustomize.kustomize)
+    parts.or_skip(install.kustomize)
 
 
 def test_the_files_are_those_that_the_chart_renders_now() -> None:

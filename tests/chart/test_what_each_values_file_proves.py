@@ -12,7 +12,7 @@ import yaml
 
 from tests.chart import matrix, soundness
 from tests.chart.matrix import case
-from tests.chart.pod_env import words
+from tests.chart.pod.env import words
 from tests.chart.soundness import ADAPTER, TRITON
 
 GIB = 1 << 30

@@ -23,14 +23,15 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
+from tests.chart.install import compose_loader
 from tests.image.dockerfile import DOCKERFILE, TOP, stages
 from tests.real import install, parts
 from tests.real.children import Child, bare_environment
 from tests.real.models import onnx_file, text_statistics, write
 from tests.real.ports import free_ports, is_listening
 
+pytestmark = pytest.mark.timeout(300)  # what all tests share counts in the first one
 FOLDER = TOP / "deploy" / "compose"
-LOADER = "github.com/compose-spec/compose-go/v2/cmd@v2.9.0"
 PORTS = (8000, 8001, 8002, 8085, 9000, 9464)
 RCLONE = Path(sysconfig.get_path("scripts"), "rclone")
 EXAMPLE = FOLDER / "buckets" / "models" / "affine" / "model.onnx"
@@ -38,7 +39,7 @@ EXAMPLE = FOLDER / "buckets" / "models" / "affine" / "model.onnx"
 
 def read(*words: str) -> subprocess.CompletedProcess[str]:
     """What `docker compose config` reads, by the loader that docker compose is built on; this program of it knows no environment."""
-    loader = parts.or_skip(lambda: parts.go_program("compose-spec", LOADER))
+    loader = parts.or_skip(compose_loader)
     return subprocess.run([loader, "--format", "json", *words], cwd=FOLDER, capture_output=True, text=True, check=False)
 
 
@@ -83,7 +84,7 @@ class Stack:
 
 @pytest.fixture(scope="module")
 def stack(services: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    install.install()
+    parts.or_skip(install.install)
     folder = tmp_path_factory.mktemp("compose")
     (folder / "models").mkdir()
     (folder / "storage-config").mkdir()
@@ -144,6 +145,15 @@ def test_a_python_model_of_the_user_loads_answers_and_is_unloaded(stack: Stack) 
     assert loaded.stdout.endswith("COUNTS [2, 2] = [8, 2, 5, 1]\n"), loaded.stderr
     assert (unloaded.returncode, unloaded.stdout) == (0, "mine: unloaded\n")
     assert (after.returncode, after.stderr) == (1, "mine has no input WRONG; it has TEXT\n")
+
+
+def test_a_model_without_an_id_is_called_as_its_path(stack: Stack) -> None:
+    """Without what Triton's names may not have."""
+    copied = stack.folder / "buckets" / "models" / "of" / "mine"
+    copied.mkdir(parents=True)
+    shutil.copy(EXAMPLE, copied)
+
+    assert stack.load("of/mine/", "--type=onnx").stdout.startswith("of-mine: loaded, ")
 
 
 def test_what_cannot_be_loaded_is_told_in_one_line(stack: Stack) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -20,10 +19,11 @@ from packaging.utils import canonicalize_name
 from scripts import lock
 from tests.image.dockerfile import DOCKERFILE
 from tests.image.steps import StepFailed, build, moved
-from tests.integration.test_any_user_and_a_read_only_root import as_anybody, check_permitted
+from tests.real.anybody import as_anybody, check_permitted
 from tests.real.children import Child, bare_environment
 from tests.real.ports import free_ports
 
+pytestmark = pytest.mark.timeout(300)  # what all tests share counts in the first one
 SBOM = "sbom/modelmesh-triton-adapter.cdx.json"
 IMPORT_ALL = """
 import importlib, pkgutil, sys, adapter
@@ -37,11 +37,11 @@ print(len(names), *sorted({name.partition(".")[0] for name in sys.modules} & {"n
 @pytest.fixture(scope="module", params=list(lock.VARIANTS))
 def built(request: pytest.FixtureRequest) -> Iterator[Path]:
     """A folder that everybody can enter."""
-    folder = Path(tempfile.mkdtemp(prefix="image-"))
-    folder.chmod(0o755)
-    build(folder, {"VARIANT": request.param})
-    yield folder
-    shutil.rmtree(folder)
+    with tempfile.TemporaryDirectory(prefix="image-") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        build(folder, {"VARIANT": request.param})
+        yield folder
 
 
 @pytest.fixture
@@ -116,8 +116,6 @@ def test_the_sbom_names_what_is_installed_with_its_licence(built: Path) -> None:
 @pytest.mark.parametrize("words", [["modelmesh-triton-adapter", "probe"], ["python", "-m", "adapter", "probe"]], ids=" ".join)
 def test_anybody_can_serve_and_probe_where_nothing_can_be_written(built: Path, environment: dict[str, str], words: list[str]) -> None:
     """And SIGTERM ends it in order."""
-    if os.geteuid() != 0:
-        pytest.skip("only root can be another user")
     check_permitted(built / "models", read_only=True)
     bin_folder = built / "opt/adapter/bin"
     place = as_anybody(built / "models", "022", read_only=True)

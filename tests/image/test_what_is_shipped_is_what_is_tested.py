@@ -96,6 +96,8 @@ def test_the_compiled_ones_have_a_wheel_for_each_machine(name: str) -> None:
         ("a-1-cp312-cp312-musllinux_1_2_x86_64.whl", 0),
         ("a-1-cp312-cp312-macosx_11_0_arm64.whl", 0),
         ("a-1-cp310-cp310-manylinux_2_28_x86_64.whl", 0),
+        ("a-1-cp312-none-manylinux_2_28_x86_64.whl", 1),
+        ("a-1-cp312-cp312t-manylinux_2_28_x86_64.whl", 0),
         ("a-1-py2-none-any.whl", 0),
     ],
 )

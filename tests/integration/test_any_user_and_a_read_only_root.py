@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
-import shlex
 import shutil
 import stat
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,15 +14,11 @@ import pytest
 
 from tests.integration.conftest import BUCKET, TEXT, Bed, Put, get, until_nothing_is_left
 from tests.real.adapter import AdapterProcess
+from tests.real.anybody import UID, UNSET, as_anybody, check_permitted
 from tests.real.mesh import Mesh
 from tests.real.models import affine, text_statistics
 from tests.real.s3 import S3Server
 from tests.real.triton import Triton
-
-UID, GID = 3_141_592, 2_718_281
-UNSET = ("HOME", "TMPDIR", "TMP", "TEMP", "USER", "LOGNAME", "SHELL", "PWD", "OLDPWD")
-
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
 
 
 @pytest.fixture
@@ -56,33 +48,6 @@ def config(place: Path, s3: S3Server) -> Path:
     for path, mode in ((folder / "s3", 0o444), (folder, 0o555)):
         path.chmod(mode)
     return folder
-
-
-def as_anybody(volume: Path, umask: str, *, read_only: bool) -> list[str]:
-    """The beginning of a command line. In a mount namespace of its own, where the root is read-only and the interpreter can be reached."""
-    lines = ["set -e", "mount --make-rprivate /"]
-    closed = next((path for path in reversed(Path(sys.executable).resolve().parents) if not path.stat().st_mode & stat.S_IXOTH), None)
-    if closed is not None:
-        kept = shlex.quote(str(closed / Path(sys.executable).resolve().relative_to(closed).parts[0]))
-        hidden = shlex.quote(str(closed))
-        lines += [f"exec 8<{kept}", f"mount -t tmpfs -o mode=755 tmpfs {hidden}", f"mkdir -p {kept}"]
-        lines += [f"mount --no-canonicalize --bind /proc/self/fd/8 {kept}", "exec 8<&-"]
-    if read_only:
-        lines += [f"mount --bind {shlex.quote(str(volume))} {shlex.quote(str(volume))}", "mount -o remount,bind,ro /"]
-    without = " ".join(f"-u {name}" for name in UNSET)
-    lines += [f"umask {umask}", "cd /"]
-    lines += [f'exec env {without} setpriv --reuid {UID} --regid {GID} --clear-groups --no-new-privs --bounding-set=-all -- "$@"']
-    return ["unshare", "--mount", "sh", "-c", "; ".join(lines), "sh"]
-
-
-def check_permitted(volume: Path, *, read_only: bool) -> None:
-    """Skip where this machine lets nobody make such a place."""
-    if missing := [name for name in ("unshare", "setpriv", "mount") if shutil.which(name) is None]:
-        pytest.skip(f"needs {', '.join(missing)}")
-    probe = [*as_anybody(volume, "077", read_only=read_only), sys.executable, "-c", "import os; print(os.getuid(), os.getgid())"]
-    done = subprocess.run(probe, check=False, capture_output=True, text=True)
-    if done.returncode or done.stdout.split() != [str(UID), str(GID)]:
-        pytest.skip(f"no such place can be made here: {done.stderr.strip()[-200:]}")
 
 
 @pytest.mark.parametrize("umask", ["077", "000"])

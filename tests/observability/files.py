@@ -1,8 +1,9 @@
-"""The chart's alerts and its dashboard, as tests see them: what is asked of Prometheus, and what the questions name."""
+"""The chart's alerts, its dashboard and its scrape config, as tests see them: what is asked of Prometheus, and what the questions name."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,8 +16,20 @@ from tests.real.children import TOP
 FILES = TOP / "deploy" / "helm" / "modelmesh-triton-adapter" / "files"
 ALERTS = FILES / "alerts.yaml"
 DASHBOARD = FILES / "dashboard.json"
+PAGE = TOP / "deploy" / "docs" / "observability.md"
 TARGET_LABELS = frozenset({"namespace", "pod", "container"})
 """What a PodMonitor, or the documented scrape config, says of each target."""
+_MODEL = frozenset({"model", "version"})
+TRITON = {
+    "nv_inference_request_success": _MODEL,
+    "nv_inference_request_failure": _MODEL | {"reason"},
+    "nv_inference_request_duration_us": _MODEL,
+    "nv_inference_queue_duration_us": _MODEL,
+    "nv_inference_compute_infer_duration_us": _MODEL,
+    "nv_gpu_memory_used_bytes": frozenset({"gpu_uuid"}),
+    "nv_gpu_memory_total_bytes": frozenset({"gpu_uuid"}),
+}
+"""Triton's metrics with their labels. Inference is compared with the real Triton's; without a GPU there are none of the GPU's."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +72,13 @@ def dashboard() -> dict[str, Any]:
     """As it is imported."""
     read: dict[str, Any] = json.loads(DASHBOARD.read_text())
     return read
+
+
+def documented() -> list[dict[str, Any]]:
+    """The page's scrape configs, for a Prometheus without the operator."""
+    (block,) = re.findall(r"^```yaml\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+    configs: list[dict[str, Any]] = yaml.safe_load(block)["scrape_configs"]
+    return configs
 
 
 def panels() -> list[Panel]:

@@ -113,6 +113,15 @@ class Scene:
         self.s3.start()
 
 
+@dataclass(frozen=True)
+class Played:
+    """A scene that is over, with Prometheus still there."""
+
+    scene: Scene
+    start: float
+    end: float
+
+
 @contextlib.contextmanager
 def scene(names: Sequence[str]) -> Iterator[Scene]:
     """Pods of these names, ready and empty, and Prometheus, which scrapes them."""

@@ -7,12 +7,11 @@ import re
 import grpc
 import pytest
 
-from tests.observability.conftest import Played
-from tests.observability.files import TARGET_LABELS, Panel, alerts, filled, panels
-from tests.observability.scene import SETTINGS
-from tests.observability.test_names_are_exported import TRITON
+from tests.observability.files import TARGET_LABELS, TRITON, Panel, alerts, filled, panels
+from tests.observability.scene import SETTINGS, Played
 from tests.real.polls import until
 
+pytestmark = pytest.mark.timeout(300)  # the run counts in the first test
 WITHOUT_DATA = {"GPU memory", "ModelMesh: age of the least recently used model"}
 """There is no GPU, and no ModelMesh."""
 STEP_SECONDS = 1

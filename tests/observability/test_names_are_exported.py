@@ -13,19 +13,8 @@ from adapter.inventory import Drift
 from adapter.lifecycle.states import State
 from adapter.spi import status
 from adapter.telemetry import metrics
-from tests.observability.files import TARGET_LABELS, alerts, grouped, matched, panels
+from tests.observability.files import TARGET_LABELS, TRITON, alerts, grouped, matched, panels
 
-MODEL = frozenset({"model", "version"})
-TRITON = {
-    "nv_inference_request_success": MODEL,
-    "nv_inference_request_failure": MODEL | {"reason"},
-    "nv_inference_request_duration_us": MODEL,
-    "nv_inference_queue_duration_us": MODEL,
-    "nv_inference_compute_infer_duration_us": MODEL,
-    "nv_gpu_memory_used_bytes": frozenset({"gpu_uuid"}),
-    "nv_gpu_memory_total_bytes": frozenset({"gpu_uuid"}),
-}
-"""With their labels. Those of inference are compared with the real Triton's; a Triton without a GPU has none of the GPU's."""
 MODELMESH: dict[str, frozenset[str]] = {"modelmesh_instance_lru_age_seconds": frozenset()}
 """Source: modelmesh `Metric.java`."""
 PROMETHEUS: dict[str, frozenset[str]] = {"up": frozenset()}

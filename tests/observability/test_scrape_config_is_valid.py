@@ -6,18 +6,13 @@ Debian's Prometheus cannot discover pods, so the test lists what discovery would
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from tests.observability.files import TARGET_LABELS
+from tests.observability.files import TARGET_LABELS, documented
 from tests.observability.server import Prometheus
-from tests.real.children import TOP
 from tests.real.polls import until
 
-PAGE = TOP / "deploy" / "docs" / "observability.md"
 POD = "modelmesh-serving-triton-2.x-5d8f7c9b6d-x2x9q"
 PORTS = (
     ("triton", "triton-metrics", 8002),
@@ -27,12 +22,6 @@ PORTS = (
     ("rest-proxy", "http", 8008),
 )
 """Container, name of the port, port: all that a pod of the runtime declares."""
-
-
-def documented() -> list[dict[str, Any]]:
-    (block,) = re.findall(r"^```yaml\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE)
-    configs: list[dict[str, Any]] = yaml.safe_load(block)["scrape_configs"]
-    return configs
 
 
 def discovered() -> list[dict[str, Any]]:

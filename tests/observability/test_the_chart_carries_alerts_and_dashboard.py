@@ -12,8 +12,7 @@ import yaml
 
 from tests.chart import install
 from tests.chart.render import MONITORING, VALUES, render
-from tests.observability.files import ALERTS, dashboard
-from tests.observability.test_scrape_config_is_valid import documented
+from tests.observability.files import ALERTS, dashboard, documented
 from tests.real import parts
 
 
@@ -37,7 +36,7 @@ def test_the_dashboard_is_that_of_the_file(objects: dict[str, dict[str, Any]]) -
     (content,) = objects["ConfigMap"]["data"].values()
 
     assert json.loads(content) == dashboard()
-    assert objects["ConfigMap"]["metadata"]["labels"]["grafana_dashboard"] == "1"
+    assert objects["ConfigMap"]["metadata"]["labels"]["grafana_dashboard"] == "yes"
 
 
 def test_monitor_policy_and_scrape_config_speak_of_the_same_ports(objects: dict[str, dict[str, Any]]) -> None:

@@ -1,7 +1,7 @@
 """
 What the installers of `.parts/` share: a folder and a stamp for each program, and words for what is missing.
 
-A pinned version is installed once; after that its installer may go. Where something cannot be
+A pinned version is installed once, before the tests; after that its installer may go. Where something cannot be
 had, the error says why in one line: outside of continuous integration the tests that need it are skipped.
 """
 
@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TypeVar
 
@@ -23,8 +24,10 @@ from tests.real.install import CannotRunError
 
 GO = "Go 1.21 or newer (https://go.dev/doc/install)"
 SHOWN_LINES = 4
+STAMP = "stamp"
 
 _Part = TypeVar("_Part")
+_may_install = ContextVar("_may_install", default=True)
 
 
 def require(program: str, version: str, remedy: str) -> None:
@@ -41,18 +44,19 @@ def put(name: str, version: str, remedy: str, *commands: list[str], env: Mapping
     The part's folder below `.parts/`; the commands run in it, if this version is not there yet.
 
     Raises:
-        CannotRunError: one of the commands is missing, or fails.
+        CannotRunError: one of the commands is missing, or fails; or this is a test.
     """
     folder = PARTS / name
-    stamp = folder / "stamp"
-    if stamp.exists() and stamp.read_text() == version:
+    if _is_there(name, version):
         return folder
     for command in commands:
         require(command[0], version, remedy)
+    if not _may_install.get():
+        raise CannotRunError(f"{version} is not installed yet, which scripts/test does first")
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if stamp.exists() and stamp.read_text() == version:
+        if _is_there(name, version):
             return folder
         print(f"parts: {version}", flush=True)
         for command in commands:
@@ -67,8 +71,14 @@ def put(name: str, version: str, remedy: str, *commands: list[str], env: Mapping
             )
             if done.returncode != 0:
                 raise CannotRunError(f"{version} could not be installed: {_reason(done)}")
-        stamp.write_text(version)
+        (folder / STAMP).write_text(version)
     return folder
+
+
+def _is_there(name: str, version: str) -> bool:
+    """Whether this version of the part is installed."""
+    stamp = PARTS / name / STAMP
+    return stamp.exists() and stamp.read_text() == version
 
 
 def go_program(name: str, module: str, *flags: str) -> Path:
@@ -95,13 +105,20 @@ def install(*parts: Callable[[], object]) -> None:
 
 
 def or_skip(part: Callable[[], _Part]) -> _Part:
-    """The part, for a test: one that cannot be had skips the test with the reason, and fails it with CI set."""
+    """
+    The part, for a test: one that is not there skips the test with the reason, and fails it with CI set.
+
+    Nothing is installed: that takes longer than a test may.
+    """
+    token = _may_install.set(False)
     try:
         return part()
     except CannotRunError as error:
         if os.environ.get("CI"):
             raise
         pytest.skip(str(error))
+    finally:
+        _may_install.reset(token)
 
 
 def _reason(done: subprocess.CompletedProcess[str]) -> str:

@@ -138,3 +138,17 @@ def test_continuous_integration_does_without_nothing(monkeypatch: pytest.MonkeyP
 
     with pytest.raises(SystemExit, match=r"^parts: no Go$"):
         parts.install(one)
+
+
+@pytest.mark.parametrize(("ci", "outcome"), [(None, pytest.skip.Exception), ("1", CannotRunError)], ids=["skipped", "failed with CI set"])
+def test_a_test_installs_nothing(programs: Path, monkeypatch: pytest.MonkeyPatch, ci: str | None, outcome: type[BaseException]) -> None:
+    """What it needs must be there before; outside of tests the same call installs."""
+    monkeypatch.setenv("CI", ci) if ci else monkeypatch.delenv("CI", raising=False)
+    write_program(programs / "go", "exit 0")
+
+    with pytest.raises(outcome, match=r"fake-gcs-server@.* is not installed yet, which scripts/test does first"):
+        parts.or_skip(emulators.fake_gcs)
+
+    assert not parts.PARTS.exists()
+    assert parts.or_skip(lambda: "there") == "there"
+    assert emulators.fake_gcs().parent.is_dir()

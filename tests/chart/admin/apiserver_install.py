@@ -14,6 +14,7 @@ from pathlib import Path
 from tests.real import parts
 from tests.real.children import PARTS
 
+NAME = "apiserver"
 MODULE = Path(__file__).with_name("apiserver")
 VERSION = "v1.34.4"
 """As in `apiserver/go.mod`; the programs say it, and helm compares it with the chart's `kubeVersion`."""
@@ -41,10 +42,10 @@ def programs() -> Programs:
     major, minor, _ = VERSION.removeprefix("v").split(".")
     facts = {"gitVersion": VERSION, "gitMajor": major, "gitMinor": minor}
     flags = " ".join(["-s -w", *(f"-X k8s.io/component-base/version.{name}={value}" for name, value in facts.items())])
-    out = f"{PARTS / 'apiserver'}{os.sep}"
+    out = f"{PARTS / NAME}{os.sep}"
     command = ["go", "build", "-C", str(MODULE), "-trimpath", f"-ldflags={flags}", "-o", out, *PACKAGES]
     env = {"CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly -buildvcs=false"}
-    folder = parts.put("apiserver", f"kube-apiserver, kubectl {VERSION} and their etcd ({pins})", GO, command, env=env)
+    folder = parts.put(NAME, f"kube-apiserver, kubectl {VERSION} and their etcd ({pins})", GO, command, env=env)
     return Programs(folder / "kube-apiserver", folder / "server", folder / "kubectl")
 
 

@@ -1,7 +1,7 @@
 """
 A real Kubernetes API server without nodes, as a context manager: etcd, kube-apiserver, a kubeconfig, and shells in which admins work.
 
-Nothing runs in it by itself: no scheduler, no controller, no kubelet. `operator.py` has the turns of ModelMesh's controller, `kubelet.py`
+Nothing runs in it by itself: no scheduler, no controller, no kubelet. `operator.py` has the turns of ModelMesh's controller, `node.py`
 those of a node.
 """
 
@@ -24,7 +24,7 @@ from tests.chart.admin import apiserver_install
 from tests.chart.admin.api import NAMESPACE, Api, Object, RefusedError
 from tests.real.children import TOP, Child, PartError, bare_environment
 from tests.real.polls import until
-from tests.real.ports import started_on
+from tests.real.ports import is_listening, started_on
 
 START_SECONDS = 90
 COMMAND_SECONDS = 110
@@ -38,15 +38,15 @@ class Cluster:
     """An API server, with the CRDs of ModelMesh Serving in it."""
 
     def __init__(self) -> None:
+        self._programs, helm = apiserver_install.programs(), install.helm()
         self.folder = Path(tempfile.mkdtemp(prefix="cluster-"))
         self.kubeconfig = self.folder / "kubeconfig"
-        self._programs = apiserver_install.programs()
         self.api = Api(secrets.token_hex(16))
         self._children: list[Child] = []
         tools = self.folder / "bin"
         tools.mkdir()
         (tools / "kubectl").symlink_to(self._programs.kubectl)
-        (tools / "helm").symlink_to(install.helm())
+        (tools / "helm").symlink_to(helm)
 
     def __enter__(self) -> Cluster:
         try:
@@ -122,7 +122,7 @@ class Cluster:
         command += [f"--listen-client-urls={store}", f"--advertise-client-urls={store}"]
         command += [f"--{word}=http://127.0.0.1:{peers}" for word in ("listen-peer-urls", "initial-advertise-peer-urls")]
         command += [f"--initial-cluster=default=http://127.0.0.1:{peers}"]
-        self._children = [Child("etcd", command, env=bare_environment())]
+        self._children = [etcd := Child("etcd", command, env=bare_environment())]
         key, tokens = self.folder / "accounts.key", self.folder / "tokens.csv"
         key.write_bytes(_rsa_key())
         tokens.write_text(f"{self.api.token},admin,admin,system:masters\n")
@@ -134,6 +134,7 @@ class Cluster:
         self._children.append(child := Child("kube-apiserver", command, env=bare_environment()))
         self._write_kubeconfig()
         try:
+            etcd.wait_until(lambda: is_listening(clients), "listening", START_SECONDS)
             child.wait_until(self._is_ready, "ready", START_SECONDS)
         except PartError:
             for each in self._children:

@@ -18,8 +18,9 @@ from tests.real import parts
 _numbers = itertools.count(1)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Over when the tests of this folder are: what comes later has the machine for itself."""
     parts.or_skip(apiserver_install.programs)
     with Cluster() as cluster, Node(cluster.api, tmp_path_factory.mktemp("node")):
         yield cluster

@@ -8,6 +8,7 @@ pods that the selector finds. What pods with other policies do is up to the test
 from __future__ import annotations
 
 import contextlib
+import http.client
 import http.server
 import json
 import ssl
@@ -62,9 +63,10 @@ class Node:
 
     def _serve(self) -> None:
         while not self._is_over.wait(POLL_SECONDS):
-            for pod in self._api.all_of(POD, ""):
-                with contextlib.suppress(RefusedError):  # changed meanwhile: the next look sees it
-                    self._see_to(pod)
+            with contextlib.suppress(OSError, http.client.HTTPException):  # a busy machine: the next look may be answered
+                for pod in self._api.all_of(POD, ""):
+                    with contextlib.suppress(RefusedError):  # changed meanwhile: the next look sees it
+                        self._see_to(pod)
 
     def _see_to(self, pod: Object) -> None:
         namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]

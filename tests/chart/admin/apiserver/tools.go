@@ -1,4 +1,4 @@
-// Package tools names the programs that tests/chart/apiserver_install.py builds, so that go.mod and go.sum hold what they need.
+// Package tools names the programs that tests/chart/admin/apiserver_install.py builds, so that go.mod and go.sum hold what they need.
 package tools
 
 import (

@@ -11,8 +11,8 @@ import pytest
 from tests.chart.admin.api import CLUSTER_RUNTIME, INFERENCE_SERVICE, RUNTIME
 from tests.chart.admin.cluster import Cluster
 from tests.chart.manifests import FOLDERS, MANIFESTS
+from tests.chart.render import NAMESPACE
 from tests.chart.samples import documents
-from tests.real import parts
 
 PAGE = (MANIFESTS / "README.md").read_text()
 BUILT_IN = """
@@ -35,16 +35,17 @@ def block(language: str, holding: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    with parts.or_skip(Cluster) as started:
-        started.kubectl("create", "namespace", "models")
-        yield started
+def cluster(cluster: Cluster) -> Iterator[Cluster]:
+    """With the namespace that the pages name; nothing of it is left."""
+    cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+    yield cluster
+    cluster.kubectl("delete", "servingruntimes,networkpolicies,inferenceservices,predictors,secrets", "--all", f"--namespace={NAMESPACE}")
 
 
 @pytest.fixture
 def folder(tmp_path: Path, cluster: Cluster) -> Path:
     """A user's, with the kustomization of the page; no runtime in the namespace."""
-    cluster.kubectl("delete", "servingruntimes,networkpolicies", "--all", "--namespace=models")
+    cluster.kubectl("delete", "servingruntimes,networkpolicies", "--all", f"--namespace={NAMESPACE}")
     (tmp_path / "deploy").symlink_to(MANIFESTS.parent)
     (tmp_path / "kustomization.yaml").write_text(block("yaml", "kind: Kustomization"))
     return tmp_path
@@ -52,7 +53,7 @@ def folder(tmp_path: Path, cluster: Cluster) -> Path:
 
 def names(cluster: Cluster) -> tuple[bool, list[str]]:
     """Whether the runtime has a built-in adapter, and its containers' images."""
-    spec = cluster.api.get(RUNTIME, "models", "triton-2.x")["spec"]
+    spec = cluster.api.get(RUNTIME, NAMESPACE, "triton-2.x")["spec"]
     return "builtInAdapter" in spec, [container["image"] for container in spec["containers"]]
 
 
@@ -61,8 +62,8 @@ OURS = (False, ["nvcr.io/nvidia/tritonserver:25.06-py3", "registry.example.com/m
 
 @pytest.mark.parametrize("name", [folder.name for folder in FOLDERS])
 def test_every_folder_is_taken_by_the_strict_api_server(name: str, cluster: Cluster) -> None:
-    said = cluster.shell(f"kubectl apply --namespace models -k deploy/manifests/{name}")
-    cluster.shell(f"kubectl delete --namespace models -k deploy/manifests/{name}")
+    said = cluster.shell(f"kubectl apply --namespace {NAMESPACE} -k deploy/manifests/{name}")
+    cluster.shell(f"kubectl delete --namespace {NAMESPACE} -k deploy/manifests/{name}")
 
     assert "unknown field" not in said
     assert not cluster.api.all_of(CLUSTER_RUNTIME, "")
@@ -95,9 +96,9 @@ def test_apply_leaves_the_built_in_adapter_of_a_runtime_that_it_did_not_make(clu
 
 def test_all_samples_can_be_applied_at_once(cluster: Cluster) -> None:
     said = cluster.shell(
-        "kubectl apply --namespace models -f deploy/samples/storage-config.yaml -f deploy/samples/storage -f deploy/samples/formats"
+        f"kubectl apply --namespace {NAMESPACE} -f deploy/samples/storage-config.yaml -f deploy/samples/storage -f deploy/samples/formats"
     )
 
     kinds = [resource["kind"] for resource in documents().values()]
     assert said.count(" created") == len(kinds) + 1
-    assert len(cluster.api.all_of(INFERENCE_SERVICE, "models")) == kinds.count("InferenceService")
+    assert len(cluster.api.all_of(INFERENCE_SERVICE, NAMESPACE)) == kinds.count("InferenceService")

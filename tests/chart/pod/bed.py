@@ -13,8 +13,8 @@ from typing import Any
 from tritonclient.grpc import service_pb2 as v2
 
 from adapter._pb import model_runtime_pb2 as spi
-from tests.chart.pod import NONE, Pod
-from tests.chart.pod_env import Objects
+from tests.chart.pod.env import Objects
+from tests.chart.pod.pod import NONE, Pod
 from tests.real.mesh import LONG_ENOUGH_SECONDS, Mesh
 from tests.real.s3 import S3Server
 

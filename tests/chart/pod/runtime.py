@@ -1,9 +1,9 @@
 """
-The container runtime of `tests.chart.pod`, run as a program of root's by the machine's own Python; needs nothing of ours.
+The container runtime of `pod.py`, run as a program of root's by the machine's own Python; needs nothing of ours.
 
 `sandbox VOLUMES`: what the containers of a pod share. Waits for its end, with a network of its own, loopback up, and a mount for
 each volume in memory. `container SPEC`: builds a root of what the image would hold, mounts the pod's volumes there, and becomes the
-container's command. Both are started in namespaces that `tests.chart.pod` has made with unshare and nsenter.
+container's command. Both are started in namespaces that `pod.py` has made with unshare and nsenter.
 """
 
 from __future__ import annotations

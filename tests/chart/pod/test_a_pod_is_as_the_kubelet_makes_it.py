@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.chart.pod import _become
-from tests.chart.pod_env import CannotStartError, environment, expand, quantity, words
-from tests.chart.pod_volumes import Volumes
+from tests.chart.pod.env import CannotStartError, environment, expand, quantity, words
+from tests.chart.pod.pod import _become
+from tests.chart.pod.volumes import Volumes
 
 SECRETS = {"s": {"key": "se$(cret)", "other": "o"}}
 POD = {"containers": [{"name": "big", "resources": {"requests": {"memory": "1.5Gi"}, "limits": {"memory": "2Gi", "cpu": "2500m"}}}]}

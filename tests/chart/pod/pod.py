@@ -21,18 +21,20 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any
 
-from tests.chart import pod_images
+import pytest
+
 from tests.chart.injected import ControllerConfig
-from tests.chart.pod_env import CannotStartError, Objects, environment, words
-from tests.chart.pod_network import Forward
-from tests.chart.pod_runtime import ADDRESS
-from tests.chart.pod_volumes import Volumes
+from tests.chart.pod import images
+from tests.chart.pod.env import CannotStartError, Objects, environment, words
+from tests.chart.pod.network import Forward
+from tests.chart.pod.runtime import ADDRESS
+from tests.chart.pod.volumes import Volumes
 from tests.real import install, parts
 from tests.real.children import Child, bare_environment
 from tests.real.install import CannotRunError
 
-RUNTIME = Path(__file__).with_name("pod_runtime.py")
-NAMES = Path(__file__).with_name("pod_names.py")
+RUNTIME = Path(__file__).with_name("runtime.py")
+NAMES = Path(__file__).with_name("names.py")
 TOOLS = ("unshare", "nsenter", "setpriv", "mount")
 START_SECONDS = 60
 TYPE_CONSTRAINTS = "tc-config"
@@ -96,7 +98,7 @@ class Pod:
     def start(self, name: str) -> None:
         """Start a container, and do not wait. Raises CannotStartError where the kubelet would not start it."""
         container = self.container(name)
-        image = pod_images.triton() if name == "triton" else pod_images.adapter()
+        image = images.triton() if name == "triton" else images.adapter()
         security = container.get("securityContext") or {}
         user, group = security.get("runAsUser", image.user), security.get("runAsGroup", 0 if "runAsUser" in security else image.user)
         if security.get("runAsNonRoot") and user == 0:
@@ -108,7 +110,7 @@ class Pod:
         script.parent.mkdir(exist_ok=True)
         script.write_text(image.script)
         script.chmod(0o755)
-        usual = {"PATH": f"{pod_images.BIN}:/usr/bin:/bin", "HOME": "/root" if user == 0 else "/", "HOSTNAME": "pod"}
+        usual = {"PATH": f"{images.BIN}:/usr/bin:/bin", "HOME": "/root" if user == 0 else "/", "HOSTNAME": "pod"}
         self._env[name] = env = usual | environment(container, self._spec, self._secrets, self._maps)
         self._become[name] = _become(user, group, security)
         mounts = [(str(self._folder / "volumes" / ".shm"), "/dev/shm", False)]
@@ -119,7 +121,7 @@ class Pod:
             "image_files": [
                 *((str(self._folder / name), f"/etc/{name}") for name in ("hosts", "resolv.conf")),
                 *((str(path), at) for at, path in image.files.items()),
-                (str(script), f"{pod_images.BIN}/{image.program}"),
+                (str(script), f"{images.BIN}/{image.program}"),
             ],
             "mounts": sorted({path: (source, path, read_only) for source, path, read_only in mounts}.values(), key=lambda mount: mount[1]),
             "read_only": bool(security.get("readOnlyRootFilesystem")),
@@ -179,7 +181,7 @@ class Pod:
         return self.wait(name, self._spec.get("terminationGracePeriodSeconds", 30))
 
     def names(self, table: Mapping[str, Sequence[str] | None]) -> None:
-        """What the cluster's name server tells from now on (`pod_names.py`). Before the first call there is none."""
+        """What the cluster's name server tells from now on (`names.py`). Before the first call there is none."""
         path = self._folder / "names.json"
         path.write_text(json.dumps(table))
         if self._name_server is None:
@@ -263,12 +265,12 @@ def _become(user: int, group: int, security: Mapping[str, Any]) -> list[str]:
 
 
 def _namespaces() -> None:
-    """Raises CannotRunError where this machine lets nobody make a pod."""
-    missing = [name for name in TOOLS if shutil.which(name) is None]
-    problem = f"a pod needs {', '.join(missing)}" if missing else ("only root can be several users" if os.geteuid() else None)
-    if problem is None:
-        probe = ["unshare", "--net", "--ipc", "--mount", "--pid", "--fork", "--mount-proc", "mount", "-t", "tmpfs", "tmpfs", "/mnt"]
-        done = subprocess.run(probe, check=False, capture_output=True, text=True)
-        problem = f"no namespaces can be made here: {done.stderr.strip()[-200:]}" if done.returncode else None
-    if problem is not None:
-        raise CannotRunError(problem)
+    """Skips a test where this machine lets nobody make a pod. Raises CannotRunError where it lacks a program."""
+    if missing := [name for name in TOOLS if shutil.which(name) is None]:
+        raise CannotRunError(f"a pod needs {', '.join(missing)}")
+    if os.geteuid():
+        pytest.skip("only root can be several users")
+    probe = ["unshare", "--net", "--ipc", "--mount", "--pid", "--fork", "--mount-proc", "mount", "-t", "tmpfs", "tmpfs", "/mnt"]
+    done = subprocess.run(probe, check=False, capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip(f"no namespaces can be made here: {done.stderr.strip()[-200:]}")

@@ -1,5 +1,5 @@
 """
-The name server of a pod's network, run as a program there: `pod_names.py TABLE`, a file of JSON that is read at each question.
+The name server of a pod's network, run as a program there: `names.py TABLE`, a file of JSON that is read at each question.
 
 Name → addresses. A name that is not there does not exist, one with an empty list has no address, and for one that has null the
 server fails: the three that a resolver must tell apart.

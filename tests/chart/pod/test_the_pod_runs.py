@@ -14,11 +14,11 @@ import grpc
 import numpy as np
 import pytest
 
-from tests.chart.bed import ADAPTER, KEY, TRITON, Bed, running
 from tests.chart.controller import assemble
-from tests.chart.pod import Done, Pod
-from tests.chart.pod_env import CannotStartError, words
-from tests.chart.pod_runtime import ADDRESS
+from tests.chart.pod.bed import ADAPTER, KEY, TRITON, Bed, running
+from tests.chart.pod.env import CannotStartError, words
+from tests.chart.pod.pod import Done, Pod
+from tests.chart.pod.runtime import ADDRESS
 from tests.chart.render import of_kind, render, the_runtime
 from tests.integration.conftest import TEXT
 from tests.real.models import digits_classifier, text_statistics, write

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.chart.pod_env import CannotStartError, Objects, quantity
+from tests.chart.pod.env import CannotStartError, Objects, quantity
 
 _HALF_OF_THE_MACHINE = "50%"
 
