@@ -10,7 +10,7 @@ import yaml
 from tests.chart import install, readme, render
 from tests.real import parts
 
-ROW = re.compile(r"^\| (?P<value>[\w.]+) \| \w+ \| (?P<default>.*) \| (?P<meaning>.*) \|$", re.MULTILINE)
+ROW = re.compile(r"^\| (?P<value>[\w.]+) \| (?:bool|float|int|list|object|string) \| (?P<default>.*) \| (?P<meaning>.*) \|$", re.MULTILINE)
 
 
 @pytest.fixture(scope="module")
