@@ -93,6 +93,10 @@ def test_what_becomes_of_earlier_values_is_as_the_page_says(admin: Admin) -> Non
 
     assert kept == {"--reset-then-reuse-values": "3", "--reuse-values": "3", "--reset-values": "2", "": "2"}
 
+    admin.says(f"{UPGRADE} --values values.yaml")
+    admin.says(UPGRADE)
+    assert setting(admin, "LOADING_CONCURRENCY") == "3"
+
 
 def test_no_upgrade_touches_an_inference_service(admin: Admin) -> None:
     installed(admin)
