@@ -12,8 +12,6 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-import yaml
-
 TOP = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(TOP))
 
@@ -23,8 +21,8 @@ from adapter.lifecycle.states import TRANSITIONS, State  # noqa: E402
 from adapter.spi import status  # noqa: E402
 from adapter.telemetry import metrics  # noqa: E402
 from tests.benchmark import page  # noqa: E402
+from tests.observability.files import alerts  # noqa: E402
 
-ALERTS = TOP / "deploy" / "helm" / "modelmesh-triton-adapter" / "files" / "alerts.yaml"
 BLOCK = re.compile(r"(<!-- generated: (\S+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 
 
@@ -38,7 +36,7 @@ def states_mermaid() -> str:
 def alerts_markdown() -> str:
     """The chart's alerts: name, severity, how long it must hold, what has happened, and the section that says what to do."""
     rows = ["| alert | severity | after | what has happened | read |", "|---|---|---|---|---|"]
-    for rule in (rule for group in yaml.safe_load(ALERTS.read_text())["groups"] for rule in group["rules"]):
+    for rule in alerts():
         words, heading = rule["annotations"]["summary"], rule["annotations"]["runbook"]
         words = words.replace("{{ $labels.namespace }}/{{ $labels.pod }}", "a pod").replace("{{ $labels.namespace }}", "a namespace")
         words = re.sub(r"\{\{ \$value [^}]*\}\}", "…", re.sub(r"\{\{ \$labels\.(\w+) \}\}", r"`\1`", words))

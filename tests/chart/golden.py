@@ -12,22 +12,11 @@ import difflib
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from tests.chart import matrix
+from tests.chart import matrix, render
 
 GOLDEN = Path(__file__).with_name("golden")
 WHOLE = "default"
 ELSEWHERE = "left out: it is in files/"
-
-
-class _Dumper(yaml.SafeDumper):
-    """Texts of several lines as lines."""
-
-
-_Dumper.add_representer(
-    str, lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
-)
 
 
 def path(case: matrix.Case) -> Path:
@@ -54,8 +43,7 @@ def write() -> None:
 
 
 def _objects(case: matrix.Case) -> str:
-    objects = [_short(found) for found in case.objects()]
-    return yaml.dump_all(objects, Dumper=_Dumper, sort_keys=False, width=140, allow_unicode=True)
+    return render.readable(*map(_short, case.objects()), width=140)
 
 
 def _short(found: dict[str, Any]) -> dict[str, Any]:

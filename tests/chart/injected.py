@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.chart import endpoints
+from tests.chart.admission import BUILT_IN_SERVER_TYPES
 from tests.chart.endpoints import AssemblyError
 
 PULLER_PORT = 8086
@@ -34,7 +35,7 @@ class ControllerConfig:
     metrics_scheme: str = "https"
     max_message_bytes: int = 16 << 20
     architectures: tuple[str, ...] = ("amd64", "arm64", "s390x")
-    server_types: tuple[str, ...] = ("mlserver", "ovms", "torchserve", "triton")
+    server_types: tuple[str, ...] = BUILT_IN_SERVER_TYPES
     service_account: str = ""
     pod_labels: tuple[tuple[str, str], ...] = ()
     pod_annotations: tuple[tuple[str, str], ...] = ()

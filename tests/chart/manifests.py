@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from tests.chart.render import MONITORING, render
+from tests.chart.render import MONITORING, readable, render
 
 MANIFESTS = Path(__file__).parents[2] / "deploy" / "manifests"
 NAME = "modelmesh-triton-adapter"
@@ -154,20 +154,9 @@ def _below(path: str, name: str) -> str:
     return f"{path}/{name.replace('~', '~0').replace('/', '~1')}"
 
 
-class _Dumper(yaml.SafeDumper):
-    """Texts of several lines as they are read."""
-
-
-def _text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
-
-
-_Dumper.add_representer(str, _text)
-
-
 def yaml_of(header: str, resource: Resource) -> str:
     """One file."""
-    return f"{header}\n{yaml.dump(resource, Dumper=_Dumper, sort_keys=False, width=1000, allow_unicode=True)}"
+    return f"{header}\n{readable(resource, width=1000)}"
 
 
 if __name__ == "__main__":

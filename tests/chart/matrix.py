@@ -8,7 +8,7 @@ The values files of `values/` and `refused/`, with what their first lines say.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -82,3 +82,9 @@ def refused() -> tuple[Case, ...]:
 def case(name: str) -> Case:
     """The values file of that name."""
     return Case(render.VALUES / f"{name}.yaml")
+
+
+def leaves(values: Mapping[str, Any], above: str = "") -> Iterator[str]:
+    """The path of each value, with dots: of each that is no map, or an empty one."""
+    for name, value in values.items():
+        yield from leaves(value, f"{above}{name}.") if isinstance(value, dict) and value else [f"{above}{name}"]

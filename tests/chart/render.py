@@ -80,6 +80,22 @@ def notes(
     return str(yaml.safe_load(shown)["notes"])
 
 
+def readable(*objects: Mapping[str, Any], width: int) -> str:
+    """The objects as YAML for people: keys in their order, texts of several lines as lines."""
+    return yaml.dump_all(objects, Dumper=_Dumper, sort_keys=False, width=width, allow_unicode=True)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Knows how texts are written."""
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+_Dumper.add_representer(str, _text)
+
+
 def of_kind(objects: Sequence[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
     """Those objects."""
     return [found for found in objects if found["kind"] == kind]

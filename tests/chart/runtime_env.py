@@ -8,6 +8,7 @@ from typing import Any
 from adapter.settings import Settings
 from adapter.units import parse_bytes
 from tests.chart.controller import assemble
+from tests.chart.pod.env import Objects, environment
 
 Resource = Mapping[str, Any]
 
@@ -17,24 +18,17 @@ def containers(runtime: Resource) -> dict[str, dict[str, Any]]:
     return {container["name"]: container for container in runtime["spec"]["containers"]}
 
 
-def adapter_env(runtime: Resource, secret: str = "") -> dict[str, str]:
+def adapter_env(runtime: Resource, secrets: Objects | None = None) -> dict[str, str]:
     """
-    The adapter's variables as Kubernetes would fill them in, whoever adds its container; `secret` stands for every value of a Secret.
+    The adapter's variables as Kubernetes fills them in, whoever adds its container.
 
     Raises:
         AssemblyError: the controller would refuse the runtime.
+        CannotStartError: a variable is of a Secret that is not there.
     """
-    declared = {container["name"]: container for container in assemble(runtime)["spec"]["containers"]}
-    values = {}
-    for entry in declared["triton-adapter"]["env"]:
-        reference = entry.get("valueFrom", {})
-        if "resourceFieldRef" in reference:
-            of = reference["resourceFieldRef"]
-            group, resource = of["resource"].split(".")
-            values[entry["name"]] = str(parse_bytes(declared[of["containerName"]]["resources"][group][resource]))
-        else:
-            values[entry["name"]] = secret if reference else entry["value"]
-    return values
+    pod = assemble(runtime)["spec"]
+    adapter = next(container for container in pod["containers"] if container["name"] == "triton-adapter")
+    return environment(adapter, pod, secrets or {}, {})
 
 
 def settings(runtime: Resource) -> Settings:

@@ -16,10 +16,10 @@ from functools import cached_property
 from typing import Any
 
 from adapter.settings import REPOSITORY_DIR, RETIRED, Settings, SettingsError, all_fields
+from tests.chart.controller import GRACE_SECONDS
 from tests.chart.pod.env import CannotStartError, Objects, environment, quantity, words
 
 TRITON, ADAPTER = "triton", "triton-adapter"
-GRACE_SECONDS = 90
 LONGEST_PORT_NAME = 15
 CACHE_SHARE = Decimal("0.9")
 INJECTED_PORTS = {"mm": (8033, 8080, 8089, 8090, 2112), "rest-proxy": (8008,), "puller": (8086,)}

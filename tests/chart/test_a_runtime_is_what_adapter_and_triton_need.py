@@ -20,10 +20,10 @@ from tests.chart.controller import GRACE_SECONDS, assemble, dropped, validate
 from tests.chart.manifests import FOLDERS
 from tests.chart.render import RenderError
 from tests.chart.runtime_env import adapter_env, containers, volume_bytes
+from tests.chart.soundness import LONGEST_PORT_NAME
 
 OURS = ("base", "cluster", "gpu", "storage-helper")
 """Folders whose runtime has the adapter's container."""
-LONGEST_PORT_NAME = 15
 TRITON_HTTP_PORT = 8000
 MODELMESH_UNDECLARED = (8080, 8089, 8090)
 """Between ModelMeshes, for probes and for `preStop`."""

@@ -14,15 +14,6 @@ VALUES: dict[str, Any] = yaml.safe_load((render.CHART / "values.yaml").read_text
 SCHEMA: dict[str, Any] = json.loads((render.CHART / "values.schema.json").read_text())
 
 
-def leaves(values: Mapping[str, Any], above: str = "") -> Iterator[str]:
-    for name, value in values.items():
-        path = f"{above}{name}"
-        if isinstance(value, dict) and value:
-            yield from leaves(value, f"{path}.")
-        else:
-            yield path
-
-
 def resolved(schema: dict[str, Any]) -> dict[str, Any]:
     while "$ref" in schema:
         found: Any = SCHEMA
@@ -48,8 +39,8 @@ def test_every_value_is_in_the_schema() -> None:
 
 def test_every_value_is_set_by_a_values_file() -> None:
     """Parts of a format and of a security context are, in one of them."""
-    tried = {path for case in (*matrix.values(), *matrix.refused()) for path in leaves(yaml.safe_load(case.path.read_text()) or {})}
-    wanted = {path for path in leaves(VALUES) if ".securityContext." not in path and not path.startswith("formats.")}
+    tried = {path for case in (*matrix.values(), *matrix.refused()) for path in matrix.leaves(yaml.safe_load(case.path.read_text()) or {})}
+    wanted = {path for path in matrix.leaves(VALUES) if ".securityContext." not in path and not path.startswith("formats.")}
     wanted |= {"triton.securityContext", "adapter.securityContext"} | {f"formats.{name}" for name in VALUES["formats"]}
 
     assert sorted(path for path in wanted if not any(f"{each}.".startswith(f"{path}.") for each in tried)) == []

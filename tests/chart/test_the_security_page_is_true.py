@@ -76,7 +76,7 @@ def test_the_shared_key_is_given_to_both_by_one_secret() -> None:
     runtime = the_runtime(render(sets=sets))
     found = pod(**sets)
 
-    settings = Settings.from_env(adapter_env(runtime, secret="a key"))
+    settings = Settings.from_env(adapter_env(runtime, {"triton-control": {"value": "a key"}}))
     secrets = [
         entry["valueFrom"]["secretKeyRef"]
         for each in found.values()

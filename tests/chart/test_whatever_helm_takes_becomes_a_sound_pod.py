@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 import yaml
 
 from tests.chart import controller, render, soundness, valid
-from tests.chart.matrix import CLAIM
+from tests.chart.matrix import CLAIM, leaves
 from tests.chart.soundness import PodView
 
 ODD: tuple[object, ...] = ("on", 0, 1.5, "a: b #c", "{{ .Values.x }}", "two\nlines", "", [1], {"a": 1}, "$(HOME) `id`", True, "9" * 30, -1)
@@ -23,15 +22,10 @@ TEMPLATES = ("nil pointer", "error calling", "executing", "wrong type", "YAML", 
 """Words of Helm's that speak of the chart's insides."""
 
 
-def paths(values: dict[str, Any], above: str = "") -> Iterator[str]:
-    for name, value in values.items():
-        yield from paths(value, f"{above}{name}.") if isinstance(value, dict) and value else [f"{above}{name}"]
-
-
 def cases() -> Iterator[tuple[str, object]]:
     """Null takes a default away: every value gets it, and in turn some of the others."""
     turns = itertools.cycle(ODD)
-    for path in paths(yaml.safe_load((render.CHART / "values.yaml").read_text())):
+    for path in leaves(yaml.safe_load((render.CHART / "values.yaml").read_text())):
         yield path, None
         yield from ((path, next(turns)) for _ in range(EACH))
 

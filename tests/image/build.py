@@ -21,9 +21,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from scripts import lock
-from tests.image.dockerfile import TOP
 from tests.image.rootfs import inside, megabytes, unwanted
-from tests.real.children import Child, PartError, bare_environment
+from tests.real.children import TOP, Child, PartError, bare_environment
 from tests.real.ports import free_ports
 from tests.real.s3 import S3Server
 from tests.real.triton import Triton

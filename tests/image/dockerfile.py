@@ -8,11 +8,11 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from io import BytesIO
-from pathlib import Path
 
 from dockerfile_parse import DockerfileParser
 
-TOP = Path(__file__).resolve().parents[2]
+from tests.real.children import TOP
+
 DOCKERFILE = TOP / "deploy" / "Dockerfile"
 _FLAG = re.compile(r"--([\w-]+)(?:=(\S+))?\s+")
 _SECRET = re.compile(r"SECRET|TOKEN|PASSWORD|CREDENTIAL", re.IGNORECASE)

@@ -15,7 +15,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.image.dockerfile import DOCKERFILE, TOP, Instruction, stages
+from tests.image.dockerfile import DOCKERFILE, Instruction, stages
+from tests.real.children import TOP
 
 OURS = ("/tools", "/locks", "/src", "/dist", "/sbom", "/opt/adapter")
 _PATH = re.compile(r"(?<![\w./-])/[\w][\w./*-]*")

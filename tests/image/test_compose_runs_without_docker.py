@@ -24,9 +24,9 @@ import pytest
 from onnx import TensorProto, helper
 
 from tests.chart.install import compose_loader
-from tests.image.dockerfile import DOCKERFILE, TOP, stages
+from tests.image.dockerfile import DOCKERFILE, stages
 from tests.real import install, parts
-from tests.real.children import Child, bare_environment
+from tests.real.children import TOP, Child, bare_environment
 from tests.real.models import onnx_file, text_statistics, write
 from tests.real.ports import free_ports, is_listening
 

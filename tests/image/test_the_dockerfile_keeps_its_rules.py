@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.image.dockerfile import DOCKERFILE, TOP, broken_rules, stages
+from tests.image.dockerfile import DOCKERFILE, broken_rules, stages
+from tests.real.children import TOP
 
 TEXT = DOCKERFILE.read_text()
 HADOLINT = Path(sysconfig.get_path("scripts"), "hadolint")

@@ -99,7 +99,7 @@ class Canvas:
             self.text("faint", at, bottom + 13, label, ("start", "middle", "middle", "middle", "end")[part])
         below = [(when, 0.0) for when, _ in curves[0][1]]
         for number, (name, points) in enumerate(curves):
-            colour = "limit l" if name in panel.lines else f"c{number % len(COLOURS)}"
+            colour = _colour(number, name, panel.lines)
             at_points = self._placed(points, steps[-1], (left, right, top, bottom))
             if panel.is_stacked and name not in panel.lines:
                 area = " ".join([*at_points, *reversed(self._placed(below, steps[-1], (left, right, top, bottom)))])
@@ -119,7 +119,7 @@ class Canvas:
     def _legend(self, names: Sequence[str], limits: frozenset[str], width: float, height: float) -> None:
         x, y = 10.0, height - 24
         for number, name in enumerate(names):
-            colour = "limit l" if name in limits else f"c{number % len(COLOURS)}"
+            colour = _colour(number, name, limits)
             room = 28 + 6.1 * len(name)
             if x > 10 and x + room > width:
                 x, y = 10.0, y + 14
@@ -153,6 +153,11 @@ def shown(value: float, unit: str) -> str:
         return f"{seconds / scale:.3g} {name}" if value else "0 s"
     power = min(int(math.log(value, 1024)), 4) if value >= 1 else 0
     return f"{value / 1024**power:.3g} {('B', 'KiB', 'MiB', 'GiB', 'TiB')[power]}{'/s' if unit == 'Bps' else ''}"
+
+
+def _colour(number: int, name: str, limits: frozenset[str]) -> str:
+    """The class of a curve and of its sign in the legend."""
+    return "limit l" if name in limits else f"c{number % len(COLOURS)}"
 
 
 def _stacked(lines: Sequence[Line], limits: frozenset[str]) -> list[Line]:

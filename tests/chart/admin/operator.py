@@ -7,7 +7,6 @@ What a pod is made of comes from `tests.chart.controller`; here is what happens 
 from __future__ import annotations
 
 import contextlib
-from typing import Any
 
 from tests.chart import controller
 from tests.chart.admin.api import CLUSTER_RUNTIME, DEPLOYMENT, INFERENCE_SERVICE, NAMESPACE, RUNTIME, Api, Kind, Object, RefusedError
@@ -48,9 +47,8 @@ def _runtimes(api: Api, namespace: str) -> dict[str, tuple[Kind, Object]]:
 
 
 def _apply(api: Api, namespace: str, name: str, kind: Kind, runtime: Object) -> None:
-    template: dict[str, Any] = controller.assemble({**runtime, "kind": kind.singular}, namespace=namespace)
-    labels = {"modelmesh-service": "modelmesh-serving", "name": f"{PREFIX}{name}"}
-    template["metadata"] = {**template.get("metadata", {}), "labels": {**template.get("metadata", {}).get("labels", {}), **labels}}
+    template = controller.assemble(runtime, namespace=namespace)
+    labels = {label: template["metadata"]["labels"][label] for label in ("modelmesh-service", "name")}
     has_models = bool(api.all_of(INFERENCE_SERVICE, namespace))
     owner = {"apiVersion": kind.group, "kind": kind.singular, "name": name, "uid": runtime["metadata"]["uid"], "controller": True}
     wanted = {

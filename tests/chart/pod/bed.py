@@ -15,10 +15,10 @@ from tritonclient.grpc import service_pb2 as v2
 from adapter._pb import model_runtime_pb2 as spi
 from tests.chart.pod.env import Objects
 from tests.chart.pod.pod import NONE, Pod
+from tests.chart.soundness import ADAPTER, TRITON
 from tests.real.mesh import LONG_ENOUGH_SECONDS, Mesh
 from tests.real.s3 import S3Server
 
-TRITON, ADAPTER = "triton", "triton-adapter"
 BUCKET, KEY = "models", "some-storage"
 PULLER = 2000
 """A user that is neither Triton nor the adapter."""

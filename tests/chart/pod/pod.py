@@ -83,8 +83,7 @@ class Pod:
     @property
     def network(self) -> list[str]:
         """The beginning of a command that runs in the pod's network, and else on this machine."""
-        assert self._sandbox is not None, "the pod has not begun"
-        return ["nsenter", f"--net=/proc/{self._sandbox.pid}/ns/net", "--"]
+        return self._entered("net")
 
     def log(self, name: str) -> str:
         """What a container has written."""

@@ -15,11 +15,12 @@ import numpy as np
 import pytest
 
 from tests.chart.controller import assemble
-from tests.chart.pod.bed import ADAPTER, KEY, TRITON, Bed, running
+from tests.chart.pod.bed import KEY, Bed, running
 from tests.chart.pod.env import CannotStartError, words
 from tests.chart.pod.pod import Done, Pod
 from tests.chart.pod.runtime import ADDRESS
 from tests.chart.render import of_kind, render, the_runtime
+from tests.chart.soundness import ADAPTER, TRITON
 from tests.integration.conftest import TEXT
 from tests.real.models import digits_classifier, text_statistics, write
 from tests.real.polls import until

@@ -81,7 +81,7 @@ autoscaling.metric is {{ $scaling.metric }}, but {{ $container }}.resources.requ
 {{- end }}
 {{- end }}
 {{- end }}
-{{- if and $runtime.create (eq $runtime.mode "builtInAdapter") }}
+{{- if eq $runtime.mode "builtInAdapter" }}
 {{- range $name := list "extraEnvFrom" "extraVolumeMounts" }}
 {{- if get $.Values.adapter $name }}
 adapter.{{ $name }}: in mode builtInAdapter the controller makes the adapter's container, which cannot have it
