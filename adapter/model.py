@@ -69,6 +69,16 @@ def id_problem(model_id: str, reserved: Collection[str] = RESERVED_IDS) -> str |
     return next((text for is_wrong, text in problems if is_wrong), None)
 
 
+@dataclass(frozen=True)
+class Named:
+    """What a front's caller called a model, where a model id cannot be that."""
+
+    name: str
+    """Opaque; any text without '/', '\\', NUL and newline."""
+    url: str
+    """As the caller gave it."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class ModelSpec:
     """
@@ -95,6 +105,10 @@ class ModelSpec:
     """Of a bundle: the directory of the model that is asked for inference."""
     allow_decoupled: bool = False
     """Whether a model may load that answers decoupled only, where no config of its own says so."""
+    named: Named | None = None
+    """Of a load that a front has asked for; the journal keeps it. Such a load books its memory: nobody else counts for it."""
+    folder: Path | None = None
+    """`path` is absolute, and lies below this folder, which is not ours: links are followed as long as they stay in it."""
 
     def __post_init__(self) -> None:
         if problem := id_problem(self.model_id):

@@ -173,6 +173,19 @@ def parse_absolute_path(text: str) -> Path:
     return path
 
 
+def parse_paths(text: str) -> tuple[Path, ...]:
+    """Absolute paths, joined by colons."""
+    return tuple(parse_absolute_path(part) for part in text.split(":") if part)
+
+
+def parse_address(text: str) -> str:
+    """An IP address to listen on."""
+    try:
+        return str(ip_address(text.strip()))
+    except ValueError:
+        raise ValueError(f"{text!r} is not an IP address; 0.0.0.0 and :: are all interfaces") from None
+
+
 def parse_secret_path(text: str) -> Path:
     """As `parse_absolute_path`. A text that is no path may be the secret itself, and is not shown."""
     try:
@@ -238,6 +251,22 @@ TEXT = Kind(str, "text")
 SECRET = Kind(Secret, "secret text")
 LOG_LEVEL = Kind(parse_log_level, "level")
 LOG_FORMAT = Kind(parse_log_format, "format")
+
+
+PATHS = Kind(parse_paths, "paths")
+ADDRESS = Kind(parse_address, "address")
+
+
+def choice(*words: str) -> Kind:
+    """One of these words, in any case."""
+
+    def parse(text: str) -> str:
+        word = text.strip().lower()
+        if word not in words:
+            raise ValueError(f"{text!r} is none of {', '.join(words)}")
+        return word
+
+    return Kind(parse, "word")
 
 
 def setting(kind: Kind, env: str, default: str | None, meaning: str) -> Any:

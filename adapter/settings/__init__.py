@@ -10,9 +10,13 @@ the image. Source: its `server/config.go`.
 
 from adapter.settings.capacity import MIN_SIZE_BYTES, CapacitySettings
 from adapter.settings.environment import RETIRED, Settings, SettingsError, all_fields, read_group, retired_warnings
+from adapter.settings.http import HttpSettings
+from adapter.settings.llm import LlmSettings
 from adapter.settings.pull import PullSettings
+from adapter.settings.sagemaker import SageMakerSettings
 from adapter.settings.spi import SpiSettings
 from adapter.settings.telemetry import TelemetrySettings
+from adapter.settings.v2 import V2Settings
 from adapter.settings.volume import CACHE_DIR, REPOSITORY_DIR
 
 __all__ = [
@@ -21,11 +25,15 @@ __all__ = [
     "REPOSITORY_DIR",
     "RETIRED",
     "CapacitySettings",
+    "HttpSettings",
+    "LlmSettings",
     "PullSettings",
+    "SageMakerSettings",
     "Settings",
     "SettingsError",
     "SpiSettings",
     "TelemetrySettings",
+    "V2Settings",
     "all_fields",
     "read_group",
     "retired_warnings",

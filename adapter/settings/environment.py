@@ -13,11 +13,15 @@ from dataclasses import Field, dataclass, fields
 from typing import Any, TypeVar, cast, get_type_hints
 
 from adapter.settings.capacity import CapacitySettings
+from adapter.settings.http import HttpSettings
 from adapter.settings.lifetime import LifetimeSettings
+from adapter.settings.llm import LlmSettings
 from adapter.settings.pull import PullSettings
+from adapter.settings.sagemaker import SageMakerSettings
 from adapter.settings.spi import SpiSettings
 from adapter.settings.telemetry import TelemetrySettings
 from adapter.settings.triton import TritonSettings
+from adapter.settings.v2 import V2Settings
 from adapter.settings.volume import VolumeSettings
 from adapter.units import Endpoint, read
 
@@ -43,6 +47,10 @@ class Settings:
     pull: PullSettings
     telemetry: TelemetrySettings
     lifetime: LifetimeSettings
+    http: HttpSettings
+    sagemaker: SageMakerSettings
+    v2: V2Settings
+    llm: LlmSettings
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None) -> Settings:
@@ -77,12 +85,20 @@ class Settings:
         state = os.statvfs(self.volume.cache_dir)
         return min(self.capacity.container_memory_bytes * 5 // 4, state.f_blocks * state.f_frsize * 4 // 5)
 
+    @property
+    def has_fronts(self) -> bool:
+        """Whether any HTTP front is on: then ModelMesh may never ask for the status."""
+        return bool(self.sagemaker.port or self.v2.port or self.llm.port)
+
     def problems(self) -> Iterator[str]:
         """Two servers of this pod on one port or socket."""
         places = {
             "ADAPTER_ENDPOINT" if self.spi.endpoint else "ADAPTER_PORT": self.spi.listen,
             "RUNTIME_ENDPOINT" if self.triton.endpoint else "RUNTIME_PORT": self.triton.reach,
             "METRICS_PORT": Endpoint(host="localhost", port=self.telemetry.metrics_port),
+            "SAGEMAKER_PORT": Endpoint(host="localhost", port=self.sagemaker.port),
+            "V2_REST_PORT": Endpoint(host="localhost", port=self.v2.port),
+            "LMI_PORT": Endpoint(host="localhost", port=self.llm.port),
         }
         used = Counter(place for place in places.values() if place.port or place.socket)
         for place in (place for place, count in used.items() if count > 1):

@@ -1,0 +1,1 @@
+"""How a model is asked: once, or as a stream."""

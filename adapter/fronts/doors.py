@@ -1,0 +1,1 @@
+"""Opens and closes the ports of the fronts that are switched on."""

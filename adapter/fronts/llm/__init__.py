@@ -1,0 +1,1 @@
+"""The schemas of LMI and TGI over HTTP."""

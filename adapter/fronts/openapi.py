@@ -1,0 +1,1 @@
+"""What each front offers, as an OpenAPI document."""
