@@ -23,4 +23,5 @@ def record_of(model: Model) -> Record:
         size_bytes=model.size_bytes,
         placed=model.placed,
         confirmed=model.confirmed,
+        named=asked.named if asked else None,
     )
