@@ -79,7 +79,7 @@ class Loading:
             await self._freeing.take_down(operation, "undo")
         self._registry.fire(model, Event.LOAD)
         layout = await self._pull(operation, spec)
-        for warning in layout.warnings:
+        for warning in layout.warnings if spec.named is None else ():  # they tell what ModelMesh does not forward
             log.warning("model.warning", model_id=model.model_id, warning=warning)
         try:
             await self._sending.send(operation, partial(self._booking.measured, model, spec, layout.size_bytes))

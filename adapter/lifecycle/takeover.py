@@ -278,8 +278,8 @@ class Takeover:
             model.size_bytes = self._sizing.adopted(file_bytes)
             self._registry.fire(model, event)
             return
-        is_measured = record.size_bytes > 0 and (record.state != "loading" or record.confirmed > 0)
-        reported = 0 if is_measured else await self._reported(finding.model_id)
+        is_thought = record.named is not None and not record.confirmed
+        reported = 0 if record.size_bytes and not is_thought else await self._reported(finding.model_id)
         model.size_bytes = (0 if reported else record.size_bytes) or self._sizing.adopted(file_bytes, reported)
         if record.content is not None:
             self._sizing.remember(record.content, model.size_bytes)
