@@ -28,6 +28,6 @@ def record_of(model: Model) -> Record:
 
 
 def _told_bytes(model: Model) -> int:
-    """What a load of ModelMesh's is only thought to take is not kept: the next process asks Triton. What a front's is booked for is kept."""
+    """What a load of ModelMesh's is only thought to take is not kept: the next process asks Triton. A front's is kept."""
     is_thought = model.spec is not None and model.spec.named is None and not model.confirmed
     return model.spec.size_hint_bytes or 0 if is_thought and model.spec else model.size_bytes

@@ -3,8 +3,8 @@ The model store: where a model comes from.
 
 Implements `ports.ModelStore`. Owns the threads of this room: pulls (bytes), asks (listings and small reads) and surveys
 (which no load can occupy), of each of which one endpoint has at most half; files (our own folders alone, quick, never blocked
-by a store or a claim), looks (files of our own volume that are models), two for each claim, or folder of a front's, that is used, secrets (the mounted
-secret), one for alarms. Knows nothing of Triton, and of no type of store.
+by a store or a claim), looks (files of our own volume that are models), two for each claim, or folder of a front's, that is
+used, secrets (the mounted secret), one for alarms. Knows nothing of Triton, and of no type of store.
 """
 
 from __future__ import annotations

@@ -117,4 +117,4 @@ def _target(path: str) -> str | None:
 
 
 def _is_at_or_below(path: str, folder: str) -> bool:
-    return path == folder or folder == "/" or path.startswith(f"{folder}/")
+    return folder in (path, "/") or path.startswith(f"{folder}/")
