@@ -15,11 +15,12 @@ from dataclasses import dataclass
 
 import structlog
 
+from adapter.companion import Companion
 from adapter.journal.journal import Journal
 from adapter.journal.reading import NAME as JOURNAL
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
 from adapter.ports import Neighbours
-from adapter.settings import Settings
+from adapter.settings import Settings, inherited
 from adapter.space import Space
 from adapter.spi.listen import SpiServer, listen
 from adapter.spi.servicer import ModelRuntime
@@ -50,7 +51,10 @@ class Adapter:
     volume: Volume
     space: Space
     lifecycle: RuntimeLifecycle
-    spi: SpiServer
+    spi: SpiServer | None
+    """None: ModelMesh has no part in it."""
+    companion: Companion | None
+    """Triton, where it is our child."""
     root_tasks: tuple[asyncio.Task[None], ...]
     """Run for as long as the adapter does; when one ends, something is broken."""
 
@@ -74,6 +78,7 @@ async def build(
         volume = Volume(settings.volume.repository_dir, settings.volume.cache_dir)
         stack.callback(volume.close)
         volume.claim()
+        companion = await _with_triton(stack, settings)
         journal = Journal(volume.cache_dir / JOURNAL, discard=volume.discard)
         stack.callback(journal.close)
         journal.open()
@@ -126,6 +131,7 @@ async def build(
         root_tasks = (
             asyncio.create_task(heartbeat.run(), name="heartbeat"),
             asyncio.create_task(server.watch(), name="watch of Triton"),
+            *([asyncio.create_task(companion.ended(), name="Triton's process")] if companion else ()),
         )
         stack.push_async_callback(_end, *root_tasks)
         reading = asyncio.create_task(store.ready(), name="cache")
@@ -134,16 +140,28 @@ async def build(
         await asyncio.wait({reading}, timeout=READ_SECONDS)
         lifecycle.start()
         runtime = ModelRuntime(lifecycle=lifecycle, capacity=settings.capacity, reserved_ids=settings.volume.reserved_ids)
-        spi = await listen(
-            endpoint=settings.spi.listen,
-            runtime=runtime,
-            readiness=lifecycle.readiness,
-            reflection=settings.spi.reflection,
-        )
-        stack.push_async_callback(spi.stop, 0)
+        spi = None
+        if settings.spi.listen is not None:
+            spi = await listen(
+                endpoint=settings.spi.listen,
+                runtime=runtime,
+                readiness=lifecycle.readiness,
+                reflection=settings.spi.reflection,
+            )
+            stack.push_async_callback(spi.stop, 0)
         preparing = asyncio.create_task(_prepared(store, runtime.has_told), name="storage clients")
         stack.push_async_callback(_end, preparing)
-        yield Adapter(volume=volume, space=space, lifecycle=lifecycle, spi=spi, root_tasks=root_tasks)
+        yield Adapter(volume=volume, space=space, lifecycle=lifecycle, spi=spi, companion=companion, root_tasks=root_tasks)
+
+
+async def _with_triton(stack: AsyncExitStack, settings: Settings) -> Companion | None:
+    """Started as soon as its repository folder is there: it is slow to start. Raises StartError."""
+    if settings.companion.command is None:
+        return None
+    companion = Companion(settings.companion.command, environment=inherited(), exit_seconds=settings.companion.exit_seconds)
+    companion.start()
+    stack.push_async_callback(companion.end)
+    return companion
 
 
 async def _prepared(store: Store, has_told: asyncio.Event) -> None:

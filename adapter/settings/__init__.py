@@ -9,7 +9,7 @@ the image. Source: its `server/config.go`.
 """
 
 from adapter.settings.capacity import MIN_SIZE_BYTES, CapacitySettings
-from adapter.settings.environment import RETIRED, Settings, SettingsError, all_fields, read_group, retired_warnings
+from adapter.settings.environment import RETIRED, Settings, SettingsError, all_fields, inherited, read_group, retired_warnings
 from adapter.settings.http import HttpSettings
 from adapter.settings.llm import LlmSettings
 from adapter.settings.pull import PullSettings
@@ -35,6 +35,7 @@ __all__ = [
     "TelemetrySettings",
     "V2Settings",
     "all_fields",
+    "inherited",
     "read_group",
     "retired_warnings",
 ]

@@ -13,6 +13,7 @@ from dataclasses import Field, dataclass, fields
 from typing import Any, TypeVar, cast, get_type_hints
 
 from adapter.settings.capacity import CapacitySettings
+from adapter.settings.companion import CompanionSettings
 from adapter.settings.http import HttpSettings
 from adapter.settings.lifetime import LifetimeSettings
 from adapter.settings.llm import LlmSettings
@@ -42,6 +43,7 @@ class Settings:
 
     spi: SpiSettings
     triton: TritonSettings
+    companion: CompanionSettings
     capacity: CapacitySettings
     volume: VolumeSettings
     pull: PullSettings
@@ -91,9 +93,11 @@ class Settings:
         return bool(self.sagemaker.port or self.v2.port or self.llm.port)
 
     def problems(self) -> Iterator[str]:
-        """Two servers of this pod on one port or socket."""
+        """Two servers of this pod on one port or socket, or none that anybody could call."""
+        if self.spi.listen is None and not self.has_fronts:
+            yield "ADAPTER_PORT is 0 and no HTTP front is on: nobody could call the adapter"
         places = {
-            "ADAPTER_ENDPOINT" if self.spi.endpoint else "ADAPTER_PORT": self.spi.listen,
+            "ADAPTER_ENDPOINT" if self.spi.endpoint else "ADAPTER_PORT": self.spi.listen or Endpoint(),
             "RUNTIME_ENDPOINT" if self.triton.endpoint else "RUNTIME_PORT": self.triton.reach,
             "METRICS_PORT": Endpoint(host="localhost", port=self.telemetry.metrics_port),
             "SAGEMAKER_PORT": Endpoint(host="localhost", port=self.sagemaker.port),
@@ -104,6 +108,11 @@ class Settings:
         for place in (place for place, count in used.items() if count > 1):
             names = [name for name, other in places.items() if other == place]
             yield f"{' and '.join(names)} are both {place.socket or place.port}"
+
+
+def inherited() -> Mapping[str, str]:
+    """All variables as they are, for a program that we start."""
+    return os.environ
 
 
 def read_group(group: type[G], environ: Mapping[str, str] | None = None) -> G:
