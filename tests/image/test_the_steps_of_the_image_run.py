@@ -30,7 +30,14 @@ import importlib, pkgutil, sys, adapter
 def failed(name): raise
 names = [m.name for m in pkgutil.walk_packages(adapter.__path__, "adapter.", onerror=failed) if not m.name.endswith("__main__")]
 for name in names: importlib.import_module(name)
-print(len(names), *sorted({name.partition(".")[0] for name in sys.modules} & {"numpy", "rapidjson", "ml_dtypes", "pip", "setuptools"}))
+print(len(names), *sorted({name.partition(".")[0] for name in sys.modules} & {"rapidjson", "ml_dtypes", "pip", "setuptools"}))
+"""
+IMPORT_FRONTS = """
+import importlib, sys
+for name in "app", "storage.stores.s3", "storage.stores.http.client": importlib.import_module(f"adapter.{name}")
+before = {name.partition(".")[0] for name in sys.modules} & {"aiohttp", "numpy", "orjson"}
+for name in "adapter.fronts.edge", "adapter.fronts.doors", "aiohttp", "numpy", "orjson": importlib.import_module(name)
+print(*sorted(before))
 """
 
 
@@ -69,14 +76,15 @@ def test_it_holds_the_list_and_the_adapter_and_nothing_else(built: Path, request
 
 
 def test_every_module_can_be_imported_without_what_was_left_out(built: Path, request: pytest.FixtureRequest) -> None:
-    """Of `full` all modules, of `s3` all that serve its stores."""
+    """Of `full` all modules, of `s3` all that serve its stores, and the HTTP fronts."""
     python = built / "opt/adapter/bin/python"
     if request.node.callspec.params["built"] == "full":
         done = subprocess.run([python, "-I", "-c", IMPORT_ALL], capture_output=True, text=True, check=False)
         count, *unwanted = done.stdout.split() or ["0"]
         assert (done.stderr, unwanted) == ("", [])
         assert int(count) > 150
-    subprocess.run([python, "-I", "-c", "import adapter.app, adapter.storage.stores.s3, adapter.storage.stores.http.client"], check=True)
+    done = subprocess.run([python, "-I", "-c", IMPORT_FRONTS], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [], "imported without a front"
 
 
 def test_everything_is_compiled_and_stays_so(built: Path, environment: dict[str, str]) -> None:

@@ -171,6 +171,9 @@ def test_capacity_that_modelmesh_refuses_is_refused_with_the_arithmetic(memory: 
         ({"RUNTIME_PORT": "8085"}, "ADAPTER_PORT and RUNTIME_PORT are both 8085"),
         ({"ADAPTER_ENDPOINT": "port:8001"}, "ADAPTER_ENDPOINT and RUNTIME_PORT are both 8001"),
         ({"ADAPTER_ENDPOINT": "unix:/a", "RUNTIME_ENDPOINT": "unix:/a"}, "ADAPTER_ENDPOINT and RUNTIME_ENDPOINT are both /a"),
+        ({"ADAPTER_PORT": "0"}, "ADAPTER_PORT is 0 and no HTTP front is on: nobody could call the adapter"),
+        ({"SAGEMAKER_BIND_TO_PORT": "9464"}, "METRICS_PORT and SAGEMAKER_PORT are both 9464"),
+        ({"TRITON_COMMAND": "triton '"}, "TRITON_COMMAND: cannot be split into words: no closing quotation"),
     ],
 )
 def test_what_cannot_work_is_refused(variables: dict[str, str], words: str) -> None:
@@ -202,6 +205,31 @@ def test_endpoint_beats_its_port() -> None:
 
     assert settings.spi.listen.target == "unix:/run/mm.sock"
     assert settings.triton.target == "unix:/run/t.sock:8001"
+
+
+@pytest.mark.parametrize(
+    ("variables", "port"),
+    [
+        ({}, 0),
+        ({"SAGEMAKER_MULTI_MODEL": "false"}, 0),
+        ({"SAGEMAKER_MULTI_MODEL": "true"}, 8080),
+        ({"SAGEMAKER_BIND_TO_PORT": "8081"}, 8081),
+        ({"SAGEMAKER_MULTI_MODEL": "true", "SAGEMAKER_BIND_TO_PORT": "8081"}, 8081),
+        ({"SAGEMAKER_MULTI_MODEL": "true", "SAGEMAKER_BIND_TO_PORT": "8081", "SAGEMAKER_PORT": "9"}, 9),
+        ({"SAGEMAKER_MULTI_MODEL": "true", "SAGEMAKER_PORT": "0"}, 0),
+    ],
+)
+def test_the_platforms_own_variables_turn_its_front_on(variables: dict[str, str], port: int) -> None:
+    """Ours wins, off included."""
+    settings = Settings.from_env({**ENOUGH, **variables})
+
+    assert (settings.sagemaker.port, settings.has_fronts) == (port, port > 0)
+
+
+def test_without_modelmesh_there_is_no_endpoint_for_it() -> None:
+    """Unless one is named all the same."""
+    assert Settings.from_env({**ENOUGH, "ADAPTER_PORT": "0", "SAGEMAKER_PORT": "8080"}).spi.listen is None
+    assert str(Settings.from_env({**ENOUGH, "ADAPTER_PORT": "0", "ADAPTER_ENDPOINT": "unix:/a"}).spi.listen) == "unix:/a"
 
 
 @pytest.mark.parametrize(
