@@ -50,6 +50,8 @@ async def _serve(settings: Settings) -> NoReturn:
         _warn_of_threads(settings)
         is_asked = await _until_asked_to_stop(asked, adapter.root_tasks)
         if adapter.companion is not None and adapter.companion.exit_code is not None:
+            if adapter.fronts is not None:
+                await adapter.fronts.drained(ANSWER_SECONDS)
             _leave(adapter.companion.exit_code or UNSETTLED)  # 0 or not: nobody had asked it to end
         draining = adapter.lifecycle.drain(settings.lifetime.grace_seconds)
         if adapter.fronts is None:

@@ -128,7 +128,9 @@ def listeners(view: PodView) -> Iterator[str]:
     """No two servers on one port."""
     triton = [int(view.options.get(f"{name}-port", default)) for name, default in (("grpc", 8001), ("http", 8000), ("metrics", 8002))]
     listen = {name: ports for name, ports in INJECTED_PORTS.items() if name in view.containers}
-    listen |= {TRITON: tuple(triton), ADAPTER: (view.settings.spi.port, view.settings.telemetry.metrics_port)}
+    settings = view.settings
+    fronts = (settings.sagemaker.port, settings.v2.port, settings.llm.port)
+    listen |= {TRITON: tuple(triton), ADAPTER: (settings.spi.port, settings.telemetry.metrics_port, *fronts)}
     by_port: dict[int, list[str]] = {}
     for name, ports in listen.items():
         for port in filter(None, ports):

@@ -17,8 +17,8 @@ import pytest
 from packaging.utils import canonicalize_name
 
 from scripts import lock
-from tests.image.dockerfile import DOCKERFILE
-from tests.image.steps import StepFailed, build, moved
+from tests.image.dockerfile import DOCKERFILE, SAGEMAKER, stages
+from tests.image.steps import StepFailed, build, moved, stand_on
 from tests.real.anybody import as_anybody, check_permitted
 from tests.real.children import Child, bare_environment
 from tests.real.ports import free_ports
@@ -141,6 +141,26 @@ def test_anybody_can_serve_and_probe_where_nothing_can_be_written(built: Path, e
     finally:
         adapter.kill()
     assert all(word not in adapter.log_text() for word in ("Traceback", "Read-only", "Permission denied"))
+
+
+def test_the_image_with_triton_has_the_adapter_over_its_own_python(built: Path, environment: dict[str, str]) -> None:
+    """The last test of a build: it leaves of the adapter's image what the other one copies."""
+    stand_on(built, SAGEMAKER)
+    program = built / "usr/local/bin/modelmesh-triton-adapter"
+    (port,) = free_ports(1)
+    own = {"TRITON_COMMAND": "sh -c 'exit 9'", "SAGEMAKER_BIND_TO_PORT": str(port)}
+    settings = environment | stages(SAGEMAKER.read_text())[1][-1].environment() | own
+
+    done = subprocess.run([program, "--version"], env=environment, capture_output=True, text=True, check=True)
+    adapter = Child("adapter", [program, "serve"], env=settings)
+
+    assert re.fullmatch(r"modelmesh-triton-adapter \d+\.\d+\.\d+\n", done.stdout)
+    assert [path.name for path in (built / "opt/adapter/bin").iterdir() if path.name.startswith("pip")] == []
+    assert os.access(built / "usr/share/sbom/modelmesh-triton-adapter.cdx.json", os.R_OK)
+    try:
+        assert adapter.wait(60) == 9, adapter.log_text()
+    finally:
+        adapter.kill()
 
 
 def test_a_package_with_another_hash_is_refused(tmp_path: Path) -> None:
