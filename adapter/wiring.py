@@ -182,7 +182,7 @@ async def _fronts(settings: Settings, lifecycle: RuntimeLifecycle, stack: AsyncE
         if settings.v2.endpoint is not None:
             there = TritonInference(settings.v2.endpoint.target)
             stack.push_async_callback(there.close)
-        await doors.open(v2.front(settings.v2, there), settings.v2.port, "V2_REST_PORT", settings.http)
+        await doors.open(v2.front(settings.v2, there, inference), settings.v2.port, "V2_REST_PORT", settings.http)
     return doors
 
 
