@@ -109,7 +109,7 @@ async def build(
         server = TritonServer(
             client=TritonClient(settings.triton.target, settings.triton.call_headers),
             repository=repository,
-            max_loading=loads,
+            max_loading=settings.loads_at_once,
             load_threads=settings.triton.load_threads,
             load_timeout_seconds=settings.capacity.load_timeout_ms / 1000,
             silent_seconds=settings.triton.silent_seconds,
