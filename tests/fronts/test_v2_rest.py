@@ -16,6 +16,7 @@ import tritonclient.http as triton_http
 from onnx import TensorProto
 
 from tests.fronts.bed import Http, Pod, infer_body
+from tests.real.llm_models import repeat, waiter
 from tests.real.models import identity_onnx, sleeper, text_statistics
 from tests.real.polls import until
 
@@ -172,3 +173,31 @@ def test_many_at_once(m: Pod) -> None:
     with ThreadPoolExecutor(16) as pool:
         answers = list(pool.map(lambda value: m.v2("POST", X, infer_body(value)).json["outputs"][0]["data"][0], range(200)))
     assert answers == [2.0 * value + 1 for value in range(200)]
+
+
+@pytest.mark.parametrize(("numbers", "status"), [([5], 200), ([5, 6], 400), ([], 400)])
+def test_a_decoupled_model_is_asked_for_its_one_answer(pod: Pod, numbers: list[int], status: int) -> None:
+    """Triton's own front refuses it."""
+    assert pod.load("several", repeat()).status == 200
+    shape = [len(numbers)]
+    inputs = [
+        {"name": "IN", "shape": shape, "datatype": "INT32", "data": numbers},
+        {"name": "DELAY", "shape": shape, "datatype": "UINT32", "data": [0] * len(numbers)},
+    ]
+    for answer in (
+        pod.v2("POST", "/v2/models/several/infer", {"inputs": inputs}),
+        pod.sagemaker("POST", "/models/several/invoke", {"inputs": inputs}, {"Content-Type": "application/json"}),
+    ):
+        assert answer.status == status, answer.body
+        if status == 200:
+            assert [output["data"] for output in answer.json["outputs"]] == [[5], [0]]
+
+
+def test_a_cancel_reaches_the_model(pod: Pod) -> None:
+    """Over Triton's own front the model would go on."""
+    assert pod.load("waits", waiter()).status == 200
+    body = json.dumps({"inputs": [{"name": "SECONDS", "shape": [1], "datatype": "FP32", "data": [60.0]}]}).encode()
+    with socket.create_connection(("127.0.0.1", pod.v2.port)) as connection:
+        connection.sendall(b"POST /v2/models/waits/infer HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+        until(lambda: (pod.repository / "waits" / "1" / "busy").exists() or None, "the inference")
+    until(lambda: (pod.repository / "waits" / "1" / "cancelled").exists() or None, "the cancel", 30)

@@ -1,8 +1,8 @@
 """
 Texts of Triton and its backends that mean out of memory: the platform then unloads other models and tries again. Pure.
 
-Only whole expressions count, and never a model's name, which texts quote: BLOOM is a model. Sources: Triton core `backend_model_instance.cc`
-(limit of GPU memory) and `pinned_memory_manager.cc`; the CUDA runtime's and PyTorch's texts.
+Only whole expressions count, and never a model's name, which texts quote: BLOOM is a model. Sources: Triton core
+`backend_model_instance.cc` (limit of GPU memory) and `pinned_memory_manager.cc`; the CUDA runtime's and PyTorch's texts.
 """
 
 from __future__ import annotations
