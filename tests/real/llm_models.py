@@ -338,7 +338,7 @@ def mock_llm(*, is_decoupled: bool = True) -> Files:
 
 
 def repeat(*, fail_at: int = -1) -> Files:
-    """As Triton's `repeat` backend: an answer for each number of `IN`, each after its `DELAY` (ms): `OUT`, and its place `IDX`. None at all for no number."""
+    """As Triton's `repeat` backend: an answer for each number of `IN`, each after its `DELAY` (ms): `OUT`, and its place `IDX`."""
     inputs = (("IN", "TYPE_INT32", "-1", False), ("DELAY", "TYPE_UINT32", "-1", False))
     outputs = (("OUT", "TYPE_INT32", "1", False), ("IDX", "TYPE_UINT32", "1", False))
     return _model(REPEAT, inputs, outputs, is_decoupled=True, fail_at=fail_at)
