@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from adapter.inference import InferRequest, InferResponse, ModelInfo, Parameter, Tensor, TensorInfo
+from adapter.inference import Failure, InferenceFailed, InferRequest, InferResponse, ModelInfo, Parameter, Tensor, TensorInfo
 from adapter.triton.stubs import service_pb2
 
 FINAL = "triton_final_response"
@@ -40,7 +40,12 @@ def request_of(request: InferRequest) -> Any:
 
 
 def response_of(message: Any, *, is_stream: bool = False) -> InferResponse:
-    """Of a ModelInferResponse; one of a stream is final when it says so."""
+    """
+    Of a ModelInferResponse; one of a stream is final when it says so.
+
+    Raises:
+        InferenceFailed: INTERNAL: it contradicts itself.
+    """
     parameters = _parameters(message.parameters)
     final = parameters.pop(FINAL, not is_stream)
     return InferResponse(
@@ -68,56 +73,35 @@ def info_of(metadata: Any, config: Any) -> ModelInfo:
     )
 
 
-def json_of(message: Any) -> dict[str, Any]:
-    """
-    A message as Triton's HTTP front writes it: names of the fields as they are, what is unset too, 64-bit numbers as numbers.
-
-    Source: Triton server `http_server.cc` over protobuf's JSON, whose 64-bit numbers are texts.
-    """
-    found: dict[str, Any] = {}
-    for field in message.DESCRIPTOR.fields:
-        value = getattr(message, field.name)
-        is_map = field.message_type is not None and field.message_type.GetOptions().map_entry
-        if is_map:
-            found[field.name] = {name: _json_value(field.message_type.fields_by_name["value"], entry) for name, entry in value.items()}
-        elif field.is_repeated:
-            found[field.name] = [_json_value(field, entry) for entry in value]
-        elif not field.has_presence or message.HasField(field.name):
-            found[field.name] = _json_value(field, value)
-    return found
-
-
-def _json_value(field: Any, value: Any) -> Any:
-    if field.message_type is not None:
-        return json_of(value)
-    if field.enum_type is not None:
-        return field.enum_type.values_by_number[value].name
-    return value.decode("latin-1") if isinstance(value, bytes) else value
-
-
 def _infos(entries: Iterable[Any]) -> tuple[TensorInfo, ...]:
     return tuple(TensorInfo(name=entry.name, datatype=entry.datatype, shape=tuple(entry.shape)) for entry in entries)
 
 
 def _outputs(message: Any) -> Iterable[Tensor]:
     raw = message.raw_output_contents
+    if raw and len(raw) != len(message.outputs):
+        raise InferenceFailed(Failure.INTERNAL, f"the inference server's answer has {len(message.outputs)} outputs and {len(raw)} contents")
     for number, output in enumerate(message.outputs):
         yield Tensor(
             name=output.name,
             datatype=output.datatype,
             shape=tuple(output.shape),
-            data=raw[number] if number < len(raw) else _packed(output),
+            data=raw[number] if raw else _packed(output),
             parameters=_parameters(output.parameters),
         )
 
 
 def _packed(output: Any) -> bytes:
-    """Typed contents as raw bytes. FP16 and BF16 have none."""
+    """Typed contents as raw bytes. FP16 and BF16 have none: without raw contents such an output can only be empty."""
     if output.datatype == "BYTES":
         return b"".join(struct.pack("<I", len(text)) + text for text in output.contents.bytes_contents)
     name, code = _TYPED.get(output.datatype, ("", ""))
     values = getattr(output.contents, name) if name else ()
-    return struct.pack(f"<{len(values)}{code}", *values)
+    try:
+        return struct.pack(f"<{len(values)}{code}", *values)
+    except struct.error as error:
+        words = f"the inference server's answer has a number that is no {output.datatype}, in {output.name!r}"
+        raise InferenceFailed(Failure.INTERNAL, words) from error
 
 
 def _set(target: Any, parameters: Mapping[str, Parameter]) -> None:
