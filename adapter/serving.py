@@ -27,6 +27,8 @@ class KnownModel:
     """LOADED: answers inference. False while it is being loaded, unloaded, or loaded again after a restart of Triton."""
     is_coming: bool
     """It is being loaded, for the first time or again."""
+    is_coming_back: bool
+    """It is being loaded again: Triton has lost it."""
     is_going: bool
     """It is being unloaded, or taken down after a failure."""
 

@@ -58,10 +58,10 @@ class Adapter:
     lifecycle: RuntimeLifecycle
     spi: SpiServer | None
     """None: ModelMesh has no part in it."""
-    fronts: Doors | None
-    """None where no HTTP front is on."""
     companion: Companion | None
     """Triton, where it is our child."""
+    fronts: Doors | None
+    """None where no HTTP front is on."""
     root_tasks: tuple[asyncio.Task[None], ...]
     """Run for as long as the adapter does; when one ends, something is broken."""
 
@@ -130,7 +130,7 @@ async def build(
             http = TelemetryServer(
                 port=settings.telemetry.metrics_port,
                 heartbeat=heartbeat,
-                readiness=(lambda: lifecycle.obstacle) if settings.has_fronts else lifecycle.readiness,
+                readiness=lifecycle.readiness if settings.has_modelmesh else lambda: lifecycle.obstacle,
                 notice=lifecycle.notice,
                 triton=server.health,
             )
@@ -159,7 +159,7 @@ async def build(
         preparing = asyncio.create_task(_prepared(store, runtime.has_told), name="storage clients")
         stack.push_async_callback(_end, preparing)
         fronts = await _fronts(settings, lifecycle, stack) if settings.has_fronts else None
-        yield Adapter(volume=volume, space=space, lifecycle=lifecycle, spi=spi, fronts=fronts, companion=companion, root_tasks=root_tasks)
+        yield Adapter(volume=volume, space=space, lifecycle=lifecycle, spi=spi, companion=companion, fronts=fronts, root_tasks=root_tasks)
 
 
 async def _fronts(settings: Settings, lifecycle: RuntimeLifecycle, stack: AsyncExitStack) -> Doors:

@@ -18,6 +18,7 @@ from adapter.inference import Failure, InferenceFailed
 
 JSON = "application/json"
 UNAVAILABLE, NO_ROOM = 503, 507
+COMPRESSED_FROM_BYTES = 1024
 
 STATUSES: dict[type[AdapterError], int] = {
     AdapterError: 500,
@@ -80,3 +81,10 @@ def json_answer(value: Any, status: int = 200, headers: Mapping[str, str] | None
 def bytes_answer(body: bytes, content_type: str, status: int = 200, headers: Mapping[str, str] | None = None) -> web.Response:
     """A body with exactly this content type."""
     return web.Response(body=body, status=status, headers={**(headers or {}), "Content-Type": content_type})
+
+
+def compressed(request: web.Request, answer: web.Response) -> web.Response:
+    """The answer, gzip or deflate if its client takes that and it is long enough to gain."""
+    if isinstance(answer.body, bytes) and len(answer.body) >= COMPRESSED_FROM_BYTES and "Accept-Encoding" in request.headers:
+        answer.enable_compression()
+    return answer

@@ -62,6 +62,8 @@ class Front:
     routes: Sequence[Route]
     fails: Callable[[web.Request, int, str, AdapterError | None], web.Response]
     """Writes an error: the request, its status, one line of text, and the failure behind it, where there is one."""
+    echoed: Sequence[str] = ()
+    """Headers of a request that its answer has, too."""
 
 
 class Edge:
@@ -131,6 +133,8 @@ class Edge:
             answer = self._failed(request, line, 500, UNEXPECTED, None)
         if not answer.prepared:
             answer.headers[REQUEST_ID] = line.request_id
+            answer.headers[hdrs.SERVER] = "adapter"  # a version would help nobody but who looks for a weak one
+            answer.headers.update({name: request.headers[name] for name in self._front.echoed if name in request.headers})
             if self.is_draining:
                 answer.force_close()
         return answer

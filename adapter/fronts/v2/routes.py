@@ -12,10 +12,11 @@ from typing import Any
 from aiohttp import web
 
 from adapter.errors import AdapterError
-from adapter.fronts.answers import UNAVAILABLE, HttpError, json_answer
+from adapter.fronts.answers import UNAVAILABLE, HttpError, bytes_answer, compressed, json_answer
 from adapter.fronts.bodies import body_of
 from adapter.fronts.edge import Front, Route, name_in
-from adapter.fronts.v2.infer import answered
+from adapter.fronts.v2.infer import Wanted, inferred
+from adapter.fronts.v2.requests import HEADER_LENGTH, header_length
 from adapter.inference import Inference, ModelInfo, TensorInfo
 from adapter.settings import V2Settings
 
@@ -85,8 +86,12 @@ class _Handlers:
         return json_answer(await self._inference.model_statistics())
 
     async def infer(self, request: web.Request) -> web.StreamResponse:
-        name, version = _place(request)
-        return await answered(request, self._inference, name, version, await body_of(request), non_finite=self._non_finite)
+        model, version = _place(request)
+        body = await body_of(request)
+        length = header_length(request.headers.get(HEADER_LENGTH), len(body))
+        found = await inferred(self._inference, Wanted(model=model, version=version, non_finite=self._non_finite), body, length)
+        headers = {} if found.header_length is None else {HEADER_LENGTH: str(found.header_length)}
+        return compressed(request, bytes_answer(found.body, found.content_type, headers=headers))
 
 
 def _place(request: web.Request) -> tuple[str, str]:
