@@ -109,7 +109,7 @@ async def build(
         server = TritonServer(
             client=TritonClient(settings.triton.target, settings.triton.call_headers),
             repository=repository,
-            max_loading=loads,
+            max_loading=settings.loads_at_once,
             load_threads=settings.triton.load_threads,
             load_timeout_seconds=settings.capacity.load_timeout_ms / 1000,
             silent_seconds=settings.triton.silent_seconds,
@@ -182,7 +182,7 @@ async def _fronts(settings: Settings, lifecycle: RuntimeLifecycle, stack: AsyncE
         if settings.v2.endpoint is not None:
             there = TritonInference(settings.v2.endpoint.target)
             stack.push_async_callback(there.close)
-        await doors.open(v2.front(settings.v2, there), settings.v2.port, "V2_REST_PORT", settings.http)
+        await doors.open(v2.front(settings.v2, there, inference), settings.v2.port, "V2_REST_PORT", settings.http)
     return doors
 
 

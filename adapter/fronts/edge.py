@@ -57,7 +57,7 @@ class Front:
     """One HTTP front."""
 
     name: str
-    """`sagemaker`, `v2` or `lmi`: of metrics and logs."""
+    """`sagemaker` or `v2`: of metrics and logs."""
     title: str
     routes: Sequence[Route]
     fails: Callable[[web.Request, int, str, AdapterError | None], web.Response]

@@ -92,6 +92,12 @@ class Settings:
         return min(self.capacity.container_memory_bytes * 5 // 4, state.f_blocks * state.f_frsize * 4 // 5)
 
     @property
+    def loads_at_once(self) -> int:
+        """Loads that Triton is given at once: a front's caller waits for nobody else's while Triton has a load thread to spare."""
+        loads = self.capacity.max_loading
+        return max(loads, self.triton.load_threads - 1) if self.has_fronts else loads
+
+    @property
     def has_fronts(self) -> bool:
         """Whether any HTTP front is on: then ModelMesh may never ask for the status."""
         return bool(self.sagemaker.port or self.v2.port)

@@ -95,9 +95,9 @@ def test_built_in_adapter() -> None:
 
 
 def test_fronts() -> None:
-    pod, wanted = case("fronts").pod(), {"sagemaker": 18081, "v2": 18082, "lmi": 18083}
+    pod, wanted = case("fronts").pod(), {"sagemaker": 18081, "v2": 18082}
     settings = pod.settings
-    assert (settings.sagemaker.port, settings.v2.port, settings.llm.port) == tuple(wanted.values())
+    assert (settings.sagemaker.port, settings.v2.port) == tuple(wanted.values())
     assert str(settings.v2.endpoint) == "localhost:8033"
     declared = {port["name"]: port["containerPort"] for port in pod.containers[ADAPTER]["ports"]}
     assert declared == {"adapter-metrics": 9464} | wanted

@@ -327,6 +327,20 @@ def test_a_front_without_modelmesh_has_the_memory_of_its_container(port: str, mo
 
 
 @pytest.mark.parametrize(
+    ("variables", "loads"),
+    [
+        ({}, 1),
+        ({"V2_REST_PORT": "8080"}, 3),
+        ({"SAGEMAKER_PORT": "8080", "LOADING_CONCURRENCY": "8"}, 8),
+        ({"LMI_PORT": "8080", "TRITON_LOAD_THREADS": "1"}, 1),
+        ({"LMI_PORT": "8080", "TRITON_LOAD_THREADS": "16", "LOADING_CONCURRENCY": "2"}, 15),
+    ],
+)
+def test_with_a_front_one_thread_of_triton_is_spared_and_no_more(variables: dict[str, str], loads: int) -> None:
+    assert Settings.from_env({**ENOUGH, **variables}).loads_at_once == loads
+
+
+@pytest.mark.parametrize(
     ("files", "limit"),
     [
         ({"memory.max": "1073741824\n"}, 1 << 30),

@@ -25,9 +25,9 @@ SERVED = ("classification", "sequence", "model_configuration", "binary_tensor_da
 _LONGEST_VERSION = 18
 
 
-def front(settings: V2Settings, inference: Inference) -> Front:
-    """The front of V2 REST."""
-    return Front(name="v2", title="V2 inference protocol", routes=_routes(_Handlers(settings, inference)), fails=_fails)
+def front(settings: V2Settings, inference: Inference, triton: Inference) -> Front:
+    """The front of V2 REST, before `inference`; whether the pod is well, its own `triton` says: ModelMesh has no such call."""
+    return Front(name="v2", title="V2 inference protocol", routes=_routes(_Handlers(settings, inference, triton)), fails=_fails)
 
 
 def _fails(_request: web.Request, status: int, text: str, _error: AdapterError | None) -> web.Response:
@@ -53,18 +53,19 @@ def _routes(handlers: _Handlers) -> list[Route]:
 
 
 class _Handlers:
-    def __init__(self, settings: V2Settings, inference: Inference) -> None:
+    def __init__(self, settings: V2Settings, inference: Inference, triton: Inference) -> None:
         self._inference = inference
+        self._triton = triton
         self._non_finite = settings.non_finite
 
     async def live(self, request: web.Request) -> web.Response:
-        return await _health(request, "live", self._inference.is_live)
+        return await _health(request, "live", self._triton.is_live)
 
     async def ready(self, request: web.Request) -> web.Response:
-        return await _health(request, "ready", self._inference.is_ready)
+        return await _health(request, "ready", self._triton.is_ready)
 
     async def server(self, _request: web.Request) -> web.Response:
-        info = await self._inference.server_info()
+        info = await self._triton.server_info()
         return json_answer({"name": info.name, "version": info.version, "extensions": [name for name in info.extensions if name in SERVED]})
 
     async def model_ready(self, request: web.Request) -> web.Response:

@@ -36,7 +36,7 @@
 {{- include "mmta.variable" (list "LOG_LEVEL" $values.adapter.logLevel) }}
 {{- include "mmta.variable" (list "LOG_FORMAT" $values.adapter.logFormat) }}
 {{- include "mmta.variable" (list "GRACE_PERIOD_SECONDS" (int64 $values.adapter.gracePeriodSeconds)) }}
-{{- $variables := dict "sagemaker" "SAGEMAKER_PORT" "v2" "V2_REST_PORT" "lmi" "LMI_PORT" }}
+{{- $variables := dict "sagemaker" "SAGEMAKER_PORT" "v2" "V2_REST_PORT" }}
 {{- range $name, $port := include "mmta.fronts" . | fromYaml }}
 {{- include "mmta.variable" (list (get $variables $name) (int $port)) }}
 {{- end }}

@@ -8,7 +8,7 @@
 
 {{/* Ports of the HTTP fronts that are on, by name */}}
 {{- define "mmta.fronts" -}}
-{{- range $name := list "sagemaker" "v2" "lmi" }}
+{{- range $name := list "sagemaker" "v2" }}
 {{- with get $.Values.fronts $name }}
 {{- if .enabled }}
 {{ $name }}: {{ int .port }}
