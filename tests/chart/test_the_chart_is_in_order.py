@@ -294,7 +294,7 @@ def test_words_that_yaml_takes_for_numbers_and_truths_stay_words() -> None:
 
     objects = render.render(sets=words, namespace="2024", release="7", api_versions=(MONITORING,))
 
-    assert len(objects) == 8
+    assert len(objects) == 9
     names = [text for each in objects for text in (each["metadata"]["name"], each["metadata"]["namespace"])]
     labels = [text for each in objects for text in each["metadata"]["labels"].values()]
     runtime = render.the_runtime(objects)["spec"]
