@@ -21,6 +21,7 @@ from tests.real.certificates import make_certificates
 from tests.real.models import affine, identity_onnx, sleeper
 from tests.real.polls import until
 from tests.real.ports import free_ports
+from tests.real.triton import Triton
 
 JSON = {"Content-Type": "application/json"}
 
@@ -207,6 +208,23 @@ def test_a_front_that_cannot_start_ends_the_adapter_in_one_sentence(tmp_path: Pa
             assert "Traceback" not in adapter.log_text()
         finally:
             adapter.kill()
+
+
+def test_v2_may_ask_another_server(tmp_path: Path) -> None:
+    """As ModelMesh, which knows the models of all pods; the pod's health is that of its own Triton."""
+    folder = tmp_path / "there" / "theirs" / "1"
+    folder.mkdir(parents=True)
+    (folder / "model.onnx").write_bytes(identity_onnx(TensorProto.FLOAT, ["n"]))
+    (folder.parent / "config.pbtxt").write_text('backend: "onnxruntime"')
+    with Triton(tmp_path / "there", explicit=False) as there:
+        (tmp_path / "pod").mkdir()
+        with Pod(tmp_path / "pod", {"V2_REST_ENDPOINT": there.grpc_target}) as pod:
+            body = {"inputs": [{"name": "x", "shape": [1], "datatype": "FP32", "data": [4]}]}
+            assert pod.v2("POST", "/v2/models/theirs/infer", body).json["outputs"][0]["data"] == [4.0]
+            assert pod.v2("GET", "/v2/health/ready").status == 200
+            there.kill()
+            assert pod.v2("POST", "/v2/models/theirs/infer", body).status == 503
+            assert pod.v2("GET", "/v2/health/ready").status == 200
 
 
 def test_models_of_another_repository_are_served(tmp_path: Path) -> None:

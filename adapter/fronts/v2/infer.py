@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, replace
 
-from adapter.fronts.asking import one
+from adapter.fronts.asking import informed, one
 from adapter.fronts.bodies import LARGE_BYTES, parsed
 from adapter.fronts.v2.requests import Asked, asked, raw
 from adapter.fronts.v2.responses import Written, written
@@ -34,9 +34,13 @@ async def inferred(inference: Inference, wanted: Wanted, body: bytes, length: in
         InferenceFailed: as `Inference.infer`.
     """
     if length == 0:
-        asking = raw(await inference.model_info(wanted.model, wanted.version), wanted.version, body)
-    else:
-        asking = await _asked(wanted, body, length)
+        return await informed(
+            inference, wanted.model, wanted.version, lambda info: _answered(inference, wanted, raw(info, wanted.version, body))
+        )
+    return await _answered(inference, wanted, await _asked(wanted, body, length))
+
+
+async def _answered(inference: Inference, wanted: Wanted, asking: Asked) -> Written:
     response = replace(await one(inference, asking.request), model=wanted.name or wanted.model)
     if sum(len(tensor.data) for tensor in response.outputs) <= LARGE_BYTES:
         return written(response, asking, wanted.non_finite)
