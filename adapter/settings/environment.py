@@ -28,7 +28,7 @@ from adapter.units import Endpoint, read
 
 G = TypeVar("G")
 MEMORY = "CONTAINER_MEM_REQ_BYTES"
-FRONTS_ALONE = ("sagemaker", "llm")
+FRONTS_ALONE = ("sagemaker",)
 """Groups whose fronts are served without ModelMesh, by a container that starts Triton itself: the memory of this container is Triton's."""
 
 

@@ -314,7 +314,7 @@ def test_a_budget_that_is_set_is_taken_as_it_is(text: str, budget: int) -> None:
     assert Settings.from_env({**ENOUGH, "CACHE_MAX_BYTES": text, "ROOT_MODEL_DIR": "/nowhere"}).disk_budget_bytes == budget
 
 
-@pytest.mark.parametrize("port", ["SAGEMAKER_PORT", "LMI_PORT"])
+@pytest.mark.parametrize("port", ["SAGEMAKER_PORT"])
 def test_a_front_without_modelmesh_has_the_memory_of_its_container(port: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is given counts all the same; ModelMesh and its REST proxy's port alone must say it."""
     monkeypatch.setattr(environment, "memory_bytes", lambda: 16 << 30)
@@ -332,8 +332,8 @@ def test_a_front_without_modelmesh_has_the_memory_of_its_container(port: str, mo
         ({}, 1),
         ({"V2_REST_PORT": "8080"}, 3),
         ({"SAGEMAKER_PORT": "8080", "LOADING_CONCURRENCY": "8"}, 8),
-        ({"LMI_PORT": "8080", "TRITON_LOAD_THREADS": "1"}, 1),
-        ({"LMI_PORT": "8080", "TRITON_LOAD_THREADS": "16", "LOADING_CONCURRENCY": "2"}, 15),
+        ({"V2_REST_PORT": "8080", "TRITON_LOAD_THREADS": "1"}, 1),
+        ({"SAGEMAKER_PORT": "8080", "TRITON_LOAD_THREADS": "16", "LOADING_CONCURRENCY": "2"}, 15),
     ],
 )
 def test_with_a_front_one_thread_of_triton_is_spared_and_no_more(variables: dict[str, str], loads: int) -> None:

@@ -48,7 +48,9 @@ async def test_a_model_is_known_by_the_name_and_url_that_its_caller_gave(lifecyc
     await models.load_new(A)
 
     found = models.find(NAME)
-    assert found == KnownModel(A.model_id, NAME, "/opt/ml/models/a/../a/model", is_serving=True, is_coming=False, is_going=False)
+    assert found == KnownModel(
+        A.model_id, NAME, "/opt/ml/models/a/../a/model", is_serving=True, is_coming=False, is_coming_back=False, is_going=False
+    )
     assert models.find(A.model_id) is None, "it has one name"
     assert models.known() == [found]
 
