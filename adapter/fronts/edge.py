@@ -114,7 +114,6 @@ class Edge:
         return answer
 
     async def _answer(self, request: web.Request, handler: Handler, route: Route | None, line: _Line) -> web.StreamResponse:
-        request["request_id"] = line.request_id
         try:
             self._admit(request, route)
             answer = await handler(request)
