@@ -10,7 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from adapter.errors import Rejected
 from adapter.model import LoadedModel, ModelSpec
+
+
+class AlreadyLoaded(Rejected):
+    """A front asks for a load of a name that is loaded, or is being loaded."""
+
+    reason = "already_loaded"
 
 
 @dataclass(frozen=True)

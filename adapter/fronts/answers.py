@@ -15,6 +15,7 @@ from aiohttp import web
 from adapter import errors
 from adapter.errors import AdapterError
 from adapter.inference import Failure, InferenceFailed
+from adapter.serving import AlreadyLoaded
 
 JSON = "application/json"
 UNAVAILABLE, NO_ROOM = 503, 507
@@ -25,7 +26,7 @@ STATUSES: dict[type[AdapterError], int] = {
     errors.Rejected: 400,
     errors.InvalidRequest: 400,
     errors.InvalidModel: 400,
-    errors.AlreadyLoaded: 409,
+    AlreadyLoaded: 409,
     errors.ModelNotLoaded: 404,
     errors.NoCapacity: NO_ROOM,
     errors.DiskFull: NO_ROOM,

@@ -10,7 +10,6 @@ from adapter.errors import (
     UNEXPECTED,
     Abandoned,
     AdapterError,
-    AlreadyLoaded,
     DiskFull,
     ModelNotLoaded,
     NoCapacity,
@@ -21,7 +20,7 @@ from adapter.errors import (
     WrongServer,
 )
 from adapter.model import ModelSpec
-from adapter.serving import KnownModel
+from adapter.serving import AlreadyLoaded, KnownModel
 from tests.simulation.adapter_life import UNLOAD_SECONDS
 from tests.simulation.call import Call
 from tests.simulation.contents import said

@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import pytest
 
-from adapter.errors import AlreadyLoaded, Draining, ModelRefused, ServerError, ServerUnavailable, SourceNotFound, Superseded
+from adapter.errors import Draining, ModelRefused, ServerError, ServerUnavailable, SourceNotFound, Superseded
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
 from adapter.lifecycle.takeover import NOT_ASKED
 from adapter.model import ModelSpec, Named
-from adapter.serving import KnownModel, Models
+from adapter.serving import AlreadyLoaded, KnownModel, Models
 from tests.builders import a_spec
 from tests.fakes.world import World
 from tests.unit.lifecycle.fronts import a_front_model
