@@ -74,10 +74,11 @@ MAX_NAME_BYTES, MAX_URL_BYTES = 1024, 4096
 _FIRST_PRINTABLE = 0x20
 
 
-def _is_utf8(text: str) -> bool:
+def is_utf8(text: str) -> bool:
+    """Half of a pair of surrogates cannot be sent to anybody."""
     try:
         text.encode()
-    except UnicodeEncodeError:  # half of a pair of surrogates
+    except UnicodeEncodeError:
         return False
     return True
 
@@ -94,7 +95,7 @@ class Named:
     def __post_init__(self) -> None:
         """Raises InvalidRequest: the journal could not keep it, or nobody could be told it."""
         for what, text, most, barred in (("name", self.name, MAX_NAME_BYTES, "/\\"), ("url", self.url, MAX_URL_BYTES, "")):
-            if not text or not (_is_utf8(text) and len(text.encode()) <= most):
+            if not text or not (is_utf8(text) and len(text.encode()) <= most):
                 raise InvalidRequest(f"the {what} of a model has 1 to {most} bytes of UTF-8")
             if bad := next((letter for letter in text if letter in barred or ord(letter) < _FIRST_PRINTABLE), None):
                 raise InvalidRequest(f"the {what} of a model cannot have {bad!r}")

@@ -70,12 +70,7 @@ async def json_of(request: web.Request) -> Any:
     Raises:
         HttpError: as `body_of`, or 400: no JSON, or nested deeper than 100 levels.
     """
-    body = await body_of(request)
-    return await parsed_soon(body)
-
-
-async def parsed_soon(text: bytes) -> Any:
-    """As `parsed`; a large text in a thread."""
+    text = await body_of(request)
     if len(text) <= LARGE_BYTES:
         return parsed(text)
     return await asyncio.get_running_loop().run_in_executor(None, parsed, text)

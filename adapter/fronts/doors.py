@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from pathlib import Path
 from typing import Any
 
 from aiohttp import web
@@ -16,6 +15,7 @@ from adapter.fronts import metrics
 from adapter.fronts.edge import Edge, Front
 from adapter.fronts.guards import rules_of
 from adapter.settings import HttpSettings
+from adapter.settings.files import content, why_not
 from adapter.telemetry.redaction import remember
 
 BACKLOG = 512
@@ -108,22 +108,13 @@ def _rules_text(settings: HttpSettings) -> str:
     if (path := settings.restricted_api_file) is not None:
         if text:
             raise StartError("HTTP_RESTRICTED_API and HTTP_RESTRICTED_API_FILE are both set; set one of them")
-        text = _read(path, "HTTP_RESTRICTED_API_FILE")
+        try:
+            text = content(path, MOST_RULES_BYTES).strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise StartError(f"HTTP_RESTRICTED_API_FILE: {path} cannot be read: {why_not(error)}") from error
     for entry in text.split(";"):
         remember(entry.partition("=")[2].strip(), lasts=True)
     return text
-
-
-def _read(path: Path, variable: str) -> str:
-    try:
-        if not path.is_file():
-            path.stat()
-            raise StartError(f"{variable}: {path} is no file")
-        with path.open("rb") as file:
-            return file.read(MOST_RULES_BYTES).decode().strip()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no text"
-        raise StartError(f"{variable}: {path} cannot be read: {reason}") from error
 
 
 def _tls(settings: HttpSettings) -> ssl.SSLContext | None:

@@ -11,7 +11,7 @@ import asyncio
 import re
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import structlog
@@ -25,11 +25,10 @@ from adapter.fronts.bodies import MAX_BODY
 from adapter.fronts.guards import Rule
 from adapter.settings import HttpSettings
 from adapter.telemetry import logs
-from adapter.telemetry.redaction import redact
+from adapter.telemetry.redaction import in_one_line
 
 REQUEST_ID = "X-Request-Id"
 _ID = re.compile(r"[!-~]{1,128}")
-_SQUEEZED = re.compile(r"[\s\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ufeff]+")
 _LONGEST_TEXT = 4096
 _CLIENT_GONE = 499
 """Of logs and metrics alone. Source: nginx's name for it."""
@@ -48,8 +47,6 @@ class Route:
     handler: Handler
     api: str
     """Of HTTP_RESTRICTED_API: one of `guards.GROUPS`."""
-    about: Mapping[str, Any] = field(default_factory=dict)
-    """The operation in OpenAPI: summary, requestBody, responses."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +55,6 @@ class Front:
 
     name: str
     """`sagemaker` or `v2`: of metrics and logs."""
-    title: str
     routes: Sequence[Route]
     fails: Callable[[web.Request, int, str, AdapterError | None], web.Response]
     """Writes an error: the request, its status, one line of text, and the failure behind it, where there is one."""
@@ -74,8 +70,9 @@ class Edge:
         self._most = settings.max_requests
         self._rules = rules
         self._running: set[asyncio.Task[Any]] = set()
+        self._in_flight = metrics.IN_FLIGHT.labels(front.name)
         self.is_draining = False
-        self.application = web.Application(middlewares=[self._around], client_max_size=settings.max_body_bytes)
+        self.application = web.Application(middlewares=[self._around])
         self.application[MAX_BODY] = settings.max_body_bytes
         self._routes: dict[tuple[str, str], Route] = {}
         for route in front.routes:
@@ -98,7 +95,7 @@ class Edge:
         with (
             logs.noting() as notes,
             bound_contextvars(request_id=line.request_id),
-            metrics.IN_FLIGHT.labels(self._front.name).track_inprogress(),
+            self._in_flight.track_inprogress(),
         ):
             if task is not None:
                 self._running.add(task)
@@ -154,7 +151,7 @@ class Edge:
         return HttpError(status, text)
 
     def _failed(self, request: web.Request, line: _Line, status: int, text: str, error: AdapterError | None) -> web.Response:
-        text = redact(_SQUEEZED.sub(" ", text[: 2 * _LONGEST_TEXT]).strip())[:_LONGEST_TEXT].encode("utf-8", "replace").decode()
+        text = in_one_line(text)[:_LONGEST_TEXT]
         line.error, line.reason = text, error.reason if error is not None else None
         return self._front.fails(request, status, text, error)
 

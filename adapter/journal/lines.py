@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from adapter.errors import InvalidRequest
 from adapter.inventory import HELD
-from adapter.model import MAX_SIZE_BYTES, MAX_URL_BYTES, Content, Crashes, Named, Record, id_problem
+from adapter.model import MAX_SIZE_BYTES, MAX_URL_BYTES, Content, Crashes, Named, Record, id_problem, is_utf8
 
 FORMAT = 1
 MAX_LINE_BYTES = 64 * 1024
@@ -121,7 +121,7 @@ def _object(line: bytes) -> dict[str, object]:
 
 def _record(found: Mapping[str, object]) -> Record:
     model_id = _text(found, "id", 255)
-    if id_problem(model_id) or not _is_text(model_id):
+    if id_problem(model_id) or not is_utf8(model_id):
         raise ValueError("id")
     if found.get("gone") is True:
         return Record(model_id=model_id, state="", since=0)
@@ -174,18 +174,9 @@ def _named(value: object) -> Named | None:
 
 def _text(found: Mapping[str, object], name: str, most: int = MAX_TEXT) -> str:
     value = found.get(name)
-    if not isinstance(value, str) or len(value) > most or not _is_text(value):
+    if not isinstance(value, str) or len(value) > most or not is_utf8(value):
         raise ValueError(name)
     return value
-
-
-def _is_text(value: str) -> bool:
-    """Half of a pair of surrogates cannot be sent to anybody."""
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _name(value: object, pattern: re.Pattern[str] = _NAME) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from adapter.settings.files import content, why_not
 from adapter.units import ENDPOINT, LOADS, PORT, SECONDS, SECRET, SECRET_PATH, TEXT, Endpoint, Secret, setting
 
 RESTRICTED_HEADER = "triton-grpc-protocol-"
@@ -97,10 +98,10 @@ class TritonSettings:
         text = self.restricted_value.text if self.restricted_value is not None else None
         if text is None and self.restricted_value_file is not None:
             try:
-                text = _content(self.restricted_value_file)
+                text = content(self.restricted_value_file, MAX_SECRET_CHARACTERS + 3)
+                text = text.removesuffix("\n").removesuffix("\r")  # the end of its line, which most editors write
             except (OSError, UnicodeDecodeError) as error:
-                reason = error.strerror if isinstance(error, OSError) else "it is no text"
-                return None, f"{self.restricted_value_file} cannot be read: {reason}"
+                return None, f"{self.restricted_value_file} cannot be read: {why_not(error)}"
         if text is None:
             return None, None
         return (None, problem) if (problem := _value_problem(text)) else (Secret(text), None)
@@ -114,15 +115,6 @@ class TritonSettings:
     def reach(self) -> Endpoint:
         """The endpoint in force."""
         return self.endpoint or Endpoint(host="localhost", port=self.port)
-
-
-def _content(path: Path) -> str:
-    """Without the end of its line, which most editors write. Never waits for a pipe. Raises OSError, UnicodeDecodeError."""
-    if not path.is_file():
-        path.stat()
-        raise OSError(None, "it is no file")
-    with path.open("rb") as file:
-        return file.read(MAX_SECRET_CHARACTERS + 3).decode().removesuffix("\n").removesuffix("\r")
 
 
 def _value_problem(text: str) -> str | None:

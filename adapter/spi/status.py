@@ -8,13 +8,11 @@ more than about 8 KB on the wire is lost whole, as observed with ModelMesh's Jav
 
 from __future__ import annotations
 
-import re
-
 from grpc import StatusCode
 
 from adapter import errors
 from adapter.errors import AdapterError
-from adapter.telemetry.redaction import redact
+from adapter.telemetry.redaction import in_one_line
 
 CODES: dict[type[AdapterError], StatusCode] = {
     AdapterError: StatusCode.INTERNAL,
@@ -51,14 +49,9 @@ MAX_WIRE_BYTES = 4096
 """Bound of a text as gRPC percent-encodes it; far below the 8 KiB of headers that ModelMesh's client accepts."""
 _CUT = "..."
 _MOST_BYTES_PER_CHARACTER = 4 * 3
-_MAX_CHARACTERS = 65_536
-"""More is not looked at; nothing beyond could be shown."""
 _SHOWN_ID_BYTES = 1024
 """Of the wire: more than the longest valid id costs."""
 _SHOWN_PHASES_BYTES = 1024
-_SQUEEZED = re.compile(r"[\s\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ufeff]+")
-"""White space, control characters, and the marks that turn the direction of text."""
-_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def code_of(error: AdapterError, method: str = "") -> StatusCode:
@@ -82,7 +75,7 @@ def text_of(error: AdapterError) -> str:
 
 def shown(text: str, budget: int = MAX_WIRE_BYTES) -> str:
     """A text made safe to show: one line, no secrets, at a cost of no more than `budget` bytes on the wire."""
-    return _shortened(_clean(text), budget)
+    return _shortened(in_one_line(text), budget)
 
 
 def reasons() -> list[str]:
@@ -107,14 +100,6 @@ def _place(error: AdapterError) -> str:
     if error.phases:
         parts.append(shown(error.phases, _SHOWN_PHASES_BYTES))
     return f" ({'; '.join(parts)})" if parts else ""
-
-
-def _clean(text: str) -> str:
-    """One line of characters that can be encoded, without secrets."""
-    if len(text) > _MAX_CHARACTERS:
-        text = text[:_MAX_CHARACTERS].rpartition(" ")[0] or text[: MAX_WIRE_BYTES + 1]  # not half of a word: it may be a secret
-    text = redact(text)
-    return _SQUEEZED.sub(" ", _SURROGATE.sub("\ufffd", text)).strip()
 
 
 def _shortened(text: str, budget: int) -> str:

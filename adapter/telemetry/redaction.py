@@ -49,6 +49,12 @@ _SIGNED = re.compile(
     re.IGNORECASE,
 )
 """What makes a signed URL valid, also when only its query is quoted."""
+_MAX_CHARACTERS = 65_536
+"""More is not looked at; nothing beyond could be shown."""
+_MAX_WORD = 4096
+_SQUEEZED = re.compile(r"[\s\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ufeff]+")
+"""White space, control characters, and the marks that turn the direction of text."""
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _remembered = Remembered()
 
 
@@ -75,6 +81,13 @@ def redact(text: str) -> str:
     for bare in (_KEY_ID, _SECRET_KEY, _TOKEN):
         text = bare.sub(MASK, text)
     return text
+
+
+def in_one_line(text: str) -> str:
+    """A text made safe to show: one line of characters that can be encoded, without secrets. Of a very long one the beginning."""
+    if len(text) > _MAX_CHARACTERS:
+        text = text[:_MAX_CHARACTERS].rpartition(" ")[0] or text[: _MAX_WORD + 1]  # not half of a word: it may be a secret
+    return _SQUEEZED.sub(" ", _SURROGATE.sub("\ufffd", redact(text))).strip()
 
 
 def _redact_url(match: re.Match[str]) -> str:

@@ -30,8 +30,7 @@ ANSWER_SECONDS = 10.0
 
 WATCH_AGAIN_SECONDS = 1.0
 
-CHANNEL_OPTIONS = (
-    ("grpc.max_receive_message_length", -1),
+CONNECTION_OPTIONS = (
     ("grpc.max_metadata_size", METADATA_BYTES),
     ("grpc.absolute_max_metadata_size", METADATA_BYTES),
     ("grpc.initial_reconnect_backoff_ms", 50),
@@ -40,6 +39,7 @@ CHANNEL_OPTIONS = (
     ("grpc.enable_http_proxy", 0),  # proxies are for the object stores
 )
 # No keepalive pings: Triton answers them with GOAWAY when no calls are made (triton-inference-server's gRPC defaults).
+CHANNEL_OPTIONS = (("grpc.max_receive_message_length", -1), *CONNECTION_OPTIONS)
 
 _EXPLICIT_MODE = "explicit model load / unload is not allowed"
 _RESTRICTED = "This protocol is restricted"

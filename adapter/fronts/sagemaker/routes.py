@@ -44,18 +44,18 @@ def front(settings: SageMakerSettings, models: Models, inference: Inference, *, 
         return json_answer({"status": "Unhealthy", "error": obstacle}, UNAVAILABLE)
 
     routes = [
-        Route(method="GET", path="/ping", handler=ping, api="health", about={"summary": "Whether models can be loaded and asked"}),
-        Route(method="GET", path="/models", handler=table.list, api="model-repository", about={"summary": "The models that serve"}),
-        Route(method="POST", path="/models", handler=table.load, api="model-repository", about={"summary": "Load a model"}),
-        Route(method="GET", path="/models/{name}", handler=table.get, api="model-repository", about={"summary": "One model"}),
-        Route(method="DELETE", path="/models/{name}", handler=table.unload, api="model-repository", about={"summary": "Unload a model"}),
-        Route(method="POST", path="/models/{name}/invoke", handler=invoking.invoke, api="inference", about={"summary": "Ask a model"}),
-        Route(method="POST", path="/invocations", handler=invoking.invocations, api="inference", about={"summary": "Ask a model"}),
+        Route(method="GET", path="/ping", handler=ping, api="health"),
+        Route(method="GET", path="/models", handler=table.list, api="model-repository"),
+        Route(method="POST", path="/models", handler=table.load, api="model-repository"),
+        Route(method="GET", path="/models/{name}", handler=table.get, api="model-repository"),
+        Route(method="DELETE", path="/models/{name}", handler=table.unload, api="model-repository"),
+        Route(method="POST", path="/models/{name}/invoke", handler=invoking.invoke, api="inference"),
+        Route(method="POST", path="/invocations", handler=invoking.invocations, api="inference"),
     ]
     if settings.has_local_endpoints:
         path = "/endpoints/{endpoint}/invocations"
-        routes.append(Route(method="POST", path=path, handler=invoking.invocations, api="inference", about={"summary": "Ask a model"}))
-    return Front(name="sagemaker", title="SageMaker's multi-model contract", routes=routes, fails=_fails, echoed=(ATTRIBUTES,))
+        routes.append(Route(method="POST", path=path, handler=invoking.invocations, api="inference"))
+    return Front(name="sagemaker", routes=routes, fails=_fails, echoed=(ATTRIBUTES,))
 
 
 def _fails(_request: web.Request, status: int, text: str, _error: AdapterError | None) -> web.Response:

@@ -27,7 +27,7 @@ _LONGEST_VERSION = 18
 
 def front(settings: V2Settings, inference: Inference, triton: Inference) -> Front:
     """The front of V2 REST, before `inference`; whether the pod is well, its own `triton` says: ModelMesh has no such call."""
-    return Front(name="v2", title="V2 inference protocol", routes=_routes(_Handlers(settings, inference, triton)), fails=_fails)
+    return Front(name="v2", routes=_routes(_Handlers(settings, inference, triton)), fails=_fails)
 
 
 def _fails(_request: web.Request, status: int, text: str, _error: AdapterError | None) -> web.Response:
@@ -36,18 +36,18 @@ def _fails(_request: web.Request, status: int, text: str, _error: AdapterError |
 
 def _routes(handlers: _Handlers) -> list[Route]:
     found = [
-        Route(method="GET", path="/v2/health/live", handler=handlers.live, api="health", about={"summary": "Whether Triton lives"}),
-        Route(method="GET", path="/v2/health/ready", handler=handlers.ready, api="health", about={"summary": "Whether Triton serves"}),
-        Route(method="GET", path="/v2", handler=handlers.server, api="metadata", about={"summary": "What the server is"}),
-        Route(method="GET", path="/v2/models/stats", handler=handlers.all_statistics, api="statistics", about={"summary": "Statistics"}),
+        Route(method="GET", path="/v2/health/live", handler=handlers.live, api="health"),
+        Route(method="GET", path="/v2/health/ready", handler=handlers.ready, api="health"),
+        Route(method="GET", path="/v2", handler=handlers.server, api="metadata"),
+        Route(method="GET", path="/v2/models/stats", handler=handlers.all_statistics, api="statistics"),
     ]
     for place in ("/v2/models/{name}", "/v2/models/{name}/versions/{version}"):
         found += [
-            Route(method="GET", path=f"{place}/ready", handler=handlers.model_ready, api="health", about={"summary": "Whether it serves"}),
-            Route(method="GET", path=place, handler=handlers.model, api="metadata", about={"summary": "Inputs and outputs"}),
-            Route(method="GET", path=f"{place}/config", handler=handlers.config, api="model-config", about={"summary": "The config"}),
-            Route(method="GET", path=f"{place}/stats", handler=handlers.statistics, api="statistics", about={"summary": "Statistics"}),
-            Route(method="POST", path=f"{place}/infer", handler=handlers.infer, api="inference", about={"summary": "One inference"}),
+            Route(method="GET", path=f"{place}/ready", handler=handlers.model_ready, api="health"),
+            Route(method="GET", path=place, handler=handlers.model, api="metadata"),
+            Route(method="GET", path=f"{place}/config", handler=handlers.config, api="model-config"),
+            Route(method="GET", path=f"{place}/stats", handler=handlers.statistics, api="statistics"),
+            Route(method="POST", path=f"{place}/infer", handler=handlers.infer, api="inference"),
         ]
     return found
 

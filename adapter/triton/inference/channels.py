@@ -7,18 +7,12 @@ from dataclasses import dataclass
 import grpc
 import grpc.aio
 
-_METADATA_BYTES = 1024 * 1024
-"""An error's text is in the trailers; gRPC's own 16 KiB would make RESOURCE_EXHAUSTED of a long one."""
+from adapter.triton.client import CONNECTION_OPTIONS
+
 _OPTIONS: tuple[tuple[str, int], ...] = (
-    ("grpc.max_metadata_size", _METADATA_BYTES),
-    ("grpc.absolute_max_metadata_size", _METADATA_BYTES),
-    ("grpc.initial_reconnect_backoff_ms", 50),
-    ("grpc.min_reconnect_backoff_ms", 1000),  # in fact the time for one attempt to connect
-    ("grpc.max_reconnect_backoff_ms", 200),
-    ("grpc.enable_http_proxy", 0),
+    *CONNECTION_OPTIONS,
     ("grpc.use_local_subchannel_pool", 1),  # a connection of its own: tensors stand in nobody's way, nor behind a load
 )
-# No keepalive pings: Triton answers them with GOAWAY when no calls are made.
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,7 +22,6 @@ async def test_a_body_that_does_not_come_is_408(monkeypatch: pytest.MonkeyPatch)
 
     front = Front(
         name="v2",
-        title="t",
         routes=[Route(method="POST", path="/x", handler=handler, api="inference")],
         fails=lambda _request, status, text, _error: json_answer({"error": text}, status),
     )
