@@ -3,7 +3,7 @@ One channel to a V2 gRPC server, for inference and for questions about models. I
 
 What ends a wait: a server that is away refuses at once, or after one attempt to connect (1 s); questions have a deadline; an
 inference has none, and ends with its answer, its connection, or its caller. A cancel of a call, or the end of a generator, cancels the
-call in the server. Nobody waits behind another: calls share a connection and nothing else.
+call in the server soon (`leaving`); the caller does not wait for that. Nobody waits behind another: calls share a connection alone.
 
 Triton's header `triton_grpc_error`, by which the errors of a stream come as gRPC's status, is not sent: Triton 2.51 dies of it when
 a model sends an error and then ends its stream, as models are told to (ModelStreamInfer; shown by the tests). So such an error has
@@ -27,7 +27,8 @@ from adapter.telemetry.redaction import remember
 from adapter.triton.inference.as_json import json_of
 from adapter.triton.inference.channels import Tls, channel_to
 from adapter.triton.inference.failures import failure_in_stream, failure_of
-from adapter.triton.inference.messages import WANTS_EMPTY_FINAL, info_of, request_of, response_of
+from adapter.triton.inference.leaving import Leaving, seen
+from adapter.triton.inference.messages import WANTS_EMPTY_FINAL, info_of, is_refusal, request_of, response_of
 from adapter.triton.stubs import service_pb2, service_pb2_grpc
 
 HEALTH_SECONDS = 0.9
@@ -35,7 +36,6 @@ HEALTH_SECONDS = 0.9
 QUESTION_SECONDS = 10.0
 """For calls that never wait for a model."""
 KEPT_INFOS = 1024
-_Metadata = tuple[tuple[str, str], ...]
 
 
 class TritonInference:
@@ -56,41 +56,50 @@ class TritonInference:
             remember(value, lasts=True)
         self._channel = channel_to(target, tls, max_message_bytes)
         self._stub = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
+        self._leaving = Leaving()
         self._infos: OrderedDict[tuple[str, str], tuple[float, ModelInfo]] = OrderedDict()
 
     async def close(self) -> None:
-        """End the channel and whatever calls run on it."""
+        """End the channel and whatever calls run on it; those that were left are let go first."""
+        await self._leaving.settled()
         await self._channel.close()
 
     async def infer(self, request: InferRequest, *, headers: Mapping[str, str] | None = None) -> InferResponse:
         """As `Inference`."""
         metadata = (*self._headers, *headers.items()) if headers else self._headers
-        return response_of(await self._call(self._stub.ModelInfer, request_of(request), None, metadata, request.id))
+        begun = monotonic()
+        call = self._stub.ModelInfer(request_of(request), metadata=metadata)
+        answer = seen(asyncio.ensure_future(_answer_of(call, request.id)))
+        try:
+            return response_of(await asyncio.shield(answer))
+        finally:
+            if not answer.done():
+                self._leaving.leave(call, answer, begun)
 
     async def stream(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
         """As `Inference`."""
         message = request_of(request)
         message.parameters[WANTS_EMPTY_FINAL].bool_param = True
+        begun = monotonic()
         call = self._stub.ModelStreamInfer(metadata=self._headers)
+        pending = seen(asyncio.ensure_future(_first_of(call, message, request.id)))
+        is_over = False
         try:
-            with suppress(asyncio.InvalidStateError):  # the call has failed already; the first read says how
-                await call.write(message)  # and no end of writing: Triton would take that for the end of the stream
-            while (answer := await call.read()) is not grpc.aio.EOF:
-                if answer is None:  # grpc.aio's answer when it cannot be parsed
-                    raise _unreadable()
+            while True:
+                answer = await asyncio.shield(pending)
                 if answer.error_message:
-                    raise failure_in_stream(answer.error_message, bool(answer.infer_response.model_name), request.id)
+                    raise failure_in_stream(answer.error_message, not is_refusal(answer), request.id)
                 response = response_of(answer.infer_response, is_stream=True)
+                is_over = response.is_final
                 yield response
-                if response.is_final:
+                if is_over:
                     return
-            raise failure_of(await call.code(), await call.details() or "the stream ended before its last answer", request.id)
-        except grpc.aio.AioRpcError as error:
-            raise failure_of(error.code(), error.details() or "", request.id) from error
-        except asyncio.CancelledError as cancelled:
-            raise _why(cancelled) from cancelled
+                pending = seen(asyncio.ensure_future(_next_of(call, request.id)))
         finally:
-            call.cancel()
+            if is_over:
+                self._leaving.end_stream(call)
+            elif not call.done():
+                self._leaving.leave_stream(call, pending, begun)
 
     async def is_live(self) -> bool:
         """As `Inference`."""
@@ -139,26 +148,54 @@ class TritonInference:
 
     async def _is_well(self, method: Any, request: Any, field: str) -> bool:
         try:
-            return bool(getattr(await self._call(method, request, HEALTH_SECONDS, self._headers), field))
+            return bool(getattr(await self._call(method, request, HEALTH_SECONDS), field))
         except InferenceFailed:
             return False
 
     async def _ask(self, method: Any, request: Any) -> Any:
-        return await self._call(method, request, QUESTION_SECONDS, self._headers)
+        return await self._call(method, request, QUESTION_SECONDS)
 
-    async def _call(self, method: Any, request: Any, timeout_seconds: float | None, metadata: _Metadata, request_id: str = "") -> Any:
-        try:
-            reply = await method(request, timeout=timeout_seconds, metadata=metadata)
-        except grpc.aio.AioRpcError as error:
-            raise failure_of(error.code(), error.details() or "", request_id) from error
-        except asyncio.CancelledError as cancelled:
-            raise _why(cancelled) from cancelled
-        if reply is None:  # grpc.aio's answer when it cannot be parsed
-            raise _unreadable()
-        return reply
+    async def _call(self, method: Any, request: Any, timeout_seconds: float) -> Any:
+        return await _answer_of(method(request, timeout=timeout_seconds, metadata=self._headers))
+
+
+async def _answer_of(call: Any, request_id: str = "") -> Any:
+    """Of a unary call. Raises InferenceFailed."""
+    try:
+        reply = await call
+    except grpc.aio.AioRpcError as error:
+        raise failure_of(error.code(), error.details() or "", request_id) from error
+    except asyncio.CancelledError as cancelled:
+        raise _why(cancelled) from cancelled
+    if reply is None:
+        raise _unreadable()
+    return reply
+
+
+async def _first_of(call: Any, message: Any, request_id: str) -> Any:
+    """The first message of a stream, whose request is sent before. Raises InferenceFailed, also at its end."""
+    with suppress(asyncio.InvalidStateError):  # the call has failed already; the read says how
+        await call.write(message)  # and no end of writing: Triton would take that for the end of the stream
+    return await _next_of(call, request_id)
+
+
+async def _next_of(call: Any, request_id: str) -> Any:
+    """The next message. Raises InferenceFailed, also at the stream's end."""
+    try:
+        answer = await call.read()
+        if answer is grpc.aio.EOF:
+            raise failure_of(await call.code(), await call.details() or "the stream ended before its last answer", request_id)
+    except grpc.aio.AioRpcError as error:
+        raise failure_of(error.code(), error.details() or "", request_id) from error
+    except asyncio.CancelledError as cancelled:
+        raise _why(cancelled) from cancelled
+    if answer is None:
+        raise _unreadable()
+    return answer
 
 
 def _unreadable() -> InferenceFailed:
+    """grpc.aio has None for an answer that cannot be parsed."""
     return InferenceFailed(Failure.INTERNAL, "the inference server's answer cannot be parsed")
 
 

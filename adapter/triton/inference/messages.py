@@ -58,6 +58,17 @@ def response_of(message: Any, *, is_stream: bool = False) -> InferResponse:
     )
 
 
+def is_refusal(message: Any) -> bool:
+    """Of a ModelStreamInferResponse: whether it is an error that the model had no part in."""
+    return bool(message.error_message) and not message.infer_response.model_name
+
+
+def is_last(message: Any) -> bool:
+    """Of a ModelStreamInferResponse: whether Triton sends nothing after it."""
+    response = message.infer_response
+    return is_refusal(message) or (FINAL in response.parameters and bool(response.parameters[FINAL].bool_param))
+
+
 def info_of(metadata: Any, config: Any) -> ModelInfo:
     """Of a ModelMetadataResponse and a ModelConfig."""
     return ModelInfo(
