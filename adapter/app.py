@@ -48,7 +48,11 @@ async def _serve(settings: Settings) -> NoReturn:
         log.info("adapter.started", listens=adapter.spi.addresses, triton=settings.triton.target, **_arithmetic(settings))
         _warn_of_threads(settings)
         is_asked = await _until_asked_to_stop(asked, adapter.root_tasks)
-        has_settled = await adapter.lifecycle.drain(settings.lifetime.grace_seconds)
+        draining = adapter.lifecycle.drain(settings.lifetime.grace_seconds)
+        if adapter.fronts is None:
+            has_settled = await draining
+        else:
+            has_settled, _ = await asyncio.gather(draining, adapter.fronts.drained(settings.lifetime.grace_seconds))
         await adapter.spi.stop(ANSWER_SECONDS)
         log.info("adapter.stopped", settled=has_settled)
         if not (is_asked and has_settled):

@@ -23,9 +23,13 @@ class Digests:
         self._salt = salt
 
     def of_spec(self, spec: ModelSpec) -> str:
-        """Of all that was asked but the model id: two ids with one digest ask for the same."""
-        asked = {name: value for name, value in vars(spec).items() if name != "model_id"}
-        return self.of_values(asked)
+        """
+        Of all that was asked but the model id and its caller's name: two ids with one digest ask for the same.
+
+        A folder counts where there is one: so a spec without one has the digest that older journals hold.
+        """
+        asked = {name: value for name, value in vars(spec).items() if name not in ("model_id", "named", "folder")}
+        return self.of_values(asked if spec.folder is None else asked | {"folder": str(spec.folder)})
 
     def of_values(self, values: Mapping[str, object]) -> str:
         """Of any values that JSON can hold; mappings inside may come in any order."""

@@ -156,15 +156,23 @@ class Inference(Protocol):
         ...
 
     async def is_model_ready(self, model: str, version: str = "") -> bool:
-        """ModelReady. Raises InferenceFailed, also for a model that nobody knows."""
+        """ModelReady. False also for a model that Triton does not know; ModelMesh raises NOT_FOUND for one that it does not know."""
         ...
 
     async def server_info(self) -> ServerInfo:
         """ServerMetadata."""
         ...
 
-    async def model_info(self, model: str, version: str = "") -> ModelInfo:
-        """ModelMetadata and ModelConfig in one; kept for as long as the model stays loaded as it is."""
+    async def model_info(self, model: str, version: str = "", *, max_age_seconds: float = 0) -> ModelInfo:
+        """
+        ModelMetadata and ModelConfig in one.
+
+        Args:
+            model: its name.
+            version: empty for whichever the server takes.
+            max_age_seconds: take an earlier answer that is so young. Nobody tells of a reload: a request that was built from it
+                and refused is to be built again from a fresh one.
+        """
         ...
 
     async def model_config(self, model: str, version: str = "") -> Mapping[str, Any]:

@@ -69,14 +69,35 @@ def id_problem(model_id: str, reserved: Collection[str] = RESERVED_IDS) -> str |
     return next((text for is_wrong, text in problems if is_wrong), None)
 
 
+MAX_NAME_BYTES, MAX_URL_BYTES = 1024, 4096
+"""Of what a front's caller may call a model, and of a path (PATH_MAX of Linux)."""
+_FIRST_PRINTABLE = 0x20
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # half of a pair of surrogates
+        return False
+    return True
+
+
 @dataclass(frozen=True)
 class Named:
     """What a front's caller called a model, where a model id cannot be that."""
 
     name: str
-    """Opaque; any text without '/', '\\', NUL and newline."""
+    """Opaque; any text without '/', '\\' and control characters, of at most `MAX_NAME_BYTES`."""
     url: str
-    """As the caller gave it."""
+    """As the caller gave it; no control characters, at most `MAX_URL_BYTES`."""
+
+    def __post_init__(self) -> None:
+        """Raises InvalidRequest: the journal could not keep it, or nobody could be told it."""
+        for what, text, most, barred in (("name", self.name, MAX_NAME_BYTES, "/\\"), ("url", self.url, MAX_URL_BYTES, "")):
+            if not text or not (_is_utf8(text) and len(text.encode()) <= most):
+                raise InvalidRequest(f"the {what} of a model has 1 to {most} bytes of UTF-8")
+            if bad := next((letter for letter in text if letter in barred or ord(letter) < _FIRST_PRINTABLE), None):
+                raise InvalidRequest(f"the {what} of a model cannot have {bad!r}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -219,6 +240,8 @@ class Record:
     """Identity of the directory in Triton's repository folder, as `ModelRepository.place` gave it."""
     confirmed: float = 0.0
     """When it was loaded, or confirmed by an equal load."""
+    named: Named | None = None
+    """Of a model that a front has loaded."""
 
 
 @dataclass(frozen=True, kw_only=True)

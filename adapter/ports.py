@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from adapter.digests import Digests
@@ -127,6 +128,11 @@ class ModelStore(Protocol):
 
 class ModelRepository(Protocol):
     """Triton's model repository folder, of which we are the only writer."""
+
+    @property
+    def folder(self) -> Path:
+        """Where it is."""
+        ...
 
     async def place(self, model_id: str, layout: Layout, artifact: Artifact) -> str:
         """Make the model visible to Triton in one rename; of a bundle, the top model last. Returns its identity. Raises DiskFull."""

@@ -49,7 +49,12 @@ class Models(Protocol):
         ...
 
     def find(self, name: str) -> KnownModel | None:
-        """One of them. Never waits."""
+        """
+        One of them. Never waits.
+
+        Raises:
+            ServerUnavailable: as `known`, and nobody knows yet whether there is one of this name.
+        """
         ...
 
     async def load_new(self, spec: ModelSpec) -> LoadedModel:
@@ -59,8 +64,9 @@ class Models(Protocol):
         Cancelling the call undoes the load.
 
         Raises:
-            AlreadyLoaded: it is loaded, or a load or restore of it is under way.
+            AlreadyLoaded: it is loaded, or a load or restore of it is under way; raised at once. What is being unloaded is waited for.
             NoCapacity: it does not fit beside what is loaded, being loaded, and not freed yet.
+            ServerUnavailable: what Triton holds is not known.
             AdapterError: as `Lifecycle.load`.
         """
         ...

@@ -12,8 +12,11 @@ import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import structlog
+
+from adapter.errors import StartError
 
 from adapter.journal.journal import Journal
 from adapter.journal.reading import NAME as JOURNAL
@@ -33,6 +36,9 @@ from adapter.triton.server import TritonServer
 from adapter.volume import Volume
 from adapter.workers import retrieve
 
+if TYPE_CHECKING:
+    from adapter.fronts.doors import Doors
+
 READ_SECONDS = 5.0
 """Longest wait for what an earlier process has left in the cache; a load waits for it in any case."""
 FIRST_ANSWER_SECONDS = 0.5
@@ -51,6 +57,8 @@ class Adapter:
     space: Space
     lifecycle: RuntimeLifecycle
     spi: SpiServer
+    fronts: Doors | None
+    """None where no HTTP front is on."""
     root_tasks: tuple[asyncio.Task[None], ...]
     """Run for as long as the adapter does; when one ends, something is broken."""
 
@@ -118,7 +126,7 @@ async def build(
             http = TelemetryServer(
                 port=settings.telemetry.metrics_port,
                 heartbeat=heartbeat,
-                readiness=lifecycle.readiness,
+                readiness=(lambda: lifecycle.obstacle) if settings.has_fronts else lifecycle.readiness,
                 notice=lifecycle.notice,
                 triton=server.health,
             )
@@ -143,7 +151,34 @@ async def build(
         stack.push_async_callback(spi.stop, 0)
         preparing = asyncio.create_task(_prepared(store, runtime.has_told), name="storage clients")
         stack.push_async_callback(_end, preparing)
-        yield Adapter(volume=volume, space=space, lifecycle=lifecycle, spi=spi, root_tasks=root_tasks)
+        fronts = await _fronts(settings, lifecycle, stack) if settings.has_fronts else None
+        yield Adapter(volume=volume, space=space, lifecycle=lifecycle, spi=spi, fronts=fronts, root_tasks=root_tasks)
+
+
+async def _fronts(settings: Settings, lifecycle: RuntimeLifecycle, stack: AsyncExitStack) -> Doors:
+    """The HTTP fronts that are on. Their libraries are imported here, so a pod without a front has none of them in memory."""
+    try:
+        from adapter.fronts import sagemaker, v2  # noqa: PLC0415 - as the docstring says
+        from adapter.fronts.doors import Doors  # noqa: PLC0415
+        from adapter.triton.inference.client import TritonInference  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise StartError(
+            f"an HTTP front is on, but {error.name} is not installed: pip install 'modelmesh-triton-adapter[http]'"
+        ) from error
+    inference = TritonInference(settings.triton.target, settings.triton.call_headers)
+    stack.push_async_callback(inference.close)
+    doors = Doors()
+    stack.push_async_callback(doors.close)
+    if settings.sagemaker.port:
+        front = sagemaker.front(settings.sagemaker, lifecycle, inference, non_finite=settings.v2.non_finite)
+        await doors.open(front, settings.sagemaker.port, "SAGEMAKER_PORT", settings.http)
+    if settings.v2.port:
+        there = inference
+        if settings.v2.endpoint is not None:
+            there = TritonInference(settings.v2.endpoint.target)
+            stack.push_async_callback(there.close)
+        await doors.open(v2.front(settings.v2, there), settings.v2.port, "V2_REST_PORT", settings.http)
+    return doors
 
 
 async def _prepared(store: Store, has_told: asyncio.Event) -> None:

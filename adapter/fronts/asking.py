@@ -1,1 +1,78 @@
-"""How a model is asked: once, or as a stream."""
+"""How a model is asked: for one answer, at once or as a stream of which exactly one answer comes; by what is known of it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
+from typing import TypeVar
+
+from adapter.fronts.answers import HttpError
+from adapter.inference import Failure, Inference, InferenceFailed, InferRequest, InferResponse, ModelInfo
+
+KNOWN_SECONDS = 2.0
+"""So long what was told of a model is taken for true, at first."""
+_MAY_BE_OLD = frozenset({Failure.INVALID, Failure.NOT_FOUND, Failure.UNSUPPORTED})
+Answer = TypeVar("Answer")
+
+
+async def informed(inference: Inference, model: str, version: str, ask: Callable[[ModelInfo], Awaitable[Answer]]) -> Answer:
+    """
+    Ask a model by what is known of its inputs. Where it refuses, and has changed since, it is asked once more by what it is now.
+
+    Args:
+        inference: the server.
+        model: its name there.
+        version: empty for whichever the server takes.
+        ask: makes the request and sends it. Nothing of an answer may be out when it raises.
+
+    Raises:
+        HttpError: from `ask`.
+        InferenceFailed: as `Inference.model_info`, and from `ask`.
+    """
+    info = await inference.model_info(model, version, max_age_seconds=KNOWN_SECONDS)
+    try:
+        return await ask(info)
+    except (InferenceFailed, HttpError) as refused:
+        if isinstance(refused, InferenceFailed) and refused.failure not in _MAY_BE_OLD:
+            raise
+        now = await inference.model_info(model, version)
+        if now == info:
+            raise
+    return await ask(now)
+
+
+async def one(inference: Inference, request: InferRequest) -> InferResponse:
+    """
+    The model's only answer; a decoupled model is asked by a stream.
+
+    Raises:
+        HttpError: 400: a decoupled model gave none, or more than one.
+        InferenceFailed: as `Inference.infer`.
+    """
+    try:
+        return await inference.infer(request)
+    except InferenceFailed as failed:
+        if failed.failure is not Failure.UNSUPPORTED or "decoupled" not in failed.text:
+            raise
+    return await only(inference, request)
+
+
+async def only(inference: Inference, request: InferRequest) -> InferResponse:
+    """
+    The only answer of a stream. A second one cancels it.
+
+    Raises:
+        HttpError: 400: it gave none, or more than one.
+        InferenceFailed: as `Inference.stream`.
+    """
+    found: InferResponse | None = None
+    async with aclosing(inference.stream(request)) as answers:
+        async for answer in answers:
+            if answer.is_final and not answer.outputs:
+                break
+            if found is not None:
+                raise HttpError(400, "the model gave more than one answer; ask it by generate_stream")
+            found = answer
+    if found is None:
+        raise HttpError(400, "the model gave no answer; exactly one was expected")
+    return found

@@ -1,23 +1,41 @@
 """
-What stands around every request of every front: routes, names, bodies, errors.
+What stands around every request of every front: routes, names, limits, the canonical line, errors.
 
-A front is a list of routes and one way to write an error. All else is here, once.
+A front is a list of routes and one way to write an error. All else is here, once. A client that leaves cancels its handler
+(aiohttp's `handler_cancellation`), and whatever the handler has asked for with it.
 """
 
 from __future__ import annotations
 
+import asyncio
+import re
+import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import orjson
-from aiohttp import web
+import structlog
+from aiohttp import hdrs, web
+from structlog.contextvars import bound_contextvars
 
 from adapter.errors import UNEXPECTED, AdapterError
-from adapter.fronts.answers import HttpError, status_of
+from adapter.fronts import metrics
+from adapter.fronts.answers import UNAVAILABLE, HttpError, status_of
+from adapter.fronts.bodies import MAX_BODY
+from adapter.fronts.guards import Rule
 from adapter.settings import HttpSettings
+from adapter.telemetry import logs
+from adapter.telemetry.redaction import redact
+
+REQUEST_ID = "X-Request-Id"
+_ID = re.compile(r"[!-~]{1,128}")
+_SQUEEZED = re.compile(r"[\s\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ufeff]+")
+_LONGEST_TEXT = 4096
+_CLIENT_GONE = 499
+"""Of logs and metrics alone. Source: nginx's name for it."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+log = structlog.stdlib.get_logger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +47,7 @@ class Route:
     """With names as `/models/{name}/invoke`. The pattern is the metric's label."""
     handler: Handler
     api: str
-    """Of HTTP_RESTRICTED_API: health, metadata, inference, model-repository, model-config, statistics."""
+    """Of HTTP_RESTRICTED_API: one of `guards.GROUPS`."""
     about: Mapping[str, Any] = field(default_factory=dict)
     """The operation in OpenAPI: summary, requestBody, responses."""
 
@@ -46,58 +64,126 @@ class Front:
     """Writes an error: the request, its status, one line of text, and the failure behind it, where there is one."""
 
 
-def application(front: Front, settings: HttpSettings) -> web.Application:
-    """The front as aiohttp runs it."""
+class Edge:
+    """One front as aiohttp runs it, and what it works on."""
+
+    def __init__(self, front: Front, settings: HttpSettings, rules: Mapping[str, Rule]) -> None:
+        self._front = front
+        self._most = settings.max_requests
+        self._rules = rules
+        self._running: set[asyncio.Task[Any]] = set()
+        self.is_draining = False
+        self.application = web.Application(middlewares=[self._around], client_max_size=settings.max_body_bytes)
+        self.application[MAX_BODY] = settings.max_body_bytes
+        self._routes: dict[tuple[str, str], Route] = {}
+        for route in front.routes:
+            self.application.router.add_route(route.method, route.path, route.handler)
+            self._routes[route.method, route.path] = route
+
+    async def drained(self, seconds: float) -> None:
+        """Refuse new requests, and return when the running ones have ended, or the time is up."""
+        self.is_draining = True
+        if self._running:
+            await asyncio.wait(list(self._running), timeout=seconds)
 
     @web.middleware
-    async def around(request: web.Request, handler: Handler) -> web.StreamResponse:
+    async def _around(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        resource = request.match_info.route.resource
+        pattern = resource.canonical if resource is not None else "-"
+        route = self._routes.get((request.method, pattern))
+        line = _Line(self._front.name, request, pattern, is_quiet=route is not None and route.api == "health")
+        task = asyncio.current_task()
+        with (
+            logs.noting() as notes,
+            bound_contextvars(request_id=line.request_id),
+            metrics.IN_FLIGHT.labels(self._front.name).track_inprogress(),
+        ):
+            if task is not None:
+                self._running.add(task)
+            try:
+                answer = await self._answer(request, handler, route, line)
+            except asyncio.CancelledError:
+                line.write(_CLIENT_GONE, notes, reason="cancelled")
+                raise
+            finally:
+                if task is not None:
+                    self._running.discard(task)
+            line.write(answer.status, notes)
+        return answer
+
+    async def _answer(self, request: web.Request, handler: Handler, route: Route | None, line: _Line) -> web.StreamResponse:
+        request["request_id"] = line.request_id
         try:
-            return await handler(request)
+            self._admit(request, route)
+            answer = await handler(request)
         except HttpError as refused:
-            answer = front.fails(request, refused.status, refused.text, None)
+            answer = self._failed(request, line, refused.status, refused.text, None)
             answer.headers.update(refused.headers)
-            return answer
         except AdapterError as error:
-            return front.fails(request, status_of(error), error.text, error)
+            answer = self._failed(request, line, status_of(error), error.text, error)
         except web.HTTPException as error:
-            return front.fails(request, error.status, error.reason, None)
-        except Exception:  # noqa: BLE001 - never a text that nobody has read
-            return front.fails(request, 500, UNEXPECTED, None)
+            text = "the path does not exist" if error.status == 404 else f"{error.reason.lower()} here"
+            answer = self._failed(request, line, error.status, text, None)
+            if hdrs.ALLOW in error.headers:
+                answer.headers[hdrs.ALLOW] = error.headers[hdrs.ALLOW]
+        except Exception:
+            log.exception("http.crashed", front=self._front.name, route=line.pattern)
+            answer = self._failed(request, line, 500, UNEXPECTED, None)
+        if not answer.prepared:
+            answer.headers[REQUEST_ID] = line.request_id
+            if self.is_draining:
+                answer.force_close()
+        return answer
 
-    app = web.Application(middlewares=[around], client_max_size=settings.max_body_bytes)
-    for route in front.routes:
-        app.router.add_route(route.method, route.path, route.handler)
-    return app
+    def _admit(self, request: web.Request, route: Route | None) -> None:
+        if route is None or route.api == "health":
+            return
+        if self.is_draining:
+            raise self._refused(UNAVAILABLE, "draining", "the adapter is shutting down and takes no new requests")
+        if len(self._running) > self._most:
+            raise self._refused(UNAVAILABLE, "too_many", f"more than {self._most} requests at a time (HTTP_MAX_REQUESTS)")
+        rule = self._rules.get(route.api)
+        if rule is not None and not rule.allows(request.headers):
+            raise self._refused(403, "restricted", f"this API is restricted: it needs the header {rule.header}")
 
+    def _refused(self, status: int, reason: str, text: str) -> HttpError:
+        metrics.REFUSED.labels(self._front.name, reason).inc()
+        return HttpError(status, text)
 
-async def body_of(request: web.Request) -> bytes:
-    """
-    The whole body, decompressed.
-
-    Raises:
-        HttpError: 413, 415, or 400 for a body that is not what its encoding says.
-    """
-    return await request.read()
-
-
-async def json_of(request: web.Request) -> Any:
-    """
-    The body as JSON; NaN and Infinity are numbers.
-
-    Raises:
-        HttpError: as `body_of`, or 400: no JSON, or nested deeper than 100 levels.
-    """
-    return parsed(await body_of(request))
-
-
-def parsed(text: bytes | memoryview) -> Any:
-    """A JSON text. Raises HttpError 400."""
-    try:
-        return orjson.loads(text)
-    except orjson.JSONDecodeError as error:
-        raise HttpError(400, f"the body is no JSON: {error}") from error
+    def _failed(self, request: web.Request, line: _Line, status: int, text: str, error: AdapterError | None) -> web.Response:
+        text = redact(_SQUEEZED.sub(" ", text[: 2 * _LONGEST_TEXT]).strip())[:_LONGEST_TEXT].encode("utf-8", "replace").decode()
+        line.error, line.reason = text, error.reason if error is not None else None
+        return self._front.fails(request, status, text, error)
 
 
 def name_in(request: web.Request, what: str = "name") -> str:
     """A name in the path, percent-decoded once. Raises HttpError 400: it is no UTF-8."""
-    return request.match_info[what]
+    name = request.match_info[what]
+    if "\ufffd" in name or any(0xD800 <= ord(letter) <= 0xDFFF for letter in name):
+        raise HttpError(400, "the name in the path is no UTF-8")
+    return name
+
+
+class _Line:
+    """The metrics and the canonical log line of one request."""
+
+    def __init__(self, front: str, request: web.Request, pattern: str, *, is_quiet: bool) -> None:
+        given = request.headers.get(REQUEST_ID, "")
+        self.request_id = given if _ID.fullmatch(given) else uuid.uuid4().hex
+        self.pattern = pattern
+        self.error: str | None = None
+        self.reason: str | None = None
+        self._front = front
+        self._method = request.method if request.method in hdrs.METH_ALL else "-"
+        self._is_quiet = is_quiet
+        self._started = asyncio.get_running_loop().time()
+
+    def write(self, status: int, notes: Mapping[str, Any], reason: str | None = None) -> None:
+        """Once for each request."""
+        seconds = asyncio.get_running_loop().time() - self._started
+        metrics.SECONDS.labels(self._front, self._method, self.pattern, str(status)).observe(seconds)
+        reason = reason or self.reason
+        failure = ({"reason": reason} if reason else {}) | ({"error": self.error} if self.error else {})
+        place = {"front": self._front, "method": self._method, "route": self.pattern}
+        write = log.debug if self._is_quiet else log.error if status == 500 else log.warning if status > 500 else log.info
+        write("http", **{**notes, **place, "status": status, "seconds": round(seconds, 4), **failure})

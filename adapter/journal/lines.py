@@ -12,11 +12,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from adapter.errors import InvalidRequest
 from adapter.inventory import HELD
-from adapter.model import MAX_SIZE_BYTES, Content, Crashes, Record, id_problem
+from adapter.model import MAX_SIZE_BYTES, MAX_URL_BYTES, Content, Crashes, Named, Record, id_problem
 
 FORMAT = 1
-MAX_LINE_BYTES = 16 * 1024
+MAX_LINE_BYTES = 64 * 1024
+"""JSON of ASCII has up to 6 bytes for one of UTF-8: a name and a url of the greatest length fit."""
 MAX_TEXT = 200
 """Characters of a type, a path or a storage key: they are for people."""
 _MAX_COUNT = 10**6
@@ -69,6 +71,7 @@ def line_of(entry: Entry) -> bytes:
         "size": entry.size_bytes,
         "placed": entry.placed,
         "confirmed": entry.confirmed,
+        **({"named": [entry.named.name, entry.named.url]} if entry.named else {}),
     })  # fmt: skip
 
 
@@ -137,6 +140,7 @@ def _record(found: Mapping[str, object]) -> Record:
         size_bytes=_whole(found, "size", MAX_SIZE_BYTES),
         placed=_name(found.get("placed"), _IDENTITY) if found.get("placed") is not None else None,
         confirmed=_seconds(found, "confirmed"),
+        named=_named(found.get("named")),
     )
 
 
@@ -154,6 +158,18 @@ def _content(value: object) -> Content | None:
         raise ValueError("content")
     spec, listing, crash = value
     return Content(_name(spec), None if listing is None else _name(listing), _name(crash))
+
+
+def _named(value: object) -> Named | None:
+    if value is None:
+        return None
+    if not isinstance(value, list) or len(value) != 2:
+        raise ValueError("named")
+    name, url = (_text({"named": part}, "named", MAX_URL_BYTES) for part in value)
+    try:
+        return Named(name, url)
+    except InvalidRequest as error:
+        raise ValueError("named") from error
 
 
 def _text(found: Mapping[str, object], name: str, most: int = MAX_TEXT) -> str:

@@ -31,6 +31,8 @@ from adapter.parameters import ALLOW_DECOUPLED
 from adapter.paths import path_problem
 
 DEFAULT_VERSION = "1"
+MOST_WRAPPERS = 4
+"""So many directories are looked at, the outermost one included."""
 SCHEMA_FILE = "_schema.json"
 """ModelMesh's own name for a schema in the model's directory; never part of the model."""
 _ALLOWED = f'set {ALLOW_DECOUPLED.name} to "true" in its storage_params, or give it a config.pbtxt'
@@ -45,16 +47,18 @@ class Expectation:
     """The simplest such tree; a path that ends in `/` is a directory."""
 
 
-def wanted(listing: Listing) -> tuple[SourceFile, ...]:
+def wanted(listing: Listing, spec: ModelSpec | None = None) -> tuple[SourceFile, ...]:
     """
     The small files whose content `plan` needs: the config.pbtxt of a directory, the configs of a bundle's models, and the schema.
+
+    Of a model in somebody else's folder (`spec.folder`) also those in a directory that wraps it.
 
     Raises:
         InvalidModel: the configs of a bundle are too long together.
     """
     configs: tuple[SourceFile | None, ...] = ()
     if not listing.is_single_file:
-        tree = _unchecked(listing)
+        tree = _unwrapped(spec, _unchecked(listing))
         inner = bundles.configs_to_read(tree)
         bundles.check_size(inner)
         configs = (tree.find(model_config.FILE_NAME), *inner)
@@ -78,10 +82,10 @@ def plan(spec: ModelSpec, listing: Listing, contents: dict[SourceFile, bytes]) -
     """
     if spec.schema_path and listing.schema is None:
         raise InvalidModel(f"the schema {shortened(spec.schema_path)} was not found")
-    config = None if listing.is_single_file else listing.find(model_config.FILE_NAME)
+    tree = _unchecked(listing) if listing.is_single_file else _unwrapped(spec, _unchecked(listing))
+    config = None if listing.is_single_file else tree.find(model_config.FILE_NAME)
     known = None if config is None else model_config.read(contents[config])
     schema_content = None if listing.schema is None else contents[listing.schema]
-    tree = _unchecked(listing)
     is_bundle = not listing.is_single_file and bundles.looks_like(tree, known)
     with _explained(spec, listing, known, _BUNDLE if is_bundle else None):
         check(listing)
@@ -222,6 +226,23 @@ def _expected(kind: ModelType, config: ModelConfig | None) -> Expectation:
 
 
 _BUNDLE = Expectation(bundles.EXPECTED, bundles.EXAMPLE)
+
+
+def _unwrapped(spec: ModelSpec | None, tree: Tree) -> Tree:
+    """
+    What is in directories that hold nothing else, where that is laid out for Triton: an archive of `my-model/` has such a one.
+
+    Of ModelMesh's models nothing is unwrapped: their layouts are those of the archived Go adapter.
+    """
+    inner = tree
+    for _ in range(MOST_WRAPPERS if spec is not None and spec.folder is not None else 0):
+        if model_config.FILE_NAME in inner.file_names or any(map(is_version, inner.directory_names)) or bundles.configs_to_read(inner):
+            return inner
+        visible = inner.visible()
+        if visible.file_names or len(visible.directory_names) != 1:
+            break
+        inner = visible.below(visible.directory_names[0])
+    return tree
 
 
 def _unchecked(listing: Listing) -> Tree:

@@ -10,16 +10,28 @@ overtakes a load of the same id, waits for its undo, and is never cancelled.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import cast
 
 import structlog
 
-from adapter.errors import Abandoned, AdapterError, BudgetExceeded, Draining, ModelNotLoaded, Superseded, UnloadUnfinished
+from adapter.errors import (
+    Abandoned,
+    AdapterError,
+    AlreadyLoaded,
+    BudgetExceeded,
+    Draining,
+    ModelNotLoaded,
+    ServerUnavailable,
+    Superseded,
+    UnloadUnfinished,
+)
 from adapter.lifecycle.audit import Audit
+from adapter.lifecycle.booking import Booking
 from adapter.lifecycle.crashes import CrashCounts
 from adapter.lifecycle.freeing import Freeing
+from adapter.lifecycle.known import Known
 from adapter.lifecycle.leftovers import Leftovers
 from adapter.lifecycle.loading import Loading
 from adapter.lifecycle.operation import Model, Operation
@@ -33,6 +45,7 @@ from adapter.lifecycle.takeover import Takeover
 from adapter.lifecycle.work import Work
 from adapter.model import LoadedModel, ModelSpec, RuntimeState
 from adapter.ports import Neighbours
+from adapter.serving import KnownModel
 from adapter.settings import CapacitySettings
 from adapter.telemetry.logs import note
 from adapter.telemetry.metrics import RESTORES
@@ -49,7 +62,7 @@ log = structlog.stdlib.get_logger(__name__)
 
 
 class RuntimeLifecycle:
-    """The lifecycle of all models; implements `adapter.ports.Lifecycle`."""
+    """The lifecycle of all models; implements `adapter.ports.Lifecycle` and `adapter.serving.Models`."""
 
     def __init__(
         self, *, neighbours: Neighbours, capacity: CapacitySettings, unload_timeout_seconds: float, reserved_ids: frozenset[str]
@@ -87,11 +100,12 @@ class RuntimeLifecycle:
             version=capacity.runtime_version,
             reserved_ids=reserved_ids,
         )
+        self._known = Known(registry=self.registry, neighbours=neighbours, takeover=self._takeover)
         loading = Loading(
             registry=self.registry,
             neighbours=neighbours,
             capacity=capacity,
-            sizing=sizing,
+            booking=Booking(registry=self.registry, capacity=capacity, sizing=sizing),
             planning=planning,
             freeing=freeing,
             crashes=crashes,
@@ -125,6 +139,19 @@ class RuntimeLifecycle:
         """Why ModelMesh could not be served now, or None."""
         return "the adapter is shutting down" if self._is_draining else self._server.problem or self._takeover.problem
 
+    @property
+    def obstacle(self) -> str | None:
+        """Why no front could load or ask a model now, or None. Whether ModelMesh has asked for anything makes no difference."""
+        return "the adapter is shutting down" if self._is_draining else self._known.obstacle
+
+    def known(self) -> Sequence[KnownModel]:
+        """As `Models.known`. Raises ServerUnavailable."""
+        return self._known.all()
+
+    def find(self, name: str) -> KnownModel | None:
+        """As `Models.find`. Raises ServerUnavailable."""
+        return self._known.find(name)
+
     def notice(self) -> str | None:
         """What is told of an adapter that is ready: how far a restore is, or that it was given up; that Triton is slow."""
         return "; ".join(filter(None, (self._restoring.notice, self._server.notice))) or None
@@ -135,11 +162,18 @@ class RuntimeLifecycle:
 
         Cancelling this call leaves the load to its other callers; the last one to go undoes it.
         """
+        return await self._loaded(spec, self._claim_load)
+
+    async def load_new(self, spec: ModelSpec) -> LoadedModel:
+        """As `Models.load_new`: the load has one caller, and whoever comes later is told so at once. Raises AdapterError."""
+        return await self._loaded(spec, self._claim_new)
+
+    async def _loaded(self, spec: ModelSpec, claim: Callable[[ModelSpec], Awaitable[Operation]]) -> LoadedModel:
         operation: Operation | None = None
         try:
             async with asyncio.timeout(self._budget_seconds) as budget:
                 with self._restoring.giving_way(spec.model_id):
-                    operation = await self._claim_load(spec)
+                    operation = await claim(spec)
                 return await self._wait_for(operation, cast("float", budget.when()))
         except TimeoutError:  # no await before this: the load is stopped, and still knows what it waited for
             raise self._over_budget(spec, operation) from None
@@ -212,6 +246,28 @@ class RuntimeLifecycle:
             if running.kind == "restore":
                 await self._overtake(running, spec)
             await running.ended.wait()
+
+    async def _claim_new(self, spec: ModelSpec) -> Operation:
+        """What is going is waited for, what has FAILED is finished by the load; of an id that has anything else nothing is waited for."""
+        while True:
+            self._check_new(spec)
+            await self._takeover.passed()
+            running = self._check_new(spec)
+            if not self.registry.is_complete:  # what Triton holds is not known, so nothing can be booked beside it
+                raise ServerUnavailable(self.obstacle or "the models in Triton are not taken over yet").located(spec.model_id, None)
+            if running is None:
+                return self._work.load(spec)
+            await running.ended.wait()
+
+    def _check_new(self, spec: ModelSpec) -> Operation | None:
+        """What takes an earlier model of this id away. Raises AlreadyLoaded, Draining."""
+        model = self.registry.find(spec.model_id)
+        if model is not None and not model.is_going:
+            words = "is loaded already" if model.state is State.LOADED else "is being loaded already"
+            raise AlreadyLoaded(f"the model {words}").located(spec.model_id, None)
+        if self._is_draining:
+            raise Draining("the adapter is shutting down and takes no new loads").located(spec.model_id, None)
+        return None if model is None else model.operation
 
     async def _overtake(self, restore: Operation, spec: ModelSpec) -> None:
         """

@@ -15,6 +15,7 @@ import structlog
 
 from adapter.errors import ModelRefused, SourceChanged
 from adapter.layout import rules
+from adapter.lifecycle.booking import Booking
 from adapter.lifecycle.checking import Checking, Standing
 from adapter.lifecycle.crashes import CrashCounts
 from adapter.lifecycle.freeing import Freeing
@@ -22,7 +23,6 @@ from adapter.lifecycle.operation import JOURNAL, Model, Operation
 from adapter.lifecycle.planning import Planning
 from adapter.lifecycle.registry import Registry
 from adapter.lifecycle.sending import Sending
-from adapter.lifecycle.sizing import Sizing
 from adapter.lifecycle.states import Event, State
 from adapter.model import Content, Layout, Listing, LoadedModel, ModelSpec
 from adapter.ports import Neighbours
@@ -44,7 +44,7 @@ class Loading:
         registry: Registry,
         neighbours: Neighbours,
         capacity: CapacitySettings,
-        sizing: Sizing,
+        booking: Booking,
         planning: Planning,
         freeing: Freeing,
         crashes: CrashCounts,
@@ -54,7 +54,7 @@ class Loading:
         self._repository = neighbours.repository
         self._server = neighbours.server
         self._journal = neighbours.journal
-        self._sizing = sizing
+        self._booking = booking
         self._planning = planning
         self._freeing = freeing
         self._crashes = crashes
@@ -79,10 +79,10 @@ class Loading:
             await self._freeing.take_down(operation, "undo")
         self._registry.fire(model, Event.LOAD)
         layout = await self._pull(operation, spec)
-        for warning in layout.warnings:
+        for warning in layout.warnings if spec.named is None else ():  # they tell what ModelMesh does not forward
             log.warning("model.warning", model_id=model.model_id, warning=warning)
         try:
-            await self._sending.send(operation, partial(self._sizing.measured, spec, model.content, layout.size_bytes))
+            await self._sending.send(operation, partial(self._booking.measured, model, spec, layout.size_bytes))
         except ModelRefused as refused:
             if not layout.hint:
                 raise
@@ -94,8 +94,7 @@ class Loading:
         model = operation.model
         if model.content is not None:
             self._crashes.check(model.content)
-        size = partial(self._sizing.restored, model.content, model.size_bytes)
-        await self._sending.send(operation, size, yields=operation.kind == "restore")
+        await self._sending.send(operation, partial(self._booking.restored, model), yields=operation.kind == "restore")
 
     async def _is_sent_again(self, operation: Operation) -> bool:
         """Restore the model for its caller, who has compared the content. False: Triton refuses it now; it is undone."""
@@ -138,9 +137,9 @@ class Loading:
             stored = await self._store.open(spec, operation.waits, rules.wanted)
             layout = await self._planning.layout(spec, stored)
         content = await self._content(spec, stored.listing)
-        self._sizing.admit(spec, layout.size_bytes, content)
         self._crashes.check(content)
-        model.spec, model.content, model.size_bytes = spec, content, spec.size_hint_bytes or 0
+        self._booking.admit(model, spec, layout.size_bytes, content)
+        model.spec, model.content = spec, content
         with operation.step("pull"):
             model.artifact = await stored.fetch(layout.files)
         with operation.step("place"):

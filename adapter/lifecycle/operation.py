@@ -17,7 +17,7 @@ from typing import Any, Literal
 from adapter.errors import AdapterError
 from adapter.lifecycle.phases import Phase, Phases
 from adapter.lifecycle.states import State
-from adapter.model import Artifact, Content, LoadedModel, ModelSpec, Record
+from adapter.model import Artifact, Content, LoadedModel, ModelSpec, Named, Record
 from adapter.waits import Waits
 
 Kind = Literal["load", "unload", "restore"]
@@ -51,6 +51,19 @@ class Model:
     operation: Operation | None = None
     changes: int = 0
     """How often its state has changed: equal counts mean that nothing has happened in between."""
+
+    @property
+    def named(self) -> Named | None:
+        """Who loaded it is a front: what its caller calls it."""
+        asked = self.spec or self.earlier
+        return asked.named if asked else None
+
+    @property
+    def is_going(self) -> bool:
+        """Whether it is being unloaded or undone, or must be: nothing of it is of use to anybody."""
+        if self.operation is None:
+            return self.state in (State.UNLOADING, State.FAILED)
+        return self.operation.kind == "unload" or self.operation.is_ending or self.operation.stopped_by is not None
 
     def forget_content(self) -> None:
         """The model is gone: so is all we knew of its content."""

@@ -35,7 +35,7 @@ class Planning:
 
     async def layout(self, spec: ModelSpec, stored: StoredModel) -> Layout:
         """How the model will look to Triton. Raises InvalidModel, SourceError."""
-        contents = {file: await stored.read(file) for file in await self._wanted(stored.listing)}
+        contents = {file: await stored.read(file) for file in await self._wanted(spec, stored.listing)}
         return await self._plan(spec, stored.listing, contents)
 
     async def finished(self, layout: Layout, stored: StoredModel, artifact: Artifact) -> Layout:
@@ -62,10 +62,10 @@ class Planning:
         """Take no more work."""
         self._workers.close()
 
-    async def _wanted(self, listing: Listing) -> tuple[SourceFile, ...]:
+    async def _wanted(self, spec: ModelSpec, listing: Listing) -> tuple[SourceFile, ...]:
         if is_quick(listing):
-            return rules.wanted(listing)
-        return await self._workers.run(lambda _: rules.wanted(listing))
+            return rules.wanted(listing, spec)
+        return await self._workers.run(lambda _: rules.wanted(listing, spec))
 
     async def _plan(self, spec: ModelSpec, listing: Listing, contents: dict[SourceFile, bytes]) -> Layout:
         if is_quick(listing, contents):

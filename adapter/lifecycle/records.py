@@ -20,7 +20,14 @@ def record_of(model: Model) -> Record:
         storage_key=asked.storage_key if asked else None,
         content=model.content,
         artifact_key=model.artifact.key if model.artifact else None,
-        size_bytes=model.size_bytes,
+        size_bytes=_told_bytes(model),
         placed=model.placed,
         confirmed=model.confirmed,
+        named=asked.named if asked else None,
     )
+
+
+def _told_bytes(model: Model) -> int:
+    """What a load of ModelMesh's is only thought to take is not kept: the next process asks Triton. A front's is kept."""
+    is_thought = model.spec is not None and model.spec.named is None and not model.confirmed
+    return model.spec.size_hint_bytes or 0 if is_thought and model.spec else model.size_bytes

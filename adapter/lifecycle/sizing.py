@@ -49,13 +49,13 @@ class Sizing:
         Raises:
             NoCapacity: with the arithmetic.
         """
-        measured = self._measured_of(content)
+        measured = self.measured_of(content)
         if not self._fits(measured):
             self._refuse(f"it took {show_bytes(measured)} when it was loaded last")
         if spec.size_hint_bytes:
             if not self._fits(spec.size_hint_bytes):
                 self._refuse(f"given as {show_bytes(spec.size_hint_bytes)}")
-        elif not measured and not self._fits(size := self._from_files(file_bytes)):
+        elif not measured and not self._fits(size := self.from_files(file_bytes)):
             self._refuse(f"{show_bytes(file_bytes)} of files × {self._capacity.multiplier:g} = {show_bytes(size)}")
 
     def measured(self, spec: ModelSpec, content: Content | None, file_bytes: int, reported_bytes: int) -> int:
@@ -65,7 +65,7 @@ class Sizing:
         Raises:
             NoCapacity: Triton's backend reports more than the usable capacity; remembered, too. The caller undoes the load.
         """
-        return self._checked(content, spec.size_hint_bytes or reported_bytes or self._from_files(file_bytes), reported_bytes)
+        return self._checked(content, spec.size_hint_bytes or reported_bytes or self.from_files(file_bytes), reported_bytes)
 
     def restored(self, content: Content | None, size_bytes: int, reported_bytes: int) -> int:
         """Size of a model that Triton has loaded again: as ModelMesh was told. Raises as `measured`."""
@@ -73,7 +73,7 @@ class Sizing:
 
     def adopted(self, file_bytes: int, reported_bytes: int = 0) -> int:
         """Size of a model that was loaded before this process began, and that nobody has measured."""
-        return max(reported_bytes or self._from_files(file_bytes), MIN_SIZE_BYTES)
+        return max(reported_bytes or self.from_files(file_bytes), MIN_SIZE_BYTES)
 
     def remember(self, content: Content, size_bytes: int) -> None:
         """Predict this size for whoever asks for the same, and finds the same."""
@@ -101,11 +101,11 @@ class Sizing:
 
     def predict_served(self, file_bytes: int) -> int:
         """Prediction from the files that will be served, all of them known."""
-        return self._sure(self._from_files(file_bytes))
+        return self._sure(self.from_files(file_bytes))
 
     def predict_about(self, file_bytes: int) -> int:
         """Prediction from files of which nobody knows whether they will be served; it never says that the model cannot fit."""
-        return self.predict_unsure(self._from_files(file_bytes))
+        return self.predict_unsure(self.from_files(file_bytes))
 
     def predict_at_least(self, seen_bytes: int) -> int:
         """Prediction from an incomplete listing: the default, or more when more was seen; it never says that the model cannot fit."""
@@ -139,9 +139,9 @@ class Sizing:
         remembered = self.remembered(spec)
         if remembered is not None and self._fits(remembered[1]):
             return remembered[1]
-        return self._from_files(spec.disk_size_bytes) if spec.disk_size_bytes else None
+        return self.from_files(spec.disk_size_bytes) if spec.disk_size_bytes else None
 
-    def _measured_of(self, content: Content) -> int:
+    def measured_of(self, content: Content) -> int:
         """The remembered size of this very content; 0: none, or nobody can tell."""
         known, size = self._remembered.get(content.spec, (None, 0))
         return size if content.listing is not None and known == content else 0
@@ -165,5 +165,6 @@ class Sizing:
     def _fits(self, size_bytes: int) -> bool:
         return size_bytes <= self._capacity.usable_bytes
 
-    def _from_files(self, file_bytes: int) -> int:
+    def from_files(self, file_bytes: int) -> int:
+        """Bytes of memory for so many bytes of files."""
         return int(file_bytes * self._capacity.multiplier)

@@ -248,8 +248,7 @@ class Takeover:
             elif finding.verdict is Verdict.RESIDUE:
                 if finding.crash is not None:
                     log.warning("takeover.crash", model_id=finding.model_id, crashes=self._crashes.count(finding.crash))
-                residue.append(Model(finding.model_id))
-                self._registry.fire(residue[-1], Event.RESIDUE)
+                residue.append(self._residue(finding))
         self._leftovers.begin(residue)
         for finding in found:
             if finding.verdict in (Verdict.SERVES, Verdict.LOST) and id_problem(finding.model_id, self._reserved_ids) is None:
@@ -261,6 +260,14 @@ class Takeover:
             log.info("runtime.taken_over", models=states[State.LOADED], lost=states[State.LOST], half_done=states[State.FAILED])
         await self._neighbours.repository.sweep()
 
+    def _residue(self, finding: Finding) -> Model:
+        """Until it is taken down it is known by its name, and counts for what it may hold."""
+        record, file_bytes = finding.record, finding.placed.size_bytes if finding.placed else 0
+        model = Model(finding.model_id, earlier=record)
+        model.size_bytes = record.size_bytes if record is not None and record.size_bytes else self._sizing.adopted(file_bytes)
+        self._registry.fire(model, Event.RESIDUE)
+        return model
+
     async def _adopt(self, finding: Finding) -> None:
         """A cancel comes before the model is entered, and leaves nothing; or after that, and a purge finds the model."""
         model, record = Model(finding.model_id), finding.record
@@ -271,8 +278,9 @@ class Takeover:
             model.size_bytes = self._sizing.adopted(file_bytes)
             self._registry.fire(model, event)
             return
-        reported = 0 if record.size_bytes else await self._reported(finding.model_id)
-        model.size_bytes = record.size_bytes or self._sizing.adopted(file_bytes, reported)
+        is_thought = record.named is not None and not record.confirmed
+        reported = 0 if record.size_bytes and not is_thought else await self._reported(finding.model_id)
+        model.size_bytes = (0 if reported else record.size_bytes) or self._sizing.adopted(file_bytes, reported)
         if record.content is not None:
             self._sizing.remember(record.content, model.size_bytes)
         if record.artifact_key is not None:

@@ -53,6 +53,7 @@ class Work:
         listener: Listener,
         on_loaded: Callable[[], None],
     ) -> None:
+        """`on_loaded` is called when a load of ModelMesh's has succeeded."""
         self._registry = registry
         self._journal = journal
         self._loading = loading
@@ -97,7 +98,7 @@ class Work:
             overdue.cancel()
             operation.fail(failure)
         else:
-            if operation.kind == "load":
+            if operation.kind == "load" and operation.model.named is None:
                 self._on_loaded()
             operation.succeed(loaded)
         _count(operation)

@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import Field, dataclass, fields
+from dataclasses import Field, dataclass, fields, replace
 from typing import Any, TypeVar, cast, get_type_hints
 
 from adapter.settings.capacity import CapacitySettings
 from adapter.settings.http import HttpSettings
 from adapter.settings.lifetime import LifetimeSettings
 from adapter.settings.llm import LlmSettings
+from adapter.settings.memory import memory_bytes
 from adapter.settings.pull import PullSettings
 from adapter.settings.sagemaker import SageMakerSettings
 from adapter.settings.spi import SpiSettings
@@ -26,6 +27,9 @@ from adapter.settings.volume import VolumeSettings
 from adapter.units import Endpoint, read
 
 G = TypeVar("G")
+MEMORY = "CONTAINER_MEM_REQ_BYTES"
+FRONTS_ALONE = ("sagemaker", "llm")
+"""Groups whose fronts are served without ModelMesh, by a container that starts Triton itself: the memory of this container is Triton's."""
 
 
 class SettingsError(Exception):
@@ -63,6 +67,8 @@ class Settings:
         environ = os.environ if environ is None else environ
         problems: list[str] = []
         groups = {name: read(group, environ, problems) for name, group in GROUPS.items()}
+        if not environ.get(MEMORY) and any(groups[name] and groups[name].port for name in FRONTS_ALONE) and groups["capacity"]:
+            groups["capacity"] = replace(groups["capacity"], container_memory_bytes=memory_bytes())
         for group in groups.values():
             problems.extend(getattr(group, "problems", tuple)())
         if not problems:

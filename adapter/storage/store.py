@@ -3,8 +3,8 @@ The model store: where a model comes from.
 
 Implements `ports.ModelStore`. Owns the threads of this room: pulls (bytes), asks (listings and small reads) and surveys
 (which no load can occupy), of each of which one endpoint has at most half; files (our own folders alone, quick, never blocked
-by a store or a claim), looks (files of our own volume that are models), two for each claim that is used, secrets (the mounted
-secret), one for alarms. Knows nothing of Triton, and of no type of store.
+by a store or a claim), looks (files of our own volume that are models), two for each claim, or folder of a front's, that is
+used, secrets (the mounted secret), one for alarms. Knows nothing of Triton, and of no type of store.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from adapter.storage.cache.identity import reader_of, server_of
 from adapter.storage.cache.stale import found_soon, stale_model
 from adapter.storage.lanes import EndpointThreads
 from adapter.storage.mounted.claims import Claims
+from adapter.storage.mounted.folders import Folders
 from adapter.storage.mounted.helped import HelpedModels, is_below
 from adapter.storage.mounted.reads import ClaimsReads
 from adapter.storage.pull.puller import Puller
@@ -104,6 +105,7 @@ class Store:
         self._clients = clients or Clients(BUCKETS, ClientMeans(max_connections=most, guard=Guard(settings.denied_networks)))
         own = (volume.repository_dir, volume.cache_dir, root / CACHE_DIR)
         self._claims = ClaimsReads(settings.pvc_mounts, self._looks)
+        self._folders = Folders()
         self._helped = HelpedModels(root, own, self._claims, self._looks)
         self._left: set[asyncio.Task[Found]] = set()
         """Surveys that were given up, until they have ended."""
@@ -138,6 +140,8 @@ class Store:
     async def open(self, spec: ModelSpec, waits: Waits, wanted: Wanted = nothing) -> StoredModel:
         """As `ModelStore`."""
         search = Search(spec, waits, wanted=wanted)
+        if spec.folder is not None:
+            return await (await self._folders.find(spec.folder, search)).open()
         if self._may_be_local(spec) and await self._is_local(spec, waits):
             return await (await self._helped.find(search)).open()
         with waits.on("the volume to tell what the cache has"):
@@ -177,6 +181,8 @@ class Store:
         return Survey(search.seen_bytes, search.listing, seen, dict(search.contents))
 
     async def _surveyed(self, search: Search) -> Found:
+        if search.spec.folder is not None:
+            return await self._folders.find(search.spec.folder, search)
         if self._may_be_local(search.spec) and await self._is_local(search.spec, search.waits):
             return await self._helped.find(search)
         finder, config = await self._finder(search)
@@ -197,7 +203,7 @@ class Store:
 
     def close(self) -> None:
         """Take no more work and close idle connections; does not wait for what runs."""
-        for threads in (self._pulls, self._asks, self._surveys, self._files, self._looks, self._claims, self._secrets):
+        for threads in (self._pulls, self._asks, self._surveys, self._files, self._looks, self._claims, self._folders, self._secrets):
             threads.close()
         self._health.close()
         self._clients.close()

@@ -389,6 +389,8 @@ class FakeStore(_Port):
 
 @dataclass
 class FakeRepository(_Port):
+    folder = Path("/models/repository")
+
     async def place(self, model_id: str, layout: Layout, artifact: Artifact) -> str:
         await self.visit("place", model_id)
         self.world.require(model_id not in self.world.memory, f"the directory of {model_id} was replaced while Triton held the model")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from adapter.model import ModelSpec
+from adapter.model import ModelSpec, Named
 from tests.simulation.calls import Calls
 from tests.simulation.lives import Lives
-from tests.simulation.world import CLAIM, World
+from tests.simulation.world import CLAIM, FRONT_BYTES, World
 
 
 class Actions:
@@ -24,7 +24,10 @@ class Actions:
 
     def act(self, *, is_ending: bool = False) -> None:
         """One thing that happens."""
-        model_id = self._random.choice(self._world.ids)
+        if self._world.front_ids and self._random.random() < 0.5:
+            self._of_front()
+            return
+        model_id = self._random.choice(self._world.mesh_ids)
         path = self._random.choices(("models/x", "models/y", "models/missing"), (14, 6, 1) if self._world.is_quiet else (6, 3, 1))[0]
         key = self._random.choices(("east", "west", CLAIM), (13, 5, 2))[0]
         spec = ModelSpec(model_id=model_id, model_type="onnx", path=path, storage_key=key)
@@ -47,6 +50,26 @@ class Actions:
             (0 if is_ending else 1 if self._world.is_quiet else 3, self.kill_soon),
         ]
         self._random.choices([action for _, action in actions], [weight for weight, _ in actions])[0]()
+
+    def _of_front(self) -> None:
+        """A front's caller loads or unloads a model, or asks for the list."""
+        name = self._random.choice(self._world.front_ids)
+        path = self._random.choices(("models/x", "models/y", "models/missing"), (6, 3, 1))[0]
+        asked = ModelSpec(
+            model_id=name,
+            model_type="onnx",
+            path=path,
+            storage_key=self._random.choice(("east", "west")),
+            size_hint_bytes=FRONT_BYTES,
+            named=Named(f"name of {name}", f"/{path}"),
+        )
+        choice = self._random.random()
+        if choice < 0.6:
+            self._calls.load_new(asked)
+        elif choice < 0.9:
+            self._calls.unload(name)
+        else:
+            self._calls.known()
 
     def trouble_store(self) -> None:
         """A store is away, silent, slow or unreliable for a time."""

@@ -10,19 +10,23 @@ from adapter.errors import (
     UNEXPECTED,
     Abandoned,
     AdapterError,
+    AlreadyLoaded,
     DiskFull,
     ModelNotLoaded,
+    NoCapacity,
     ServerError,
+    ServerUnavailable,
     Superseded,
     VolumeFailed,
     WrongServer,
 )
 from adapter.model import ModelSpec
+from adapter.serving import KnownModel
 from tests.simulation.adapter_life import UNLOAD_SECONDS
 from tests.simulation.call import Call
 from tests.simulation.contents import said
 from tests.simulation.store import UnforeseenError
-from tests.simulation.world import World
+from tests.simulation.world import FRONT_BYTES, World
 
 PREDICT_SECONDS = 0.5
 """ModelMesh's own patience."""
@@ -128,6 +132,58 @@ class Calls:
             self._check_loaded(call, spec)
 
         return self.call("load", spec.model_id, ask, spec)
+
+    def load_new(self, spec: ModelSpec) -> Call | None:
+        """By a front. What is there already, and stays, is told without any wait."""
+        assert spec.named is not None
+        name = spec.named.name
+
+        async def ask(call: Call) -> None:
+            self._world.last_load[spec.model_id] = call.number
+            before = self._seen(call, name)
+            is_there = before is not None and not before.is_going
+            try:
+                loaded = await call.adapter.lifecycle.load_new(spec)
+            except AlreadyLoaded:
+                is_at_once = self._loop.time() == call.began_at
+                self.check(call, not is_there or is_at_once, "what is there already is told late")
+                self._world.meet("a front is told at once" if is_at_once else "a front was overtaken")
+                raise
+            except NoCapacity:
+                self._world.meet("no room for a front's model")
+                raise
+            self.check(call, not is_there, "loaded over what was there")
+            self._world.owned.add(spec.model_id)
+            self.check(call, loaded.size_bytes == FRONT_BYTES, f"the size is {loaded.size_bytes}")
+            self._check_loaded(call, spec)
+            found = self._seen(call, name)
+            if self.is_alone(call):
+                self.check(call, found is not None and found.url == spec.named.url, f"loaded, but known as {found}")  # type: ignore[union-attr] # a front's
+
+        return self.call("load", spec.model_id, ask, spec)
+
+    def _seen(self, call: Call, name: str) -> KnownModel | None:
+        try:
+            return call.adapter.lifecycle.find(name)
+        except ServerUnavailable:
+            return None
+
+    def known(self) -> None:
+        """The list never waits, and what it calls serving is so, unless something has just happened to Triton."""
+
+        async def ask(call: Call) -> None:
+            try:
+                models = call.adapter.lifecycle.known()
+            except ServerUnavailable:
+                self._world.meet("a front must wait for the take-over")
+                self.check(call, not call.adapter.lifecycle.registry.is_complete, "not known, though all is taken over")
+                return
+            names = [model.name for model in models]
+            self.check(call, names == sorted(set(names)), f"known: {names}")
+            wrong = [model for model in models if (model.model_id in self._world.front_ids) != model.name.startswith("name of ")]
+            self.check(call, not wrong or bool(self._world.files.failed), f"named wrongly: {wrong}")
+
+        self.call("known", "", ask)
 
     def _check_loaded(self, call: Call, spec: ModelSpec) -> None:
         """Triton serves what was asked for, unless it has died since."""

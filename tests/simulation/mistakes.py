@@ -9,13 +9,16 @@ from dataclasses import replace
 from typing import Any
 from unittest import mock
 
+from adapter.journal import lines
 from adapter.journal.journal import Journal
 from adapter.lifecycle import predicting
+from adapter.lifecycle.booking import Booking
 from adapter.lifecycle.freeing import Freeing
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
 from adapter.lifecycle.loading import Loading
 from adapter.lifecycle.operation import Operation
 from adapter.lifecycle.restoring import Restoring
+from adapter.lifecycle.states import State
 from adapter.space import Reservation, Space
 from adapter.storage.cache.cache import Cache
 from adapter.storage.cache.identity import Identity
@@ -239,6 +242,37 @@ def _nobody_undoes() -> Any:
     return mock.patch.object(Operation, "stop", unheard)
 
 
+def _going_not_booked() -> Any:
+    """Only what is loaded, or being loaded, counts for the memory."""
+    check = Booking._check
+
+    def fewer(self: Booking, model: Any, size_bytes: int, what: str) -> None:
+        going = {other: other.size_bytes for other in self._registry if other.state in (State.UNLOADING, State.FAILED, State.LOST)}
+        for other in going:
+            other.size_bytes = 0
+        try:
+            check(self, model, size_bytes, what)
+        finally:
+            for other, size in going.items():
+                other.size_bytes = size
+
+    return mock.patch.object(Booking, "_check", fewer)
+
+
+def _booked_late() -> Any:
+    """A load that waits for its files is not in the book yet."""
+
+    def unbooked(self: Booking, model: Any, spec: Any, file_bytes: int, content: Any) -> None:
+        self._check(model, spec.size_hint_bytes or 0, "")
+
+    return mock.patch.object(Booking, "admit", unbooked)
+
+
+def _name_not_kept() -> Any:
+    """The journal does not keep what a front calls a model."""
+    return mock.patch.object(lines, "_named", lambda value: None)
+
+
 MISTAKES: dict[str, Plant] = {
     "a slot is not given back on cancel": _slot_kept_on_cancel,
     "a left load keeps its place for ever": _place_of_a_left_load_kept,
@@ -262,4 +296,7 @@ MISTAKES: dict[str, Plant] = {
     "a load outlives its callers": _nobody_undoes,
     "a purge sends all unloads at once": _all_unloads_at_once,
     "a claim is read by the threads of others": _claim_read_by_others,
+    "what is being unloaded counts for nothing": _going_not_booked,
+    "a load is booked when it has ended": _booked_late,
+    "the names of a front are forgotten": _name_not_kept,
 }

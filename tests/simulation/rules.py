@@ -18,7 +18,7 @@ from adapter.model import PROBE
 from tests.simulation.contents import SERVED, served, sizes
 from tests.simulation.held import files_below
 from tests.simulation.loop import KIND, LIFE
-from tests.simulation.world import World
+from tests.simulation.world import FIT, World
 
 
 class Rules:
@@ -102,6 +102,7 @@ class Rules:
     def about_to_load(self, name: str) -> None:
         """Whatever Triton is asked to load is in the journal first, so that the next process knows."""
         assert self._world.adapter is not None
+        self._check_memory(name)
         with contextlib.suppress(NoJournal, FileNotFoundError):
             try:
                 found = read(self._world.adapter.volume.cache_dir / "journal.jsonl", boot_id())
@@ -112,6 +113,21 @@ class Rules:
             record = found.records.get(name)
             if record is None or record.placed is None:
                 self._world.problem(f"Triton is asked to load {name}, and the journal has {record}")
+
+    def _check_memory(self, name: str) -> None:
+        """
+        A front's models never have more than the memory, also those that an earlier process has left, or that are being unloaded.
+
+        Of a journal that could not be written nobody learns what such a model takes; nor do those know who were refused the index.
+        """
+        world = self._world
+        assert world.adapter is not None
+        held = {other for other in self._triton.held if other in world.front_ids} | {name}
+        is_told = not world.files.failed and world.adapter.life not in world.blind | world.halved
+        if name in world.front_ids and is_told:
+            world.met[f"{len(held)} models of a front's"] += 1
+            if len(held) > FIT:
+                world.problem(f"Triton is asked to load {name} into a memory for {FIT}, and has {sorted(held - {name})}")
 
     def asked(self) -> None:
         """Only a call asks a store."""

@@ -28,6 +28,8 @@ STORES = ("east", "west")
 CLAIM = "claim"
 """The name of a storage config, and of the claim."""
 PATHS = ("models/x", "models/y")
+FIT, FRONT_BYTES = 3, 300 * 1024 * 1024
+"""So many models of a front's fit into the memory, of so many bytes each; ModelMesh's models are as nothing beside them."""
 
 
 class World:
@@ -68,9 +70,9 @@ class World:
         """Of these adapters a Triton has refused a call: until READY such a one need not know what Triton holds."""
         self.halved: set[Life] = set()
         """Of these adapters a purge has failed half way: until READY such a one looks at Triton before it answers."""
-        self._build()
+        self._build(seed)
 
-    def _build(self) -> None:
+    def _build(self, seed: int) -> None:
         """What the seed decides before anything happens."""
         rng = self.random
         self.loop.set_exception_handler(self._crashed)
@@ -78,6 +80,13 @@ class World:
         self.is_crowded = rng.random() < 0.08
         self.has_neighbours = not self.is_crowded and rng.random() < 0.1
         self.ids = [f"m{number}" for number in range(26 if self.is_crowded else 5)]
+        apart = random.Random(f"fronts of {seed}")  # so that the other histories stay what they are
+        self.front_ids = (
+            [f"f{number}" for number in range(2 * FIT)] if not (self.is_crowded or self.has_neighbours) and apart.random() < 0.25 else []
+        )
+        """Ids that a front has loaded, where there is one; no more than `FIT` of them fit into the memory."""
+        self.mesh_ids = list(self.ids)
+        self.ids += self.front_ids
         self.actions = 20 if self.is_crowded else 40
         self.slow_rate = rng.choice((0.0, 0.0, 0.02, 0.1))
         self.nudge_rate = rng.choice((0.0, 0.0, 0.001, 0.005))

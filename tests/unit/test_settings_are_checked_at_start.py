@@ -14,9 +14,11 @@ from adapter.settings import (
     SettingsError,
     SpiSettings,
     all_fields,
+    environment,
     read_group,
     retired_warnings,
 )
+from adapter.settings.memory import memory_bytes
 from adapter.units import Endpoint
 
 MIB = 2**20
@@ -282,3 +284,35 @@ def test_the_default_budget_of_the_volume_is_bounded_by_memory_and_disk(
 def test_a_budget_that_is_set_is_taken_as_it_is(text: str, budget: int) -> None:
     """Whatever the disk; the folders need not be there."""
     assert Settings.from_env({**ENOUGH, "CACHE_MAX_BYTES": text, "ROOT_MODEL_DIR": "/nowhere"}).disk_budget_bytes == budget
+
+
+@pytest.mark.parametrize("port", ["SAGEMAKER_PORT", "LMI_PORT"])
+def test_a_front_without_modelmesh_has_the_memory_of_its_container(port: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is given counts all the same; ModelMesh and its REST proxy's port alone must say it."""
+    monkeypatch.setattr(environment, "memory_bytes", lambda: 16 << 30)
+    for absent in ({}, {"CONTAINER_MEM_REQ_BYTES": ""}):
+        assert Settings.from_env({port: "8080", **absent}).capacity.container_memory_bytes == 16 << 30
+        assert "CONTAINER_MEM_REQ_BYTES is missing" in problems_of({port: "0", **absent})[0]
+    assert Settings.from_env({port: "8080", **ENOUGH}).capacity.container_memory_bytes == 8 << 30
+    assert "CONTAINER_MEM_REQ_BYTES is missing" in problems_of({port: "8080", "CONTAINER_MEM_REQ_BYTES": "0"})[0]
+    assert "CONTAINER_MEM_REQ_BYTES is missing" in problems_of({"V2_REST_PORT": "8080"})[0]
+
+
+@pytest.mark.parametrize(
+    ("files", "limit"),
+    [
+        ({"memory.max": "1073741824\n"}, 1 << 30),
+        ({"memory/memory.limit_in_bytes": "1073741824\n"}, 1 << 30),
+        ({"memory.max": "max\n"}, None),
+        ({"memory/memory.limit_in_bytes": "9223372036854771712\n"}, None),
+        ({"memory.max": "0"}, None),
+        ({}, None),
+    ],
+)
+def test_the_memory_of_a_container_is_its_limit_or_the_machines(tmp_path: Path, files: dict[str, str], limit: int | None) -> None:
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    assert memory_bytes(tmp_path) == (limit or machine)
+    assert 0 < memory_bytes() <= machine

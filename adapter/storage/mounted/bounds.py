@@ -11,12 +11,32 @@ import errno
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from adapter.errors import InvalidModel
-from adapter.storage.mounted.links import claims_on_the_way
+from adapter.storage.mounted.links import NOT_THERE, LeadsAstray, claims_on_the_way, end_within
 
-_NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.EINVAL)
-"""What a file system says of a path that leads to nothing; whatever else it says is trouble of its own."""
+
+class Limits(Protocol):
+    """Says whether a link of a model may lead where it leads."""
+
+    def check(self, path: Path) -> None:
+        """Raises InvalidModel: it may not, or leads to nothing. Raises OSError: the file system cannot tell."""
+        ...
+
+
+@dataclass(frozen=True)
+class Within:
+    """One folder of somebody else's. A link that leads out is refused before anybody looks at what lies there."""
+
+    folder: Path
+
+    def check(self, path: Path) -> None:
+        """As `Limits`."""
+        try:
+            end_within(path, self.folder)
+        except LeadsAstray as astray:
+            raise InvalidModel(f"the link {path} leads {astray}; a model's links must stay below {self.folder}") from astray
 
 
 @dataclass(frozen=True)
@@ -64,7 +84,7 @@ def is_there(path: Path) -> bool:
     try:
         os.lstat(path)
     except OSError as error:
-        if error.errno not in _NOT_THERE:
+        if error.errno not in NOT_THERE:
             raise
         return False
     except ValueError:  # no name at all: it has a NUL byte
@@ -76,7 +96,7 @@ def _followed(path: Path, *, strict: bool) -> Path:
     try:
         return path.resolve(strict=strict)
     except (OSError, RuntimeError) as error:  # Python before 3.13 reports a loop as RuntimeError
-        if isinstance(error, OSError) and error.errno not in _NOT_THERE:
+        if isinstance(error, OSError) and error.errno not in NOT_THERE:
             raise
         is_loop = isinstance(error, RuntimeError) or error.errno == errno.ELOOP
         raise InvalidModel(f"the link {path} leads {'round in a circle' if is_loop else 'nowhere'}") from error

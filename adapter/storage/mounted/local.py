@@ -16,7 +16,7 @@ from pathlib import Path
 from adapter.ends import Count, Ends, read_ends
 from adapter.errors import InvalidModel, SourceChanged, SourceNotFound, SourceUnavailable, VolumeFailed
 from adapter.model import Artifact, Listing, SourceFile
-from adapter.storage.mounted.bounds import Bounds
+from adapter.storage.mounted.bounds import Bounds, Limits
 from adapter.storage.mounted.reads import Reads
 from adapter.storage.search import MAX_OBJECTS, Search, check_readable, readable
 from adapter.storage.secret.files import opened
@@ -129,7 +129,7 @@ class Walk:
         self._stop = stop
         self._entries = 0
 
-    def listing(self, path: Path, bounds: Bounds, *, origin: str, name: str, schema: Path | None) -> Listing:
+    def listing(self, path: Path, bounds: Limits, *, origin: str, name: str, schema: Path | None) -> Listing:
         """
         What is at a path that exists, with the schema at another one.
 
@@ -145,7 +145,7 @@ class Walk:
         described = self.file(schema, schema.name) if schema else None
         return Listing(origin=origin, name=name, is_single_file=is_single, files=tuple(found), schema=described)
 
-    def _tree(self, top: Path, bounds: Bounds) -> list[SourceFile]:
+    def _tree(self, top: Path, bounds: Limits) -> list[SourceFile]:
         files: list[SourceFile] = []
         pending: list[tuple[Path, str, tuple[tuple[int, int], ...]]] = [(top, "", (_identity(top),))]
         while pending:

@@ -86,12 +86,14 @@ class _Read(Stop):
 class ClaimReads:
     """One claim."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, holder: str = "") -> None:
         """
+        `holder` says in words what is read, where that is no claim.
+
         Raises:
             StartError: the process cannot have the threads; none is left.
         """
-        self.holder = f"the volume claim {name!r}"
+        self.holder = holder or f"the volume claim {name!r}"
         self._threads = Threads(f"claim-{name}", THREADS)
         self._lanes = Lanes(THREADS)
         self._reads: set[_Read] = set()

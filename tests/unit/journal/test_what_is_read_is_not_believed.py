@@ -151,6 +151,7 @@ async def test_a_line_with_a_value_that_cannot_be_is_dropped(bed: Bed, line: dic
         *({**CRASH, "count": value} for value in (-1, 1.0, True, "1", 10**9, None)),
         *({**CRASH, "last": value} for value in (-1, "1", None, float("inf"), 1e300)),
         {**GOOD, "content": ["a", "b"]}, {**GOOD, "content": ["a", None, None]}, {**GOOD, "content": "abc"},
+        *({**GOOD, "named": value} for value in ("a", {}, ["a"], ["a", 1], ["a/b", "/x"], ["a", ""], ["\n", "/x"], ["a", "/x", 1])),
         {**GOOD, "id": "a/b"}, {**GOOD, "id": ".."}, {**GOOD, "id": "_adapter"}, {**GOOD, "id": "a~inner~b"}, {"id": "..", "gone": True},
         {}, {"gone": True}, {"id": "m", "gone": 1}, {"what": "else"},
         "nonsense", "[" * 10_000, "{" * 10_000, '{"id":' * 2_000, b"\xff\xff", b"\x00" * 100, "9" * 10_000,

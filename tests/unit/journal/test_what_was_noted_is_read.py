@@ -10,6 +10,7 @@ import tracemalloc
 import pytest
 
 from adapter.digests import Digests
+from adapter.errors import InvalidRequest
 from adapter.journal.file import SLACK_BYTES
 from adapter.journal.journal import Journal
 from adapter.journal.lines import line_of
@@ -17,7 +18,7 @@ from adapter.journal.reading import MAX_ENTRIES, NoJournal
 from adapter.lifecycle.operation import Model
 from adapter.lifecycle.registry import Registry
 from adapter.lifecycle.states import Event
-from adapter.model import Content, Crashes
+from adapter.model import MAX_NAME_BYTES, MAX_URL_BYTES, Content, Crashes, Named
 from tests.builders import a_listing, a_spec
 from tests.unit.journal.beds import BOOT, Bed, a_record
 
@@ -38,6 +39,29 @@ async def test_a_later_process_reads_what_was_noted(bed: Bed) -> None:
     assert later.crashes == {"cc": crashes} == journal.crashes
     assert later.digests.of_spec(a_spec()) == journal.digests.of_spec(a_spec())
     assert bed.trash == []
+
+
+async def test_what_a_front_calls_a_model_is_kept_at_any_length(bed: Bed) -> None:
+    """Also where each letter takes six bytes in the file."""
+    journal = bed.start()
+    records = {
+        "a": a_record("a", named=Named("a b%?é", "/opt/ml/models/a/../a/model")),
+        "long": a_record("long", named=Named("\x7f" * MAX_NAME_BYTES, "\x7f" * MAX_URL_BYTES)),
+        "wide": a_record("wide", named=Named("é" * (MAX_NAME_BYTES // 2), "\U0001f600" * (MAX_URL_BYTES // 4))),
+    }
+    for record in records.values():
+        journal.note(record)
+    await journal.written()
+
+    assert bed.start().records == records
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "a\\b", "a\0", "a\n", "\ud800", "é" * (MAX_NAME_BYTES // 2 + 1)])
+def test_a_name_that_cannot_be_kept_is_refused(name: str) -> None:
+    with pytest.raises(InvalidRequest, match="the name of a model"):
+        Named(name, "/m")
+    with pytest.raises(InvalidRequest, match="the url of a model"):
+        Named("m", "/m\n" if name else "")
 
 
 async def test_the_last_note_of_an_id_counts_also_in_one_batch_and_over_processes(bed: Bed) -> None:

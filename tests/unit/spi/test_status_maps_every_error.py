@@ -18,6 +18,7 @@ BY_MEANING = {
         errors.SourceError, errors.SourceUnavailable, errors.SourceChanged, errors.VolumeFailed,
         errors.ServerUnavailable, errors.ServerDied, errors.UnloadUnfinished, errors.Draining,
     },
+    StatusCode.ALREADY_EXISTS: {errors.AlreadyLoaded},
     StatusCode.RESOURCE_EXHAUSTED: {errors.NoCapacity, errors.DiskFull},
     StatusCode.DEADLINE_EXCEEDED: {errors.BudgetExceeded},
     StatusCode.INTERNAL: {errors.AdapterError, errors.ServerError, errors.ModelRefused},

@@ -1,0 +1,121 @@
+"""
+Bodies of requests: read within a bound, decompressed, parsed. A body that lies is the caller's mistake.
+
+aiohttp would decompress while it reads, and count nothing; so both is done here, as the bytes come.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import zlib
+from typing import Any
+
+import aiohttp
+import orjson
+from aiohttp import web
+
+from adapter.fronts.answers import HttpError
+
+ENCODINGS = ("gzip", "deflate", "identity")
+MOST_LEVELS = 100
+"""As Triton. Source: Triton server `http_server.cc`, nesting of JSON."""
+LARGE_BYTES = 256 * 1024
+"""A larger body is parsed in a thread: the event loop has other requests."""
+_MARKS = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[\]{}]', re.DOTALL)
+"""A text as a whole, or a bracket outside of one."""
+MAX_BODY = web.AppKey("max_body_bytes", int)
+
+
+async def body_of(request: web.Request) -> bytes:
+    """
+    The whole body, decompressed.
+
+    Raises:
+        HttpError: 413: longer than the bound; 415: another encoding than gzip and deflate; 400: it is not what its encoding says.
+    """
+    encoding = request.headers.get("Content-Encoding", "identity").strip().lower()
+    if encoding not in ENCODINGS:
+        raise HttpError(415, f"Content-Encoding {encoding!r} is not supported", {"Accept-Encoding": "gzip, deflate"})
+    limit, size, parts = request.app[MAX_BODY], 0, []
+    if (request.content_length or 0) > limit and encoding == "identity":
+        raise _too_large(limit)
+    unpacker = None if encoding == "identity" else zlib.decompressobj(31 if encoding == "gzip" else 15)
+    try:
+        async for chunk in request.content.iter_chunked(64 * 1024):
+            part = chunk if unpacker is None else unpacker.decompress(chunk, limit + 1 - size)
+            size += len(part)
+            if size > limit or (unpacker is not None and unpacker.unconsumed_tail):
+                raise _too_large(limit)
+            parts.append(part)
+    except zlib.error as error:
+        raise HttpError(400, f"the body is no {encoding}: {error}") from error
+    except (aiohttp.ClientError, aiohttp.http_exceptions.HttpProcessingError, ValueError) as error:
+        raise HttpError(400, f"the body cannot be read: {' '.join(str(error).split())[:200]}") from error
+    if unpacker is not None and not unpacker.eof and parts:
+        raise HttpError(400, f"the body is no {encoding}: it ends early")
+    return b"".join(parts)
+
+
+async def json_of(request: web.Request) -> Any:
+    """
+    The body as JSON; NaN and Infinity are numbers.
+
+    Raises:
+        HttpError: as `body_of`, or 400: no JSON, or nested deeper than 100 levels.
+    """
+    body = await body_of(request)
+    return await parsed_soon(body)
+
+
+async def parsed_soon(text: bytes) -> Any:
+    """As `parsed`; a large text in a thread."""
+    if len(text) <= LARGE_BYTES:
+        return parsed(text)
+    return await asyncio.get_running_loop().run_in_executor(None, parsed, text)
+
+
+def parsed(text: bytes) -> Any:
+    """
+    A JSON text.
+
+    Raises:
+        HttpError: 400: no JSON, or nested deeper than 100 levels.
+    """
+    try:
+        value = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        if (b"NaN" not in text and b"Infinity" not in text) or not _is_flat(text):
+            raise HttpError(400, f"the body is no JSON: {error}") from None
+        value = _with_constants(text)
+    if not _is_flat(text):
+        raise HttpError(400, f"the body is nested deeper than {MOST_LEVELS} levels")
+    return value
+
+
+def _with_constants(text: bytes) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise HttpError(400, f"the body is no JSON: {error}") from None
+
+
+def _is_flat(text: bytes) -> bool:
+    """Whether no more than 100 brackets can be open at once, as text: a parsed value would be walked through."""
+    if text.count(b"[") + text.count(b"{") <= MOST_LEVELS:
+        return True
+    level = 0
+    for found in _MARKS.finditer(text):
+        mark = found[0][0]
+        if mark in b"[{":
+            level += 1
+            if level > MOST_LEVELS:
+                return False
+        elif mark in b"]}":
+            level -= 1
+    return True
+
+
+def _too_large(limit: int) -> HttpError:
+    return HttpError(413, f"the body is longer than HTTP_MAX_BODY_BYTES ({limit} bytes)", {"Connection": "close"})

@@ -1,0 +1,202 @@
+"""
+A V2 inference request as HTTP carries it → `InferRequest`, and which of its outputs are wanted as binary data. Pure.
+
+Source: the V2 predict protocol; `binary_data…`, `Inference-Header-Content-Length` and raw requests: Triton's binary data extension.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from adapter.fronts.answers import HttpError
+from adapter.fronts.v2.elements import BASE64, DATATYPES, element_bytes, packed
+from adapter.inference import InferRequest, ModelInfo, Parameter, Tensor, WantedOutput
+
+HEADER_LENGTH = "Inference-Header-Content-Length"
+MOST_ELEMENTS = 2**40
+_LONGEST_NUMBER = 18
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What a request asks for."""
+
+    request: InferRequest
+    binary: frozenset[str] = frozenset()
+    """Outputs wanted as binary data; of those that are not named: `is_all_binary`."""
+    is_all_binary: bool = False
+    texts: frozenset[str] = frozenset()
+    """Outputs that are named, and wanted as JSON although all others are binary."""
+    base64: frozenset[str] = frozenset()
+
+    def is_binary(self, output: str) -> bool:
+        """Whether this output is wanted as binary data."""
+        return output in self.binary or (self.is_all_binary and output not in self.texts)
+
+
+def header_length(text: str | None, body_bytes: int) -> int | None:
+    """
+    Bytes of JSON before the binary data; None: all of the body is JSON.
+
+    Raises:
+        HttpError: 400: no such number, or more than the body has.
+    """
+    if text is None:
+        return None
+    text = text.strip()
+    if not text.isascii() or not text.isdigit() or len(text) > _LONGEST_NUMBER or int(text) > body_bytes:
+        raise HttpError(400, f"{HEADER_LENGTH} must be a number from 0 to the length of the body ({body_bytes})")
+    return int(text)
+
+
+def asked(model: str, version: str, value: Any, binary: memoryview) -> Asked:
+    """
+    A request object, with the binary data behind it.
+
+    Raises:
+        HttpError: 400, with the name of what is wrong.
+    """
+    if not isinstance(value, dict):
+        raise HttpError(400, "the body must be a JSON object")
+    parameters = _parameters("the request", value)
+    request_id = value.get("id", "")
+    if not isinstance(request_id, str):
+        raise HttpError(400, "'id' must be a string")
+    is_all_binary = _flag("the request", parameters.pop("binary_data_output", False), "binary_data_output")
+    inputs, rest = [], binary
+    for number, entry in enumerate(_objects(value, "inputs")):
+        tensor, rest = _input(number, entry, rest)
+        inputs.append(tensor)
+    if len(rest):
+        raise HttpError(400, f"the body has {len(rest)} bytes of binary data that belong to no input")
+    if not inputs:
+        raise HttpError(400, "the request has no 'inputs'")
+    _check_distinct("input", [tensor.name for tensor in inputs])
+    outputs: list[WantedOutput] = []
+    chosen: dict[str, set[str]] = {"binary": set(), "texts": set(), "base64": set()}
+    for entry in _objects(value, "outputs"):
+        name = _text(entry, "name", "an output")
+        wanted = _parameters(f"output {name!r}", entry)
+        if (is_binary := wanted.pop("binary_data", None)) is not None:
+            chosen["binary" if _flag(f"output {name!r}", is_binary, "binary_data") else "texts"].add(name)
+        if _is_base64(f"output {name!r}", wanted.pop("content_type", None)):
+            chosen["base64"].add(name)
+        outputs.append(WantedOutput(name=name, parameters=wanted))
+    _check_distinct("output", [output.name for output in outputs])
+    request = InferRequest(model=model, version=version, id=request_id, parameters=parameters, inputs=inputs, outputs=outputs)
+    return Asked(
+        request=request,
+        is_all_binary=is_all_binary,
+        binary=frozenset(chosen["binary"]),
+        texts=frozenset(chosen["texts"]),
+        base64=frozenset(chosen["base64"]),
+    )
+
+
+def raw(info: ModelInfo, version: str, body: bytes) -> Asked:
+    """
+    A body that is the one input of the model; all outputs are wanted as binary data.
+
+    A batch has one request; of the other dimensions one may be of any size.
+
+    Raises:
+        HttpError: 400: the model has more inputs, or the length of the body does not fit.
+    """
+    needed = [entry for entry in info.inputs if entry.name not in info.optional_inputs]
+    if len(needed) != 1:
+        raise HttpError(400, f"a raw request needs a model with one input, but {info.name!r} has {len(needed)}")
+    (entry,) = needed
+    shape = [1, *entry.shape[1:]] if info.max_batch_size > 0 else list(entry.shape)
+    size = element_bytes(entry.datatype)
+    if size is None:
+        if any(length not in (1, -1) for length in shape):
+            raise HttpError(400, f"a raw request needs one element, but input {entry.name!r} has the shape {shape}")
+        shape, body = [1] * len(shape), len(body).to_bytes(4, "little") + body
+    else:
+        shape = _sized(entry.name, shape, size, len(body))
+    tensor = Tensor(name=entry.name, datatype=entry.datatype, shape=shape, data=body)
+    return Asked(request=InferRequest(model=info.name, version=version, inputs=[tensor]), is_all_binary=True)
+
+
+def _sized(name: str, shape: list[int], size: int, body_bytes: int) -> list[int]:
+    known = math.prod(length for length in shape if length != -1) * size
+    if shape.count(-1) > 1:
+        raise HttpError(400, f"a raw request needs a shape, but input {name!r} has more than one dimension of any size")
+    if known == 0 or body_bytes % known or (-1 not in shape and body_bytes != known):
+        raise HttpError(400, f"a raw request of {body_bytes} bytes does not fill the shape {shape} of input {name!r}")
+    return [body_bytes // known if length == -1 else length for length in shape]
+
+
+def _input(number: int, entry: Mapping[str, Any], rest: memoryview) -> tuple[Tensor, memoryview]:
+    name = _text(entry, "name", f"input {number}")
+    what = f"input {name!r}"
+    datatype = _text(entry, "datatype", what)
+    if datatype not in DATATYPES:
+        raise HttpError(400, f"{what}: there is no datatype {datatype[:64]!r}")
+    shape = entry.get("shape")
+    if not isinstance(shape, list) or set(map(type, shape)) - {int} or any(not 0 <= length < 2**63 for length in shape):
+        raise HttpError(400, f"{what}: 'shape' must be an array of whole numbers of 0 or more")
+    count = math.prod(shape)
+    if count > MOST_ELEMENTS:
+        raise HttpError(400, f"{what}: 'shape' has more elements than a request can have")
+    parameters = _parameters(what, entry)
+    size = parameters.pop("binary_data_size", None)
+    is_base64 = _is_base64(what, parameters.pop("content_type", None))
+    if size is None:
+        data = packed(what, datatype, entry.get("data"), count, is_base64=is_base64)
+    else:
+        if "data" in entry:
+            raise HttpError(400, f"{what} has 'data' and binary_data_size")
+        data, rest = _taken(what, datatype, count, size, rest)
+    return Tensor(name=name, datatype=datatype, shape=shape, data=data, parameters=parameters), rest
+
+
+def _taken(what: str, datatype: str, count: int, size: Parameter, rest: memoryview) -> tuple[bytes, memoryview]:
+    if isinstance(size, bool) or not isinstance(size, int) or not 0 <= size <= len(rest):
+        raise HttpError(400, f"{what}: binary_data_size must be a number of bytes that the body still has ({len(rest)})")
+    each = element_bytes(datatype)
+    if each is not None and size != each * count:
+        raise HttpError(400, f"{what}: {datatype} of this shape has {each * count} bytes, but binary_data_size is {size}")
+    return bytes(rest[:size]), rest[size:]
+
+
+def _objects(value: Mapping[str, Any], name: str) -> Sequence[Mapping[str, Any]]:
+    entries = value.get(name, [])
+    if not isinstance(entries, list) or set(map(type, entries)) - {dict}:
+        raise HttpError(400, f"{name!r} must be an array of objects")
+    return entries
+
+
+def _text(entry: Mapping[str, Any], name: str, what: str) -> str:
+    text = entry.get(name)
+    if not isinstance(text, str) or not text:
+        raise HttpError(400, f"{what} must have a {name!r}, which is a string")
+    return text
+
+
+def _parameters(what: str, entry: Mapping[str, Any]) -> dict[str, Parameter]:
+    found = entry.get("parameters", {})
+    if not isinstance(found, dict) or set(map(type, found.values())) - {bool, int, float, str}:
+        raise HttpError(400, f"{what}: 'parameters' must be an object whose values are strings, numbers or booleans")
+    return dict(found)
+
+
+def _flag(what: str, value: Parameter, name: str) -> bool:
+    if not isinstance(value, bool):
+        raise HttpError(400, f"{what}: {name} must be true or false")
+    return value
+
+
+def _is_base64(what: str, value: Parameter | None) -> bool:
+    if value is not None and value != BASE64:
+        raise HttpError(400, f"{what}: content_type can be {BASE64!r} alone")
+    return value is not None
+
+
+def _check_distinct(what: str, names: Sequence[str]) -> None:
+    twice = next((name for number, name in enumerate(names) if name in names[:number]), None)
+    if twice is not None:
+        raise HttpError(400, f"the {what} {twice!r} is there twice")

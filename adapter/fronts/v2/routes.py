@@ -1,0 +1,125 @@
+"""
+The V2 inference protocol over HTTP, in front of Triton, or of ModelMesh.
+
+Errors are `{"error": text}` and nothing else. Source: the V2 predict protocol, and Triton's extensions of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from aiohttp import web
+
+from adapter.errors import AdapterError
+from adapter.fronts.answers import UNAVAILABLE, HttpError, json_answer
+from adapter.fronts.bodies import body_of
+from adapter.fronts.edge import Front, Route, name_in
+from adapter.fronts.v2.infer import answered
+from adapter.inference import Inference, ModelInfo, TensorInfo
+from adapter.settings import V2Settings
+
+SERVED = ("classification", "sequence", "model_configuration", "binary_tensor_data", "parameters", "statistics")
+"""Extensions of Triton that this front serves. Source: names in Triton's ServerMetadata."""
+_LONGEST_VERSION = 18
+
+
+def front(settings: V2Settings, inference: Inference) -> Front:
+    """The front of V2 REST."""
+    return Front(name="v2", title="V2 inference protocol", routes=_routes(_Handlers(settings, inference)), fails=_fails)
+
+
+def _fails(_request: web.Request, status: int, text: str, _error: AdapterError | None) -> web.Response:
+    return json_answer({"error": text}, status)
+
+
+def _routes(handlers: _Handlers) -> list[Route]:
+    found = [
+        Route(method="GET", path="/v2/health/live", handler=handlers.live, api="health", about={"summary": "Whether Triton lives"}),
+        Route(method="GET", path="/v2/health/ready", handler=handlers.ready, api="health", about={"summary": "Whether Triton serves"}),
+        Route(method="GET", path="/v2", handler=handlers.server, api="metadata", about={"summary": "What the server is"}),
+        Route(method="GET", path="/v2/models/stats", handler=handlers.all_statistics, api="statistics", about={"summary": "Statistics"}),
+    ]
+    for place in ("/v2/models/{name}", "/v2/models/{name}/versions/{version}"):
+        found += [
+            Route(method="GET", path=f"{place}/ready", handler=handlers.model_ready, api="health", about={"summary": "Whether it serves"}),
+            Route(method="GET", path=place, handler=handlers.model, api="metadata", about={"summary": "Inputs and outputs"}),
+            Route(method="GET", path=f"{place}/config", handler=handlers.config, api="model-config", about={"summary": "The config"}),
+            Route(method="GET", path=f"{place}/stats", handler=handlers.statistics, api="statistics", about={"summary": "Statistics"}),
+            Route(method="POST", path=f"{place}/infer", handler=handlers.infer, api="inference", about={"summary": "One inference"}),
+        ]
+    return found
+
+
+class _Handlers:
+    def __init__(self, settings: V2Settings, inference: Inference) -> None:
+        self._inference = inference
+        self._non_finite = settings.non_finite
+
+    async def live(self, request: web.Request) -> web.Response:
+        return await _health(request, "live", self._inference.is_live)
+
+    async def ready(self, request: web.Request) -> web.Response:
+        return await _health(request, "ready", self._inference.is_ready)
+
+    async def server(self, _request: web.Request) -> web.Response:
+        info = await self._inference.server_info()
+        return json_answer({"name": info.name, "version": info.version, "extensions": [name for name in info.extensions if name in SERVED]})
+
+    async def model_ready(self, request: web.Request) -> web.Response:
+        name, version = _place(request)
+        if not await self._inference.is_model_ready(name, version):
+            raise HttpError(400, f"the model {name!r} is not ready")
+        return _well(request, "ready")
+
+    async def model(self, request: web.Request) -> web.Response:
+        return json_answer(_metadata(await self._inference.model_info(*_place(request))))
+
+    async def config(self, request: web.Request) -> web.Response:
+        return json_answer(await self._inference.model_config(*_place(request)))
+
+    async def statistics(self, request: web.Request) -> web.Response:
+        return json_answer(await self._inference.model_statistics(*_place(request)))
+
+    async def all_statistics(self, _request: web.Request) -> web.Response:
+        return json_answer(await self._inference.model_statistics())
+
+    async def infer(self, request: web.Request) -> web.StreamResponse:
+        name, version = _place(request)
+        return await answered(request, self._inference, name, version, await body_of(request), non_finite=self._non_finite)
+
+
+def _place(request: web.Request) -> tuple[str, str]:
+    version = request.match_info.get("version", "")
+    if "version" in request.match_info and not (version.isascii() and version.isdigit() and len(version) <= _LONGEST_VERSION):
+        raise HttpError(400, "the version in the path must be a number")
+    return name_in(request), version
+
+
+async def _health(request: web.Request, word: str, ask: Callable[[], Awaitable[bool]]) -> web.Response:
+    return _well(request, word) if await ask() else _answer_of_health(request, word, UNAVAILABLE)
+
+
+def _well(request: web.Request, word: str) -> web.Response:
+    return _answer_of_health(request, word, 200)
+
+
+def _answer_of_health(request: web.Request, word: str, status: int) -> web.Response:
+    """Empty, as the protocol wants it; for a client that names JSON, as KServe's, an object."""
+    if "application/json" in request.headers.get("Accept", ""):
+        return json_answer({word: status == 200}, status)
+    return web.Response(status=status)
+
+
+def _metadata(info: ModelInfo) -> Mapping[str, Any]:
+    return {
+        "name": info.name,
+        "versions": list(info.versions),
+        "platform": info.platform,
+        "inputs": [_tensor(entry) for entry in info.inputs],
+        "outputs": [_tensor(entry) for entry in info.outputs],
+    }
+
+
+def _tensor(info: TensorInfo) -> Mapping[str, Any]:
+    return {"name": info.name, "datatype": info.datatype, "shape": list(info.shape)}

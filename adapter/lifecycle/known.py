@@ -1,0 +1,98 @@
+"""
+The table of models as a front sees it: by the names that its callers gave, and never waiting for anybody.
+
+Each model is coming, serving or going, and nothing else.
+"""
+
+from __future__ import annotations
+
+from adapter.errors import ServerUnavailable
+from adapter.lifecycle.operation import Model
+from adapter.lifecycle.registry import Registry
+from adapter.lifecycle.states import State
+from adapter.lifecycle.takeover import Takeover
+from adapter.model import Named
+from adapter.ports import Neighbours
+from adapter.serving import KnownModel
+
+
+class Known:
+    """Looks into the registry; asks nobody."""
+
+    def __init__(self, *, registry: Registry, neighbours: Neighbours, takeover: Takeover) -> None:
+        self._registry = registry
+        self._server = neighbours.server
+        self._journal = neighbours.journal
+        self._folder = neighbours.repository.folder
+        self._takeover = takeover
+        self._ids: dict[str, str] = {}
+        """Name → model id, as of `_changes`."""
+        self._changes = -1
+
+    @property
+    def obstacle(self) -> str | None:
+        """Why no model can be loaded or asked now: Triton, the gate, or a take-over that has failed and is made again soon."""
+        return self._server.problem or self._takeover.obstacle or (None if self._registry.is_complete else self._takeover.problem)
+
+    def all(self) -> list[KnownModel]:
+        """As `Models.known`."""
+        self._check_complete()
+        return [self._seen(self._registered(model_id)) for _, model_id in sorted(self._names().items())]
+
+    def find(self, name: str) -> KnownModel | None:
+        """As `Models.find`."""
+        model_id = self._names().get(name)
+        if model_id is None:
+            self._check_complete()
+            return None
+        return self._seen(self._registered(model_id))
+
+    def _check_complete(self) -> None:
+        """Of an earlier process's models nobody can tell more than that there were some."""
+        if self._registry.is_complete:
+            return
+        if any(self._registry.find(model_id) is None for model_id in self._journal.records):
+            raise ServerUnavailable(self.obstacle or "the models of an earlier process are not taken over yet")
+
+    def _names(self) -> dict[str, str]:
+        """A name can only come or go with an event or an operation."""
+        if self._changes != self._registry.changes:
+            self._ids = {_name(model): model.model_id for model in self._registry if _is_anything(model)}
+            self._changes = self._registry.changes
+        return self._ids
+
+    def _registered(self, model_id: str) -> Model:
+        model = self._registry.find(model_id)
+        if model is None:
+            raise LookupError(f"{model_id!r} has left the registry without a change")
+        return model
+
+    def _seen(self, model: Model) -> KnownModel:
+        named = _named(model)
+        is_serving = not model.is_going and model.state is State.LOADED
+        return KnownModel(
+            model_id=model.model_id,
+            name=_name(model),
+            url=named.url if named else str(self._folder / model.model_id),
+            is_serving=is_serving,
+            is_coming=not model.is_going and not is_serving,
+            is_going=model.is_going,
+        )
+
+
+def _is_anything(model: Model) -> bool:
+    """Not an unload of something that was never there, or that is gone."""
+    return model.state is not State.ABSENT or (model.operation is not None and model.operation.kind == "load")
+
+
+def _name(model: Model) -> str:
+    named = _named(model)
+    return named.name if named else model.model_id
+
+
+def _named(model: Model) -> Named | None:
+    """What a load is about to bring counts more than what it replaces."""
+    operation = model.operation
+    if operation is not None and operation.kind == "load" and operation.spec is not None:
+        return operation.spec.named
+    return model.named

@@ -1,0 +1,169 @@
+"""
+One channel to a V2 gRPC server, for inference and for questions about models. Implements `adapter.inference.Inference`.
+
+What ends a wait: a server that is away refuses at once, or after one attempt to connect (1 s); questions have a deadline; an
+inference has none, and ends with its answer, its connection, or its caller. A cancel of a call, or the end of a generator, cancels the
+call in the server. Nobody waits behind another: calls share a connection and nothing else.
+
+Triton's header `triton_grpc_error`, by which the errors of a stream come as gRPC's status, is not sent: Triton 2.51 dies of it when
+a model sends an error and then ends its stream, as models are told to (ModelStreamInfer; shown by the tests). So such an error has
+words and no code, and the words decide (`failures`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import suppress
+from time import monotonic
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from adapter.inference import Failure, InferenceFailed, InferRequest, InferResponse, ModelInfo, ServerInfo
+from adapter.telemetry.redaction import remember
+from adapter.triton.inference.as_json import json_of
+from adapter.triton.inference.channels import Tls, channel_to
+from adapter.triton.inference.failures import failure_in_stream, failure_of
+from adapter.triton.inference.messages import WANTS_EMPTY_FINAL, info_of, request_of, response_of
+from adapter.triton.stubs import service_pb2, service_pb2_grpc
+
+HEALTH_SECONDS = 0.9
+"""Whoever asks has an answer within a second."""
+QUESTION_SECONDS = 10.0
+"""For calls that never wait for a model."""
+KEPT_INFOS = 1024
+_Metadata = tuple[tuple[str, str], ...]
+
+
+class TritonInference:
+    """As `adapter.inference.Inference`. Made where an event loop runs."""
+
+    def __init__(
+        self, target: str, headers: Sequence[tuple[str, str]] = (), *, tls: Tls | None = None, max_message_bytes: int = -1
+    ) -> None:
+        """
+        Args:
+            target: in gRPC's form.
+            headers: of every call; their values are secrets.
+            tls: None for none.
+            max_message_bytes: of a request and of an answer; -1 for no limit. Above it a call fails with INVALID.
+        """
+        self._headers = tuple(headers)
+        for _, value in self._headers:
+            remember(value, lasts=True)
+        self._channel = channel_to(target, tls, max_message_bytes)
+        self._stub = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
+        self._infos: OrderedDict[tuple[str, str], tuple[float, ModelInfo]] = OrderedDict()
+
+    async def close(self) -> None:
+        """End the channel and whatever calls run on it."""
+        await self._channel.close()
+
+    async def infer(self, request: InferRequest, *, headers: Mapping[str, str] | None = None) -> InferResponse:
+        """As `Inference`."""
+        metadata = (*self._headers, *headers.items()) if headers else self._headers
+        return response_of(await self._call(self._stub.ModelInfer, request_of(request), None, metadata, request.id))
+
+    async def stream(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
+        """As `Inference`."""
+        message = request_of(request)
+        message.parameters[WANTS_EMPTY_FINAL].bool_param = True
+        call = self._stub.ModelStreamInfer(metadata=self._headers)
+        try:
+            with suppress(asyncio.InvalidStateError):  # the call has failed already; the first read says how
+                await call.write(message)  # and no end of writing: Triton would take that for the end of the stream
+            while (answer := await call.read()) is not grpc.aio.EOF:
+                if answer is None:  # grpc.aio's answer when it cannot be parsed
+                    raise _unreadable()
+                if answer.error_message:
+                    raise failure_in_stream(answer.error_message, bool(answer.infer_response.model_name), request.id)
+                response = response_of(answer.infer_response, is_stream=True)
+                yield response
+                if response.is_final:
+                    return
+            raise failure_of(await call.code(), await call.details() or "the stream ended before its last answer", request.id)
+        except grpc.aio.AioRpcError as error:
+            raise failure_of(error.code(), error.details() or "", request.id) from error
+        except asyncio.CancelledError as cancelled:
+            raise _why(cancelled) from cancelled
+        finally:
+            call.cancel()
+
+    async def is_live(self) -> bool:
+        """As `Inference`."""
+        return await self._is_well(self._stub.ServerLive, service_pb2.ServerLiveRequest(), "live")
+
+    async def is_ready(self) -> bool:
+        """As `Inference`."""
+        return await self._is_well(self._stub.ServerReady, service_pb2.ServerReadyRequest(), "ready")
+
+    async def is_model_ready(self, model: str, version: str = "") -> bool:
+        """As `Inference`."""
+        request = service_pb2.ModelReadyRequest(name=model, version=version)
+        return bool((await self._ask(self._stub.ModelReady, request)).ready)
+
+    async def server_info(self) -> ServerInfo:
+        """As `Inference`."""
+        reply = await self._ask(self._stub.ServerMetadata, service_pb2.ServerMetadataRequest())
+        return ServerInfo(reply.name, reply.version, tuple(reply.extensions))
+
+    async def model_info(self, model: str, version: str = "", *, max_age_seconds: float = 0) -> ModelInfo:
+        """As `Inference`."""
+        kept = self._infos.get((model, version)) if max_age_seconds else None
+        if kept is not None and monotonic() - kept[0] < max_age_seconds:
+            return kept[1]
+        asked = monotonic()
+        info = info_of(*await asyncio.gather(self._metadata(model, version), self._config(model, version)))
+        self._infos[model, version] = (asked, info)
+        self._infos.move_to_end((model, version))
+        if len(self._infos) > KEPT_INFOS:
+            self._infos.popitem(last=False)
+        return info
+
+    async def model_config(self, model: str, version: str = "") -> Mapping[str, Any]:
+        """As `Inference`."""
+        return json_of(await self._config(model, version))
+
+    async def model_statistics(self, model: str = "", version: str = "") -> Mapping[str, Any]:
+        """As `Inference`."""
+        return json_of(await self._ask(self._stub.ModelStatistics, service_pb2.ModelStatisticsRequest(name=model, version=version)))
+
+    async def _metadata(self, model: str, version: str) -> Any:
+        return await self._ask(self._stub.ModelMetadata, service_pb2.ModelMetadataRequest(name=model, version=version))
+
+    async def _config(self, model: str, version: str) -> Any:
+        return (await self._ask(self._stub.ModelConfig, service_pb2.ModelConfigRequest(name=model, version=version))).config
+
+    async def _is_well(self, method: Any, request: Any, field: str) -> bool:
+        try:
+            return bool(getattr(await self._call(method, request, HEALTH_SECONDS, self._headers), field))
+        except InferenceFailed:
+            return False
+
+    async def _ask(self, method: Any, request: Any) -> Any:
+        return await self._call(method, request, QUESTION_SECONDS, self._headers)
+
+    async def _call(self, method: Any, request: Any, timeout_seconds: float | None, metadata: _Metadata, request_id: str = "") -> Any:
+        try:
+            reply = await method(request, timeout=timeout_seconds, metadata=metadata)
+        except grpc.aio.AioRpcError as error:
+            raise failure_of(error.code(), error.details() or "", request_id) from error
+        except asyncio.CancelledError as cancelled:
+            raise _why(cancelled) from cancelled
+        if reply is None:  # grpc.aio's answer when it cannot be parsed
+            raise _unreadable()
+        return reply
+
+
+def _unreadable() -> InferenceFailed:
+    return InferenceFailed(Failure.INTERNAL, "the inference server's answer cannot be parsed")
+
+
+def _why(cancelled: asyncio.CancelledError) -> BaseException:
+    """grpc.aio raises it also in a task that nobody cancels: when the channel is closed."""
+    task = asyncio.current_task()
+    is_callers = task is None or task.cancelling()
+    return cancelled if is_callers else InferenceFailed(Failure.UNAVAILABLE, "the adapter is stopping")

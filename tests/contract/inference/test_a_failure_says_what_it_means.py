@@ -1,0 +1,82 @@
+"""Failures of the real Triton: what they mean, in Triton's words, without what is only Triton's own. Nobody's failure ends Triton."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from adapter.inference import Failure, Inference, InferenceFailed, InferRequest, InferResponse
+from adapter.triton.inference.client import TritonInference
+from tests.contract.inference.bed import all_of, of, prompt, texts, wait
+from tests.real.triton import Triton
+
+pytestmark = pytest.mark.real_triton
+
+WRONG: list[tuple[InferRequest, Failure, str]] = [
+    (of("nobody"), Failure.NOT_FOUND, "Request for unknown model: 'nobody' is not found"),
+    (wait(0, version="7"), Failure.NOT_FOUND, "Request for unknown model: 'waiter' version 7 is not found"),
+    (wait(0, version="x"), Failure.INVALID, "failed to get model version from specified version string 'x'"),
+    (of("waiter"), Failure.INVALID, "expected 1 inputs but got 0 inputs for model 'waiter'"),
+    (of("waiter", id="mine"), Failure.INVALID, "expected 1 inputs but got 0 inputs for model 'waiter'"),
+    (of("waiter", id="two\nlines] and more"), Failure.INVALID, "expected 1 inputs but got 0 inputs for model 'waiter'"),
+    (of("waiter", texts("SECONDS", "a")), Failure.INVALID, "inference input 'SECONDS' data-type is 'BYTES'"),
+    (of("waiter", texts("OTHER", "a")), Failure.INVALID, "unexpected inference input 'OTHER' for model 'waiter'"),
+]
+
+
+async def unary(inference: Inference, request: InferRequest) -> object:
+    return await inference.infer(request)
+
+
+@pytest.mark.parametrize("ask", [unary, all_of])
+@pytest.mark.parametrize(("request_", "failure", "beginning"), WRONG)
+async def test_a_wrong_request(
+    inference: TritonInference, ask: Callable[..., object], request_: InferRequest, failure: Failure, beginning: str
+) -> None:
+    """The same over both ways, though an error within a stream has no code."""
+    with pytest.raises(InferenceFailed) as failed:
+        await ask(inference, request_)  # type: ignore[misc]
+    assert failed.value.failure is failure
+    assert failed.value.text.startswith(beginning)
+    assert "\n" not in failed.value.text
+
+
+async def test_a_model_that_fails_in_the_middle(inference: TritonInference) -> None:
+    answers: list[InferResponse] = []
+    with pytest.raises(InferenceFailed, match=r"^the imitation fails at token 2$") as failed:
+        async for answer in inference.stream(prompt("vllm_failing")):
+            answers.append(answer)  # noqa: PERF401 - those before the failure count
+    assert failed.value.failure is Failure.INTERNAL
+    assert len(answers) == 2
+
+
+async def test_triton_lives_through_streams_that_fail(inference: TritonInference, triton: Triton) -> None:
+    """Triton 2.51 dies of the first, if it is told to give errors of streams as gRPC's status."""
+
+    async def fail() -> Failure:
+        with pytest.raises(InferenceFailed) as failed:
+            await all_of(inference, prompt("vllm_failing"))
+        return failed.value.failure
+
+    failures = [failure for _ in range(10) for failure in await asyncio.gather(*(fail() for _ in range(8)))]
+    assert set(failures) == {Failure.INTERNAL}
+    assert await inference.is_live()
+    assert triton.is_running
+
+
+async def test_a_full_queue_is_for_later(inference: TritonInference) -> None:
+    request = InferRequest(model="narrow", inputs=[_batched(0.5)])
+    found = await asyncio.gather(*(inference.infer(request) for _ in range(6)), return_exceptions=True)
+    failures = {one.failure: one.text for one in found if isinstance(one, InferenceFailed)}
+    assert failures == {Failure.UNAVAILABLE: "Exceeds maximum queue size"}
+    assert any(not isinstance(one, BaseException) for one in found)
+    streams = await asyncio.gather(*(all_of(inference, request) for _ in range(6)), return_exceptions=True)
+    failures = {one.failure: one.text for one in streams if isinstance(one, InferenceFailed)}
+    assert failures == {Failure.UNAVAILABLE: "Exceeds maximum queue size"}
+
+
+def _batched(seconds: float) -> object:
+    (tensor,) = wait(seconds).inputs
+    return type(tensor)(name=tensor.name, datatype=tensor.datatype, shape=(1, 1), data=tensor.data)

@@ -1,0 +1,110 @@
+"""One answer, of whatever kind the model is; and what was known of a model may be old."""
+
+from __future__ import annotations
+
+import asyncio
+
+import grpc
+import pytest
+
+from adapter.fronts.answers import HttpError
+from adapter.fronts.asking import informed, one
+from adapter.inference import Failure, InferenceFailed, InferResponse, ModelInfo
+from adapter.triton.inference.client import TritonInference
+from tests.contract.inference.bed import numbers, of, prompt, texts, wait, words
+from tests.fakes.v2_server import V2Server
+from tests.real.triton import Triton
+
+
+@pytest.mark.real_triton
+async def test_of_an_ordinary_model(inference: TritonInference) -> None:
+    assert (await one(inference, wait(0))).outputs == (numbers("WAITED", "FP32", 0),)
+
+
+@pytest.mark.real_triton
+async def test_of_a_decoupled_one_that_gives_one(inference: TritonInference) -> None:
+    answer = await one(inference, of("vllm", texts("text_input", "a"), texts("sampling_parameters", '{"max_tokens": 2}'), id="mine"))
+    assert words(answer) == ["a a a"]
+    assert (answer.model, answer.id) == ("vllm", "mine")
+
+
+@pytest.mark.real_triton
+async def test_of_a_decoupled_one_that_gives_none(inference: TritonInference) -> None:
+    with pytest.raises(HttpError, match="the model gave no answer") as refused:
+        await one(inference, of("repeat", numbers("IN", "INT32"), numbers("DELAY", "UINT32")))
+    assert refused.value.status == 400
+
+
+@pytest.mark.real_triton
+async def test_of_a_decoupled_one_that_gives_more(inference: TritonInference, triton: Triton) -> None:
+    """The rest of the answers is not waited for."""
+    mark = triton.repository / "vllm_slow" / "1" / "cancelled"
+    mark.unlink(missing_ok=True)
+    with pytest.raises(HttpError, match="the model gave more than one answer") as refused:
+        await one(inference, prompt("vllm_slow", sampling='{"max_tokens": 2000}'))
+    assert refused.value.status == 400
+    async with asyncio.timeout(10):
+        while not mark.exists():
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.real_triton
+async def test_a_decoupled_one_that_fails(inference: TritonInference) -> None:
+    with pytest.raises(InferenceFailed, match="the imitation fails at token 2") as failed:
+        await one(inference, prompt("vllm_failing"))
+    assert failed.value.failure is Failure.INTERNAL
+
+
+class _Asking:
+    """Asks with the batch size that it was told of, which the server must agree with."""
+
+    def __init__(self, server: V2Server, client: TritonInference, failure: grpc.StatusCode = grpc.StatusCode.INVALID_ARGUMENT) -> None:
+        self._server, self._client, self._failure = server, client, failure
+        self.sizes: list[int] = []
+
+    async def __call__(self, info: ModelInfo) -> InferResponse:
+        self.sizes.append(info.max_batch_size)
+        is_right = info.max_batch_size == self._server.max_batch_size
+        self._server.failure = None if is_right else (self._failure, "it has changed")
+        try:
+            return await self._client.infer(wait(0))
+        finally:
+            self._server.failure = None
+
+
+async def test_what_is_known_is_used_again(server: V2Server, asked: TritonInference) -> None:
+    ask = _Asking(server, asked)
+    for _ in range(3):
+        await informed(asked, "m", "", ask)
+    assert len(server.requests) == 3 + 1
+
+
+@pytest.mark.parametrize("code", [grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.NOT_FOUND, grpc.StatusCode.UNIMPLEMENTED])
+async def test_a_model_that_has_changed_is_asked_again(server: V2Server, asked: TritonInference, code: grpc.StatusCode) -> None:
+    ask = _Asking(server, asked, code)
+    await informed(asked, "m", "", ask)
+    server.max_batch_size = 8
+    await informed(asked, "m", "", ask)
+    assert ask.sizes == [0, 0, 8]
+
+
+async def test_a_model_that_is_the_same_is_asked_once(server: V2Server, asked: TritonInference) -> None:
+    calls = []
+
+    async def ask(info: ModelInfo) -> None:
+        calls.append(info)
+        raise HttpError(400, "no such input")
+
+    with pytest.raises(HttpError, match="no such input"):
+        await informed(asked, "m", "", ask)
+    assert len(calls) == 1
+
+
+async def test_a_model_that_fails_is_asked_once(server: V2Server, asked: TritonInference) -> None:
+    """It may have done something."""
+    ask = _Asking(server, asked, grpc.StatusCode.INTERNAL)
+    await informed(asked, "m", "", ask)
+    server.max_batch_size = 8
+    with pytest.raises(InferenceFailed, match="it has changed"):
+        await informed(asked, "m", "", ask)
+    assert ask.sizes == [0, 0]

@@ -1,0 +1,250 @@
+"""The memory of a front's models: never more than there is, whoever comes at once, fails, hangs or goes."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from contextlib import suppress
+
+import pytest
+
+from adapter.errors import AdapterError, NoCapacity, ServerError, ServerUnavailable, SourceUnavailable
+from adapter.lifecycle.lifecycle import RuntimeLifecycle
+from adapter.lifecycle.states import State
+from adapter.settings import CapacitySettings
+from adapter.units import show_bytes
+from tests.builders import a_spec
+from tests.fakes.world import World
+from tests.unit.lifecycle.fronts import CAPACITY_BYTES, FIT, MIB, SIZE_BYTES, a_front_model, fill
+
+pytestmark = pytest.mark.looptime
+POINTS = ["open", "fetch", "place", "slot", "load", "measure"]
+
+
+class Watch:
+    """At every step of a port: what Triton really holds."""
+
+    def __init__(self, world: World, sizes: dict[str, int] | None = None) -> None:
+        self.world = world
+        self.sizes = sizes or {}
+        self.most = 0
+
+    async def __call__(self, _point: str, _model_id: str) -> None:
+        self.most = max(self.most, sum(self.sizes.get(name, SIZE_BYTES) for name in self.world.memory))
+
+
+async def test_loads_that_come_at_once_never_have_more_than_the_capacity(lifecycle: RuntimeLifecycle, world: World) -> None:
+    """Who finds no room is refused before anything is pulled, and leaves nothing."""
+    watch = world.chaos = Watch(world)
+    specs = [a_front_model(world, f"m{number}") for number in range(20)]
+
+    answers = await asyncio.gather(*(lifecycle.load_new(spec) for spec in specs), return_exceptions=True)
+
+    refused = [answer for answer in answers if isinstance(answer, NoCapacity)]
+    assert (len(answers) - len(refused), len(refused)) == (FIT, 20 - FIT)
+    assert watch.most == FIT * SIZE_BYTES <= CAPACITY_BYTES
+    assert world.trace.count("fetch") == len(world.memory) == len(world.placed) == len(lifecycle.known()) == FIT
+    assert refused[0].text == (
+        f"model does not fit: {show_bytes(100 * MIB)} of files make {show_bytes(SIZE_BYTES)} beside {show_bytes(FIT * SIZE_BYTES)} "
+        f"of {FIT} other models, but the capacity is {show_bytes(CAPACITY_BYTES)}"
+    )
+
+
+async def test_there_is_no_reserve_of_modelmeshs(lifecycle: RuntimeLifecycle, world: World, capacity: CapacitySettings) -> None:
+    """ModelMesh's own models may have less: it keeps a reserve for unloads."""
+    whole = a_front_model(world, "whole", mib=CAPACITY_BYTES // MIB * 4 // 5)
+    assert (await lifecycle.load_new(whole)).size_bytes > capacity.usable_bytes
+    await lifecycle.unload(whole.model_id)
+    with pytest.raises(NoCapacity, match=r"does not fit: 900 MiB .* make 1125 MiB .*, but the capacity is 1024 MiB"):
+        await lifecycle.load_new(a_front_model(world, "larger", mib=900))
+
+
+async def test_what_is_being_unloaded_counts_until_it_is_free(lifecycle: RuntimeLifecycle, world: World) -> None:
+    first, *_ = await fill(lifecycle, world, FIT)
+    world.hold("unload")
+    unload = asyncio.create_task(lifecycle.unload(first.model_id))
+    await world.until_held("unload")
+
+    with pytest.raises(NoCapacity, match=r"of 8 other models, 1 of them not freed yet, but"):
+        await lifecycle.load_new(a_front_model(world, "new"))
+    world.let_go("unload")
+    await unload
+
+    await lifecycle.load_new(a_front_model(world, "new"))
+    with pytest.raises(NoCapacity):
+        await lifecycle.load_new(first)
+
+
+async def test_what_could_not_be_unloaded_counts_until_somebody_finishes_it(lifecycle: RuntimeLifecycle, world: World) -> None:
+    first, *_ = await fill(lifecycle, world, FIT)
+    world.fail("unload", ServerError("Triton does not take it"))
+    with pytest.raises(ServerError):
+        await lifecycle.unload(first.model_id)
+
+    with pytest.raises(NoCapacity):
+        await lifecycle.load_new(a_front_model(world, "new"))
+
+    await lifecycle.load_new(first)
+    assert world.memory[first.model_id] == "READY"
+    with pytest.raises(NoCapacity):
+        await lifecycle.load_new(a_front_model(world, "new"))
+
+
+async def test_what_triton_has_lost_counts_for_it_is_loaded_again(lifecycle: RuntimeLifecycle, world: World) -> None:
+    watch = world.chaos = Watch(world)
+    await fill(lifecycle, world, FIT)
+    world.kill_triton()
+    world.start_triton()
+    loads = [asyncio.create_task(lifecycle.load_new(a_front_model(world, f"new{number}"))) for number in range(4)]
+    await asyncio.sleep(0.1)
+    assert any(model.state is State.LOST for model in lifecycle.registry)
+
+    answers = await asyncio.gather(*loads, return_exceptions=True)
+    await asyncio.sleep(60)
+
+    assert all(isinstance(answer, NoCapacity) for answer in answers)
+    assert [model.is_serving for model in lifecycle.known()] == [True] * FIT
+    assert watch.most <= CAPACITY_BYTES
+
+
+async def test_a_model_that_is_larger_than_it_was_booked_is_looked_at_again_and_undone(lifecycle: RuntimeLifecycle, world: World) -> None:
+    await fill(lifecycle, world, FIT - 2)
+    world.reported = 400 * MIB
+    large = a_front_model(world, "large")
+    with pytest.raises(NoCapacity, match=r"does not fit and is unloaded again: it takes 400 MiB .* beside 750 MiB .* of 6 other models"):
+        await lifecycle.load_new(large)
+    assert large.model_id not in {**world.memory, **world.placed}
+    world.trace.clear()
+
+    with pytest.raises(NoCapacity, match=r"does not fit: it took 400 MiB .* when it was loaded last"):
+        await lifecycle.load_new(large)
+    assert "fetch" not in world.trace
+    world.reported = 0
+
+    for name in ("a", "b"):
+        await lifecycle.load_new(a_front_model(world, name))
+    with pytest.raises(NoCapacity):
+        await lifecycle.load_new(a_front_model(world, "c"))
+
+
+async def test_a_model_that_is_smaller_gives_back_what_it_does_not_need(lifecycle: RuntimeLifecycle, world: World) -> None:
+    world.reported = 10 * MIB
+    await fill(lifecycle, world, 2 * FIT)
+    assert sum(model.size_bytes for model in lifecycle.registry) == 2 * FIT * 10 * MIB
+
+
+@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("is_cancelled", [False, True])
+async def test_what_a_load_has_booked_is_given_back_once(
+    lifecycle: RuntimeLifecycle, world: World, point: str, *, is_cancelled: bool
+) -> None:
+    """Then exactly one more fits."""
+    await fill(lifecycle, world, FIT - 1)
+    spec = a_front_model(world, "m")
+    for _ in range(3):
+        if is_cancelled:
+            world.hold(point)
+            load = asyncio.create_task(lifecycle.load_new(spec))
+            await world.until_held(point)
+            load.cancel()
+            with suppress(asyncio.CancelledError):
+                await load
+            world.let_go(point)
+            await asyncio.sleep(10)
+        else:
+            world.fail(point, SourceUnavailable("away", can_pass=False) if point in ("open", "fetch") else ServerUnavailable("away"))
+            with pytest.raises(AdapterError):
+                await lifecycle.load_new(spec)
+        await asyncio.sleep(5)
+    assert lifecycle.find("m") is None
+
+    await lifecycle.load_new(a_front_model(world, "one"))
+    with pytest.raises(NoCapacity):
+        await lifecycle.load_new(a_front_model(world, "two"))
+
+
+async def test_loads_of_modelmesh_count_from_the_moment_in_which_their_size_is_known(lifecycle: RuntimeLifecycle, world: World) -> None:
+    """They are not refused for a front's: ModelMesh counts for itself."""
+    specs = await fill(lifecycle, world, FIT - 1)
+    world.add("models/mesh", size_bytes=100 * MIB, etag="mesh")
+    world.hold("load")
+    load = asyncio.create_task(lifecycle.load(a_spec("models/mesh", model_id="mesh")))
+    world.hold("fetch")
+    await world.until_held("fetch")
+
+    with pytest.raises(NoCapacity, match="of 8 other models"):
+        await lifecycle.load_new(a_front_model(world, "new"))
+    world.let_go("fetch")
+    world.let_go("load")
+    await load
+
+    await lifecycle.unload(specs[0].model_id)
+    await lifecycle.load_new(specs[0])
+    world.add("models/mesh2", size_bytes=100 * MIB, etag="mesh2")
+    await lifecycle.load(a_spec("models/mesh2", model_id="mesh2"))
+
+
+async def test_what_an_earlier_process_has_left_counts_until_it_is_taken_down(
+    lifecycle: RuntimeLifecycle, world: World, make: Callable[[], RuntimeLifecycle]
+) -> None:
+    """Also a load that it was in the middle of: the journal knows what was booked for it."""
+    await fill(lifecycle, world, FIT - 1)
+    world.load_seconds = 50
+    load = asyncio.create_task(lifecycle.load_new(a_front_model(world, "half")))
+    await asyncio.sleep(1)
+    records = dict(world.records)
+    later = make()
+    await lifecycle.close()
+    load.cancel()
+    world.records = records
+    later.start()
+    await asyncio.sleep(0.1)
+    assert {model.state for model in later.registry if model.model_id == "id-half"} <= {State.FAILED, State.UNLOADING}
+
+    with pytest.raises(NoCapacity, match="1 of them not freed yet"):
+        await later.load_new(a_front_model(world, "new"))
+    half = later.find("half")
+    assert half is not None
+    assert half.is_going
+    await later.unload("id-half")
+    world.load_seconds = 1
+
+    await later.load_new(a_front_model(world, "new"))
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_whatever_happens_triton_never_has_more_than_the_capacity(lifecycle: RuntimeLifecycle, world: World, seed: int) -> None:
+    """Loads, unloads, cancels and failures at random, of models of all sizes; at the end all memory can be had again."""
+    dice = random.Random(seed)
+    specs = [a_front_model(world, f"m{number}", mib=dice.choice([20, 100, 300, 700])) for number in range(12)]
+    sizes = {spec.model_id: world.objects[spec.path][0].size_bytes * 5 // 4 for spec in specs}
+    watch = Watch(world, sizes)
+
+    async def chaos(point: str, model_id: str) -> None:
+        await watch(point, model_id)
+        await asyncio.sleep(dice.random())
+        if point in POINTS and dice.random() < 0.05:
+            raise ServerUnavailable("away") if point in ("slot", "load", "measure") else SourceUnavailable("away", can_pass=False)
+        if point == "unload" and dice.random() < 0.1:
+            raise ServerError("not now")
+        await watch(point, model_id)
+
+    async def one() -> None:
+        for _ in range(15):
+            spec = dice.choice(specs)
+            with suppress(AdapterError, TimeoutError):
+                async with asyncio.timeout(dice.choice([0.5, 3, 100])):
+                    await (lifecycle.load_new(spec) if dice.random() < 0.7 else lifecycle.unload(spec.model_id))
+
+    world.chaos = chaos
+    await asyncio.gather(*(one() for _ in range(6)))
+    world.chaos = None
+    await asyncio.sleep(30)
+    for spec in specs:
+        await lifecycle.unload(spec.model_id)
+
+    assert 0 < watch.most <= CAPACITY_BYTES
+    assert world.is_empty
+    assert not world.violations
+    await fill(lifecycle, world, FIT)

@@ -1,0 +1,212 @@
+"""Models in a folder that somebody else fills: linked where they lie, never left, never changed, and nobody's wait but their own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from adapter.errors import AdapterError, InvalidModel, InvalidRequest, SourceChanged, SourceNotFound, SourceUnavailable
+from adapter.model import Layout, ModelSpec, Named
+from adapter.ports import StoredModel
+from adapter.triton.repository import Repository
+from adapter.volume import Volume
+from tests.builders import a_spec
+from tests.unit.storage.beds import make_bed, opened, reached, write_tree
+
+MODEL = {"config.pbtxt": b'backend: "python"', "1/model.py": b"print()"}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "opt" / "ml" / "models"
+    write_tree(folder, {f"hash/model/{path}": content for path, content in MODEL.items()})
+    write_tree(tmp_path / "opt", {"secret/config.pbtxt": b"", "secret/1/model.py": b"secret"})
+    return folder
+
+
+@pytest.fixture
+async def find(tmp_path: Path, folder: Path, volume: Volume):
+    bed = make_bed(tmp_path, volume)
+
+    async def run(path: object, seconds: float = 20, *, below: Path = folder) -> StoredModel:
+        return await opened(bed.store, a_front_spec(below, str(path)), seconds)
+
+    yield run
+    bed.store.close()
+
+
+Find = Callable[..., object]
+
+
+def a_front_spec(folder: Path, path: str) -> ModelSpec:
+    return a_spec(path, folder=folder, named=Named("n", path))
+
+
+def seen_outside(monkeypatch: pytest.MonkeyPatch, *outside: Path) -> list[str]:
+    """Whatever the file system is asked about something in these folders, from now on."""
+    seen: list[str] = []
+    for name in ("stat", "lstat", "open", "scandir", "readlink", "listdir"):
+        original = getattr(os, name)
+
+        def call(path, *more, _original=original, **options):
+            if not isinstance(path, int) and any((os.fsdecode(path) + "/").startswith(f"{folder}/") for folder in outside):
+                seen.append(os.fsdecode(path))
+            return _original(path, *more, **options)
+
+        monkeypatch.setattr(os, name, call)
+    return seen
+
+
+async def test_files_are_linked_where_they_lie_and_outlive_the_model(find, folder: Path, volume: Volume) -> None:
+    """Nothing is copied; an unload takes the links alone."""
+    stored = await find(folder / "hash/model")
+    assert [file.path for file in stored.listing.files] == ["1/model.py", "config.pbtxt"]
+    assert await stored.read(stored.listing.files[1]) == MODEL["config.pbtxt"]
+    artifact = await stored.fetch(stored.listing.files)
+    assert (artifact.is_ours, artifact.key, artifact.root) == (False, None, folder / "hash/model")
+    repository = Repository(volume)
+    try:
+        await repository.place("m", Layout(links={file.path: file for file in stored.listing.files}), artifact)
+        placed = volume.repository_dir / "m/1/model.py"
+        assert placed.is_symlink()
+        assert placed.resolve() == folder / "hash/model/1/model.py"
+        await repository.remove("m")
+    finally:
+        repository.close()
+    assert not placed.exists()
+    assert {path: (folder / "hash/model" / path).read_bytes() for path in MODEL} == MODEL
+
+
+@pytest.mark.parametrize(
+    "path", ["hash/model", "hash/model/", "hash//model", "other/../hash/./model", "link", "absolute", "loop/hash/model"]
+)
+async def test_links_and_dots_are_followed_inside(find, folder: Path, path: str) -> None:
+    (folder / "other").mkdir()
+    (folder / "link").symlink_to("hash/model")
+    (folder / "absolute").symlink_to(folder / "hash/model")
+    (folder / "loop").symlink_to("../models")
+    artifact = await (await find(f"{folder}/{path}")).fetch(())
+    assert artifact.root == folder / "hash/model"
+
+
+async def test_a_folder_that_is_a_link_itself_has_two_names(find, folder: Path, tmp_path: Path) -> None:
+    real = tmp_path / "data"
+    folder.rename(real)
+    folder.symlink_to(real)
+    (real / "by-name").symlink_to(folder / "hash/model")
+    (real / "by-real-name").symlink_to(real / "hash/model")
+    for path in (folder / "hash/model", real / "hash/model", folder / "by-name", folder / "by-real-name"):
+        assert (await (await find(path)).fetch(())).root == real / "hash/model"
+
+
+@pytest.mark.parametrize("path", ["../secret", "hash/../../secret", "link", "absolute", "chain/model", "link/1/model.py", ".", ""])
+async def test_a_path_that_leads_out_is_refused_before_anything_is_looked_at_there(
+    find, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    secret = tmp_path / "opt" / "ml" / "secret"
+    shutil.move(tmp_path / "opt" / "secret", secret)
+    (folder / "link").symlink_to("../secret")
+    (folder / "absolute").symlink_to(secret)
+    (folder / "chain").symlink_to("link2")
+    (folder / "link2").symlink_to(secret)
+    seen = seen_outside(monkeypatch, secret)
+
+    with pytest.raises(InvalidRequest) as refused:
+        await find(f"{folder}/{path}")
+
+    assert refused.value.text.endswith(
+        (f"leads out of {folder}; a model must lie below {folder}", f"is {folder} itself; a model must lie below it")
+    )
+    assert not seen
+
+
+@pytest.mark.parametrize("target", ["../../../secret", "{top}/opt/secret", "../../../secret/1/model.py", f"{'../' * 30}etc/passwd"])
+async def test_a_link_in_a_model_that_leads_out_is_refused_before_anything_is_looked_at_there(
+    find, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str
+) -> None:
+    (folder / "hash/model/1/more").symlink_to(target.format(top=tmp_path))
+    seen = seen_outside(monkeypatch, tmp_path / "opt/secret", Path("/etc"))
+    with pytest.raises(InvalidModel, match=r"more leads (out of|nowhere).*; a model's links must stay below"):
+        await find(folder / "hash/model")
+    assert not seen
+
+
+async def test_what_is_not_there_is_told_from_what_is_no_model(find, folder: Path) -> None:
+    """404 and 400 of a front."""
+    (folder / "empty/1").mkdir(parents=True)
+    (folder / "dangling").symlink_to("nothing")
+    (folder / "round").symlink_to("round")
+    (folder / "relative").symlink_to("hash/model/config.pbtxt/x")
+    for path in ("none", "hash/none/model", "dangling", "relative", "x" * 300):
+        with pytest.raises(SourceNotFound, match="does not exist"):
+            await find(folder / path)
+    with pytest.raises(InvalidModel, match="holds no files: no model is there"):
+        await find(folder / "empty")
+    with pytest.raises(InvalidRequest, match="round in a circle"):
+        await find(folder / "round")
+    with pytest.raises(InvalidRequest, match="is not an absolute path"):
+        await find("hash/model")
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: os.mknod(path, 0o140600)], ids=["pipe", "socket"])
+@pytest.mark.parametrize("path", ["hash/model/1/special", "special"])
+async def test_special_files_are_refused_and_not_opened(find, folder: Path, make: Callable[[Path], None], path: str) -> None:
+    make(folder / path)
+    with pytest.raises(InvalidModel, match="is neither a file nor a directory"):
+        await find(folder / ("hash/model" if "/" in path else path))
+
+
+async def test_a_directory_that_is_entered_by_two_links_in_each_other_is_no_model(find, folder: Path) -> None:
+    (folder / "hash/model/1/up").symlink_to("..")
+    with pytest.raises(InvalidModel, match="round in a circle"):
+        await find(folder / "hash/model")
+
+
+async def test_what_changes_after_the_listing_is_not_placed(find, folder: Path) -> None:
+    stored = await find(folder / "hash/model")
+    (folder / "hash/model/1/model.py").write_bytes(b"longer than before")
+    with pytest.raises(SourceChanged):
+        await stored.fetch(stored.listing.files)
+
+
+async def test_a_folder_that_hangs_holds_up_nobody_else(find, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own callers are told so within their time; a load from another folder goes on."""
+    other = tmp_path / "other"
+    write_tree(other, {"model/config.pbtxt": b"", "model/1/model.py": b""})
+    answers, has_come = threading.Event(), threading.Event()
+    original = os.scandir
+
+    def scandir(path):
+        if isinstance(path, Path) and path.is_relative_to(folder):
+            has_come.set()
+            answers.wait(30)
+        return original(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    hanging = [asyncio.create_task(find(folder / "hash/model", seconds=1)) for _ in range(4)]
+    await reached(has_come)
+    try:
+        assert len((await find(other / "model", below=other)).listing.files) == 2
+        assert not hanging[0].done()
+        outcomes = await asyncio.gather(*hanging, return_exceptions=True)
+    finally:
+        answers.set()
+    assert all(isinstance(outcome, SourceUnavailable) and f"the folder {folder}" in outcome.text for outcome in outcomes)
+
+
+async def test_a_survey_looks_there_too(tmp_path: Path, folder: Path, volume: Volume) -> None:
+    bed = make_bed(tmp_path, volume)
+    try:
+        told = await bed.store.survey(a_front_spec(folder, str(folder / "hash/model")), 5)
+        assert told.listing is not None
+        assert told.seen_bytes == told.listing.size_bytes == sum(map(len, MODEL.values()))
+        with pytest.raises(AdapterError):
+            await bed.store.survey(a_front_spec(folder, str(folder / "../../secret")), 5)
+    finally:
+        bed.store.close()
