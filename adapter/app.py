@@ -45,15 +45,23 @@ async def _serve(settings: Settings) -> NoReturn:
     async with build(settings) as adapter:
         gc.freeze()  # what there is by now stays: no collection has to look through it
         gc.enable()
-        log.info("adapter.started", listens=adapter.spi.addresses, triton=settings.triton.target, **_arithmetic(settings))
+        listens = adapter.spi.addresses if adapter.spi else []
+        log.info("adapter.started", listens=listens, triton=settings.triton.target, **_arithmetic(settings))
         _warn_of_threads(settings)
         is_asked = await _until_asked_to_stop(asked, adapter.root_tasks)
+        if adapter.companion is not None and adapter.companion.exit_code is not None:
+            if adapter.fronts is not None:
+                await adapter.fronts.drained(ANSWER_SECONDS)
+            _leave(adapter.companion.exit_code or UNSETTLED)  # 0 or not: nobody had asked it to end
         draining = adapter.lifecycle.drain(settings.lifetime.grace_seconds)
         if adapter.fronts is None:
             has_settled = await draining
         else:
             has_settled, _ = await asyncio.gather(draining, adapter.fronts.drained(settings.lifetime.grace_seconds))
-        await adapter.spi.stop(ANSWER_SECONDS)
+        if adapter.spi is not None:
+            await adapter.spi.stop(ANSWER_SECONDS)
+        if adapter.companion is not None:
+            await adapter.companion.end()
         log.info("adapter.stopped", settled=has_settled)
         if not (is_asked and has_settled):
             _leave(UNSETTLED)

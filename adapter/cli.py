@@ -163,11 +163,27 @@ def _print_settings(*, is_markdown: bool) -> int:
 
 def _probe(*, ready: bool, timeout_seconds: float) -> int:
     endpoint = read_group(SpiSettings).listen
+    if endpoint is None:
+        return _probe_over_http(ready=ready, timeout_seconds=timeout_seconds)
     from adapter.spi.probe import probe  # noqa: PLC0415 - brings gRPC
 
     is_well, line = probe(endpoint, ready=ready, timeout_seconds=timeout_seconds)
     _say(f"{line}\n")
     return OK if is_well else FAILED
+
+
+def _probe_over_http(*, ready: bool, timeout_seconds: float) -> int:
+    """Of an adapter that serves HTTP fronts alone."""
+    http = _own_http()
+    if http is None:
+        _say("cannot be asked: ADAPTER_PORT and METRICS_PORT are 0\n")
+        return FAILED
+    return _probe_pods(http, ready=ready, timeout_seconds=timeout_seconds)
+
+
+def _own_http() -> Endpoint | None:
+    port = read_group(TelemetrySettings).metrics_port
+    return Endpoint(host="127.0.0.1", port=port) if port else None
 
 
 def _probe_pods(service: Endpoint, *, ready: bool, timeout_seconds: float) -> int:
@@ -198,12 +214,14 @@ def _layout(chosen: argparse.Namespace) -> int:
 
 def _models(*, is_json: bool, drift_only: bool) -> int:
     volume, spi, triton = read_group(VolumeSettings), read_group(SpiSettings), read_group(TritonSettings)
+    http = _own_http()
     from adapter import models_text, models_view  # noqa: PLC0415 - brings gRPC
     from adapter.telemetry import logs  # noqa: PLC0415 - likewise
 
     logs.configure(TelemetrySettings(metrics_port=0, log_level="error", log_format="text"), sys.stderr)
     places = models_view.Places(
         adapter=spi.listen,
+        adapter_http=http,
         triton=triton.reach,
         triton_headers=triton.call_headers,
         repository_dir=volume.repository_dir,

@@ -82,12 +82,6 @@ class CrashesTriton(Rejected):
     reason = "crashes_triton"
 
 
-class AlreadyLoaded(Rejected):
-    """A front asks for a load of a name that is loaded, or is being loaded."""
-
-    reason = "already_loaded"
-
-
 class ModelNotLoaded(Rejected):
     """A question about a model that is not loaded."""
 

@@ -22,6 +22,7 @@ from adapter.inventory import Drift, by_owner, drift_of
 from adapter.journal.reading import NAME, JournalProblem, NoJournal, OtherBoot, read
 from adapter.model import PROBE, Crashes, Placed, Record, ServerModel
 from adapter.spi.probe import probe
+from adapter.telemetry import pods
 from adapter.threads import Threads
 from adapter.triton.client import CallError, TritonClient
 from adapter.triton.reason import one_line
@@ -44,12 +45,15 @@ _ARTIFACT = re.compile(r"[0-9a-f]{64}")
 class Places:
     """Where to look."""
 
-    adapter: Endpoint
+    adapter: Endpoint | None
+    """None: it has no interface for ModelMesh, and is asked over HTTP."""
     triton: Endpoint
     repository_dir: Path
     cache_dir: Path
     triton_headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     """Of every call to Triton; secrets."""
+    adapter_http: Endpoint | None = None
+    """Where its health is told over HTTP."""
 
     @property
     def journal(self) -> Path:
@@ -136,7 +140,7 @@ def look(places: Places) -> View:
 
 
 def _look(places: Places) -> View:
-    health = _health(places.adapter)
+    health = _health(places)
     with _Patience() as patience:
         belief = _believed(places, health, patience)
         version, rows, triton_problem = asyncio.run(_asked(places))
@@ -183,12 +187,21 @@ class _Known:
         return drift if self.triton or drift != "not_serving" else None
 
 
-def _health(endpoint: Endpoint) -> Health:
-    is_alive, words = probe(endpoint, ready=False, timeout_seconds=PROBE_SECONDS)
+def _health(places: Places) -> Health:
+    is_alive, words = _probed(places, ready=False)
     if not is_alive:
         return Health(False, False, words)
-    is_ready, words = probe(endpoint, ready=True, timeout_seconds=PROBE_SECONDS)
+    is_ready, words = _probed(places, ready=True)
     return Health(True, is_ready, words)
+
+
+def _probed(places: Places, *, ready: bool) -> tuple[bool, str]:
+    if places.adapter is not None:
+        return probe(places.adapter, ready=ready, timeout_seconds=PROBE_SECONDS)
+    if places.adapter_http is None:
+        return False, "cannot be asked: ADAPTER_PORT and METRICS_PORT are 0"
+    is_well, lines = pods.ask(places.adapter_http, ready=ready, timeout_seconds=PROBE_SECONDS)
+    return is_well, "; ".join(lines)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from adapter.errors import Rejected
 from adapter.model import LoadedModel, ModelSpec
+
+
+class AlreadyLoaded(Rejected):
+    """A front asks for a load of a name that is loaded, or is being loaded."""
+
+    reason = "already_loaded"
 
 
 @dataclass(frozen=True)
@@ -27,6 +34,8 @@ class KnownModel:
     """LOADED: answers inference. False while it is being loaded, unloaded, or loaded again after a restart of Triton."""
     is_coming: bool
     """It is being loaded, for the first time or again."""
+    is_coming_back: bool
+    """It is being loaded again: Triton has lost it."""
     is_going: bool
     """It is being unloaded, or taken down after a failure."""
 

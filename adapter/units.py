@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from decimal import Decimal
@@ -178,6 +179,17 @@ def parse_paths(text: str) -> tuple[Path, ...]:
     return tuple(parse_absolute_path(part) for part in text.split(":") if part)
 
 
+def parse_command(text: str) -> tuple[str, ...]:
+    """A program and its arguments, split as by a shell. The text may hold a secret, and is not shown."""
+    try:
+        words = tuple(shlex.split(text))
+    except ValueError as error:
+        raise ValueError(f"cannot be split into words: {str(error).lower()}") from None
+    if not words or not words[0]:
+        raise ValueError("names no program")
+    return words
+
+
 def parse_address(text: str) -> str:
     """An IP address to listen on."""
     try:
@@ -254,6 +266,7 @@ LOG_FORMAT = Kind(parse_log_format, "format")
 
 
 PATHS = Kind(parse_paths, "paths")
+COMMAND = Kind(parse_command, "command")
 ADDRESS = Kind(parse_address, "address")
 
 

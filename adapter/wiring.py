@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from adapter.companion import Companion
 from adapter.errors import StartError
-
 from adapter.journal.journal import Journal
 from adapter.journal.reading import NAME as JOURNAL
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
 from adapter.ports import Neighbours
-from adapter.settings import Settings
+from adapter.settings import Settings, inherited
 from adapter.space import Space
 from adapter.spi.listen import SpiServer, listen
 from adapter.spi.servicer import ModelRuntime
@@ -56,7 +56,10 @@ class Adapter:
     volume: Volume
     space: Space
     lifecycle: RuntimeLifecycle
-    spi: SpiServer
+    spi: SpiServer | None
+    """None: ModelMesh has no part in it."""
+    companion: Companion | None
+    """Triton, where it is our child."""
     fronts: Doors | None
     """None where no HTTP front is on."""
     root_tasks: tuple[asyncio.Task[None], ...]
@@ -82,6 +85,7 @@ async def build(
         volume = Volume(settings.volume.repository_dir, settings.volume.cache_dir)
         stack.callback(volume.close)
         volume.claim()
+        companion = await _with_triton(stack, settings)
         journal = Journal(volume.cache_dir / JOURNAL, discard=volume.discard)
         stack.callback(journal.close)
         journal.open()
@@ -105,7 +109,7 @@ async def build(
         server = TritonServer(
             client=TritonClient(settings.triton.target, settings.triton.call_headers),
             repository=repository,
-            max_loading=loads,
+            max_loading=settings.loads_at_once,
             load_threads=settings.triton.load_threads,
             load_timeout_seconds=settings.capacity.load_timeout_ms / 1000,
             silent_seconds=settings.triton.silent_seconds,
@@ -126,7 +130,7 @@ async def build(
             http = TelemetryServer(
                 port=settings.telemetry.metrics_port,
                 heartbeat=heartbeat,
-                readiness=(lambda: lifecycle.obstacle) if settings.has_fronts else lifecycle.readiness,
+                readiness=lifecycle.readiness if settings.has_modelmesh else lambda: lifecycle.obstacle,
                 notice=lifecycle.notice,
                 triton=server.health,
             )
@@ -134,6 +138,7 @@ async def build(
         root_tasks = (
             asyncio.create_task(heartbeat.run(), name="heartbeat"),
             asyncio.create_task(server.watch(), name="watch of Triton"),
+            *([asyncio.create_task(companion.ended(), name="Triton's process")] if companion else ()),
         )
         stack.push_async_callback(_end, *root_tasks)
         reading = asyncio.create_task(store.ready(), name="cache")
@@ -142,17 +147,19 @@ async def build(
         await asyncio.wait({reading}, timeout=READ_SECONDS)
         lifecycle.start()
         runtime = ModelRuntime(lifecycle=lifecycle, capacity=settings.capacity, reserved_ids=settings.volume.reserved_ids)
-        spi = await listen(
-            endpoint=settings.spi.listen,
-            runtime=runtime,
-            readiness=lifecycle.readiness,
-            reflection=settings.spi.reflection,
-        )
-        stack.push_async_callback(spi.stop, 0)
+        spi = None
+        if settings.spi.listen is not None:
+            spi = await listen(
+                endpoint=settings.spi.listen,
+                runtime=runtime,
+                readiness=lifecycle.readiness,
+                reflection=settings.spi.reflection,
+            )
+            stack.push_async_callback(spi.stop, 0)
         preparing = asyncio.create_task(_prepared(store, runtime.has_told), name="storage clients")
         stack.push_async_callback(_end, preparing)
         fronts = await _fronts(settings, lifecycle, stack) if settings.has_fronts else None
-        yield Adapter(volume=volume, space=space, lifecycle=lifecycle, spi=spi, fronts=fronts, root_tasks=root_tasks)
+        yield Adapter(volume=volume, space=space, lifecycle=lifecycle, spi=spi, companion=companion, fronts=fronts, root_tasks=root_tasks)
 
 
 async def _fronts(settings: Settings, lifecycle: RuntimeLifecycle, stack: AsyncExitStack) -> Doors:
@@ -162,9 +169,7 @@ async def _fronts(settings: Settings, lifecycle: RuntimeLifecycle, stack: AsyncE
         from adapter.fronts.doors import Doors  # noqa: PLC0415
         from adapter.triton.inference.client import TritonInference  # noqa: PLC0415
     except ModuleNotFoundError as error:
-        raise StartError(
-            f"an HTTP front is on, but {error.name} is not installed: pip install 'modelmesh-triton-adapter[http]'"
-        ) from error
+        raise StartError(f"an HTTP front is on, but {error.name} is not installed: pip install 'modelmesh-triton-adapter[http]'") from error
     inference = TritonInference(settings.triton.target, settings.triton.call_headers)
     stack.push_async_callback(inference.close)
     doors = Doors()
@@ -177,8 +182,18 @@ async def _fronts(settings: Settings, lifecycle: RuntimeLifecycle, stack: AsyncE
         if settings.v2.endpoint is not None:
             there = TritonInference(settings.v2.endpoint.target)
             stack.push_async_callback(there.close)
-        await doors.open(v2.front(settings.v2, there), settings.v2.port, "V2_REST_PORT", settings.http)
+        await doors.open(v2.front(settings.v2, there, inference), settings.v2.port, "V2_REST_PORT", settings.http)
     return doors
+
+
+async def _with_triton(stack: AsyncExitStack, settings: Settings) -> Companion | None:
+    """Started as soon as its repository folder is there: it is slow to start. Raises StartError."""
+    if settings.companion.command is None:
+        return None
+    companion = Companion(settings.companion.command, environment=inherited(), exit_seconds=settings.companion.exit_seconds)
+    companion.start()
+    stack.push_async_callback(companion.end)
+    return companion
 
 
 async def _prepared(store: Store, has_told: asyncio.Event) -> None:

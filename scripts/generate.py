@@ -17,6 +17,7 @@ sys.path.insert(0, str(TOP))
 
 from adapter import parameters  # noqa: E402 - works from any directory
 from adapter.cli import settings_markdown  # noqa: E402
+from adapter.fronts import metrics as of_fronts  # noqa: E402
 from adapter.lifecycle.states import TRANSITIONS, State  # noqa: E402
 from adapter.spi import status  # noqa: E402
 from adapter.telemetry import metrics  # noqa: E402
@@ -50,7 +51,7 @@ BLOCKS: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "deploy/docs/models.md": {"parameters": parameters.markdown},
     "deploy/docs/settings.md": {"settings": settings_markdown},
     "deploy/docs/observability.md": {"alerts": alerts_markdown},
-    "deploy/docs/calls.md": {"errors": status.markdown, "metrics": metrics.markdown},
+    "deploy/docs/calls.md": {"errors": status.markdown, "metrics": lambda: metrics.markdown((*metrics.TABLE, *of_fronts.TABLE))},
     "deploy/docs/performance.md": page.blocks(),
 }
 """File → the blocks that it holds."""

@@ -25,10 +25,10 @@ from packaging.utils import parse_wheel_filename
 
 TOP = Path(__file__).resolve().parents[1]
 CONSTRAINTS = TOP / "scripts" / "constraints.txt"
-VARIANTS: Mapping[str, tuple[str, ...]] = {"s3": (), "full": ("gcs", "azure")}
+VARIANTS: Mapping[str, tuple[str, ...]] = {"s3": ("http",), "full": ("gcs", "azure", "http")}
 """Variant of the image → extras of setup.cfg."""
-UNUSED = ("ml-dtypes", "numpy", "python-rapidjson")
-"""What tritonclient asks for and adapter/triton/stubs.py does without: 100 MB that would never be imported."""
+UNUSED = ("ml-dtypes", "python-rapidjson")
+"""What tritonclient asks for and adapter/triton/stubs.py does without: 30 MB that would never be imported."""
 SBOM_TOOL = "cyclonedx-bom==7.5.0"
 MACHINES = ("aarch64", "x86_64")
 PYTHONS = ((3, 11), (3, 12))

@@ -1,1 +1,1 @@
-"""The HTTP fronts: SageMaker's multi-model contract, V2 REST, LMI and TGI. Imported only where one is switched on."""
+"""The HTTP fronts: SageMaker's multi-model contract and V2 REST. Imported only where one is switched on."""

@@ -15,16 +15,18 @@ from aiohttp import web
 from adapter import errors
 from adapter.errors import AdapterError
 from adapter.inference import Failure, InferenceFailed
+from adapter.serving import AlreadyLoaded
 
 JSON = "application/json"
 UNAVAILABLE, NO_ROOM = 503, 507
+COMPRESSED_FROM_BYTES = 1024
 
 STATUSES: dict[type[AdapterError], int] = {
     AdapterError: 500,
     errors.Rejected: 400,
     errors.InvalidRequest: 400,
     errors.InvalidModel: 400,
-    errors.AlreadyLoaded: 409,
+    AlreadyLoaded: 409,
     errors.ModelNotLoaded: 404,
     errors.NoCapacity: NO_ROOM,
     errors.DiskFull: NO_ROOM,
@@ -80,3 +82,10 @@ def json_answer(value: Any, status: int = 200, headers: Mapping[str, str] | None
 def bytes_answer(body: bytes, content_type: str, status: int = 200, headers: Mapping[str, str] | None = None) -> web.Response:
     """A body with exactly this content type."""
     return web.Response(body=body, status=status, headers={**(headers or {}), "Content-Type": content_type})
+
+
+def compressed(request: web.Request, answer: web.Response) -> web.Response:
+    """The answer, gzip or deflate if its client takes that and it is long enough to gain."""
+    if isinstance(answer.body, bytes) and len(answer.body) >= COMPRESSED_FROM_BYTES and "Accept-Encoding" in request.headers:
+        answer.enable_compression()
+    return answer

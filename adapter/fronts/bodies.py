@@ -25,6 +25,8 @@ LARGE_BYTES = 256 * 1024
 """A larger body is parsed in a thread: the event loop has other requests."""
 _MARKS = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[\]{}]', re.DOTALL)
 """A text as a whole, or a bracket outside of one."""
+READ_SECONDS = 60.0
+"""Longest time for a client to send its body: until then it has one of HTTP_MAX_REQUESTS."""
 MAX_BODY = web.AppKey("max_body_bytes", int)
 
 
@@ -33,7 +35,7 @@ async def body_of(request: web.Request) -> bytes:
     The whole body, decompressed.
 
     Raises:
-        HttpError: 413: longer than the bound; 415: another encoding than gzip and deflate; 400: it is not what its encoding says.
+        HttpError: 413: longer than the bound; 415: another encoding than gzip and deflate; 400: it is not what its encoding says; 408.
     """
     encoding = request.headers.get("Content-Encoding", "identity").strip().lower()
     if encoding not in ENCODINGS:
@@ -43,12 +45,15 @@ async def body_of(request: web.Request) -> bytes:
         raise _too_large(limit)
     unpacker = None if encoding == "identity" else zlib.decompressobj(31 if encoding == "gzip" else 15)
     try:
-        async for chunk in request.content.iter_chunked(64 * 1024):
-            part = chunk if unpacker is None else unpacker.decompress(chunk, limit + 1 - size)
-            size += len(part)
-            if size > limit or (unpacker is not None and unpacker.unconsumed_tail):
-                raise _too_large(limit)
-            parts.append(part)
+        async with asyncio.timeout(READ_SECONDS):
+            async for chunk in request.content.iter_chunked(64 * 1024):
+                part = chunk if unpacker is None else unpacker.decompress(chunk, limit + 1 - size)
+                size += len(part)
+                if size > limit or (unpacker is not None and unpacker.unconsumed_tail):
+                    raise _too_large(limit)
+                parts.append(part)
+    except TimeoutError:
+        raise HttpError(408, f"the body has not come within {READ_SECONDS:g} s", {"Connection": "close"}) from None
     except zlib.error as error:
         raise HttpError(400, f"the body is no {encoding}: {error}") from error
     except (aiohttp.ClientError, aiohttp.http_exceptions.HttpProcessingError, ValueError) as error:

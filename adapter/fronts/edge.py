@@ -57,11 +57,13 @@ class Front:
     """One HTTP front."""
 
     name: str
-    """`sagemaker`, `v2` or `lmi`: of metrics and logs."""
+    """`sagemaker` or `v2`: of metrics and logs."""
     title: str
     routes: Sequence[Route]
     fails: Callable[[web.Request, int, str, AdapterError | None], web.Response]
     """Writes an error: the request, its status, one line of text, and the failure behind it, where there is one."""
+    echoed: Sequence[str] = ()
+    """Headers of a request that its answer has, too."""
 
 
 class Edge:
@@ -112,7 +114,6 @@ class Edge:
         return answer
 
     async def _answer(self, request: web.Request, handler: Handler, route: Route | None, line: _Line) -> web.StreamResponse:
-        request["request_id"] = line.request_id
         try:
             self._admit(request, route)
             answer = await handler(request)
@@ -131,6 +132,8 @@ class Edge:
             answer = self._failed(request, line, 500, UNEXPECTED, None)
         if not answer.prepared:
             answer.headers[REQUEST_ID] = line.request_id
+            answer.headers[hdrs.SERVER] = "adapter"  # a version would help nobody but who looks for a weak one
+            answer.headers.update({name: request.headers[name] for name in self._front.echoed if name in request.headers})
             if self.is_draining:
                 answer.force_close()
         return answer

@@ -19,7 +19,6 @@ import structlog
 from adapter.errors import (
     Abandoned,
     AdapterError,
-    AlreadyLoaded,
     BudgetExceeded,
     Draining,
     ModelNotLoaded,
@@ -45,7 +44,7 @@ from adapter.lifecycle.takeover import Takeover
 from adapter.lifecycle.work import Work
 from adapter.model import LoadedModel, ModelSpec, RuntimeState
 from adapter.ports import Neighbours
-from adapter.serving import KnownModel
+from adapter.serving import AlreadyLoaded, KnownModel
 from adapter.settings import CapacitySettings
 from adapter.telemetry.logs import note
 from adapter.telemetry.metrics import RESTORES

@@ -9,9 +9,8 @@ the image. Source: its `server/config.go`.
 """
 
 from adapter.settings.capacity import MIN_SIZE_BYTES, CapacitySettings
-from adapter.settings.environment import RETIRED, Settings, SettingsError, all_fields, read_group, retired_warnings
+from adapter.settings.environment import RETIRED, Settings, SettingsError, all_fields, inherited, read_group, retired_warnings
 from adapter.settings.http import HttpSettings
-from adapter.settings.llm import LlmSettings
 from adapter.settings.pull import PullSettings
 from adapter.settings.sagemaker import SageMakerSettings
 from adapter.settings.spi import SpiSettings
@@ -26,7 +25,6 @@ __all__ = [
     "RETIRED",
     "CapacitySettings",
     "HttpSettings",
-    "LlmSettings",
     "PullSettings",
     "SageMakerSettings",
     "Settings",
@@ -35,6 +33,7 @@ __all__ = [
     "TelemetrySettings",
     "V2Settings",
     "all_fields",
+    "inherited",
     "read_group",
     "retired_warnings",
 ]

@@ -27,7 +27,7 @@ class CapacitySettings:
         "CONTAINER_MEM_REQ_BYTES",
         "-1",
         "**Required** beside ModelMesh. Memory that Triton's container requests (`requests.memory`, by `resourceFieldRef`). Unset, with "
-        "`SAGEMAKER_PORT` or `LMI_PORT`: the limit of this container, or the memory of the machine",
+        "`SAGEMAKER_PORT`: the limit of this container, or the memory of the machine",
     )
     buffer_bytes: int = setting(
         BYTES, "MEM_BUFFER_BYTES", str(256 * MIB), "Part of it that Triton itself needs; capacity = memory − buffer"

@@ -13,9 +13,9 @@ from dataclasses import Field, dataclass, fields, replace
 from typing import Any, TypeVar, cast, get_type_hints
 
 from adapter.settings.capacity import CapacitySettings
+from adapter.settings.companion import CompanionSettings
 from adapter.settings.http import HttpSettings
 from adapter.settings.lifetime import LifetimeSettings
-from adapter.settings.llm import LlmSettings
 from adapter.settings.memory import memory_bytes
 from adapter.settings.pull import PullSettings
 from adapter.settings.sagemaker import SageMakerSettings
@@ -28,7 +28,7 @@ from adapter.units import Endpoint, read
 
 G = TypeVar("G")
 MEMORY = "CONTAINER_MEM_REQ_BYTES"
-FRONTS_ALONE = ("sagemaker", "llm")
+FRONTS_ALONE = ("sagemaker",)
 """Groups whose fronts are served without ModelMesh, by a container that starts Triton itself: the memory of this container is Triton's."""
 
 
@@ -46,6 +46,7 @@ class Settings:
 
     spi: SpiSettings
     triton: TritonSettings
+    companion: CompanionSettings
     capacity: CapacitySettings
     volume: VolumeSettings
     pull: PullSettings
@@ -54,7 +55,6 @@ class Settings:
     http: HttpSettings
     sagemaker: SageMakerSettings
     v2: V2Settings
-    llm: LlmSettings
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None) -> Settings:
@@ -92,24 +92,41 @@ class Settings:
         return min(self.capacity.container_memory_bytes * 5 // 4, state.f_blocks * state.f_frsize * 4 // 5)
 
     @property
+    def loads_at_once(self) -> int:
+        """Loads that Triton is given at once: a front's caller waits for nobody else's while Triton has a load thread to spare."""
+        loads = self.capacity.max_loading
+        return max(loads, self.triton.load_threads - 1) if self.has_fronts else loads
+
+    @property
     def has_fronts(self) -> bool:
         """Whether any HTTP front is on: then ModelMesh may never ask for the status."""
-        return bool(self.sagemaker.port or self.v2.port or self.llm.port)
+        return bool(self.sagemaker.port or self.v2.port)
+
+    @property
+    def has_modelmesh(self) -> bool:
+        """Whether nothing works until ModelMesh has asked for the status: a front that has loads of its own does without."""
+        return self.spi.listen is not None and not self.sagemaker.port
 
     def problems(self) -> Iterator[str]:
-        """Two servers of this pod on one port or socket."""
+        """Two servers of this pod on one port or socket, or none that anybody could call."""
+        if self.spi.listen is None and not self.has_fronts:
+            yield "ADAPTER_PORT is 0 and no HTTP front is on: nobody could call the adapter"
         places = {
-            "ADAPTER_ENDPOINT" if self.spi.endpoint else "ADAPTER_PORT": self.spi.listen,
+            "ADAPTER_ENDPOINT" if self.spi.endpoint else "ADAPTER_PORT": self.spi.listen or Endpoint(),
             "RUNTIME_ENDPOINT" if self.triton.endpoint else "RUNTIME_PORT": self.triton.reach,
             "METRICS_PORT": Endpoint(host="localhost", port=self.telemetry.metrics_port),
             "SAGEMAKER_PORT": Endpoint(host="localhost", port=self.sagemaker.port),
             "V2_REST_PORT": Endpoint(host="localhost", port=self.v2.port),
-            "LMI_PORT": Endpoint(host="localhost", port=self.llm.port),
         }
         used = Counter(place for place in places.values() if place.port or place.socket)
         for place in (place for place, count in used.items() if count > 1):
             names = [name for name, other in places.items() if other == place]
             yield f"{' and '.join(names)} are both {place.socket or place.port}"
+
+
+def inherited() -> Mapping[str, str]:
+    """All variables as they are, for a program that we start."""
+    return os.environ
 
 
 def read_group(group: type[G], environ: Mapping[str, str] | None = None) -> G:

@@ -7,12 +7,25 @@ from pathlib import Path
 
 from adapter.units import BOOLEAN, OPTIONAL_PORT, PATHS, choice, setting
 
+PLATFORM_PORT = 8080
+"""Where SageMaker calls a container. Source: AWS, "Custom Inference Code with Hosting Services"."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class SageMakerSettings:
     """The HTTP front of SageMaker's multi-model contract."""
 
-    port: int = setting(OPTIONAL_PORT, "SAGEMAKER_PORT", "0", "Port of SageMaker's multi-model contract over HTTP; 0 = off")
+    port: int = setting(
+        OPTIONAL_PORT,
+        "SAGEMAKER_PORT",
+        None,
+        "Port of SageMaker's multi-model contract over HTTP; 0 = off. Default: `SAGEMAKER_BIND_TO_PORT`; without it 8080 when "
+        "`SAGEMAKER_MULTI_MODEL` is true, else 0",
+    )
+    bind_to_port: int = setting(OPTIONAL_PORT, "SAGEMAKER_BIND_TO_PORT", "0", "The same, as SageMaker itself says it to a container")
+    is_multi_model: bool = setting(
+        BOOLEAN, "SAGEMAKER_MULTI_MODEL", "false", "Set by SageMaker in a container of a multi-model endpoint: turns this front on"
+    )
     model_roots: tuple[Path, ...] = setting(
         PATHS,
         "SAGEMAKER_MODEL_ROOTS",
@@ -32,3 +45,8 @@ class SageMakerSettings:
         "Whose answers are imitated where clients expect them: `triton`: `modelUrl` is the parent folder of the model, every failed invoke "
         "is 400; `mms` (multi-model-server): the status text of a load is `Workers scaled`",
     )
+
+    def __post_init__(self) -> None:
+        """The port in force, where none was named."""
+        if self.port is None:
+            object.__setattr__(self, "port", self.bind_to_port or (PLATFORM_PORT if self.is_multi_model else 0))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from adapter.units import BOOLEAN, ENDPOINT, OPTIONAL_PORT, Endpoint, choice, setting
+from adapter.units import ENDPOINT, OPTIONAL_PORT, Endpoint, choice, setting
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,9 +17,6 @@ class V2Settings:
         "V2_REST_ENDPOINT",
         None,
         "Which V2 gRPC server answers it: `port:8033` is ModelMesh, which finds a model in any pod. Default: this pod's Triton",
-    )
-    has_repository_api: bool = setting(
-        BOOLEAN, "V2_REPOSITORY_API", "false", "Serve index, load and unload of the model repository extension, to whoever reaches the port"
     )
     non_finite: str = setting(
         choice("literal", "null", "error"),

@@ -23,7 +23,6 @@ CODES: dict[type[AdapterError], StatusCode] = {
     errors.InvalidModel: StatusCode.INVALID_ARGUMENT,
     errors.WrongServer: StatusCode.FAILED_PRECONDITION,
     errors.CrashesTriton: StatusCode.FAILED_PRECONDITION,
-    errors.AlreadyLoaded: StatusCode.ALREADY_EXISTS,
     errors.NoCapacity: StatusCode.RESOURCE_EXHAUSTED,
     errors.DiskFull: StatusCode.RESOURCE_EXHAUSTED,
     errors.VolumeFailed: StatusCode.UNAVAILABLE,

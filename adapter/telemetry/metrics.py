@@ -86,10 +86,10 @@ TABLE: tuple[MetricWrapperBase, ...] = (
 )  # fmt: skip
 
 
-def markdown() -> str:
+def markdown(table: tuple[MetricWrapperBase, ...] = TABLE) -> str:
     """The table in the documents: name, type, labels, meaning."""
     rows = ["| metric | type | labels | meaning |", "|---|---|---|---|"]
-    for metric in TABLE:
+    for metric in table:
         family = next(iter(metric.describe()))
         name = f"{family.name}_total" if family.type == "counter" else family.name
         labels = ", ".join(f"`{label}`" for label in metric._labelnames)  # the library has no public name for them

@@ -108,8 +108,8 @@ async def bridge() -> AsyncIterator[Bridge]:
                 "ADAPTER_ENDPOINT": f"unix:{folder}/a.sock", "RUNTIME_ENDPOINT": triton.target, "LOADING_CONCURRENCY": str(AT_ONCE),
             }  # fmt: skip
             async with (
-                build(Settings.from_env(environ), clients=OneBucket(bucket)) as adapter,
-                grpc.aio.insecure_channel(adapter.spi.addresses[0]) as channel,
+                build(Settings.from_env(environ), clients=OneBucket(bucket)),
+                grpc.aio.insecure_channel(f"unix:{folder}/a.sock") as channel,
             ):
                 yield Bridge(spi_rpc.ModelRuntimeStub(channel), triton, folder)
 

@@ -128,7 +128,9 @@ def listeners(view: PodView) -> Iterator[str]:
     """No two servers on one port."""
     triton = [int(view.options.get(f"{name}-port", default)) for name, default in (("grpc", 8001), ("http", 8000), ("metrics", 8002))]
     listen = {name: ports for name, ports in INJECTED_PORTS.items() if name in view.containers}
-    listen |= {TRITON: tuple(triton), ADAPTER: (view.settings.spi.listen.port, view.settings.telemetry.metrics_port)}
+    settings = view.settings
+    fronts = (settings.sagemaker.port, settings.v2.port)
+    listen |= {TRITON: tuple(triton), ADAPTER: (settings.spi.port, settings.telemetry.metrics_port, *fronts)}
     by_port: dict[int, list[str]] = {}
     for name, ports in listen.items():
         for port in filter(None, ports):
@@ -142,7 +144,7 @@ def listeners(view: PodView) -> Iterator[str]:
 
 def calls(view: PodView) -> Iterator[str]:
     """ModelMesh, the storage helper, the adapter and Triton find each other."""
-    mm, adapter, triton = view.plain("mm"), str(view.settings.spi.listen.port), view.options.get("grpc-port", "8001")
+    mm, adapter, triton = view.plain("mm"), str(view.settings.spi.port), view.options.get("grpc-port", "8001")
     if mm.get("INTERNAL_SERVING_GRPC_PORT") != triton:
         yield f"mm sends inference to {mm.get('INTERNAL_SERVING_GRPC_PORT')}, Triton listens on {triton}"
     asked = mm.get("INTERNAL_GRPC_PORT")

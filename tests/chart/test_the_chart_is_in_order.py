@@ -31,6 +31,8 @@ BASE: dict[str, Any] = {
     "podMonitor.enabled": True,
     "prometheusRule.enabled": True,
     "dashboard.enabled": True,
+    "fronts.sagemaker.enabled": True,
+    "fronts.v2.enabled": True,
     "autoscaling.enabled": True,
     "triton.image.tag": "25.02-py3",
     "extraVolumes": [{"name": "extra", "emptyDir": {}}],
@@ -104,6 +106,12 @@ OTHER: dict[str, Any] = {
     "adapter.extraVolumeMounts": VOLUME,
     "adapter.livenessProbe": {"periodSeconds": 31},
     "adapter.securityContext": {"runAsUser": 1001},
+    "fronts.sagemaker.enabled": False,
+    "fronts.sagemaker.port": 18081,
+    "fronts.v2.enabled": False,
+    "fronts.v2.port": 18082,
+    "fronts.v2.through": "triton",
+    "fronts.from": [{"podSelector": {}}],
     "loading.concurrency": 3,
     "loading.timeoutSeconds": 91,
     "capacity.source": "fixed",
@@ -286,7 +294,7 @@ def test_words_that_yaml_takes_for_numbers_and_truths_stay_words() -> None:
 
     objects = render.render(sets=words, namespace="2024", release="7", api_versions=(MONITORING,))
 
-    assert len(objects) == 8
+    assert len(objects) == 9
     names = [text for each in objects for text in (each["metadata"]["name"], each["metadata"]["namespace"])]
     labels = [text for each in objects for text in each["metadata"]["labels"].values()]
     runtime = render.the_runtime(objects)["spec"]

@@ -94,6 +94,31 @@ def test_built_in_adapter() -> None:
     assert (capacity.buffer_bytes, capacity.max_concurrency, capacity.max_loading, capacity.load_timeout_ms) == (GIB // 2, 4, 3, 120_000)
 
 
+def test_fronts() -> None:
+    pod, wanted = case("fronts").pod(), {"sagemaker": 18081, "v2": 18082}
+    settings = pod.settings
+    assert (settings.sagemaker.port, settings.v2.port) == tuple(wanted.values())
+    assert str(settings.v2.endpoint) == "localhost:8033"
+    declared = {port["name"]: port["containerPort"] for port in pod.containers[ADAPTER]["ports"]}
+    assert declared == {"adapter-metrics": 9464} | wanted
+    headless, fronts = case("fronts").of_kind("Service")
+    assert [port["name"] for port in headless["spec"]["ports"]] == ["adapter-metrics"]
+    assert {port["name"]: port["targetPort"] for port in fronts["spec"]["ports"]} == wanted
+    assert fronts["spec"]["selector"] == headless["spec"]["selector"]
+    assert "clusterIP" not in fronts["spec"] and "publishNotReadyAddresses" not in fronts["spec"]
+    (policy,) = case("fronts").of_kind("NetworkPolicy")
+    (opened,) = (rule for rule in policy["spec"]["ingress"] if {"protocol": "TCP", "port": 18081} in rule["ports"])
+    assert {port["port"] for port in opened["ports"]} == set(wanted.values())
+    assert opened["from"] == [{"podSelector": {"matchLabels": {"app": "web"}}}]
+    assert {pod.place(name, "/opt/ml/models/x/model") for name in (TRITON, ADAPTER)} == {("sagemaker-files", "x/model")}
+
+
+def test_built_in_adapter_front() -> None:
+    pod = case("built-in-adapter-front").pod()
+    assert (pod.settings.v2.port, pod.settings.v2.endpoint, pod.settings.sagemaker.port) == (8082, None, 0)
+    assert [port["targetPort"] for port in case("built-in-adapter-front").of_kind("Service")[1]["spec"]["ports"]] == [8082]
+
+
 def test_built_in_adapter_gpu() -> None:
     assert case("built-in-adapter-gpu").pod().settings.capacity.container_memory_bytes == 24 * GIB
 

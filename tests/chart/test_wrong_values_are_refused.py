@@ -8,7 +8,7 @@ import pytest
 
 from tests.chart import matrix, render
 
-CHECKS = render.CHART / "templates" / "_checks.tpl"
+CHECKS = sorted((render.CHART / "templates").glob("_checks*.tpl"))
 
 
 def refusal(case: matrix.Case) -> str:
@@ -29,9 +29,9 @@ def test_the_mistake_is_named(case: matrix.Case) -> None:
 
 
 def test_every_check_of_the_templates_refuses_a_file() -> None:
-    """A line of `_checks.tpl` that is no action is a refusal."""
+    """A line of `_checks*.tpl` that is no action is a refusal."""
     said = [line for case in matrix.refused() for line in refusal(case).splitlines()]
-    checks = re.sub(r"{{-?\s*/\*.*?\*/\s*-?}}", "", CHECKS.read_text(), flags=re.DOTALL)
+    checks = re.sub(r"{{-?\s*/\*.*?\*/\s*-?}}", "", "".join(path.read_text() for path in CHECKS), flags=re.DOTALL)
     checks = re.sub(r"{{-?\s*(?:\$\w+ :?=|(?:with|if|range|else|end|define|fail)\b).*?}}", "", checks, flags=re.DOTALL)
     patterns = [".*".join(map(re.escape, re.split(r"{{.*?}}", line))) for line in map(str.strip, checks.splitlines()) if line]
 

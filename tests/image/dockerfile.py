@@ -14,6 +14,8 @@ from dockerfile_parse import DockerfileParser
 from tests.real.children import TOP
 
 DOCKERFILE = TOP / "deploy" / "Dockerfile"
+SAGEMAKER = TOP / "deploy" / "sagemaker.Dockerfile"
+"""The image that has Triton, too."""
 _FLAG = re.compile(r"--([\w-]+)(?:=(\S+))?\s+")
 _SECRET = re.compile(r"SECRET|TOKEN|PASSWORD|CREDENTIAL", re.IGNORECASE)
 
@@ -49,6 +51,10 @@ class Stage:
         """What holds at the end; empty without one."""
         found = self.all(word)
         return found[-1].words() if found else []
+
+    def environment(self) -> dict[str, str]:
+        """What ENV sets."""
+        return dict(pair.split("=", 1) for each in self.all("ENV") for pair in each.words())
 
     def is_exec(self, word: str) -> bool:
         """Whether the last one of a kind runs without a shell."""

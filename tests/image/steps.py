@@ -18,7 +18,7 @@ from pathlib import Path
 from tests.image.dockerfile import DOCKERFILE, Instruction, stages
 from tests.real.children import TOP
 
-OURS = ("/tools", "/locks", "/src", "/dist", "/sbom", "/opt/adapter")
+OURS = ("/tools", "/locks", "/src", "/dist", "/sbom", "/opt/adapter", "/usr/share/sbom", "/usr/local/bin", "/models", "/opt/ml/models")
 _PATH = re.compile(r"(?<![\w./-])/[\w][\w./*-]*")
 _BASE = str(Path(getattr(sys, "_base_executable", sys.executable)).resolve())
 
@@ -41,6 +41,28 @@ def build(folder: Path, arguments: Mapping[str, str]) -> None:
                 _copy(each, directory, folder, values)
             elif each.word == "RUN":
                 _run(moved(each.value, folder), directory)
+
+
+def stand_on(folder: Path, dockerfile: Path) -> None:
+    """
+    Run the last stage of another Dockerfile, which takes from the image that was built in the folder what its COPY lines say.
+
+    The rest of that image is gone afterwards: the other one has another base. Raises StepFailed.
+    """
+    image = folder / "image"
+    (image / "usr/share").mkdir(parents=True)
+    (folder / "opt").rename(image / "opt")
+    (folder / "sbom").rename(image / "usr/share/sbom")
+    (folder / "usr/local/bin").mkdir(parents=True)
+    for each in stages(dockerfile.read_text())[1][-1].instructions:
+        if each.word == "COPY":
+            source, target = (word.removeprefix("/") for word in each.words())
+            place = folder / target / (Path(source).name if (image / source).is_file() else "")
+            place.parent.mkdir(parents=True, exist_ok=True)
+            (image / source).rename(place)
+        elif each.word == "RUN":
+            _run(moved(each.value, folder), folder)
+    shutil.rmtree(image)
 
 
 def moved(text: str, folder: Path) -> str:
@@ -72,7 +94,7 @@ def _run(command: str, directory: Path) -> None:
     env = {
         name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV", "COVERAGE", "PIP_CONSTRAINT"))
     }
-    script = f'set -e; python() {{ "{_BASE}" "$@"; }}; {command}'
+    script = f'set -e; python() {{ "{_BASE}" "$@"; }}; python3() {{ "{_BASE}" "$@"; }}; {command}'
     done = subprocess.run(
         ["sh", "-c", script], cwd=directory, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
     )

@@ -23,7 +23,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from tests.chart.install import compose_loader
+from tests.image.compose import FOLDER, read
 from tests.image.dockerfile import DOCKERFILE, stages
 from tests.real import install, parts
 from tests.real.children import TOP, Child, bare_environment
@@ -31,16 +31,9 @@ from tests.real.models import onnx_file, text_statistics, write
 from tests.real.ports import free_ports, is_listening
 
 pytestmark = pytest.mark.timeout(300)  # what all tests share counts in the first one
-FOLDER = TOP / "deploy" / "compose"
 PORTS = (8000, 8001, 8002, 8085, 9000, 9464)
 RCLONE = Path(sysconfig.get_path("scripts"), "rclone")
 EXAMPLE = FOLDER / "buckets" / "models" / "affine" / "model.onnx"
-
-
-def read(*words: str) -> subprocess.CompletedProcess[str]:
-    """What `docker compose config` reads, by the loader that docker compose is built on; this program of it knows no environment."""
-    loader = parts.or_skip(compose_loader)
-    return subprocess.run([loader, "--format", "json", *words], cwd=FOLDER, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.image.dockerfile import DOCKERFILE, broken_rules, stages
+from adapter.settings import Settings
+from tests.image.dockerfile import DOCKERFILE, SAGEMAKER, broken_rules, stages
 from tests.real.children import TOP
 
 TEXT = DOCKERFILE.read_text()
@@ -22,11 +23,12 @@ def hadolint(text: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, input=text, capture_output=True, text=True, check=False)
 
 
-def test_hadolint_finds_nothing_and_nothing_is_ignored() -> None:
-    done = hadolint(TEXT)
+@pytest.mark.parametrize("text", [TEXT, SAGEMAKER.read_text()], ids=["adapter", "sagemaker"])
+def test_hadolint_finds_nothing_and_nothing_is_ignored(text: str) -> None:
+    done = hadolint(text)
 
     assert (done.returncode, done.stdout) == (0, "")
-    assert "hadolint" not in TEXT
+    assert "hadolint" not in text
     assert not [*TOP.glob(".hadolint.y*"), *(TOP / "deploy").glob(".hadolint.y*")]
 
 
@@ -37,8 +39,9 @@ def test_hadolint_would_find_something() -> None:
     assert {"DL3007", "DL3003"} <= set(re.findall(r"DL\d+", done.stdout))
 
 
-def test_the_dockerfile_keeps_our_rules() -> None:
-    assert list(broken_rules(TEXT)) == []
+@pytest.mark.parametrize("text", [TEXT, SAGEMAKER.read_text()], ids=["adapter", "sagemaker"])
+def test_the_dockerfiles_keep_our_rules(text: str) -> None:
+    assert list(broken_rules(text)) == []
 
 
 @pytest.mark.parametrize(
@@ -110,3 +113,26 @@ def test_the_context_has_what_is_copied_and_little_else() -> None:
     assert {source for source in sources if not any(source == path or source.startswith(f"{path}/") for path in allowed)} == set()
     assert {path for path in allowed - {"deploy"} if not any(s == path or s.startswith(f"{path}/") for s in sources)} == set()
     assert {"adapter/_pb", "**/__pycache__", "deploy/*"} <= set(lines)
+
+
+def test_the_image_with_triton_agrees_with_the_rest() -> None:
+    """With the adapter's image, and within itself: what Triton is told and what the adapter is told of it."""
+    arguments, found = stages(SAGEMAKER.read_text())
+    labels = dict(word.split("=", 1) for label in found[-1].all("LABEL") for word in label.words())
+    ours = dict(word.split("=", 1) for label in stages(TEXT)[1][-1].all("LABEL") for word in label.words())
+    settings = Settings.from_env({"CONTAINER_MEM_REQ_BYTES": "4Gi"} | found[-1].environment())
+    program, *options = settings.companion.command or ()
+    told = dict(option.removeprefix("--").split("=", 1) for option in options)
+    values = (TOP / "deploy/helm/modelmesh-triton-adapter/values.yaml").read_text()
+
+    assert labels["org.opencontainers.image.version"] == ours["org.opencontainers.image.version"]
+    assert arguments["ADAPTER_IMAGE"] == f"{ours['org.opencontainers.image.title']}:{ours['org.opencontainers.image.version']}"
+    assert arguments["TRITON_IMAGE"].partition(":")[2] in re.findall(r"tag: (\S+)", values)
+    assert labels["com.amazonaws.sagemaker.capabilities.multi-models"] == "true"
+    assert labels["com.amazonaws.sagemaker.capabilities.accept-bind-to-port"] == "true"
+    assert (settings.spi.listen, settings.sagemaker.port) == (None, 8080)
+    assert (program, told["model-repository"], told["model-control-mode"]) == ("tritonserver", "/models/_triton_models", "explicit")
+    assert (told["grpc-address"], int(told["grpc-port"])) == ("127.0.0.1", settings.triton.port)
+    assert int(told["model-load-thread-count"]) == settings.triton.load_threads > settings.capacity.max_loading
+    assert float(told["exit-timeout-secs"]) < settings.companion.exit_seconds
+    assert settings.capacity.load_timeout_ms / 1000 < 360 and settings.triton.unload_timeout_seconds < 360, "as long as SageMaker waits"

@@ -17,8 +17,8 @@ import pytest
 from packaging.utils import canonicalize_name
 
 from scripts import lock
-from tests.image.dockerfile import DOCKERFILE
-from tests.image.steps import StepFailed, build, moved
+from tests.image.dockerfile import DOCKERFILE, SAGEMAKER, stages
+from tests.image.steps import StepFailed, build, moved, stand_on
 from tests.real.anybody import as_anybody, check_permitted
 from tests.real.children import Child, bare_environment
 from tests.real.ports import free_ports
@@ -30,7 +30,14 @@ import importlib, pkgutil, sys, adapter
 def failed(name): raise
 names = [m.name for m in pkgutil.walk_packages(adapter.__path__, "adapter.", onerror=failed) if not m.name.endswith("__main__")]
 for name in names: importlib.import_module(name)
-print(len(names), *sorted({name.partition(".")[0] for name in sys.modules} & {"numpy", "rapidjson", "ml_dtypes", "pip", "setuptools"}))
+print(len(names), *sorted({name.partition(".")[0] for name in sys.modules} & {"rapidjson", "ml_dtypes", "pip", "setuptools"}))
+"""
+IMPORT_FRONTS = """
+import importlib, sys
+for name in "app", "storage.stores.s3", "storage.stores.http.client": importlib.import_module(f"adapter.{name}")
+before = {name.partition(".")[0] for name in sys.modules} & {"aiohttp", "numpy", "orjson"}
+for name in "adapter.fronts.edge", "adapter.fronts.doors", "aiohttp", "numpy", "orjson": importlib.import_module(name)
+print(*sorted(before))
 """
 
 
@@ -69,14 +76,15 @@ def test_it_holds_the_list_and_the_adapter_and_nothing_else(built: Path, request
 
 
 def test_every_module_can_be_imported_without_what_was_left_out(built: Path, request: pytest.FixtureRequest) -> None:
-    """Of `full` all modules, of `s3` all that serve its stores."""
+    """Of `full` all modules, of `s3` all that serve its stores, and the HTTP fronts."""
     python = built / "opt/adapter/bin/python"
     if request.node.callspec.params["built"] == "full":
         done = subprocess.run([python, "-I", "-c", IMPORT_ALL], capture_output=True, text=True, check=False)
         count, *unwanted = done.stdout.split() or ["0"]
         assert (done.stderr, unwanted) == ("", [])
         assert int(count) > 150
-    subprocess.run([python, "-I", "-c", "import adapter.app, adapter.storage.stores.s3, adapter.storage.stores.http.client"], check=True)
+    done = subprocess.run([python, "-I", "-c", IMPORT_FRONTS], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [], "imported without a front"
 
 
 def test_everything_is_compiled_and_stays_so(built: Path, environment: dict[str, str]) -> None:
@@ -133,6 +141,26 @@ def test_anybody_can_serve_and_probe_where_nothing_can_be_written(built: Path, e
     finally:
         adapter.kill()
     assert all(word not in adapter.log_text() for word in ("Traceback", "Read-only", "Permission denied"))
+
+
+def test_the_image_with_triton_has_the_adapter_over_its_own_python(built: Path, environment: dict[str, str]) -> None:
+    """The last test of a build: it leaves of the adapter's image what the other one copies."""
+    stand_on(built, SAGEMAKER)
+    program = built / "usr/local/bin/modelmesh-triton-adapter"
+    (port,) = free_ports(1)
+    own = {"TRITON_COMMAND": "sh -c 'exit 9'", "SAGEMAKER_BIND_TO_PORT": str(port)}
+    settings = environment | stages(SAGEMAKER.read_text())[1][-1].environment() | own
+
+    done = subprocess.run([program, "--version"], env=environment, capture_output=True, text=True, check=True)
+    adapter = Child("adapter", [program, "serve"], env=settings)
+
+    assert re.fullmatch(r"modelmesh-triton-adapter \d+\.\d+\.\d+\n", done.stdout)
+    assert [path.name for path in (built / "opt/adapter/bin").iterdir() if path.name.startswith("pip")] == []
+    assert os.access(built / "usr/share/sbom/modelmesh-triton-adapter.cdx.json", os.R_OK)
+    try:
+        assert adapter.wait(60) == 9, adapter.log_text()
+    finally:
+        adapter.kill()
 
 
 def test_a_package_with_another_hash_is_refused(tmp_path: Path) -> None:

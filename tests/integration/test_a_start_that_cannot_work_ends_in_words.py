@@ -30,7 +30,7 @@ def test_a_second_adapter_on_the_port_ends_in_one_sentence(adapter: AdapterProce
 
 def test_the_process_ends_with_its_settings_explained(storage_config: Path, tmp_path: Path) -> None:
     """Every mistake at once, in words, exit code 2."""
-    env = {"CONTAINER_MEM_REQ_BYTES": "-1", "DEFAULT_MODELSIZE": "many", "ADAPTER_PORT": "0"}
+    env = {"CONTAINER_MEM_REQ_BYTES": "-1", "DEFAULT_MODELSIZE": "many", "ADAPTER_PORT": "none"}
     broken = AdapterProcess(volume=tmp_path, storage_config=storage_config, triton_target="localhost:1", env=env, wait=False)
     with broken:
         assert broken.wait(20) == 2

@@ -55,7 +55,7 @@ async def a_session(folder: Path, s3: S3Server, seconds: float) -> AsyncIterator
             | {"ROOT_MODEL_DIR": str(volume), "STORAGE_CONFIG_DIR": str(folder / "config"), "RUNTIME_ENDPOINT": triton.target}
             | {"ADAPTER_ENDPOINT": f"unix:{folder}/a.sock", "REQUEST_ENDPOINTS_DENIED": ""}
         )
-        async with build(settings) as adapter, GrpcRuntime(adapter.spi.addresses[0], triton.target) as runtime:
+        async with build(settings), GrpcRuntime(f"unix:{folder}/a.sock", triton.target) as runtime:
             mesh = Mesh(runtime, times=Times().hurried(200), watch=Watch(knows_faults=True), unload_bound_seconds=70)
             yield Session(mesh=mesh, cases=cases, seconds=seconds, rate=60, volume=volume, fault_pause=1), triton
 

@@ -291,6 +291,7 @@ WAITER = """
 
 class TritonPythonModel(Model):
     def whole(self, request):
+        (HERE / "busy").touch()
         end = time.monotonic() + Given(request).one("SECONDS", 0.0)
         while time.monotonic() < end:
             if request.is_cancelled():
@@ -338,14 +339,18 @@ def mock_llm(*, is_decoupled: bool = True) -> Files:
 
 
 def repeat(*, fail_at: int = -1) -> Files:
-    """As Triton's `repeat` backend: an answer for each number of `IN`, each after its `DELAY` (ms): `OUT`, and its place `IDX`."""
+    """
+    As Triton's `repeat` backend: for each number of `IN` an answer, after its `DELAY` (ms): `OUT`, and its place `IDX`.
+
+    None at all for no number.
+    """
     inputs = (("IN", "TYPE_INT32", "-1", False), ("DELAY", "TYPE_UINT32", "-1", False))
     outputs = (("OUT", "TYPE_INT32", "1", False), ("IDX", "TYPE_UINT32", "1", False))
     return _model(REPEAT, inputs, outputs, is_decoupled=True, fail_at=fail_at)
 
 
 def waiter() -> Files:
-    """No language model: waits `SECONDS`, and gives one answer (`WAITED`); looks for a cancel all the time."""
+    """No language model: waits `SECONDS`, and gives one answer (`WAITED`); looks for a cancel all the time. Leaves a file `busy`."""
     return _model(WAITER, (("SECONDS", "TYPE_FP32", "1", False),), (("WAITED", "TYPE_FP32", "1", False),), is_decoupled=False)
 
 

@@ -147,7 +147,7 @@ class Triton:
         _sweep_orphans()
         self.server_id = self._name or f"triton-{secrets.token_hex(4)}"
         self.shm_prefix = f"{SHM_PREFIX}_{os.getpid()}_{secrets.token_hex(3)}_"
-        self._child = Child("triton", self._command(), env=install.environment(), log_path=self._log_path)
+        self._child = Child("triton", self.command(), env=install.environment(), log_path=self._log_path)
         try:
             self._child.wait_until(self.is_live, "live", START_SECONDS)
         except PartError:
@@ -155,7 +155,8 @@ class Triton:
             raise
         return self
 
-    def _command(self) -> list[str | Path]:
+    def command(self) -> list[str | Path]:
+        """The words that start it, once its ports are known."""
         grpc, rest, metrics = self._ports
         loopback = "127.0.0.1"
         return [

@@ -247,13 +247,13 @@ def _going_not_booked() -> Any:
     check = Booking._check
 
     def fewer(self: Booking, model: Any, size_bytes: int, what: str) -> None:
-        going = {other: other.size_bytes for other in self._registry if other.state in (State.UNLOADING, State.FAILED, State.LOST)}
-        for other in going:
+        going = [(other, other.size_bytes) for other in self._registry if other.state in (State.UNLOADING, State.FAILED, State.LOST)]
+        for other, _ in going:
             other.size_bytes = 0
         try:
             check(self, model, size_bytes, what)
         finally:
-            for other, size in going.items():
+            for other, size in going:
                 other.size_bytes = size
 
     return mock.patch.object(Booking, "_check", fewer)

@@ -18,11 +18,13 @@ SEEDS_FOR_A_MISTAKE = 1000
 SECONDS = 1500
 """A machine that does much else needs many times what this one needs alone."""
 MET = (
+    "3 models of a front's",
     "READY",
     "a claim hangs beside others",
     "a defect after remove",
     "a defect before place",
     "a defect before tell in a purge",
+    "a front is told at once",
     "a load hangs beside others",
     "a store hangs beside others",
     "adapter killed at work",
@@ -42,6 +44,7 @@ MET = (
     "load: CrashesTriton",
     "load: DiskFull",
     "load: Superseded",
+    "no room for a front's model",
     "restore",
     "slow index",
     "store away",

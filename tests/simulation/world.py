@@ -151,6 +151,8 @@ class World:
         if self.has_neighbours:
             self.slow_rate = self.nudge_rate = 0.0
             triton.unload_seconds = 0.1
+        if self.front_ids:
+            triton.unload_seconds *= 10  # what is being unloaded is in a front's way
         triton.back_after_seconds = rng.choice((0.0, 0.1, 3.0, 40.0))
         triton.usual_index_seconds = triton.index_seconds = rng.choice((0.001, 0.001, 0.2))
         triton.kind_of = self._kind_of

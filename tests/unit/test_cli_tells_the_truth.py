@@ -221,7 +221,7 @@ def test_models_shows_what_was_found_and_ends_with_whether_all_agree(
     ]
 
 
-@pytest.mark.parametrize(("name", "value"), [("RUNTIME_ENDPOINT", "8001"), ("CACHE_DIR", "cache"), ("ADAPTER_PORT", "0")])
+@pytest.mark.parametrize(("name", "value"), [("RUNTIME_ENDPOINT", "8001"), ("CACHE_DIR", "cache"), ("ADAPTER_PORT", "65536")])
 def test_models_with_a_wrong_setting_says_so_and_looks_at_nothing(
     name: str, value: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

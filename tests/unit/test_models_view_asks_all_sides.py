@@ -6,7 +6,7 @@ import asyncio
 import os
 import threading
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -16,11 +16,13 @@ from adapter.boot import boot_id
 from adapter.journal.journal import Journal
 from adapter.model import PROBE, Record
 from adapter.models_view import Places, View
+from adapter.telemetry.http import Heartbeat, TelemetryServer
 from adapter.triton.client import TritonClient
 from adapter.triton.repository import Repository
 from adapter.units import Endpoint
 from adapter.volume import Volume
 from tests.fakes.triton import FakeTriton
+from tests.real.ports import free_ports
 from tests.unit.journal.beds import a_record
 
 KEY = "ab" * 32
@@ -305,3 +307,25 @@ async def test_artifacts_are_told_by_their_names_alone(place: Place) -> None:
 
     assert {sight.model_id: sight.has_artifact for sight in view.models} == {"there": True, "gone": False, "none": None}
     assert (len(view.artifacts), view.idle_artifacts) == (2, 1)
+
+
+@pytest.mark.parametrize(("is_ready", "words"), [(True, "200 ready"), (False, "503 not ready: why")])
+async def test_an_adapter_without_an_interface_for_modelmesh_is_asked_over_http(place: Place, is_ready: bool, words: str) -> None:
+    (port,) = free_ports(1)
+    server = TelemetryServer(port=port, heartbeat=Heartbeat(), readiness=lambda: None if is_ready else "why")
+    try:
+        places = replace(place.places, adapter=None, adapter_http=Endpoint(host="127.0.0.1", port=port))
+        view = await asyncio.get_running_loop().run_in_executor(None, models_view.look, places)
+    finally:
+        server.close()
+
+    assert (view.health.is_alive, view.health.is_ready) == (True, is_ready)
+    assert view.health.words == f"127.0.0.1:{port}: {words}"
+
+
+async def test_an_adapter_that_cannot_be_asked_is_called_so(place: Place) -> None:
+    places = replace(place.places, adapter=None)
+    view = await asyncio.get_running_loop().run_in_executor(None, models_view.look, places)
+
+    assert not view.health.is_alive
+    assert view.health.words == "cannot be asked: ADAPTER_PORT and METRICS_PORT are 0"

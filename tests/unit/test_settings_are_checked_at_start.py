@@ -171,6 +171,9 @@ def test_capacity_that_modelmesh_refuses_is_refused_with_the_arithmetic(memory: 
         ({"RUNTIME_PORT": "8085"}, "ADAPTER_PORT and RUNTIME_PORT are both 8085"),
         ({"ADAPTER_ENDPOINT": "port:8001"}, "ADAPTER_ENDPOINT and RUNTIME_PORT are both 8001"),
         ({"ADAPTER_ENDPOINT": "unix:/a", "RUNTIME_ENDPOINT": "unix:/a"}, "ADAPTER_ENDPOINT and RUNTIME_ENDPOINT are both /a"),
+        ({"ADAPTER_PORT": "0"}, "ADAPTER_PORT is 0 and no HTTP front is on: nobody could call the adapter"),
+        ({"SAGEMAKER_BIND_TO_PORT": "9464"}, "METRICS_PORT and SAGEMAKER_PORT are both 9464"),
+        ({"TRITON_COMMAND": "triton '"}, "TRITON_COMMAND: cannot be split into words: no closing quotation"),
     ],
 )
 def test_what_cannot_work_is_refused(variables: dict[str, str], words: str) -> None:
@@ -202,6 +205,31 @@ def test_endpoint_beats_its_port() -> None:
 
     assert settings.spi.listen.target == "unix:/run/mm.sock"
     assert settings.triton.target == "unix:/run/t.sock:8001"
+
+
+@pytest.mark.parametrize(
+    ("variables", "port"),
+    [
+        ({}, 0),
+        ({"SAGEMAKER_MULTI_MODEL": "false"}, 0),
+        ({"SAGEMAKER_MULTI_MODEL": "true"}, 8080),
+        ({"SAGEMAKER_BIND_TO_PORT": "8081"}, 8081),
+        ({"SAGEMAKER_MULTI_MODEL": "true", "SAGEMAKER_BIND_TO_PORT": "8081"}, 8081),
+        ({"SAGEMAKER_MULTI_MODEL": "true", "SAGEMAKER_BIND_TO_PORT": "8081", "SAGEMAKER_PORT": "9"}, 9),
+        ({"SAGEMAKER_MULTI_MODEL": "true", "SAGEMAKER_PORT": "0"}, 0),
+    ],
+)
+def test_the_platforms_own_variables_turn_its_front_on(variables: dict[str, str], port: int) -> None:
+    """Ours wins, off included."""
+    settings = Settings.from_env({**ENOUGH, **variables})
+
+    assert (settings.sagemaker.port, settings.has_fronts) == (port, port > 0)
+
+
+def test_without_modelmesh_there_is_no_endpoint_for_it() -> None:
+    """Unless one is named all the same."""
+    assert Settings.from_env({**ENOUGH, "ADAPTER_PORT": "0", "SAGEMAKER_PORT": "8080"}).spi.listen is None
+    assert str(Settings.from_env({**ENOUGH, "ADAPTER_PORT": "0", "ADAPTER_ENDPOINT": "unix:/a"}).spi.listen) == "unix:/a"
 
 
 @pytest.mark.parametrize(
@@ -286,7 +314,7 @@ def test_a_budget_that_is_set_is_taken_as_it_is(text: str, budget: int) -> None:
     assert Settings.from_env({**ENOUGH, "CACHE_MAX_BYTES": text, "ROOT_MODEL_DIR": "/nowhere"}).disk_budget_bytes == budget
 
 
-@pytest.mark.parametrize("port", ["SAGEMAKER_PORT", "LMI_PORT"])
+@pytest.mark.parametrize("port", ["SAGEMAKER_PORT"])
 def test_a_front_without_modelmesh_has_the_memory_of_its_container(port: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is given counts all the same; ModelMesh and its REST proxy's port alone must say it."""
     monkeypatch.setattr(environment, "memory_bytes", lambda: 16 << 30)
@@ -296,6 +324,20 @@ def test_a_front_without_modelmesh_has_the_memory_of_its_container(port: str, mo
     assert Settings.from_env({port: "8080", **ENOUGH}).capacity.container_memory_bytes == 8 << 30
     assert "CONTAINER_MEM_REQ_BYTES is missing" in problems_of({port: "8080", "CONTAINER_MEM_REQ_BYTES": "0"})[0]
     assert "CONTAINER_MEM_REQ_BYTES is missing" in problems_of({"V2_REST_PORT": "8080"})[0]
+
+
+@pytest.mark.parametrize(
+    ("variables", "loads"),
+    [
+        ({}, 1),
+        ({"V2_REST_PORT": "8080"}, 3),
+        ({"SAGEMAKER_PORT": "8080", "LOADING_CONCURRENCY": "8"}, 8),
+        ({"V2_REST_PORT": "8080", "TRITON_LOAD_THREADS": "1"}, 1),
+        ({"SAGEMAKER_PORT": "8080", "TRITON_LOAD_THREADS": "16", "LOADING_CONCURRENCY": "2"}, 15),
+    ],
+)
+def test_with_a_front_one_thread_of_triton_is_spared_and_no_more(variables: dict[str, str], loads: int) -> None:
+    assert Settings.from_env({**ENOUGH, **variables}).loads_at_once == loads
 
 
 @pytest.mark.parametrize(

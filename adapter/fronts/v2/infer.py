@@ -3,54 +3,58 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass, replace
 
-from aiohttp import web
-
-from adapter.fronts.answers import bytes_answer
-from adapter.fronts.asking import one
+from adapter.fronts.asking import informed, one
 from adapter.fronts.bodies import LARGE_BYTES, parsed
-from adapter.fronts.v2.requests import HEADER_LENGTH, Asked, asked, header_length, raw
+from adapter.fronts.v2.requests import Asked, asked, raw
 from adapter.fronts.v2.responses import Written, written
-from adapter.inference import Inference, InferResponse
-
-COMPRESSED_FROM_BYTES = 1024
-"""A shorter answer is not compressed, though the client takes that."""
+from adapter.inference import Inference
 
 
-async def answered(
-    request: web.Request, inference: Inference, model: str, version: str, body: bytes, *, non_finite: str
-) -> web.StreamResponse:
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """Which model is asked, and how its answer is written."""
+
+    model: str
+    """Triton's name of it."""
+    version: str = ""
+    name: str = ""
+    """What its caller calls it, where that is another name."""
+    non_finite: str
+    """As V2_NON_FINITE."""
+
+
+async def inferred(inference: Inference, wanted: Wanted, body: bytes, length: int | None) -> Written:
     """
-    The whole of it.
+    The whole of it; `length` is the number of bytes of JSON before the binary data: None for all of the body, 0 for a raw request.
 
     Raises:
         HttpError: 400: the body is no request.
         InferenceFailed: as `Inference.infer`.
     """
-    length = header_length(request.headers.get(HEADER_LENGTH), len(body))
-    wanted = raw(await inference.model_info(model, version), version, body) if length == 0 else await _asked(model, version, body, length)
-    found = await _written(await one(inference, wanted.request), wanted, non_finite)
-    headers = {} if found.header_length is None else {HEADER_LENGTH: str(found.header_length)}
-    answer = bytes_answer(found.body, found.content_type, headers=headers)
-    if len(found.body) >= COMPRESSED_FROM_BYTES and "Accept-Encoding" in request.headers:
-        answer.enable_compression()
-    return answer
+    if length == 0:
+        return await informed(
+            inference, wanted.model, wanted.version, lambda info: _answered(inference, wanted, raw(info, wanted.version, body))
+        )
+    return await _answered(inference, wanted, await _asked(wanted, body, length))
 
 
-async def _asked(model: str, version: str, body: bytes, length: int | None) -> Asked:
+async def _answered(inference: Inference, wanted: Wanted, asking: Asked) -> Written:
+    response = replace(await one(inference, asking.request), model=wanted.name or wanted.model)
+    if sum(len(tensor.data) for tensor in response.outputs) <= LARGE_BYTES:
+        return written(response, asking, wanted.non_finite)
+    return await asyncio.get_running_loop().run_in_executor(None, written, response, asking, wanted.non_finite)
+
+
+async def _asked(wanted: Wanted, body: bytes, length: int | None) -> Asked:
     """A large text is parsed in a thread: the event loop has other requests."""
 
     def parse() -> Asked:
         if length is None:
-            return asked(model, version, parsed(body), memoryview(b""))
-        return asked(model, version, parsed(body[:length]), memoryview(body)[length:])
+            return asked(wanted.model, wanted.version, parsed(body), memoryview(b""))
+        return asked(wanted.model, wanted.version, parsed(body[:length]), memoryview(body)[length:])
 
     if (len(body) if length is None else length) <= LARGE_BYTES:
         return parse()
     return await asyncio.get_running_loop().run_in_executor(None, parse)
-
-
-async def _written(response: InferResponse, wanted: Asked, non_finite: str) -> Written:
-    if sum(len(tensor.data) for tensor in response.outputs) <= LARGE_BYTES:
-        return written(response, wanted, non_finite)
-    return await asyncio.get_running_loop().run_in_executor(None, written, response, wanted, non_finite)

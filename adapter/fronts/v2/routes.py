@@ -12,10 +12,11 @@ from typing import Any
 from aiohttp import web
 
 from adapter.errors import AdapterError
-from adapter.fronts.answers import UNAVAILABLE, HttpError, json_answer
+from adapter.fronts.answers import UNAVAILABLE, HttpError, bytes_answer, compressed, json_answer
 from adapter.fronts.bodies import body_of
 from adapter.fronts.edge import Front, Route, name_in
-from adapter.fronts.v2.infer import answered
+from adapter.fronts.v2.infer import Wanted, inferred
+from adapter.fronts.v2.requests import HEADER_LENGTH, header_length
 from adapter.inference import Inference, ModelInfo, TensorInfo
 from adapter.settings import V2Settings
 
@@ -24,9 +25,9 @@ SERVED = ("classification", "sequence", "model_configuration", "binary_tensor_da
 _LONGEST_VERSION = 18
 
 
-def front(settings: V2Settings, inference: Inference) -> Front:
-    """The front of V2 REST."""
-    return Front(name="v2", title="V2 inference protocol", routes=_routes(_Handlers(settings, inference)), fails=_fails)
+def front(settings: V2Settings, inference: Inference, triton: Inference) -> Front:
+    """The front of V2 REST, before `inference`; whether the pod is well, its own `triton` says: ModelMesh has no such call."""
+    return Front(name="v2", title="V2 inference protocol", routes=_routes(_Handlers(settings, inference, triton)), fails=_fails)
 
 
 def _fails(_request: web.Request, status: int, text: str, _error: AdapterError | None) -> web.Response:
@@ -52,18 +53,19 @@ def _routes(handlers: _Handlers) -> list[Route]:
 
 
 class _Handlers:
-    def __init__(self, settings: V2Settings, inference: Inference) -> None:
+    def __init__(self, settings: V2Settings, inference: Inference, triton: Inference) -> None:
         self._inference = inference
+        self._triton = triton
         self._non_finite = settings.non_finite
 
     async def live(self, request: web.Request) -> web.Response:
-        return await _health(request, "live", self._inference.is_live)
+        return await _health(request, "live", self._triton.is_live)
 
     async def ready(self, request: web.Request) -> web.Response:
-        return await _health(request, "ready", self._inference.is_ready)
+        return await _health(request, "ready", self._triton.is_ready)
 
     async def server(self, _request: web.Request) -> web.Response:
-        info = await self._inference.server_info()
+        info = await self._triton.server_info()
         return json_answer({"name": info.name, "version": info.version, "extensions": [name for name in info.extensions if name in SERVED]})
 
     async def model_ready(self, request: web.Request) -> web.Response:
@@ -85,8 +87,12 @@ class _Handlers:
         return json_answer(await self._inference.model_statistics())
 
     async def infer(self, request: web.Request) -> web.StreamResponse:
-        name, version = _place(request)
-        return await answered(request, self._inference, name, version, await body_of(request), non_finite=self._non_finite)
+        model, version = _place(request)
+        body = await body_of(request)
+        length = header_length(request.headers.get(HEADER_LENGTH), len(body))
+        found = await inferred(self._inference, Wanted(model=model, version=version, non_finite=self._non_finite), body, length)
+        headers = {} if found.header_length is None else {HEADER_LENGTH: str(found.header_length)}
+        return compressed(request, bytes_answer(found.body, found.content_type, headers=headers))
 
 
 def _place(request: web.Request) -> tuple[str, str]:

@@ -51,7 +51,9 @@ async def test_of_a_decoupled_one_that_gives_more(inference: TritonInference, tr
 @pytest.mark.real_triton
 async def test_a_decoupled_one_that_fails(inference: TritonInference) -> None:
     with pytest.raises(InferenceFailed, match="the imitation fails at token 2") as failed:
-        await one(inference, prompt("vllm_failing"))
+        await one(
+            inference, of("vllm_failing", texts("text_input", "a bc"), numbers("stream", "BOOL", False), texts("sampling_parameters", "{}"))
+        )
     assert failed.value.failure is Failure.INTERNAL
 
 

@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import pytest
 
-from adapter.errors import AlreadyLoaded, Draining, ModelRefused, ServerError, ServerUnavailable, SourceNotFound, Superseded
+from adapter.errors import Draining, ModelRefused, ServerError, ServerUnavailable, SourceNotFound, Superseded
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
 from adapter.lifecycle.takeover import NOT_ASKED
 from adapter.model import ModelSpec, Named
-from adapter.serving import KnownModel, Models
+from adapter.serving import AlreadyLoaded, KnownModel, Models
 from tests.builders import a_spec
 from tests.fakes.world import World
 from tests.unit.lifecycle.fronts import a_front_model
@@ -48,7 +48,9 @@ async def test_a_model_is_known_by_the_name_and_url_that_its_caller_gave(lifecyc
     await models.load_new(A)
 
     found = models.find(NAME)
-    assert found == KnownModel(A.model_id, NAME, "/opt/ml/models/a/../a/model", is_serving=True, is_coming=False, is_going=False)
+    assert found == KnownModel(
+        A.model_id, NAME, "/opt/ml/models/a/../a/model", is_serving=True, is_coming=False, is_coming_back=False, is_going=False
+    )
     assert models.find(A.model_id) is None, "it has one name"
     assert models.known() == [found]
 

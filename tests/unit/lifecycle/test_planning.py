@@ -79,7 +79,7 @@ async def test_a_large_listing_is_looked_through_and_compared_in_a_thread(plan: 
     """Which files to read is asked there too, and whether a listing is an earlier one again."""
     seen: list[threading.Thread] = []
     wanted = rules.wanted
-    monkeypatch.setattr(planning.rules, "wanted", lambda listing: seen.append(threading.current_thread()) or wanted(listing))
+    monkeypatch.setattr(planning.rules, "wanted", lambda *asked: seen.append(threading.current_thread()) or wanted(*asked))
     large, again, other = (Stored(QUICK_FILES, size) for size in (100, 100, 101))
 
     layout = await plan.layout(SPEC, large)

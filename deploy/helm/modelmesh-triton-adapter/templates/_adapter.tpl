@@ -36,6 +36,13 @@
 {{- include "mmta.variable" (list "LOG_LEVEL" $values.adapter.logLevel) }}
 {{- include "mmta.variable" (list "LOG_FORMAT" $values.adapter.logFormat) }}
 {{- include "mmta.variable" (list "GRACE_PERIOD_SECONDS" (int64 $values.adapter.gracePeriodSeconds)) }}
+{{- $variables := dict "sagemaker" "SAGEMAKER_PORT" "v2" "V2_REST_PORT" }}
+{{- range $name, $port := include "mmta.fronts" . | fromYaml }}
+{{- include "mmta.variable" (list (get $variables $name) (int $port)) }}
+{{- end }}
+{{- if and $values.fronts.v2.enabled (eq $values.fronts.v2.through "modelMesh") }}
+{{- include "mmta.variable" (list "V2_REST_ENDPOINT" "port:8033") }}
+{{- end }}
 {{- if kindIs "string" $values.adapter.requestEndpointsDenied }}
 {{- include "mmta.variable" (list "REQUEST_ENDPOINTS_DENIED" $values.adapter.requestEndpointsDenied) }}
 {{- end }}
@@ -62,6 +69,9 @@
   {{- end }}
   ports:
     - {name: adapter-metrics, containerPort: {{ int $adapter.metricsPort }}}
+    {{- range $name, $port := include "mmta.fronts" . | fromYaml }}
+    - {name: {{ $name }}, containerPort: {{ int $port }}}
+    {{- end }}
   resources: {{- include "mmta.resources" $adapter.resources | nindent 4 }}
   {{- if or $pulls $adapter.extraVolumeMounts }}
   volumeMounts:

@@ -6,6 +6,17 @@
 {{- $version | replace "." "" -}}
 {{- end -}}
 
+{{/* Ports of the HTTP fronts that are on, by name */}}
+{{- define "mmta.fronts" -}}
+{{- range $name := list "sagemaker" "v2" }}
+{{- with get $.Values.fronts $name }}
+{{- if .enabled }}
+{{ $name }}: {{ int .port }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
 {{/* Folder that Triton and the adapter share */}}
 {{- define "mmta.root" -}}
 {{- if eq .Values.runtime.mode "adapterPull" }}{{ .Values.modelVolume.mountPath }}{{ else }}/models{{ end -}}

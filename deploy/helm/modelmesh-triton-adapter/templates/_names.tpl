@@ -16,6 +16,11 @@
 {{- end -}}
 {{- end -}}
 
+{{/* The Service of the HTTP fronts */}}
+{{- define "mmta.frontsName" -}}
+{{- printf "%s-fronts" (include "mmta.fullname" . | trunc 56 | trimSuffix "-") -}}
+{{- end -}}
+
 {{/* Labels of every object; a name of the chart goes before the same name in commonLabels */}}
 {{- define "mmta.labels" -}}
 {{- $own := dict

@@ -1,1 +1,0 @@
-"""The schemas of LMI and TGI over HTTP."""

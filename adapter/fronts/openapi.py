@@ -1,1 +1,0 @@
-"""What each front offers, as an OpenAPI document."""

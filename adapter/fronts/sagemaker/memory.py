@@ -1,0 +1,30 @@
+"""
+Texts of Triton and its backends that mean out of memory: the platform then unloads other models and tries again. Pure.
+
+Only whole expressions count, and never a model's name, which texts quote: BLOOM is a model. Sources: Triton core
+`backend_model_instance.cc` (limit of GPU memory) and `pinned_memory_manager.cc`; the CUDA runtime's and PyTorch's texts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+_GPU = re.compile(
+    r"\bCUDA(?: error:)? out of memory\b|\bCUDA_ERROR_OUT_OF_MEMORY\b|\bcudaErrorMemoryAllocation\b"
+    r"|\b(?:CUBLAS|CUDNN)_STATUS_ALLOC_FAILED\b|\btorch\.(?:cuda\.)?OutOfMemoryError\b|\bCUDA failure 2: out of memory\b",
+    re.IGNORECASE,
+)
+_LOAD = re.compile(
+    r"\bmemory limit set for GPU \d+ has exceeded\b|\bfailed to allocate pinned system memory\b|\bfailed to allocate (?:GPU|CUDA) memory\b"
+    r"|\bstd::bad_alloc\b|\bMemoryError\b",
+    re.IGNORECASE,
+)
+
+
+def is_out_of_memory(text: str, names: Iterable[str], *, is_load: bool) -> bool:
+    """Whether a failed load, or a failed invoke, says so; the model's `names` do not count, in quotes or in a path."""
+    for name in names:
+        for form in (f"'{name}'", f'"{name}"', f"/{name}/"):
+            text = text.replace(form, " ")
+    return bool(_GPU.search(text)) or (is_load and bool(_LOAD.search(text)))

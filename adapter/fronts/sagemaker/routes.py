@@ -1,0 +1,63 @@
+"""
+SageMaker's multi-model contract, over the lifecycle that ModelMesh's calls have too.
+
+An error's body has what each kind of client looks for: `error`, and `code`, `type` and `message` as multi-model-server writes them.
+"""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from adapter.errors import AdapterError
+from adapter.fronts.answers import UNAVAILABLE, json_answer
+from adapter.fronts.edge import Front, Route
+from adapter.fronts.sagemaker.invoking import Invoking
+from adapter.fronts.sagemaker.table import Table
+from adapter.inference import Inference
+from adapter.serving import Models
+from adapter.settings import SageMakerSettings
+
+ATTRIBUTES = "X-Amzn-SageMaker-Custom-Attributes"
+_TYPES = {
+    404: "ModelNotFoundException",
+    405: "MethodNotAllowedException",
+    409: "ConflictStatusException",
+    413: "RequestEntityTooLargeException",
+    415: "UnsupportedMediaTypeException",
+    500: "InternalServerException",
+    503: "ServiceUnavailableException",
+    504: "RequestTimeoutException",
+    507: "InsufficientStorageException",
+}
+
+
+def front(settings: SageMakerSettings, models: Models, inference: Inference, *, non_finite: str) -> Front:
+    """The front of SageMaker's multi-model contract; `non_finite` as V2_NON_FINITE."""
+    table, invoking = Table(settings, models), Invoking(settings, models, inference, non_finite)
+
+    async def ping(_request: web.Request) -> web.Response:
+        obstacle = models.obstacle
+        if obstacle is None and not await inference.is_live():
+            obstacle = "Triton does not answer"
+        if obstacle is None:
+            return json_answer({"status": "Healthy"})
+        return json_answer({"status": "Unhealthy", "error": obstacle}, UNAVAILABLE)
+
+    routes = [
+        Route(method="GET", path="/ping", handler=ping, api="health", about={"summary": "Whether models can be loaded and asked"}),
+        Route(method="GET", path="/models", handler=table.list, api="model-repository", about={"summary": "The models that serve"}),
+        Route(method="POST", path="/models", handler=table.load, api="model-repository", about={"summary": "Load a model"}),
+        Route(method="GET", path="/models/{name}", handler=table.get, api="model-repository", about={"summary": "One model"}),
+        Route(method="DELETE", path="/models/{name}", handler=table.unload, api="model-repository", about={"summary": "Unload a model"}),
+        Route(method="POST", path="/models/{name}/invoke", handler=invoking.invoke, api="inference", about={"summary": "Ask a model"}),
+        Route(method="POST", path="/invocations", handler=invoking.invocations, api="inference", about={"summary": "Ask a model"}),
+    ]
+    if settings.has_local_endpoints:
+        path = "/endpoints/{endpoint}/invocations"
+        routes.append(Route(method="POST", path=path, handler=invoking.invocations, api="inference", about={"summary": "Ask a model"}))
+    return Front(name="sagemaker", title="SageMaker's multi-model contract", routes=routes, fails=_fails, echoed=(ATTRIBUTES,))
+
+
+def _fails(_request: web.Request, status: int, text: str, _error: AdapterError | None) -> web.Response:
+    kind = _TYPES.get(status, "BadRequestException")
+    return json_answer({"error": text, "code": status, "type": kind, "message": text}, status)

@@ -1,0 +1,102 @@
+"""The models of the multi-model contract: load, list, get, unload. Source: "Custom Containers Contract for Multi-Model Endpoints"."""
+
+from __future__ import annotations
+
+import os.path
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+
+from adapter.errors import InvalidRequest, ModelNotLoaded, ModelRefused, NoCapacity
+from adapter.fronts.answers import HttpError, json_answer
+from adapter.fronts.bodies import json_of
+from adapter.fronts.edge import name_in
+from adapter.fronts.sagemaker.memory import is_out_of_memory
+from adapter.fronts.sagemaker.names import model_id_of, named
+from adapter.fronts.sagemaker.pages import page
+from adapter.model import ModelSpec, Named
+from adapter.serving import KnownModel, Models
+from adapter.settings import SageMakerSettings
+from adapter.telemetry.logs import note
+
+
+class Table:
+    """Handlers of `/models`."""
+
+    def __init__(self, settings: SageMakerSettings, models: Models) -> None:
+        self._models = models
+        self._roots = settings.model_roots
+        self._answers_as = settings.answers_as
+
+    async def load(self, request: web.Request) -> web.Response:
+        """POST /models. A client that leaves has its load undone."""
+        model = _named_in(await json_of(request))
+        model_id = model_id_of(model.name)
+        note(model_id=model_id, url=model.url)
+        spec = ModelSpec(model_id=model_id, model_type="", path=model.url, named=model, folder=self._root_of(model.url))
+        try:
+            loaded = await self._models.load_new(spec)
+        except ModelRefused as refused:
+            if is_out_of_memory(refused.text, (model.name, model_id), is_load=True):
+                raise NoCapacity(refused.text) from refused
+            raise
+        note(size_bytes=loaded.size_bytes)
+        status = "Workers scaled" if self._answers_as == "mms" else f'Model "{model.name}" registered'
+        return json_answer({"status": status})
+
+    async def list(self, request: web.Request) -> web.Response:
+        """GET /models: what serves, sorted by name; never waits."""
+        serving = [model for model in self._models.known() if model.is_serving]
+        found, token = page(serving, request.query.get("limit"), request.query.get("next_page_token"))
+        value: dict[str, Any] = {"models": [self._shown(model) for model in found]}
+        return json_answer(value if token is None else {**value, "nextPageToken": token})
+
+    async def get(self, request: web.Request) -> web.Response:
+        """GET /models/{name}."""
+        name = checked_name(request)
+        model = self._models.find(name)
+        if model is None or not model.is_serving:
+            raise not_found(name)
+        return json_answer(self._shown(model))
+
+    async def unload(self, request: web.Request) -> web.Response:
+        """DELETE /models/{name}: answers when memory and folder are free. What has begun goes on when the client leaves."""
+        name = checked_name(request)
+        model = self._models.find(name)
+        if model is None:
+            raise not_found(name)
+        note(model_id=model.model_id)
+        await self._models.unload(model.model_id)
+        return json_answer({"status": f'Model "{name}" unregistered'})
+
+    def _shown(self, model: KnownModel) -> Mapping[str, str]:
+        url = str(Path(model.url).parent) if self._answers_as == "triton" else model.url
+        return {"modelName": model.name, "modelUrl": url}
+
+    def _root_of(self, url: str) -> Path:
+        """The root that the url seems to lie in; whether it does is found out with all links followed."""
+        if "\0" in url or not os.path.isabs(url):  # noqa: PTH117 - a text, which no Path has to be
+            raise InvalidRequest(f"url {url[:256]!r} is not an absolute path")
+        path = Path(os.path.normpath(url))
+        return next((root for root in self._roots if root in path.parents), self._roots[0])
+
+
+def checked_name(request: web.Request) -> str:
+    """The name in the path. Raises InvalidRequest, HttpError: no model can have it."""
+    return named(name_in(request), "-").name
+
+
+def not_found(name: str) -> ModelNotLoaded:
+    """The contract's 404."""
+    return ModelNotLoaded(f"Model not found: {name}")
+
+
+def _named_in(value: Any) -> Named:
+    if not isinstance(value, dict):
+        raise HttpError(400, "the body must be a JSON object with model_name and url")
+    for field in ("model_name", "url"):
+        if not isinstance(value.get(field), str) or not value[field]:
+            raise HttpError(400, f"the body must have a {field}, which is a string")
+    return named(value["model_name"], value["url"])

@@ -1,0 +1,171 @@
+"""
+A pod with HTTP fronts: a real Triton, a real adapter without ModelMesh, and a plain client of HTTP.
+
+Models lie in a folder that stands for SageMaker's `/opt/ml/models`.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import shutil
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from tests.real.adapter import AdapterProcess
+from tests.real.models import Files, affine, write
+from tests.real.polls import until
+from tests.real.ports import free_ports
+from tests.real.triton import Triton
+
+CLIENT_SECONDS = 60
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Of one request; header names in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+class Http:
+    """A client of one port."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+
+    def __call__(self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None) -> Answer:
+        """One request on a connection of its own; what is no bytes goes as JSON."""
+        with self.kept() as ask:
+            return ask(method, path, body, headers)
+
+    @contextmanager
+    def kept(self) -> Iterator[Any]:
+        """Requests on one connection."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=CLIENT_SECONDS)
+
+        def ask(method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None) -> Answer:
+            content = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
+            connection.request(method, path, content, dict(headers or {}))
+            answer = connection.getresponse()
+            return Answer(answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read())
+
+        try:
+            yield ask
+        finally:
+            connection.close()
+
+    def raw(self, text: bytes) -> bytes:
+        """What comes back for these bytes, until the server closes."""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=CLIENT_SECONDS) as connection:
+            connection.sendall(text)
+            parts = []
+            while part := connection.recv(65536):
+                parts.append(part)
+        return b"".join(parts)
+
+
+class Pod:
+    """A Triton, an adapter with both fronts, and the folder of models."""
+
+    def __init__(self, folder: Path, env: Mapping[str, str] | None = None) -> None:
+        self.models = folder / "opt" / "ml" / "models"
+        self.models.mkdir(parents=True)
+        self.volume = folder / "volume"
+        self.repository = self.volume / "_triton_models"
+        self.repository.mkdir(parents=True)
+        (folder / "secret").mkdir()
+        sagemaker, v2 = free_ports(2)
+        self.sagemaker, self.v2 = Http(sagemaker), Http(v2)
+        self.triton = Triton(self.repository)
+        self._env = {
+            "ADAPTER_PORT": "0",
+            "SAGEMAKER_PORT": str(sagemaker),
+            "V2_REST_PORT": str(v2),
+            "HTTP_ADDRESS": "127.0.0.1",
+            "SAGEMAKER_MODEL_ROOTS": str(self.models),
+            "LOADING_CONCURRENCY": "2",
+            **(env or {}),
+        }
+        self._secret = folder / "secret"
+        self.adapter: AdapterProcess
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Pod:
+        self._stack.enter_context(self.triton)
+        self.start_adapter()
+        return self
+
+    def start_adapter(self) -> None:
+        """A first one, or another one in place of the one that has ended."""
+        self.adapter = AdapterProcess(
+            volume=self.volume, storage_config=self._secret, triton_target=self.triton.grpc_target, env=self._env, wait=False
+        ).launch()
+        self._stack.callback(self.adapter.kill)
+        until(self.is_well, "the adapter's fronts", 40)
+
+    def is_well(self) -> bool:
+        """Whether the platform would say so."""
+        return self.status("/ping") == 200
+
+    def status(self, path: str) -> int | None:
+        """Of a GET; None: nobody listens."""
+        try:
+            return self.sagemaker("GET", path).status
+        except OSError:
+            return None
+
+    def put(self, name: str, files: Files) -> str:
+        """Files as the platform has unpacked them; their url."""
+        folder = self.models / re.sub(r"[^0-9A-Za-z._-]", "_", name)[:100] / "model"
+        write(files, folder)
+        return str(folder)
+
+    def load(self, name: str, files: Files | None = None) -> Answer:
+        """POST /models."""
+        return self.sagemaker("POST", "/models", {"model_name": name, "url": self.put(name, files or affine(2, 1))})
+
+    def unload(self, name: str) -> Answer:
+        """DELETE /models/{name}."""
+        return self.sagemaker("DELETE", f"/models/{quote(name, safe='')}")
+
+    def invoke(self, name: str, value: float = 3.0) -> Answer:
+        """A V2 request to `affine`."""
+        return self.sagemaker("POST", f"/models/{quote(name, safe='')}/invoke", infer_body(value), {"Content-Type": "application/json"})
+
+    def listed(self) -> list[str]:
+        """Names of the models that serve, of all pages."""
+        names, token = [], ""
+        while True:
+            answer = self.sagemaker("GET", "/models" + (f"?next_page_token={token}" if token else "")).json
+            names += [model["modelName"] for model in answer["models"]]
+            token = answer.get("nextPageToken", "")
+            if not token:
+                return names
+
+    def clear(self) -> None:
+        """Unload everything."""
+        for name in self.listed():
+            self.unload(name)
+        shutil.rmtree(self.models)
+        self.models.mkdir()
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+
+def infer_body(value: float) -> dict[str, Any]:
+    """Of `affine`, which takes any number of FP32."""
+    return {"inputs": [{"name": "X", "shape": [1], "datatype": "FP32", "data": [value]}]}

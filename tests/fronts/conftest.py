@@ -1,0 +1,19 @@
+from collections.abc import Iterator
+
+import pytest
+
+from tests.fronts.bed import Pod
+
+
+@pytest.fixture(scope="session")
+def shared_pod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pod]:
+    with Pod(tmp_path_factory.mktemp("pod"), {"SAGEMAKER_LOCAL_ENDPOINTS": "true"}) as pod:
+        yield pod
+
+
+@pytest.fixture
+def pod(shared_pod: Pod) -> Iterator[Pod]:
+    """Shared by all tests of the run; empty at the beginning of each."""
+    shared_pod.clear()
+    yield shared_pod
+    shared_pod.clear()

@@ -1,0 +1,71 @@
+"""Names, pages and texts of the multi-model contract."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapter.errors import InvalidRequest
+from adapter.fronts.answers import HttpError
+from adapter.fronts.sagemaker.memory import is_out_of_memory
+from adapter.fronts.sagemaker.names import model_id_of, named
+from adapter.fronts.sagemaker.pages import page
+from adapter.model import id_problem
+from adapter.serving import KnownModel
+
+NAMES = st.text(st.characters(exclude_categories=("Cs", "Cc"), exclude_characters="/\\"), min_size=1, max_size=200)
+
+
+def a_model(name: str) -> KnownModel:
+    return KnownModel(model_id=name, name=name, url="/u", is_serving=True, is_coming=False, is_coming_back=False, is_going=False)
+
+
+@given(st.sets(NAMES))
+def test_each_name_has_an_id_that_triton_can_have_and_nobody_elses(names: set[str]) -> None:
+    ids = [model_id_of(name) for name in names]
+    assert len(set(ids)) == len(names)
+    assert not [problem for problem in map(id_problem, ids) if problem]
+
+
+@given(st.sets(NAMES, max_size=30), st.integers(1, 100))
+def test_pages_are_the_whole_list(names: set[str], limit: int) -> None:
+    models, seen, token = [a_model(name) for name in sorted(names)], [], None
+    for _ in range(len(names) + 1):
+        found, token = page(models, str(limit), token)
+        assert len(found) <= limit
+        seen += found
+        if token is None:
+            break
+    assert (seen, token) == (models, None)
+
+
+@pytest.mark.parametrize("token", ["", "!", "YWJj", "MWE=", "MQ==x", "1", "MWE\n"])
+def test_a_token_that_nobody_gave_is_400(token: str) -> None:
+    with pytest.raises(HttpError):
+        page([a_model("a")], None, token)
+
+
+@pytest.mark.parametrize("name", [".", "..", "a/b", "a\\b", "a\nb", "a\0b", "", "\ud800"])
+def test_a_name_that_is_a_path_is_refused(name: str) -> None:
+    with pytest.raises(InvalidRequest):
+        named(name, "/u")
+
+
+@pytest.mark.parametrize(
+    ("text", "at_load", "at_invoke"),
+    [
+        ("RuntimeError: CUDA out of memory. Tried to allocate 20 GiB", True, True),
+        ("CUDA error: out of memory", True, True),
+        ("CUDA_ERROR_OUT_OF_MEMORY", True, True),
+        ("memory limit set for GPU 0 has exceeded, model loading is rejected.", True, False),
+        ("failed to allocate pinned system memory, falling back to non-pinned", True, False),
+        ("unable to load 'bloom': BLOOM has no ROOM to zoom", False, False),
+        ("OOM", False, False),
+        ("unable to load 'CUDA out of memory': no file", False, False),
+        ("model.py failed: out of memory tests are off", False, False),
+    ],
+)
+def test_texts_that_mean_out_of_memory(text: str, at_load: bool, at_invoke: bool) -> None:
+    names = ("CUDA out of memory", "bloom", "m")
+    assert (is_out_of_memory(text, names, is_load=True), is_out_of_memory(text, names, is_load=False)) == (at_load, at_invoke)

@@ -1,0 +1,67 @@
+"""JSON of a stranger: as deep as it may be, NaN as a number, and everything else in words."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapter.errors import StartError
+from adapter.fronts.answers import HttpError
+from adapter.fronts.bodies import MOST_LEVELS, parsed
+from adapter.fronts.guards import Rule, rules_of
+
+
+@pytest.mark.parametrize("levels", [MOST_LEVELS + 1, 1000, 1025, 250_000])
+@pytest.mark.parametrize("parts", [("[", "]"), ('{"a":', "}")])
+def test_a_deep_text_is_400_and_does_no_harm(levels: int, parts: tuple[str, str]) -> None:
+    before, after = parts
+    with pytest.raises(HttpError) as refused:
+        parsed((before * levels + "1" + after * levels).encode())
+    assert refused.value.status == 400
+
+
+def test_a_hundred_levels_and_brackets_in_texts_are_fine() -> None:
+    assert parsed(("[" * MOST_LEVELS + "]" * MOST_LEVELS).encode()) is not None
+    assert parsed(b'["' + b"[" * 500 + b'\\"[\\\\", 1]') == ["[" * 500 + '"[\\', 1]
+    assert parsed(b"[" + b",".join([b"[1]"] * 500) + b"]") == [[1]] * 500
+
+
+def test_constants_are_numbers() -> None:
+    found = parsed(b'{"data":[NaN,Infinity,-Infinity,1]}')["data"]
+    assert math.isnan(found[0])
+    assert found[1:] == [math.inf, -math.inf, 1]
+
+
+@pytest.mark.parametrize("text", [b"", b"{nope", b"\xff", b"NaN{", b'"\\ud800"', b"[1,]", b"[" * 300 + b"NaN"])
+def test_what_is_no_json_is_400(text: bytes) -> None:
+    with pytest.raises(HttpError) as refused:
+        parsed(text)
+    assert refused.value.status == 400
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_a_value_or_400(text: bytes) -> None:
+    try:
+        parsed(text)
+    except HttpError as refused:
+        assert refused.status == 400
+
+
+def test_a_restricted_api_is_read_and_compared() -> None:
+    rules = rules_of("model-repository, model-config:X-Admin=s3cret=; inference:Authorization=Bearer a:b")
+    assert rules["model-config"] == Rule("X-Admin", "s3cret=")
+    assert rules["inference"].allows({"Authorization": "Bearer a:b"})
+    assert not rules["inference"].allows({"Authorization": "Bearer a:"})
+    assert not rules["model-repository"].allows({})
+
+
+@pytest.mark.parametrize(
+    "text", ["s3cret", "inference:X", "inference:X=", "inference:=s3cret", "nope:X=s3cret", "inference:X=s3cret;inference:Y=s3cret"]
+)
+def test_a_restricted_api_that_is_none_ends_the_start_and_shows_no_value(text: str) -> None:
+    with pytest.raises(StartError) as refused:
+        rules_of(text)
+    assert "s3cret" not in str(refused.value)

@@ -1,0 +1,113 @@
+"""A V2 request as HTTP carries it: what is meant is understood, what cannot be meant is named."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from adapter.fronts.answers import HttpError
+from adapter.fronts.v2.requests import asked, header_length, raw
+from adapter.inference import ModelInfo, TensorInfo
+
+X = {"name": "x", "datatype": "FP32", "shape": [1], "data": [1]}
+
+
+def an_info(datatype: str = "FP32", shape: tuple[int, ...] = (-1, 2), inputs: int = 1, batch: int = 0) -> ModelInfo:
+    entries = tuple(TensorInfo(name=f"x{number}", datatype=datatype, shape=shape) for number in range(inputs))
+    return ModelInfo(name="m", versions=("1",), platform="", inputs=entries, outputs=(), max_batch_size=batch)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ([], "object"),
+        ({"inputs": {}}, "'inputs' must be an array"),
+        ({"inputs": [1]}, "'inputs' must be an array"),
+        ({"inputs": []}, "no 'inputs'"),
+        ({"id": 1}, "'id'"),
+        ({"parameters": []}, "'parameters'"),
+        ({"parameters": {"a": None}}, "'parameters'"),
+        ({"parameters": {"binary_data_output": 1}}, "binary_data_output"),
+        ({"inputs": [{**X, "name": 1}]}, "'name'"),
+        ({"inputs": [{**X, "datatype": "FP8"}]}, "no datatype 'FP8'"),
+        ({"inputs": [{**X, "shape": [-1]}]}, "'shape'"),
+        ({"inputs": [{**X, "shape": [True]}]}, "'shape'"),
+        ({"inputs": [{**X, "shape": "1"}]}, "'shape'"),
+        ({"inputs": [{**X, "shape": [2**40, 2**40]}]}, "more elements"),
+        ({"inputs": [{**X, "shape": [2]}]}, "Shape does not match"),
+        ({"inputs": [X, X]}, "'x' is there twice"),
+        ({"outputs": [{"name": "y"}, {"name": "y"}]}, "'y' is there twice"),
+        ({"outputs": [{"name": "y", "parameters": {"binary_data": "no"}}]}, "binary_data"),
+        ({"outputs": [{"name": "y", "parameters": {"content_type": "hex"}}]}, "content_type"),
+        ({"inputs": [{**X, "parameters": {"binary_data_size": 4}}]}, "binary_data_size"),
+    ],
+)
+def test_what_cannot_be_meant_is_400_and_named(change: Any, words: str) -> None:
+    value = {"inputs": [X], **change} if isinstance(change, dict) else change
+    with pytest.raises(HttpError) as refused:
+        asked("m", "", value, memoryview(b""))
+    assert refused.value.status == 400
+    assert words in refused.value.text
+
+
+def test_binary_data_is_taken_in_order_and_all_of_it() -> None:
+    def entry(name: str, size: int) -> dict[str, Any]:
+        return {"name": name, "datatype": "INT16", "shape": [size // 2], "parameters": {"binary_data_size": size, "other": 1.5}}
+
+    found = asked("m", "1", {"inputs": [entry("a", 2), entry("b", 4)]}, memoryview(b"aabbbb")).request
+    assert [tensor.data for tensor in found.inputs] == [b"aa", b"bbbb"]
+    assert found.inputs[0].parameters == {"other": 1.5}
+    for rest in (b"aabbb", b"aabbbbb"):
+        with pytest.raises(HttpError):
+            asked("m", "", {"inputs": [entry("a", 2), entry("b", 4)]}, memoryview(rest))
+
+
+def test_an_outputs_own_word_beats_the_requests() -> None:
+    outputs = [{"name": "a", "parameters": {"binary_data": False}}, {"name": "b"}, {"name": "c", "parameters": {"content_type": "base64"}}]
+    found = asked("m", "", {"inputs": [X], "outputs": outputs, "parameters": {"binary_data_output": True}}, memoryview(b""))
+    assert [found.is_binary(name) for name in "abc"] == [False, True, True]
+    assert found.base64 == {"c"}
+    assert found.request.parameters == {}
+
+
+@pytest.mark.parametrize("text", ["", "x", "-1", "11", "1.0", "٣", "9" * 30])
+def test_a_header_length_that_is_none_is_400(text: str) -> None:
+    with pytest.raises(HttpError):
+        header_length(text, 10)
+
+
+def test_a_header_length_is_a_number_of_bytes() -> None:
+    assert [header_length(text, 10) for text in (None, "0", " 10 ")] == [None, 0, 10]
+
+
+@pytest.mark.parametrize(
+    ("info", "body", "shape"),
+    [
+        (an_info(), bytes(16), [2, 2]),
+        (an_info(shape=(2,)), bytes(8), [2]),
+        (an_info(shape=(-1, 4), batch=8), bytes(16), [1, 4]),
+        (an_info("BYTES", (1,)), b"abc", [1]),
+        (an_info("BYTES", (-1, 1), batch=4), b"abc", [1, 1]),
+    ],
+)
+def test_a_raw_body_is_the_one_input(info: ModelInfo, body: bytes, shape: list[int]) -> None:
+    (tensor,) = raw(info, "", body).request.inputs
+    assert list(tensor.shape) == shape
+    assert tensor.data.endswith(body)
+
+
+@pytest.mark.parametrize(
+    ("info", "body"),
+    [
+        (an_info(), bytes(15)),
+        (an_info(inputs=2), bytes(8)),
+        (an_info(shape=(-1, -1)), bytes(8)),
+        (an_info(shape=(2,)), bytes(16)),
+        (an_info("BYTES", (2,)), b"a"),
+    ],
+)
+def test_a_raw_body_that_does_not_fit_is_400(info: ModelInfo, body: bytes) -> None:
+    with pytest.raises(HttpError) as refused:
+        raw(info, "", body)
+    assert refused.value.status == 400
