@@ -24,7 +24,6 @@ def an_info(datatype: str = "FP32", shape: tuple[int, ...] = (-1, 2), inputs: in
         ([], "object"),
         ({"inputs": {}}, "'inputs' must be an array"),
         ({"inputs": [1]}, "'inputs' must be an array"),
-        ({"inputs": []}, "no 'inputs'"),
         ({"id": 1}, "'id'"),
         ({"parameters": []}, "'parameters'"),
         ({"parameters": {"a": None}}, "'parameters'"),
@@ -49,6 +48,13 @@ def test_what_cannot_be_meant_is_400_and_named(change: Any, words: str) -> None:
         asked("m", "", value, memoryview(b""))
     assert refused.value.status == 400
     assert words in refused.value.text
+
+
+def test_inputs_may_be_none_but_must_be_told() -> None:
+    """All inputs of a model may be optional."""
+    assert asked("m", "", {"inputs": []}, memoryview(b"")).request.inputs == []
+    with pytest.raises(HttpError, match="no 'inputs'"):
+        asked("m", "", {}, memoryview(b""))
 
 
 def test_binary_data_is_taken_in_order_and_all_of_it() -> None:
