@@ -202,7 +202,10 @@ def test_what_is_told_of_models_is_the_same(pod: Pod) -> None:
     for name in [row["name"] for row in own("POST", "/v2/repository/index", {}).json]:
         for path in (f"/v2/models/{name}", f"/v2/models/{name}/config", f"/v2/models/{name}/stats", f"/v2/models/{name}/versions/1/stats"):
             found, theirs = pod.v2("GET", path), own("GET", path)
-            assert (found.status, found.json) == (200, theirs.json), path
+            value = found.json
+            if "ensemble_scheduling" in value:
+                assert value["ensemble_scheduling"].pop("max_inflight_requests", 0) == 0  # a field of newer Tritons
+            assert (found.status, value) == (200, theirs.json), path
     found, theirs = pod.v2("GET", "/v2/models/stats"), own("GET", "/v2/models/stats")
     assert (found.status, found.json) == (200, theirs.json)
 
