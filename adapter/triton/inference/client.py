@@ -35,11 +35,13 @@ HEALTH_SECONDS = 0.9
 QUESTION_SECONDS = 10.0
 """For calls that never wait for a model."""
 KEPT_INFOS = 1024
-_Metadata = tuple[tuple[str, str], ...]
+Metadata = tuple[tuple[str, str | bytes], ...]
 
 
 class TritonInference:
     """As `adapter.inference.Inference`. Made where an event loop runs."""
+
+    _question_seconds: float | None = QUESTION_SECONDS
 
     def __init__(
         self, target: str, headers: Sequence[tuple[str, str]] = (), *, tls: Tls | None = None, max_message_bytes: int = -1
@@ -51,8 +53,8 @@ class TritonInference:
             tls: None for none.
             max_message_bytes: of a request and of an answer; -1 for no limit. Above it a call fails with INVALID.
         """
-        self._headers = tuple(headers)
-        for _, value in self._headers:
+        self._headers: Metadata = tuple(headers)
+        for _, value in headers:
             remember(value, lasts=True)
         self._channel = channel_to(target, tls, max_message_bytes)
         self._stub = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
@@ -64,14 +66,15 @@ class TritonInference:
 
     async def infer(self, request: InferRequest, *, headers: Mapping[str, str] | None = None) -> InferResponse:
         """As `Inference`."""
-        metadata = (*self._headers, *headers.items()) if headers else self._headers
+        about = self._about(request.model)
+        metadata = (*about, *headers.items()) if headers else about
         return response_of(await self._call(self._stub.ModelInfer, request_of(request), None, metadata, request.id))
 
     async def stream(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
         """As `Inference`."""
         message = request_of(request)
         message.parameters[WANTS_EMPTY_FINAL].bool_param = True
-        call = self._stub.ModelStreamInfer(metadata=self._headers)
+        call = self._stub.ModelStreamInfer(metadata=self._about(request.model))
         try:
             with suppress(asyncio.InvalidStateError):  # the call has failed already; the first read says how
                 await call.write(message)  # and no end of writing: Triton would take that for the end of the stream
@@ -103,7 +106,7 @@ class TritonInference:
     async def is_model_ready(self, model: str, version: str = "") -> bool:
         """As `Inference`."""
         request = service_pb2.ModelReadyRequest(name=model, version=version)
-        return bool((await self._ask(self._stub.ModelReady, request)).ready)
+        return bool((await self._ask(self._stub.ModelReady, request, model)).ready)
 
     async def server_info(self) -> ServerInfo:
         """As `Inference`."""
@@ -116,7 +119,7 @@ class TritonInference:
         if kept is not None and monotonic() - kept[0] < max_age_seconds:
             return kept[1]
         asked = monotonic()
-        info = info_of(*await asyncio.gather(self._metadata(model, version), self._config(model, version)))
+        info = info_of(*await asyncio.gather(self._metadata(model, version), self._config_for_asking(model, version)))
         self._infos[model, version] = (asked, info)
         self._infos.move_to_end((model, version))
         if len(self._infos) > KEPT_INFOS:
@@ -129,13 +132,22 @@ class TritonInference:
 
     async def model_statistics(self, model: str = "", version: str = "") -> Mapping[str, Any]:
         """As `Inference`."""
-        return json_of(await self._ask(self._stub.ModelStatistics, service_pb2.ModelStatisticsRequest(name=model, version=version)))
+        request = service_pb2.ModelStatisticsRequest(name=model, version=version)
+        return json_of(await self._ask(self._stub.ModelStatistics, request, model))
+
+    def _about(self, model: str) -> Metadata:
+        """Headers of a call about a model."""
+        return self._headers
+
+    async def _config_for_asking(self, model: str, version: str) -> Any:
+        """What of the config decides how the model is asked."""
+        return await self._config(model, version)
 
     async def _metadata(self, model: str, version: str) -> Any:
-        return await self._ask(self._stub.ModelMetadata, service_pb2.ModelMetadataRequest(name=model, version=version))
+        return await self._ask(self._stub.ModelMetadata, service_pb2.ModelMetadataRequest(name=model, version=version), model)
 
     async def _config(self, model: str, version: str) -> Any:
-        return (await self._ask(self._stub.ModelConfig, service_pb2.ModelConfigRequest(name=model, version=version))).config
+        return (await self._ask(self._stub.ModelConfig, service_pb2.ModelConfigRequest(name=model, version=version), model)).config
 
     async def _is_well(self, method: Any, request: Any, field: str) -> bool:
         try:
@@ -143,10 +155,10 @@ class TritonInference:
         except InferenceFailed:
             return False
 
-    async def _ask(self, method: Any, request: Any) -> Any:
-        return await self._call(method, request, QUESTION_SECONDS, self._headers)
+    async def _ask(self, method: Any, request: Any, model: str = "") -> Any:
+        return await self._call(method, request, self._question_seconds, self._about(model) if model else self._headers)
 
-    async def _call(self, method: Any, request: Any, timeout_seconds: float | None, metadata: _Metadata, request_id: str = "") -> Any:
+    async def _call(self, method: Any, request: Any, timeout_seconds: float | None, metadata: Metadata, request_id: str = "") -> Any:
         try:
             reply = await method(request, timeout=timeout_seconds, metadata=metadata)
         except grpc.aio.AioRpcError as error:
