@@ -114,6 +114,26 @@ def test_the_proxys_own_variables_are_enough(tmp_path: Path) -> None:
         assert proxy.wait(20) == 0
 
 
+@pytest.mark.parametrize(("word", "status", "written"), [("literal", 200, b"[NaN]"), ("null", 200, b"[null]"), ("error", 500, b"NaN")])
+def test_what_json_has_no_number_for_is_written_as_the_setting_says(tmp_path: Path, word: str, status: int, written: bytes) -> None:
+    (port,) = free_ports(1)
+    with a_modelmesh() as mesh, a_proxy(tmp_path, variables(mesh, port, V2_NON_FINITE=word)) as proxy:
+        answer_of(mesh, b"\0\0\xc0\x7f")
+        is_up(proxy, lambda: Http(port)("GET", "/v2/health/live"))
+        answer = Http(port)("POST", INFER, infer_body(1))
+        assert (answer.status, written in answer.body) == (status, True)
+
+
+def test_an_answer_that_cannot_be_is_the_servers_fault(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    with a_modelmesh() as mesh, a_proxy(tmp_path, variables(mesh, port)) as proxy:
+        answer_of(mesh, b"abc")
+        is_up(proxy, lambda: Http(port)("GET", "/v2/health/live"))
+        answer = Http(port)("POST", INFER, infer_body(1))
+        assert (answer.status, answer.json) == (500, {"error": "output 'y': the model's answer ends in the middle of an element of FP32"})
+        assert "Traceback" not in proxy.log_text()
+
+
 def test_without_modelmesh_the_port_answers_and_says_503(tmp_path: Path) -> None:
     port, gone = free_ports(2)
     with a_proxy(tmp_path, {"REST_PROXY_LISTEN_PORT": str(port), "REST_PROXY_GRPC_PORT": str(gone)}) as proxy:

@@ -197,6 +197,8 @@ def _is_base64(what: str, value: Parameter | None) -> bool:
 
 
 def _check_distinct(what: str, names: Sequence[str]) -> None:
-    twice = next((name for number, name in enumerate(names) if name in names[:number]), None)
-    if twice is not None:
-        raise HttpError(400, f"the {what} {twice!r} is there twice")
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise HttpError(400, f"the {what} {name!r} is there twice")
+        seen.add(name)
