@@ -12,13 +12,14 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable
 from typing import NoReturn
 
 import structlog
 
+from adapter import rest_proxy
 from adapter.errors import StartError
-from adapter.settings import Settings
+from adapter.settings import ProxySettings, Settings, TelemetrySettings
 from adapter.telemetry import logs
 from adapter.wiring import build
 
@@ -32,12 +33,33 @@ log = structlog.stdlib.get_logger(__name__)
 
 def serve(settings: Settings) -> int:
     """Run the sidecar until a signal ends it; returns only when it could not start (1)."""
-    logs.configure(settings.telemetry)
+    return _run(settings.telemetry, _serve(settings))
+
+
+def serve_proxy(settings: ProxySettings) -> int:
+    """Run as a pod's REST proxy alone, until a signal ends it; returns only when it could not start (1)."""
+    return _run(settings.telemetry, _serve_proxy(settings))
+
+
+def _run(telemetry: TelemetrySettings, serving: Coroutine[None, None, NoReturn]) -> int:
+    logs.configure(telemetry)
     try:
-        asyncio.run(_serve(settings))
+        asyncio.run(serving)
     except StartError as error:
         log.error("start.failed", cause=str(error))  # noqa: TRY400 - one sentence, not a traceback
     return CANNOT_START
+
+
+async def _serve_proxy(settings: ProxySettings) -> NoReturn:
+    asked = _on_signals()
+    async with rest_proxy.build(settings) as doors:
+        gc.freeze()
+        gc.enable()
+        log.info("rest_proxy.started", port=settings.v2.port, modelmesh=str(settings.v2.endpoint))
+        await asked.wait()
+        await doors.drained(settings.lifetime.grace_seconds)
+        log.info("rest_proxy.stopped")
+    _leave(SETTLED)
 
 
 async def _serve(settings: Settings) -> NoReturn:

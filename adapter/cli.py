@@ -17,7 +17,16 @@ import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
-from adapter.settings import Settings, SettingsError, SpiSettings, TelemetrySettings, all_fields, read_group, retired_warnings
+from adapter.settings import (
+    ProxySettings,
+    Settings,
+    SettingsError,
+    SpiSettings,
+    TelemetrySettings,
+    all_fields,
+    read_group,
+    retired_warnings,
+)
 from adapter.settings.triton import TritonSettings
 from adapter.settings.volume import VolumeSettings
 from adapter.units import Endpoint, parse_endpoint, parse_number
@@ -138,14 +147,14 @@ def _host(text: str) -> Endpoint:
 def _serve() -> int:
     if os.getpid() == 1:
         _end_on_signals()
-    settings = Settings.from_env()
+    settings = ProxySettings.from_env() if ProxySettings.are_meant() else Settings.from_env()
     for warning in retired_warnings():
         _complain(f"warning: {warning}")
     gc.disable()  # a collection would look through what is being imported, again and again; it stays anyway
     try:
         from adapter import app  # noqa: PLC0415 - everything heavy hangs on it
 
-        return app.serve(settings)
+        return app.serve_proxy(settings) if isinstance(settings, ProxySettings) else app.serve(settings)
     finally:
         gc.enable()
 

@@ -22,6 +22,7 @@ from adapter.journal.journal import Journal
 from adapter.journal.reading import NAME as JOURNAL
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
 from adapter.ports import Neighbours
+from adapter.rest_proxy import modelmesh
 from adapter.settings import Settings, inherited
 from adapter.space import Space
 from adapter.spi.listen import SpiServer, listen
@@ -178,9 +179,9 @@ async def _fronts(settings: Settings, lifecycle: RuntimeLifecycle, stack: AsyncE
         front = sagemaker.front(settings.sagemaker, lifecycle, inference, non_finite=settings.v2.non_finite)
         await doors.open(front, settings.sagemaker.port, "SAGEMAKER_PORT", settings.http)
     if settings.v2.port:
-        there = inference
+        there: TritonInference = inference
         if settings.v2.endpoint is not None:
-            there = TritonInference(settings.v2.endpoint.target)
+            there = modelmesh(settings.v2.endpoint, settings.rest_proxy)
             stack.push_async_callback(there.close)
         await doors.open(v2.front(settings.v2, there, inference), settings.v2.port, "V2_REST_PORT", settings.http)
     return doors

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import re
 import zlib
 from typing import Any
@@ -27,6 +28,7 @@ _MARKS = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[\]{}]', re.DOTALL)
 """A text as a whole, or a bracket outside of one."""
 READ_SECONDS = 60.0
 """Longest time for a client to send its body: until then it has one of HTTP_MAX_REQUESTS."""
+_DIGITS_OF_64_BITS = 20
 MAX_BODY = web.AppKey("max_body_bytes", int)
 
 
@@ -95,10 +97,26 @@ def parsed(text: bytes) -> Any:
 
 
 def _with_constants(text: bytes) -> Any:
+    """NaN and infinities are numbers; all else is as orjson has it: no half of a pair in a text, no number beyond a double."""
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
+        value = json.loads(text, parse_int=_whole, parse_float=_finite)
+        orjson.dumps(value)
+    except (ValueError, TypeError, RecursionError) as error:
         raise HttpError(400, f"the body is no JSON: {error}") from None
+    return value
+
+
+def _whole(digits: str) -> int | float:
+    if len(digits) <= _DIGITS_OF_64_BITS and -(2**63) <= (number := int(digits)) < 2**64:
+        return number
+    return _finite(digits)
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        raise ValueError("number is infinity when parsed as double")
+    return number
 
 
 def _is_flat(text: bytes) -> bool:

@@ -9,9 +9,19 @@ the image. Source: its `server/config.go`.
 """
 
 from adapter.settings.capacity import MIN_SIZE_BYTES, CapacitySettings
-from adapter.settings.environment import RETIRED, Settings, SettingsError, all_fields, inherited, read_group, retired_warnings
+from adapter.settings.environment import (
+    RETIRED,
+    ProxySettings,
+    Settings,
+    SettingsError,
+    all_fields,
+    inherited,
+    read_group,
+    retired_warnings,
+)
 from adapter.settings.http import HttpSettings
 from adapter.settings.pull import PullSettings
+from adapter.settings.rest_proxy import RestProxySettings
 from adapter.settings.sagemaker import SageMakerSettings
 from adapter.settings.spi import SpiSettings
 from adapter.settings.telemetry import TelemetrySettings
@@ -25,7 +35,9 @@ __all__ = [
     "RETIRED",
     "CapacitySettings",
     "HttpSettings",
+    "ProxySettings",
     "PullSettings",
+    "RestProxySettings",
     "SageMakerSettings",
     "Settings",
     "SettingsError",

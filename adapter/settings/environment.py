@@ -18,6 +18,7 @@ from adapter.settings.http import HttpSettings
 from adapter.settings.lifetime import LifetimeSettings
 from adapter.settings.memory import memory_bytes
 from adapter.settings.pull import PullSettings
+from adapter.settings.rest_proxy import RestProxySettings
 from adapter.settings.sagemaker import SageMakerSettings
 from adapter.settings.spi import SpiSettings
 from adapter.settings.telemetry import TelemetrySettings
@@ -28,6 +29,8 @@ from adapter.units import Endpoint, read
 
 G = TypeVar("G")
 MEMORY = "CONTAINER_MEM_REQ_BYTES"
+LOADERS = ("SAGEMAKER_PORT", "SAGEMAKER_BIND_TO_PORT", "SAGEMAKER_MULTI_MODEL", "TRITON_COMMAND")
+"""Whoever sets one of these wants an adapter, though CONTAINER_MEM_REQ_BYTES is absent."""
 FRONTS_ALONE = ("sagemaker",)
 """Groups whose fronts are served without ModelMesh, by a container that starts Triton itself: the memory of this container is Triton's."""
 
@@ -55,6 +58,7 @@ class Settings:
     http: HttpSettings
     sagemaker: SageMakerSettings
     v2: V2Settings
+    rest_proxy: RestProxySettings
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None) -> Settings:
@@ -69,6 +73,7 @@ class Settings:
         groups = {name: read(group, environ, problems) for name, group in GROUPS.items()}
         if not environ.get(MEMORY) and any(groups[name] and groups[name].port for name in FRONTS_ALONE) and groups["capacity"]:
             groups["capacity"] = replace(groups["capacity"], container_memory_bytes=memory_bytes())
+        _stand_in(groups)
         for group in groups.values():
             problems.extend(getattr(group, "problems", tuple)())
         if not problems:
@@ -122,6 +127,52 @@ class Settings:
         for place in (place for place, count in used.items() if count > 1):
             names = [name for name, other in places.items() if other == place]
             yield f"{' and '.join(names)} are both {place.socket or place.port}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProxySettings:
+    """Of a process that is the REST proxy of a ModelMesh pod, and nothing else."""
+
+    telemetry: TelemetrySettings
+    lifetime: LifetimeSettings
+    http: HttpSettings
+    v2: V2Settings
+    rest_proxy: RestProxySettings
+
+    @staticmethod
+    def are_meant(environ: Mapping[str, str] | None = None) -> bool:
+        """Whether the environment is that of KServe's REST proxy: its port, and nothing of an adapter that loads models."""
+        environ = os.environ if environ is None else environ
+        port = read(RestProxySettings, environ, []) if environ.get("REST_PROXY_LISTEN_PORT") else None
+        return port is not None and bool(port.listen_port) and not any(environ.get(name) for name in (MEMORY, *LOADERS))
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str] | None = None) -> ProxySettings:
+        """
+        As `Settings.from_env`, of fewer variables.
+
+        Raises:
+            SettingsError: with every problem.
+        """
+        environ = os.environ if environ is None else environ
+        problems: list[str] = []
+        groups = {name: read(group, environ, problems) for name, group in get_type_hints(cls).items()}
+        _stand_in(groups)
+        http, proxy = groups["http"], groups["rest_proxy"]
+        if http and proxy and http.tls_cert is None and http.tls_key is None:
+            groups["http"] = replace(http, tls_cert=proxy.certificate, tls_key=proxy.key)
+        for group in groups.values():
+            problems.extend(getattr(group, "problems", tuple)())
+        if problems:
+            raise SettingsError(problems)
+        return cls(**groups)
+
+
+def _stand_in(groups: dict[str, Any]) -> None:
+    """The V2 front in place of the REST proxy, where its port is set: V2's own variables win."""
+    v2, proxy = groups["v2"], groups["rest_proxy"]
+    if v2 and proxy and proxy.listen_port:
+        groups["v2"] = replace(v2, port=v2.port or proxy.listen_port, endpoint=v2.endpoint or proxy.endpoint)
 
 
 def inherited() -> Mapping[str, str]:

@@ -26,7 +26,7 @@ class V2Server(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[m
         self.failure: tuple[grpc.StatusCode, str] | None = None
         """How every call ends instead."""
         self.requests: list[Any] = []
-        self.metadata: list[dict[str, str]] = []
+        self.metadata: list[dict[str, str | bytes]] = []
         """Of each inference and question, in order."""
         self.is_held = False
         """Inferences are answered never."""
@@ -34,7 +34,9 @@ class V2Server(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[m
         """Inferences that were cancelled."""
         self.max_batch_size = 0
         """What it says of every model."""
-        self._server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
+        self.has_configs = True
+        """ModelConfig is an extension of Triton's."""
+        self._server = grpc.aio.server(options=[("grpc.so_reuseport", 0), ("grpc.max_receive_message_length", -1)])
         service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(self, self._server)
         if certificates is not None:
             key, certificate, ca = ((certificates / name).read_bytes() for name in ("server.key", "server.pem", "ca.pem"))
@@ -76,14 +78,24 @@ class V2Server(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[m
         await self._enter(request, context)
         return pb.ModelMetadataResponse(name=request.name, versions=["1"])
 
+    async def ServerLive(self, request: Any, context: Any) -> Any:
+        await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "mm-model-id header must be provided")  # as ModelMesh
+
+    async def ModelReady(self, request: Any, context: Any) -> Any:
+        await self._enter(request, context)
+        return pb.ModelReadyResponse(ready=True)
+
     async def ModelConfig(self, request: Any, context: Any) -> Any:
+        if not self.has_configs:
+            await context.abort(grpc.StatusCode.UNIMPLEMENTED, "Method not found")
+        self.metadata.append(dict(context.invocation_metadata() or ()))
         reply = pb.ModelConfigResponse()
         reply.config.max_batch_size = self.max_batch_size
         return reply
 
     async def _enter(self, request: Any, context: Any) -> None:
         self.requests.append(request)
-        self.metadata.append({name: value for name, value in context.invocation_metadata() or () if isinstance(value, str)})
+        self.metadata.append(dict(context.invocation_metadata() or ()))
         if self.failure is not None:
             await context.abort(*self.failure)
         if self.is_held:

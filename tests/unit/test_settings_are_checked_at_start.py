@@ -10,6 +10,7 @@ import pytest
 from adapter.settings import (
     RETIRED,
     CapacitySettings,
+    ProxySettings,
     Settings,
     SettingsError,
     SpiSettings,
@@ -324,6 +325,48 @@ def test_a_front_without_modelmesh_has_the_memory_of_its_container(port: str, mo
     assert Settings.from_env({port: "8080", **ENOUGH}).capacity.container_memory_bytes == 8 << 30
     assert "CONTAINER_MEM_REQ_BYTES is missing" in problems_of({port: "8080", "CONTAINER_MEM_REQ_BYTES": "0"})[0]
     assert "CONTAINER_MEM_REQ_BYTES is missing" in problems_of({"V2_REST_PORT": "8080"})[0]
+
+
+PROXY = {"REST_PROXY_LISTEN_PORT": "8008"}
+
+
+@pytest.mark.parametrize(
+    ("more", "are_meant"),
+    [
+        ({}, True),
+        ({"V2_REST_PORT": "8080"}, True),
+        ({"CONTAINER_MEM_REQ_BYTES": ""}, True),
+        ({"REST_PROXY_LISTEN_PORT": ""}, False),
+        ({"REST_PROXY_LISTEN_PORT": "0"}, False),
+        ({"CONTAINER_MEM_REQ_BYTES": "1Gi"}, False),
+        ({"SAGEMAKER_PORT": "8081"}, False),
+        ({"TRITON_COMMAND": "tritonserver"}, False),
+    ],
+)
+def test_the_proxys_port_and_nothing_of_an_adapter_is_the_proxy_alone(more: dict[str, str], are_meant: bool) -> None:
+    assert ProxySettings.are_meant({**PROXY, **more}) is are_meant
+
+
+def test_the_proxys_variables_turn_v2_on_before_modelmesh_and_v2s_own_win() -> None:
+    for read in (ProxySettings.from_env, lambda env: Settings.from_env({**ENOUGH, **env})):
+        v2 = read(PROXY).v2
+        assert (v2.port, str(v2.endpoint)) == (8008, "localhost:8033")
+        v2 = read({**PROXY, "REST_PROXY_GRPC_PORT": "9", "V2_REST_PORT": "8080"}).v2
+        assert (v2.port, str(v2.endpoint)) == (8080, "localhost:9")
+        assert str(read({**PROXY, "V2_REST_ENDPOINT": "port:7"}).v2.endpoint) == "localhost:7"
+    assert Settings.from_env({**ENOUGH, "REST_PROXY_GRPC_PORT": "9"}).v2 == Settings.from_env(ENOUGH).v2
+
+
+def test_the_proxys_certificate_is_that_of_its_port_where_no_other_is_set() -> None:
+    files = {"MM_TLS_KEY_CERT_PATH": "/tls/crt", "MM_TLS_PRIVATE_KEY_PATH": "/tls/key"}
+    http = ProxySettings.from_env({**PROXY, **files}).http
+    assert (http.tls_cert, http.tls_key) == (Path("/tls/crt"), Path("/tls/key"))
+    own = {"HTTP_TLS_CERT": "/own/crt", "HTTP_TLS_KEY": "/own/key"}
+    assert ProxySettings.from_env({**PROXY, **files, **own}).http.tls_cert == Path("/own/crt")
+    assert Settings.from_env({**ENOUGH, **PROXY, **files}).http.tls_cert is None
+    with pytest.raises(SettingsError) as failed:
+        ProxySettings.from_env({**PROXY, "REST_PROXY_USE_TLS": "true", "REST_PROXY_GRPC_PORT": "x"})
+    assert failed.value.problems[0].startswith("REST_PROXY_GRPC_PORT")
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,7 @@ def _check(what: str, datatype: str, kinds: set[type], allowed: set[type], words
 
 
 def _packed_floats(what: str, datatype: str, flat: Sequence[Any]) -> bytes:
-    exact = np.array(flat, np.float64)
+    exact = np.array(flat, np.float64)  # never an integer too large for it: the parser gives none beyond 64 bits
     if datatype == "FP64":
         return exact.tobytes()
     with np.errstate(over="ignore"):
@@ -96,11 +96,12 @@ def _packed_floats(what: str, datatype: str, flat: Sequence[Any]) -> bytes:
 
 
 def _bf16(exact: Array) -> Array:
-    """The upper half of FP32's bits, rounded to even."""
-    bits = exact.astype(np.float32).view(np.uint32)
-    is_nan = np.isnan(exact)
+    """The upper half of FP32's bits, rounded to even, once: what FP32 has lost stays in its last bit."""
+    nearest = exact.astype(np.float32)
+    bits = nearest.view(np.uint32) - (np.abs(nearest) > np.abs(exact))
+    bits |= nearest != exact
     rounded = (bits.astype(np.uint64) + 0x7FFF + ((bits >> 16) & 1)) >> 16
-    return np.where(is_nan, 0x7FC0, rounded).astype(np.uint16)
+    return np.where(np.isnan(exact), 0x7FC0, rounded).astype(np.uint16)
 
 
 def _floats(datatype: str, values: Array) -> Array:
@@ -134,12 +135,12 @@ def as_json(what: str, datatype: str, raw: bytes, *, non_finite: str = "literal"
     """
     if datatype == "BYTES":
         return orjson.Fragment(orjson.dumps(_texts(what, raw, is_base64=is_base64)))
-    if datatype == "BF16":
-        values = _floats("BF16", np.frombuffer(raw, np.uint16))
-    elif datatype in _NUMBERS:
-        values = np.frombuffer(raw, _NUMBERS[datatype])
-    else:
+    if datatype not in DATATYPES:
         raise HttpError(500, f"{what}: the datatype {datatype!r} cannot be written as JSON")
+    kind = np.dtype(_NUMBERS.get(datatype, np.uint16))
+    if len(raw) % kind.itemsize:
+        raise HttpError(500, f"{what}: the model's answer ends in the middle of an element of {datatype}")
+    values = _floats(datatype, np.frombuffer(raw, kind))
     text = orjson.dumps(values, option=orjson.OPT_SERIALIZE_NUMPY)
     if datatype in _FLOATS and not np.isfinite(values).all():
         text = _with_constants(what, text, values, non_finite)

@@ -67,13 +67,13 @@ def asked(model: str, version: str, value: Any, binary: memoryview) -> Asked:
         raise HttpError(400, "'id' must be a string")
     is_all_binary = _flag("the request", parameters.pop("binary_data_output", False), "binary_data_output")
     inputs, rest = [], binary
+    if "inputs" not in value:
+        raise HttpError(400, "the request has no 'inputs'")
     for number, entry in enumerate(_objects(value, "inputs")):
         tensor, rest = _input(number, entry, rest)
         inputs.append(tensor)
     if len(rest):
         raise HttpError(400, f"the body has {len(rest)} bytes of binary data that belong to no input")
-    if not inputs:
-        raise HttpError(400, "the request has no 'inputs'")
     _check_distinct("input", [tensor.name for tensor in inputs])
     outputs: list[WantedOutput] = []
     chosen: dict[str, set[str]] = {"binary": set(), "texts": set(), "base64": set()}

@@ -36,10 +36,13 @@ HEALTH_SECONDS = 0.9
 QUESTION_SECONDS = 10.0
 """For calls that never wait for a model."""
 KEPT_INFOS = 1024
+Metadata = tuple[tuple[str, str | bytes], ...]
 
 
 class TritonInference:
     """As `adapter.inference.Inference`. Made where an event loop runs."""
+
+    _question_seconds: float | None = QUESTION_SECONDS
 
     def __init__(
         self, target: str, headers: Sequence[tuple[str, str]] = (), *, tls: Tls | None = None, max_message_bytes: int = -1
@@ -51,8 +54,8 @@ class TritonInference:
             tls: None for none.
             max_message_bytes: of a request and of an answer; -1 for no limit. Above it a call fails with INVALID.
         """
-        self._headers = tuple(headers)
-        for _, value in self._headers:
+        self._headers: Metadata = tuple(headers)
+        for _, value in headers:
             remember(value, lasts=True)
         self._channel = channel_to(target, tls, max_message_bytes)
         self._stub = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
@@ -66,7 +69,8 @@ class TritonInference:
 
     async def infer(self, request: InferRequest, *, headers: Mapping[str, str] | None = None) -> InferResponse:
         """As `Inference`."""
-        metadata = (*self._headers, *headers.items()) if headers else self._headers
+        about = self._about(request.model)
+        metadata = (*about, *headers.items()) if headers else about
         begun = monotonic()
         call = self._stub.ModelInfer(request_of(request), metadata=metadata)
         answer = seen(asyncio.ensure_future(_answer_of(call, request.id)))
@@ -81,7 +85,7 @@ class TritonInference:
         message = request_of(request)
         message.parameters[WANTS_EMPTY_FINAL].bool_param = True
         begun = monotonic()
-        call = self._stub.ModelStreamInfer(metadata=self._headers)
+        call = self._stub.ModelStreamInfer(metadata=self._about(request.model))
         pending = seen(asyncio.ensure_future(_first_of(call, message, request.id)))
         is_over = False
         try:
@@ -112,7 +116,7 @@ class TritonInference:
     async def is_model_ready(self, model: str, version: str = "") -> bool:
         """As `Inference`."""
         request = service_pb2.ModelReadyRequest(name=model, version=version)
-        return bool((await self._ask(self._stub.ModelReady, request)).ready)
+        return bool((await self._ask(self._stub.ModelReady, request, model)).ready)
 
     async def server_info(self) -> ServerInfo:
         """As `Inference`."""
@@ -125,7 +129,7 @@ class TritonInference:
         if kept is not None and monotonic() - kept[0] < max_age_seconds:
             return kept[1]
         asked = monotonic()
-        info = info_of(*await asyncio.gather(self._metadata(model, version), self._config(model, version)))
+        info = info_of(*await asyncio.gather(self._metadata(model, version), self._config_for_asking(model, version)))
         self._infos[model, version] = (asked, info)
         self._infos.move_to_end((model, version))
         if len(self._infos) > KEPT_INFOS:
@@ -138,25 +142,34 @@ class TritonInference:
 
     async def model_statistics(self, model: str = "", version: str = "") -> Mapping[str, Any]:
         """As `Inference`."""
-        return json_of(await self._ask(self._stub.ModelStatistics, service_pb2.ModelStatisticsRequest(name=model, version=version)))
+        request = service_pb2.ModelStatisticsRequest(name=model, version=version)
+        return json_of(await self._ask(self._stub.ModelStatistics, request, model))
+
+    def _about(self, model: str) -> Metadata:
+        """Headers of a call about a model."""
+        return self._headers
+
+    async def _config_for_asking(self, model: str, version: str) -> Any:
+        """What of the config decides how the model is asked."""
+        return await self._config(model, version)
 
     async def _metadata(self, model: str, version: str) -> Any:
-        return await self._ask(self._stub.ModelMetadata, service_pb2.ModelMetadataRequest(name=model, version=version))
+        return await self._ask(self._stub.ModelMetadata, service_pb2.ModelMetadataRequest(name=model, version=version), model)
 
     async def _config(self, model: str, version: str) -> Any:
-        return (await self._ask(self._stub.ModelConfig, service_pb2.ModelConfigRequest(name=model, version=version))).config
+        return (await self._ask(self._stub.ModelConfig, service_pb2.ModelConfigRequest(name=model, version=version), model)).config
 
     async def _is_well(self, method: Any, request: Any, field: str) -> bool:
         try:
-            return bool(getattr(await self._call(method, request, HEALTH_SECONDS), field))
+            return bool(getattr(await self._call(method, request, HEALTH_SECONDS, self._headers), field))
         except InferenceFailed:
             return False
 
-    async def _ask(self, method: Any, request: Any) -> Any:
-        return await self._call(method, request, QUESTION_SECONDS)
+    async def _ask(self, method: Any, request: Any, model: str = "") -> Any:
+        return await self._call(method, request, self._question_seconds, self._about(model) if model else self._headers)
 
-    async def _call(self, method: Any, request: Any, timeout_seconds: float) -> Any:
-        return await _answer_of(method(request, timeout=timeout_seconds, metadata=self._headers))
+    async def _call(self, method: Any, request: Any, timeout_seconds: float | None, metadata: Metadata) -> Any:
+        return await _answer_of(method(request, timeout=timeout_seconds, metadata=metadata))
 
 
 async def _answer_of(call: Any, request_id: str = "") -> Any:

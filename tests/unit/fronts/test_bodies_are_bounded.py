@@ -35,11 +35,24 @@ def test_constants_are_numbers() -> None:
     assert found[1:] == [math.inf, -math.inf, 1]
 
 
-@pytest.mark.parametrize("text", [b"", b"{nope", b"\xff", b"NaN{", b'"\\ud800"', b"[1,]", b"[" * 300 + b"NaN"])
+@pytest.mark.parametrize("text", [b"", b"{nope", b"\xff", b"NaN{", b'"\\ud800"', b"[1,]", b"[" * 300 + b"NaN", b"[1e400]"])
 def test_what_is_no_json_is_400(text: bytes) -> None:
     with pytest.raises(HttpError) as refused:
         parsed(text)
     assert refused.value.status == 400
+
+
+@pytest.mark.parametrize("text", [b"[1e400,NaN]", b"[" + b"9" * 5000 + b",NaN]", b'["\\ud800",NaN]', b'{"\\udfff":NaN}', b'"\xff",NaN'])
+def test_a_constant_opens_no_door_for_what_is_refused_without_it(text: bytes) -> None:
+    with pytest.raises(HttpError) as refused:
+        parsed(text)
+    assert refused.value.status == 400
+
+
+def test_numbers_beside_a_constant_are_as_without_it() -> None:
+    numbers = b"18446744073709551615,-9223372036854775808,18446744073709551616,-9223372036854775809,1e300,0.1"
+    with_it, without = parsed(b"[" + numbers + b",NaN]")[:-1], parsed(b"[" + numbers + b"]")
+    assert (with_it, list(map(type, with_it))) == (without, list(map(type, without)))
 
 
 @given(st.binary(max_size=200))

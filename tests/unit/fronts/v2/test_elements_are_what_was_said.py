@@ -47,6 +47,19 @@ def test_bf16_rounds_to_even_and_keeps_nan() -> None:
     assert struct.unpack("<4H", raw) == (0x3F80, 0x3F80, 0x3F82, 0x7FC0)
 
 
+def test_bf16_rounds_once() -> None:
+    """A little above the middle of two numbers: rounded to FP32 first, it would lie on the middle."""
+    for number, nearest in ((1.00390625 + 1e-12, 0x3F81), (1.01171875 - 1e-12, 0x3F81), (-1.00390625 - 1e-12, 0xBF81), (-0.0, 0x8000)):
+        assert struct.unpack("<H", packed("x", "BF16", [number], 1)) == (nearest,)
+
+
+@given(st.floats(allow_nan=False, min_value=-3.38e38, max_value=3.38e38))
+def test_bf16_is_the_nearest_there_is(number: float) -> None:
+    (bits,) = struct.unpack("<H", packed("x", "BF16", [number], 1))
+    distances = [abs(struct.unpack("<f", struct.pack("<I", near << 16))[0] - number) for near in (max(bits - 1, 0), bits, bits + 1)]
+    assert distances[1] == min(distance for distance in distances if not math.isnan(distance))
+
+
 @given(st.lists(st.floats(width=32)))
 def test_fp32_is_the_shortest_text_that_reads_back_the_same(values: list[float]) -> None:
     raw = np.array(values, np.float32).tobytes()
@@ -78,10 +91,13 @@ def test_bytes_are_utf8_or_base64() -> None:
         assert refused.value.status == 400
 
 
-@pytest.mark.parametrize("raw", [b"\x01", b"\x05\0\0\0ab"])
-def test_bytes_of_a_model_that_lie_are_its_fault(raw: bytes) -> None:
-    with pytest.raises(HttpError) as refused:
-        text_of("BYTES", raw)
+@pytest.mark.parametrize(
+    ("datatype", "raw"),
+    [("BYTES", b"\x01"), ("BYTES", b"\x05\0\0\0ab"), ("FP32", b"abc"), ("BF16", b"abc"), ("INT64", b"abcd"), ("FP8", b"a")],
+)
+def test_an_answer_of_a_model_that_lies_is_its_fault(datatype: str, raw: bytes) -> None:
+    with pytest.raises(HttpError, match="'y'") as refused:
+        text_of(datatype, raw)
     assert refused.value.status == 500
 
 

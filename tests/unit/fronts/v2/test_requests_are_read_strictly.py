@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from adapter.fronts.answers import HttpError
+from adapter.fronts.v2.elements import DATATYPES, element_bytes, elements_of
 from adapter.fronts.v2.requests import asked, header_length, raw
 from adapter.inference import ModelInfo, TensorInfo
 
@@ -24,7 +28,6 @@ def an_info(datatype: str = "FP32", shape: tuple[int, ...] = (-1, 2), inputs: in
         ([], "object"),
         ({"inputs": {}}, "'inputs' must be an array"),
         ({"inputs": [1]}, "'inputs' must be an array"),
-        ({"inputs": []}, "no 'inputs'"),
         ({"id": 1}, "'id'"),
         ({"parameters": []}, "'parameters'"),
         ({"parameters": {"a": None}}, "'parameters'"),
@@ -49,6 +52,62 @@ def test_what_cannot_be_meant_is_400_and_named(change: Any, words: str) -> None:
         asked("m", "", value, memoryview(b""))
     assert refused.value.status == 400
     assert words in refused.value.text
+
+
+def test_inputs_may_be_none_but_must_be_told() -> None:
+    """All inputs of a model may be optional."""
+    assert asked("m", "", {"inputs": []}, memoryview(b"")).request.inputs == []
+    with pytest.raises(HttpError, match="no 'inputs'"):
+        asked("m", "", {}, memoryview(b""))
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["name", "data", "binary_data_size"]), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+def mostly(*good: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """One time in eight it is anything."""
+    return st.integers(0, 7).flatmap(lambda number: st.one_of(*good) if number else JSON)
+
+
+DATA = st.sampled_from([[0], [1.5], [True], ["a"], ["AA=="], [[1, 2], [3, 4]], [300, -1, 70000, 2], [], [[]], [math.nan]])
+PARAMETERS = st.dictionaries(
+    st.sampled_from(["binary_data_size", "content_type", "a", "b"]), st.sampled_from([1, 4, 8, "base64", True, 1.5]), max_size=2
+)
+ENTRY = mostly(
+    st.fixed_dictionaries(
+        {
+            "name": mostly(st.sampled_from(["x", "y", "z"])),
+            "datatype": mostly(st.sampled_from(sorted(DATATYPES))),
+            "shape": mostly(st.sampled_from([[1], [2, 2], [4], [], [0], [0, 3]])),
+        },
+        optional={"data": mostly(DATA), "parameters": mostly(PARAMETERS)},
+    )
+)
+REQUEST = mostly(
+    st.fixed_dictionaries(
+        {"inputs": st.lists(ENTRY, max_size=2)}, optional={"outputs": st.lists(ENTRY, max_size=1), "id": mostly(st.text())}
+    )
+)
+
+
+@settings(max_examples=500, deadline=None)
+@given(REQUEST, st.sampled_from([b"", b"1", b"1234", b"12345678"]))
+def test_any_request_is_understood_or_400(value: Any, binary: bytes) -> None:
+    """What is understood has the bytes that its datatype and shape say."""
+    try:
+        found = asked("m", "", value, memoryview(binary))
+    except HttpError as refused:
+        assert refused.status == 400
+        return
+    for tensor in found.request.inputs:
+        size = element_bytes(tensor.datatype)
+        assert size is None or len(tensor.data) == size * math.prod(tensor.shape)
+        if size is None and b"binary" not in repr(value).encode():
+            assert len(elements_of("x", tensor.data)) == math.prod(tensor.shape)
 
 
 def test_binary_data_is_taken_in_order_and_all_of_it() -> None:
