@@ -15,6 +15,10 @@ _MAY_BE_OLD = frozenset({Failure.INVALID, Failure.NOT_FOUND, Failure.UNSUPPORTED
 Answer = TypeVar("Answer")
 
 
+class NotOneAnswer(HttpError):
+    """A model gave none, or more than one, where exactly one was expected."""
+
+
 async def informed(inference: Inference, model: str, version: str, ask: Callable[[ModelInfo], Awaitable[Answer]]) -> Answer:
     """
     Ask a model by what is known of its inputs. Where it refuses, and has changed since, it is asked once more by what it is now.
@@ -46,7 +50,7 @@ async def one(inference: Inference, request: InferRequest) -> InferResponse:
     The model's only answer; a decoupled model is asked by a stream.
 
     Raises:
-        HttpError: 400: a decoupled model gave none, or more than one.
+        NotOneAnswer: 400: a decoupled model gave none, or more than one.
         InferenceFailed: as `Inference.infer`.
     """
     try:
@@ -62,7 +66,7 @@ async def only(inference: Inference, request: InferRequest) -> InferResponse:
     The only answer of a stream. A second one cancels it.
 
     Raises:
-        HttpError: 400: it gave none, or more than one.
+        NotOneAnswer: 400: it gave none, or more than one.
         InferenceFailed: as `Inference.stream`.
     """
     found: InferResponse | None = None
@@ -71,8 +75,8 @@ async def only(inference: Inference, request: InferRequest) -> InferResponse:
             if answer.is_final and not answer.outputs:
                 break
             if found is not None:
-                raise HttpError(400, "the model gave more than one answer; ask it by generate_stream")
+                raise NotOneAnswer(400, "the model gave more than one answer; ask it by generate_stream")
             found = answer
     if found is None:
-        raise HttpError(400, "the model gave no answer; exactly one was expected")
+        raise NotOneAnswer(400, "the model gave no answer; exactly one was expected")
     return found

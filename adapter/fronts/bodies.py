@@ -11,6 +11,7 @@ import json
 import math
 import re
 import zlib
+from collections.abc import Callable
 from typing import Any
 
 import aiohttp
@@ -78,9 +79,9 @@ async def json_of(request: web.Request) -> Any:
     return await asyncio.get_running_loop().run_in_executor(None, parsed, text)
 
 
-def parsed(text: bytes) -> Any:
+def parsed(text: bytes, objects: Callable[[list[tuple[str, Any]]], Any] | None = None) -> Any:
     """
-    A JSON text.
+    A JSON text; `objects` makes its objects from their pairs, where one is to know of keys that it has twice.
 
     Raises:
         HttpError: 400: no JSON, or nested deeper than 100 levels.
@@ -90,16 +91,16 @@ def parsed(text: bytes) -> Any:
     except orjson.JSONDecodeError as error:
         if (b"NaN" not in text and b"Infinity" not in text) or not _is_flat(text):
             raise HttpError(400, f"the body is no JSON: {error}") from None
-        value = _with_constants(text)
+        value = _read_slowly(text)
     if not _is_flat(text):
         raise HttpError(400, f"the body is nested deeper than {MOST_LEVELS} levels")
-    return value
+    return value if objects is None else _read_slowly(text, objects)
 
 
-def _with_constants(text: bytes) -> Any:
+def _read_slowly(text: bytes, objects: Callable[[list[tuple[str, Any]]], Any] | None = None) -> Any:
     """NaN and infinities are numbers; all else is as orjson has it: no half of a pair in a text, no number beyond a double."""
     try:
-        value = json.loads(text, parse_int=_whole, parse_float=_finite)
+        value = json.loads(text, parse_int=_whole, parse_float=_finite, object_pairs_hook=objects)
         orjson.dumps(value)
     except (ValueError, TypeError, RecursionError) as error:
         raise HttpError(400, f"the body is no JSON: {error}") from None

@@ -16,7 +16,7 @@ from typing import Any
 
 import structlog
 from aiohttp import hdrs, web
-from structlog.contextvars import bound_contextvars
+from structlog.contextvars import bound_contextvars, get_contextvars
 
 from adapter.errors import UNEXPECTED, AdapterError
 from adapter.fronts import metrics
@@ -74,6 +74,7 @@ class Edge:
         self.is_draining = False
         self.application = web.Application(middlewares=[self._around])
         self.application[MAX_BODY] = settings.max_body_bytes
+        self.application.on_response_prepare.append(self._told)
         self._routes: dict[tuple[str, str], Route] = {}
         for route in front.routes:
             self.application.router.add_route(route.method, route.path, route.handler)
@@ -129,11 +130,16 @@ class Edge:
             answer = self._failed(request, line, 500, UNEXPECTED, None)
         if not answer.prepared:
             answer.headers[REQUEST_ID] = line.request_id
-            answer.headers[hdrs.SERVER] = "adapter"  # a version would help nobody but who looks for a weak one
-            answer.headers.update({name: request.headers[name] for name in self._front.echoed if name in request.headers})
             if self.is_draining:
                 answer.force_close()
         return answer
+
+    async def _told(self, request: web.Request, answer: web.StreamResponse) -> None:
+        """Headers of every answer, also of one that its handler sends bit by bit: then the request's id is still known here."""
+        if (request_id := get_contextvars().get("request_id")) is not None:
+            answer.headers[REQUEST_ID] = request_id
+        answer.headers[hdrs.SERVER] = "adapter"  # a version would help nobody but who looks for a weak one
+        answer.headers.update({name: request.headers[name] for name in self._front.echoed if name in request.headers})
 
     def _admit(self, request: web.Request, route: Route | None) -> None:
         if route is None or route.api == "health":

@@ -126,7 +126,7 @@ def _decoded(text: str) -> bytes:
 # ---- bytes → JSON
 
 
-def as_json(what: str, datatype: str, raw: bytes, *, non_finite: str = "literal", is_base64: bool = False) -> orjson.Fragment:
+def as_json(what: str, datatype: str, raw: bytes, *, non_finite: str = "literal", is_base64: bool = False) -> bytes:
     """
     The elements as a flat JSON array; `non_finite` as V2_NON_FINITE.
 
@@ -134,7 +134,7 @@ def as_json(what: str, datatype: str, raw: bytes, *, non_finite: str = "literal"
         HttpError: 400: BYTES that are no UTF-8, without base64; 500: NaN or an infinity where that is an error, an unknown datatype.
     """
     if datatype == "BYTES":
-        return orjson.Fragment(orjson.dumps(_texts(what, raw, is_base64=is_base64)))
+        return orjson.dumps(_texts(what, raw, is_base64=is_base64))
     if datatype not in DATATYPES:
         raise HttpError(500, f"{what}: the datatype {datatype!r} cannot be written as JSON")
     kind = np.dtype(_NUMBERS.get(datatype, np.uint16))
@@ -144,7 +144,7 @@ def as_json(what: str, datatype: str, raw: bytes, *, non_finite: str = "literal"
     text = orjson.dumps(values, option=orjson.OPT_SERIALIZE_NUMPY)
     if datatype in _FLOATS and not np.isfinite(values).all():
         text = _with_constants(what, text, values, non_finite)
-    return orjson.Fragment(text)
+    return text
 
 
 def _with_constants(what: str, text: bytes, values: Array, non_finite: str) -> bytes:

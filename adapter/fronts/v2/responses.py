@@ -46,7 +46,8 @@ def written(response: InferResponse, asked: Asked, non_finite: str) -> Written:
                 entry["parameters"] = dict(parameters)
             what = f"output {tensor.name!r}"
             is_base64 = tensor.name in asked.base64
-            entry["data"] = as_json(what, tensor.datatype, tensor.data, non_finite=non_finite, is_base64=is_base64)
+            text = as_json(what, tensor.datatype, tensor.data, non_finite=non_finite, is_base64=is_base64)
+            entry["data"] = orjson.Fragment(text)
         outputs.append(entry)
     value: dict[str, Any] = {"id": response.id} if response.id else {}
     value |= {"model_name": response.model, "model_version": response.version}

@@ -14,20 +14,22 @@ from aiohttp import web
 from adapter.errors import AdapterError
 from adapter.fronts.answers import UNAVAILABLE, HttpError, bytes_answer, compressed, json_answer
 from adapter.fronts.bodies import body_of
-from adapter.fronts.edge import Front, Route, name_in
+from adapter.fronts.edge import Front, Route
+from adapter.fronts.v2 import generate
 from adapter.fronts.v2.infer import Wanted, inferred
+from adapter.fronts.v2.places import PLACES, place_of
 from adapter.fronts.v2.requests import HEADER_LENGTH, header_length
 from adapter.inference import Inference, ModelInfo, TensorInfo
 from adapter.settings import V2Settings
 
 SERVED = ("classification", "sequence", "model_configuration", "binary_tensor_data", "parameters", "statistics")
 """Extensions of Triton that this front serves. Source: names in Triton's ServerMetadata."""
-_LONGEST_VERSION = 18
 
 
 def front(settings: V2Settings, inference: Inference, triton: Inference) -> Front:
     """The front of V2 REST, before `inference`; whether the pod is well, its own `triton` says: ModelMesh has no such call."""
-    return Front(name="v2", routes=_routes(_Handlers(settings, inference, triton)), fails=_fails)
+    routes = [*_routes(_Handlers(settings, inference, triton)), *generate.routes(inference, settings.non_finite)]
+    return Front(name="v2", routes=routes, fails=_fails)
 
 
 def _fails(_request: web.Request, status: int, text: str, _error: AdapterError | None) -> web.Response:
@@ -41,7 +43,7 @@ def _routes(handlers: _Handlers) -> list[Route]:
         Route(method="GET", path="/v2", handler=handlers.server, api="metadata"),
         Route(method="GET", path="/v2/models/stats", handler=handlers.all_statistics, api="statistics"),
     ]
-    for place in ("/v2/models/{name}", "/v2/models/{name}/versions/{version}"):
+    for place in PLACES:
         found += [
             Route(method="GET", path=f"{place}/ready", handler=handlers.model_ready, api="health"),
             Route(method="GET", path=place, handler=handlers.model, api="metadata"),
@@ -69,37 +71,30 @@ class _Handlers:
         return json_answer({"name": info.name, "version": info.version, "extensions": [name for name in info.extensions if name in SERVED]})
 
     async def model_ready(self, request: web.Request) -> web.Response:
-        name, version = _place(request)
+        name, version = place_of(request)
         if not await self._inference.is_model_ready(name, version):
             raise HttpError(400, f"the model {name!r} is not ready")
         return _well(request, "ready")
 
     async def model(self, request: web.Request) -> web.Response:
-        return json_answer(_metadata(await self._inference.model_info(*_place(request))))
+        return json_answer(_metadata(await self._inference.model_info(*place_of(request))))
 
     async def config(self, request: web.Request) -> web.Response:
-        return json_answer(await self._inference.model_config(*_place(request)))
+        return json_answer(await self._inference.model_config(*place_of(request)))
 
     async def statistics(self, request: web.Request) -> web.Response:
-        return json_answer(await self._inference.model_statistics(*_place(request)))
+        return json_answer(await self._inference.model_statistics(*place_of(request)))
 
     async def all_statistics(self, _request: web.Request) -> web.Response:
         return json_answer(await self._inference.model_statistics())
 
     async def infer(self, request: web.Request) -> web.StreamResponse:
-        model, version = _place(request)
+        model, version = place_of(request)
         body = await body_of(request)
         length = header_length(request.headers.get(HEADER_LENGTH), len(body))
         found = await inferred(self._inference, Wanted(model=model, version=version, non_finite=self._non_finite), body, length)
         headers = {} if found.header_length is None else {HEADER_LENGTH: str(found.header_length)}
         return compressed(request, bytes_answer(found.body, found.content_type, headers=headers))
-
-
-def _place(request: web.Request) -> tuple[str, str]:
-    version = request.match_info.get("version", "")
-    if "version" in request.match_info and not (version.isascii() and version.isdigit() and len(version) <= _LONGEST_VERSION):
-        raise HttpError(400, "the version in the path must be a number")
-    return name_in(request), version
 
 
 async def _health(request: web.Request, word: str, ask: Callable[[], Awaitable[bool]]) -> web.Response:

@@ -20,7 +20,7 @@ LIMITS = {f"{sign}INT{bits}": bits for sign in ("", "U") for bits in (8, 16, 32,
 
 
 def text_of(datatype: str, raw: bytes, **options: Any) -> str:
-    return orjson.dumps(as_json("output 'y'", datatype, raw, **options)).decode()
+    return as_json("output 'y'", datatype, raw, **options).decode()
 
 
 @pytest.mark.parametrize("datatype", LIMITS)
