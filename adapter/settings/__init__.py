@@ -11,6 +11,7 @@ the image. Source: its `server/config.go`.
 from adapter.settings.capacity import MIN_SIZE_BYTES, CapacitySettings
 from adapter.settings.environment import RETIRED, Settings, SettingsError, all_fields, inherited, read_group, retired_warnings
 from adapter.settings.http import HttpSettings
+from adapter.settings.llm import LlmSettings
 from adapter.settings.pull import PullSettings
 from adapter.settings.sagemaker import SageMakerSettings
 from adapter.settings.spi import SpiSettings
@@ -25,6 +26,7 @@ __all__ = [
     "RETIRED",
     "CapacitySettings",
     "HttpSettings",
+    "LlmSettings",
     "PullSettings",
     "SageMakerSettings",
     "Settings",
