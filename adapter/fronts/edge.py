@@ -28,6 +28,7 @@ from adapter.telemetry import logs
 from adapter.telemetry.redaction import redact
 
 REQUEST_ID = "X-Request-Id"
+_REQUEST_ID = "request_id"
 _ID = re.compile(r"[!-~]{1,128}")
 _SQUEEZED = re.compile(r"[\s\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ufeff]+")
 _LONGEST_TEXT = 4096
@@ -57,7 +58,7 @@ class Front:
     """One HTTP front."""
 
     name: str
-    """`sagemaker` or `v2`: of metrics and logs."""
+    """`sagemaker`, `v2` or `lmi`: of metrics and logs."""
     title: str
     routes: Sequence[Route]
     fails: Callable[[web.Request, int, str, AdapterError | None], web.Response]
@@ -77,6 +78,7 @@ class Edge:
         self.is_draining = False
         self.application = web.Application(middlewares=[self._around], client_max_size=settings.max_body_bytes)
         self.application[MAX_BODY] = settings.max_body_bytes
+        self.application.on_response_prepare.append(self._dress)
         self._routes: dict[tuple[str, str], Route] = {}
         for route in front.routes:
             self.application.router.add_route(route.method, route.path, route.handler)
@@ -94,6 +96,7 @@ class Edge:
         pattern = resource.canonical if resource is not None else "-"
         route = self._routes.get((request.method, pattern))
         line = _Line(self._front.name, request, pattern, is_quiet=route is not None and route.api == "health")
+        request[_REQUEST_ID] = line.request_id
         task = asyncio.current_task()
         with (
             logs.noting() as notes,
@@ -130,13 +133,16 @@ class Edge:
         except Exception:
             log.exception("http.crashed", front=self._front.name, route=line.pattern)
             answer = self._failed(request, line, 500, UNEXPECTED, None)
-        if not answer.prepared:
-            answer.headers[REQUEST_ID] = line.request_id
-            answer.headers[hdrs.SERVER] = "adapter"  # a version would help nobody but who looks for a weak one
-            answer.headers.update({name: request.headers[name] for name in self._front.echoed if name in request.headers})
-            if self.is_draining:
-                answer.force_close()
+        if not answer.prepared and self.is_draining:
+            answer.force_close()
         return answer
+
+    async def _dress(self, request: web.Request, answer: web.StreamResponse) -> None:
+        """Headers of every answer, also of one that a handler has begun to write."""
+        if _REQUEST_ID in request:
+            answer.headers[REQUEST_ID] = request[_REQUEST_ID]
+        answer.headers[hdrs.SERVER] = "adapter"  # a version would help nobody but who looks for a weak one
+        answer.headers.update({name: request.headers[name] for name in self._front.echoed if name in request.headers})
 
     def _admit(self, request: web.Request, route: Route | None) -> None:
         if route is None or route.api == "health":

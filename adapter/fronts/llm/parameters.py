@@ -13,6 +13,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from adapter.fronts.answers import HttpError
+
+BAD_PAYLOAD = 424
+"""LMI's status for it; TGI's is another."""
 Value = bool | int | float | str | Sequence[str] | Sequence[int]
 INT32, UINT64 = 2**31 - 1, 2**64 - 1
 MOST_ENTRIES = 64
@@ -22,8 +26,11 @@ _DEFAULT_TOKENS = {False: 30, True: 20}
 """`max_new_tokens`, of LMI and of TGI."""
 
 
-class BadPayload(Exception):
+class BadPayload(HttpError):
     """A body that is no request: one line for its caller."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(BAD_PAYLOAD, text)
 
 
 class BadParameter(BadPayload):
@@ -77,13 +84,13 @@ def wishes_of(value: Any, *, is_tgi: bool) -> Wishes:
         value = {}
     if not isinstance(value, dict):
         raise BadPayload("parameters must be an object")
-    given: dict[str, Any] = {ALIASES.get(name, name): entry for name, entry in value.items() if entry is not None}
+    given: dict[str, Any] = {ALIASES.get(str(name), str(name)): entry for name, entry in value.items() if entry is not None}
     if isinstance(given.get("stop_sequences"), str):
         given["stop_sequences"] = [given["stop_sequences"]]
     for name in RULES:
         if name in given:
             _check(name, given[name], is_tgi=is_tgi)
-    known = {name: entry for name, entry in given.items() if name in RULES and entry not in RULES[name].neutral}
+    known: dict[str, Any] = {name: entry for name, entry in given.items() if name in RULES and entry not in RULES[name].neutral}
     is_greedy = not _is_sampled(given, known, is_tgi=is_tgi)
     return Wishes(
         max_new_tokens=given.get("max_new_tokens", _DEFAULT_TOKENS[is_tgi]),

@@ -65,10 +65,12 @@ class Profile(Protocol):
     """One kind of backend."""
 
     name: str
-    level: str
-    """What it tells of tokens: `ids`, `log_probs`, or `text`."""
     is_cumulative: bool
     """Each answer has the text from the beginning."""
+
+    def level(self, info: ModelInfo) -> str:
+        """What it tells of tokens: `ids` (and log probabilities), `log_probs`, or `text`."""
+        ...
 
     def request(self, info: ModelInfo, prompts: Sequence[str], wishes: Wishes, question: Question) -> Request:
         """
@@ -91,7 +93,7 @@ class Profile(Protocol):
 class Vllm:
     """The vLLM backend."""
 
-    name, level, is_cumulative = "vllm", "ids", False
+    name, is_cumulative = "vllm", False
     names: Mapping[str, str] = {
         "temperature": "temperature", "top_p": "top_p", "top_k": "top_k", "min_p": "min_p", "repetition_penalty": "repetition_penalty",
         "presence_penalty": "presence_penalty", "frequency_penalty": "frequency_penalty", "ignore_eos_token": "ignore_eos",
@@ -141,6 +143,10 @@ class Vllm:
             output_tokens=_count(_first(numbers_of(outputs.get("num_output_tokens")), row, rows)),
         )
 
+    def level(self, info: ModelInfo) -> str:
+        """As `Profile`."""
+        return "ids" if _takes(info, "return_logprobs") else "text"
+
     def repeats_prompt(self, info: ModelInfo) -> bool:
         """As `Profile`."""
         return not _takes(info, "exclude_input_in_output")
@@ -149,7 +155,7 @@ class Vllm:
 class TrtLlm:
     """TensorRT-LLM's ensemble or BLS model."""
 
-    name, level, is_cumulative = "tensorrt_llm", "log_probs", False
+    name, is_cumulative = "tensorrt_llm", False
     names: Mapping[str, Sequence[str]] = {
         "temperature": ("temperature",), "top_k": ("top_k",), "top_p": ("top_p",), "min_p": ("min_p",),
         "repetition_penalty": ("repetition_penalty",), "presence_penalty": ("presence_penalty",),
@@ -193,6 +199,10 @@ class TrtLlm:
             output_tokens=_count(_first(numbers_of(outputs.get("num_output_tokens")), row, rows)),
         )
 
+    def level(self, info: ModelInfo) -> str:
+        """As `Profile`."""
+        return "log_probs" if _takes(info, "return_log_probs") else "text"
+
     def repeats_prompt(self, info: ModelInfo) -> bool:
         """As `Profile`."""
         return not _takes(info, "exclude_input_in_output")
@@ -201,7 +211,7 @@ class TrtLlm:
 class LlmApi:
     """TensorRT-LLM's LLM API. Each answer of a stream has the text from the beginning."""
 
-    name, level, is_cumulative = "tensorrt_llm_api", "text", True
+    name, is_cumulative = "tensorrt_llm_api", True
     names: Mapping[str, Sequence[str]] = {
         name: (f"sampling_param_{theirs}",)
         for name, theirs in (
@@ -237,6 +247,10 @@ class LlmApi:
             stop=(_word(_first(stops, row, rows)) or "") if stops else None,
         )
 
+    def level(self, info: ModelInfo) -> str:
+        """As `Profile`."""
+        return "text"
+
     def repeats_prompt(self, info: ModelInfo) -> bool:
         """As `Profile`."""
         return not _takes(info, "sampling_param_exclude_input_from_output")
@@ -245,7 +259,7 @@ class LlmApi:
 class PlainText:
     """Any other model from text to text: a parameter is an input of that name, where there is one, else a parameter of the request."""
 
-    name, level, is_cumulative = "text", "text", False
+    name, is_cumulative = "text", False
 
     def request(self, info: ModelInfo, prompts: Sequence[str], wishes: Wishes, question: Question) -> Request:
         """As `Profile`."""
@@ -264,6 +278,10 @@ class PlainText:
     def piece(self, outputs: Mapping[str, Tensor], row: int, rows: int) -> Piece:
         """As `Profile`."""
         return Piece(text=_first(texts_of(outputs.get(TEXT)), row, rows) or b"")
+
+    def level(self, info: ModelInfo) -> str:
+        """As `Profile`."""
+        return "text"
 
     def repeats_prompt(self, info: ModelInfo) -> bool:
         """As `Profile`."""
