@@ -38,6 +38,8 @@ class KnownModel:
     """It is being loaded again: Triton has lost it."""
     is_going: bool
     """It is being unloaded, or taken down after a failure."""
+    placed: str | None = None
+    """Identity of its directory in Triton's folder: another one after each load. None: nobody here has placed it."""
 
 
 class Models(Protocol):

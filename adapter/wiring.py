@@ -34,6 +34,7 @@ from adapter.telemetry.http import Heartbeat, TelemetryServer
 from adapter.triton.client import TritonClient
 from adapter.triton.repository import Repository
 from adapter.triton.server import TritonServer
+from adapter.triton.small_files import SmallFiles
 from adapter.volume import Volume
 from adapter.workers import retrieve
 
@@ -166,13 +167,16 @@ async def build(
 async def _fronts(settings: Settings, lifecycle: RuntimeLifecycle, stack: AsyncExitStack) -> Doors:
     """The HTTP fronts that are on. Their libraries are imported here, so a pod without a front has none of them in memory."""
     try:
-        from adapter.fronts import sagemaker, v2  # noqa: PLC0415 - as the docstring says
+        from adapter.fronts import llm, sagemaker, v2  # noqa: PLC0415 - as the docstring says
         from adapter.fronts.doors import Doors  # noqa: PLC0415
         from adapter.triton.inference.client import TritonInference  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise StartError(f"an HTTP front is on, but {error.name} is not installed: pip install 'modelmesh-triton-adapter[http]'") from error
     inference = TritonInference(settings.triton.target, settings.triton.call_headers)
     stack.push_async_callback(inference.close)
+    files = SmallFiles(settings.volume.repository_dir, llm.FILE_NAME, llm.MOST_BYTES)
+    stack.callback(files.close)
+    answering = llm.Answering(settings.llm, inference, lambda model: files.read(model.model_id, model.placed))
     doors = Doors()
     stack.push_async_callback(doors.close)
     if settings.sagemaker.port:
@@ -184,6 +188,8 @@ async def _fronts(settings: Settings, lifecycle: RuntimeLifecycle, stack: AsyncE
             there = modelmesh(settings.v2.endpoint, settings.rest_proxy)
             stack.push_async_callback(there.close)
         await doors.open(v2.front(settings.v2, there, inference), settings.v2.port, "V2_REST_PORT", settings.http)
+    if settings.llm.port:
+        await doors.open(llm.front(settings.llm, lifecycle, inference, answering), settings.llm.port, "LMI_PORT", settings.http)
     return doors
 
 

@@ -74,9 +74,9 @@ def status_of(error: AdapterError) -> int:
     return next(STATUSES[kind] for kind in type(error).__mro__ if kind in STATUSES)
 
 
-def json_answer(value: Any, status: int = 200) -> web.Response:
+def json_answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> web.Response:
     """A JSON body, with exactly `application/json`."""
-    return bytes_answer(orjson.dumps(value), JSON, status)
+    return bytes_answer(orjson.dumps(value), JSON, status, headers)
 
 
 def bytes_answer(body: bytes, content_type: str, status: int = 200, headers: Mapping[str, str] | None = None) -> web.Response:

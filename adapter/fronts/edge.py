@@ -14,13 +14,14 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import orjson
 import structlog
 from aiohttp import hdrs, web
-from structlog.contextvars import bound_contextvars, get_contextvars
+from structlog.contextvars import bound_contextvars
 
 from adapter.errors import UNEXPECTED, AdapterError
-from adapter.fronts import metrics
-from adapter.fronts.answers import UNAVAILABLE, HttpError, status_of
+from adapter.fronts import metrics, openapi
+from adapter.fronts.answers import JSON, UNAVAILABLE, HttpError, bytes_answer, status_of
 from adapter.fronts.bodies import MAX_BODY
 from adapter.fronts.guards import Rule
 from adapter.settings import HttpSettings
@@ -28,6 +29,7 @@ from adapter.telemetry import logs
 from adapter.telemetry.redaction import in_one_line
 
 REQUEST_ID = "X-Request-Id"
+_REQUEST_ID = "request_id"
 _ID = re.compile(r"[!-~]{1,128}")
 _LONGEST_TEXT = 4096
 _CLIENT_GONE = 499
@@ -47,6 +49,8 @@ class Route:
     handler: Handler
     api: str
     """Of HTTP_RESTRICTED_API: one of `guards.GROUPS`."""
+    about: openapi.Operation
+    """Of `/openapi.json`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +58,9 @@ class Front:
     """One HTTP front."""
 
     name: str
-    """`sagemaker` or `v2`: of metrics and logs."""
+    """`sagemaker`, `v2` or `lmi`: of metrics and logs."""
+    title: str
+    """Of `/openapi.json`."""
     routes: Sequence[Route]
     fails: Callable[[web.Request, int, str, AdapterError | None], web.Response]
     """Writes an error: the request, its status, one line of text, and the failure behind it, where there is one."""
@@ -74,9 +80,9 @@ class Edge:
         self.is_draining = False
         self.application = web.Application(middlewares=[self._around])
         self.application[MAX_BODY] = settings.max_body_bytes
-        self.application.on_response_prepare.append(self._told)
+        self.application.on_response_prepare.append(self._dress)
         self._routes: dict[tuple[str, str], Route] = {}
-        for route in front.routes:
+        for route in (*front.routes, _description(front)):
             self.application.router.add_route(route.method, route.path, route.handler)
             self._routes[route.method, route.path] = route
 
@@ -92,6 +98,7 @@ class Edge:
         pattern = resource.canonical if resource is not None else "-"
         route = self._routes.get((request.method, pattern))
         line = _Line(self._front.name, request, pattern, is_quiet=route is not None and route.api == "health")
+        request[_REQUEST_ID] = line.request_id
         task = asyncio.current_task()
         with (
             logs.noting() as notes,
@@ -128,16 +135,14 @@ class Edge:
         except Exception:
             log.exception("http.crashed", front=self._front.name, route=line.pattern)
             answer = self._failed(request, line, 500, UNEXPECTED, None)
-        if not answer.prepared:
-            answer.headers[REQUEST_ID] = line.request_id
-            if self.is_draining:
-                answer.force_close()
+        if not answer.prepared and self.is_draining:
+            answer.force_close()
         return answer
 
-    async def _told(self, request: web.Request, answer: web.StreamResponse) -> None:
-        """Headers of every answer, also of one that its handler sends bit by bit: then the request's id is still known here."""
-        if (request_id := get_contextvars().get("request_id")) is not None:
-            answer.headers[REQUEST_ID] = request_id
+    async def _dress(self, request: web.Request, answer: web.StreamResponse) -> None:
+        """Headers of every answer, also of one that a handler has begun to write."""
+        if _REQUEST_ID in request:
+            answer.headers[REQUEST_ID] = request[_REQUEST_ID]
         answer.headers[hdrs.SERVER] = "adapter"  # a version would help nobody but who looks for a weak one
         answer.headers.update({name: request.headers[name] for name in self._front.echoed if name in request.headers})
 
@@ -160,6 +165,16 @@ class Edge:
         text = in_one_line(text)[:_LONGEST_TEXT]
         line.error, line.reason = text, error.reason if error is not None else None
         return self._front.fails(request, status, text, error)
+
+
+def _description(front: Front) -> Route:
+    operations = [(route.method, route.path, route.about) for route in front.routes]
+    body = orjson.dumps(openapi.document(front.title, operations))
+
+    async def handler(_request: web.Request) -> web.Response:
+        return bytes_answer(body, JSON)
+
+    return Route(method="GET", path=openapi.PATH, handler=handler, api="metadata", about=openapi.operation("This description"))
 
 
 def name_in(request: web.Request, what: str = "name") -> str:

@@ -78,6 +78,7 @@ class Known:
             is_coming=not model.is_going and not is_serving,
             is_coming_back=not model.is_going and (model.state is State.LOST or (model.operation is not None and model.operation.is_again)),
             is_going=model.is_going,
+            placed=model.placed,
         )
 
 

@@ -20,6 +20,7 @@ from adapter.settings.environment import (
     retired_warnings,
 )
 from adapter.settings.http import HttpSettings
+from adapter.settings.llm import LlmSettings
 from adapter.settings.pull import PullSettings
 from adapter.settings.rest_proxy import RestProxySettings
 from adapter.settings.sagemaker import SageMakerSettings
@@ -35,6 +36,7 @@ __all__ = [
     "RETIRED",
     "CapacitySettings",
     "HttpSettings",
+    "LlmSettings",
     "ProxySettings",
     "PullSettings",
     "RestProxySettings",

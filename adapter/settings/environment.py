@@ -16,6 +16,7 @@ from adapter.settings.capacity import CapacitySettings
 from adapter.settings.companion import CompanionSettings
 from adapter.settings.http import HttpSettings
 from adapter.settings.lifetime import LifetimeSettings
+from adapter.settings.llm import LlmSettings
 from adapter.settings.memory import memory_bytes
 from adapter.settings.pull import PullSettings
 from adapter.settings.rest_proxy import RestProxySettings
@@ -59,6 +60,7 @@ class Settings:
     sagemaker: SageMakerSettings
     v2: V2Settings
     rest_proxy: RestProxySettings
+    llm: LlmSettings
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None) -> Settings:
@@ -105,7 +107,7 @@ class Settings:
     @property
     def has_fronts(self) -> bool:
         """Whether any HTTP front is on: then ModelMesh may never ask for the status."""
-        return bool(self.sagemaker.port or self.v2.port)
+        return bool(self.sagemaker.port or self.v2.port or self.llm.port)
 
     @property
     def has_modelmesh(self) -> bool:
@@ -122,6 +124,7 @@ class Settings:
             "METRICS_PORT": Endpoint(host="localhost", port=self.telemetry.metrics_port),
             "SAGEMAKER_PORT": Endpoint(host="localhost", port=self.sagemaker.port),
             "V2_REST_PORT": Endpoint(host="localhost", port=self.v2.port),
+            "LMI_PORT": Endpoint(host="localhost", port=self.llm.port),
         }
         used = Counter(place for place in places.values() if place.port or place.socket)
         for place in (place for place, count in used.items() if count > 1):

@@ -78,7 +78,7 @@ class Http:
 
 
 class Pod:
-    """A Triton, an adapter with both fronts, and the folder of models."""
+    """A Triton, an adapter with all fronts, and the folder of models."""
 
     def __init__(self, folder: Path, env: Mapping[str, str] | None = None) -> None:
         self.models = folder / "opt" / "ml" / "models"
@@ -87,13 +87,14 @@ class Pod:
         self.repository = self.volume / "_triton_models"
         self.repository.mkdir(parents=True)
         (folder / "secret").mkdir()
-        sagemaker, v2 = free_ports(2)
-        self.sagemaker, self.v2 = Http(sagemaker), Http(v2)
+        sagemaker, v2, llm = free_ports(3)
+        self.sagemaker, self.v2, self.llm = Http(sagemaker), Http(v2), Http(llm)
         self.triton = Triton(self.repository)
         self._env = {
             "ADAPTER_PORT": "0",
             "SAGEMAKER_PORT": str(sagemaker),
             "V2_REST_PORT": str(v2),
+            "LMI_PORT": str(llm),
             "HTTP_ADDRESS": "127.0.0.1",
             "SAGEMAKER_MODEL_ROOTS": str(self.models),
             "LOADING_CONCURRENCY": "2",

@@ -14,7 +14,7 @@ from aiohttp import web
 from adapter.errors import NoCapacity, ServerUnavailable
 from adapter.fronts.answers import JSON, HttpError, bytes_answer
 from adapter.fronts.bodies import body_of
-from adapter.fronts.sagemaker.memory import is_out_of_memory
+from adapter.fronts.memory import is_out_of_memory
 from adapter.fronts.sagemaker.table import checked_name, not_found
 from adapter.fronts.v2.infer import Wanted, inferred
 from adapter.fronts.v2.requests import header_length

@@ -9,8 +9,9 @@ from __future__ import annotations
 from aiohttp import web
 
 from adapter.errors import AdapterError
-from adapter.fronts.answers import UNAVAILABLE, json_answer
+from adapter.fronts.answers import JSON, UNAVAILABLE, json_answer
 from adapter.fronts.edge import Front, Route
+from adapter.fronts.openapi import BINARY, OBJECT, TEXT, operation
 from adapter.fronts.sagemaker.invoking import Invoking
 from adapter.fronts.sagemaker.table import Table
 from adapter.inference import Inference
@@ -29,6 +30,10 @@ _TYPES = {
     504: "RequestTimeoutException",
     507: "InsufficientStorageException",
 }
+REPOSITORY = "model-repository"
+_PAGE = {"limit": {"type": "integer", "minimum": 1, "maximum": 100}, "next_page_token": TEXT}
+_LOAD = {"type": "object", "required": ["model_name", "url"], "properties": {"model_name": TEXT, "url": TEXT}}
+_INVOKE = operation("Ask a model", body=OBJECT, types=(JSON, BINARY))
 
 
 def front(settings: SageMakerSettings, models: Models, inference: Inference, *, non_finite: str) -> Front:
@@ -44,18 +49,18 @@ def front(settings: SageMakerSettings, models: Models, inference: Inference, *, 
         return json_answer({"status": "Unhealthy", "error": obstacle}, UNAVAILABLE)
 
     routes = [
-        Route(method="GET", path="/ping", handler=ping, api="health"),
-        Route(method="GET", path="/models", handler=table.list, api="model-repository"),
-        Route(method="POST", path="/models", handler=table.load, api="model-repository"),
-        Route(method="GET", path="/models/{name}", handler=table.get, api="model-repository"),
-        Route(method="DELETE", path="/models/{name}", handler=table.unload, api="model-repository"),
-        Route(method="POST", path="/models/{name}/invoke", handler=invoking.invoke, api="inference"),
-        Route(method="POST", path="/invocations", handler=invoking.invocations, api="inference"),
+        Route(method="GET", path="/ping", handler=ping, api="health", about=operation("Whether models can be loaded and asked")),
+        Route(method="GET", path="/models", handler=table.list, api=REPOSITORY, about=operation("The models that serve", query=_PAGE)),
+        Route(method="POST", path="/models", handler=table.load, api=REPOSITORY, about=operation("Load a model", body=_LOAD)),
+        Route(method="GET", path="/models/{name}", handler=table.get, api=REPOSITORY, about=operation("One model")),
+        Route(method="DELETE", path="/models/{name}", handler=table.unload, api=REPOSITORY, about=operation("Unload a model")),
+        Route(method="POST", path="/models/{name}/invoke", handler=invoking.invoke, api="inference", about=_INVOKE),
+        Route(method="POST", path="/invocations", handler=invoking.invocations, api="inference", about=_INVOKE),
     ]
     if settings.has_local_endpoints:
         path = "/endpoints/{endpoint}/invocations"
-        routes.append(Route(method="POST", path=path, handler=invoking.invocations, api="inference"))
-    return Front(name="sagemaker", routes=routes, fails=_fails, echoed=(ATTRIBUTES,))
+        routes.append(Route(method="POST", path=path, handler=invoking.invocations, api="inference", about=_INVOKE))
+    return Front(name="sagemaker", title="SageMaker's multi-model contract", routes=routes, fails=_fails, echoed=(ATTRIBUTES,))
 
 
 def _fails(_request: web.Request, status: int, text: str, _error: AdapterError | None) -> web.Response:

@@ -13,7 +13,7 @@ from adapter.errors import InvalidRequest, ModelNotLoaded, ModelRefused, NoCapac
 from adapter.fronts.answers import HttpError, json_answer
 from adapter.fronts.bodies import json_of
 from adapter.fronts.edge import name_in
-from adapter.fronts.sagemaker.memory import is_out_of_memory
+from adapter.fronts.memory import is_out_of_memory
 from adapter.fronts.sagemaker.names import model_id_of, named
 from adapter.fronts.sagemaker.pages import page
 from adapter.model import ModelSpec, Named

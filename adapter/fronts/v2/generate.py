@@ -9,7 +9,7 @@ Source: Triton's `docs/protocol/extension_generate.md`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from functools import partial
 from typing import TypeVar
@@ -21,6 +21,9 @@ from adapter.fronts.answers import JSON, HttpError, bytes_answer, compressed, st
 from adapter.fronts.asking import NotOneAnswer, informed, only
 from adapter.fronts.bodies import LARGE_BYTES, body_of
 from adapter.fronts.edge import Route
+from adapter.fronts.openapi import operation
+from adapter.fronts.streams import Stream, stream_headers
+from adapter.fronts.v2.described import GENERATE
 from adapter.fronts.v2.generating import Object, generated, object_of, requested
 from adapter.fronts.v2.places import PLACES, place_of
 from adapter.inference import Failure, Inference, InferenceFailed, InferRequest, InferResponse, ModelInfo
@@ -28,10 +31,7 @@ from adapter.telemetry.logs import note
 
 EVENTS = "text/event-stream; charset=utf-8"
 Result = TypeVar("Result")
-READ_SECONDS = 60.0
-"""So long a client may let a stream stand still: it holds one of HTTP_MAX_REQUESTS, and its model."""
 _NOT_ONE = "generate expects model to produce exactly 1 response, use generate_stream for a model that produces any other number"
-_HEADERS = {"Content-Type": EVENTS, "Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 
 
 def routes(inference: Inference, non_finite: str) -> Sequence[Route]:
@@ -40,8 +40,20 @@ def routes(inference: Inference, non_finite: str) -> Sequence[Route]:
     found = []
     for place in PLACES:
         found += [
-            Route(method="POST", path=f"{place}/generate", handler=handlers.whole, api="inference"),
-            Route(method="POST", path=f"{place}/generate_stream", handler=handlers.stream, api="inference"),
+            Route(
+                method="POST",
+                path=f"{place}/generate",
+                handler=handlers.whole,
+                api="inference",
+                about=operation("One answer, as a flat object", body=GENERATE),
+            ),
+            Route(
+                method="POST",
+                path=f"{place}/generate_stream",
+                handler=handlers.stream,
+                api="inference",
+                about=operation("All answers, as events", body=GENERATE),
+            ),
         ]
     return found
 
@@ -65,7 +77,7 @@ class _Generate:
             if failed.failure is not Failure.INTERNAL:
                 raise
             note(error=failed.text, reason=failed.reason)  # the model's own first answer
-            return web.Response(body=_error(failed.text), status=status_of(failed), headers=_HEADERS)
+            return web.Response(body=_error(failed.text), status=status_of(failed), headers=stream_headers(EVENTS))
         async with aclosing(answers):
             return await self._sent(request, answers, first)
 
@@ -91,12 +103,11 @@ class _Generate:
     async def _sent(
         self, request: web.Request, answers: AsyncGenerator[InferResponse, None], first: InferResponse | None
     ) -> web.StreamResponse:
+        stream = Stream(request, EVENTS)
         event = b"" if first is None else self._event(first)  # one that cannot be written is an ordinary error
-        answer = web.StreamResponse(headers=_HEADERS)
         try:
-            await answer.prepare(request)
             while True:
-                await _soon(answer.write(event))
+                await stream.write(event)
                 try:
                     response = await anext(answers, None)
                     if response is None:
@@ -104,17 +115,11 @@ class _Generate:
                     event = self._event(response)
                 except (InferenceFailed, HttpError) as failed:
                     note(error=failed.text)
-                    await _soon(answer.write(_error(failed.text)))
+                    await stream.write(_error(failed.text))
                     break
-            await _soon(answer.write_eof())
-        except ConnectionError:  # aiohttp has not told yet
-            raise asyncio.CancelledError from None
-        except TimeoutError:
-            note(error=f"the client has not read for {READ_SECONDS:g} s")
-            if request.transport is not None:
-                request.transport.abort()
-            raise asyncio.CancelledError from None
-        return answer
+        except ConnectionError as gone:
+            note(reason="cancelled", error=str(gone))
+        return stream.response
 
     def _event(self, response: InferResponse) -> bytes:
         """Nothing for an answer that only says that the stream has ended."""
@@ -131,12 +136,6 @@ async def _object_in(request: web.Request) -> Object:
 async def _in_thread_if(size_bytes: int, work: partial[Result]) -> Result:
     """The event loop has other requests while a large text is read or written."""
     return work() if size_bytes <= LARGE_BYTES else await asyncio.get_running_loop().run_in_executor(None, work)
-
-
-async def _soon(writing: Awaitable[None]) -> None:
-    """Raises TimeoutError: the client does not read."""
-    async with asyncio.timeout(READ_SECONDS):
-        await writing
 
 
 def _error(text: str) -> bytes:

@@ -12,10 +12,12 @@ from typing import Any
 from aiohttp import web
 
 from adapter.errors import AdapterError
-from adapter.fronts.answers import UNAVAILABLE, HttpError, bytes_answer, compressed, json_answer
+from adapter.fronts.answers import JSON, UNAVAILABLE, HttpError, bytes_answer, compressed, json_answer
 from adapter.fronts.bodies import body_of
 from adapter.fronts.edge import Front, Route
+from adapter.fronts.openapi import BINARY, operation
 from adapter.fronts.v2 import generate
+from adapter.fronts.v2.described import INFER
 from adapter.fronts.v2.infer import Wanted, inferred
 from adapter.fronts.v2.places import PLACES, place_of
 from adapter.fronts.v2.requests import HEADER_LENGTH, header_length
@@ -29,7 +31,7 @@ SERVED = ("classification", "sequence", "model_configuration", "binary_tensor_da
 def front(settings: V2Settings, inference: Inference, triton: Inference) -> Front:
     """The front of V2 REST, before `inference`; whether the pod is well, its own `triton` says: ModelMesh has no such call."""
     routes = [*_routes(_Handlers(settings, inference, triton)), *generate.routes(inference, settings.non_finite)]
-    return Front(name="v2", routes=routes, fails=_fails)
+    return Front(name="v2", title="V2 inference protocol", routes=routes, fails=_fails)
 
 
 def _fails(_request: web.Request, status: int, text: str, _error: AdapterError | None) -> web.Response:
@@ -38,18 +40,30 @@ def _fails(_request: web.Request, status: int, text: str, _error: AdapterError |
 
 def _routes(handlers: _Handlers) -> list[Route]:
     found = [
-        Route(method="GET", path="/v2/health/live", handler=handlers.live, api="health"),
-        Route(method="GET", path="/v2/health/ready", handler=handlers.ready, api="health"),
-        Route(method="GET", path="/v2", handler=handlers.server, api="metadata"),
-        Route(method="GET", path="/v2/models/stats", handler=handlers.all_statistics, api="statistics"),
+        Route(method="GET", path="/v2/health/live", handler=handlers.live, api="health", about=operation("Whether the server lives")),
+        Route(method="GET", path="/v2/health/ready", handler=handlers.ready, api="health", about=operation("Whether the server serves")),
+        Route(method="GET", path="/v2", handler=handlers.server, api="metadata", about=operation("What the server is")),
+        Route(
+            method="GET",
+            path="/v2/models/stats",
+            handler=handlers.all_statistics,
+            api="statistics",
+            about=operation("Statistics of all models"),
+        ),
     ]
     for place in PLACES:
         found += [
-            Route(method="GET", path=f"{place}/ready", handler=handlers.model_ready, api="health"),
-            Route(method="GET", path=place, handler=handlers.model, api="metadata"),
-            Route(method="GET", path=f"{place}/config", handler=handlers.config, api="model-config"),
-            Route(method="GET", path=f"{place}/stats", handler=handlers.statistics, api="statistics"),
-            Route(method="POST", path=f"{place}/infer", handler=handlers.infer, api="inference"),
+            Route(method="GET", path=f"{place}/ready", handler=handlers.model_ready, api="health", about=operation("Whether it serves")),
+            Route(method="GET", path=place, handler=handlers.model, api="metadata", about=operation("Its inputs and outputs")),
+            Route(method="GET", path=f"{place}/config", handler=handlers.config, api="model-config", about=operation("Its config")),
+            Route(method="GET", path=f"{place}/stats", handler=handlers.statistics, api="statistics", about=operation("Its statistics")),
+            Route(
+                method="POST",
+                path=f"{place}/infer",
+                handler=handlers.infer,
+                api="inference",
+                about=operation("One inference", body=INFER, types=(JSON, BINARY)),
+            ),
         ]
     return found
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from adapter.errors import InvalidRequest
 from adapter.fronts.answers import HttpError
-from adapter.fronts.sagemaker.memory import is_out_of_memory
+from adapter.fronts.memory import is_out_of_memory
 from adapter.fronts.sagemaker.names import model_id_of, named
 from adapter.fronts.sagemaker.pages import page
 from adapter.model import id_problem

@@ -1,0 +1,139 @@
+"""
+From a backend's answers to tokens, text and the reason of the end. Pure.
+
+One line of a stream is one token. Where an answer holds several and their own texts do not join to its text (a character may be split
+among tokens), the last of them has all of it. Nothing is invented: what nobody told is None.
+"""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from adapter.fronts.llm.parameters import Wishes
+from adapter.fronts.llm.profiles import Piece, Token
+
+_TAIL = 1024
+"""Characters of the last tokens, beside the longest stop sequence, in which a stop sequence is looked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class End:
+    """What is known of a whole generation."""
+
+    prompt: str
+    text: str
+    """With the prompt before it, where that was asked for."""
+    finish_reason: str | None
+    """`length`, `eos_token`, `stop_sequence`; None: nobody told."""
+    generated_tokens: int | None
+    prompt_tokens: int | None
+    tokens: Sequence[Token] | None
+    seed: int | None
+
+
+class Collector:
+    """Takes the pieces of one generation, in order."""
+
+    def __init__(self, prompt: str, wishes: Wishes, *, is_cumulative: bool, repeats_prompt: bool, keeps_tokens: bool) -> None:
+        self._prompt = prompt
+        self._wishes = wishes
+        self._is_cumulative = is_cumulative
+        self._prefix = prompt.encode() if repeats_prompt else b""
+        self._keeps_tokens = keeps_tokens
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._seen = b""
+        self._has_begun = False
+        self._texts: list[str] = []
+        self._tokens: list[Token] = []
+        self._tail = ""
+        self._tail_length = _TAIL + max(map(len, wishes.stops), default=0)
+        self._last_id: int | None = None
+        self._counted: int | None = None
+        """Tokens of the answers that tell."""
+        self._is_uncounted = False
+        """An answer with a text did not tell."""
+        self._prompt_tokens: int | None = None
+        self._reason: str | None = None
+        self._stop: str | None = None
+        self.is_over = False
+        """The backend has said why it ended, or that this was its last answer."""
+
+    def take(self, piece: Piece, *, is_final: bool) -> Sequence[Token]:
+        """The tokens of one answer; their texts are what the caller is to see."""
+        self.is_over = is_final or piece.reason is not None
+        text = self._decoder.decode(self._delta(piece.text), self.is_over)
+        tokens = _with_texts(piece.tokens, text)
+        count = piece.output_tokens if piece.output_tokens is not None else None if piece.tokens is None else len(piece.tokens)
+        if count is not None:
+            self._counted = (self._counted or 0) + count
+        elif text:
+            self._is_uncounted = True
+        self._reason = piece.reason or self._reason
+        self._stop = piece.stop if piece.stop is not None else self._stop
+        self._prompt_tokens = piece.prompt_tokens if piece.prompt_tokens is not None else self._prompt_tokens
+        for token in piece.tokens or ():
+            self._tail = (self._tail + (token.text or ""))[-self._tail_length :]
+            self._last_id = token.id
+        self._texts.append(text)
+        if self._keeps_tokens:
+            self._tokens += tokens
+        return tokens
+
+    def end(self) -> End:
+        """Of all that was taken."""
+        text = "".join(self._texts)
+        return End(
+            prompt=self._prompt,
+            text=self._prompt + text if self._wishes.has_prompt_in_text else text,
+            finish_reason=self._finish_reason(),
+            generated_tokens=self._count,
+            prompt_tokens=self._prompt_tokens,
+            tokens=self._tokens if self._keeps_tokens else None,
+            seed=self._wishes.seed,
+        )
+
+    @property
+    def _count(self) -> int | None:
+        return None if self._is_uncounted else self._counted
+
+    def _delta(self, text: bytes) -> bytes:
+        if self._is_cumulative:
+            text = text.removeprefix(self._prefix)
+            delta = text.removeprefix(self._seen)
+            self._seen = text if text.startswith(self._seen) else self._seen + text
+            return delta
+        if text and not self._has_begun:
+            self._has_begun = True
+            text = text.removeprefix(self._prefix)
+        return text
+
+    def _finish_reason(self) -> str | None:
+        """The backend's word in the words of LMI and TGI; without a word only a count that equals the limit says something."""
+        if self._reason == "length":
+            return "length"
+        if self._reason == "stop":
+            return self._why_stopped()
+        is_full = self._reason is None and self._count == self._wishes.max_new_tokens
+        return "length" if is_full else None
+
+    def _why_stopped(self) -> str | None:
+        """`stop` is the end-of-sequence token, or a stop sequence: the backend says which, or its last tokens show it."""
+        if self._stop is not None:
+            return "stop_sequence" if self._stop else "eos_token"
+        stop_ids = self._wishes.given.get("stop_token_ids") or ()
+        if not (self._wishes.stops or stop_ids):
+            return "eos_token"
+        if self._last_id is None:
+            return None
+        is_met = any(stop in self._tail for stop in self._wishes.stops)
+        return "stop_sequence" if is_met or (isinstance(stop_ids, Sequence) and self._last_id in stop_ids) else "eos_token"
+
+
+def _with_texts(tokens: Sequence[Token] | None, text: str) -> Sequence[Token]:
+    if not tokens:
+        return [Token(None, text, None)] if text else []
+    if "".join(token.text or "" for token in tokens) == text and all(token.text is not None for token in tokens):
+        return tokens
+    return [replace(token, text="") for token in tokens[:-1]] + [replace(tokens[-1], text=text)]

@@ -1,0 +1,185 @@
+"""
+Generations under way: a request to the model, its answers as they come, tokens out of them.
+
+A generation is begun when its first answer is there: until then a failure can still be a status. Leaving one early cancels it in the
+model. Nobody waits behind another: each generation is a call of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
+
+from adapter.fronts.asking import informed
+from adapter.fronts.llm.collecting import Collector, End
+from adapter.fronts.llm.options import Options
+from adapter.fronts.llm.parameters import BadParameter, Wishes
+from adapter.fronts.llm.profiles import Piece, Profile, Question, Token, profile_of
+from adapter.fronts.llm.tensors import by_name
+from adapter.inference import Inference, InferRequest, InferResponse, ModelInfo
+
+AT_ONCE = 8
+"""Generations of one request that run at a time, where its model takes one prompt a request."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What one HTTP request asks of one model."""
+
+    model: str
+    """Triton's name of it."""
+    prompts: Sequence[str]
+    wishes: Wishes
+    is_stream: bool
+    """The caller wants tokens as they come."""
+    is_dynamic: bool
+    """The schema of dynamic batches, which knows texts alone."""
+    options: Options
+
+    def question(self, info: ModelInfo) -> Question:
+        """What its model is asked to tell. Details have the text of each token, which only a stream shows."""
+        has_details = self.wishes.has_details and not self.is_dynamic
+        has_lines = self.is_stream and not self.is_dynamic
+        return Question(
+            is_stream=info.is_decoupled and (self.is_stream or has_details),
+            has_tokens=has_lines or has_details,
+            has_reason=has_lines or has_details,
+        )
+
+
+class Generation:
+    """Some prompts' generation, a row for each, of which the first answer is there."""
+
+    def __init__(self, profile: Profile, collectors: Sequence[Collector], answers: AsyncGenerator[InferResponse, None]) -> None:
+        self._profile = profile
+        self._collectors = collectors
+        self._answers = answers
+        self._first: InferResponse | None = None
+
+    async def begin(self) -> None:
+        """Wait for the first answer. Raises InferenceFailed."""
+        self._first = await anext(self._answers, None)
+
+    async def steps(self) -> AsyncGenerator[Sequence[Sequence[Token]], None]:
+        """The tokens of each row, answer by answer. Raises InferenceFailed."""
+        if self._first is not None:
+            yield self._taken(self._first)
+        async for answer in self._answers:
+            yield self._taken(answer)
+
+    async def lines(self) -> AsyncGenerator[tuple[Token, End | None], None]:
+        """
+        The tokens of the only row; the last one has the end.
+
+        The backend's last answer may be empty, or come long after it has told why it ended: nobody has to wait for it.
+        """
+        (collector,) = self._collectors
+        has_ended = False
+        async with aclosing(self.steps()) as steps:
+            async for (tokens,) in steps:
+                if has_ended:
+                    continue
+                for token in tokens[:-1]:
+                    yield token, None
+                has_ended = collector.is_over
+                if tokens or has_ended:
+                    yield tokens[-1] if tokens else Token(None, "", None), collector.end() if has_ended else None
+        if not has_ended:
+            yield Token(None, "", None), collector.end()
+
+    async def ends(self) -> Sequence[End]:
+        """All of it, of each row. Raises InferenceFailed."""
+        async for _ in self.steps():
+            pass
+        return [collector.end() for collector in self._collectors]
+
+    async def aclose(self) -> None:
+        """Cancel what is left of it."""
+        await self._answers.aclose()
+
+    def _taken(self, answer: InferResponse) -> Sequence[Sequence[Token]]:
+        outputs, rows = by_name(answer.outputs), len(self._collectors)
+        found: list[Sequence[Token]] = []
+        for row, collector in enumerate(self._collectors):
+            if collector.is_over:
+                found.append(())
+                continue
+            piece = self._profile.piece(outputs, row, rows) if answer.outputs else Piece(text=b"")
+            found.append(collector.take(piece, is_final=answer.is_final))
+        return found
+
+
+@asynccontextmanager
+async def generation(inference: Inference, asked: Asked, prompts: Sequence[str]) -> AsyncIterator[Generation]:
+    """
+    Begin a generation of these prompts; it is cancelled with the context, if it has not ended.
+
+    Raises:
+        BadPayload: this model cannot be asked so.
+        InferenceFailed: it cannot be asked, or has failed before its first answer.
+    """
+
+    async def begun(info: ModelInfo) -> Generation:
+        profile = profile_of(info)
+        made = _made(inference, info, profile, asked, prompts)
+        try:
+            await made.begin()
+        except BaseException:
+            await made.aclose()
+            raise
+        return made
+
+    async with aclosing(await informed(inference, asked.model, "", begun)) as found:
+        yield found
+
+
+async def texts(inference: Inference, asked: Asked) -> Sequence[End]:
+    """
+    The answers to all prompts, in their order; one failure fails them all, and cancels the others.
+
+    Prompts go together as far as the model batches, else beside each other, `AT_ONCE` of them.
+
+    Raises:
+        BadPayload, InferenceFailed: as `generation`.
+    """
+    info = await inference.model_info(asked.model, max_age_seconds=2.0)
+    most = info.max_batch_size if info.max_batch_size and not info.is_decoupled else 1
+    places = asyncio.Semaphore(AT_ONCE)
+
+    async def ends(prompts: Sequence[str]) -> Sequence[End]:
+        async with places, generation(inference, asked, prompts) as begun:
+            return await begun.ends()
+
+    parts = [asyncio.ensure_future(ends(asked.prompts[start : start + most])) for start in range(0, len(asked.prompts), most)]
+    try:
+        return [end for part in await asyncio.gather(*parts) for end in part]
+    finally:
+        for part in parts:
+            part.cancel()
+        await asyncio.gather(*parts, return_exceptions=True)
+
+
+def _made(inference: Inference, info: ModelInfo, profile: Profile, asked: Asked, prompts: Sequence[str]) -> Generation:
+    question, wishes, options = asked.question(info), asked.wishes, asked.options
+    level = profile.level(info)
+    if options.is_strict and question.has_tokens and wishes.has_details and level != "ids":
+        raise BadParameter("details", f"the model gives no token details: its backend is {profile.name}")
+    inputs, parameters = profile.request(info, prompts, wishes, question)
+    request = InferRequest(model=asked.model, inputs=inputs, parameters=parameters)
+    collectors = [
+        Collector(
+            prompt,
+            wishes,
+            is_cumulative=profile.is_cumulative if options.text == "auto" else options.text == "cumulative",
+            repeats_prompt=profile.repeats_prompt(info),
+            keeps_tokens=question.has_tokens and not asked.is_stream and (question.is_stream or level != "text"),
+        )
+        for prompt in prompts
+    ]
+    return Generation(profile, collectors, inference.stream(request) if info.is_decoupled else _whole(inference, request))
+
+
+async def _whole(inference: Inference, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
+    yield await inference.infer(request)

@@ -1,0 +1,220 @@
+"""
+Parameters of a generation, as LMI and TGI name them: which there are, and which values make sense. Pure.
+
+Null is absent. A name that neither schema has is ignored, as both servers do, and noted. Sources: "LMI handlers Inference API Schema",
+GenerationParameters; TGI `router/src/validation.rs`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from adapter.fronts.answers import HttpError
+
+BAD_PAYLOAD = 424
+"""LMI's status for it; TGI's is another."""
+Value = bool | int | float | str | Sequence[str] | Sequence[int]
+INT32, UINT64 = 2**31 - 1, 2**64 - 1
+MOST_ENTRIES = 64
+"""Of a list: each token is compared with all stop sequences."""
+MOST_SHOWN = 64
+_DEFAULT_TOKENS = {False: 30, True: 20}
+"""`max_new_tokens`, of LMI and of TGI."""
+
+
+class BadPayload(HttpError):
+    """A body that is no request: one line for its caller."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(BAD_PAYLOAD, text)
+
+
+class BadParameter(BadPayload):
+    """A parameter that has no such value, or that the model's backend does not have. The text names it."""
+
+    def __init__(self, name: str, words: str) -> None:
+        super().__init__(f"parameters.{name}: {words}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    """What one parameter can be."""
+
+    words: str
+    is_valid: Callable[[Any], bool]
+    is_tgi_valid: Callable[[Any], bool] | None = None
+    """Where TGI takes less."""
+    tgi_words: str = ""
+    neutral: Sequence[Any] = ()
+    """Values that ask for nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wishes:
+    """What a caller wants of a generation."""
+
+    max_new_tokens: int
+    is_greedy: bool
+    seed: int | None = None
+    """Of a generation that is not greedy."""
+    stops: Sequence[str] = ()
+    has_details: bool = False
+    has_prompt_in_text: bool = False
+    """`return_full_text`."""
+    given: Mapping[str, Value] = field(default_factory=dict)
+    """All others that were given and ask for something, by LMI's names."""
+    ignored: Sequence[str] = ()
+    """Names that nobody knows."""
+    is_tgi: bool = False
+
+
+def wishes_of(value: Any, *, is_tgi: bool) -> Wishes:
+    """
+    The `parameters` of a request.
+
+    Raises:
+        BadPayload: they are no object.
+        BadParameter: one of them has a value that makes no sense.
+    """
+    if value is None:
+        value = {}
+    if not isinstance(value, dict):
+        raise BadPayload("parameters must be an object")
+    given: dict[str, Any] = {ALIASES.get(str(name), str(name)): entry for name, entry in value.items() if entry is not None}
+    if isinstance(given.get("stop_sequences"), str):
+        given["stop_sequences"] = [given["stop_sequences"]]
+    for name in RULES:
+        if name in given:
+            _check(name, given[name], is_tgi=is_tgi)
+    known: dict[str, Any] = {name: entry for name, entry in given.items() if name in RULES and entry not in RULES[name].neutral}
+    is_greedy = not _is_sampled(given, known, is_tgi=is_tgi)
+    return Wishes(
+        max_new_tokens=given.get("max_new_tokens", _DEFAULT_TOKENS[is_tgi]),
+        is_greedy=is_greedy,
+        seed=None if is_greedy else given.get("seed"),
+        stops=tuple(given.get("stop_sequences", ())),
+        has_details=given.get("details", False),
+        has_prompt_in_text=given.get("return_full_text", False),
+        given={name: entry for name, entry in known.items() if name not in _OWN and not (is_greedy and name in SAMPLING)},
+        ignored=sorted(shown(name) for name in given.keys() - RULES.keys())[:MOST_SHOWN],
+        is_tgi=is_tgi,
+    )
+
+
+def _is_sampled(given: Mapping[str, Any], known: Mapping[str, Any], *, is_tgi: bool) -> bool:
+    """
+    Whether tokens are drawn: `do_sample` says it, or, where it does not, any parameter of sampling.
+
+    TGI's clients send `do_sample: false` beside a temperature, and TGI then samples.
+    """
+    if "do_sample" in given and (given["do_sample"] or not is_tgi):
+        return bool(given["do_sample"])
+    return any(name in known for name in SAMPLING)
+
+
+def _check(name: str, value: Any, *, is_tgi: bool) -> None:
+    rule = RULES[name]
+    if not rule.is_valid(value):
+        raise BadParameter(name, f"{shown(value)} is not {rule.words}")
+    if is_tgi and rule.is_tgi_valid is not None and not rule.is_tgi_valid(value):
+        raise BadParameter(name, f"{shown(value)} is not {rule.tgi_words}")
+
+
+def shown(value: Any) -> str:
+    """A stranger's value in a text of ours."""
+    text = value if isinstance(value, str) else json.dumps(value, default=str)
+    return text.encode("utf-8", "replace").decode()[:MOST_SHOWN]
+
+
+def is_text(value: Any) -> bool:
+    """Whether it is a text that a model can be given: JSON also has halves of a pair of surrogates."""
+    return isinstance(value, str) and (value.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in value))
+
+
+Kind = tuple[str, Callable[[Any], bool]]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _number(low: float, high: float = math.inf) -> Kind:
+    words = f"a number from {low:g} to {high:g}" if math.isfinite(high) else f"a number of at least {low:g}"
+    return words, lambda value: _is_number(value) and low <= value <= high
+
+
+def _above(low: float, high: float = math.inf) -> Kind:
+    words = f"a number above {low:g}" + (f", up to {high:g}" if math.isfinite(high) else "")
+    return words, lambda value: _is_number(value) and low < value <= high
+
+
+def _integer(low: int, high: int = INT32) -> Kind:
+    return f"an integer from {low} to {high}", lambda value: isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
+
+
+def _list(words: str, is_entry: Callable[[Any], bool]) -> Kind:
+    return (
+        f"a list of at most {MOST_ENTRIES} {words}",
+        lambda value: isinstance(value, list) and len(value) <= MOST_ENTRIES and all(map(is_entry, value)),
+    )
+
+
+def _rule(kind: Kind, *neutral: Any, tgi: Kind | None = None) -> Rule:
+    words, is_valid = kind
+    tgi_words, is_tgi_valid = tgi or ("", None)
+    return Rule(words=words, is_valid=is_valid, is_tgi_valid=is_tgi_valid, tgi_words=tgi_words, neutral=neutral)
+
+
+_BOOLEAN: Kind = ("true or false", lambda value: isinstance(value, bool))
+_TEXT: Kind = ("a text", is_text)
+_TEXTS = _list("texts that are not empty", lambda entry: is_text(entry) and entry != "")
+_ANY: Kind = ("anything", lambda _: True)
+
+
+def _rules() -> Iterator[tuple[str, Rule]]:
+    yield "max_new_tokens", _rule(_integer(1))
+    yield "do_sample", _rule(_BOOLEAN)
+    yield "details", _rule(_BOOLEAN)
+    yield "return_full_text", _rule(_BOOLEAN)
+    yield "seed", _rule(_integer(0, UINT64))
+    yield "stop_sequences", _rule(_TEXTS)
+    yield "temperature", _rule(_number(0), tgi=_above(0))
+    yield "top_k", _rule(_integer(-1), 0, -1, tgi=_integer(1))
+    yield "top_p", _rule(_number(0, 1), 1, tgi=_above(0, 1))
+    yield "typical_p", _rule(_number(0, 1), 1, tgi=_above(0, 1))
+    yield "min_p", _rule(_number(0, 1), 0)
+    yield "repetition_penalty", _rule(_above(0), 1)
+    yield "presence_penalty", _rule(_number(-2, 2), 0)
+    yield "frequency_penalty", _rule(_number(-2, 2), 0)
+    yield "length_penalty", _rule(_number(-INT32, INT32), 1)
+    yield "early_stopping", _rule(_BOOLEAN, False)
+    yield "ignore_eos_token", _rule(_BOOLEAN, False)
+    yield "min_length", _rule(_integer(0), 0)
+    yield "bad_sequences", _rule(_TEXTS, [])
+    yield "stop_token_ids", _rule(_list("token ids", _integer(0)[1]), [])
+    yield "include_stop_str_in_output", _rule(_BOOLEAN, False)
+    yield "skip_special_tokens", _rule(_BOOLEAN, True)
+    yield "spaces_between_special_tokens", _rule(_BOOLEAN, True)
+    yield "truncate", _rule(_integer(1))
+    yield "watermark", _rule(_BOOLEAN, False)
+    yield "decoder_input_details", _rule(_BOOLEAN, False)
+    yield "n", _rule(_integer(1), 1)
+    yield "best_of", _rule(_integer(1), 1)
+    yield "num_beams", _rule(_integer(1), 1)
+    yield "top_n_tokens", _rule(_integer(0), 0)
+    yield "logprobs", _rule(_integer(0), 0, 1)
+    yield "prompt_logprobs", _rule(_integer(0))
+    yield "grammar", _rule(_ANY)
+    yield "adapter_id", _rule(_TEXT)
+
+
+RULES: Mapping[str, Rule] = dict(_rules())
+ALIASES = {"stop": "stop_sequences", "ignore_eos": "ignore_eos_token", "min_new_tokens": "min_length"}
+SAMPLING = frozenset({"temperature", "top_k", "top_p", "typical_p", "min_p"})
+"""Any of these asks for sampling."""
+_OWN = frozenset({"max_new_tokens", "do_sample", "details", "return_full_text", "seed", "stop_sequences"})
+"""In fields of their own."""

@@ -1,0 +1,136 @@
+"""
+LMI's and TGI's paths. Source: DJL Serving's `/invocations` and `/predictions/{model}`; TGI's `/`, `/generate`, `/generate_stream`, `/info`.
+
+A path that names no model is for LMI_MODEL, or for the only model that serves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+from aiohttp import web
+
+from adapter.errors import AdapterError, ModelNotLoaded, ServerUnavailable
+from adapter.fronts.answers import UNAVAILABLE, json_answer
+from adapter.fronts.bodies import json_of
+from adapter.fronts.edge import Front, Route, name_in
+from adapter.fronts.llm.answering import Answering, Shape
+from adapter.fronts.llm.failures import tgi_body
+from adapter.fronts.llm.parameters import MOST_ENTRIES
+from adapter.fronts.llm.profiles import profile_of
+from adapter.fronts.openapi import OBJECT, TEXT, operation
+from adapter.inference import Inference
+from adapter.serving import KnownModel, Models
+from adapter.settings import LlmSettings
+
+TARGET = "X-Amzn-SageMaker-Target-Model"
+_TGI_PATHS = frozenset({"/", "/generate", "/generate_stream", "/info", "/health"})
+_BODY = {
+    "type": "object",
+    "required": ["inputs"],
+    "properties": {"inputs": {"type": ["string", "array"], "items": TEXT}, "parameters": OBJECT, "stream": {"type": "boolean"}},
+}
+
+
+def front(settings: LlmSettings, models: Models, inference: Inference, answering: Answering) -> Front:
+    """The front of language models; `answering` is the one that any other front has."""
+    handlers = _Handlers(settings, models, inference, answering)
+    routes = [
+        Route(method="GET", path="/health", handler=handlers.health, api="health", about=operation("Whether text can be generated")),
+        Route(method="GET", path="/ping", handler=handlers.health, api="health", about=operation("Whether text can be generated")),
+        Route(method="GET", path="/info", handler=handlers.info, api="metadata", about=operation("The model")),
+        Route(
+            method="POST",
+            path="/predictions/{name}",
+            handler=handlers.prediction,
+            api="inference",
+            about=operation("One model, LMI", body=_BODY),
+        ),
+    ]
+    for path, shape, summary in (
+        ("/invocations", Shape.BY_OPTIONS, "LMI, or TGI by OPTION_TGI_COMPAT"),
+        ("/", Shape.TGI, "TGI: a list of one, or a stream"),
+        ("/generate", Shape.TGI_OBJECT, "TGI: a whole answer"),
+        ("/generate_stream", Shape.TGI_STREAM, "TGI: a stream"),
+    ):
+        routes.append(
+            Route(method="POST", path=path, handler=handlers.default(shape), api="inference", about=operation(summary, body=_BODY))
+        )
+    return Front(name="lmi", title="Language models: LMI and TGI", routes=routes, fails=_fails)
+
+
+def _fails(request: web.Request, status: int, text: str, _error: AdapterError | None) -> web.Response:
+    return json_answer(tgi_body(status, text) if request.path in _TGI_PATHS else {"error": text, "code": status}, status)
+
+
+class _Handlers:
+    def __init__(self, settings: LlmSettings, models: Models, inference: Inference, answering: Answering) -> None:
+        self._default = settings.model
+        self._models = models
+        self._inference = inference
+        self._answering = answering
+
+    async def health(self, _request: web.Request) -> web.Response:
+        obstacle = self._models.obstacle
+        if obstacle is None and not await self._inference.is_live():
+            obstacle = "Triton does not answer"
+        if obstacle is None and self._default is not None:
+            model = self._models.find(self._default)
+            obstacle = None if model is not None and model.is_serving else f"the model {self._default!r} does not serve"
+        if obstacle is None:
+            return web.Response(status=200)
+        return json_answer({"error": obstacle, "error_type": "healthcheck"}, UNAVAILABLE)
+
+    async def info(self, _request: web.Request) -> web.Response:
+        """TGI's names; null is what nobody knows here. `backend` and `token_details` are our own."""
+        model = self._default_model()
+        info = await self._inference.model_info(model.model_id, max_age_seconds=2.0)
+        profile = profile_of(info)
+        return json_answer(
+            {
+                "model_id": model.name,
+                "model_sha": None,
+                "model_dtype": None,
+                "model_device_type": None,
+                "model_pipeline_tag": "text-generation",
+                "max_best_of": 1,
+                "max_stop_sequences": MOST_ENTRIES,
+                "max_client_batch_size": 1,
+                "router": "modelmesh-triton-adapter",
+                "backend": profile.name,
+                "token_details": profile.level(info),
+            }
+        )
+
+    async def prediction(self, request: web.Request) -> web.StreamResponse:
+        """POST /predictions/{name}."""
+        return await self._answer(request, self._serving(name_in(request)), Shape.BY_OPTIONS)
+
+    def default(self, shape: Shape) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+        """The handler of a path that names no model."""
+
+        async def handler(request: web.Request) -> web.StreamResponse:
+            target = request.headers.get(TARGET) if shape is Shape.BY_OPTIONS else None
+            return await self._answer(request, self._default_model() if target is None else self._serving(target), shape)
+
+        return handler
+
+    async def _answer(self, request: web.Request, model: KnownModel, shape: Shape) -> web.StreamResponse:
+        return await self._answering.answer(request, model, partial(json_of, request), shape)
+
+    def _default_model(self) -> KnownModel:
+        if self._default is not None:
+            return self._serving(self._default)
+        serving = [model for model in self._models.known() if model.is_serving]
+        if len(serving) != 1:
+            raise ModelNotLoaded(f"the path names no model, LMI_MODEL is not set, and {len(serving)} models are loaded")
+        return serving[0]
+
+    def _serving(self, name: str) -> KnownModel:
+        model = self._models.find(name)
+        if model is not None and model.is_coming:
+            raise ServerUnavailable(f"the model {name!r} is being loaded")
+        if model is None or not model.is_serving:
+            raise ModelNotLoaded(f"Model not found: {name}")
+        return model
