@@ -29,7 +29,7 @@ from adapter.telemetry import logs
 from adapter.telemetry.redaction import in_one_line
 
 REQUEST_ID = "X-Request-Id"
-_REQUEST_ID = "request_id"
+_REQUEST_ID = web.RequestKey("request_id", str)
 _ID = re.compile(r"[!-~]{1,128}")
 _LONGEST_TEXT = 4096
 _CLIENT_GONE = 499

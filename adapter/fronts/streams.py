@@ -11,6 +11,8 @@ from collections.abc import Mapping
 
 from aiohttp import web
 
+from adapter.telemetry.logs import note
+
 WRITE_SECONDS = 60.0
 """Longest wait for a client to take a piece: until then it has one of HTTP_MAX_REQUESTS, and its generation runs."""
 
@@ -37,14 +39,17 @@ class Stream:
         Send a piece; the first one sends status and headers, too.
 
         Raises:
-            ConnectionError: the client has gone, or takes nothing.
+            CancelledError: the client has gone, or takes nothing: as aiohttp says it to a handler that writes nothing.
         """
         try:
             async with asyncio.timeout(WRITE_SECONDS):
                 if not self.response.prepared:
                     await self.response.prepare(self._request)
                 await self.response.write(piece)
-        except TimeoutError:
+        except ConnectionError as gone:
+            raise asyncio.CancelledError from gone
+        except TimeoutError as slow:
+            note(error=f"the client has taken nothing for {WRITE_SECONDS:g} s")
             if self._request.transport is not None:
                 self._request.transport.abort()
-            raise ConnectionError("the client takes nothing") from None
+            raise asyncio.CancelledError from slow

@@ -106,8 +106,6 @@ class Answering:
             if not stream.has_begun:
                 raise
             await stream.write(framed(reply.broken(error), content_type))
-        except ConnectionError as gone:
-            note(reason="cancelled", error=str(gone))
         return stream.response
 
     async def _lines(self, asked: Asked, schema: Schema) -> AsyncGenerator[Mapping[str, Any], None]:

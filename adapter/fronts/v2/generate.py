@@ -105,20 +105,17 @@ class _Generate:
     ) -> web.StreamResponse:
         stream = Stream(request, EVENTS)
         event = b"" if first is None else self._event(first)  # one that cannot be written is an ordinary error
-        try:
-            while True:
-                await stream.write(event)
-                try:
-                    response = await anext(answers, None)
-                    if response is None:
-                        break
-                    event = self._event(response)
-                except (InferenceFailed, HttpError) as failed:
-                    note(error=failed.text)
-                    await stream.write(_error(failed.text))
+        while True:
+            await stream.write(event)
+            try:
+                response = await anext(answers, None)
+                if response is None:
                     break
-        except ConnectionError as gone:
-            note(reason="cancelled", error=str(gone))
+                event = self._event(response)
+            except (InferenceFailed, HttpError) as failed:
+                note(error=failed.text)
+                await stream.write(_error(failed.text))
+                break
         return stream.response
 
     def _event(self, response: InferResponse) -> bytes:

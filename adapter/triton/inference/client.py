@@ -86,7 +86,7 @@ class TritonInference:
         message.parameters[WANTS_EMPTY_FINAL].bool_param = True
         begun = monotonic()
         call = self._stub.ModelStreamInfer(metadata=self._about(request.model))
-        pending = seen(asyncio.ensure_future(_first_of(call, message, request.id)))
+        pending = seen(asyncio.ensure_future(_next_of(call, request.id, message)))
         is_over = False
         try:
             while True:
@@ -185,16 +185,12 @@ async def _answer_of(call: Any, request_id: str = "") -> Any:
     return reply
 
 
-async def _first_of(call: Any, message: Any, request_id: str) -> Any:
-    """The first message of a stream, whose request is sent before. Raises InferenceFailed, also at its end."""
-    with suppress(asyncio.InvalidStateError):  # the call has failed already; the read says how
-        await call.write(message)  # and no end of writing: Triton would take that for the end of the stream
-    return await _next_of(call, request_id)
-
-
-async def _next_of(call: Any, request_id: str) -> Any:
-    """The next message. Raises InferenceFailed, also at the stream's end."""
+async def _next_of(call: Any, request_id: str, message: Any = None) -> Any:
+    """The next message of a stream, after its request has been sent, where one is given. Raises InferenceFailed, also at its end."""
     try:
+        if message is not None:
+            with suppress(asyncio.InvalidStateError):  # the call has failed already; the read says how
+                await call.write(message)  # and no end of writing: Triton would take that for the end of the stream
         answer = await call.read()
         if answer is grpc.aio.EOF:
             raise failure_of(await call.code(), await call.details() or "the stream ended before its last answer", request_id)

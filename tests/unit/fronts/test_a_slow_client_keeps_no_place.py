@@ -22,7 +22,8 @@ async def test_a_body_that_does_not_come_is_408(monkeypatch: pytest.MonkeyPatch)
 
     front = Front(
         name="v2",
-        routes=[Route(method="POST", path="/x", handler=handler, api="inference")],
+        title="t",
+        routes=[Route(method="POST", path="/x", handler=handler, api="inference", about={})],
         fails=lambda _request, status, text, _error: json_answer({"error": text}, status),
     )
     async with TestServer(Edge(front, read_group(HttpSettings, {}), {}).application) as server:

@@ -12,6 +12,7 @@ import aiohttp
 import pytest
 from aiohttp.test_utils import TestServer
 
+from adapter.fronts import streams
 from adapter.fronts.answers import json_answer
 from adapter.fronts.edge import Edge, Front
 from adapter.fronts.v2 import generate
@@ -133,7 +134,7 @@ async def test_a_client_that_leaves_ends_the_models_work() -> None:
 
 
 async def test_a_client_that_does_not_read_ends_it_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(generate, "READ_SECONDS", 0.3)
+    monkeypatch.setattr(streams, "WRITE_SECONDS", 0.3)
     model = Speaking(an_answer(b"a" * 1000), times=10**9)
     async with served(model) as server:
         _, writer = await asyncio.open_connection(server.host, server.port, limit=1024)
