@@ -13,10 +13,10 @@ import tritonclient.http as triton_http
 from tritonclient.utils import InferenceServerException
 
 from tests.fronts.bed import Answer, Pod, infer_body
-from tests.real.children import free_ports
 from tests.real.mesh import Mesh
 from tests.real.models import affine, ensemble, write
 from tests.real.polls import until
+from tests.real.ports import free_ports
 
 FILES = affine(2, 1)
 CONFIG = {
