@@ -182,7 +182,7 @@ async def _fronts(settings: Settings, lifecycle: RuntimeLifecycle, server: Trito
     doors = Doors()
     stack.push_async_callback(doors.close)
     if settings.sagemaker.port:
-        front = sagemaker.front(settings.sagemaker, lifecycle, inference, non_finite=settings.v2.non_finite)
+        front = sagemaker.front(settings.sagemaker, lifecycle, inference, answering, non_finite=settings.v2.non_finite)
         await doors.open(front, settings.sagemaker.port, "SAGEMAKER_PORT", settings.http)
     if settings.v2.port:
         there: TritonInference = inference

@@ -2,6 +2,7 @@
 
 from adapter.fronts.llm.answering import Answering
 from adapter.fronts.llm.options import FILE_NAME, MOST_BYTES
+from adapter.fronts.llm.profiles import PROMPT
 from adapter.fronts.llm.routes import front
 
-__all__ = ["FILE_NAME", "MOST_BYTES", "Answering", "front"]
+__all__ = ["FILE_NAME", "MOST_BYTES", "PROMPT", "Answering", "front"]

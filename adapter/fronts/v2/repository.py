@@ -6,7 +6,6 @@ Source: Triton's `docs/protocol/extension_model_repository.md`.
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import binascii
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -16,7 +15,7 @@ from typing import Any, TypeVar
 from aiohttp import web
 
 from adapter.fronts.answers import HttpError, json_answer
-from adapter.fronts.bodies import LARGE_BYTES, body_of, parsed
+from adapter.fronts.bodies import body_of, off_loop_if_large, parsed
 from adapter.fronts.edge import Route, name_in
 from adapter.fronts.openapi import OBJECT, operation
 from adapter.model import ServerModel
@@ -67,11 +66,8 @@ class _Handlers:
 
 
 async def _read(request: web.Request, read: Callable[[bytes], Read]) -> Read:
-    """A body may carry files: a large one is read in a thread."""
     body = await body_of(request)
-    if len(body) <= LARGE_BYTES:
-        return read(body)
-    return await asyncio.get_running_loop().run_in_executor(None, partial(read, body))
+    return await off_loop_if_large(len(body), partial(read, body))
 
 
 def _object(body: bytes) -> Mapping[str, Any]:
