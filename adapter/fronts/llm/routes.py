@@ -60,7 +60,7 @@ def front(settings: LlmSettings, models: Models, inference: Inference, answering
     return Front(name="lmi", title="Language models: LMI and TGI", routes=routes, fails=_fails)
 
 
-def _fails(request: web.Request, status: int, text: str, _error: AdapterError | None) -> web.Response:
+def _fails(request: web.BaseRequest, status: int, text: str, _error: AdapterError | None) -> web.Response:
     return json_answer(tgi_body(status, text) if request.path in _TGI_PATHS else {"error": text, "code": status}, status)
 
 

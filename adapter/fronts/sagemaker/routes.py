@@ -64,6 +64,6 @@ def front(settings: SageMakerSettings, models: Models, inference: Inference, ans
     return Front(name="sagemaker", title="SageMaker's multi-model contract", routes=routes, fails=_fails, echoed=(ATTRIBUTES,))
 
 
-def _fails(_request: web.Request, status: int, text: str, _error: AdapterError | None) -> web.Response:
+def _fails(_request: web.BaseRequest, status: int, text: str, _error: AdapterError | None) -> web.Response:
     kind = _TYPES.get(status, "BadRequestException")
     return json_answer({"error": text, "code": status, "type": kind, "message": text}, status)

@@ -44,7 +44,7 @@ def front(settings: V2Settings, inference: Inference, triton: Inference, reposit
     return Front(name="v2", title="V2 inference protocol", routes=routes, fails=_fails)
 
 
-def _fails(_request: web.Request, status: int, text: str, _error: AdapterError | None) -> web.Response:
+def _fails(_request: web.BaseRequest, status: int, text: str, _error: AdapterError | None) -> web.Response:
     return json_answer({"error": text}, status)
 
 
