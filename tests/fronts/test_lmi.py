@@ -13,7 +13,7 @@ import pytest
 
 from tests.fronts.bed import Answer, Pod
 from tests.real.llm_models import llm_api, mock_llm, trtllm, vllm
-from tests.real.models import Files, affine
+from tests.real.models import Files, affine, write
 from tests.real.polls import until
 
 JSON, LINES, SSE = "application/json", "application/jsonlines", "text/event-stream"
@@ -241,3 +241,13 @@ def test_settings_are_for_models_without_options(tmp_path: Path) -> None:
         assert told(ask(pod, "other", stream=False)) == [{"generated_text": TEXT}]
         assert pod.llm("POST", "/invocations", body).status == 404
         assert os.path.lexists(pod.repository / "only" / "serving.properties")
+
+
+def test_a_model_that_others_have_loaded_is_asked_too(tmp_path: Path) -> None:
+    with Pod(tmp_path, {"V2_REPOSITORY_API": "true", "LMI_MODEL": "theirs"}) as pod:
+        body = {"inputs": PROMPT, "parameters": {"max_new_tokens": 2}}
+        assert (pod.llm("GET", "/health").status, pod.llm("POST", "/invocations", body).status) == (503, 404)
+        write(vllm(), pod.repository / "theirs")
+        assert pod.v2("POST", "/v2/repository/models/theirs/load").status == 200
+        assert (pod.llm("GET", "/health").status, told(pod.llm("POST", "/invocations", body))) == (200, {"generated_text": TEXT})
+        assert pod.llm("GET", "/info").json["model_id"] == "theirs"
