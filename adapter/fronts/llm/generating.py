@@ -120,10 +120,32 @@ async def generation(inference: Inference, asked: Asked, prompts: Sequence[str])
         BadPayload: this model cannot be asked so.
         InferenceFailed: it cannot be asked, or has failed before its first answer.
     """
+    async with aclosing(await _begun(inference, asked, prompts)) as found:
+        yield found
 
+
+@asynccontextmanager
+async def generations(inference: Inference, asked: Asked) -> AsyncIterator[Sequence[Generation]]:
+    """
+    As `generation`, one for each prompt, begun beside each other.
+
+    Raises:
+        BadPayload, InferenceFailed: as `generation`; one failure fails them all.
+    """
+    beginning = [asyncio.ensure_future(_begun(inference, asked, [prompt])) for prompt in asked.prompts]
+    try:
+        yield await asyncio.gather(*beginning)
+    finally:
+        for task in beginning:
+            task.cancel()
+        for found in await asyncio.gather(*beginning, return_exceptions=True):
+            if isinstance(found, Generation):
+                await found.aclose()
+
+
+async def _begun(inference: Inference, asked: Asked, prompts: Sequence[str]) -> Generation:
     async def begun(info: ModelInfo) -> Generation:
-        profile = profile_of(info)
-        made = _made(inference, info, profile, asked, prompts)
+        made = _made(inference, info, profile_of(info), asked, prompts)
         try:
             await made.begin()
         except BaseException:
@@ -131,8 +153,7 @@ async def generation(inference: Inference, asked: Asked, prompts: Sequence[str])
             raise
         return made
 
-    async with aclosing(await informed(inference, asked.model, "", begun)) as found:
-        yield found
+    return await informed(inference, asked.model, "", begun)
 
 
 async def texts(inference: Inference, asked: Asked) -> Sequence[End]:
