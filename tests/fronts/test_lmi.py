@@ -144,7 +144,8 @@ def test_prompts_of_a_model_that_batches_go_together(language_models: Pod) -> No
     "body",
     [
         b"", b"{", b"[]", b"1", b'"a"', b"null", b"[" * 250_000, {}, {"inputs": None}, {"inputs": ""}, {"inputs": 1}, {"inputs": {}},
-        {"inputs": "a", "parameters": []}, {"inputs": "a", "parameters": "x"}, {"inputs": "a", "stream": "yes"}, {"inputs": "a", "stream": 1},
+        {"inputs": "a", "parameters": []}, {"inputs": "a", "parameters": "x"}, {"inputs": "a", "stream": "yes"},
+        {"inputs": "a", "stream": 1},
         b'{"inputs": "\\ud800"}',
     ],
 )  # fmt: skip

@@ -11,8 +11,8 @@ from typing import Any, Protocol
 
 import orjson
 
+from adapter.fronts.llm.backends import Token
 from adapter.fronts.llm.collecting import End
-from adapter.fronts.llm.profiles import Token
 
 JSON_LINES, SSE = "application/jsonlines", "text/event-stream"
 UNKNOWN_ID = -1
