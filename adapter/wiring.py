@@ -21,6 +21,7 @@ from adapter.errors import StartError
 from adapter.journal.journal import Journal
 from adapter.journal.reading import NAME as JOURNAL
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
+from adapter.model import OPTIONS_FILE
 from adapter.ports import Neighbours
 from adapter.rest_proxy import modelmesh
 from adapter.settings import Settings, inherited
@@ -174,7 +175,7 @@ async def _fronts(settings: Settings, lifecycle: RuntimeLifecycle, stack: AsyncE
         raise StartError(f"an HTTP front is on, but {error.name} is not installed: pip install 'modelmesh-triton-adapter[http]'") from error
     inference = TritonInference(settings.triton.target, settings.triton.call_headers)
     stack.push_async_callback(inference.close)
-    files = SmallFiles(settings.volume.repository_dir, llm.FILE_NAME, llm.MOST_BYTES)
+    files = SmallFiles(settings.volume.repository_dir, OPTIONS_FILE, llm.MOST_BYTES)
     stack.callback(files.close)
     answering = llm.Answering(settings.llm, inference, lambda model: files.read(model.model_id, model.placed))
     doors = Doors()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -28,11 +28,9 @@ TWO = [{"token": {**token("a"), "log_prob": -0.1}}, {"token": token("a"), "gener
 
 
 @pytest.fixture(scope="module")
-def models(language_models: Pod) -> Iterator[Pod]:
+def models(language_models: Pod) -> Pod:
     load(language_models, OPTIONED)
-    yield language_models
-    for name in OPTIONED:
-        language_models.unload(name)
+    return language_models
 
 
 def two(http: Http, model: str, stream: bool | None = None, inputs: Any = "a", **parameters: Any) -> Answer:
@@ -143,7 +141,10 @@ def test_paths_that_name_no_model_are_for_lmi_model_or_for_the_target(models: Po
 def test_paths_that_name_no_model_are_for_the_only_one(pod: Pod) -> None:
     assert pod.llm("GET", "/health").status == 200
     none = pod.llm("POST", "/invocations", {"inputs": "a"})
-    assert (none.status, none.json) == (404, {"error": "the path names no model, LMI_MODEL is not set, and 0 models are loaded", "code": 404})
+    assert (none.status, none.json) == (
+        404,
+        {"error": "the path names no model, LMI_MODEL is not set, and 0 models are loaded", "code": 404},
+    )
     assert pod.load("only one", vllm()).status == 200
     assert pod.llm("POST", "/invocations", {"inputs": "a", "parameters": {"max_new_tokens": 1}}).json == {"generated_text": " a"}
     assert pod.llm("POST", "/predictions/only%20one", {"inputs": "a", "parameters": {"max_new_tokens": 1}}).json == {"generated_text": " a"}
