@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from adapter.fronts.llm.backends import PROMPT, TEXT, Piece, Question, Token, profile_of
 from adapter.fronts.llm.collecting import Collector
 from adapter.fronts.llm.parameters import wishes_of
-from adapter.fronts.llm.profiles import PROMPT, TEXT, Piece, Question, Token, profile_of
 from adapter.inference import InferenceFailed, ModelInfo, Tensor, TensorInfo
 
 VLLM_INPUTS = (PROMPT, "sampling_parameters", "stream", "exclude_input_in_output", "return_logprobs", "return_finish_reason")
@@ -115,5 +115,5 @@ def test_an_answer_with_too_few_rows_is_an_error() -> None:
     profile = profile_of(info(PROMPT, "max_tokens", batch=4))
     rows = {TEXT: bytes_tensor(TEXT, b"a", b"b")}
     assert [profile.piece(rows, row, 2).text for row in range(2)] == [b"a", b"b"]
-    with pytest.raises(InferenceFailed, match="3 prompts with 2 values"):
+    with pytest.raises(InferenceFailed, match="3 prompts with 2 texts"):
         profile.piece(rows, 1, 3)
