@@ -90,10 +90,14 @@ def _content(path: Path, most_bytes: int) -> bytes | None:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    with os.fdopen(descriptor, "rb") as file:
+    try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise InvalidModel(f"{path.name} is no file")
-        content = file.read(most_bytes + 1)
+        content = bytearray()
+        while len(content) <= most_bytes and (part := os.read(descriptor, most_bytes + 1 - len(content))):
+            content += part
+    finally:
+        os.close(descriptor)
     if len(content) > most_bytes:
         raise InvalidModel(f"{path.name} is longer than {most_bytes} bytes")
-    return content
+    return bytes(content)

@@ -6,7 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from adapter.fronts.llm.parameters import ALIASES, RULES
 from tests.fronts.bed import Http, Pod
 from tests.fronts.llm_bed import BACKENDS, ask, cancelled_in, left, lines, near, token
 from tests.real.models import sleeper
@@ -32,7 +35,13 @@ DETAILS: dict[str, dict[str, Any]] = {
 BROKEN = {"finish_reason": "error", "generated_tokens": None, "inputs": None}
 
 
-@pytest.fixture
+def few(parameters: dict[str, Any]) -> dict[str, Any]:
+    """The same, with an end in sight."""
+    tokens = parameters.get("max_new_tokens", 2)
+    return {**parameters, "max_new_tokens": min(tokens, 5) if isinstance(tokens, int) else tokens}
+
+
+@pytest.fixture(scope="session")
 def http(language_models: Pod) -> Http:
     return language_models.llm
 
@@ -192,6 +201,22 @@ def test_a_bad_parameter_of_a_list(http: Http) -> None:
     answer = ask(http, "vllm", ["a"], top_p=2)
     assert (answer.status, answer.json["message"]) == (424, "invoke handler failure")
     assert answer.json["error"].startswith("parameters.top_p: ")
+
+
+LEAVES = st.none() | st.booleans() | st.integers(-2, 3) | st.integers(-(2**70), 2**70) | st.floats() | st.text(max_size=5)
+ANYTHING = st.recursive(LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3))
+PARAMETERS = st.dictionaries(st.sampled_from([*RULES, *ALIASES]), LEAVES | ANYTHING, max_size=4)
+BODIES = st.fixed_dictionaries(
+    {"inputs": st.just("a b") | st.text(max_size=5) | st.lists(st.text(max_size=3), max_size=3) | ANYTHING},
+    optional={"parameters": PARAMETERS.map(few) | ANYTHING, "stream": st.booleans() | ANYTHING},
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(model=st.sampled_from([*BACKENDS]), path=st.sampled_from(["", "/", "/generate", "/generate_stream"]), value=BODIES | ANYTHING)
+def test_anything_is_answered_or_the_callers_mistake(http: Http, model: str, path: str, value: Any) -> None:
+    answer = http("POST", path or f"/predictions/{model}", value)
+    assert answer.status in (200, 422, 424), answer.body
 
 
 def test_an_unknown_parameter_is_ignored_and_noted(language_models: Pod) -> None:

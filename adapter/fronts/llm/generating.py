@@ -19,7 +19,7 @@ from adapter.fronts.llm.collecting import Collector, End
 from adapter.fronts.llm.options import Options
 from adapter.fronts.llm.parameters import BadParameter, Wishes
 from adapter.fronts.llm.tensors import by_name
-from adapter.inference import Inference, InferRequest, InferResponse, ModelInfo
+from adapter.inference import Inference, InferenceFailed, InferRequest, InferResponse, ModelInfo
 
 T = TypeVar("T")
 AT_ONCE = 8
@@ -75,19 +75,24 @@ class Generation:
         """
         The tokens of the only row; the last one has the end.
 
-        The backend's last answer may be empty, or come long after it has told why it ended: nobody has to wait for it.
+        The backend's last answer may be empty, come long after it has told why it ended, or fail then: nobody has to wait for it, and
+        what was said is said.
         """
         (collector,) = self._collectors
         has_ended = False
-        async with aclosing(self.steps()) as steps:
-            async for (tokens,) in steps:
-                if has_ended:
-                    continue
-                for token in tokens[:-1]:
-                    yield token, None
-                has_ended = collector.is_over
-                if tokens or has_ended:
-                    yield tokens[-1] if tokens else Token(None, "", None), collector.end() if has_ended else None
+        try:
+            async with aclosing(self.steps()) as steps:
+                async for (tokens,) in steps:
+                    if has_ended:
+                        continue
+                    for token in tokens[:-1]:
+                        yield token, None
+                    has_ended = collector.is_over
+                    if tokens or has_ended:
+                        yield tokens[-1] if tokens else Token(None, "", None), collector.end() if has_ended else None
+        except InferenceFailed:
+            if not has_ended:
+                raise
         if not has_ended:
             yield Token(None, "", None), collector.end()
 

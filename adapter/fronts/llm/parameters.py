@@ -92,10 +92,13 @@ def wishes_of(value: Any, *, is_tgi: bool) -> Wishes:
     for name in RULES:
         if name in given:
             _check(name, given[name], is_tgi=is_tgi)
+    most = given.get("max_new_tokens", _DEFAULT_TOKENS[is_tgi])
+    if given.get("min_length", 0) > most:
+        raise BadParameter("min_length", f"{given['min_length']} is more than max_new_tokens ({most})")
     known: dict[str, Any] = {name: entry for name, entry in given.items() if name in RULES and entry not in RULES[name].neutral}
     is_greedy = not _is_sampled(given, known, is_tgi=is_tgi)
     return Wishes(
-        max_new_tokens=given.get("max_new_tokens", _DEFAULT_TOKENS[is_tgi]),
+        max_new_tokens=most,
         is_greedy=is_greedy,
         seed=None if is_greedy else given.get("seed"),
         stops=tuple(given.get("stop_sequences", ())),
@@ -111,9 +114,10 @@ def _is_sampled(given: Mapping[str, Any], known: Mapping[str, Any], *, is_tgi: b
     """
     Whether tokens are drawn: `do_sample` says it, or, where it does not, any parameter of sampling.
 
-    TGI's clients send `do_sample: false` beside a temperature, and TGI then samples. At a temperature of 0 nothing is drawn.
+    TGI's clients send `do_sample: false` beside a temperature, and TGI then samples. At a temperature of 0, or of no probability,
+    nothing is drawn: backends refuse such values, and the best token is what is meant.
     """
-    if given.get("temperature") == 0:
+    if given.get("temperature") == 0 or given.get("top_p") == 0:
         return False
     if "do_sample" in given and (given["do_sample"] or not is_tgi):
         return bool(given["do_sample"])
@@ -189,7 +193,7 @@ def _rules() -> Iterator[tuple[str, Rule]]:
     yield "temperature", _rule(_number(0), tgi=_above(0))
     yield "top_k", _rule(_integer(-1), 0, -1, tgi=_integer(1))
     yield "top_p", _rule(_number(0, 1), 1, tgi=_above(0, 1))
-    yield "typical_p", _rule(_number(0, 1), 1, tgi=_above(0, 1))
+    yield "typical_p", _rule(_above(0, 1), 1)
     yield "min_p", _rule(_number(0, 1), 0)
     yield "repetition_penalty", _rule(_above(0), 1)
     yield "presence_penalty", _rule(_number(-2, 2), 0)

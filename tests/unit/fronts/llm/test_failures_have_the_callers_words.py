@@ -1,0 +1,63 @@
+"""What a failure is to a caller of LMI, and to one of TGI."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from adapter import errors
+from adapter.errors import AdapterError
+from adapter.fronts.answers import HttpError
+from adapter.fronts.llm.failures import lmi_body, tgi_body, told
+from adapter.fronts.llm.parameters import BadParameter, BadPayload
+from adapter.inference import Failure, InferenceFailed
+
+OOM = "CUDA out of memory. Tried to allocate 2 GiB"
+TABLE: list[tuple[HttpError | AdapterError, int, int, str | None]] = [
+    (BadPayload("x"), 424, 422, "validation"),
+    (BadParameter("n", "x"), 424, 422, "validation"),
+    (HttpError(400, "x"), 424, 422, "validation"),
+    (HttpError(408, "x"), 408, 408, "validation"),
+    (HttpError(413, "x"), 413, 413, "validation"),
+    (HttpError(415, "x"), 415, 415, "validation"),
+    (HttpError(404, "x"), 404, 404, None),
+    (HttpError(503, "x"), 503, 503, "overloaded"),
+    (InferenceFailed(Failure.INVALID, "x"), 424, 422, "validation"),
+    (InferenceFailed(Failure.UNSUPPORTED, "x"), 424, 422, "validation"),
+    (InferenceFailed(Failure.INTERNAL, "x"), 424, 424, "generation"),
+    (InferenceFailed(Failure.NOT_FOUND, "x"), 404, 404, None),
+    (InferenceFailed(Failure.UNAVAILABLE, "x"), 503, 429, "overloaded"),
+    (InferenceFailed(Failure.TIMEOUT, "x"), 504, 500, "incomplete_generation"),
+    (InferenceFailed(Failure.DENIED, "x"), 403, 403, None),
+    (InferenceFailed(Failure.INTERNAL, OOM), 507, 429, "overloaded"),
+    (InferenceFailed(Failure.INVALID, OOM), 507, 429, "overloaded"),
+    (errors.InvalidModel("x"), 424, 424, "generation"),
+    (errors.ModelNotLoaded("x"), 404, 404, None),
+    (errors.ServerUnavailable("x"), 503, 503, "overloaded"),
+    (errors.VolumeFailed("x"), 503, 503, "overloaded"),
+]
+
+
+@pytest.mark.parametrize(("error", "lmi", "tgi", "kind"), TABLE, ids=repr)
+def test_the_table(error: HttpError | AdapterError, lmi: int, tgi: int, kind: str | None) -> None:
+    assert told(error, ("m",), is_tgi=False).status == lmi
+    failure = told(error, ("m",), is_tgi=True)
+    assert failure.status == tgi
+    body: dict[str, Any] = {"error": failure.text} | ({"error_type": kind} if kind else {})
+    assert tgi_body(failure.status, failure.text) == body
+
+
+def test_the_name_of_a_model_is_not_out_of_memory() -> None:
+    name = "CUDA out of memory"
+    assert told(InferenceFailed(Failure.INTERNAL, f"model '{name}' failed"), (name,), is_tgi=False).status == 424
+
+
+def test_lmi_answers_a_failed_generation_as_if_there_were_a_text() -> None:
+    payload = told(BadPayload("x"), (), is_tgi=False)
+    assert lmi_body(payload, is_dynamic=False) == {"error": "x", "code": 424}
+    details = {"finish_reason": "error", "generated_tokens": None, "inputs": None, "tokens": None}
+    for error in (BadParameter("n", "x"), InferenceFailed(Failure.INTERNAL, "x")):
+        failure = told(error, (), is_tgi=False)
+        assert lmi_body(failure, is_dynamic=False) == {"generated_text": "", "details": details, "error": failure.text, "code": 424}
+        assert lmi_body(failure, is_dynamic=True) == {"error": failure.text, "code": 424, "message": "invoke handler failure"}

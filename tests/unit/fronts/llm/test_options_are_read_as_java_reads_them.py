@@ -1,0 +1,107 @@
+"""`serving.properties`: Java's form, few names, and values that are checked."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapter.errors import InvalidModel
+from adapter.fronts.llm.options import Options, options_of, read
+from tests.unit.fronts.llm.beds import settings
+
+BASIC = st.characters(max_codepoint=0xFFFF, exclude_categories=("Cs",))
+PLAIN = Options(is_tgi_compatible=False, output_formatter="auto", is_streaming=False, is_dynamic=False, is_strict=False)
+
+
+@pytest.mark.parametrize(
+    ("text", "pairs"),
+    [
+        ("a=b", [("a", "b")]),
+        ("a = b ", [("a", "b")]),
+        ("  a:b", [("a", "b")]),
+        ("a b c", [("a", "b c")]),
+        ("a", [("a", "")]),
+        ("a=", [("a", "")]),
+        ("a==b", [("a", "=b")]),
+        ("# a=b\n! a=b\n\n  # c", []),
+        ("a=1\r\nb=2\rc=3", [("a", "1"), ("b", "2"), ("c", "3")]),
+        ("a=b\\\n   c", [("a", "bc")]),
+        ("a=b\\\\\nc=d", [("a", "b\\"), ("c", "d")]),
+        ("a=b\\", [("a", "b")]),
+        ("a\\=b=c", [("a=b", "c")]),
+        ("a\\ b=c", [("a b", "c")]),
+        ("a=\\u00e9\\t", [("a", "é")]),
+        ("a=b\\zc", [("a", "bzc")]),
+        ("a=1\na=2", [("a", "1"), ("a", "2")]),
+    ],
+)
+def test_the_form(text: str, pairs: list[tuple[str, str]]) -> None:
+    assert list(read(text)) == pairs
+
+
+@pytest.mark.parametrize(
+    ("line", "changed"),
+    [
+        ("option.tgi_compat=true", {"is_tgi_compatible": True}),
+        ("option.output_formatter=SSE", {"output_formatter": "sse"}),
+        ("option.enable_streaming=True", {"is_streaming": True}),
+        ("option.rolling_batch=disable", {"is_dynamic": True}),
+        ("option.rolling_batch=vllm", {}),
+        ("option.details=strict", {"is_strict": True}),
+        ("option.text_output=cumulative", {"text": "cumulative"}),
+        ("option.tensor_parallel_degree=4\nengine=MPI", {}),
+        ("option.tgi_compat=false\noption.tgi_compat=true", {"is_tgi_compatible": True}),
+    ],
+)
+def test_what_counts(line: str, changed: dict[str, object]) -> None:
+    assert options_of(settings(), line.encode()) == Options(**{**vars(PLAIN), **changed})
+
+
+@pytest.mark.parametrize("name", ["tgi_compat", "output_formatter", "enable_streaming", "rolling_batch", "details", "text_output"])
+@pytest.mark.parametrize("value", ["", "no", "x" * 1000])
+def test_another_value_is_named(name: str, value: str) -> None:
+    with pytest.raises(InvalidModel, match=rf"serving\.properties: option\.{name} is .*; it can be ") as refused:
+        options_of(settings(), f"option.{name}={value}".encode())
+    assert len(refused.value.text) < 300
+
+
+ALL_ON = settings(
+    OPTION_TGI_COMPAT="true",
+    OPTION_OUTPUT_FORMATTER="sse",
+    OPTION_ENABLE_STREAMING="true",
+    OPTION_ROLLING_BATCH="disable",
+    LMI_DETAILS="strict",
+)
+ALL_OFF = b"""
+option.tgi_compat=false
+option.output_formatter=auto
+option.enable_streaming=false
+option.rolling_batch=auto
+option.details=honest
+"""
+
+
+def test_a_models_own_file_beats_the_settings() -> None:
+    for properties in (None, b"", b"#"):
+        assert options_of(ALL_ON, properties) == Options(
+            is_tgi_compatible=True, output_formatter="sse", is_streaming=True, is_dynamic=True, is_strict=True
+        )
+    assert options_of(ALL_ON, ALL_OFF) == PLAIN
+
+
+@given(st.binary() | st.text(st.sampled_from("option.tgi_compat=:\\u0 \n\r#!x"), max_size=80).map(str.encode))
+def test_any_file_is_options_or_words(properties: bytes) -> None:
+    with suppress(InvalidModel):
+        assert isinstance(options_of(settings(), properties), Options)
+
+
+@given(st.dictionaries(st.text(BASIC, min_size=1), st.text(BASIC).map(str.strip), max_size=5))
+def test_what_is_escaped_comes_back(values: dict[str, str]) -> None:
+    def escaped(text: str) -> str:
+        return "".join(letter if letter.isascii() and letter.isalnum() else f"\\u{ord(letter):04x}" for letter in text)
+
+    text = "\n".join(f"{escaped(name)}={escaped(value)}" for name, value in values.items())
+    assert list(read(text)) == list(values.items())

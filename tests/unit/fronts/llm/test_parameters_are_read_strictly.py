@@ -1,0 +1,197 @@
+"""Parameters of a generation: what makes sense is taken, what does not is named, and nothing else ever happens."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapter.fronts.answers import HttpError
+from adapter.fronts.llm.parameters import ALIASES, RULES, BadParameter, BadPayload, Wishes, wishes_of
+
+HUGE = 10**400
+LEAVES = st.none() | st.booleans() | st.integers(-(2**65), 2**65) | st.floats() | st.text() | st.just(HUGE)
+ANYTHING = st.recursive(LEAVES, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4), max_leaves=8)
+NAMES = st.sampled_from([*RULES, *ALIASES]) | st.text()
+GOOD: dict[str, list[Any]] = {
+    "max_new_tokens": [1, 2**31 - 1],
+    "do_sample": [True, False],
+    "details": [True, False],
+    "return_full_text": [True],
+    "seed": [0, 2**64 - 1],
+    "stop_sequences": [[], ["a", "é"], "a", ["x"] * 64],
+    "temperature": [0.1, 1, 100.0],
+    "top_k": [1, 50],
+    "top_p": [0.01, 1, 1.0],
+    "typical_p": [0.5, 1],
+    "min_p": [0, 0.5, 1],
+    "repetition_penalty": [0.1, 1, 2.5],
+    "presence_penalty": [-2, 0, 2],
+    "frequency_penalty": [-2, 0.0, 2],
+    "length_penalty": [-1.5, 1],
+    "early_stopping": [True, False],
+    "ignore_eos_token": [True, False],
+    "min_length": [0, 7],
+    "bad_sequences": [[], ["a"]],
+    "stop_token_ids": [[], [0, 2]],
+    "include_stop_str_in_output": [True, False],
+    "skip_special_tokens": [True, False],
+    "spaces_between_special_tokens": [True, False],
+    "truncate": [1],
+    "watermark": [True, False],
+    "decoder_input_details": [True, False],
+    "n": [1, 4],
+    "best_of": [1, 4],
+    "num_beams": [1, 4],
+    "top_n_tokens": [0, 5],
+    "logprobs": [0, 1, 5],
+    "prompt_logprobs": [0, 1],
+    "grammar": [{"type": "json"}, "x"],
+    "adapter_id": ["org/lora"],
+}
+"""Taken by LMI and by TGI."""
+BAD: dict[str, list[Any]] = {
+    "max_new_tokens": [0, -1, 1.0, "1", True, 2**31],
+    "do_sample": [0, 1, "true"],
+    "details": [1, "x", []],
+    "return_full_text": [0, {}],
+    "seed": [-1, 2**64, 1.5, "1", True],
+    "stop_sequences": [[""], [1], "", {}, ["\ud800"], ["x"] * 65, [["a"]]],
+    "temperature": [-0.1, "hot", True, float("nan"), float("inf"), HUGE],
+    "top_k": [-2, 1.5, "1", True],
+    "top_p": [-0.1, 1.1, "1", float("nan")],
+    "typical_p": [0, 1.1],
+    "min_p": [-0.1, 1.1, "x"],
+    "repetition_penalty": [0, -1, "x", float("inf")],
+    "presence_penalty": [-2.1, 2.1, []],
+    "frequency_penalty": [-2.1, 2.1],
+    "length_penalty": ["x", float("-inf"), HUGE],
+    "early_stopping": [1],
+    "ignore_eos_token": ["x"],
+    "min_length": [-1, 0.5],
+    "bad_sequences": ["a", [""], [1]],
+    "stop_token_ids": [1, ["1"], [-1], [True], [0.5]],
+    "include_stop_str_in_output": [1],
+    "skip_special_tokens": [0],
+    "spaces_between_special_tokens": [0],
+    "truncate": [0, "x"],
+    "watermark": [1],
+    "decoder_input_details": [1],
+    "n": [0, True],
+    "best_of": [0, 1.5],
+    "num_beams": [0],
+    "top_n_tokens": [-1],
+    "logprobs": [-1, True],
+    "prompt_logprobs": [-1],
+    "adapter_id": [1, "\ud800"],
+}
+BAD_OF_TGI: dict[str, list[Any]] = {"temperature": [0], "top_k": [0, -1], "top_p": [0]}
+"""LMI takes these."""
+
+
+def cases(table: dict[str, list[Any]]) -> list[tuple[str, Any]]:
+    return [(name, value) for name, values in table.items() for value in values]
+
+
+def test_each_rule_has_both() -> None:
+    assert set(GOOD) == set(RULES)
+    assert set(BAD) == set(RULES) - {"grammar"}
+    assert set(BAD_OF_TGI) == {name for name, rule in RULES.items() if rule.is_tgi_valid is not None}
+
+
+@pytest.mark.parametrize("is_tgi", [False, True])
+@pytest.mark.parametrize(("name", "value"), cases(GOOD))
+def test_what_makes_sense_is_taken(name: str, value: Any, is_tgi: bool) -> None:
+    assert wishes_of({name: value}, is_tgi=is_tgi).ignored == []
+
+
+@pytest.mark.parametrize("is_tgi", [False, True])
+@pytest.mark.parametrize(("name", "value"), cases(BAD))
+def test_what_makes_none_is_named(name: str, value: Any, is_tgi: bool) -> None:
+    with pytest.raises(BadParameter, match=rf"^parameters\.{name}: .+ is not .+") as refused:
+        wishes_of({name: value}, is_tgi=is_tgi)
+    assert refused.value.status == 424
+
+
+@pytest.mark.parametrize(("name", "value"), cases(BAD_OF_TGI))
+def test_tgi_takes_less(name: str, value: Any) -> None:
+    assert name not in wishes_of({name: value}, is_tgi=False).given
+    with pytest.raises(BadParameter, match=rf"^parameters\.{name}: {value} is not "):
+        wishes_of({name: value}, is_tgi=True)
+
+
+@pytest.mark.parametrize("value", [[], "x", 1, True])
+def test_parameters_are_an_object(value: Any) -> None:
+    with pytest.raises(BadPayload, match=r"^parameters must be an object$"):
+        wishes_of(value, is_tgi=False)
+
+
+@given(st.dictionaries(NAMES, ANYTHING, max_size=6) | ANYTHING, st.booleans())
+def test_nothing_but_a_wish_or_words_comes_of_anything(value: Any, is_tgi: bool) -> None:
+    try:
+        wishes = wishes_of(value, is_tgi=is_tgi)
+    except HttpError as refused:
+        assert refused.status == 424
+        assert len(refused.text) < 400
+        orjson.dumps(refused.text)
+    else:
+        assert wishes.max_new_tokens >= 1
+        orjson.dumps([wishes.given, wishes.seed, wishes.stops, wishes.ignored])
+
+
+def of(is_tgi: bool = False, **parameters: Any) -> Wishes:
+    return wishes_of(parameters, is_tgi=is_tgi)
+
+
+@pytest.mark.parametrize("value", [None, {}, dict.fromkeys(RULES)])
+def test_null_is_absent(value: Any) -> None:
+    assert wishes_of(value, is_tgi=False) == Wishes(max_new_tokens=30, is_greedy=True, ignored=[])
+    assert wishes_of(value, is_tgi=True) == Wishes(max_new_tokens=20, is_greedy=True, ignored=[], is_tgi=True)
+
+
+@pytest.mark.parametrize("is_tgi", [False, True])
+def test_any_parameter_of_sampling_asks_for_it(is_tgi: bool) -> None:
+    for name, value in (("temperature", 0.5), ("top_k", 5), ("top_p", 0.5), ("typical_p", 0.5), ("min_p", 0.5)):
+        found = of(is_tgi, seed=7, **{name: value})
+        assert (found.is_greedy, found.seed, found.given) == (False, 7, {name: value})
+    assert of(is_tgi, do_sample=True, seed=7) == Wishes(
+        max_new_tokens=found.max_new_tokens, is_greedy=False, seed=7, ignored=[], is_tgi=is_tgi
+    )
+    assert of(is_tgi, top_p=1, repetition_penalty=1).is_greedy
+    assert of(is_tgi, seed=7).seed is None
+
+
+def test_do_sample_false_is_heard_by_lmi_alone() -> None:
+    """TGI's clients send it always."""
+    greedy = of(do_sample=False, temperature=0.5, presence_penalty=1)
+    assert (greedy.is_greedy, greedy.given) == (True, {"presence_penalty": 1})
+    assert not of(is_tgi=True, do_sample=False, temperature=0.5).is_greedy
+
+
+@pytest.mark.parametrize("name", ["temperature", "top_p"])
+@pytest.mark.parametrize("others", [{}, {"do_sample": True}, {"top_k": 5}])
+def test_where_only_the_best_token_is_left_nothing_is_drawn(name: str, others: dict[str, Any]) -> None:
+    found = of(**{name: 0.0}, **others)
+    assert (found.is_greedy, found.given) == (True, {})
+
+
+def test_other_names_of_the_same() -> None:
+    found = of(stop=["a"], ignore_eos=True, min_new_tokens=3)
+    assert (found.stops, found.given) == (("a",), {"ignore_eos_token": True, "min_length": 3})
+    assert of(stop_sequences="a").stops == ("a",)
+
+
+def test_more_tokens_at_least_than_at_most() -> None:
+    with pytest.raises(BadParameter, match=r"^parameters\.min_length: 31 is more than max_new_tokens \(30\)$"):
+        of(min_length=31)
+    assert of(min_length=31, max_new_tokens=31).given == {"min_length": 31}
+
+
+def test_what_nobody_knows_is_noted_in_short() -> None:
+    found = of(**{f"unknown{number}" + "x" * 100: 1 for number in range(100)})
+    assert len(found.ignored) == 64
+    assert all(re.fullmatch("unknown[0-9]+x+", name) and len(name) == 64 for name in found.ignored)
