@@ -176,7 +176,7 @@ async def _fronts(settings: Settings, lifecycle: RuntimeLifecycle, server: Trito
         raise StartError(f"an HTTP front is on, but {error.name} is not installed: pip install 'modelmesh-triton-adapter[http]'") from error
     inference = TritonInference(settings.triton.target, settings.triton.call_headers)
     stack.push_async_callback(inference.close)
-    files = SmallFiles(settings.volume.repository_dir, llm.FILE_NAME, llm.MOST_BYTES)
+    files = SmallFiles(settings.volume.repository_dir, llm.PLACES, llm.MOST_BYTES)
     stack.callback(files.close)
     answering = llm.Answering(settings.llm, inference, lambda model: files.read(model.model_id, model.placed))
     doors = Doors()

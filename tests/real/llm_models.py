@@ -134,6 +134,7 @@ class Model:
                 time.sleep(self.delay_seconds)
             word = words[number % len(words)]
             if word in stops:
+                self.stop = " " + word
                 yield "", "stop"
                 return
             yield " " + word, "length" if number == count - 1 else None
@@ -192,9 +193,10 @@ class TritonPythonModel(Model):
         pieces = self.tokens(prompt, int(sampling.get("max_tokens", 16)), [stops] if isinstance(stops, str) else stops)
         if is_stream:
             for number, (text, reason) in enumerate(pieces):
-                yield self.outputs(given, text, [text] if text else [], reason, len(prompt.split()))
+                yield self.outputs(given, text, [text if text else self.stop], reason, len(prompt.split()))
         else:
             text, tokens, reason = collected(pieces)
+            tokens += [self.stop] if reason == "stop" else []  # a token as any other, but not in the text
             yield self.outputs(given, text if is_without_prompt else prompt + text, tokens, reason, len(prompt.split()))
 
     def outputs(self, given, text, tokens, reason, prompt_tokens):
@@ -219,21 +221,24 @@ TRTLLM = """
 
 class TritonPythonModel(Model):
     def answers(self, given):
-        prompt = given.one("text_input", "")
-        pieces = self.tokens(prompt, given.one("max_tokens", 16), given.texts("stop_words"))
+        prompts, count, stops = given.texts("text_input"), given.one("max_tokens", 16), given.texts("stop_words")
         if self.is_decoupled and given.one("stream", False):
-            for text, _ in pieces:
-                yield self.outputs(given, text, [text] if text else [])
+            for text, _ in self.tokens(prompts[0], count, stops):
+                yield self.outputs(given, [text], [[text] if text else []])
         else:
-            text, tokens, _ = collected(pieces)
-            yield self.outputs(given, text if given.one("exclude_input_in_output", False) else prompt + text, tokens)
+            found = [collected(self.tokens(prompt, count, stops)) for prompt in prompts]
+            is_without_prompt = given.one("exclude_input_in_output", False)
+            texts = [text if is_without_prompt else prompt + text for prompt, (text, _, _) in zip(prompts, found)]
+            yield self.outputs(given, texts, [tokens for _, tokens, _ in found])
 
-    def outputs(self, given, text, tokens):
-        found = [tensor("text_output", [text.encode()], bytes, (1, 1))]
+    def outputs(self, given, texts, tokens):
+        rows = len(texts)
+        found = [tensor("text_output", [text.encode() for text in texts], bytes, (rows, 1))]
         if given.one("return_log_probs", False):
-            values = [log_probability(token) for token in tokens] or [0.0]
-            found.append(tensor("cum_log_probs", [sum(values)], np.float32, (1, 1)))
-            found.append(tensor("output_log_probs", values, np.float32, (1, 1, -1)))
+            longest = max(1, max(map(len, tokens)))
+            values = [[log_probability(token) for token in row] + [0.0] * (longest - len(row)) for row in tokens]
+            found.append(tensor("cum_log_probs", [sum(row) for row in values], np.float32, (rows, 1)))
+            found.append(tensor("output_log_probs", values, np.float32, (rows, 1, -1)))
         return found
 """
 

@@ -16,6 +16,8 @@ from adapter.settings import LlmSettings
 from adapter.settings.llm import DETAILS, OUTPUT_FORMATTERS, ROLLING_BATCHES
 
 FILE_NAME = "serving.properties"
+PLACES = (FILE_NAME, f"1/{FILE_NAME}")
+"""In a model's directory: at the top, or, of files that were stored without a version, where they are placed."""
 MOST_BYTES = 64 * 1024
 _PAIR = re.compile(r"((?:[^\\:=\s]|\\.)+)\s*[:=]?\s*(.*)", re.DOTALL)
 _ESCAPED = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from adapter.fronts.llm.parameters import BadParameter, BadPayload, Wishes
 from adapter.fronts.llm.tensors import Inputs, numbers_of, texts_of
-from adapter.inference import ModelInfo, Parameter, Tensor
+from adapter.inference import Failure, InferenceFailed, ModelInfo, Parameter, Tensor
 
 PROMPT, TEXT = "text_input", "text_output"
 _INT64 = 2**63 - 1
@@ -359,9 +359,12 @@ def _finite(value: Any) -> float | None:
 
 
 def _first(values: Sequence[Any], row: int, rows: int) -> Any:
-    """The first value of a row; None: there is none."""
-    place = row * (len(values) // rows)
-    return values[place] if place < len(values) else None
+    """The first value of a row; None: there is none. Raises InferenceFailed: the answer has fewer rows than were asked for."""
+    if not values:
+        return None
+    if len(values) % rows:
+        raise InferenceFailed(Failure.INTERNAL, f"the model has answered {rows} prompts with {len(values)} values")
+    return values[row * (len(values) // rows)]
 
 
 def _word(text: bytes | None) -> str | None:

@@ -16,6 +16,8 @@ from adapter.fronts.llm.profiles import Token
 
 JSON_LINES, SSE = "application/jsonlines", "text/event-stream"
 UNKNOWN_ID = -1
+UNKNOWN_REASON = "eos_token"
+"""TGI's clients know three reasons, and take no null: a generation that has ended by itself, nobody has told why."""
 
 
 class Schema(Protocol):
@@ -106,7 +108,7 @@ class Tgi:
     @staticmethod
     def _details(end: End) -> Mapping[str, Any]:
         count = UNKNOWN_ID if end.generated_tokens is None else end.generated_tokens
-        return {"finish_reason": end.finish_reason, "generated_tokens": count, "seed": end.seed}
+        return {"finish_reason": end.finish_reason or UNKNOWN_REASON, "generated_tokens": count, "seed": end.seed}
 
 
 def framed(value: Mapping[str, Any], content_type: str) -> bytes:
