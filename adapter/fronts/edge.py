@@ -122,7 +122,7 @@ class Edge:
             finally:
                 if task is not None:
                     self._running.discard(task)
-            line.write(answer.status, notes)
+            asyncio.get_running_loop().call_soon(line.write, answer.status, notes)  # its client does not wait for it
         return answer
 
     async def _answer(self, request: web.Request, handler: Handler, route: Route | None, line: _Line) -> web.StreamResponse:

@@ -17,6 +17,7 @@ from tests.benchmark import svg
 from tests.benchmark.amounts import ALTERNATIVES, Amounts
 from tests.benchmark.bed import PEERS_PYTHON, Place
 from tests.benchmark.curves import curves
+from tests.benchmark.fronts import fronts
 from tests.benchmark.lifecycle import lifecycle
 from tests.benchmark.machine import described
 from tests.benchmark.on_triton import triton
@@ -39,6 +40,7 @@ PHASES: dict[str, Callable[[Amounts], Finding]] = {
     "start": start,
     "triton": triton,
     "beside": beside,
+    "fronts": fronts,
     "plans": plans,
     "profile": profile,
     "curves": curves,

@@ -28,7 +28,7 @@ from pathlib import Path
 from adapter._pb import model_runtime_pb2 as spi
 from tests.benchmark.amounts import Amounts
 from tests.benchmark.bed import START_SECONDS, BenchServer, Network
-from tests.benchmark.gauge import status_mib
+from tests.benchmark.gauge import exact_cpu_seconds_of, status_mib
 from tests.benchmark.report import OURS, Finding, Row
 from tests.fakes.background_triton import BackgroundTriton
 from tests.real.adapter import AdapterProcess
@@ -127,7 +127,7 @@ def started(package: Path, volume: Path, secret: dict[str, dict[str, str]], trit
             with _running(bare_environment() | adapter.settings) as pid:
                 _wait_for_port(int(adapter.settings["ADAPTER_PORT"]))
                 is_ready = mesh.status().status == spi.RuntimeStatusResponse.READY
-                answered, cpu = time.perf_counter() - began, _cpu_seconds(pid)
+                answered, cpu = time.perf_counter() - began, exact_cpu_seconds_of(pid)
                 if not is_ready:
                     mesh.start()
                 ready = time.perf_counter() - began
@@ -156,11 +156,6 @@ def _wait_for_port(port: int) -> None:
                 return
         time.sleep(TRY_SECONDS)
     raise RuntimeError(f"the adapter does not listen after {START_SECONDS} s")
-
-
-def _cpu_seconds(pid: int) -> float:
-    """Of another process and all of its threads, exact. Source: Linux, clock_getcpuclockid(3)."""
-    return time.clock_gettime((~pid << 3) | 2)
 
 
 def _row(case: str, client: str, seconds: list[float], cpu: list[float] | None) -> Row:

@@ -49,7 +49,8 @@ class Http:
     def __call__(self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None) -> Answer:
         """One request on a connection of its own; what is no bytes goes as JSON."""
         with self.kept() as ask:
-            return ask(method, path, body, headers)
+            answer: Answer = ask(method, path, body, headers)
+        return answer
 
     @contextmanager
     def kept(self) -> Iterator[Any]:

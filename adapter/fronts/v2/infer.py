@@ -56,8 +56,8 @@ async def inferred_value(inference: Inference, wanted: Wanted, value: Any, size_
 
 async def _answered(inference: Inference, wanted: Wanted, asking: Asked) -> Written:
     response = replace(await one(inference, asking.request), model=wanted.name or wanted.model)
-    size_bytes = sum(len(tensor.data) for tensor in response.outputs)
-    return await off_loop_if_large(size_bytes, lambda: written(response, asking, wanted.non_finite))
+    texts_bytes = sum(len(tensor.data) for tensor in response.outputs if not asking.is_binary(tensor.name))
+    return await off_loop_if_large(texts_bytes, lambda: written(response, asking, wanted.non_finite))
 
 
 async def _asked(wanted: Wanted, body: bytes, length: int | None) -> Asked:
