@@ -26,6 +26,8 @@ MAX_ID_BYTES = 255
 PROBE = "adapter-probe-"
 """So begin the names of directories that are made for a moment, to see whether Triton lists them. They are no models."""
 
+OPTIONS_FILE = "serving.properties"
+"""How a front for language models answers for a model; lies at the top of the model. Source: DJL Serving's name for it."""
 INNER = "~inner~"
 """
 Between a bundle's id and the name of one of its inner models. No id of ModelMesh's may hold it, nor

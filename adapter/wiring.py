@@ -22,6 +22,7 @@ from adapter.journal.journal import Journal
 from adapter.journal.reading import NAME as JOURNAL
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
 from adapter.lifecycle.repository_api import RepositoryCalls
+from adapter.model import OPTIONS_FILE
 from adapter.ports import Neighbours
 from adapter.rest_proxy import modelmesh
 from adapter.serving import RepositoryApi
@@ -176,7 +177,7 @@ async def _fronts(settings: Settings, lifecycle: RuntimeLifecycle, server: Trito
         raise StartError(f"an HTTP front is on, but {error.name} is not installed: pip install 'modelmesh-triton-adapter[http]'") from error
     inference = TritonInference(settings.triton.target, settings.triton.call_headers)
     stack.push_async_callback(inference.close)
-    files = SmallFiles(settings.volume.repository_dir, llm.PLACES, llm.MOST_BYTES)
+    files = SmallFiles(settings.volume.repository_dir, OPTIONS_FILE, llm.MOST_BYTES)
     stack.callback(files.close)
     answering = llm.Answering(settings.llm, inference, lambda model: files.read(model.model_id, model.placed))
     doors = Doors()

@@ -26,7 +26,7 @@ from adapter.layout.model_config import ModelConfig
 from adapter.layout.model_types import TYPES, ModelType, by_backend, model_type
 from adapter.layout.tree import LayoutError, Tree, check, clash, is_residue, shortened, shown
 from adapter.layout.versions import RULE, is_odd, is_version
-from adapter.model import Layout, Listing, ModelSpec, Question, SourceFile
+from adapter.model import OPTIONS_FILE, Layout, Listing, ModelSpec, Question, SourceFile
 from adapter.parameters import ALLOW_DECOUPLED
 from adapter.paths import path_problem
 
@@ -96,9 +96,18 @@ def plan(spec: ModelSpec, listing: Listing, contents: dict[SourceFile, bytes]) -
             layout = native.arranged(model_type(spec.model_type), spec.model_id, known, tensors, tree)
         else:
             layout = _arranged(spec, tree, schema_content, is_single_file=listing.is_single_file)
+        layout = _with_options(layout, listing)
         for part in (layout, *layout.inner.values()):
             _check_paths(part)
         return layout
+
+
+def _with_options(layout: Layout, listing: Listing) -> Layout:
+    """The options of the whole are those of the model that callers ask, unless that has its own."""
+    options = None if listing.is_single_file else listing.find(OPTIONS_FILE)
+    if options is None or OPTIONS_FILE in layout.links:
+        return layout
+    return replace(layout, links={**layout.links, OPTIONS_FILE: options})
 
 
 def asked(layout: Layout) -> dict[SourceFile, Question]:
@@ -238,7 +247,7 @@ def _unwrapped(spec: ModelSpec | None, tree: Tree) -> Tree:
     for _ in range(MOST_WRAPPERS if spec is not None and spec.folder is not None else 0):
         if model_config.FILE_NAME in inner.file_names or any(map(is_version, inner.directory_names)) or bundles.configs_to_read(inner):
             return inner
-        visible = inner.visible()
+        visible = inner.visible().without_file(OPTIONS_FILE)
         if visible.file_names or len(visible.directory_names) != 1:
             break
         inner = visible.below(visible.directory_names[0])

@@ -11,7 +11,6 @@ import asyncio
 import os
 import stat
 from collections import OrderedDict
-from collections.abc import Sequence
 from pathlib import Path
 
 from adapter.errors import InvalidModel, VolumeFailed
@@ -26,21 +25,20 @@ KEPT = 1024
 
 
 class SmallFiles:
-    """One file of all models in Triton's folder."""
+    """One file name of all models in Triton's folder."""
 
-    def __init__(self, folder: Path, places: Sequence[str], most_bytes: int) -> None:
+    def __init__(self, folder: Path, name: str, most_bytes: int) -> None:
         """
         Args:
             folder: Triton's.
-            places: where in a model's directory the file may be; the first one that is there counts.
+            name: of the file, at the top of a model's directory.
             most_bytes: longest file.
 
         Raises:
             StartError: the process cannot have the threads.
         """
         self._folder = folder
-        self._places = places
-        self._name = name = places[0]
+        self._name = name
         self._most_bytes = most_bytes
         self._threads = Threads(f"{name} of models", THREADS)
         self._kept: OrderedDict[str, tuple[str, asyncio.Future[bytes | None]]] = OrderedDict()
@@ -77,18 +75,13 @@ class SmallFiles:
         self._threads.shutdown()
 
     def _begin(self, model_id: str) -> asyncio.Future[bytes | None]:
-        paths = [self._folder / model_id / place for place in self._places]
-        reading = asyncio.wrap_future(self._threads.submit(_first, paths, self._most_bytes))
+        reading = asyncio.wrap_future(self._threads.submit(_content, self._folder / model_id / self._name, self._most_bytes))
         reading.add_done_callback(retrieve)
         return reading
 
     def _forget(self, model_id: str, kept: tuple[str, asyncio.Future[bytes | None]]) -> None:
         if self._kept.get(model_id) is kept:
             del self._kept[model_id]
-
-
-def _first(paths: Sequence[Path], most_bytes: int) -> bytes | None:
-    return next((found for path in paths if (found := _content(path, most_bytes)) is not None), None)
 
 
 def _content(path: Path, most_bytes: int) -> bytes | None:

@@ -91,7 +91,7 @@ class Pod:
         sagemaker, v2, llm = free_ports(3)
         self.sagemaker, self.v2, self.llm = Http(sagemaker), Http(v2), Http(llm)
         self.triton = Triton(self.repository)
-        self._env = {
+        self.env = {
             "ADAPTER_PORT": "0",
             "SAGEMAKER_PORT": str(sagemaker),
             "V2_REST_PORT": str(v2),
@@ -113,7 +113,7 @@ class Pod:
     def start_adapter(self) -> None:
         """A first one, or another one in place of the one that has ended."""
         self.adapter = AdapterProcess(
-            volume=self.volume, storage_config=self._secret, triton_target=self.triton.grpc_target, env=self._env, wait=False
+            volume=self.volume, storage_config=self._secret, triton_target=self.triton.grpc_target, env=self.env, wait=False
         ).launch()
         self._stack.callback(self.adapter.kill)
         until(self.is_well, "the adapter's fronts", 40)

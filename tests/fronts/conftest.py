@@ -2,6 +2,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.fronts import llm_bed
 from tests.fronts.bed import Pod
 
 
@@ -17,3 +18,11 @@ def pod(shared_pod: Pod) -> Iterator[Pod]:
     shared_pod.clear()
     yield shared_pod
     shared_pod.clear()
+
+
+@pytest.fixture(scope="session")
+def language_models(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pod]:
+    """A pod with all of `llm_bed.MODELS`; paths that name no model are for `vllm`."""
+    with Pod(tmp_path_factory.mktemp("language_models"), {"LMI_MODEL": "vllm"}) as pod:
+        llm_bed.load(pod, llm_bed.MODELS)
+        yield pod

@@ -1,253 +1,263 @@
-"""LMI's schemas on the real Triton, with models that imitate the interfaces of vLLM and TensorRT-LLM."""
+"""LMI's schema on the real Triton, for each kind of backend: whole, as JSON lines, for lists of prompts, and where it fails."""
 
 from __future__ import annotations
 
-import json
-import os
-import socket
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
-from tests.fronts.bed import Answer, Pod
-from tests.real.llm_models import llm_api, mock_llm, trtllm, vllm
-from tests.real.models import Files, affine, write
+from tests.fronts.bed import Http, Pod
+from tests.fronts.llm_bed import BACKENDS, ask, cancelled_in, left, lines, near, token
+from tests.real.models import sleeper
 from tests.real.polls import until
 
-JSON, LINES, SSE = "application/json", "application/jsonlines", "text/event-stream"
-PROMPT = "one three five"
-TEXT = " one three"
-"""What two tokens of the answer are: the imitations repeat the prompt."""
-TOKENS = [{"id": 103, "text": " one", "log_prob": -0.3}, {"id": 105, "text": " three", "log_prob": -0.5}]
-
-
-def with_options(files: Files, options: str) -> Files:
-    return {**files, "serving.properties": options.encode()}
-
-
-MODELS: Mapping[str, Files] = {
-    "vllm": vllm(),
-    "trtllm": trtllm(),
-    "trtllm-whole": trtllm(is_decoupled=False),
-    "api": llm_api(),
-    "fails": vllm(fail_at=1),
-    "fails-at-once": vllm(fail_at=0),
-    "tgi": with_options(vllm(), "# of DJL\nengine=Python\noption.tgi_compat = true\n"),
-    "streams": with_options(vllm(), "option.enable_streaming=true\n"),
-    "sse": with_options(vllm(), "option.output_formatter=sse\n"),
-    "dynamic": with_options(vllm(), "option.rolling_batch=disable\n"),
-    "strict": with_options(trtllm(), "option.details=strict\n"),
-    "confused": with_options(vllm(), "option.tgi_compat=perhaps\n"),
-    "affine": affine(2, 1),
-    "mock": mock_llm(),
+PROMPT, FIVE = "a bb ccc", ["a", "bb", "ccc", "a", "bb"]
+TEXT = " a bb ccc a bb"
+NO_TOKEN = {"id": None, "text": "", "log_prob": None}
+TOLD_NOTHING = {"finish_reason": None, "generated_tokens": None, "inputs": PROMPT}
+ALL = {"finish_reason": "length", "generated_tokens": 5, "inputs": PROMPT}
+REASON = {"finish_reason": "length", "generated_tokens": None, "inputs": PROMPT}
+BATCHED = [{"id": None, "text": TEXT if number == 4 else "", "log_prob": -len(word) / 10} for number, word in enumerate(FIVE)]
+DETAILS: dict[str, dict[str, Any]] = {
+    "vllm": {**ALL, "tokens": [token(word) for word in FIVE]},
+    "trtllm": {**ALL, "tokens": [token(word, ids=False) for word in FIVE]},
+    "trtllm_whole": {**ALL, "tokens": BATCHED},
+    "llm_api": {**REASON, "tokens": [token(word, ids=False, log_probs=False) for word in FIVE]},
+    "llm_api_whole": {**REASON, "tokens": None},
+    "plain": {**TOLD_NOTHING, "tokens": [token(word, ids=False, log_probs=False) for word in FIVE]},
+    "plain_whole": {**TOLD_NOTHING, "tokens": None},
 }
+"""Of a whole answer: what a backend does not tell is null."""
+BROKEN = {"finish_reason": "error", "generated_tokens": None, "inputs": None}
 
 
-@pytest.fixture(scope="module")
-def pod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pod]:
-    with Pod(tmp_path_factory.mktemp("pod"), {"LMI_MODEL": "vllm"}) as pod:
-        for name, files in MODELS.items():
-            answer = pod.load(name, files)
-            assert answer.status == 200, answer.body
-        yield pod
+@pytest.fixture
+def http(language_models: Pod) -> Http:
+    return language_models.llm
 
 
-def ask(pod: Pod, model: str, inputs: Any = PROMPT, *, stream: bool | None = None, **parameters: Any) -> Answer:
-    body: dict[str, Any] = {"inputs": inputs, "parameters": {"max_new_tokens": 2, **parameters}}
-    return pod.llm("POST", f"/predictions/{model}", body if stream is None else {**body, "stream": stream})
+@pytest.mark.parametrize("model", BACKENDS)
+def test_a_whole_answer(http: Http, model: str) -> None:
+    answer = ask(http, model, PROMPT, max_new_tokens=5)
+    assert (answer.status, answer.json) == (200, {"generated_text": TEXT})
+    assert answer.headers["content-type"] == "application/json"
+    assert int(answer.headers["x-total-time"]) >= 0
+    counts = [answer.headers.get(f"x-{kind}-tokens") for kind in ("prompt", "generated")]
+    assert counts == (["3", "5"] if model == "vllm" else [None, None])
 
 
-def told(answer: Answer, kind: str = JSON) -> Any:
-    assert (answer.status, answer.headers["content-type"]) == (200, kind), answer.body
-    if kind == JSON:
-        return answer.json
-    parts = answer.body.splitlines() if kind == LINES else [part.removeprefix(b"data: ") for part in answer.body.split(b"\n\n")[:-1]]
-    return [json.loads(part) for part in parts]
+@pytest.mark.parametrize("model", BACKENDS)
+def test_details_are_what_the_backend_tells_and_null_else(http: Http, model: str) -> None:
+    answer = ask(http, model, PROMPT, max_new_tokens=5, details=True)
+    assert answer.status == 200, answer.body
+    assert near(answer.json) == {"generated_text": TEXT, "details": near(DETAILS[model])}
 
 
-@pytest.mark.parametrize("model", ["vllm", "trtllm", "trtllm-whole", "api"])
-def test_a_prompt_has_one_text(pod: Pod, model: str) -> None:
-    assert told(ask(pod, model)) == {"generated_text": TEXT}
-    assert told(ask(pod, model, return_full_text=True)) == {"generated_text": PROMPT + TEXT}
+@pytest.mark.parametrize("has_details", [False, True])
+@pytest.mark.parametrize("model", BACKENDS)
+def test_a_line_a_token(http: Http, model: str, has_details: bool) -> None:
+    """A backend that tells the end with its last token needs no line of its own for it; one that gives all at once has one line."""
+    *tokens, last = lines(ask(http, model, PROMPT, stream=True, max_new_tokens=5, details=has_details))
+    details = {"details": {name: DETAILS[model][name] for name in ALL}} if has_details else {}
+    told = {"generated_text": TEXT, **details}
+    match model:
+        case "vllm" | "llm_api":
+            is_told = model == "vllm"
+            found = [{"token": token(word, is_told, is_told)} for word in FIVE]
+            assert near([*tokens, last]) == near([*found[:-1], {**found[-1], **told}])
+        case "trtllm" | "plain":
+            found = [{"token": token(word, ids=False, log_probs=model == "trtllm")} for word in FIVE]
+            assert near([*tokens, last]) == near([*found, {"token": NO_TOKEN, **told}])
+        case "trtllm_whole":
+            assert near([*tokens, last]) == near([*({"token": entry} for entry in BATCHED[:-1]), {"token": BATCHED[-1], **told}])
+        case _:
+            assert [*tokens, last] == [{"token": {**NO_TOKEN, "text": TEXT}, **told}]
+
+
+@pytest.mark.parametrize("model", BACKENDS)
+def test_the_prompt_comes_before_the_text_where_that_is_asked_for(http: Http, model: str) -> None:
+    answer = ask(http, model, PROMPT, max_new_tokens=2, return_full_text=True)
+    assert answer.json == {"generated_text": PROMPT + " a bb"}
+    assert lines(ask(http, model, PROMPT, stream=True, max_new_tokens=2, return_full_text=True))[-1]["generated_text"] == PROMPT + " a bb"
+
+
+def test_thirty_tokens_where_nobody_says_how_many(http: Http) -> None:
+    assert ask(http, "vllm", "a").json == {"generated_text": " a" * 30}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("model", "prompt", "stops", "reason", "count"),
+    [
+        ("vllm", "a bb", ["bb"], "stop_sequence", 2),
+        ("vllm", "a bb", ["x", "bb"], "stop_sequence", 2),
+        ("vllm", "a </s>", None, "eos_token", 2),
+        ("vllm", "a </s>", ["bb"], "eos_token", 2),
+        ("llm_api", "a bb", ["bb"], "stop_sequence", None),
+        ("llm_api", "a </s>", ["bb"], "eos_token", None),
+        ("trtllm", "a bb", ["x", "bb"], None, 2),
+    ],
+)
+def test_why_it_ended(
+    http: Http, model: str, prompt: str, stops: list[str] | None, reason: str | None, count: int | None, stream: bool
+) -> None:
+    answer = ask(http, model, prompt, stream, details=True, stop_sequences=stops)
+    value = lines(answer)[-1] if stream else answer.json
+    assert value["generated_text"] == " a"
+    assert [value["details"][name] for name in ("finish_reason", "generated_tokens")] == [reason, count]
+
+
+@pytest.mark.parametrize("model", BACKENDS)
+def test_a_list_of_prompts(http: Http, model: str) -> None:
+    """Details are of no use there: its schema has none."""
+    answer = ask(http, model, ["a", "b b", "c"], max_new_tokens=2, details=True)
+    assert (answer.status, answer.headers["content-type"]) == (200, "application/json"), answer.body
+    assert answer.json == [{"generated_text": text} for text in (" a a", " b b", " c c")]
+    if model == "vllm":
+        assert (answer.headers["x-prompt-tokens"], answer.headers["x-generated-tokens"]) == ("4", "6")
+
+
+@pytest.mark.parametrize("model", ["vllm", "trtllm", "llm_api", "plain"])
+def test_a_list_of_prompts_as_a_stream(http: Http, model: str) -> None:
+    found = lines(ask(http, model, ["a", "b c"], stream=True, max_new_tokens=3))
+    assert found == [{"outputs": [" a", " b"]}, {"outputs": [" a", " c"]}, {"outputs": [" a", " b"]}]
+
+
+def test_a_prompt_that_has_ended_waits_for_the_others(http: Http) -> None:
+    found = lines(ask(http, "vllm", ["a </s>", "b", "</s>"], stream=True, max_new_tokens=3))
+    assert found == [{"outputs": [" a", " b", ""]}, {"outputs": ["", " b", ""]}, {"outputs": ["", " b", ""]}]
+
+
+def test_prompts_of_a_model_that_batches_go_together(language_models: Pod) -> None:
+    def stats() -> Any:
+        return language_models.v2("GET", "/v2/models/trtllm_whole/stats").json["model_stats"][0]
+
+    before = stats()
+    answer = ask(language_models.llm, "trtllm_whole", [f"p{number}" for number in range(10)], max_new_tokens=1)
+    assert answer.json == [{"generated_text": f" p{number}"} for number in range(10)]
+    after = stats()
+    assert [int(after[name]) - int(before[name]) for name in ("inference_count", "execution_count")] == [10, 2]
 
 
 @pytest.mark.parametrize(
-    ("model", "tokens", "count", "reason"),
+    "body",
     [
-        ("vllm", TOKENS, 2, "length"),
-        ("trtllm", [{**token, "id": None} for token in TOKENS], 2, "length"),
-        ("trtllm-whole", None, 2, "length"),
-        ("api", [{"id": None, "text": token["text"], "log_prob": None} for token in TOKENS], None, "length"),
+        b"", b"{", b"[]", b"1", b'"a"', b"null", b"[" * 250_000, {}, {"inputs": None}, {"inputs": ""}, {"inputs": 1}, {"inputs": {}},
+        {"inputs": "a", "parameters": []}, {"inputs": "a", "parameters": "x"}, {"inputs": "a", "stream": "yes"},
+        {"inputs": "a", "stream": 1},
+        b'{"inputs": "\\ud800"}',
     ],
-)
-def test_details_are_what_the_backend_tells(pod: Pod, model: str, tokens: Any, count: int | None, reason: str) -> None:
-    answer = ask(pod, model, details=True)
-    details = told(answer)["details"]
-    assert (details["finish_reason"], details["generated_tokens"], details["inputs"]) == (reason, count, PROMPT)
-    if tokens is not None:
-        approximate = [{**token, "log_prob": token["log_prob"] and pytest.approx(token["log_prob"], abs=1e-6)} for token in tokens]
-        assert details["tokens"] == approximate
-    known = {"vllm": ("3", "2"), "trtllm": (None, "2"), "trtllm-whole": (None, "2"), "api": (None, None)}[model]
-    assert (answer.headers.get("x-prompt-tokens"), answer.headers.get("x-generated-tokens")) == known
+)  # fmt: skip
+def test_a_payload_that_is_no_request_is_424(http: Http, body: Any) -> None:
+    answer = http("POST", "/predictions/vllm", body)
+    assert (answer.status, answer.headers["content-type"]) == (424, "application/json")
+    assert answer.json == {"error": answer.json["error"], "code": 424}
+    assert answer.json["error"]
 
 
+@pytest.mark.parametrize("inputs", [[], [""], ["a", 1], ["a", None], [["a"]], ["a"] * 65])
+def test_a_list_that_is_no_list_of_prompts_is_424(http: Http, inputs: Any) -> None:
+    answer = ask(http, "vllm", inputs)
+    assert (answer.status, answer.json) == (424, {"code": 424, "message": "invoke handler failure", "error": answer.json["error"]})
+    assert answer.json["error"].startswith("inputs ")
+
+
+@pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(
-    ("stops", "limit", "model", "reason"),
+    ("model", "name", "value"),
     [
-        (["five"], 9, "vllm", "stop_sequence"),
-        (["five"], 9, "trtllm", None),
-        ([], 2, "trtllm", "length"),
-        (["five"], 9, "api", "stop_sequence"),
-        (["never"], 2, "vllm", "length"),
+        ("vllm", "temperature", -1),
+        ("vllm", "max_new_tokens", 0),
+        ("vllm", "stop_sequences", [""]),
+        ("vllm", "details", 1),
+        ("vllm", "seed", 2**63),
+        ("vllm", "n", 2),
+        ("vllm", "decoder_input_details", True),
+        ("trtllm", "min_p", 0.5),
+        ("trtllm", "top_n_tokens", 3),
+        ("llm_api", "repetition_penalty", 2),
+        ("llm_api", "stop_sequences", ["a", "b"]),
     ],
 )
-def test_why_it_ended(pod: Pod, stops: list[str], limit: int, model: str, reason: str | None) -> None:
-    details = told(ask(pod, model, PROMPT, max_new_tokens=limit, stop_sequences=stops, details=True))["details"]
-    assert details["finish_reason"] == reason
+def test_a_bad_parameter_is_named(http: Http, model: str, name: str, value: Any, stream: bool) -> None:
+    """One that makes no sense, or that the model's backend does not have."""
+    answer = ask(http, model, "a", stream, do_sample=True, **{name: value})
+    assert (answer.status, answer.headers["content-type"]) == (424, "application/json")
+    assert answer.json.pop("error").startswith(f"parameters.{name}: ")
+    assert {**answer.json, "error": ""} == {"generated_text": "", "details": {**BROKEN, "tokens": None}, "code": 424, "error": ""}
 
 
-@pytest.mark.parametrize("model", ["vllm", "trtllm", "api"])
-def test_a_stream_has_a_line_for_each_token(pod: Pod, model: str) -> None:
-    lines = told(ask(pod, model, stream=True, details=True), LINES)
-    assert [line["token"]["text"] for line in lines if line["token"]["text"]] == [" one", " three"]
-    assert ["generated_text" in line for line in lines] == [False] * (len(lines) - 1) + [True]
-    assert (lines[-1]["generated_text"], lines[-1]["details"]["finish_reason"]) == (TEXT, "length")
-    assert "details" not in told(ask(pod, model, stream=True), LINES)[-1]
-    whole = told(ask(pod, model, details=True))["details"]
-    assert {key: value for key, value in whole.items() if key != "tokens"} == lines[-1]["details"]
+def test_a_bad_parameter_of_a_list(http: Http) -> None:
+    answer = ask(http, "vllm", ["a"], top_p=2)
+    assert (answer.status, answer.json["message"]) == (424, "invoke handler failure")
+    assert answer.json["error"].startswith("parameters.top_p: ")
 
 
-def test_lists_have_the_dynamic_schema(pod: Pod) -> None:
-    prompts = ["a b", "c d", "e f"]
-    for model in ("vllm", "trtllm-whole"):
-        assert told(ask(pod, model, prompts)) == [{"generated_text": f" {prompt}"} for prompt in prompts]
-    assert told(ask(pod, "dynamic", "a b")) == [{"generated_text": " a b"}]
-    steps = told(ask(pod, "vllm", prompts, stream=True), LINES)
-    assert all(len(step["outputs"]) == 3 for step in steps)
-    assert ["".join(texts) for texts in zip(*(step["outputs"] for step in steps), strict=True)] == [" a b", " c d", " e f"]
+def test_an_unknown_parameter_is_ignored_and_noted(language_models: Pod) -> None:
+    assert ask(language_models.llm, "vllm", "a", max_new_tokens=1, frobnicate=1).json == {"generated_text": " a"}
+    assert '"ignored_parameters":["frobnicate"]' in language_models.adapter.log_text()
 
 
-def test_options_of_a_model_beat_the_settings(pod: Pod) -> None:
-    assert told(ask(pod, "tgi")) == [{"generated_text": TEXT}]
-    assert [line["token"]["text"] for line in told(ask(pod, "streams"), LINES)] == [" one", " three"]
-    assert told(ask(pod, "streams", stream=False)) == {"generated_text": TEXT}
-    assert [line["token"]["text"] for line in told(ask(pod, "sse"), SSE)] == [" one", " three"]
-    refused = ask(pod, "strict", details=True)
-    assert (refused.status, "details" in refused.json["error"]) == (424, True)
-    assert told(ask(pod, "strict")) == {"generated_text": TEXT}
-    assert ask(pod, "confused").json == {
-        "error": "serving.properties: option.tgi_compat is 'perhaps'; it can be true, false",
-        "code": 400,
-    }
+@pytest.mark.parametrize(("model", "stream"), [("fails_at_once", False), ("fails_at_once", True), ("fails_later", False)])
+def test_a_failure_before_the_answer_is_a_status(http: Http, model: str, stream: bool) -> None:
+    answer = ask(http, model, "a", stream, max_new_tokens=5)
+    assert (answer.status, answer.headers["content-type"]) == (424, "application/json"), answer.body
+    assert "the imitation fails at token" in answer.json["error"]
+    assert (answer.json["generated_text"], answer.json["details"]) == ("", {**BROKEN, "tokens": None})
 
 
-def test_options_of_a_bare_vllm_folder_count_and_a_reload_brings_new_ones(pod: Pod) -> None:
-    """Files without a version are placed in version 1."""
-    python = vllm()
-    config = python["config.pbtxt"]
-    for options, kind in ((b"option.tgi_compat=true", list), (b"", dict)):
-        files = {"config.pbtxt": config, "1/model.py": python["1/model.py"], "1/serving.properties": options}
-        assert pod.load("bare", files).status == 200
-        assert isinstance(told(ask(pod, "bare")), kind)
-        assert pod.unload("bare").status == 200
+def test_a_failure_in_a_stream_is_its_last_line(http: Http) -> None:
+    first, second, last = lines(ask(http, "fails_later", "a", stream=True, max_new_tokens=5))
+    assert near([first, second]) == near([{"token": token("a")}] * 2)
+    assert last["token"].pop("error_msg") == "the imitation fails at token 2"
+    assert last == {"token": {"id": -1, "text": "", "log_prob": -1, "special_token": True}, "generated_text": "", "details": BROKEN}
 
 
-def test_which_model_is_asked(pod: Pod) -> None:
-    body = {"inputs": PROMPT, "parameters": {"max_new_tokens": 2}}
-    assert told(pod.llm("POST", "/invocations", body)) == {"generated_text": TEXT}
-    assert told(pod.llm("POST", "/invocations", body, {"X-Amzn-SageMaker-Target-Model": "tgi"})) == [{"generated_text": TEXT}]
-    assert pod.llm("POST", "/predictions/absent", body).json == {"error": "Model not found: absent", "code": 404}
-    for model in ("affine", "mock"):
-        refused = pod.llm("POST", f"/predictions/{model}", body)
-        assert (refused.status, "no language model" in refused.json["error"]) == (424, True)
+def test_a_failure_in_a_stream_of_a_list(http: Http) -> None:
+    first, second, last = lines(ask(http, "fails_later", ["a", "b"], stream=True, max_new_tokens=5))
+    assert [first, second] == [{"outputs": [" a", " b"]}] * 2
+    assert last == {"code": 424, "message": "invoke handler failure", "error": "the imitation fails at token 2"}
 
 
-@pytest.mark.parametrize(
-    ("body", "words"),
-    [
-        (b"{", "no JSON"),
-        ([], "JSON object"),
-        ({}, "inputs"),
-        ({"inputs": ""}, "inputs"),
-        ({"inputs": 3}, "inputs"),
-        ({"inputs": []}, "inputs"),
-        ({"inputs": ["a", 3]}, "inputs"),
-        ({"inputs": ["a"] * 65}, "64"),
-        ({"inputs": "a", "parameters": []}, "parameters"),
-        ({"inputs": "a", "stream": "yes"}, "stream"),
-        ({"inputs": "a", "parameters": {"max_new_tokens": 0}}, "max_new_tokens"),
-        ({"inputs": "a", "parameters": {"temperature": "hot"}}, "temperature"),
-        ({"inputs": "a", "parameters": {"top_p": 7}}, "top_p"),
-        ({"inputs": "a", "parameters": {"stop_sequences": [1]}}, "stop_sequences"),
-        ({"inputs": "a", "parameters": {"details": 1}}, "details"),
-        ({"inputs": "a", "parameters": {"num_beams": 3}}, "num_beams"),
-        ({"inputs": "a", "parameters": {"seed": 2**64}}, "seed"),
-    ],
-)
-def test_a_bad_payload_is_424_and_says_what_is_wrong(pod: Pod, body: Any, words: str) -> None:
-    answer = pod.llm("POST", "/invocations", body)
-    assert (answer.status, answer.headers["content-type"], answer.json["code"]) == (424, JSON, 424)
-    assert words in answer.json["error"]
+def test_one_failure_fails_a_list(http: Http) -> None:
+    answer = ask(http, "fails_later", ["a </s>", "b"], max_new_tokens=5)
+    assert (answer.status, answer.json["error"]) == (424, "the imitation fails at token 2")
 
 
-def test_a_generation_that_fails(pod: Pod) -> None:
-    """Before its first token it has a status; later the last line tells it."""
-    for model in ("fails-at-once", "fails"):
-        answer = ask(pod, model)
-        assert (answer.status, answer.json["generated_text"], answer.json["details"]["finish_reason"]) == (424, "", "error")
-        assert "the imitation fails at token" in answer.json["error"]
-    assert ask(pod, "fails-at-once", stream=True).status == 424
-    first, last = told(ask(pod, "fails", stream=True), LINES)
-    assert first["token"]["text"] == " one"
-    assert (last["token"]["id"], last["details"]["finish_reason"]) == (-1, "error")
-    assert "the imitation fails at token 1" in last["token"]["error_msg"]
-    *_, broken = told(ask(pod, "fails", ["a b", "c d"], stream=True), LINES)
-    assert (broken["code"], broken["message"]) == (424, "invoke handler failure")
+def test_a_model_that_is_absent_or_no_language_model(http: Http) -> None:
+    absent = ask(http, "absent", "a")
+    assert (absent.status, absent.json) == (404, {"error": "Model not found: absent", "code": 404})
+    other = ask(http, "no_text", "a")
+    assert (other.status, other.json) == (
+        424,
+        {"error": "the model 'no_text' is no language model: it has no text_input and text_output", "code": 424},
+    )
 
 
-def test_unknown_parameters_are_noted(pod: Pod) -> None:
-    assert told(ask(pod, "vllm", no_such_parameter=1)) == {"generated_text": TEXT}
-    line = json.loads(pod.adapter.log_text().splitlines()[-1])
-    assert (line["ignored_parameters"], line["route"]) == (["no_such_parameter"], "/predictions/{name}")
+def test_a_model_that_is_being_loaded_is_503(language_models: Pod) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        loading = pool.submit(language_models.load, "coming", sleeper(3))
+        answer = until(
+            lambda: (found := ask(language_models.llm, "coming", "a")).status != 404 and found,
+            "the load",
+        )
+        assert (answer.status, answer.json) == (503, {"error": "the model 'coming' is being loaded", "code": 503})
+        assert loading.result().status == 200
+    language_models.unload("coming")
 
 
-@pytest.mark.parametrize("is_stream", [True, False])
-def test_a_client_that_leaves_has_its_generation_cancelled(pod: Pod, is_stream: bool) -> None:
-    name = f"slow-{is_stream}"
-    assert pod.load(name, vllm(delay_seconds=0.05)).status == 200
-    parameters = {"max_new_tokens": 2000, "details": True}
-    body = json.dumps({"inputs": "a", "parameters": parameters, "stream": is_stream}).encode()
-    with socket.create_connection(("127.0.0.1", pod.llm.port)) as connection:
-        connection.sendall(b"POST /predictions/%s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (name.encode(), len(body), body))
-        if is_stream:
-            assert connection.recv(4096).startswith(b"HTTP/1.1 200")
-        until(lambda: (pod.repository / name / "1" / "begun").exists() or None, "the generation")
-    until(lambda: (pod.repository / name / "1" / "cancelled").exists() or None, "the cancel in the model")
-    assert pod.unload(name).status == 200
+def test_a_client_that_leaves_a_stream_has_it_cancelled_and_has_had_its_first_lines(language_models: Pod) -> None:
+    body = {"inputs": "a", "stream": True, "parameters": {"max_new_tokens": 2000}}
+    with cancelled_in(language_models, "slow"):
+        had = left(language_models, "/predictions/slow", "slow", body)
+    assert had.startswith(b"HTTP/1.1 200")
+    assert b"generated_text" not in had
 
 
-def test_settings_are_for_models_without_options(tmp_path: Path) -> None:
-    """And without LMI_MODEL the only model is asked, or none."""
-    settings = {"OPTION_TGI_COMPAT": "true", "OPTION_ENABLE_STREAMING": "true", "LMI_DETAILS": "strict"}
-    with Pod(tmp_path, settings) as pod:
-        body = {"inputs": PROMPT, "parameters": {"max_new_tokens": 2}}
-        answer = pod.llm("POST", "/invocations", body)
-        assert (answer.status, "0 models are loaded" in answer.json["error"]) == (404, True)
-        assert pod.load("only", with_options(vllm(), "option.tgi_compat=false\n")).status == 200
-        assert [line["token"]["text"] for line in told(pod.llm("POST", "/invocations", body), LINES)] == [" one", " three"]
-        assert pod.load("other", vllm()).status == 200
-        assert told(ask(pod, "other", stream=False)) == [{"generated_text": TEXT}]
-        assert pod.llm("POST", "/invocations", body).status == 404
-        assert os.path.lexists(pod.repository / "only" / "serving.properties")
-
-
-def test_a_model_that_others_have_loaded_is_asked_too(tmp_path: Path) -> None:
-    with Pod(tmp_path, {"V2_REPOSITORY_API": "true", "LMI_MODEL": "theirs"}) as pod:
-        body = {"inputs": PROMPT, "parameters": {"max_new_tokens": 2}}
-        assert (pod.llm("GET", "/health").status, pod.llm("POST", "/invocations", body).status) == (503, 404)
-        write(vllm(), pod.repository / "theirs")
-        assert pod.v2("POST", "/v2/repository/models/theirs/load").status == 200
-        assert (pod.llm("GET", "/health").status, told(pod.llm("POST", "/invocations", body))) == (200, {"generated_text": TEXT})
-        assert pod.llm("GET", "/info").json["model_id"] == "theirs"
+@pytest.mark.parametrize("inputs", ["a", ["a", "b"]])
+@pytest.mark.parametrize("has_details", [False, True])
+def test_a_client_that_leaves_a_whole_answer_has_it_cancelled(language_models: Pod, inputs: Any, has_details: bool) -> None:
+    with cancelled_in(language_models, "slow"):
+        body = {"inputs": inputs, "parameters": {"max_new_tokens": 40, "details": has_details}}
+        assert left(language_models, "/predictions/slow", "slow", body) == b""

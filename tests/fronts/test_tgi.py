@@ -1,4 +1,4 @@
-"""TGI's paths on the real Triton, for Hugging Face's clients, each a process in a venv of its own."""
+"""TGI's schema on the real Triton, and two clients of it that nobody here wrote, each as a process of its own venv."""
 
 from __future__ import annotations
 
@@ -9,175 +9,297 @@ from typing import Any
 
 import pytest
 
-from tests.fronts.bed import Answer, Pod
+from tests.fronts.bed import Http, Pod
 from tests.fronts.install import python
-from tests.real.llm_models import llm_api, trtllm, vllm
+from tests.fronts.llm_bed import EVENTS, cancelled_in, env, left, lines
 from tests.real.parts import or_skip
 
 CLIENT_SECONDS = 100
-PROMPT, TEXT = "one three five", " one three"
-MODELS = {"vllm": vllm(), "trtllm": trtllm(), "api": llm_api(), "fails": vllm(fail_at=1)}
-STRICT_CLIENT = """
-import json, sys
-from text_generation import Client
-from text_generation.errors import GenerationError, ValidationError
+WHOLE = ("/", "/generate")
 
-client = Client(sys.argv[1], timeout=60)
-whole = client.generate("one three five", max_new_tokens=2)
-stopped = client.generate("one three five", max_new_tokens=9, stop_sequences=["five"])
-stream = list(client.generate_stream("one three five", max_new_tokens=2))
+
+def tgi_token(word: str, *, is_known: bool = True) -> dict[str, Any]:
+    """As the imitation of vLLM makes it."""
+    return {
+        "id": 100 + len(word) if is_known else -1,
+        "text": f" {word}",
+        "logprob": -len(word) / 10 if is_known else None,
+        "special": False,
+    }
+
+
+def body(inputs: Any = "a bb", stream: bool | None = None, **parameters: Any) -> dict[str, Any]:
+    return {"inputs": inputs, "parameters": parameters} | ({} if stream is None else {"stream": stream})
+
+
+@pytest.fixture
+def http(language_models: Pod) -> Http:
+    return language_models.llm
+
+
+def test_a_list_of_one_or_an_object(http: Http) -> None:
+    """Twenty tokens where nobody says how many."""
+    value = {"generated_text": " a" * 20}
+    for path, wanted in (("/", [value]), ("/generate", value)):
+        answer = http("POST", path, {"inputs": "a"})
+        assert (answer.status, answer.headers["content-type"], answer.json) == (200, "application/json", wanted)
+        assert (answer.headers["x-prompt-tokens"], answer.headers["x-generated-tokens"]) == ("1", "20")
+        assert int(answer.headers["x-total-time"]) >= 0
+
+
+@pytest.mark.parametrize("path", WHOLE)
+def test_details(http: Http, path: str) -> None:
+    answer = http("POST", path, body(max_new_tokens=3, details=True, temperature=0.5, seed=7))
+    value = answer.json[0] if path == "/" else answer.json
+    assert value == {
+        "generated_text": " a bb a",
+        "details": {
+            "finish_reason": "length",
+            "generated_tokens": 3,
+            "seed": 7,
+            "prefill": [],
+            "tokens": [tgi_token(word) for word in ("a", "bb", "a")],
+        },
+    }
+
+
+@pytest.mark.parametrize("has_details", [False, True])
+@pytest.mark.parametrize(("path", "stream"), [("/", True), ("/generate_stream", None), ("/generate_stream", False)])
+def test_a_stream(http: Http, path: str, stream: bool | None, has_details: bool) -> None:
+    first, last = lines(http("POST", path, body(stream=stream, max_new_tokens=2, details=has_details)), EVENTS)
+    details = {"finish_reason": "length", "generated_tokens": 2, "seed": None, "input_length": 2} if has_details else None
+    assert first == {"index": 1, "token": tgi_token("a"), "generated_text": None, "details": None}
+    assert last == {"index": 2, "token": tgi_token("bb"), "generated_text": " a bb", "details": details}
+
+
+def test_generate_streams_nothing(http: Http) -> None:
+    assert http("POST", "/generate", body(stream=True, max_new_tokens=1)).json == {"generated_text": " a"}
+
+
+@pytest.mark.parametrize(("prompt", "stops", "reason"), [("a bb", ["bb"], "stop_sequence"), ("a </s>", ["bb"], "eos_token")])
+def test_why_it_ended(http: Http, prompt: str, stops: list[str], reason: str) -> None:
+    answer = http("POST", "/generate", body(prompt, stop=stops, details=True))
+    assert (answer.json["generated_text"], answer.json["details"]["finish_reason"]) == (" a", reason)
+
+
+def test_what_no_backend_tells_has_the_types_that_clients_need(language_models: Pod) -> None:
+    with env(language_models, LMI_MODEL="llm_api"):
+        whole = language_models.llm("POST", "/generate", body(max_new_tokens=2, details=True)).json
+        tokens = [tgi_token(word, is_known=False) for word in ("a", "bb")]
+        details = {"finish_reason": "length", "generated_tokens": -1, "seed": None, "prefill": [], "tokens": tokens}
+        assert whole == {"generated_text": " a bb", "details": details}
+        last = lines(language_models.llm("POST", "/generate_stream", body(max_new_tokens=2, details=True)), EVENTS)[-1]
+        assert last["token"] == tokens[-1]
+        assert last["details"] == {"finish_reason": "length", "generated_tokens": -1, "seed": None, "input_length": None}
+
+
+@pytest.mark.parametrize("path", ["/", "/generate", "/generate_stream"])
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"{", b"[]", b"null", {}, {"inputs": ""}, {"inputs": ["a"]}, {"inputs": "a", "parameters": 1}, {"inputs": "a", "stream": 1},
+        body(temperature=0), body(top_p=0), body(top_k=0), body(max_new_tokens=0), body(best_of=2), body(decoder_input_details=True),
+        body(grammar={"type": "regex", "value": "a"}),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_a_validation_error(http: Http, path: str, value: Any) -> None:
+    answer = http("POST", path, value)
+    assert (answer.status, answer.headers["content-type"]) == (422, "application/json")
+    assert answer.json == {"error": answer.json["error"], "error_type": "validation"}
+    if isinstance(value, dict) and isinstance(value.get("parameters"), dict):
+        assert answer.json["error"].startswith(f"parameters.{next(iter(value['parameters']))}: ")
+
+
+def test_failures_of_the_model_are_generation_errors(language_models: Pod) -> None:
+    with env(language_models, LMI_MODEL="fails_at_once"):
+        for path in ("/", "/generate", "/generate_stream"):
+            failed = language_models.llm("POST", path, body())
+            assert (failed.status, failed.headers["content-type"]) == (424, "application/json"), path
+            assert failed.json == {"error": "the imitation fails at token 0", "error_type": "generation"}
+    with env(language_models, LMI_MODEL="fails_later"):
+        first, second, last = lines(language_models.llm("POST", "/generate_stream", body(max_new_tokens=5)), EVENTS)
+        assert (first["index"], second["index"]) == (1, 2)
+        assert last == {"error": "the imitation fails at token 2", "error_type": "generation"}
+
+
+def test_errors_that_have_no_model_yet(http: Http) -> None:
+    lost = http("POST", "/generate/lost", {})
+    assert (lost.status, list(lost.json)) == (404, ["error", "code"])
+    wrong = http("GET", "/generate")
+    assert (wrong.status, wrong.json) == (405, {"error": "method not allowed here"})
+    packed = http("POST", "/generate", b"x", {"Content-Encoding": "br"})
+    assert (packed.status, packed.json["error_type"]) == (415, "validation")
+
+
+def test_info_and_health(http: Http) -> None:
+    info = http("GET", "/info").json
+    assert {name: info[name] for name in ("model_id", "model_pipeline_tag", "max_best_of", "backend", "token_details")} == {
+        "model_id": "vllm",
+        "model_pipeline_tag": "text-generation",
+        "max_best_of": 1,
+        "backend": "vllm",
+        "token_details": "ids",
+    }
+    health = http("GET", "/health")
+    assert (health.status, health.body) == (200, b"")
+
+
+def test_a_client_that_leaves_has_it_cancelled(language_models: Pod) -> None:
+    with env(language_models, LMI_MODEL="slow"), cancelled_in(language_models, "slow"):
+        had = left(language_models, "/generate_stream", "slow", body("a", max_new_tokens=2000))
+        assert b"data: " in had or b"text/event-stream" in had
+
+
+TEXT_GENERATION = """
+import asyncio, json, sys
+
+from text_generation import AsyncClient, Client
+
+BASE = sys.argv[1]
+
+
+def refused(call):
+    try:
+        list(call()) if call else None
+    except Exception as error:
+        return [type(error).__name__, str(error)]
+
+
+def told(details):
+    return [details.finish_reason.value, details.generated_tokens, details.seed]
+
+
+def token(found):
+    return [found.id, found.text, round(found.logprob, 5), found.special]
+
+
+async def later():
+    client = AsyncClient(BASE)
+    whole = await client.generate("a bb", max_new_tokens=2)
+    return [whole.generated_text, [token(found.token) async for found in client.generate_stream("a bb", max_new_tokens=2)]]
+
+
+client = Client(BASE)
+whole = client.generate("a bb", max_new_tokens=3, temperature=0.5, do_sample=True, seed=7, stop_sequences=["x"])
+stream = list(client.generate_stream("a bb", max_new_tokens=3, return_full_text=True))
 found = {
-    "whole": [whole.generated_text, whole.details.finish_reason, whole.details.generated_tokens, [t.text for t in whole.details.tokens]],
-    "stopped": [stopped.generated_text, stopped.details.finish_reason],
-    "stream": [[r.token.id, r.token.text, r.token.logprob, r.token.special] for r in stream],
-    "end": [stream[-1].generated_text, stream[-1].details.finish_reason],
+    "whole": [whole.generated_text, told(whole.details), [token(entry) for entry in whole.details.tokens]],
+    "stream": [token(entry.token) for entry in stream],
+    "end": [stream[-1].generated_text, told(stream[-1].details), [entry.generated_text for entry in stream[:-1]]],
+    "async": asyncio.run(later()),
+    "validation": refused(lambda: Client(BASE).generate("a", best_of=2, do_sample=True)),
+    "at once": refused(lambda: Client(BASE + "/predictions/fails_at_once").generate("a")),
+    "at once in a stream": refused(lambda: Client(BASE + "/predictions/fails_at_once").generate_stream("a")),
+    "later": refused(lambda: Client(BASE + "/predictions/fails_later").generate_stream("a")),
+    "absent": refused(lambda: Client(BASE + "/predictions/absent").generate("a")),
+    "unknown": told(Client(BASE + "/predictions/plain").generate("a", max_new_tokens=2).details),
+    "unknown stream": [entry.token.id for entry in Client(BASE + "/predictions/plain").generate_stream("a", max_new_tokens=2)],
 }
 print(json.dumps(found))
 """
-FAILING_CLIENT = """
-import json, sys
-from text_generation import Client
-from text_generation.errors import GenerationError, ValidationError
+HUGGINGFACE_HUB = """
+import asyncio, json, sys
 
-client, found = Client(sys.argv[1], timeout=60), []
-for name, call in (
-    ("whole", lambda: client.generate("one three", max_new_tokens=2)),
-    ("stream", lambda: list(client.generate_stream("one three", max_new_tokens=2))),
-    ("bad", lambda: client.generate("", max_new_tokens=2)),
-):
+from huggingface_hub import AsyncInferenceClient, InferenceClient
+
+BASE = sys.argv[1]
+
+
+def refused(path, **options):
+    client = InferenceClient(model=BASE + path)
     try:
-        call()
+        answer = client.text_generation("a", **options)
+        list(answer) if options.get("stream") else None
     except Exception as error:
-        found.append([name, type(error).__name__, str(error)])
-print(json.dumps(found))
-"""
-HUB_CLIENT = """
-import json, sys
-from huggingface_hub import InferenceClient
+        return [type(error).__name__, str(error)]
 
-found = {}
-for name, url in (("tgi", sys.argv[1]), ("invocations", sys.argv[1] + "/invocations")):
-    client = InferenceClient(url, timeout=60)
-    whole = client.text_generation("one three five", max_new_tokens=2, details=True)
-    stream = list(client.text_generation("one three five", max_new_tokens=2, details=True, stream=True))
-    found[name] = {
-        "plain": client.text_generation("one three five", max_new_tokens=2),
-        "whole": [whole.generated_text, whole.details.finish_reason, whole.details.generated_tokens, len(whole.details.tokens)],
-        "stream": [[part.token.id, part.token.text, part.token.logprob] for part in stream],
-        "end": [stream[-1].generated_text, stream[-1].details.finish_reason, stream[-1].details.generated_tokens],
-    }
-try:
-    InferenceClient(sys.argv[1], timeout=60).text_generation("a", max_new_tokens=2, top_p=7)
-except Exception as error:
-    found["refused"] = [type(error).__name__, str(error)]
+
+def token(found):
+    assert type(found.id) is int and type(found.logprob) is float
+    return [found.id, found.text, round(found.logprob, 5), found.special]
+
+
+def told(details):
+    return [details.finish_reason, details.generated_tokens]
+
+
+async def later():
+    client = AsyncInferenceClient(model=BASE + "/invocations")
+    return [text async for text in await client.text_generation("a bb", max_new_tokens=2, stream=True)]
+
+
+client = InferenceClient(model=BASE + "/invocations")
+whole = client.text_generation("a bb", max_new_tokens=3, details=True)
+stream = list(client.text_generation("a bb", max_new_tokens=3, details=True, stream=True))
+assert all(entry.details is None for entry in stream[:-1])
+assert type(stream[-1].details).__name__ == "TextGenerationStreamOutputStreamDetails"
+found = {
+    "whole": [whole.generated_text, told(whole.details), [token(entry) for entry in whole.details.tokens]],
+    "stream": [token(entry.token) for entry in stream],
+    "end": [stream[-1].generated_text, told(stream[-1].details), stream[-1].details.input_length],
+    "text": client.text_generation("a bb", max_new_tokens=3),
+    "texts": list(client.text_generation("a bb", max_new_tokens=3, stream=True)),
+    "at the root": InferenceClient(model=BASE).text_generation("a bb", max_new_tokens=3),
+    "sampled": client.text_generation("a", max_new_tokens=1, do_sample=True, temperature=0.5, top_k=5, top_p=0.9, seed=1, stop=["x"]),
+    "async": asyncio.run(later()),
+    "validation": refused("/invocations", temperature=0.0),
+    "at once": refused("/predictions/fails_at_once"),
+    "at once in a stream": refused("/predictions/fails_at_once", stream=True),
+    "later": refused("/predictions/fails_later", stream=True, details=True),
+}
 print(json.dumps(found))
 """
+
+
+def found_by(client: str, script: str, http: Http) -> dict[str, Any]:
+    """What a client has found, in a process of its own."""
+    interpreter = or_skip(lambda: python(client))
+    command = [interpreter, "-W", "ignore", "-c", script, f"http://127.0.0.1:{http.port}"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=CLIENT_SECONDS, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
 
 
 @pytest.fixture(scope="module")
-def pods(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pod]:
-    with Pod(tmp_path_factory.mktemp("pod"), {"OPTION_TGI_COMPAT": "true"}) as pod:
-        yield pod
+def compatible(language_models: Pod) -> Iterator[Http]:
+    with env(language_models, OPTION_TGI_COMPAT="true"):
+        yield language_models.llm
 
 
-def only(pod: Pod, name: str) -> Pod:
-    """A path that names no model is for the only one."""
-    for other in pod.listed():
-        if other != name:
-            assert pod.unload(other).status == 200
-    if not pod.listed():
-        assert pod.load(name, MODELS[name]).status == 200
-    return pod
+TOKENS = [[101, " a", -0.1, False], [102, " bb", -0.2, False], [101, " a", -0.1, False]]
 
 
-def run(client: str, code: str, pod: Pod) -> Any:
-    interpreter = or_skip(lambda: python(client))
-    command = [interpreter, "-c", code, f"http://127.0.0.1:{pod.llm.port}"]
-    found = subprocess.run(command, capture_output=True, text=True, timeout=CLIENT_SECONDS, check=False)
-    assert found.returncode == 0, found.stderr[-2000:]
-    return json.loads(found.stdout)
+def test_text_generation(compatible: Http) -> None:
+    assert found_by("text-generation", TEXT_GENERATION, compatible) == {
+        "whole": [" a bb a", ["length", 3, 7], TOKENS],
+        "stream": TOKENS,
+        "end": ["a bb a bb a", ["length", 3, None], [None, None]],
+        "async": [" a bb", TOKENS[:2]],
+        "validation": ["ValidationError", "parameters.best_of: this model cannot do that; its backend is vLLM"],
+        "at once": ["GenerationError", "the imitation fails at token 0"],
+        "at once in a stream": ["GenerationError", "the imitation fails at token 0"],
+        "later": ["GenerationError", "the imitation fails at token 2"],
+        "absent": ["NotFoundError", "Model not found: absent"],
+        "unknown": ["eos_token", -1, None],
+        "unknown stream": [-1, -1, -1],
+    }
 
 
-def ask(pod: Pod, path: str, *, stream: bool | None = None, **parameters: Any) -> Answer:
-    body: dict[str, Any] = {"inputs": PROMPT, "parameters": {"max_new_tokens": 2, **parameters}}
-    return pod.llm("POST", path, body if stream is None else {**body, "stream": stream})
-
-
-@pytest.mark.parametrize(("name", "details"), [("vllm", [[103, -0.3], [105, -0.5]]), ("trtllm", [[-1, -0.3], [-1, -0.5]]), ("api", None)])
-def test_the_strict_client(pods: Pod, name: str, details: list[list[float]] | None) -> None:
-    """It takes no answer that misses a field, or has a null where TGI never has one."""
-    found = run("text-generation", STRICT_CLIENT, only(pods, name))
-    tokens = {"vllm": 2, "trtllm": 2, "api": -1}[name]
-    assert found["whole"] == [TEXT, "length", tokens, [" one", " three"]]
-    assert found["stopped"] == [TEXT, {"vllm": "stop_sequence", "trtllm": "eos_token", "api": "stop_sequence"}[name]]
-    assert [[part[1], part[3]] for part in found["stream"] if part[1]] == [[" one", False], [" three", False]]
-    if details is not None:
-        assert [[part[0], round(part[2], 5)] for part in found["stream"] if part[1]] == details
-    assert found["end"] == [TEXT, "length"]
-
-
-def test_the_strict_client_has_typed_errors(pods: Pod) -> None:
-    whole, stream, bad = run("text-generation", FAILING_CLIENT, only(pods, "fails"))
-    assert whole[:2] == ["whole", "GenerationError"]
-    assert stream[:2] == ["stream", "GenerationError"]
-    assert "the imitation fails at token 1" in whole[2]
-    assert "the imitation fails at token 1" in stream[2]
-    assert (bad[:2], "inputs" in bad[2]) == (["bad", "ValidationError"], True)
-
-
-def test_the_hubs_client(pods: Pod) -> None:
-    """Also at /invocations, where a model's options make it TGI's: as DJL Serving's own acceptance test asks."""
-    found = run("huggingface-hub", HUB_CLIENT, only(pods, "vllm"))
-    for name in ("tgi", "invocations"):
-        assert found[name]["plain"] == TEXT
-        assert found[name]["whole"] == [TEXT, "length", 2, 2]
-        assert [type(value) for part in found[name]["stream"] for value in part] == [int, str, float] * 2
-        assert found[name]["end"] == [TEXT, "length", 2]
-    kind, text = found["refused"]
-    assert (kind, "top_p" in text) == ("ValidationError", True)
-
-
-@pytest.mark.parametrize(
-    ("path", "stream", "kind", "shape"),
-    [
-        ("/", None, "application/json", list),
-        ("/", True, "text/event-stream", None),
-        ("/generate", True, "application/json", dict),
-        ("/generate_stream", False, "text/event-stream", None),
-        ("/invocations", None, "application/json", list),
-    ],
-)
-def test_each_path_has_its_form(pods: Pod, path: str, stream: bool | None, kind: str, shape: type | None) -> None:
-    answer = ask(only(pods, "vllm"), path, stream=stream)
-    assert (answer.status, answer.headers["content-type"]) == (200, kind), answer.body
-    if shape is not None:
-        assert isinstance(answer.json, shape)
-        assert (answer.headers["x-prompt-tokens"], answer.headers["x-generated-tokens"]) == ("3", "2")
-        assert int(answer.headers["x-total-time"]) >= 0
-        return
-    events = [json.loads(part.removeprefix(b"data: ")) for part in answer.body.split(b"\n\n")[:-1]]
-    assert [event["index"] for event in events] == list(range(1, len(events) + 1))
-    assert [event["generated_text"] for event in events] == [None] * (len(events) - 1) + [TEXT]
-    assert (answer.headers["cache-control"], answer.headers["x-accel-buffering"]) == ("no-cache", "no")
-
-
-def test_errors_have_tgis_types(pods: Pod) -> None:
-    pod = only(pods, "fails")
-    refused = ask(pod, "/generate", temperature=0)
-    assert (refused.status, refused.json["error_type"], "temperature" in refused.json["error"]) == (422, "validation", True)
-    failed = ask(pod, "/generate")
-    assert (failed.status, failed.json["error_type"]) == (424, "generation")
-    stream = ask(pod, "/generate_stream").body.split(b"\n\n")
-    assert json.loads(stream[-2].removeprefix(b"data: "))["error_type"] == "generation"
-    assert pod.llm("POST", "/generate", b"{").json["error_type"] == "validation"
-
-
-def test_info_and_health(pods: Pod) -> None:
-    pod = only(pods, "vllm")
-    info = pod.llm("GET", "/info").json
-    assert (info["model_id"], info["backend"], info["token_details"], info["model_sha"]) == ("vllm", "vllm", "ids", None)
-    assert (pod.llm("GET", "/health").status, pod.llm("GET", "/ping").status) == (200, 200)
-    assert pod.llm("GET", "/generate").status == 405
-    assert pod.unload("vllm").status == 200
-    assert pod.llm("GET", "/info").status == 404
-    assert pod.llm("GET", "/health").status == 200
+def test_huggingface_hub(compatible: Http) -> None:
+    found = found_by("huggingface-hub", HUGGINGFACE_HUB, compatible)
+    kind, text = found.pop("validation")
+    assert (kind, "parameters.temperature: 0.0 is not" in text) == ("ValidationError", True)
+    assert found == {
+        "whole": [" a bb a", ["length", 3], TOKENS],
+        "stream": TOKENS,
+        "end": [" a bb a", ["length", 3], 2],
+        "text": " a bb a",
+        "texts": [" a", " bb", " a"],
+        "at the root": " a bb a",
+        "sampled": " a",
+        "async": [" a", " bb"],
+        "at once": ["GenerationError", "the imitation fails at token 0"],
+        "at once in a stream": ["GenerationError", "the imitation fails at token 0"],
+        "later": ["GenerationError", "the imitation fails at token 2"],
+    }

@@ -3,6 +3,7 @@ Python models that imitate the interfaces of language models' backends: names, t
 
 They are imitations: no weights, no tokenizer, nothing of the real backends. A token is a word of the prompt with the space before it,
 again and again from the first; the id of a token is the number of its letters plus 100, its log probability minus that number / 10.
+The word `</s>` is the end of the sequence. It and a stop sequence are generated and counted, as tokens without a text.
 Source of the interfaces: vLLM backend `src/model.py`, TensorRT-LLM backend `all_models/inflight_batcher_llm` and `llmapi`, Triton's
 own `qa/python_models` (`mock_llm`) and `repeat` backend.
 
@@ -97,21 +98,26 @@ def tensor(name, values, kind, shape=None):
 
 
 class Given:
-    """The inputs of a request, as Python's values."""
+    """The inputs of a request, as Python's values; of one row, where there are some."""
 
-    def __init__(self, request):
+    def __init__(self, request, row=0, rows=1):
         self.request = request
+        self.row = row
+        self.rows = rows
+
+    def values(self, name):
+        found = pb_utils.get_input_tensor_by_name(self.request, name)
+        return None if found is None else found.as_numpy().reshape(self.rows, -1)[self.row]
 
     def one(self, name, default):
-        found = pb_utils.get_input_tensor_by_name(self.request, name)
-        if found is None:
+        values = self.values(name)
+        if values is None:
             return default
-        value = found.as_numpy().reshape(-1)[0]
-        return value.decode() if isinstance(value, bytes) else value.item()
+        return values[0].decode() if isinstance(values[0], bytes) else values[0].item()
 
     def texts(self, name):
-        found = pb_utils.get_input_tensor_by_name(self.request, name)
-        return [] if found is None else [text.decode() for text in found.as_numpy().reshape(-1)]
+        values = self.values(name)
+        return [] if values is None else [text.decode() for text in values]
 
 
 class Model:
@@ -125,7 +131,7 @@ class Model:
         self.fail_at = knobs.get("fail_at", -1)
 
     def tokens(self, prompt, count, stops):
-        """Token, and why it is the last or None."""
+        """Text, token, and why it is the last or None."""
         words = prompt.split() or [""]
         for number in range(count):
             if number == self.fail_at:
@@ -133,11 +139,10 @@ class Model:
             if self.delay_seconds:
                 time.sleep(self.delay_seconds)
             word = words[number % len(words)]
-            if word in stops:
-                self.stop = " " + word
-                yield "", "stop"
+            if word in stops or word == "</s>":
+                yield "", " " + word, "stop"
                 return
-            yield " " + word, "length" if number == count - 1 else None
+            yield " " + word, " " + word, "length" if number == count - 1 else None
 
     def execute(self, requests):
         (HERE / "begun").touch()
@@ -169,11 +174,8 @@ class Model:
 
 def collected(pieces):
     """(text, tokens, reason) of all in one."""
-    texts, reason = [], None
-    for text, reason in pieces:
-        if text:
-            texts.append(text)
-    return "".join(texts), texts, reason
+    pieces = list(pieces)
+    return "".join(text for text, _, _ in pieces), [token for _, token, _ in pieces], pieces[-1][2] if pieces else None
 
 
 def log_probability(token):
@@ -192,11 +194,10 @@ class TritonPythonModel(Model):
             raise ValueError("Error generating stream: the input cannot be in the output of a stream")
         pieces = self.tokens(prompt, int(sampling.get("max_tokens", 16)), [stops] if isinstance(stops, str) else stops)
         if is_stream:
-            for number, (text, reason) in enumerate(pieces):
-                yield self.outputs(given, text, [text if text else self.stop], reason, len(prompt.split()))
+            for text, token, reason in pieces:
+                yield self.outputs(given, text, [token], reason, len(prompt.split()))
         else:
             text, tokens, reason = collected(pieces)
-            tokens += [self.stop] if reason == "stop" else []  # a token as any other, but not in the text
             yield self.outputs(given, text if is_without_prompt else prompt + text, tokens, reason, len(prompt.split()))
 
     def outputs(self, given, text, tokens, reason, prompt_tokens):
@@ -221,24 +222,28 @@ TRTLLM = """
 
 class TritonPythonModel(Model):
     def answers(self, given):
-        prompts, count, stops = given.texts("text_input"), given.one("max_tokens", 16), given.texts("stop_words")
+        prompt = given.one("text_input", "")
+        pieces = self.tokens(prompt, given.one("max_tokens", 16), given.texts("stop_words"))
         if self.is_decoupled and given.one("stream", False):
-            for text, _ in self.tokens(prompts[0], count, stops):
-                yield self.outputs(given, [text], [[text] if text else []])
+            for text, token, _ in pieces:
+                yield self.outputs(given, text, [token])
         else:
-            found = [collected(self.tokens(prompt, count, stops)) for prompt in prompts]
-            is_without_prompt = given.one("exclude_input_in_output", False)
-            texts = [text if is_without_prompt else prompt + text for prompt, (text, _, _) in zip(prompts, found)]
-            yield self.outputs(given, texts, [tokens for _, tokens, _ in found])
+            text, tokens, _ = collected(pieces)
+            yield self.outputs(given, text if given.one("exclude_input_in_output", False) else prompt + text, tokens)
 
-    def outputs(self, given, texts, tokens):
-        rows = len(texts)
-        found = [tensor("text_output", [text.encode() for text in texts], bytes, (rows, 1))]
+    def whole(self, request):
+        rows = len(pb_utils.get_input_tensor_by_name(request, "text_input").as_numpy())
+        if rows == 1:
+            return super().whole(request)
+        texts = [next(self.answers(Given(request, row, rows)))[0].as_numpy()[0, 0] for row in range(rows)]
+        return pb_utils.InferenceResponse([tensor("text_output", texts, bytes, (-1, 1))])
+
+    def outputs(self, given, text, tokens):
+        found = [tensor("text_output", [text.encode()], bytes, (1, 1))]
         if given.one("return_log_probs", False):
-            longest = max(1, max(map(len, tokens)))
-            values = [[log_probability(token) for token in row] + [0.0] * (longest - len(row)) for row in tokens]
-            found.append(tensor("cum_log_probs", [sum(row) for row in values], np.float32, (rows, 1)))
-            found.append(tensor("output_log_probs", values, np.float32, (rows, 1, -1)))
+            values = [log_probability(token) for token in tokens] or [0.0]
+            found.append(tensor("cum_log_probs", [sum(values)], np.float32, (1, 1)))
+            found.append(tensor("output_log_probs", values, np.float32, (1, 1, -1)))
         return found
 """
 
@@ -250,20 +255,32 @@ class TritonPythonModel(Model):
         stop = given.one("sampling_param_stop", "")
         so_far = "" if given.one("sampling_param_exclude_input_from_output", False) else prompt
         reason = None
-        for text, reason in self.tokens(prompt, given.one("sampling_param_max_tokens", 16), [stop] if stop else []):
+        met = ""
+        for text, token, reason in self.tokens(prompt, given.one("sampling_param_max_tokens", 16), [stop] if stop else []):
             so_far += text  # each answer has the text from the beginning
+            met = stop if token.strip() == stop else ""
             if given.one("streaming", False) and self.is_decoupled:
-                yield self.outputs(given, so_far, reason, stop)
+                yield self.outputs(given, so_far, reason, met)
         if not (given.one("streaming", False) and self.is_decoupled):
-            yield self.outputs(given, so_far, reason, stop)
+            yield self.outputs(given, so_far, reason, met)
 
-    def outputs(self, given, text, reason, stop):
+    def outputs(self, given, text, reason, met):
         found = [tensor("text_output", [text.encode()], bytes)]
         if given.one("return_finish_reason", False):
             found.append(tensor("finish_reason", [str(reason).encode()], bytes))
         if given.one("return_stop_reason", False):
-            found.append(tensor("stop_reason", [(stop if reason == "stop" else "None").encode()], bytes))
+            found.append(tensor("stop_reason", [(met or "None").encode()], bytes))
         return found
+"""
+
+PLAIN = """
+
+class TritonPythonModel(Model):
+    def answers(self, given):
+        asked = json.loads(given.request.parameters() or "{}")
+        pieces = self.tokens(given.one("text_input", ""), int(asked.get("max_new_tokens", 16)), [])
+        for text, _, _ in pieces if self.is_decoupled else [collected(pieces)]:
+            yield [tensor("text_output", [text.encode()], bytes)]
 """
 
 MOCK = """
@@ -331,6 +348,12 @@ def trtllm(*, is_decoupled: bool = True, delay_seconds: float = 0, fail_at: int 
 def llm_api(*, is_decoupled: bool = True, delay_seconds: float = 0, fail_at: int = -1) -> Files:
     """The interface of TensorRT-LLM's LLM API: unbatched; each answer of a stream has the whole text so far."""
     return _model(LLM_API, LLM_API_INPUTS, LLM_API_OUTPUTS, is_decoupled=is_decoupled, delay_seconds=delay_seconds, fail_at=fail_at)
+
+
+def plain(*, is_decoupled: bool = True, delay_seconds: float = 0, fail_at: int = -1) -> Files:
+    """Of no known backend: from text to text, an answer a token; `max_new_tokens` is a parameter of the request."""
+    inputs, outputs = (("text_input", "TYPE_STRING", "1", False),), (("text_output", "TYPE_STRING", "1", False),)
+    return _model(PLAIN, inputs, outputs, is_decoupled=is_decoupled, delay_seconds=delay_seconds, fail_at=fail_at)
 
 
 def mock_llm(*, is_decoupled: bool = True) -> Files:

@@ -19,7 +19,7 @@ from adapter.errors import AdapterError
 from adapter.fronts.answers import HttpError, json_answer
 from adapter.fronts.llm.collecting import End
 from adapter.fronts.llm.failures import Told, lmi_body, tgi_body, told
-from adapter.fronts.llm.generating import Asked, generation, texts
+from adapter.fronts.llm.generating import Asked, all_of, generation, texts
 from adapter.fronts.llm.options import Options, options_of
 from adapter.fronts.llm.parameters import BadPayload, is_text, wishes_of
 from adapter.fronts.llm.schemas import JSON_LINES, SSE, Lmi, Schema, Tgi, dynamic_whole, framed
@@ -119,7 +119,7 @@ class Answering:
     async def _steps(self, asked: Asked) -> AsyncGenerator[Mapping[str, Any], None]:
         """A line has the next text of each prompt; of one that has ended an empty one."""
         async with AsyncExitStack() as stack:
-            begun = [await stack.enter_async_context(generation(self._inference, asked, [prompt])) for prompt in asked.prompts]
+            begun = await all_of(stack.enter_async_context(generation(self._inference, asked, [prompt])) for prompt in asked.prompts)
             lines = [await stack.enter_async_context(aclosing(each.lines())) for each in begun]
             is_open = True
             while is_open:

@@ -11,11 +11,15 @@ import codecs
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from adapter.fronts.llm.backends import Piece, Token
 from adapter.fronts.llm.parameters import Wishes
-from adapter.fronts.llm.profiles import Piece, Token
 
 _TAIL = 1024
 """Characters of the last tokens, beside the longest stop sequence, in which a stop sequence is looked for."""
+
+
+_HALF = "\ufffd".encode()
+"""Stands at the end of a text whose last character is not all there yet; the next answer has another one in its place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +105,8 @@ class Collector:
     def _delta(self, text: bytes) -> bytes:
         if self._is_cumulative:
             text = text.removeprefix(self._prefix)
+            while not self.is_over and text.endswith(_HALF):
+                text = text.removesuffix(_HALF)
             delta = text.removeprefix(self._seen)
             self._seen = text if text.startswith(self._seen) else self._seen + text
             return delta

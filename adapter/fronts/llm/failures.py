@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from adapter.errors import AdapterError
+from adapter.errors import AdapterError, InvalidModel
 from adapter.fronts.answers import NO_ROOM, UNAVAILABLE, HttpError, status_of
 from adapter.fronts.llm.parameters import BadParameter, BadPayload
 from adapter.fronts.memory import is_out_of_memory
@@ -56,7 +56,8 @@ def told(error: AdapterError | HttpError, names: Collection[str], *, is_tgi: boo
             status = OVERLOADED if is_tgi else NO_ROOM
         return Told(status=status, text=error.text, reason=error.reason, is_generation=True)
     if isinstance(error, AdapterError):
-        return Told(status=status_of(error), text=error.text, reason=error.reason, is_generation=False)
+        status = FAILED if isinstance(error, InvalidModel) else status_of(error)
+        return Told(status=status, text=error.text, reason=error.reason, is_generation=False)
     is_bad = isinstance(error, BadPayload) or error.status == 400
     status = (INVALID if is_tgi else FAILED) if is_bad else error.status
     return Told(status=status, text=error.text, reason="payload", is_generation=isinstance(error, BadParameter))

@@ -8,18 +8,20 @@ model. Nobody waits behind another: each generation is a call of its own.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from adapter.fronts.asking import informed
+from adapter.fronts.llm.backends import Piece, Profile, Question, Token, profile_of
 from adapter.fronts.llm.collecting import Collector, End
 from adapter.fronts.llm.options import Options
 from adapter.fronts.llm.parameters import BadParameter, Wishes
-from adapter.fronts.llm.profiles import Piece, Profile, Question, Token, profile_of
 from adapter.fronts.llm.tensors import by_name
 from adapter.inference import Inference, InferRequest, InferResponse, ModelInfo
 
+T = TypeVar("T")
 AT_ONCE = 8
 """Generations of one request that run at a time, where its model takes one prompt a request."""
 
@@ -152,13 +154,19 @@ async def texts(inference: Inference, asked: Asked) -> Sequence[End]:
         async with places, generation(inference, asked, prompts) as begun:
             return await begun.ends()
 
-    parts = [asyncio.ensure_future(ends(asked.prompts[start : start + most])) for start in range(0, len(asked.prompts), most)]
+    parts = await all_of(ends(asked.prompts[start : start + most]) for start in range(0, len(asked.prompts), most))
+    return [end for part in parts for end in part]
+
+
+async def all_of(works: Iterable[Coroutine[Any, Any, T]]) -> Sequence[T]:
+    """The results of all, in their order. The first failure cancels the others; it is raised when all have ended."""
+    tasks = [asyncio.ensure_future(work) for work in works]
     try:
-        return [end for part in await asyncio.gather(*parts) for end in part]
+        return await asyncio.gather(*tasks)
     finally:
-        for part in parts:
-            part.cancel()
-        await asyncio.gather(*parts, return_exceptions=True)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _made(inference: Inference, info: ModelInfo, profile: Profile, asked: Asked, prompts: Sequence[str]) -> Generation:

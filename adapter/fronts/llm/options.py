@@ -12,12 +12,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from adapter.errors import InvalidModel
+from adapter.model import OPTIONS_FILE
 from adapter.settings import LlmSettings
 from adapter.settings.llm import DETAILS, OUTPUT_FORMATTERS, ROLLING_BATCHES
 
-FILE_NAME = "serving.properties"
-PLACES = (FILE_NAME, f"1/{FILE_NAME}")
-"""In a model's directory: at the top, or, of files that were stored without a version, where they are placed."""
 MOST_BYTES = 64 * 1024
 _PAIR = re.compile(r"((?:[^\\:=\s]|\\.)+)\s*[:=]?\s*(.*)", re.DOTALL)
 _ESCAPED = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
@@ -78,7 +76,7 @@ def _with(options: Options, name: str, value: str) -> Options:
 
 def _one_of(name: str, value: str, choices: tuple[str, ...]) -> str:
     if value.lower() not in choices:
-        raise InvalidModel(f"{FILE_NAME}: {name} is {value[:64]!r}; it can be {', '.join(choices)}")
+        raise InvalidModel(f"{OPTIONS_FILE}: {name} is {value[:64]!r}; it can be {', '.join(choices)}")
     return value.lower()
 
 

@@ -19,6 +19,8 @@ BAD_PAYLOAD = 424
 """LMI's status for it; TGI's is another."""
 Value = bool | int | float | str | Sequence[str] | Sequence[int]
 INT32, UINT64 = 2**31 - 1, 2**64 - 1
+_LARGEST = 3.4e38
+"""Of FP32, in short: the type that backends have for parameters."""
 MOST_ENTRIES = 64
 """Of a list: each token is compared with all stop sequences."""
 MOST_SHOWN = 64
@@ -109,8 +111,10 @@ def _is_sampled(given: Mapping[str, Any], known: Mapping[str, Any], *, is_tgi: b
     """
     Whether tokens are drawn: `do_sample` says it, or, where it does not, any parameter of sampling.
 
-    TGI's clients send `do_sample: false` beside a temperature, and TGI then samples.
+    TGI's clients send `do_sample: false` beside a temperature, and TGI then samples. At a temperature of 0 nothing is drawn.
     """
+    if given.get("temperature") == 0:
+        return False
     if "do_sample" in given and (given["do_sample"] or not is_tgi):
         return bool(given["do_sample"])
     return any(name in known for name in SAMPLING)
@@ -139,7 +143,7 @@ Kind = tuple[str, Callable[[Any], bool]]
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and -_LARGEST <= value <= _LARGEST
 
 
 def _number(low: float, high: float = math.inf) -> Kind:

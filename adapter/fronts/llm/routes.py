@@ -16,9 +16,9 @@ from adapter.fronts.answers import UNAVAILABLE, json_answer
 from adapter.fronts.bodies import json_of
 from adapter.fronts.edge import Front, Route, name_in
 from adapter.fronts.llm.answering import Answering, Shape
+from adapter.fronts.llm.backends import profile_of
 from adapter.fronts.llm.failures import tgi_body
 from adapter.fronts.llm.parameters import MOST_ENTRIES
-from adapter.fronts.llm.profiles import profile_of
 from adapter.fronts.openapi import OBJECT, TEXT, operation
 from adapter.inference import Failure, Inference, InferenceFailed
 from adapter.serving import KnownModel, Models

@@ -11,13 +11,13 @@ from typing import Any, Protocol
 
 import orjson
 
+from adapter.fronts.llm.backends import Token
 from adapter.fronts.llm.collecting import End
-from adapter.fronts.llm.profiles import Token
 
 JSON_LINES, SSE = "application/jsonlines", "text/event-stream"
 UNKNOWN_ID = -1
 UNKNOWN_REASON = "eos_token"
-"""TGI's clients know three reasons, and take no null: a generation that has ended by itself, nobody has told why."""
+"""TGI's types have no null here. Source: DJL Serving, of TensorRT-LLM: what has not reached its limit has come to its end."""
 
 
 class Schema(Protocol):
