@@ -15,7 +15,7 @@ from tests.prove.report import markdown_table
 MEASURED = Path(__file__).resolve().parents[2] / "deploy/docs/performance.json"
 MATRICES = ("pull", "small", "whole")
 """Phases in which many clients do the same: a column for each."""
-LISTS = ("stores", "fair", "checks", "lifecycle", "start", "triton", "beside")
+LISTS = ("stores", "fair", "checks", "lifecycle", "start", "triton", "beside", "fronts")
 _COLUMNS = 116
 _SHOWN = ("case", "client", "value", "CPU", "ours is × as good")
 
