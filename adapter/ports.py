@@ -127,11 +127,19 @@ class ModelStore(Protocol):
 
 
 class ModelRepository(Protocol):
-    """Triton's model repository folder, of which we are the only writer."""
+    """Triton's model repository folder, of which we are the only writer, or (V2_REPOSITORY_API) one of several."""
 
     @property
     def folder(self) -> Path:
         """Where it is."""
+        ...
+
+    def is_of_others(self, name: str) -> bool:
+        """Whether a directory of this name, if there is one, may be somebody else's: nobody here takes it down."""
+        ...
+
+    async def claim(self, model_id: str) -> None:
+        """Make the name ours, before anything is written of it. Raises InvalidRequest: somebody else has a model of this name there."""
         ...
 
     async def place(self, model_id: str, layout: Layout, artifact: Artifact) -> str:
@@ -152,6 +160,18 @@ class ModelRepository(Protocol):
 
     async def identities(self, model_ids: Collection[str]) -> Mapping[str, str]:
         """Of these models, those that the folder holds, and which directory each is. Unlike `inventory` it looks at no files."""
+        ...
+
+
+class OtherModels(Protocol):
+    """Models in Triton that the adapter has not placed. Their files are never touched. Every call waits for a Triton that is away."""
+
+    async def load(self, name: str, overrides: Mapping[str, str | bytes]) -> None:
+        """As `ModelServer.load`; with `overrides` (`serving.Overrides`) Triton loads what they say."""
+        ...
+
+    async def unload(self, name: str, *, has_dependents: bool) -> None:
+        """As `ModelServer.unload`, of this model, and, with `has_dependents`, of what Triton unloads with it."""
         ...
 
 

@@ -6,12 +6,12 @@ A front of ModelMesh's kind asks `ports.Lifecycle`; both faces share one table o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from adapter.errors import Rejected
-from adapter.model import LoadedModel, ModelSpec
+from adapter.model import LoadedModel, ModelSpec, ServerModel
 
 
 class AlreadyLoaded(Rejected):
@@ -40,6 +40,50 @@ class KnownModel:
     """It is being unloaded, or taken down after a failure."""
     placed: str | None = None
     """Identity of its directory in Triton's folder: another one after each load. None: nobody here has placed it."""
+
+
+Overrides = Mapping[str, str | bytes]
+"""Of a load: `config` (JSON), and `file:<version>/<name>` (content), as Triton's model repository extension has them."""
+
+
+class RepositoryApi(Protocol):
+    """What Triton may load, by Triton's names: models of the adapter, and what others have put where Triton finds it."""
+
+    async def index(self) -> Sequence[ServerModel]:
+        """
+        All rows of Triton's index but those of the adapter's own looks.
+
+        Raises:
+            ServerUnavailable: it is not to be had soon.
+        """
+        ...
+
+    async def load(self, name: str, overrides: Overrides) -> None:
+        """
+        Load a model of others, or load it again, and return when it serves. One of the adapter's must be loaded already.
+
+        A cancel leaves the load to Triton.
+
+        Raises:
+            InvalidRequest: no model can have this name, or the adapter has loaded it and overrides are given.
+            ModelRefused: Triton cannot load it.
+            ServerUnavailable: the adapter is loading or unloading it, or Triton is away.
+            BudgetExceeded: Triton has not loaded it in time, and goes on.
+        """
+        ...
+
+    async def unload(self, name: str, *, has_dependents: bool) -> None:
+        """
+        Unload a model, whoever has loaded it, and return when it holds no memory. One that is unknown is fine.
+
+        With `has_dependents` the models that an ensemble is made of go, too, unless somebody has loaded them by name.
+
+        Raises:
+            InvalidRequest: no model can have this name.
+            UnloadUnfinished: it holds memory still.
+            ServerError: Triton does not unload it.
+        """
+        ...
 
 
 class Models(Protocol):

@@ -176,7 +176,10 @@ def parse_absolute_path(text: str) -> Path:
 
 def parse_paths(text: str) -> tuple[Path, ...]:
     """Absolute paths, joined by colons."""
-    return tuple(parse_absolute_path(part) for part in text.split(":") if part)
+    paths = tuple(parse_absolute_path(part) for part in text.split(":") if part)
+    if not paths:
+        raise ValueError("names no folder")
+    return paths
 
 
 def parse_command(text: str) -> tuple[str, ...]:

@@ -21,9 +21,11 @@ from adapter.errors import StartError
 from adapter.journal.journal import Journal
 from adapter.journal.reading import NAME as JOURNAL
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
+from adapter.lifecycle.repository_api import RepositoryCalls
 from adapter.model import OPTIONS_FILE
 from adapter.ports import Neighbours
 from adapter.rest_proxy import modelmesh
+from adapter.serving import RepositoryApi
 from adapter.settings import Settings, inherited
 from adapter.space import Space
 from adapter.spi.listen import SpiServer, listen
@@ -107,7 +109,7 @@ async def build(
             jitter=jitter,
         )
         stack.callback(store.close)
-        repository = Repository(volume, space)
+        repository = Repository(volume, space, own=journal.records if settings.v2.has_repository else None)
         stack.callback(repository.close)
         server = TritonServer(
             client=TritonClient(settings.triton.target, settings.triton.call_headers),
@@ -161,11 +163,11 @@ async def build(
             stack.push_async_callback(spi.stop, 0)
         preparing = asyncio.create_task(_prepared(store, runtime.has_told), name="storage clients")
         stack.push_async_callback(_end, preparing)
-        fronts = await _fronts(settings, lifecycle, stack) if settings.has_fronts else None
+        fronts = await _fronts(settings, lifecycle, server, stack) if settings.has_fronts else None
         yield Adapter(volume=volume, space=space, lifecycle=lifecycle, spi=spi, companion=companion, fronts=fronts, root_tasks=root_tasks)
 
 
-async def _fronts(settings: Settings, lifecycle: RuntimeLifecycle, stack: AsyncExitStack) -> Doors:
+async def _fronts(settings: Settings, lifecycle: RuntimeLifecycle, server: TritonServer, stack: AsyncExitStack) -> Doors:
     """The HTTP fronts that are on. Their libraries are imported here, so a pod without a front has none of them in memory."""
     try:
         from adapter.fronts import llm, sagemaker, v2  # noqa: PLC0415 - as the docstring says
@@ -181,17 +183,30 @@ async def _fronts(settings: Settings, lifecycle: RuntimeLifecycle, stack: AsyncE
     doors = Doors()
     stack.push_async_callback(doors.close)
     if settings.sagemaker.port:
-        front = sagemaker.front(settings.sagemaker, lifecycle, inference, non_finite=settings.v2.non_finite)
+        front = sagemaker.front(settings.sagemaker, lifecycle, inference, answering, non_finite=settings.v2.non_finite)
         await doors.open(front, settings.sagemaker.port, "SAGEMAKER_PORT", settings.http)
     if settings.v2.port:
         there: TritonInference = inference
         if settings.v2.endpoint is not None:
             there = modelmesh(settings.v2.endpoint, settings.rest_proxy)
             stack.push_async_callback(there.close)
-        await doors.open(v2.front(settings.v2, there, inference), settings.v2.port, "V2_REST_PORT", settings.http)
+        api = _repository_api(settings, lifecycle, server) if settings.v2.has_repository else None
+        await doors.open(v2.front(settings.v2, there, inference, api), settings.v2.port, "V2_REST_PORT", settings.http)
     if settings.llm.port:
         await doors.open(llm.front(settings.llm, lifecycle, inference, answering), settings.llm.port, "LMI_PORT", settings.http)
     return doors
+
+
+def _repository_api(settings: Settings, lifecycle: RuntimeLifecycle, server: TritonServer) -> RepositoryApi:
+    return RepositoryCalls(
+        models=lifecycle,
+        find=lifecycle.find_id,
+        server=server,
+        others=server.others,
+        load_seconds=settings.capacity.load_timeout_ms / 1000,
+        unload_seconds=settings.triton.unload_timeout_seconds,
+        reserved_ids=settings.volume.reserved_ids,
+    )
 
 
 async def _with_triton(stack: AsyncExitStack, settings: Settings) -> Companion | None:

@@ -12,7 +12,8 @@ import math
 import re
 import zlib
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import aiohttp
 import orjson
@@ -23,6 +24,7 @@ from adapter.fronts.answers import HttpError
 ENCODINGS = ("gzip", "deflate", "identity")
 MOST_LEVELS = 100
 """As Triton. Source: Triton server `http_server.cc`, nesting of JSON."""
+Result = TypeVar("Result")
 LARGE_BYTES = 256 * 1024
 """A larger body is parsed in a thread: the event loop has other requests."""
 _MARKS = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[\]{}]', re.DOTALL)
@@ -74,9 +76,12 @@ async def json_of(request: web.Request) -> Any:
         HttpError: as `body_of`, or 400: no JSON, or nested deeper than 100 levels.
     """
     text = await body_of(request)
-    if len(text) <= LARGE_BYTES:
-        return parsed(text)
-    return await asyncio.get_running_loop().run_in_executor(None, parsed, text)
+    return await off_loop_if_large(len(text), partial(parsed, text))
+
+
+async def off_loop_if_large(size_bytes: int, work: Callable[[], Result]) -> Result:
+    """What is to be done with so many bytes: in a thread, where the event loop's other requests would notice."""
+    return work() if size_bytes <= LARGE_BYTES else await asyncio.get_running_loop().run_in_executor(None, work)
 
 
 def parsed(text: bytes, objects: Callable[[list[tuple[str, Any]]], Any] | None = None) -> Any:

@@ -6,12 +6,11 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from typing import Any
 
 from aiohttp import web
 
 from adapter.errors import ListenError, StartError
-from adapter.fronts import metrics
+from adapter.fronts.connections import Runner
 from adapter.fronts.edge import Edge, Front
 from adapter.fronts.guards import rules_of
 from adapter.settings import HttpSettings
@@ -19,8 +18,6 @@ from adapter.settings.files import content, why_not
 from adapter.telemetry.redaction import remember
 
 BACKLOG = 512
-KEEP_ALIVE_SECONDS = 75.0
-CLOSE_SECONDS = 1.0
 MOST_RULES_BYTES = 64 * 1024
 
 
@@ -40,7 +37,7 @@ class Doors:
         """
         edge = Edge(front, settings, rules_of(_rules_text(settings)))
         context = _tls(settings)
-        runner = _Runner(edge, front.name, settings)
+        runner = Runner(edge, settings)
         await runner.setup()
         self._open.append((edge, runner))
         try:
@@ -58,49 +55,6 @@ class Doors:
         """Close all ports and connections; running requests are cancelled."""
         for _, runner in self._open:
             await runner.cleanup()
-
-
-class _Runner(web.AppRunner):
-    """Counts connections, and refuses more than there may be."""
-
-    def __init__(self, edge: Edge, name: str, settings: HttpSettings) -> None:
-        super().__init__(
-            edge.application,
-            access_log=None,
-            handler_cancellation=True,
-            auto_decompress=False,
-            keepalive_timeout=KEEP_ALIVE_SECONDS,
-            shutdown_timeout=CLOSE_SECONDS,
-        )
-        self._most = settings.max_connections
-        self._gauge = metrics.CONNECTIONS.labels(name)
-
-    async def _make_server(self) -> Any:
-        server = await super()._make_server()
-        self._gauge.set_function(lambda: len(server.connections))
-        return _Bounded(server, self._most)
-
-
-class _Bounded:
-    """An aiohttp server whose further connections are closed at once."""
-
-    def __init__(self, server: Any, most: int) -> None:
-        self._server = server
-        self._most = most
-
-    def __call__(self) -> asyncio.Protocol:
-        if len(self._server.connections) >= self._most:
-            return _Closed()
-        protocol: asyncio.Protocol = self._server()
-        return protocol
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._server, name)
-
-
-class _Closed(asyncio.Protocol):
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        transport.close()
 
 
 def _rules_text(settings: HttpSettings) -> str:

@@ -30,6 +30,8 @@ from adapter.telemetry.redaction import in_one_line
 
 REQUEST_ID = "X-Request-Id"
 _REQUEST_ID = web.RequestKey("request_id", str)
+SERVER = "adapter"
+"""A version would help nobody but who looks for a weak one."""
 _ID = re.compile(r"[!-~]{1,128}")
 _LONGEST_TEXT = 4096
 _CLIENT_GONE = 499
@@ -62,7 +64,7 @@ class Front:
     title: str
     """Of `/openapi.json`."""
     routes: Sequence[Route]
-    fails: Callable[[web.Request, int, str, AdapterError | None], web.Response]
+    fails: Callable[[web.BaseRequest, int, str, AdapterError | None], web.Response]
     """Writes an error: the request, its status, one line of text, and the failure behind it, where there is one."""
     echoed: Sequence[str] = ()
     """Headers of a request that its answer has, too."""
@@ -85,6 +87,11 @@ class Edge:
         for route in (*front.routes, _description(front)):
             self.application.router.add_route(route.method, route.path, route.handler)
             self._routes[route.method, route.path] = route
+
+    @property
+    def name(self) -> str:
+        """Of the front."""
+        return self._front.name
 
     async def drained(self, seconds: float) -> None:
         """Refuse new requests, and return when the running ones have ended, or the time is up."""
@@ -139,11 +146,20 @@ class Edge:
             answer.force_close()
         return answer
 
+    def malformed(self, request: web.BaseRequest, text: str) -> web.StreamResponse:
+        """The answer to what is no HTTP; the connection ends with it."""
+        line = _Line(self._front.name, request, "-", is_quiet=False)
+        answer = self._failed(request, line, 400, text, None)
+        answer.headers.update({REQUEST_ID: line.request_id, hdrs.SERVER: SERVER})
+        answer.force_close()
+        line.write(400, {})
+        return answer
+
     async def _dress(self, request: web.Request, answer: web.StreamResponse) -> None:
         """Headers of every answer, also of one that a handler has begun to write."""
         if _REQUEST_ID in request:
             answer.headers[REQUEST_ID] = request[_REQUEST_ID]
-        answer.headers[hdrs.SERVER] = "adapter"  # a version would help nobody but who looks for a weak one
+        answer.headers[hdrs.SERVER] = SERVER
         answer.headers.update({name: request.headers[name] for name in self._front.echoed if name in request.headers})
 
     def _admit(self, request: web.Request, route: Route | None) -> None:
@@ -161,7 +177,7 @@ class Edge:
         metrics.REFUSED.labels(self._front.name, reason).inc()
         return HttpError(status, text)
 
-    def _failed(self, request: web.Request, line: _Line, status: int, text: str, error: AdapterError | None) -> web.Response:
+    def _failed(self, request: web.BaseRequest, line: _Line, status: int, text: str, error: AdapterError | None) -> web.Response:
         text = in_one_line(text)[:_LONGEST_TEXT]
         line.error, line.reason = text, error.reason if error is not None else None
         return self._front.fails(request, status, text, error)
@@ -188,7 +204,7 @@ def name_in(request: web.Request, what: str = "name") -> str:
 class _Line:
     """The metrics and the canonical log line of one request."""
 
-    def __init__(self, front: str, request: web.Request, pattern: str, *, is_quiet: bool) -> None:
+    def __init__(self, front: str, request: web.BaseRequest, pattern: str, *, is_quiet: bool) -> None:
         given = request.headers.get(REQUEST_ID, "")
         self.request_id = given if _ID.fullmatch(given) else uuid.uuid4().hex
         self.pattern = pattern

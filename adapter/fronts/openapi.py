@@ -18,6 +18,8 @@ Operation = Mapping[str, Any]
 Schema = Mapping[str, Any]
 TEXT: Schema = {"type": "string"}
 OBJECT: Schema = {"type": "object"}
+_PLACES: Mapping[str, Schema] = {"version": {"type": "integer", "minimum": 1}}
+"""What stands in a path; all else is text."""
 _NAME = re.compile(r"{(\w+)}")
 _ERROR: Schema = {"type": "object", "required": ["error"], "properties": {"error": TEXT}}
 
@@ -53,7 +55,7 @@ def document(title: str, operations: Iterable[tuple[str, str, Operation]]) -> Ma
     """
     paths: dict[str, dict[str, Any]] = {}
     for method, path, about in operations:
-        named = [{"name": name, "in": "path", "required": True, "schema": TEXT} for name in _NAME.findall(path)]
+        named = [{"name": name, "in": "path", "required": True, "schema": _PLACES.get(name, TEXT)} for name in _NAME.findall(path)]
         parameters = [*named, *about.get("parameters", ())]
         answers = {"200": {"description": "It is so"}, "default": {"$ref": "#/components/responses/Error"}}
         paths.setdefault(path, {})[method.lower()] = {**about, "parameters": parameters, "responses": answers}

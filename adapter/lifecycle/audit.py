@@ -126,7 +126,8 @@ class Audit:
         states = {model.model_id: model.state.value for model in self._registry if model.operation is None}
         under_way = {operation.model.model_id for operation in self._registry.operations()}
         picture: Picture = defaultdict(list)
-        for number, model_id in enumerate(sorted({*states, *rows, *placed} - under_way)):
+        others = {model_id for model_id in {*rows, *placed} - states.keys() if self._repository.is_of_others(model_id)}
+        for number, model_id in enumerate(sorted({*states, *rows, *placed} - under_way - others)):
             if number % AT_ONCE == AT_ONCE - 1:
                 await asyncio.sleep(0)
             if id_problem(model_id, self._reserved_ids) is None and (

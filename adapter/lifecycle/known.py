@@ -47,6 +47,14 @@ class Known:
             return None
         return self._seen(self._registered(model_id))
 
+    def find_id(self, model_id: str) -> KnownModel | None:
+        """As `find`, by Triton's name."""
+        model = self._registry.find(model_id)
+        if model is None or not _is_anything(model):
+            self._check_complete()
+            return None
+        return self._seen(model)
+
     def _check_complete(self) -> None:
         """Of an earlier process's models nobody can tell more than that there were some."""
         if self._registry.is_complete:

@@ -151,6 +151,10 @@ class RuntimeLifecycle:
         """As `Models.find`. Raises ServerUnavailable."""
         return self._known.find(name)
 
+    def find_id(self, model_id: str) -> KnownModel | None:
+        """As `find`, by Triton's name. Raises ServerUnavailable."""
+        return self._known.find_id(model_id)
+
     def notice(self) -> str | None:
         """What is told of an adapter that is ready: how far a restore is, or that it was given up; that Triton is slow."""
         return "; ".join(filter(None, (self._restoring.notice, self._server.notice))) or None

@@ -75,6 +75,7 @@ class Loading:
             return await self._confirm(operation, spec)
         if model.state is State.LOST:
             RESTORES.labels("ended").inc()
+        await self._repository.claim(model.model_id)
         if model.state is not State.ABSENT or not self._registry.is_complete:
             await self._freeing.take_down(operation, "undo")
         self._registry.fire(model, Event.LOAD)

@@ -236,7 +236,11 @@ class Takeover:
         known = {model.model_id for model in self._registry}
         rows = by_owner(await self._server.index())
         placed = await self._neighbours.repository.inventory()
-        found = [finding for finding in findings(self._journal.records, rows, placed) if finding.model_id not in known]
+        found = [
+            finding
+            for finding in findings(self._journal.records, rows, placed)
+            if finding.model_id not in known and not self._neighbours.repository.is_of_others(finding.model_id)
+        ]
         self._problem = NOT_ASKED
         residue: list[Model] = []
         for number, finding in enumerate(found):

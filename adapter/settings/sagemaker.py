@@ -46,6 +46,13 @@ class SageMakerSettings:
         "is 400; `mms` (multi-model-server): the status text of a load is `Workers scaled`",
     )
 
+    schema: str = setting(
+        choice("infer", "generate", "generate_stream"),
+        "SAGEMAKER_TRITON_INFERENCE_TYPE",
+        "infer",
+        "What JSON asks for in an invocation: `infer`: its form says it (V2, LMI, or generate); else always `generate`, or its stream",
+    )
+
     def __post_init__(self) -> None:
         """The port in force, where none was named."""
         if self.port is None:

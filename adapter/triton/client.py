@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import grpc
@@ -169,9 +169,11 @@ class TritonClient:
         reply = await self._call(self._stub.RepositoryIndex, service_pb2.RepositoryIndexRequest(), timeout_seconds)
         return [ServerModel(row.name, row.version, row.state, row.reason) for row in reply.models if names is None or row.name in names]
 
-    async def load(self, name: str) -> None:
+    async def load(self, name: str, overrides: Mapping[str, str | bytes] | None = None) -> None:
         """
         RepositoryModelLoad: returns when every version is ready. Has no deadline; a cancelled one goes on in Triton.
+
+        `overrides` are its parameters: a text, or the content of a file.
 
         Raises:
             TritonAway: the load was not taken.
@@ -179,14 +181,22 @@ class TritonClient:
             AnswerLost: the load failed; the index has the reason.
             ModelRefused, WrongServer
         """
+        request = service_pb2.RepositoryModelLoadRequest(model_name=name)
+        for key, value in (overrides or {}).items():
+            if isinstance(value, bytes):
+                request.parameters[key].bytes_param = value
+            else:
+                request.parameters[key].string_param = value
         try:
-            await self._call(self._stub.RepositoryModelLoad, service_pb2.RepositoryModelLoadRequest(model_name=name), None)
+            await self._call(self._stub.RepositoryModelLoad, request, None)
         except CallRefused as refused:
             raise ModelRefused(reason_of_refusal(name, str(refused))) from refused
 
-    async def unload(self, name: str) -> None:
+    async def unload(self, name: str, *, has_dependents: bool = True) -> None:
         """
         RepositoryModelUnload, composing models included; returns while the memory is still held. Unknown names are fine.
+
+        Without `has_dependents` the composing models stay.
 
         Has no deadline: it waits in Triton for a load of the same name. One that is cancelled takes effect all the same.
 
@@ -194,8 +204,16 @@ class TritonClient:
             CallError, WrongServer
         """
         request = service_pb2.RepositoryModelUnloadRequest(model_name=name)
-        request.parameters["unload_dependents"].bool_param = True
+        request.parameters["unload_dependents"].bool_param = has_dependents
         await self._call(self._stub.RepositoryModelUnload, request, None)
+
+    async def composing(self, name: str) -> list[str]:
+        """What an ensemble is made of, by ModelConfig; none of another model, or of one that does not serve. Raises CallError."""
+        try:
+            reply = await self._call(self._stub.ModelConfig, service_pb2.ModelConfigRequest(name=name), ANSWER_SECONDS)
+        except CallRefused:
+            return []
+        return [step.model_name for step in reply.config.ensemble_scheduling.step]
 
     async def ready(self, name: str) -> bool:
         """ModelReady: whether inference works now. Raises CallError."""

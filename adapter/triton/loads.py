@@ -14,7 +14,7 @@ end; a load that is left is looked for in the index until the index no longer sh
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -46,6 +46,8 @@ class _Sent:
     """What Triton loads now: the model, or an inner model of its bundle."""
     call: asyncio.Task[None] | None = None
     """What Triton works on now, or was asked last."""
+    overrides: Mapping[str, str | bytes] | None = None
+    """As `serving.Overrides`."""
     restarts: int = 0
     """Of Triton, when it was asked."""
     is_broken: bool = False
@@ -90,7 +92,9 @@ class Loads:
         self._answered: set[str] = set()
         """Models whose last load was ours, and that Triton was not told to unload since."""
 
-    async def load(self, model_id: str, on_sent: Callable[[], None], *, yields: bool = False) -> None:
+    async def load(
+        self, model_id: str, on_sent: Callable[[], None], *, yields: bool = False, overrides: Mapping[str, str | bytes] | None = None
+    ) -> None:
         """
         Wait for an earlier load of the model, for a slot, and for Triton; then send the load and wait for its end.
 
@@ -104,7 +108,7 @@ class Loads:
         if yields:
             await self._presence.wait()
         slot = await self._slot(model_id, yields=yields)
-        sent = self._sent[model_id] = _Sent(slot, _now())
+        sent = self._sent[model_id] = _Sent(slot, _now(), overrides=overrides)
         self.forget(model_id)
         try:
             on_sent()
@@ -197,7 +201,7 @@ class Loads:
         sent.name = name
         while True:
             sent.restarts = self._presence.restarts
-            sent.call = asyncio.create_task(self._client.load(name), name=f"load {name}")
+            sent.call = asyncio.create_task(self._client.load(name, sent.overrides), name=f"load {name}")
             try:
                 return await self._answer(sent.call, patience_seconds)
             except TritonDied as died:

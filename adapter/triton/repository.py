@@ -1,9 +1,10 @@
 """
-Triton's model repository folder, of which the adapter is the only writer.
+Triton's model repository folder, of which the adapter is the only writer, unless models of others are allowed there.
 
 A model is built in a staging folder of its own on the same file system (`triton.placing`), and becomes visible in one
 rename. It leaves by a rename too, into the trash, and is deleted from there as far as
-permitted. One bad entry in the folder breaks Triton's index for every model: `sweep` takes such out.
+permitted. One bad entry in the folder breaks Triton's index for every model: `sweep` takes such out. Where others may put models
+here, what the adapter has not placed is never touched.
 
 Knows nothing of Triton's calls; how a model must look is `layout`'s business.
 """
@@ -11,6 +12,7 @@ Knows nothing of Triton's calls; how a model must look is `layout`'s business.
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
 from collections import deque
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping
@@ -22,7 +24,7 @@ import structlog
 
 from adapter.disk_failure import failure_in_words
 from adapter.errors import InvalidRequest
-from adapter.model import PROBE, Artifact, Layout, Placed
+from adapter.model import PROBE, Artifact, Layout, Placed, owner_of
 from adapter.space import Space
 from adapter.triton.entries import entries_of, inner_of, is_plain_directory, is_utf8
 from adapter.triton.expected import kind_of
@@ -42,14 +44,20 @@ log = structlog.stdlib.get_logger(__name__)
 class Repository:
     """Places models, and takes them out. A bundle's models go together: the top model is placed last and taken out first."""
 
-    def __init__(self, volume: Volume, space: Space | None = None) -> None:
-        """A claimed volume, and its budget; without one only the file system bounds what is written."""
+    def __init__(self, volume: Volume, space: Space | None = None, own: Collection[str] | None = None) -> None:
+        """
+        Args:
+            volume: that is claimed.
+            space: its budget; without one only the file system bounds what is written.
+            own: ids of models that an earlier process may have placed, where others place models, too; None: all is ours.
+        """
         self._volume = volume
         self._space = space or Space(volume.cache_dir, 0, refuses=False)
         self._bytes = PlacedBytes()
         self._probes: set[str] = set()
         """That are under way."""
         self._space.counted_by("placed", self._bytes.own_bytes)
+        self._own = None if own is None else set(own)
         self._recent: deque[str] = deque(maxlen=_RECENT)
         self._workers = Workers("repository", THREADS)
         self._inner = inner_of(volume.repository_dir)
@@ -74,9 +82,24 @@ class Repository:
         """Which models this one resembles (`expected.kind_of`); empty for what this process has not placed."""
         return self._kinds.get(name, "")
 
+    def is_of_others(self, name: str) -> bool:
+        """Whether a directory of this name, if there is one, may be somebody else's."""
+        return self._own is not None and owner_of(name) not in self._own and not name.startswith(PROBE)
+
+    async def claim(self, model_id: str) -> None:
+        """
+        Make the name ours, before anything is written of it.
+
+        Raises:
+            InvalidRequest: somebody else has put a model of this name there.
+        """
+        if self._own is not None and self.is_of_others(model_id):
+            await self._workers.run(lambda _: self._check_free(self._at(model_id)))
+            self._own.add(model_id)
+
     async def place(self, model_id: str, layout: Layout, artifact: Artifact) -> str:
         """
-        Build the model's tree and rename it into the folder; whatever had the name is discarded first.
+        Build the model's tree and rename it into the folder; whatever of ours had the name is discarded first.
 
         Returns:
             Its identity, as `Placed` has it.
@@ -102,6 +125,9 @@ class Repository:
 
     async def remove(self, model_id: str) -> None:
         """Take the model out of the folder. Absent is fine."""
+        if self.is_of_others(model_id):
+            await self.remove_empty(model_id)
+            return
         paths = [self._at(name) for name in (model_id, *self.inner_names(model_id))]
         await self._workers.run(lambda _: self._discard(paths))
         for path in paths:
@@ -110,7 +136,7 @@ class Repository:
         self._loaded_first.pop(model_id, None)
 
     async def clear(self) -> None:
-        """Take everything out of the folder. Raises AdapterError: the volume does not let us."""
+        """Take everything of ours out of the folder. Raises AdapterError: the volume does not let us."""
         with self._in_words("the models cannot be taken out of"):
             self._inner = await self._workers.run(self._clear)
         self._loaded_first.clear()
@@ -136,6 +162,11 @@ class Repository:
         with self._in_words("no directory for the model can be made in"):
             await self._workers.run(lambda _: self._ensure_directory(path))
 
+    async def remove_empty(self, name: str) -> None:
+        """Take out a directory that was made for a look at a model of others. One that holds anything by now stays."""
+        with suppress(OSError):
+            await self._workers.run(lambda _: self._at(name).rmdir())
+
     @asynccontextmanager
     async def probe(self) -> AsyncIterator[str]:
         """Inside, there is an empty directory with a name that nobody has. Raises AdapterError."""
@@ -151,7 +182,7 @@ class Repository:
     async def sweep(self) -> None:
         """
         Take out what nobody placed: plain files, names that are not UTF-8, links, wherever they lead, and empty directories of `probe`
-        that a killed process has left.
+        that a killed process has left. Where others place models, too, only the last.
 
         A dangling link breaks Triton's index, and one that leads into a claim would have to be followed to know that.
 
@@ -185,6 +216,14 @@ class Repository:
         for path in paths:
             self._volume.discard(path)
             self._bytes.removed(path.name)
+
+    @staticmethod
+    def _check_free(path: Path) -> None:
+        """An empty directory counts as none: a look at the model may have made it."""
+        with suppress(OSError):
+            path.rmdir()
+        if os.path.lexists(path):
+            raise InvalidRequest(f"Triton's folder has a model {path.name!r} already, and the adapter has not put it there")
 
     def _place(self, parts: Mapping[Path, Layout], stale: Iterable[Path], artifact: Artifact, stop: Stop) -> str:
         """In this order; all or none. Returns the identity of the last one."""
@@ -238,7 +277,7 @@ class Repository:
 
     def _ensure_directory(self, path: Path) -> None:
         self._volume.keep(path)
-        if is_plain_directory(path):
+        if is_plain_directory(path) or (self.is_of_others(path.name) and path.is_dir()):
             return
         self._ensure_folder()
         self._discard([path])
@@ -249,14 +288,15 @@ class Repository:
         """Returns the inner models that are left."""
         for path in self._entries():
             stop.check()
-            self._discard([path])
+            if not self.is_of_others(path.name):
+                self._discard([path])
         return inner_of(self.folder)
 
     def _sweep(self, stop: Stop) -> None:
         self._volume.tidy()
         for path in self._entries():
             stop.check()
-            if not is_plain_directory(path) or not is_utf8(path.name):
+            if self._own is None and (not is_plain_directory(path) or not is_utf8(path.name)):
                 log.warning("entry.swept", name=repr(path.name), folder=str(self.folder), cause="not a directory that the adapter placed")
                 self._discard([path])
             elif path.name.startswith(PROBE) and path.name not in self._probes:

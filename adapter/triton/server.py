@@ -20,6 +20,7 @@ from adapter.model import ServerModel
 from adapter.triton.client import CallError, TritonClient
 from adapter.triton.index import Index
 from adapter.triton.loads import Loads
+from adapter.triton.others import OthersInTriton
 from adapter.triton.presence import Presence
 from adapter.triton.repository import Repository
 from adapter.triton.stuck import Health, Judge
@@ -67,6 +68,7 @@ class TritonServer:
             patience_seconds=load_timeout_seconds,
         )
         self._unloads = Unloads(client=client, presence=self._presence, index=self._index, repository=repository, loads=self._loads)
+        self.others = OthersInTriton(self._loads, self._unloads)
         self._judge = Judge(
             presence=self._presence,
             loads=self._loads,

@@ -120,6 +120,10 @@ class UnloadWatch:
         """Return when no version of the model is loading, whoever loads it. Raises like `gone`."""
         await self._wait(_Waiter(name, lambda version: version.state == "LOADING", self._time()))
 
+    async def unloaded(self, name: str) -> None:
+        """Return when no version of the model is being unloaded: it is gone, or serves on. Raises like `gone`."""
+        await self._wait(_Waiter(name, lambda version: version.state == "UNLOADING", self._time()))
+
     async def _wait(self, waiter: _Waiter) -> None:
         self._sights.pop(waiter.name, None)
         self._waiters.add(waiter)

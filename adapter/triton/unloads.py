@@ -87,8 +87,11 @@ class Unloads:
 
     async def tell(self, name: str) -> None:
         """RepositoryModelUnload, as often as it takes. Raises WrongServer, ServerError."""
+        await self._told(name, has_dependents=True)
+
+    async def _told(self, name: str, *, has_dependents: bool) -> None:
         try:
-            await self._presence.until_taken(partial(self._call, name))
+            await self._presence.until_taken(partial(self._call, name, has_dependents=has_dependents))
         except CallError as failure:
             raise ServerError(f"Triton does not unload the model: {one_line(str(failure))}") from failure
 
@@ -120,7 +123,44 @@ class Unloads:
             await self._watch.gone(part, self._repository.kind(part), told_at)
         UNLOAD_WAIT_SECONDS.observe(loop.time() - told_at)
 
-    async def _call(self, name: str) -> None:
+    async def free_of_others(self, name: str, *, has_dependents: bool) -> None:
+        """
+        As `free`, of a model that the adapter has not placed. What Triton unloads with an ensemble is waited for, too.
+
+        Raises WrongServer, ServerError.
+        """
+        with self._asking(name):
+            await self._loads.ended(name)
+            parts = await self._parts(name) if has_dependents else []
+            is_listed = bool(await self._index.rows((name,)))
+            if not is_listed:  # its files came with the load, so the index shows nothing of it
+                await self._repository.ensure_directory(name)
+            try:
+                await self._watch.settled(name)
+                self._loads.forget(name)
+                await self._told(name, has_dependents=has_dependents)
+                await self._watch.gone(name)
+                for part in parts:
+                    await self._watch.unloaded(part)
+            finally:
+                if not is_listed:
+                    await self._repository.remove_empty(name)
+
+    async def _parts(self, name: str) -> list[str]:
+        """What an ensemble is made of, and what that is made of."""
+        found: list[str] = []
+        waiting = [name]
+        while waiting:
+            try:
+                parts = await self._presence.until_taken(partial(self._client.composing, waiting.pop()))
+            except CallError as failure:
+                raise ServerError(f"Triton does not tell what the model is made of: {one_line(str(failure))}") from failure
+            new = [part for part in dict.fromkeys(parts) if part not in found and part != name]
+            found += new
+            waiting += new
+        return found
+
+    async def _call(self, name: str, *, has_dependents: bool = True) -> None:
         """One call, when few enough are under way."""
         await self._calls.acquire()
         counted = [self._calls]
@@ -131,7 +171,7 @@ class Unloads:
 
         overdue = asyncio.get_running_loop().call_later(ANSWER_SECONDS, pass_on)
         try:
-            await self._client.unload(name)
+            await self._client.unload(name, has_dependents=has_dependents)
         finally:
             overdue.cancel()
             pass_on()

@@ -129,7 +129,7 @@ def listeners(view: PodView) -> Iterator[str]:
     triton = [int(view.options.get(f"{name}-port", default)) for name, default in (("grpc", 8001), ("http", 8000), ("metrics", 8002))]
     listen = {name: ports for name, ports in INJECTED_PORTS.items() if name in view.containers}
     settings = view.settings
-    fronts = (settings.sagemaker.port, settings.v2.port)
+    fronts = (settings.sagemaker.port, settings.v2.port, settings.llm.port)
     listen |= {TRITON: tuple(triton), ADAPTER: (settings.spi.port, settings.telemetry.metrics_port, *fronts)}
     by_port: dict[int, list[str]] = {}
     for name, ports in listen.items():

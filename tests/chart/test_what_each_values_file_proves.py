@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from adapter.settings import LlmSettings
 from tests.chart import matrix, soundness
 from tests.chart.matrix import case
 from tests.chart.pod.env import words
@@ -95,10 +96,19 @@ def test_built_in_adapter() -> None:
 
 
 def test_fronts() -> None:
-    pod, wanted = case("fronts").pod(), {"sagemaker": 18081, "v2": 18082}
+    pod, wanted = case("fronts").pod(), {"sagemaker": 18081, "v2": 18082, "lmi": 18083}
     settings = pod.settings
-    assert (settings.sagemaker.port, settings.v2.port) == tuple(wanted.values())
+    assert (settings.sagemaker.port, settings.v2.port, settings.llm.port) == tuple(wanted.values())
     assert str(settings.v2.endpoint) == "localhost:8033"
+    assert settings.llm == LlmSettings(
+        port=18083,
+        model="chat",
+        is_tgi_compatible=True,
+        output_formatter="sse",
+        is_streaming=True,
+        rolling_batch="disable",
+        details="strict",
+    )
     declared = {port["name"]: port["containerPort"] for port in pod.containers[ADAPTER]["ports"]}
     assert declared == {"adapter-metrics": 9464} | wanted
     headless, fronts = case("fronts").of_kind("Service")
@@ -115,7 +125,7 @@ def test_fronts() -> None:
 
 def test_built_in_adapter_front() -> None:
     pod = case("built-in-adapter-front").pod()
-    assert (pod.settings.v2.port, pod.settings.v2.endpoint, pod.settings.sagemaker.port) == (8082, None, 0)
+    assert (pod.settings.v2.port, pod.settings.v2.endpoint, pod.settings.sagemaker.port, pod.settings.llm.port) == (8082, None, 0, 0)
     assert [port["targetPort"] for port in case("built-in-adapter-front").of_kind("Service")[1]["spec"]["ports"]] == [8082]
 
 

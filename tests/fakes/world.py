@@ -391,6 +391,12 @@ class FakeStore(_Port):
 class FakeRepository(_Port):
     folder = Path("/models/repository")
 
+    def is_of_others(self, name: str) -> bool:
+        return False
+
+    async def claim(self, model_id: str) -> None:
+        """Everything is the adapter's."""
+
     async def place(self, model_id: str, layout: Layout, artifact: Artifact) -> str:
         await self.visit("place", model_id)
         self.world.require(model_id not in self.world.memory, f"the directory of {model_id} was replaced while Triton held the model")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from tests.fronts.bed import Answer, Http, Pod
 from tests.fronts.llm_bed import EVENTS, LINES, ask, env, lines, load, token, with_options
 from tests.real.llm_models import llm_api, trtllm, vllm
-from tests.real.models import Files, affine
+from tests.real.models import Files, affine, write
 
 OPTIONED: Mapping[str, Callable[[], Files]] = {
     "tgi": lambda: with_options(vllm(), "engine=MPI\noption.model_id=org/name\noption.tgi_compat=true\n"),
@@ -152,3 +153,13 @@ def test_paths_that_name_no_model_are_for_the_only_one(pod: Pod) -> None:
     assert pod.load("other", affine(2, 1)).status == 200
     two_of_them = pod.llm("POST", "/generate", {"inputs": "a"})
     assert (two_of_them.status, "2 models are loaded" in two_of_them.json["error"]) == (404, True)
+
+
+def test_a_model_that_others_have_loaded_is_asked_too(tmp_path: Path) -> None:
+    with Pod(tmp_path, {"V2_REPOSITORY_API": "true", "LMI_MODEL": "theirs"}) as pod:
+        body = {"inputs": "a", "parameters": {"max_new_tokens": 2}}
+        assert (pod.llm("GET", "/health").status, pod.llm("POST", "/invocations", body).status) == (503, 404)
+        write(vllm(), pod.repository / "theirs")
+        assert pod.v2("POST", "/v2/repository/models/theirs/load").status == 200
+        assert (pod.llm("GET", "/health").status, pod.llm("GET", "/info").json["model_id"]) == (200, "theirs")
+        assert pod.llm("POST", "/invocations", body).json == {"generated_text": " a a"}

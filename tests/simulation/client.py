@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Collection, Coroutine
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from typing import Any
 
 import grpc
@@ -103,7 +103,7 @@ class Client:
         found: list[ServerModel] = await self._call(lambda: self._triton.index(names), timeout_seconds)
         return found
 
-    async def load(self, name: str) -> None:
+    async def load(self, name: str, overrides: Mapping[str, str | bytes] | None = None) -> None:
         triton, life = self._triton, self._triton.life
         if triton.is_open:
             triton.before_load(name)
@@ -121,7 +121,7 @@ class Client:
 
         await self._call(load, has_thread=True)
 
-    async def unload(self, name: str) -> None:
+    async def unload(self, name: str, *, has_dependents: bool = True) -> None:
         triton, now = self._triton, self._triton.loop.time()
         triton.before_unload()
         self._unloads.append(now)

@@ -133,13 +133,13 @@ class Lives:
     def _failing(
         self, adapter: Adapter, name: str, work: Callable[..., Coroutine[Any, Any, Any]]
     ) -> Callable[..., Coroutine[Any, Any, Any]]:
-        async def failing(*arguments: Any) -> Any:
+        async def failing(*arguments: Any, **named: Any) -> Any:
             choice = self._random.random()
             if arguments and str(arguments[0]).startswith(PROBE):
                 choice = 1.0  # a probe that cannot be removed stays until the next purge
             if choice < self._world.defect_rate / 2:
                 raise self._defect(adapter, f"before {name}")
-            result = await work(*arguments)
+            result = await work(*arguments, **named)
             if choice < self._world.defect_rate:
                 raise self._defect(adapter, f"after {name}")
             return result

@@ -174,6 +174,9 @@ def test_capacity_that_modelmesh_refuses_is_refused_with_the_arithmetic(memory: 
         ({"ADAPTER_ENDPOINT": "unix:/a", "RUNTIME_ENDPOINT": "unix:/a"}, "ADAPTER_ENDPOINT and RUNTIME_ENDPOINT are both /a"),
         ({"ADAPTER_PORT": "0"}, "ADAPTER_PORT is 0 and no HTTP front is on: nobody could call the adapter"),
         ({"SAGEMAKER_BIND_TO_PORT": "9464"}, "METRICS_PORT and SAGEMAKER_PORT are both 9464"),
+        ({"SAGEMAKER_MODEL_ROOTS": ":"}, "SAGEMAKER_MODEL_ROOTS: names no folder"),
+        ({"LMI_PORT": "9464"}, "METRICS_PORT and LMI_PORT are both 9464"),
+        ({"V2_REPOSITORY_API": "true", "V2_REST_ENDPOINT": "port:8033"}, "V2_REPOSITORY_API is for this pod's Triton"),
         ({"TRITON_COMMAND": "triton '"}, "TRITON_COMMAND: cannot be split into words: no closing quotation"),
     ],
 )

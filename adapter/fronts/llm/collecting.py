@@ -116,23 +116,34 @@ class Collector:
         return text
 
     def _finish_reason(self) -> str | None:
-        """The backend's word in the words of LMI and TGI; without a word only a count that equals the limit says something."""
+        """
+        The backend's word in the words of LMI and TGI; without a word the count may say it.
+
+        A count that equals the limit is that; one below it is the end-of-sequence token, where nothing else was asked to stop it.
+        """
         if self._reason == "length":
             return "length"
         if self._reason == "stop":
             return self._why_stopped()
-        is_full = self._reason is None and self._count == self._wishes.max_new_tokens
-        return "length" if is_full else None
+        if self._reason is not None or self._count is None:
+            return None
+        if self._count >= self._wishes.max_new_tokens:
+            return "length"
+        return None if self._has_stops else "eos_token"
+
+    @property
+    def _has_stops(self) -> bool:
+        return bool(self._wishes.stops or self._wishes.given.get("stop_token_ids"))
 
     def _why_stopped(self) -> str | None:
         """`stop` is the end-of-sequence token, or a stop sequence: the backend says which, or its last tokens show it."""
         if self._stop is not None:
             return "stop_sequence" if self._stop else "eos_token"
-        stop_ids = self._wishes.given.get("stop_token_ids") or ()
-        if not (self._wishes.stops or stop_ids):
+        if not self._has_stops:
             return "eos_token"
         if self._last_id is None:
             return None
+        stop_ids = self._wishes.given.get("stop_token_ids") or ()
         is_met = any(stop in self._tail for stop in self._wishes.stops)
         return "stop_sequence" if is_met or (isinstance(stop_ids, Sequence) and self._last_id in stop_ids) else "eos_token"
 

@@ -20,7 +20,7 @@ from adapter.fronts.llm.backends import profile_of
 from adapter.fronts.llm.failures import tgi_body
 from adapter.fronts.llm.parameters import MOST_ENTRIES
 from adapter.fronts.openapi import OBJECT, TEXT, operation
-from adapter.inference import Inference
+from adapter.inference import Failure, Inference, InferenceFailed
 from adapter.serving import KnownModel, Models
 from adapter.settings import LlmSettings
 
@@ -60,7 +60,7 @@ def front(settings: LlmSettings, models: Models, inference: Inference, answering
     return Front(name="lmi", title="Language models: LMI and TGI", routes=routes, fails=_fails)
 
 
-def _fails(request: web.Request, status: int, text: str, _error: AdapterError | None) -> web.Response:
+def _fails(request: web.BaseRequest, status: int, text: str, _error: AdapterError | None) -> web.Response:
     return json_answer(tgi_body(status, text) if request.path in _TGI_PATHS else {"error": text, "code": status}, status)
 
 
@@ -76,7 +76,7 @@ class _Handlers:
         if obstacle is None and not await self._inference.is_live():
             obstacle = "Triton does not answer"
         if obstacle is None and self._default is not None:
-            model = self._models.find(self._default)
+            model = await self._find(self._default)
             obstacle = None if model is not None and model.is_serving else f"the model {self._default!r} does not serve"
         if obstacle is None:
             return web.Response(status=200)
@@ -84,7 +84,7 @@ class _Handlers:
 
     async def info(self, _request: web.Request) -> web.Response:
         """TGI's names; null is what nobody knows here. `backend` and `token_details` are our own."""
-        model = self._default_model()
+        model = await self._default_model()
         info = await self._inference.model_info(model.model_id, max_age_seconds=2.0)
         profile = profile_of(info)
         return json_answer(
@@ -105,32 +105,48 @@ class _Handlers:
 
     async def prediction(self, request: web.Request) -> web.StreamResponse:
         """POST /predictions/{name}."""
-        return await self._answer(request, self._serving(name_in(request)), Shape.BY_OPTIONS)
+        return await self._answer(request, await self._serving(name_in(request)), Shape.BY_OPTIONS)
 
     def default(self, shape: Shape) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
         """The handler of a path that names no model."""
 
         async def handler(request: web.Request) -> web.StreamResponse:
             target = request.headers.get(TARGET) if shape is Shape.BY_OPTIONS else None
-            return await self._answer(request, self._default_model() if target is None else self._serving(target), shape)
+            model = await (self._default_model() if target is None else self._serving(target))
+            return await self._answer(request, model, shape)
 
         return handler
 
     async def _answer(self, request: web.Request, model: KnownModel, shape: Shape) -> web.StreamResponse:
         return await self._answering.answer(request, model, partial(json_of, request), shape)
 
-    def _default_model(self) -> KnownModel:
+    async def _default_model(self) -> KnownModel:
         if self._default is not None:
-            return self._serving(self._default)
+            return await self._serving(self._default)
         serving = [model for model in self._models.known() if model.is_serving]
         if len(serving) != 1:
             raise ModelNotLoaded(f"the path names no model, LMI_MODEL is not set, and {len(serving)} models are loaded")
         return serving[0]
 
-    def _serving(self, name: str) -> KnownModel:
-        model = self._models.find(name)
+    async def _serving(self, name: str) -> KnownModel:
+        model = await self._find(name)
         if model is not None and model.is_coming:
             raise ServerUnavailable(f"the model {name!r} is being loaded")
         if model is None or not model.is_serving:
             raise ModelNotLoaded(f"Model not found: {name}")
         return model
+
+    async def _find(self, name: str) -> KnownModel | None:
+        """Also one that others have loaded into this Triton: it has no options of its own."""
+        model = self._models.find(name)
+        if model is not None or not await self._is_of_others(name):
+            return model
+        return KnownModel(name, name, "", is_serving=True, is_coming=False, is_coming_back=False, is_going=False)
+
+    async def _is_of_others(self, name: str) -> bool:
+        try:
+            return await self._inference.is_model_ready(name)
+        except InferenceFailed as failed:
+            if failed.failure in (Failure.NOT_FOUND, Failure.INVALID):
+                return False
+            raise

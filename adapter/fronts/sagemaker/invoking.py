@@ -1,23 +1,31 @@
 """
 Predictions of the multi-model contract: which model, which schema, and what a failure means to the platform.
 
-Schemas: V2 as JSON, V2 with binary data (the content type of NVIDIA's container), or a raw body for a model with one input.
-Source: Triton server `docs/protocol` and `sagemaker_server.cc` for the content type.
+Schemas: V2 as JSON, V2 with binary data (the content type of NVIDIA's container), a raw body for a model with one input; and of language
+models LMI, or Triton's generate extension. JSON says by its form which it is: `inputs` that are objects are V2's, a text or a list of texts
+is LMI's, an object without `inputs` is generate's.
+Source: Triton server `docs/protocol` and `sagemaker_server.cc` for the content type; its script `serve` for the variable.
 """
 
 from __future__ import annotations
 
 import re
+from functools import partial
+from typing import Any
 
 from aiohttp import web
 
 from adapter.errors import NoCapacity, ServerUnavailable
+from adapter.fronts import llm
 from adapter.fronts.answers import JSON, HttpError, bytes_answer
-from adapter.fronts.bodies import body_of
+from adapter.fronts.bodies import body_of, off_loop_if_large, parsed
 from adapter.fronts.memory import is_out_of_memory
 from adapter.fronts.sagemaker.table import checked_name, not_found
-from adapter.fronts.v2.infer import Wanted, inferred
+from adapter.fronts.v2 import generate
+from adapter.fronts.v2.generating import object_of
+from adapter.fronts.v2.infer import Wanted, inferred, inferred_value
 from adapter.fronts.v2.requests import header_length
+from adapter.fronts.v2.responses import Written
 from adapter.inference import Failure, Inference, InferenceFailed
 from adapter.serving import KnownModel, Models
 from adapter.settings import SageMakerSettings
@@ -31,17 +39,21 @@ _THEIR_FAULT = (Failure.INVALID, Failure.UNSUPPORTED)
 class Invoking:
     """Handlers of invocations."""
 
-    def __init__(self, settings: SageMakerSettings, models: Models, inference: Inference, non_finite: str) -> None:
+    def __init__(
+        self, settings: SageMakerSettings, models: Models, inference: Inference, answering: llm.Answering, non_finite: str
+    ) -> None:
+        self._schema = settings.schema
+        self._answering = answering
         self._models = models
         self._inference = inference
         self._non_finite = non_finite
         self._is_as_triton = settings.answers_as == "triton"
 
-    async def invoke(self, request: web.Request) -> web.Response:
+    async def invoke(self, request: web.Request) -> web.StreamResponse:
         """POST /models/{name}/invoke."""
         return await self._answered(request, checked_name(request))
 
-    async def invocations(self, request: web.Request) -> web.Response:
+    async def invocations(self, request: web.Request) -> web.StreamResponse:
         """POST /invocations: the model that Target-Model names, or the only one."""
         target = request.headers.get(TARGET)
         if target is not None:
@@ -51,20 +63,38 @@ class Invoking:
             raise HttpError(400, f"{TARGET} must name the model: {len(serving)} models are loaded")
         return await self._answered(request, serving[0])
 
-    async def _answered(self, request: web.Request, name: str) -> web.Response:
+    async def _answered(self, request: web.Request, name: str) -> web.StreamResponse:
         model = self._serving(name)
-        body = await body_of(request)
         content_type = request.headers.get("Content-Type", "")
         is_binary = _BINARY.fullmatch(content_type.strip())
-        length = header_length(is_binary[1], len(body)) if is_binary else None if _is_json(content_type) else 0
-        wanted = Wanted(model=model.model_id, name=name, non_finite=self._non_finite)
+        body = await body_of(request)
         try:
-            found = await inferred(self._inference, wanted, body, length)
+            if is_binary is None and _is_json(content_type):
+                return await self._of_json(request, model, body)
+            length = header_length(is_binary[1], len(body)) if is_binary else 0
+            return _written(await inferred(self._inference, self._wanted(model), body, length))
         except InferenceFailed as failed:
             raise self._told(failed, model) from failed
-        if found.header_length is None:
-            return bytes_answer(found.body, found.content_type)
-        return bytes_answer(found.body, f"{BINARY};json-header-size={found.header_length}")
+
+    async def _of_json(self, request: web.Request, model: KnownModel, body: bytes) -> web.StreamResponse:
+        if self._schema != "infer":
+            return await self._generated(request, model, body, is_stream=self._schema == "generate_stream")
+        value = await off_loop_if_large(len(body), partial(parsed, body))
+        inputs = value.get("inputs") if isinstance(value, dict) else None
+        if isinstance(inputs, str) or (isinstance(inputs, list) and inputs and all(isinstance(entry, str) for entry in inputs)):
+            return await self._answering.answer(request, model, partial(_as_it_is, value))
+        if isinstance(value, dict) and "inputs" not in value and llm.PROMPT in value:
+            return await self._generated(request, model, body, is_stream=value.get("stream") is True)
+        return _written(await inferred_value(self._inference, self._wanted(model), value, len(body)))
+
+    async def _generated(self, request: web.Request, model: KnownModel, body: bytes, *, is_stream: bool) -> web.StreamResponse:
+        value = await off_loop_if_large(len(body), partial(object_of, body))
+        if is_stream:
+            return await generate.streamed(self._inference, self._wanted(model), value, request)
+        return await generate.whole(self._inference, self._wanted(model), value)
+
+    def _wanted(self, model: KnownModel) -> Wanted:
+        return Wanted(model=model.model_id, name=model.name, non_finite=self._non_finite)
 
     def _serving(self, name: str) -> KnownModel:
         model = self._models.find(name)
@@ -82,6 +112,16 @@ class Invoking:
         if failed.failure in _THEIR_FAULT or (self._is_as_triton and failed.failure is Failure.INTERNAL):
             return HttpError(400, failed.text)
         return failed
+
+
+def _written(found: Written) -> web.Response:
+    if found.header_length is None:
+        return bytes_answer(found.body, found.content_type)
+    return bytes_answer(found.body, f"{BINARY};json-header-size={found.header_length}")
+
+
+async def _as_it_is(value: Any) -> Any:
+    return value
 
 
 def _is_json(content_type: str) -> bool:

@@ -11,6 +11,7 @@ from aiohttp import web
 from adapter.errors import AdapterError
 from adapter.fronts.answers import JSON, UNAVAILABLE, json_answer
 from adapter.fronts.edge import Front, Route
+from adapter.fronts.llm import Answering
 from adapter.fronts.openapi import BINARY, OBJECT, TEXT, operation
 from adapter.fronts.sagemaker.invoking import Invoking
 from adapter.fronts.sagemaker.table import Table
@@ -36,9 +37,9 @@ _LOAD = {"type": "object", "required": ["model_name", "url"], "properties": {"mo
 _INVOKE = operation("Ask a model", body=OBJECT, types=(JSON, BINARY))
 
 
-def front(settings: SageMakerSettings, models: Models, inference: Inference, *, non_finite: str) -> Front:
-    """The front of SageMaker's multi-model contract; `non_finite` as V2_NON_FINITE."""
-    table, invoking = Table(settings, models), Invoking(settings, models, inference, non_finite)
+def front(settings: SageMakerSettings, models: Models, inference: Inference, answering: Answering, *, non_finite: str) -> Front:
+    """The front of SageMaker's multi-model contract; `answering` is for language models, `non_finite` as V2_NON_FINITE."""
+    table, invoking = Table(settings, models), Invoking(settings, models, inference, answering, non_finite)
 
     async def ping(_request: web.Request) -> web.Response:
         obstacle = models.obstacle
@@ -63,6 +64,6 @@ def front(settings: SageMakerSettings, models: Models, inference: Inference, *, 
     return Front(name="sagemaker", title="SageMaker's multi-model contract", routes=routes, fails=_fails, echoed=(ATTRIBUTES,))
 
 
-def _fails(_request: web.Request, status: int, text: str, _error: AdapterError | None) -> web.Response:
+def _fails(_request: web.BaseRequest, status: int, text: str, _error: AdapterError | None) -> web.Response:
     kind = _TYPES.get(status, "BadRequestException")
     return json_answer({"error": text, "code": status, "type": kind, "message": text}, status)

@@ -8,131 +8,140 @@ Source: Triton's `docs/protocol/extension_generate.md`.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from functools import partial
-from typing import TypeVar
 
 import orjson
 from aiohttp import web
 
 from adapter.fronts.answers import JSON, HttpError, bytes_answer, compressed, status_of
 from adapter.fronts.asking import NotOneAnswer, informed, only
-from adapter.fronts.bodies import LARGE_BYTES, body_of
+from adapter.fronts.bodies import body_of, off_loop_if_large
 from adapter.fronts.edge import Route
 from adapter.fronts.openapi import operation
 from adapter.fronts.streams import Stream, stream_headers
 from adapter.fronts.v2.described import GENERATE
 from adapter.fronts.v2.generating import Object, generated, object_of, requested
+from adapter.fronts.v2.infer import Wanted
 from adapter.fronts.v2.places import PLACES, place_of
-from adapter.inference import Failure, Inference, InferenceFailed, InferRequest, InferResponse, ModelInfo
+from adapter.inference import Failure, Inference, InferenceFailed, InferResponse, ModelInfo
 from adapter.telemetry.logs import note
 
 EVENTS = "text/event-stream; charset=utf-8"
-Result = TypeVar("Result")
 _NOT_ONE = "generate expects model to produce exactly 1 response, use generate_stream for a model that produces any other number"
 
 
 def routes(inference: Inference, non_finite: str) -> Sequence[Route]:
     """The two calls, with a version in the path and without; `non_finite` as V2_NON_FINITE."""
-    handlers = _Generate(inference, non_finite)
+    handlers = _Handlers(inference, non_finite)
+    one, all_of_them = operation("One answer, as a flat object", body=GENERATE), operation("All answers, as events", body=GENERATE)
     found = []
     for place in PLACES:
         found += [
-            Route(
-                method="POST",
-                path=f"{place}/generate",
-                handler=handlers.whole,
-                api="inference",
-                about=operation("One answer, as a flat object", body=GENERATE),
-            ),
-            Route(
-                method="POST",
-                path=f"{place}/generate_stream",
-                handler=handlers.stream,
-                api="inference",
-                about=operation("All answers, as events", body=GENERATE),
-            ),
+            Route(method="POST", path=f"{place}/generate", handler=handlers.whole, api="inference", about=one),
+            Route(method="POST", path=f"{place}/generate_stream", handler=handlers.stream, api="inference", about=all_of_them),
         ]
     return found
 
 
-class _Generate:
+class _Handlers:
     def __init__(self, inference: Inference, non_finite: str) -> None:
         self._inference = inference
         self._non_finite = non_finite
 
     async def whole(self, request: web.Request) -> web.StreamResponse:
-        (model, version), value = place_of(request), await _object_in(request)
-        response = await informed(self._inference, model, version, lambda info: self._one(info, requested(info, version, value)))
-        text = await _in_thread_if(sum(len(tensor.data) for tensor in response.outputs), partial(generated, response, self._non_finite))
-        return compressed(request, bytes_answer(text, JSON))
+        answer = await whole(self._inference, self._wanted(request), await _object_in(request))
+        return compressed(request, answer)
 
     async def stream(self, request: web.Request) -> web.StreamResponse:
-        (model, version), value = place_of(request), await _object_in(request)
+        wanted, value = self._wanted(request), await _object_in(request)
         try:
-            answers, first = await informed(self._inference, model, version, lambda info: self._begun(info, version, value))
+            return await streamed(self._inference, wanted, value, request)
         except InferenceFailed as failed:
             if failed.failure is not Failure.INTERNAL:
                 raise
             note(error=failed.text, reason=failed.reason)  # the model's own first answer
             return web.Response(body=_error(failed.text), status=status_of(failed), headers=stream_headers(EVENTS))
-        async with aclosing(answers):
-            return await self._sent(request, answers, first)
 
-    async def _one(self, info: ModelInfo, asked: InferRequest) -> InferResponse:
+    def _wanted(self, request: web.Request) -> Wanted:
+        model, version = place_of(request)
+        return Wanted(model=model, version=version, non_finite=self._non_finite)
+
+
+async def whole(inference: Inference, wanted: Wanted, value: Object) -> web.Response:
+    """
+    The model's only answer.
+
+    Raises:
+        HttpError: 400: the object does not fit the model, or the model gave none, or more than one.
+        InferenceFailed: as `Inference.infer`.
+    """
+
+    async def one(info: ModelInfo) -> InferResponse:
+        asked = requested(info, wanted.version, value)
         if not info.is_decoupled:
-            return await self._inference.infer(asked)
+            return await inference.infer(asked)
         try:
-            return await only(self._inference, asked)
+            return await only(inference, asked)
         except NotOneAnswer as refused:
             raise HttpError(400, _NOT_ONE) from refused
 
-    async def _begun(
-        self, info: ModelInfo, version: str, value: Object
-    ) -> tuple[AsyncGenerator[InferResponse, None], InferResponse | None]:
+    response = await informed(inference, wanted.model, wanted.version, one)
+    size_bytes = sum(len(tensor.data) for tensor in response.outputs)
+    return bytes_answer(await off_loop_if_large(size_bytes, partial(_text, wanted, response)), JSON)
+
+
+async def streamed(inference: Inference, wanted: Wanted, value: Object, request: web.Request) -> web.StreamResponse:
+    """
+    All answers, as events. A failure after the first one is an event.
+
+    Raises:
+        HttpError: 400: the object does not fit the model.
+        InferenceFailed: before the first answer, or instead of it.
+    """
+
+    async def begun(info: ModelInfo) -> tuple[AsyncGenerator[InferResponse, None], InferResponse | None]:
         """The answers to come, and the first one; None: there is none."""
-        answers = self._inference.stream(requested(info, version, value))
+        answers = inference.stream(requested(info, wanted.version, value))
         try:
             return answers, await anext(answers, None)
         except BaseException:
             await answers.aclose()
             raise
 
-    async def _sent(
-        self, request: web.Request, answers: AsyncGenerator[InferResponse, None], first: InferResponse | None
-    ) -> web.StreamResponse:
+    answers, first = await informed(inference, wanted.model, wanted.version, begun)
+    async with aclosing(answers):
+        event = b"" if first is None else _event(wanted, first)  # one that cannot be written is an ordinary error
         stream = Stream(request, EVENTS)
-        event = b"" if first is None else self._event(first)  # one that cannot be written is an ordinary error
         while True:
             await stream.write(event)
             try:
                 response = await anext(answers, None)
                 if response is None:
-                    break
-                event = self._event(response)
+                    return stream.response
+                event = _event(wanted, response)
             except (InferenceFailed, HttpError) as failed:
                 note(error=failed.text)
                 await stream.write(_error(failed.text))
-                break
-        return stream.response
+                return stream.response
 
-    def _event(self, response: InferResponse) -> bytes:
-        """Nothing for an answer that only says that the stream has ended."""
-        if response.is_final and not response.outputs:
-            return b""
-        return b"data: %s\n\n" % generated(response, self._non_finite)
+
+def _event(wanted: Wanted, response: InferResponse) -> bytes:
+    """Nothing for an answer that only says that the stream has ended."""
+    if response.is_final and not response.outputs:
+        return b""
+    return b"data: %s\n\n" % _text(wanted, response)
+
+
+def _text(wanted: Wanted, response: InferResponse) -> bytes:
+    return generated(replace(response, model=wanted.name or wanted.model), wanted.non_finite)
 
 
 async def _object_in(request: web.Request) -> Object:
     body = await body_of(request)
-    return await _in_thread_if(len(body), partial(object_of, body))
-
-
-async def _in_thread_if(size_bytes: int, work: partial[Result]) -> Result:
-    """The event loop has other requests while a large text is read or written."""
-    return work() if size_bytes <= LARGE_BYTES else await asyncio.get_running_loop().run_in_executor(None, work)
+    return await off_loop_if_large(len(body), partial(object_of, body))
 
 
 def _error(text: str) -> bytes:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass, replace
+from typing import Any
 
 from adapter.fronts.asking import informed, one
-from adapter.fronts.bodies import LARGE_BYTES, parsed
+from adapter.fronts.bodies import off_loop_if_large, parsed
 from adapter.fronts.v2.requests import Asked, asked, raw
 from adapter.fronts.v2.responses import Written, written
 from adapter.inference import Inference
@@ -40,21 +40,30 @@ async def inferred(inference: Inference, wanted: Wanted, body: bytes, length: in
     return await _answered(inference, wanted, await _asked(wanted, body, length))
 
 
+async def inferred_value(inference: Inference, wanted: Wanted, value: Any, size_bytes: int) -> Written:
+    """
+    The same for JSON that is parsed already, of so many bytes of text.
+
+    Raises:
+        HttpError, InferenceFailed: as `inferred`.
+    """
+
+    def understood() -> Asked:
+        return asked(wanted.model, wanted.version, value, memoryview(b""))
+
+    return await _answered(inference, wanted, await off_loop_if_large(size_bytes, understood))
+
+
 async def _answered(inference: Inference, wanted: Wanted, asking: Asked) -> Written:
     response = replace(await one(inference, asking.request), model=wanted.name or wanted.model)
-    if sum(len(tensor.data) for tensor in response.outputs) <= LARGE_BYTES:
-        return written(response, asking, wanted.non_finite)
-    return await asyncio.get_running_loop().run_in_executor(None, written, response, asking, wanted.non_finite)
+    size_bytes = sum(len(tensor.data) for tensor in response.outputs)
+    return await off_loop_if_large(size_bytes, lambda: written(response, asking, wanted.non_finite))
 
 
 async def _asked(wanted: Wanted, body: bytes, length: int | None) -> Asked:
-    """A large text is parsed in a thread: the event loop has other requests."""
-
     def parse() -> Asked:
         if length is None:
             return asked(wanted.model, wanted.version, parsed(body), memoryview(b""))
         return asked(wanted.model, wanted.version, parsed(body[:length]), memoryview(body)[length:])
 
-    if (len(body) if length is None else length) <= LARGE_BYTES:
-        return parse()
-    return await asyncio.get_running_loop().run_in_executor(None, parse)
+    return await off_loop_if_large(len(body) if length is None else length, parse)

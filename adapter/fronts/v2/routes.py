@@ -6,7 +6,7 @@ Errors are `{"error": text}` and nothing else. Source: the V2 predict protocol, 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any
 
 from aiohttp import web
@@ -16,25 +16,35 @@ from adapter.fronts.answers import JSON, UNAVAILABLE, HttpError, bytes_answer, c
 from adapter.fronts.bodies import body_of
 from adapter.fronts.edge import Front, Route
 from adapter.fronts.openapi import BINARY, operation
-from adapter.fronts.v2 import generate
+from adapter.fronts.v2 import generate, repository
 from adapter.fronts.v2.described import INFER
 from adapter.fronts.v2.infer import Wanted, inferred
 from adapter.fronts.v2.places import PLACES, place_of
 from adapter.fronts.v2.requests import HEADER_LENGTH, header_length
 from adapter.inference import Inference, ModelInfo, TensorInfo
+from adapter.serving import RepositoryApi
 from adapter.settings import V2Settings
 
 SERVED = ("classification", "sequence", "model_configuration", "binary_tensor_data", "parameters", "statistics")
 """Extensions of Triton that this front serves. Source: names in Triton's ServerMetadata."""
 
 
-def front(settings: V2Settings, inference: Inference, triton: Inference) -> Front:
-    """The front of V2 REST, before `inference`; whether the pod is well, its own `triton` says: ModelMesh has no such call."""
-    routes = [*_routes(_Handlers(settings, inference, triton)), *generate.routes(inference, settings.non_finite)]
+def front(settings: V2Settings, inference: Inference, triton: Inference, repository_api: RepositoryApi | None = None) -> Front:
+    """
+    The front of V2 REST, before `inference`; whether the pod is well, its own `triton` says: ModelMesh has no such call.
+
+    Without a `repository_api` those calls are refused.
+    """
+    served = SERVED if repository_api is None else (*SERVED, *repository.EXTENSIONS)
+    routes = [
+        *_routes(_Handlers(settings, inference, triton, served)),
+        *generate.routes(inference, settings.non_finite),
+        *repository.routes(repository_api),
+    ]
     return Front(name="v2", title="V2 inference protocol", routes=routes, fails=_fails)
 
 
-def _fails(_request: web.Request, status: int, text: str, _error: AdapterError | None) -> web.Response:
+def _fails(_request: web.BaseRequest, status: int, text: str, _error: AdapterError | None) -> web.Response:
     return json_answer({"error": text}, status)
 
 
@@ -69,7 +79,8 @@ def _routes(handlers: _Handlers) -> list[Route]:
 
 
 class _Handlers:
-    def __init__(self, settings: V2Settings, inference: Inference, triton: Inference) -> None:
+    def __init__(self, settings: V2Settings, inference: Inference, triton: Inference, served: Collection[str]) -> None:
+        self._served = served
         self._inference = inference
         self._triton = triton
         self._non_finite = settings.non_finite
@@ -82,7 +93,9 @@ class _Handlers:
 
     async def server(self, _request: web.Request) -> web.Response:
         info = await self._triton.server_info()
-        return json_answer({"name": info.name, "version": info.version, "extensions": [name for name in info.extensions if name in SERVED]})
+        return json_answer(
+            {"name": info.name, "version": info.version, "extensions": [name for name in info.extensions if name in self._served]}
+        )
 
     async def model_ready(self, request: web.Request) -> web.Response:
         name, version = place_of(request)

@@ -43,14 +43,14 @@ async def restarted(lifecycle: RuntimeLifecycle, make: Callable[[], RuntimeLifec
     return later
 
 
-async def test_a_model_is_known_by_the_name_and_url_that_its_caller_gave(lifecycle: RuntimeLifecycle) -> None:
+async def test_a_model_is_known_by_the_name_and_url_that_its_caller_gave(lifecycle: RuntimeLifecycle, world: World) -> None:
     models: Models = lifecycle
     await models.load_new(A)
 
     found = models.find(NAME)
-    assert found == KnownModel(
-        A.model_id, NAME, "/opt/ml/models/a/../a/model", is_serving=True, is_coming=False, is_coming_back=False, is_going=False
-    )
+    url = "/opt/ml/models/a/../a/model"
+    placed = world.identities[A.model_id]
+    assert found == KnownModel(A.model_id, NAME, url, is_serving=True, is_coming=False, is_coming_back=False, is_going=False, placed=placed)
     assert models.find(A.model_id) is None, "it has one name"
     assert models.known() == [found]
 

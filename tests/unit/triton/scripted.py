@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -83,7 +83,7 @@ class ScriptedTriton:
             if names is None or name in names
         ]
 
-    async def load(self, name: str) -> None:
+    async def load(self, name: str, overrides: Mapping[str, str | bytes] | None = None) -> None:
         self.loading += 1
         self.most_loading = max(self.most_loading, self.loading)
         try:
@@ -110,7 +110,7 @@ class ScriptedTriton:
         """End the connection of the load under way; the load goes on."""
         self._cut[name].set()
 
-    async def unload(self, name: str) -> None:
+    async def unload(self, name: str, *, has_dependents: bool = True) -> None:
         self.telling += 1
         self.most_telling = max(self.most_telling, self.telling)
         try:

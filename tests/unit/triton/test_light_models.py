@@ -8,6 +8,7 @@ for a look at the index, as measured of the real one.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 
 import pytest
 
@@ -28,12 +29,12 @@ class BusyTriton(OneThread):
         self.unload_seconds = free_seconds
         self.graph = asyncio.Lock()
 
-    async def load(self, name: str) -> None:
+    async def load(self, name: str, overrides: Mapping[str, str | bytes] | None = None) -> None:
         async with self.graph:
             await asyncio.sleep(LOAD_SECONDS)
             await super().load(name)
 
-    async def unload(self, name: str) -> None:
+    async def unload(self, name: str, *, has_dependents: bool = True) -> None:
         async with self.graph:
             await asyncio.sleep(UNLOAD_SECONDS)
             await super().unload(name)

@@ -36,12 +36,24 @@
 {{- include "mmta.variable" (list "LOG_LEVEL" $values.adapter.logLevel) }}
 {{- include "mmta.variable" (list "LOG_FORMAT" $values.adapter.logFormat) }}
 {{- include "mmta.variable" (list "GRACE_PERIOD_SECONDS" (int64 $values.adapter.gracePeriodSeconds)) }}
-{{- $variables := dict "sagemaker" "SAGEMAKER_PORT" "v2" "V2_REST_PORT" }}
+{{- $variables := dict "sagemaker" "SAGEMAKER_PORT" "v2" "V2_REST_PORT" "lmi" "LMI_PORT" }}
 {{- range $name, $port := include "mmta.fronts" . | fromYaml }}
 {{- include "mmta.variable" (list (get $variables $name) (int $port)) }}
 {{- end }}
 {{- if and $values.fronts.v2.enabled (eq $values.fronts.v2.through "modelMesh") }}
 {{- include "mmta.variable" (list "V2_REST_ENDPOINT" "port:8033") }}
+{{- end }}
+{{- with $values.fronts.lmi }}
+{{- if .enabled }}
+{{- with .model }}
+{{- include "mmta.variable" (list "LMI_MODEL" .) }}
+{{- end }}
+{{- include "mmta.variable" (list "OPTION_TGI_COMPAT" .tgiCompatible) }}
+{{- include "mmta.variable" (list "OPTION_OUTPUT_FORMATTER" .outputFormatter) }}
+{{- include "mmta.variable" (list "OPTION_ENABLE_STREAMING" .streaming) }}
+{{- include "mmta.variable" (list "OPTION_ROLLING_BATCH" .rollingBatch) }}
+{{- include "mmta.variable" (list "LMI_DETAILS" .details) }}
+{{- end }}
 {{- end }}
 {{- if kindIs "string" $values.adapter.requestEndpointsDenied }}
 {{- include "mmta.variable" (list "REQUEST_ENDPOINTS_DENIED" $values.adapter.requestEndpointsDenied) }}

@@ -120,7 +120,9 @@ triton.loadThreads is {{ $threads }}, but must be more than loading.concurrency 
       "STORAGE_CONFIG_DIR" "storage.secretName" "TRITON_COMMAND" "triton.image"
       "SAGEMAKER_PORT" "fronts.sagemaker.port" "SAGEMAKER_BIND_TO_PORT" "fronts.sagemaker.port"
       "SAGEMAKER_MULTI_MODEL" "fronts.sagemaker.enabled" "V2_REST_PORT" "fronts.v2.port" "REST_PROXY_LISTEN_PORT" "fronts.v2.port"
-      "V2_REST_ENDPOINT" "fronts.v2.through"
+      "V2_REST_ENDPOINT" "fronts.v2.through" "LMI_PORT" "fronts.lmi.port" "LMI_MODEL" "fronts.lmi.model" "LMI_DETAILS" "fronts.lmi.details"
+      "OPTION_TGI_COMPAT" "fronts.lmi.tgiCompatible" "OPTION_OUTPUT_FORMATTER" "fronts.lmi.outputFormatter"
+      "OPTION_ENABLE_STREAMING" "fronts.lmi.streaming" "OPTION_ROLLING_BATCH" "fronts.lmi.rollingBatch"
       "TRITON_RESTRICTED_KEY" "triton.restrictedProtocols" "TRITON_RESTRICTED_VALUE" "triton.restrictedProtocols"
       "TRITON_RESTRICTED_VALUE_FILE" "triton.restrictedProtocols" }}
 {{- $instead := dict "adapter" $adapter "triton" (dict "TRITON_CONTROL" "triton.restrictedProtocols") }}

@@ -8,7 +8,7 @@
 
 {{/* Ports of the HTTP fronts that are on, by name */}}
 {{- define "mmta.fronts" -}}
-{{- range $name := list "sagemaker" "v2" }}
+{{- range $name := list "sagemaker" "v2" "lmi" }}
 {{- with get $.Values.fronts $name }}
 {{- if .enabled }}
 {{ $name }}: {{ int .port }}

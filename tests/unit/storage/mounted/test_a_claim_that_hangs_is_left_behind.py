@@ -117,7 +117,7 @@ async def test_a_cancel_waits_for_no_thread(threads: ClaimReads, claim: Claim) -
     claim.answers.set()
     assert await threads.run(waits(), claim.read) == "content"
     await until(lambda: claim.ended == THREADS + 1)
-    assert threads._lanes.is_idle and not threads._reads
+    await until(lambda: threads._lanes.is_idle and not threads._reads)
 
 
 async def test_a_claim_whose_threads_all_hang_answers_soon(threads: ClaimReads, claim: Claim, capsys: pytest.CaptureFixture[str]) -> None:

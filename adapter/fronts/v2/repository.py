@@ -1,0 +1,135 @@
+"""
+The model repository API: index, load, unload. Shut unless V2_REPOSITORY_API opens it, and each call then says so.
+
+Source: Triton's `docs/protocol/extension_model_repository.md`.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+from aiohttp import web
+
+from adapter.fronts.answers import HttpError, json_answer
+from adapter.fronts.bodies import body_of, off_loop_if_large, parsed
+from adapter.fronts.edge import Route, name_in
+from adapter.fronts.openapi import OBJECT, operation
+from adapter.model import ServerModel
+from adapter.serving import Overrides, RepositoryApi
+
+GROUP = "model-repository"
+EXTENSIONS = ("model_repository", "model_repository(unload_dependents)")
+CONFIG, FILE, DEPENDENTS = "config", "file:", "unload_dependents"
+_INDEX = {"type": "object", "properties": {"ready": {"type": "boolean"}}}
+_WITH_PARAMETERS = {"type": "object", "properties": {"parameters": OBJECT}}
+Read = TypeVar("Read")
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+def routes(api: RepositoryApi | None) -> Sequence[Route]:
+    """The three calls; None: they are shut."""
+    handlers = None if api is None else _Handlers(api)
+    found: tuple[tuple[str, Handler, Mapping[str, Any]], ...] = (
+        ("index", handlers.index if handlers else _shut, operation("All models that could be loaded", body=_INDEX)),
+        ("models/{name}/load", handlers.load if handlers else _shut, operation("Load a model", body=_WITH_PARAMETERS)),
+        ("models/{name}/unload", handlers.unload if handlers else _shut, operation("Unload a model", body=_WITH_PARAMETERS)),
+    )
+    return [Route(method="POST", path=f"/v2/repository/{path}", handler=handler, api=GROUP, about=about) for path, handler, about in found]
+
+
+async def _shut(_request: web.Request) -> web.StreamResponse:
+    raise HttpError(403, "the model repository API is shut: V2_REPOSITORY_API=true opens it")
+
+
+class _Handlers:
+    def __init__(self, api: RepositoryApi) -> None:
+        self._api = api
+
+    async def index(self, request: web.Request) -> web.Response:
+        is_ready = await _read(request, ready_only)
+        rows = await self._api.index()
+        return json_answer([_row(row) for row in rows if row.state == "READY" or not is_ready])
+
+    async def load(self, request: web.Request) -> web.Response:
+        name, overrides = name_in(request), await _read(request, overrides_of)
+        await self._api.load(name, overrides)
+        return web.Response()
+
+    async def unload(self, request: web.Request) -> web.Response:
+        name, has_dependents = name_in(request), await _read(request, with_dependents)
+        await self._api.unload(name, has_dependents=has_dependents)
+        return web.Response()
+
+
+async def _read(request: web.Request, read: Callable[[bytes], Read]) -> Read:
+    body = await body_of(request)
+    return await off_loop_if_large(len(body), partial(read, body))
+
+
+def _object(body: bytes) -> Mapping[str, Any]:
+    """No body is an empty object."""
+    value = parsed(body) if body.strip() else {}
+    if not isinstance(value, dict):
+        raise HttpError(400, "the body must be a JSON object")
+    return value
+
+
+def _parameters(body: bytes) -> Mapping[str, Any]:
+    parameters = _object(body).get("parameters", {})
+    if not isinstance(parameters, dict):
+        raise HttpError(400, "'parameters' must be an object")
+    return parameters
+
+
+def ready_only(body: bytes) -> bool:
+    """Of a request for the index. Raises HttpError: 400."""
+    wanted = _object(body).get("ready", False)
+    if not isinstance(wanted, bool):
+        raise HttpError(400, "'ready' must be true or false")
+    return wanted
+
+
+def overrides_of(body: bytes) -> Overrides:
+    """Of a request for a load. Raises HttpError: 400."""
+    found: dict[str, str | bytes] = {}
+    for key, value in _parameters(body).items():
+        if key != CONFIG and not key.startswith(FILE):
+            raise HttpError(400, f"there is no parameter {key!r} of a load; there are {CONFIG!r} and {FILE + '<version>/<name>'!r}")
+        if not isinstance(value, str):
+            raise HttpError(400, f"the parameter {key!r} must be a text")
+        found[key] = value if key == CONFIG else _content(key, value)
+    if found and CONFIG not in found:
+        raise HttpError(400, f"the parameter {CONFIG!r} is missing: files that come with a load need it")
+    return found
+
+
+def _content(key: str, text: str) -> bytes:
+    place = key.removeprefix(FILE)
+    parts = place.split("/")
+    if any(part in ("", ".", "..") for part in parts) or "\0" in place or "\\" in place:
+        raise HttpError(400, f"the parameter {key!r} must name a file inside the model: {FILE + '<version>/<name>'!r}")
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise HttpError(400, f"the parameter {key!r} is no base64") from None
+
+
+def with_dependents(body: bytes) -> bool:
+    """Of a request for an unload. Raises HttpError: 400."""
+    parameters = _parameters(body)
+    if unknown := sorted(parameters.keys() - {DEPENDENTS}):
+        raise HttpError(400, f"there is no parameter {unknown[0]!r} of an unload; there is {DEPENDENTS!r}")
+    wanted = parameters.get(DEPENDENTS, False)
+    if not isinstance(wanted, bool):
+        raise HttpError(400, f"the parameter {DEPENDENTS!r} must be true or false")
+    return wanted
+
+
+def _row(row: ServerModel) -> Mapping[str, str]:
+    """Without what Triton does not tell."""
+    known = {"name": row.name, "version": row.version, "state": row.state, "reason": row.reason}
+    return {key: value for key, value in known.items() if value or key == "name"}

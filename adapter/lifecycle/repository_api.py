@@ -1,0 +1,93 @@
+"""
+Triton's model repository for callers who know Triton's names: the adapter's own models are the lifecycle's, all others Triton's alone.
+
+Of a model of others nothing is kept: Triton that restarts has none of them, and their memory is booked nowhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Sequence
+
+from adapter.errors import BudgetExceeded, InvalidRequest, ServerUnavailable, UnloadUnfinished
+from adapter.model import PROBE, ServerModel, id_problem
+from adapter.ports import ModelServer, OtherModels
+from adapter.serving import KnownModel, Models, Overrides
+
+INDEX_SECONDS = 30.0
+"""Longest wait for a list."""
+
+
+class RepositoryCalls:
+    """As `serving.RepositoryApi`."""
+
+    def __init__(
+        self,
+        *,
+        models: Models,
+        find: Callable[[str], KnownModel | None],
+        server: ModelServer,
+        others: OtherModels,
+        load_seconds: float,
+        unload_seconds: float,
+        reserved_ids: Collection[str],
+    ) -> None:
+        """
+        Args:
+            models: the adapter's own.
+            find: one of them by Triton's name.
+            server: Triton.
+            others: models that are not the adapter's.
+            load_seconds: longest wait for a load of them.
+            unload_seconds: likewise for an unload.
+            reserved_ids: names of the adapter's folders.
+        """
+        self._models = models
+        self._find = find
+        self._server = server
+        self._others = others
+        self._load_seconds = load_seconds
+        self._unload_seconds = unload_seconds
+        self._reserved_ids = reserved_ids
+
+    async def index(self) -> Sequence[ServerModel]:
+        """As `RepositoryApi`."""
+        try:
+            async with asyncio.timeout(INDEX_SECONDS):
+                rows = await self._server.index()
+        except TimeoutError:
+            raise ServerUnavailable(self._server.problem or f"Triton has not listed its models within {INDEX_SECONDS:g} s") from None
+        return [row for row in rows if not row.name.startswith(PROBE)]
+
+    async def load(self, name: str, overrides: Overrides) -> None:
+        """As `RepositoryApi`."""
+        known = self._of_ours(name)
+        if known is None:
+            try:
+                async with asyncio.timeout(self._load_seconds):
+                    await self._others.load(name, overrides)
+            except TimeoutError:
+                cause = self._server.problem or f"Triton has not loaded the model within {self._load_seconds:g} s, and goes on"
+                raise BudgetExceeded(cause) from None
+            return
+        if overrides:
+            raise InvalidRequest(f"the model {name!r} was loaded by ModelMesh or a front of the adapter: it has no overrides")
+        if not known.is_serving:
+            raise ServerUnavailable(f"the model {name!r} is being {'unloaded' if known.is_going else 'loaded'}")
+
+    async def unload(self, name: str, *, has_dependents: bool) -> None:
+        """As `RepositoryApi`."""
+        if self._of_ours(name) is not None:
+            await self._models.unload(name)
+            return
+        try:
+            async with asyncio.timeout(self._unload_seconds):
+                await self._others.unload(name, has_dependents=has_dependents)
+        except TimeoutError:
+            raise UnloadUnfinished(f"{self._server.obstacle(name)}; the model was not freed within {self._unload_seconds:g} s") from None
+
+    def _of_ours(self, name: str) -> KnownModel | None:
+        problem = id_problem(name, self._reserved_ids)
+        if problem is not None:
+            raise InvalidRequest(problem)
+        return self._find(name)
