@@ -87,12 +87,13 @@ class TritonInference:
         begun = monotonic()
         call = self._stub.ModelStreamInfer(metadata=self._about(request.model))
         pending = seen(asyncio.ensure_future(_next_of(call, request.id, message)))
-        is_over = False
+        is_over = is_taken = False
         try:
             while True:
                 answer = await asyncio.shield(pending)
                 if answer.error_message:
                     raise failure_in_stream(answer.error_message, not is_refusal(answer), request.id)
+                is_taken = True
                 response = response_of(answer.infer_response, is_stream=True)
                 is_over = response.is_final
                 yield response
@@ -103,7 +104,7 @@ class TritonInference:
             if is_over:
                 self._leaving.end_stream(call)
             elif not call.done():
-                self._leaving.leave_stream(call, pending, begun)
+                self._leaving.leave_stream(call, pending, begun, is_taken=is_taken)
 
     async def is_live(self) -> bool:
         """As `Inference`."""

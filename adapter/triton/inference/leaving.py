@@ -22,6 +22,8 @@ from adapter.triton.inference.messages import is_last
 
 FIRST_SECONDS = 0.02
 """Of a call's life, in which nobody cancels it: Triton is still taking it."""
+REFUSAL_SECONDS = 0.5
+"""The same of a stream without any answer: its request may be refused yet, which takes a Triton that is not busy a millisecond."""
 QUIET_SECONDS = 0.005
 """So long there was no answer, and none is on its way, as far as can be seen."""
 LONGEST_SECONDS = 2.0
@@ -49,11 +51,11 @@ class Leaving:
             pending: its answer.
             begun: when it began, by `monotonic`.
         """
-        self._spawn(_leave(call, pending, begun))
+        self._spawn(_leave(call, pending, begun + FIRST_SECONDS))
 
-    def leave_stream(self, call: Any, pending: asyncio.Future[Any], begun: float) -> None:
-        """The same for a stream; `pending` is its next message."""
-        self._spawn(_leave_stream(call, pending, begun))
+    def leave_stream(self, call: Any, pending: asyncio.Future[Any], begun: float, *, is_taken: bool) -> None:
+        """The same for a stream; `pending` is its next message. `is_taken`: it has had one."""
+        self._spawn(_leave_stream(call, pending, begun + (FIRST_SECONDS if is_taken else REFUSAL_SECONDS)))
 
     def end_stream(self, call: Any) -> None:
         """End a stream whose last answer is there."""
@@ -70,30 +72,30 @@ class Leaving:
         task.add_done_callback(self._tasks.discard)
 
 
-async def _leave(call: Any, pending: asyncio.Future[Any], begun: float) -> None:
+async def _leave(call: Any, pending: asyncio.Future[Any], earliest: float) -> None:
     try:
-        await _is_quiet(pending, begun)
+        await _is_quiet(pending, earliest)
     finally:
         call.cancel()
 
 
-async def _leave_stream(call: Any, pending: asyncio.Future[Any], begun: float) -> None:
+async def _leave_stream(call: Any, pending: asyncio.Future[Any], earliest: float) -> None:
     end = monotonic() + LONGEST_SECONDS
     try:
-        while monotonic() < end and not await _is_quiet(pending, begun):
+        while monotonic() < end and not await _is_quiet(pending, earliest):
             if call.done():
                 return
             if pending.exception() is None and is_last(pending.result()):
                 await _end_stream(call)
                 return
-            pending = seen(asyncio.ensure_future(call.read()))
+            pending, earliest = seen(asyncio.ensure_future(call.read())), 0.0
     finally:
         call.cancel()
 
 
-async def _is_quiet(pending: asyncio.Future[Any], begun: float) -> bool:
-    """Whether nothing came for a while. False: it is there."""
-    done, _ = await asyncio.wait({pending}, timeout=max(QUIET_SECONDS, begun + FIRST_SECONDS - monotonic()))
+async def _is_quiet(pending: asyncio.Future[Any], earliest: float) -> bool:
+    """Whether nothing came for a while, and until `earliest`, by `monotonic`. False: it is there."""
+    done, _ = await asyncio.wait({pending}, timeout=max(QUIET_SECONDS, earliest - monotonic()))
     return not done
 
 
