@@ -23,6 +23,7 @@ BLOCKS = {
         "stores",
         "fair",
         "checks",
+        "fronts",
         "lifecycle",
         "start",
         "profile",
