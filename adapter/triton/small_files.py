@@ -3,6 +3,7 @@ Small files of placed models, for whoever answers in their name: read once for e
 
 A file may lie behind a link, in a claim that hangs, and nothing wakes a thread that hangs there. So these reads have threads of
 their own, one for a model at a time, and a caller waits for a bounded time. What is not read for one caller is kept for the next.
+Models that have no such file, as most, wait for nobody: the entry itself is on our own volume.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ class SmallFiles:
         self._folder = folder
         self._name = name
         self._most_bytes = most_bytes
+        self._looks = Threads(f"models that have {name}", 1)
         self._threads = Threads(f"{name} of models", THREADS)
         self._kept: OrderedDict[str, tuple[str, asyncio.Future[bytes | None]]] = OrderedDict()
         """Model id → the identity of its directory, and what was read there, or is being read."""
@@ -72,12 +74,18 @@ class SmallFiles:
 
     def close(self) -> None:
         """Read nothing more."""
+        self._looks.shutdown()
         self._threads.shutdown()
 
     def _begin(self, model_id: str) -> asyncio.Future[bytes | None]:
-        reading = asyncio.wrap_future(self._threads.submit(_content, self._folder / model_id / self._name, self._most_bytes))
+        reading = asyncio.create_task(self._reading(self._folder / model_id / self._name), name=f"{self._name} of {model_id}")
         reading.add_done_callback(retrieve)
         return reading
+
+    async def _reading(self, path: Path) -> bytes | None:
+        if not await asyncio.wrap_future(self._looks.submit(os.path.lexists, path)):
+            return None
+        return await asyncio.wrap_future(self._threads.submit(_content, path, self._most_bytes))
 
     def _forget(self, model_id: str, kept: tuple[str, asyncio.Future[bytes | None]]) -> None:
         if self._kept.get(model_id) is kept:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import threading
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ import pytest
 
 from adapter.errors import InvalidModel, VolumeFailed
 from adapter.triton import small_files
-from adapter.triton.small_files import KEPT, SmallFiles
+from adapter.triton.small_files import KEPT, THREADS, SmallFiles
 
 
 @pytest.fixture
@@ -92,6 +93,22 @@ async def test_a_volume_that_hangs_keeps_nobody_for_long(files: SmallFiles, tmp_
     assert await files.read("m", "first") == b"one"
     healed.set()
     assert await files.read("slow", "first") == b"late"
+
+
+async def test_files_that_hang_delay_no_model_that_has_none(files: SmallFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    healed = threading.Event()
+
+    def hanging(_path: Path, _most_bytes: int) -> bytes | None:
+        healed.wait(30)
+        return b""
+
+    monkeypatch.setattr(small_files, "_content", hanging)
+    waiting = [asyncio.create_task(files.read(put(tmp_path, f"slow{number}", b"").parent.name, "first")) for number in range(THREADS + 1)]
+    (tmp_path / "m").mkdir()
+    assert await asyncio.wait_for(files.read("m", "first"), 4) is None
+    assert not any(task.done() for task in waiting)
+    healed.set()
+    assert await asyncio.gather(*waiting) == [b""] * (THREADS + 1)
 
 
 async def test_no_more_are_remembered_than_a_few(files: SmallFiles, tmp_path: Path) -> None:
