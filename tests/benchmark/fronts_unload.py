@@ -148,6 +148,7 @@ def _rows(kind: str, side: str, turns: Sequence[tuple[list[float], list[float]]]
 @contextmanager
 def _tritons_own() -> Iterator[Side]:
     """Another Triton, with its front for SageMaker. Raises PartError, OSError: it cannot be started, or nothing can lie where it looks."""
+    made = [folder for folder in (ROOT, ROOT.parent) if not folder.exists()]
     ROOT.mkdir(parents=True, exist_ok=True)
     mark = f"bench{token_hex(4)}"
     try:
@@ -162,6 +163,9 @@ def _tritons_own() -> Iterator[Side]:
     finally:
         for folder in ROOT.glob(f"{mark}*"):
             shutil.rmtree(folder, ignore_errors=True)
+        for folder in made:
+            with suppress(OSError):  # somebody else's by now
+                folder.rmdir()
 
 
 def _checked(answer: Answer) -> None:
