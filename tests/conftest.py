@@ -6,7 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
+settings.register_profile("no clock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("no clock")  # the first text of a fresh clone takes seconds: hypothesis makes its tables of characters then
 _SHOWN: dict[str, list[dict[str, object]]] = {}
 """Tables that tests have filled, by title."""
 
