@@ -115,7 +115,7 @@ class Pod:
         self.adapter = AdapterProcess(
             volume=self.volume, storage_config=self._secret, triton_target=self.triton.grpc_target, env=self.env, wait=False
         ).launch()
-        self._stack.callback(self.adapter.kill)
+        self._stack.callback(self.adapter.stop)
         until(self.is_well, "the adapter's fronts", 40)
 
     def is_well(self) -> bool:

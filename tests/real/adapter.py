@@ -16,6 +16,7 @@ from tests.real.children import TOP, Child, bare_environment
 from tests.real.ports import free_ports
 
 START_SECONDS = 30
+STOP_SECONDS = 8
 
 
 class AdapterProcess:
@@ -125,6 +126,11 @@ class AdapterProcess:
         """`kill -9`; one that does not run is fine."""
         if self._child is not None:
             self._child.kill()
+
+    def stop(self) -> None:
+        """SIGTERM, and `kill -9` after a while: an end that keeps what was measured. One that does not run is fine."""
+        if self._child is not None:
+            self._child.stop(STOP_SECONDS)
 
     def __enter__(self) -> AdapterProcess:
         return self.start() if self._wait else self.launch()
