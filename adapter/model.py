@@ -339,6 +339,10 @@ class ServerModel:
         return self.state not in ("", "UNAVAILABLE")
 
 
+Overrides = Mapping[str, str | bytes]
+"""Of a load: `config` (JSON), and `file:<version>/<name>` (content), as Triton's model repository extension has them."""
+
+
 @dataclass(frozen=True)
 class LoadedModel:
     """What a load is answered with."""

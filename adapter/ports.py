@@ -25,6 +25,7 @@ from adapter.model import (
     Listing,
     LoadedModel,
     ModelSpec,
+    Overrides,
     Placed,
     Record,
     RuntimeState,
@@ -166,8 +167,8 @@ class ModelRepository(Protocol):
 class OtherModels(Protocol):
     """Models in Triton that the adapter has not placed. Their files are never touched. Every call waits for a Triton that is away."""
 
-    async def load(self, name: str, overrides: Mapping[str, str | bytes]) -> None:
-        """As `ModelServer.load`; with `overrides` (`serving.Overrides`) Triton loads what they say."""
+    async def load(self, name: str, overrides: Overrides) -> None:
+        """As `ModelServer.load`; with `overrides` Triton loads what they say."""
         ...
 
     async def unload(self, name: str, *, has_dependents: bool) -> None:

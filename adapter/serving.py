@@ -6,12 +6,12 @@ A front of ModelMesh's kind asks `ports.Lifecycle`; both faces share one table o
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from adapter.errors import Rejected
-from adapter.model import LoadedModel, ModelSpec, ServerModel
+from adapter.model import LoadedModel, ModelSpec, Overrides, ServerModel
 
 
 class AlreadyLoaded(Rejected):
@@ -40,10 +40,6 @@ class KnownModel:
     """It is being unloaded, or taken down after a failure."""
     placed: str | None = None
     """Identity of its directory in Triton's folder: another one after each load. None: nobody here has placed it."""
-
-
-Overrides = Mapping[str, str | bytes]
-"""Of a load: `config` (JSON), and `file:<version>/<name>` (content), as Triton's model repository extension has them."""
 
 
 class RepositoryApi(Protocol):

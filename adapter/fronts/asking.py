@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from adapter.fronts.answers import HttpError
 from adapter.inference import Failure, Inference, InferenceFailed, InferRequest, InferResponse, ModelInfo
+from adapter.serving import Models
 
 KNOWN_SECONDS = 2.0
 """So long what was told of a model is taken for true, at first."""
@@ -43,6 +44,14 @@ async def informed(inference: Inference, model: str, version: str, ask: Callable
         if now == info:
             raise
     return await ask(now)
+
+
+async def obstacle_of(models: Models, inference: Inference) -> str | None:
+    """Why no model can be asked now, in words; None: Triton answers, and its models are known. Within a second."""
+    obstacle = models.obstacle
+    if obstacle is None and not await inference.is_live():
+        return "Triton does not answer"
+    return obstacle
 
 
 async def one(inference: Inference, request: InferRequest) -> InferResponse:

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 from adapter.errors import StartError
 
-GROUPS = frozenset({"health", "metadata", "inference", "model-repository", "model-config", "statistics"})
+REPOSITORY = "model-repository"
+GROUPS = frozenset({"health", "metadata", "inference", REPOSITORY, "model-config", "statistics"})
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 """Source: RFC 9110, token."""
 

@@ -10,9 +10,9 @@ import asyncio
 from collections.abc import Callable, Collection, Sequence
 
 from adapter.errors import BudgetExceeded, InvalidRequest, ServerUnavailable, UnloadUnfinished
-from adapter.model import PROBE, ServerModel, id_problem
+from adapter.model import PROBE, Overrides, ServerModel, id_problem
 from adapter.ports import ModelServer, OtherModels
-from adapter.serving import KnownModel, Models, Overrides
+from adapter.serving import KnownModel, Models
 
 INDEX_SECONDS = 30.0
 """Longest wait for a list."""

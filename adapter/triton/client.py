@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import grpc
 import grpc.aio
 
 from adapter.errors import ModelRefused, WrongServer
-from adapter.model import ServerModel
+from adapter.model import Overrides, ServerModel
 from adapter.telemetry.redaction import remember
 from adapter.triton import handshake
 from adapter.triton.reason import reason_of_refusal
@@ -169,7 +169,7 @@ class TritonClient:
         reply = await self._call(self._stub.RepositoryIndex, service_pb2.RepositoryIndexRequest(), timeout_seconds)
         return [ServerModel(row.name, row.version, row.state, row.reason) for row in reply.models if names is None or row.name in names]
 
-    async def load(self, name: str, overrides: Mapping[str, str | bytes] | None = None) -> None:
+    async def load(self, name: str, overrides: Overrides | None = None) -> None:
         """
         RepositoryModelLoad: returns when every version is ready. Has no deadline; a cancelled one goes on in Triton.
 

@@ -14,7 +14,7 @@ end; a load that is left is looked for in the index until the index no longer sh
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -22,7 +22,7 @@ import structlog
 
 from adapter.backoff import doubling
 from adapter.errors import BudgetExceeded, ModelRefused, ServerDied
-from adapter.model import INNER, owner_of
+from adapter.model import INNER, Overrides, owner_of
 from adapter.triton.client import AnswerLost, TritonClient, TritonDied
 from adapter.triton.index import Index
 from adapter.triton.presence import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Presence
@@ -46,8 +46,7 @@ class _Sent:
     """What Triton loads now: the model, or an inner model of its bundle."""
     call: asyncio.Task[None] | None = None
     """What Triton works on now, or was asked last."""
-    overrides: Mapping[str, str | bytes] | None = None
-    """As `serving.Overrides`."""
+    overrides: Overrides | None = None
     restarts: int = 0
     """Of Triton, when it was asked."""
     is_broken: bool = False
@@ -92,9 +91,7 @@ class Loads:
         self._answered: set[str] = set()
         """Models whose last load was ours, and that Triton was not told to unload since."""
 
-    async def load(
-        self, model_id: str, on_sent: Callable[[], None], *, yields: bool = False, overrides: Mapping[str, str | bytes] | None = None
-    ) -> None:
+    async def load(self, model_id: str, on_sent: Callable[[], None], *, yields: bool = False, overrides: Overrides | None = None) -> None:
         """
         Wait for an earlier load of the model, for a slot, and for Triton; then send the load and wait for its end.
 

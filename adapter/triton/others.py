@@ -6,8 +6,7 @@ They share Triton's load threads and its index with the adapter's own models, so
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
+from adapter.model import Overrides
 from adapter.triton.loads import Loads
 from adapter.triton.unloads import Unloads
 
@@ -19,7 +18,7 @@ class OthersInTriton:
         self._loads = loads
         self._unloads = unloads
 
-    async def load(self, name: str, overrides: Mapping[str, str | bytes]) -> None:
+    async def load(self, name: str, overrides: Overrides) -> None:
         """As `OtherModels`."""
         await self._loads.load(name, _nothing, overrides=overrides)
 

@@ -85,11 +85,8 @@ class Unloads:
             except Exception as failure:  # noqa: BLE001 - it is asked again; an end of this watch would end the adapter
                 log.warning("unload.not_followed", cause=str(failure))
 
-    async def tell(self, name: str) -> None:
+    async def tell(self, name: str, *, has_dependents: bool = True) -> None:
         """RepositoryModelUnload, as often as it takes. Raises WrongServer, ServerError."""
-        await self._told(name, has_dependents=True)
-
-    async def _told(self, name: str, *, has_dependents: bool) -> None:
         try:
             await self._presence.until_taken(partial(self._call, name, has_dependents=has_dependents))
         except CallError as failure:
@@ -138,7 +135,7 @@ class Unloads:
             try:
                 await self._watch.settled(name)
                 self._loads.forget(name)
-                await self._told(name, has_dependents=has_dependents)
+                await self.tell(name, has_dependents=has_dependents)
                 await self._watch.gone(name)
                 for part in parts:
                     await self._watch.unloaded(part)
@@ -160,7 +157,7 @@ class Unloads:
             waiting += new
         return found
 
-    async def _call(self, name: str, *, has_dependents: bool = True) -> None:
+    async def _call(self, name: str, *, has_dependents: bool) -> None:
         """One call, when few enough are under way."""
         await self._calls.acquire()
         counted = [self._calls]

@@ -15,11 +15,12 @@ from typing import Any
 
 import pytest
 
-from tests.fronts import install
 from tests.fronts.bed import Http, Pod, infer_body
+from tests.fronts.install import python
 from tests.real.children import bare_environment
 from tests.real.llm_models import vllm
 from tests.real.models import affine
+from tests.real.parts import or_skip
 
 EXAMPLES, MUTATIONS, SECONDS = 25, 400, 120
 CHECKS = "not_a_server_error,response_schema_conformance,content_type_conformance,unsupported_method,allow_header_conformance"
@@ -53,7 +54,7 @@ def test_requests_made_of_its_description(pod: Pod, tmp_path: Path, front: str, 
     config = tmp_path / "schemathesis.toml"
     config.write_text(f'[parameters]\nname = "{name}"\nversion = 1\n')
     command = [
-        install.python("schemathesis").with_name("schemathesis"),
+        or_skip(lambda: python("schemathesis")).with_name("schemathesis"),
         *("--config-file", config, "run", f"http://127.0.0.1:{getattr(pod, front).port}/openapi.json"),
         *("--checks", CHECKS, "--max-examples", str(EXAMPLES), "--seed", "13", "--request-timeout", "20", "--warnings", "off"),
         *("--exclude-path-regex", "^/v2/repository/models/", "--suppress-health-check", "all"),

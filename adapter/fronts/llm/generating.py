@@ -13,7 +13,7 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from adapter.fronts.asking import informed
+from adapter.fronts.asking import KNOWN_SECONDS, informed
 from adapter.fronts.llm.backends import Piece, Profile, Question, Token, profile_of
 from adapter.fronts.llm.collecting import Collector, End
 from adapter.fronts.llm.options import Options
@@ -151,7 +151,7 @@ async def texts(inference: Inference, asked: Asked) -> Sequence[End]:
     Raises:
         BadPayload, InferenceFailed: as `generation`.
     """
-    info = await inference.model_info(asked.model, max_age_seconds=2.0)
+    info = await inference.model_info(asked.model, max_age_seconds=KNOWN_SECONDS)
     most = info.max_batch_size if info.max_batch_size and not info.is_decoupled else 1
     places = asyncio.Semaphore(AT_ONCE)
 

@@ -13,6 +13,7 @@ from aiohttp import web
 
 from adapter.errors import AdapterError, ModelNotLoaded, ServerUnavailable
 from adapter.fronts.answers import UNAVAILABLE, json_answer
+from adapter.fronts.asking import KNOWN_SECONDS, obstacle_of
 from adapter.fronts.bodies import json_of
 from adapter.fronts.edge import Front, Route, name_in
 from adapter.fronts.llm.answering import Answering, Shape
@@ -72,9 +73,7 @@ class _Handlers:
         self._answering = answering
 
     async def health(self, _request: web.Request) -> web.Response:
-        obstacle = self._models.obstacle
-        if obstacle is None and not await self._inference.is_live():
-            obstacle = "Triton does not answer"
+        obstacle = await obstacle_of(self._models, self._inference)
         if obstacle is None and self._default is not None:
             model = await self._find(self._default)
             obstacle = None if model is not None and model.is_serving else f"the model {self._default!r} does not serve"
@@ -85,7 +84,7 @@ class _Handlers:
     async def info(self, _request: web.Request) -> web.Response:
         """TGI's names; null is what nobody knows here. `backend` and `token_details` are our own."""
         model = await self._default_model()
-        info = await self._inference.model_info(model.model_id, max_age_seconds=2.0)
+        info = await self._inference.model_info(model.model_id, max_age_seconds=KNOWN_SECONDS)
         profile = profile_of(info)
         return json_answer(
             {

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from adapter.fronts.llm.parameters import BadParameter
+from adapter.fronts.strings import joined, split
 from adapter.inference import Failure, InferenceFailed, ModelInfo, Tensor
 
 _CODES = {
@@ -74,7 +75,7 @@ def packed(datatype: str, values: Sequence[Any]) -> bytes:
     if datatype == "BYTES":
         if not all(isinstance(value, str) for value in values):
             raise TypeError("a text is needed")
-        return b"".join(struct.pack("<I", len(text)) + text for text in (value.encode() for value in values))
+        return joined(value.encode() for value in values)
     if datatype not in _CODES:
         raise TypeError(datatype)
     return struct.pack(f"<{len(values)}{_CODES[datatype]}", *values)
@@ -82,18 +83,12 @@ def packed(datatype: str, values: Sequence[Any]) -> bytes:
 
 def texts_of(tensor: Tensor | None) -> list[bytes]:
     """The elements of a BYTES tensor; none of another one. Raises InferenceFailed: it is cut off."""
-    found: list[bytes] = []
     if tensor is None or tensor.datatype != "BYTES":
-        return found
-    data, place = tensor.data, 0
-    while place < len(data):
-        start = place + 4
-        end = start + int.from_bytes(data[place:start], "little")
-        if start > len(data) or end > len(data):
-            raise InferenceFailed(Failure.INTERNAL, f"the model's output {tensor.name} is cut off")
-        found.append(data[start:end])
-        place = end
-    return found
+        return []
+    try:
+        return split(tensor.data)
+    except ValueError as error:
+        raise InferenceFailed(Failure.INTERNAL, f"the model's output {tensor.name} is cut off") from error
 
 
 def numbers_of(tensor: Tensor | None) -> list[float]:

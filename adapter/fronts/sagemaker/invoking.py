@@ -30,7 +30,6 @@ from adapter.inference import Failure, Inference, InferenceFailed
 from adapter.serving import KnownModel, Models
 from adapter.settings import SageMakerSettings
 
-TARGET = "X-Amzn-SageMaker-Target-Model"
 BINARY = "application/vnd.sagemaker-triton.binary+json"
 _BINARY = re.compile(re.escape(BINARY) + r"\s*;\s*json-header-size=(.*)", re.IGNORECASE | re.DOTALL)
 _THEIR_FAULT = (Failure.INVALID, Failure.UNSUPPORTED)
@@ -55,12 +54,12 @@ class Invoking:
 
     async def invocations(self, request: web.Request) -> web.StreamResponse:
         """POST /invocations: the model that Target-Model names, or the only one."""
-        target = request.headers.get(TARGET)
+        target = request.headers.get(llm.TARGET)
         if target is not None:
             return await self._answered(request, target)
         serving = [model.name for model in self._models.known() if model.is_serving]
         if len(serving) != 1:
-            raise HttpError(400, f"{TARGET} must name the model: {len(serving)} models are loaded")
+            raise HttpError(400, f"{llm.TARGET} must name the model: {len(serving)} models are loaded")
         return await self._answered(request, serving[0])
 
     async def _answered(self, request: web.Request, name: str) -> web.StreamResponse:

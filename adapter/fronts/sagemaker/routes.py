@@ -10,7 +10,9 @@ from aiohttp import web
 
 from adapter.errors import AdapterError
 from adapter.fronts.answers import JSON, UNAVAILABLE, json_answer
+from adapter.fronts.asking import obstacle_of
 from adapter.fronts.edge import Front, Route
+from adapter.fronts.guards import REPOSITORY
 from adapter.fronts.llm import Answering
 from adapter.fronts.openapi import BINARY, OBJECT, TEXT, operation
 from adapter.fronts.sagemaker.invoking import Invoking
@@ -31,7 +33,6 @@ _TYPES = {
     504: "RequestTimeoutException",
     507: "InsufficientStorageException",
 }
-REPOSITORY = "model-repository"
 _PAGE = {"limit": {"type": "integer", "minimum": 1, "maximum": 100}, "next_page_token": TEXT}
 _LOAD = {"type": "object", "required": ["model_name", "url"], "properties": {"model_name": TEXT, "url": TEXT}}
 _INVOKE = operation("Ask a model", body=OBJECT, types=(JSON, BINARY))
@@ -42,9 +43,7 @@ def front(settings: SageMakerSettings, models: Models, inference: Inference, ans
     table, invoking = Table(settings, models), Invoking(settings, models, inference, answering, non_finite)
 
     async def ping(_request: web.Request) -> web.Response:
-        obstacle = models.obstacle
-        if obstacle is None and not await inference.is_live():
-            obstacle = "Triton does not answer"
+        obstacle = await obstacle_of(models, inference)
         if obstacle is None:
             return json_answer({"status": "Healthy"})
         return json_answer({"status": "Unhealthy", "error": obstacle}, UNAVAILABLE)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import struct
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from typing import Any
@@ -19,6 +18,7 @@ import numpy.typing as npt
 import orjson
 
 from adapter.fronts.answers import HttpError
+from adapter.fronts.strings import joined, split
 
 Array = npt.NDArray[Any]
 BASE64 = "base64"
@@ -29,7 +29,6 @@ _NUMBERS: Mapping[str, Any] = {
 }  # fmt: skip
 DATATYPES = frozenset({*_NUMBERS, "BF16", "BYTES"})
 _FLOATS = frozenset({"FP16", "BF16", "FP32", "FP64"})
-_LENGTH = struct.Struct("<I")
 
 
 def element_bytes(datatype: str) -> int | None:
@@ -116,7 +115,7 @@ def _packed_texts(what: str, flat: Sequence[Any], kinds: set[type], *, is_base64
     except (ValueError, binascii.Error) as error:
         form = "base64" if is_base64 else "UTF-8"
         raise HttpError(400, f"{what}: 'data' has a string that is no {form}") from error
-    return b"".join(chain.from_iterable((_LENGTH.pack(len(part)), part) for part in parts))
+    return joined(parts)
 
 
 def _decoded(text: str) -> bytes:
@@ -174,14 +173,7 @@ def _texts(what: str, raw: bytes, *, is_base64: bool) -> list[str]:
 
 def elements_of(what: str, raw: bytes) -> list[bytes]:
     """The elements of BYTES. Raises HttpError 500: their lengths do not fit."""
-    found, place = [], 0
-    while place < len(raw):
-        if place + _LENGTH.size > len(raw):
-            raise HttpError(500, f"{what}: BYTES end in the middle of a length")
-        (length,) = _LENGTH.unpack_from(raw, place)
-        place += _LENGTH.size
-        if place + length > len(raw):
-            raise HttpError(500, f"{what}: BYTES end in the middle of an element")
-        found.append(raw[place : place + length])
-        place += length
-    return found
+    try:
+        return split(raw)
+    except ValueError as error:
+        raise HttpError(500, f"{what}: {error}") from error

@@ -17,11 +17,11 @@ from aiohttp import web
 from adapter.fronts.answers import HttpError, json_answer
 from adapter.fronts.bodies import body_of, off_loop_if_large, parsed
 from adapter.fronts.edge import Route, name_in
+from adapter.fronts.guards import REPOSITORY
 from adapter.fronts.openapi import OBJECT, operation
-from adapter.model import ServerModel
-from adapter.serving import Overrides, RepositoryApi
+from adapter.model import Overrides, ServerModel
+from adapter.serving import RepositoryApi
 
-GROUP = "model-repository"
 EXTENSIONS = ("model_repository", "model_repository(unload_dependents)")
 CONFIG, FILE, DEPENDENTS = "config", "file:", "unload_dependents"
 _INDEX = {"type": "object", "properties": {"ready": {"type": "boolean"}}}
@@ -38,7 +38,9 @@ def routes(api: RepositoryApi | None) -> Sequence[Route]:
         ("models/{name}/load", handlers.load if handlers else _shut, operation("Load a model", body=_WITH_PARAMETERS)),
         ("models/{name}/unload", handlers.unload if handlers else _shut, operation("Unload a model", body=_WITH_PARAMETERS)),
     )
-    return [Route(method="POST", path=f"/v2/repository/{path}", handler=handler, api=GROUP, about=about) for path, handler, about in found]
+    return [
+        Route(method="POST", path=f"/v2/repository/{path}", handler=handler, api=REPOSITORY, about=about) for path, handler, about in found
+    ]
 
 
 async def _shut(_request: web.Request) -> web.StreamResponse:

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from time import monotonic
 from typing import Any
 
@@ -175,12 +175,8 @@ class TritonInference:
 
 async def _answer_of(call: Any, request_id: str = "") -> Any:
     """Of a unary call. Raises InferenceFailed."""
-    try:
+    with _in_our_words(request_id):
         reply = await call
-    except grpc.aio.AioRpcError as error:
-        raise failure_of(error.code(), error.details() or "", request_id) from error
-    except asyncio.CancelledError as cancelled:
-        raise _why(cancelled) from cancelled
     if reply is None:
         raise _unreadable()
     return reply
@@ -188,20 +184,27 @@ async def _answer_of(call: Any, request_id: str = "") -> Any:
 
 async def _next_of(call: Any, request_id: str, message: Any = None) -> Any:
     """The next message of a stream, after its request has been sent, where one is given. Raises InferenceFailed, also at its end."""
-    try:
+    with _in_our_words(request_id):
         if message is not None:
             with suppress(asyncio.InvalidStateError):  # the call has failed already; the read says how
                 await call.write(message)  # and no end of writing: Triton would take that for the end of the stream
         answer = await call.read()
         if answer is grpc.aio.EOF:
             raise failure_of(await call.code(), await call.details() or "the stream ended before its last answer", request_id)
+    if answer is None:
+        raise _unreadable()
+    return answer
+
+
+@contextmanager
+def _in_our_words(request_id: str) -> Iterator[None]:
+    """What ends a call is raised as InferenceFailed, but for a cancel of its caller's."""
+    try:
+        yield
     except grpc.aio.AioRpcError as error:
         raise failure_of(error.code(), error.details() or "", request_id) from error
     except asyncio.CancelledError as cancelled:
         raise _why(cancelled) from cancelled
-    if answer is None:
-        raise _unreadable()
-    return answer
 
 
 def _unreadable() -> InferenceFailed:
