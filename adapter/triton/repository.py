@@ -277,7 +277,7 @@ class Repository:
 
     def _ensure_directory(self, path: Path) -> None:
         self._volume.keep(path)
-        if is_plain_directory(path) or (self.is_of_others(path.name) and path.is_dir()):
+        if is_plain_directory(path) or (self.is_of_others(path.name) and os.path.lexists(path)):
             return
         self._ensure_folder()
         self._discard([path])

@@ -817,3 +817,27 @@ async def test_clearing_forgets_bundles(repository: Repository, artifact: Artifa
 
     assert os.listdir(repository.folder) == []
     assert repository.inner_names("m") == repository.loaded_first("m") == ()
+
+
+async def test_what_others_have_put_there_is_never_touched(volume: Volume, artifact: Artifact) -> None:
+    """Also a link that leads nowhere, and a file: whoever unloads such a name looks, and takes nothing."""
+    folder = volume.repository_dir
+    (folder / "theirs").mkdir()
+    (folder / "theirs" / "config.pbtxt").write_bytes(b"x")
+    (folder / "dangling").symlink_to("nowhere")
+    (folder / "file").write_bytes(b"x")
+    repository = Repository(volume, own=())
+    try:
+        await repository.claim("ours")
+        await repository.place("ours", LAYOUT, artifact)
+        for name in ("theirs", "dangling", "file"):
+            with pytest.raises(InvalidRequest, match=f"has a model '{name}' already"):
+                await repository.claim(name)
+            await repository.ensure_directory(name)
+            await repository.remove(name)
+        await repository.sweep()
+        await repository.clear()
+        assert sorted(path.name for path in folder.iterdir()) == ["dangling", "file", "theirs"]
+        assert (os.readlink(folder / "dangling"), (folder / "theirs" / "config.pbtxt").read_bytes()) == ("nowhere", b"x")
+    finally:
+        repository.close()
