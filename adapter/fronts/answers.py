@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import orjson
-from aiohttp import web
+from aiohttp import hdrs, web
 
 from adapter import errors
 from adapter.errors import AdapterError
+from adapter.fronts.accept import coding_of
 from adapter.inference import Failure, InferenceFailed
 from adapter.serving import AlreadyLoaded
 
@@ -86,6 +87,7 @@ def bytes_answer(body: bytes, content_type: str, status: int = 200, headers: Map
 
 def compressed(request: web.Request, answer: web.Response) -> web.Response:
     """The answer, gzip or deflate if its client takes that and it is long enough to gain."""
-    if isinstance(answer.body, bytes) and len(answer.body) >= COMPRESSED_FROM_BYTES and "Accept-Encoding" in request.headers:
-        answer.enable_compression()
+    coding = coding_of(request.headers.getall(hdrs.ACCEPT_ENCODING, ()))
+    if coding is not None and isinstance(answer.body, bytes) and len(answer.body) >= COMPRESSED_FROM_BYTES:
+        answer.enable_compression(web.ContentCoding(coding))
     return answer

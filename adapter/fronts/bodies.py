@@ -20,6 +20,7 @@ import orjson
 from aiohttp import web
 
 from adapter.fronts.answers import HttpError
+from adapter.fronts.unpacking import Unpacking
 
 ENCODINGS = ("gzip", "deflate", "identity")
 MOST_LEVELS = 100
@@ -48,13 +49,13 @@ async def body_of(request: web.Request) -> bytes:
     limit, size, parts = request.app[MAX_BODY], 0, []
     if (request.content_length or 0) > limit and encoding == "identity":
         raise _too_large(limit)
-    unpacker = None if encoding == "identity" else zlib.decompressobj(31 if encoding == "gzip" else 15)
+    unpacking = None if encoding == "identity" else Unpacking(encoding)
     try:
         async with asyncio.timeout(READ_SECONDS):
             async for chunk in request.content.iter_chunked(64 * 1024):
-                part = chunk if unpacker is None else unpacker.decompress(chunk, limit + 1 - size)
+                part = chunk if unpacking is None else unpacking.unpacked(chunk, limit + 1 - size)
                 size += len(part)
-                if size > limit or (unpacker is not None and unpacker.unconsumed_tail):
+                if size > limit:
                     raise _too_large(limit)
                 parts.append(part)
     except TimeoutError:
@@ -63,7 +64,7 @@ async def body_of(request: web.Request) -> bytes:
         raise HttpError(400, f"the body is no {encoding}: {error}") from error
     except (aiohttp.ClientError, aiohttp.http_exceptions.HttpProcessingError, ValueError) as error:
         raise HttpError(400, f"the body cannot be read: {' '.join(str(error).split())[:200]}") from error
-    if unpacker is not None and not unpacker.eof and parts:
+    if unpacking is not None and not unpacking.is_whole and parts:
         raise HttpError(400, f"the body is no {encoding}: it ends early")
     return b"".join(parts)
 

@@ -7,16 +7,19 @@ aiohttp by itself answers such bytes in a text of its own, with its version, and
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import Any
 
 from aiohttp import http_exceptions, web
 
-from adapter.fronts import metrics
+from adapter.fronts import expectations, metrics
 from adapter.fronts.edge import Edge
 from adapter.settings import HttpSettings
 
 KEEP_ALIVE_SECONDS = 75.0
 CLOSE_SECONDS = 1.0
+_REQUEST_LINE = re.compile(r"^  b(['\"])[\w!#$%&'*+.^`|~-]+ [!-~]+ HTTP/1\.[01]\1$", re.ASCII | re.MULTILINE)
+"""As aiohttp's parser quotes it in its message."""
 
 
 class Runner(web.AppRunner):
@@ -71,7 +74,17 @@ class _Connection(web.RequestHandler):
         """Of bytes that are no HTTP; all else a request's own handlers have answered."""
         if not isinstance(exc, http_exceptions.HttpProcessingError) or request.writer.output_size > 0:
             return super().handle_error(request, status, exc, message)
-        return self._edge.malformed(request, _words(exc))
+        if isinstance(exc, http_exceptions.BadStatusLine) and _REQUEST_LINE.search(exc.message):
+            return self._edge.unknown_method(request)
+        return self._edge.unrouted(request, 400, _words(exc))
+
+    async def finish_response(
+        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
+    ) -> tuple[web.StreamResponse, bool]:
+        """Of an Expect on a path that does not exist, too: aiohttp refuses it before it looks for a handler."""
+        if isinstance(resp, web.HTTPExpectationFailed):
+            resp = self._edge.unrouted(request, resp.status, expectations.UNKNOWN)
+        return await super().finish_response(request, resp, start_time)
 
 
 class _Closed(asyncio.Protocol):

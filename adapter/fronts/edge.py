@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import unquote_to_bytes
 
 import orjson
 import structlog
@@ -20,10 +21,11 @@ from aiohttp import hdrs, web
 from structlog.contextvars import bound_contextvars
 
 from adapter.errors import UNEXPECTED, AdapterError
-from adapter.fronts import metrics, openapi
+from adapter.fronts import expectations, metrics, openapi
 from adapter.fronts.answers import JSON, UNAVAILABLE, HttpError, bytes_answer, status_of
 from adapter.fronts.bodies import MAX_BODY
 from adapter.fronts.guards import Rule
+from adapter.model import is_utf8
 from adapter.settings import HttpSettings
 from adapter.telemetry import logs
 from adapter.telemetry.redaction import in_one_line
@@ -33,6 +35,8 @@ _REQUEST_ID = web.RequestKey("request_id", str)
 SERVER = "adapter"
 """A version would help nobody but who looks for a weak one."""
 _ID = re.compile(r"[!-~]{1,128}")
+_NAME = re.compile(r"\{(\w+)\}")
+"""Of a path. aiohttp's own pattern takes no braces, which the name of a model may have."""
 _LONGEST_TEXT = 4096
 _CLIENT_GONE = 499
 """Of logs and metrics alone. Source: nginx's name for it."""
@@ -85,7 +89,8 @@ class Edge:
         self.application.on_response_prepare.append(self._dress)
         self._routes: dict[tuple[str, str], Route] = {}
         for route in (*front.routes, _description(front)):
-            self.application.router.add_route(route.method, route.path, route.handler)
+            path = _NAME.sub(r"{\1:[^/]+}", route.path)
+            self.application.router.add_route(route.method, path, route.handler, expect_handler=expectations.postponed)
             self._routes[route.method, route.path] = route
 
     @property
@@ -126,8 +131,12 @@ class Edge:
         return answer
 
     async def _answer(self, request: web.Request, handler: Handler, route: Route | None, line: _Line) -> web.StreamResponse:
+        is_waiting = hdrs.EXPECT in request.headers
         try:
-            self._admit(request, route)
+            if route is not None:
+                self._admit(request, route)
+                await expectations.met(request)
+            is_waiting = False
             answer = await handler(request)
         except HttpError as refused:
             answer = self._failed(request, line, refused.status, refused.text, None)
@@ -142,17 +151,23 @@ class Edge:
         except Exception:
             log.exception("http.crashed", front=self._front.name, route=line.pattern)
             answer = self._failed(request, line, 500, UNEXPECTED, None)
-        if not answer.prepared and self.is_draining:
+        if not answer.prepared and (self.is_draining or is_waiting):
             answer.force_close()
         return answer
 
-    def malformed(self, request: web.BaseRequest, text: str) -> web.StreamResponse:
-        """The answer to what is no HTTP; the connection ends with it."""
+    def unrouted(self, request: web.BaseRequest, status: int, text: str) -> web.StreamResponse:
+        """The answer to what aiohttp itself refuses, as bytes that are no HTTP; the connection ends with it."""
         line = _Line(self._front.name, request, "-", is_quiet=False)
-        answer = self._failed(request, line, 400, text, None)
+        answer = self._failed(request, line, status, text, None)
         answer.headers.update({REQUEST_ID: line.request_id, hdrs.SERVER: SERVER})
         answer.force_close()
-        line.write(400, {})
+        line.write(status, {})
+        return answer
+
+    def unknown_method(self, request: web.BaseRequest) -> web.StreamResponse:
+        """The answer to a method that HTTP's parser does not know; its path is not known then, so all methods of the front are told."""
+        answer = self.unrouted(request, 405, "method not allowed here")
+        answer.headers[hdrs.ALLOW] = ",".join(sorted({method for method, _ in self._routes}))
         return answer
 
     async def _dress(self, request: web.Request, answer: web.StreamResponse) -> None:
@@ -160,18 +175,23 @@ class Edge:
         if _REQUEST_ID in request:
             answer.headers[REQUEST_ID] = request[_REQUEST_ID]
         answer.headers[hdrs.SERVER] = SERVER
-        answer.headers.update({name: request.headers[name] for name in self._front.echoed if name in request.headers})
+        for name in self._front.echoed:
+            value = ", ".join(request.headers.getall(name, ()))
+            if name in request.headers and is_utf8(value):  # aiohttp leaves out bytes that are none where it writes
+                answer.headers[name] = value
 
-    def _admit(self, request: web.Request, route: Route | None) -> None:
-        if route is None or route.api == "health":
-            return
+    def _admit(self, request: web.Request, route: Route) -> None:
+        if route.api != "health":
+            self._check_room()
+        rule = self._rules.get(route.api)
+        if rule is not None and not rule.allows(request.headers):
+            raise self._refused(403, "restricted", f"this API is restricted: it needs the header {rule.header}")
+
+    def _check_room(self) -> None:
         if self.is_draining:
             raise self._refused(UNAVAILABLE, "draining", "the adapter is shutting down and takes no new requests")
         if len(self._running) > self._most:
             raise self._refused(UNAVAILABLE, "too_many", f"more than {self._most} requests at a time (HTTP_MAX_REQUESTS)")
-        rule = self._rules.get(route.api)
-        if rule is not None and not rule.allows(request.headers):
-            raise self._refused(403, "restricted", f"this API is restricted: it needs the header {rule.header}")
 
     def _refused(self, status: int, reason: str, text: str) -> HttpError:
         metrics.REFUSED.labels(self._front.name, reason).inc()
@@ -194,10 +214,13 @@ def _description(front: Front) -> Route:
 
 
 def name_in(request: web.Request, what: str = "name") -> str:
-    """A name in the path, percent-decoded once. Raises HttpError 400: it is no UTF-8."""
-    name = request.match_info[what]
-    if "\ufffd" in name or any(0xD800 <= ord(letter) <= 0xDFFF for letter in name):
-        raise HttpError(400, "the name in the path is no UTF-8")
+    """A name in the path, percent-decoded once. Raises HttpError 400: it is no UTF-8, or has a NUL, at which Triton would cut it."""
+    try:
+        unquote_to_bytes(request.rel_url.raw_path).decode()  # aiohttp leaves an escape as it is where it stands for no letter
+    except UnicodeError:
+        raise HttpError(400, "the name in the path is no UTF-8") from None
+    if "\0" in (name := request.match_info[what]):
+        raise HttpError(400, "the name in the path has a NUL")
     return name
 
 

@@ -17,14 +17,18 @@ _GPU = re.compile(
 )
 _LOAD = re.compile(
     r"\bmemory limit set for GPU \d+ has exceeded\b|\bfailed to allocate pinned system memory\b|\bfailed to allocate (?:GPU|CUDA) memory\b"
-    r"|\bstd::bad_alloc\b|\bMemoryError\b",
+    r"|\bstd::bad_alloc\b|\bMemoryError\b|\bNo space left on device\b",
     re.IGNORECASE,
 )
+"""A device without space is the shared memory of python models; the disk is the adapter's, and has errors of its own."""
 
 
 def is_out_of_memory(text: str, names: Iterable[str], *, is_load: bool) -> bool:
-    """Whether a failed load, or a failed invoke, says so; the model's `names` do not count, in quotes or in a path."""
-    for name in names:
-        for form in (f"'{name}'", f'"{name}"', f"/{name}/"):
-            text = text.replace(form, " ")
+    """
+    Whether a failed load, or a failed invoke, says so; the model's `names` do not count, in quotes or in a path.
+
+    Neither do those of its instances, which Triton calls `<name>_<group>_<number>`.
+    """
+    for name in map(re.escape, names):
+        text = re.sub(rf"'{name}(?:_\d+)*'|\"{name}(?:_\d+)*\"|/{name}/", " ", text)
     return bool(_GPU.search(text)) or (is_load and bool(_LOAD.search(text)))
