@@ -28,8 +28,8 @@ class Digests:
 
         A folder counts where there is one: so a spec without one has the digest that older journals hold.
         """
-        asked = {name: value for name, value in vars(spec).items() if name not in ("model_id", "named", "folder")}
-        return self.of_values(asked if spec.folder is None else asked | {"folder": str(spec.folder)})
+        asked = {name: value for name, value in vars(spec).items() if name not in ("model_id", "named", "folders")}
+        return self.of_values(asked | {"folder": str(spec.folders[0])} if spec.folders else asked)
 
     def of_values(self, values: Mapping[str, object]) -> str:
         """Of any values that JSON can hold; mappings inside may come in any order."""

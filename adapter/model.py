@@ -77,7 +77,7 @@ _FIRST_PRINTABLE = 0x20
 
 
 def is_utf8(text: str) -> bool:
-    """Half of a pair of surrogates cannot be sent to anybody."""
+    """Whether it is letters alone: half of a pair of surrogates, as Python keeps other bytes, cannot be sent to anybody."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -131,8 +131,11 @@ class ModelSpec:
     """Whether a model may load that answers decoupled only, where no config of its own says so."""
     named: Named | None = None
     """Of a load that a front has asked for; the journal keeps it. Such a load books its memory: nobody else counts for it."""
-    folder: Path | None = None
-    """`path` is absolute, and lies below this folder, which is not ours: links are followed as long as they stay in it."""
+    folders: tuple[Path, ...] = ()
+    """
+    `path` is absolute, and leads below one of these, which are not ours; the first one is where it seems to lie. Links inside the
+    model are followed as long as they stay in its folder.
+    """
 
     def __post_init__(self) -> None:
         if problem := id_problem(self.model_id):

@@ -94,32 +94,22 @@ async def build(
         journal = Journal(volume.cache_dir / JOURNAL, discard=volume.discard)
         stack.callback(journal.close)
         journal.open()
-        budget = settings.disk_budget_bytes
-        space = Space(volume.cache_dir, budget, refuses=bool(settings.volume.max_bytes), trash=volume.trash)
+        space = Space(volume.cache_dir, settings.disk_budget_bytes, refuses=bool(settings.volume.max_bytes), trash=volume.trash)
         space.show_metrics()
-        loads = settings.capacity.max_loading
         store = Store(
             settings=settings.pull,
             root=settings.volume.root,
             volume=volume,
             space=space,
             digests=journal.digests,
-            max_loading=loads,
+            max_loading=settings.capacity.max_loading,
             clients=clients,
             jitter=jitter,
         )
         stack.callback(store.close)
         repository = Repository(volume, space, own=journal.records if settings.v2.has_repository else None)
         stack.callback(repository.close)
-        server = TritonServer(
-            client=TritonClient(settings.triton.target, settings.triton.call_headers),
-            repository=repository,
-            max_loading=settings.loads_at_once,
-            load_threads=settings.triton.load_threads,
-            load_timeout_seconds=settings.capacity.load_timeout_ms / 1000,
-            silent_seconds=settings.triton.silent_seconds,
-        )
-        stack.push_async_callback(_close, server)
+        server = _triton(stack, settings, repository)
         lifecycle = RuntimeLifecycle(
             neighbours=Neighbours(store, repository, server, journal),
             capacity=settings.capacity,
@@ -127,47 +117,79 @@ async def build(
             reserved_ids=settings.volume.reserved_ids,
         )
         stack.push_async_callback(_close, lifecycle)
-        metrics.CAPACITY_BYTES.set(settings.capacity.capacity_bytes)
-        metrics.USABLE_BYTES.set(settings.capacity.usable_bytes)
-        metrics.LOAD_TIMEOUT_SECONDS.set(settings.capacity.load_timeout_ms / 1000)
-        heartbeat = Heartbeat()
-        if settings.telemetry.metrics_port:
-            http = TelemetryServer(
-                port=settings.telemetry.metrics_port,
-                heartbeat=heartbeat,
-                readiness=lifecycle.readiness if settings.has_modelmesh else lambda: lifecycle.obstacle,
-                notice=lifecycle.notice,
-                triton=server.health,
-            )
-            stack.callback(http.close)
-        root_tasks = (
-            asyncio.create_task(heartbeat.run(), name="heartbeat"),
-            asyncio.create_task(server.watch(), name="watch of Triton"),
-            *([asyncio.create_task(companion.ended(), name="Triton's process")] if companion else ()),
-        )
-        stack.push_async_callback(_end, *root_tasks)
-        reading = asyncio.create_task(store.ready(), name="cache")
-        reading.add_done_callback(retrieve)  # `prepare` tells of a failure
-        stack.push_async_callback(_end, reading)
-        await asyncio.wait({reading}, timeout=READ_SECONDS)
+        root_tasks = _watched(stack, settings, lifecycle, server, companion)
+        await _first_read(stack, store)
         lifecycle.start()
-        runtime = ModelRuntime(lifecycle=lifecycle, capacity=settings.capacity, reserved_ids=settings.volume.reserved_ids)
-        spi = None
-        if settings.spi.listen is not None:
-            spi = await listen(
-                endpoint=settings.spi.listen,
-                runtime=runtime,
-                readiness=lifecycle.readiness,
-                reflection=settings.spi.reflection,
-            )
-            stack.push_async_callback(spi.stop, 0)
-        preparing = asyncio.create_task(_prepared(store, runtime.has_told), name="storage clients")
-        stack.push_async_callback(_end, preparing)
-        fronts = await _fronts(settings, lifecycle, server, stack) if settings.has_fronts else None
+        spi = await _spi(stack, settings, lifecycle, store)
+        fronts = await _fronts(stack, settings, lifecycle, server) if settings.has_fronts else None
         yield Adapter(volume=volume, space=space, lifecycle=lifecycle, spi=spi, companion=companion, fronts=fronts, root_tasks=root_tasks)
 
 
-async def _fronts(settings: Settings, lifecycle: RuntimeLifecycle, server: TritonServer, stack: AsyncExitStack) -> Doors:
+def _triton(stack: AsyncExitStack, settings: Settings, repository: Repository) -> TritonServer:
+    server = TritonServer(
+        client=TritonClient(settings.triton.target, settings.triton.call_headers),
+        repository=repository,
+        max_loading=settings.loads_at_once,
+        load_threads=settings.triton.load_threads,
+        load_timeout_seconds=settings.capacity.load_timeout_ms / 1000,
+        silent_seconds=settings.triton.silent_seconds,
+    )
+    stack.push_async_callback(_close, server)
+    return server
+
+
+def _watched(
+    stack: AsyncExitStack, settings: Settings, lifecycle: RuntimeLifecycle, server: TritonServer, companion: Companion | None
+) -> tuple[asyncio.Task[None], ...]:
+    """Health and metrics over HTTP, and the tasks that run for as long as the adapter does."""
+    metrics.CAPACITY_BYTES.set(settings.capacity.capacity_bytes)
+    metrics.USABLE_BYTES.set(settings.capacity.usable_bytes)
+    metrics.LOAD_TIMEOUT_SECONDS.set(settings.capacity.load_timeout_ms / 1000)
+    heartbeat = Heartbeat()
+    if settings.telemetry.metrics_port:
+        http = TelemetryServer(
+            port=settings.telemetry.metrics_port,
+            heartbeat=heartbeat,
+            readiness=lifecycle.readiness if settings.has_modelmesh else lambda: lifecycle.obstacle,
+            notice=lifecycle.notice,
+            triton=server.health,
+        )
+        stack.callback(http.close)
+    tasks = (
+        asyncio.create_task(heartbeat.run(), name="heartbeat"),
+        asyncio.create_task(server.watch(), name="watch of Triton"),
+        *([asyncio.create_task(companion.ended(), name="Triton's process")] if companion else ()),
+    )
+    stack.push_async_callback(_end, *tasks)
+    return tasks
+
+
+async def _first_read(stack: AsyncExitStack, store: Store) -> None:
+    """Of what an earlier process has left in the cache; goes on in the background after `READ_SECONDS`."""
+    reading = asyncio.create_task(store.ready(), name="cache")
+    reading.add_done_callback(retrieve)  # `prepare` tells of a failure
+    stack.push_async_callback(_end, reading)
+    await asyncio.wait({reading}, timeout=READ_SECONDS)
+
+
+async def _spi(stack: AsyncExitStack, settings: Settings, lifecycle: RuntimeLifecycle, store: Store) -> SpiServer | None:
+    """What ModelMesh calls, where it has a part in it; storage clients are made once it has had an answer."""
+    runtime = ModelRuntime(lifecycle=lifecycle, capacity=settings.capacity, reserved_ids=settings.volume.reserved_ids)
+    spi = None
+    if settings.spi.listen is not None:
+        spi = await listen(
+            endpoint=settings.spi.listen,
+            runtime=runtime,
+            readiness=lifecycle.readiness,
+            reflection=settings.spi.reflection,
+        )
+        stack.push_async_callback(spi.stop, 0)
+    preparing = asyncio.create_task(_prepared(store, runtime.has_told), name="storage clients")
+    stack.push_async_callback(_end, preparing)
+    return spi
+
+
+async def _fronts(stack: AsyncExitStack, settings: Settings, lifecycle: RuntimeLifecycle, server: TritonServer) -> Doors:
     """The HTTP fronts that are on. Their libraries are imported here, so a pod without a front has none of them in memory."""
     try:
         from adapter.fronts import llm, sagemaker, v2  # noqa: PLC0415 - as the docstring says

@@ -51,7 +51,7 @@ def wanted(listing: Listing, spec: ModelSpec | None = None) -> tuple[SourceFile,
     """
     The small files whose content `plan` needs: the config.pbtxt of a directory, the configs of a bundle's models, and the schema.
 
-    Of a model in somebody else's folder (`spec.folder`) also those in a directory that wraps it.
+    Of a model in somebody else's folder (`spec.folders`) also those in a directory that wraps it.
 
     Raises:
         InvalidModel: the configs of a bundle are too long together.
@@ -244,7 +244,7 @@ def _unwrapped(spec: ModelSpec | None, tree: Tree) -> Tree:
     Of ModelMesh's models nothing is unwrapped: their layouts are those of the archived Go adapter.
     """
     inner = tree
-    for _ in range(MOST_WRAPPERS if spec is not None and spec.folder is not None else 0):
+    for _ in range(MOST_WRAPPERS if spec is not None and spec.folders else 0):
         if model_config.FILE_NAME in inner.file_names or any(map(is_version, inner.directory_names)) or bundles.configs_to_read(inner):
             return inner
         visible = inner.visible().without_file(OPTIONS_FILE)

@@ -254,6 +254,8 @@ class RuntimeLifecycle:
         """What is going is waited for, what has FAILED is finished by the load; of an id that has anything else nothing is waited for."""
         while True:
             self._check_new(spec)
+            if self._server.problem is not None:  # whoever asks a front tries again by himself
+                raise ServerUnavailable(self._server.problem).located(spec.model_id, None)
             await self._takeover.passed()
             running = self._check_new(spec)
             if not self.registry.is_complete:  # what Triton holds is not known, so nothing can be booked beside it

@@ -25,7 +25,10 @@ from adapter.ports import Journal
 from adapter.telemetry.metrics import RESTORES
 
 UNDO_PATIENCE_SECONDS = 2.0
-"""A failed load is answered after its undo, but no later than this: an undo may wait for Triton."""
+"""
+ModelMesh is told of a failed load after its undo, but no later than this: an undo may wait for Triton. The caller of a front
+waits for all of it, within his load's budget: then the memory is there for what he loads next.
+"""
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -91,11 +94,11 @@ class Work:
             failure = self._failure(operation, error)
             operation.begin_undo(failure)
             self._listener.failed(operation)
-            overdue = asyncio.get_running_loop().call_later(UNDO_PATIENCE_SECONDS, operation.fail, failure)
+            if operation.stopped_by is not None or operation.model.named is None:
+                asyncio.get_running_loop().call_later(UNDO_PATIENCE_SECONDS, operation.fail, failure)
             await self._undo(operation)
             with operation.waits.on(JOURNAL):
                 await self._journal.written()
-            overdue.cancel()
             operation.fail(failure)
         else:
             if operation.kind == "load" and operation.model.named is None:

@@ -140,8 +140,8 @@ class Store:
     async def open(self, spec: ModelSpec, waits: Waits, wanted: Wanted = nothing) -> StoredModel:
         """As `ModelStore`."""
         search = Search(spec, waits, wanted=wanted)
-        if spec.folder is not None:
-            return await (await self._folders.find(spec.folder, search)).open()
+        if spec.folders:
+            return await (await self._folders.find(search)).open()
         if self._may_be_local(spec) and await self._is_local(spec, waits):
             return await (await self._helped.find(search)).open()
         with waits.on("the volume to tell what the cache has"):
@@ -181,8 +181,8 @@ class Store:
         return Survey(search.seen_bytes, search.listing, seen, dict(search.contents))
 
     async def _surveyed(self, search: Search) -> Found:
-        if search.spec.folder is not None:
-            return await self._folders.find(search.spec.folder, search)
+        if search.spec.folders:
+            return await self._folders.find(search)
         if self._may_be_local(search.spec) and await self._is_local(search.spec, search.waits):
             return await self._helped.find(search)
         finder, config = await self._finder(search)

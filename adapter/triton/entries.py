@@ -31,12 +31,3 @@ def is_plain_directory(path: Path) -> bool:
         return stat.S_ISDIR(path.lstat().st_mode)
     except OSError:
         return False
-
-
-def is_utf8(name: str) -> bool:
-    """Whether Triton can say the name; one that it cannot breaks its whole index."""
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

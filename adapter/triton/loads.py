@@ -88,8 +88,8 @@ class Loads:
         self._places = places
         self._slots = Slots(slots, places)
         self._sent: dict[str, _Sent] = {}
-        self._answered: set[str] = set()
-        """Models whose last load was ours, and that Triton was not told to unload since."""
+        self._answered: dict[str, bool] = {}
+        """Models whose last load was ours, and that Triton was not told to unload since: whether it was refused."""
 
     async def load(self, model_id: str, on_sent: Callable[[], None], *, yields: bool = False, overrides: Overrides | None = None) -> None:
         """
@@ -139,9 +139,13 @@ class Loads:
         """Whether the last load of the model was ours and Triton has answered it: then no load of the model is in Triton."""
         return model_id in self._answered
 
+    def is_refused(self, model_id: str) -> bool:
+        """Whether Triton has answered that load by a refusal: then it holds nothing of the model, or soon nothing more."""
+        return self._answered.get(model_id, False)
+
     def forget(self, model_id: str) -> None:
         """Triton is asked for something new: an answer that came earlier proves nothing any more."""
-        self._answered.discard(model_id)
+        self._answered.pop(model_id, None)
 
     def names(self) -> set[str]:
         """Models whose load is in Triton."""
@@ -279,7 +283,7 @@ class Loads:
         del self._sent[model_id]
         call = sent.call
         if call is not None and call.done() and not call.cancelled() and isinstance(call.exception(), ModelRefused | None):
-            self._answered.add(model_id)
+            self._answered[model_id] = call.exception() is not None
         self._slots.give_back(sent.slot)
         sent.ended.set()
 

@@ -42,13 +42,19 @@ def reason_of_refusal(model_id: str, details: str) -> str:
     return "; ".join(f"version {', '.join(numbers)}: {text}" for text, numbers in versions.items())
 
 
-def one_line(text: str) -> str:
-    """A reason of the index or of one version: without Triton's code, a traceback squeezed to its last line and its place."""
+def one_line(text: str, *, moment: str = "while it was loading") -> str:
+    """
+    A reason of the index, of one version or of an inference: without Triton's code, a traceback squeezed to its last line and its place.
+
+    Args:
+        text: Triton's words.
+        moment: when they were said, for a model whose process has died.
+    """
     text = text.strip().removesuffix(";").strip()
     if code := _CODE.match(text):
         text = text[code.end() :]
     if _STUB_DIED.search(text):
-        text = f"the model's python process died while it was loading ({text.rstrip('.')}); Triton's log may have the reason"
+        text = f"the model's python process died {moment} ({text.rstrip('.')}); Triton's log may have the reason"
     text = " ".join(_squeezed(text).split())
     if len(text) > LONGEST:
         text = text[: LONGEST - 1] + "…"

@@ -24,9 +24,9 @@ import structlog
 
 from adapter.disk_failure import failure_in_words
 from adapter.errors import InvalidRequest
-from adapter.model import PROBE, Artifact, Layout, Placed, owner_of
+from adapter.model import PROBE, Artifact, Layout, Placed, is_utf8, owner_of
 from adapter.space import Space
-from adapter.triton.entries import entries_of, inner_of, is_plain_directory, is_utf8
+from adapter.triton.entries import entries_of, inner_of, is_plain_directory
 from adapter.triton.expected import kind_of
 from adapter.triton.identity import identities_of, identity_of
 from adapter.triton.placed_bytes import PlacedBytes

@@ -94,23 +94,25 @@ class UnloadWatch:
         self._has_news = asyncio.Event()
         self._sights: dict[str, _Sight] = {}
 
-    async def gone(self, name: str, kind: str = "", told_at: float | None = None) -> None:
+    async def gone(self, name: str, kind: str | None = "", told_at: float | None = None) -> None:
         """
         Return when no version of the model holds memory. Call it after Triton has answered the unload.
 
         Args:
             name: of the model.
-            kind: models of the same kind (`expected.kind_of`) take about as long.
+            kind: models of the same kind (`expected.kind_of`) take about as long; None: it is probably gone, and tells nothing of others.
             told_at: when Triton answered, by the clock of the loop; None: just now.
 
         Raises:
             whatever `look` or `restore` raise.
         """
         told_at = self._time() if told_at is None else told_at
-        expected = self._expected.seconds(kind)
+        expected = 0.0 if kind is None else self._expected.seconds(kind)
         pauses = doubling(min(max(PAUSE_SHARE * expected, FIRST_PAUSE_SECONDS), LONGEST_PAUSE_SECONDS), LONGEST_PAUSE_SECONDS)
         waiter = _Waiter(name, lambda version: version.holds_memory, told_at + expected, pauses)
         await self._wait(waiter)
+        if kind is None:
+            return
         if waiter.is_early:
             self._expected.found_held(kind, waiter.held_at - told_at, waiter.gone_at - told_at)
         elif waiter.gone_at < told_at + LATE * expected + FIRST_PAUSE_SECONDS:

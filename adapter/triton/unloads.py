@@ -111,14 +111,17 @@ class Unloads:
             asked.is_at_volume = False
             if not self._loads.is_answered(owner):  # somebody else's load may be on its way
                 await self._watch.settled(part)
+        is_refused = self._loads.is_refused(owner)
         self._loads.forget(owner)
-        for part in names:
-            await self.tell(part)
         loop = asyncio.get_running_loop()
-        told_at = loop.time()
-        for part in names:
-            await self._watch.gone(part, self._repository.kind(part), told_at)
-        UNLOAD_WAIT_SECONDS.observe(loop.time() - told_at)
+        began = loop.time()
+        for parts in (names[:1], names[1:]):  # the inner models serve until the requests of the top one have ended
+            for part in parts:
+                await self.tell(part, has_dependents=len(names) == 1)
+            told_at = loop.time()
+            for part in parts:
+                await self._watch.gone(part, None if is_refused else self._repository.kind(part), told_at)
+        UNLOAD_WAIT_SECONDS.observe(loop.time() - began)
 
     async def free_of_others(self, name: str, *, has_dependents: bool) -> None:
         """

@@ -63,14 +63,15 @@ class Invoking:
         return await self._answered(request, serving[0])
 
     async def _answered(self, request: web.Request, name: str) -> web.StreamResponse:
-        model = self._serving(name)
+        self._serving(name)
         content_type = request.headers.get("Content-Type", "")
         is_binary = _BINARY.fullmatch(content_type.strip())
         body = await body_of(request)
+        model = self._serving(name)  # a DELETE may have come before the end of the body
         try:
             if is_binary is None and _is_json(content_type):
                 return await self._of_json(request, model, body)
-            length = header_length(is_binary[1], len(body)) if is_binary else 0
+            length = header_length(is_binary[1], len(body), "json-header-size") if is_binary else 0
             return _written(await inferred(self._inference, self._wanted(model), body, length))
         except InferenceFailed as failed:
             raise self._told(failed, model) from failed
@@ -104,11 +105,12 @@ class Invoking:
         return model
 
     def _told(self, failed: InferenceFailed, model: KnownModel) -> Exception:
-        if is_out_of_memory(failed.text, (model.name, model.model_id), is_load=False):
-            return NoCapacity(failed.text)
         if failed.failure is Failure.NOT_FOUND:
             return not_found(model.name)
-        if failed.failure in _THEIR_FAULT or (self._is_as_triton and failed.failure is Failure.INTERNAL):
+        is_theirs = failed.failure in _THEIR_FAULT  # such a text quotes the caller, who may have named a tensor so
+        if not is_theirs and is_out_of_memory(failed.text, (model.name, model.model_id), is_load=False):
+            return NoCapacity(failed.text)
+        if is_theirs or (self._is_as_triton and failed.failure is Failure.INTERNAL):
             return HttpError(400, failed.text)
         return failed
 
@@ -125,4 +127,4 @@ async def _as_it_is(value: Any) -> Any:
 
 def _is_json(content_type: str) -> bool:
     kind = content_type.partition(";")[0].strip().lower()
-    return kind in ("", JSON) or kind.endswith("+json")
+    return kind in ("", JSON, "text/json") or kind.endswith("+json")

@@ -35,7 +35,7 @@ class Table:
         model = _named_in(await json_of(request))
         model_id = model_id_of(model.name)
         note(model_id=model_id, url=model.url)
-        spec = ModelSpec(model_id=model_id, model_type="", path=model.url, named=model, folder=self._root_of(model.url))
+        spec = ModelSpec(model_id=model_id, model_type="", path=model.url, named=model, folders=self._roots_of(model.url))
         try:
             loaded = await self._models.load_new(spec)
         except ModelRefused as refused:
@@ -75,12 +75,12 @@ class Table:
         url = str(Path(model.url).parent) if self._answers_as == "triton" else model.url
         return {"modelName": model.name, "modelUrl": url}
 
-    def _root_of(self, url: str) -> Path:
-        """The root that the url seems to lie in; whether it does is found out with all links followed."""
+    def _roots_of(self, url: str) -> tuple[Path, ...]:
+        """All roots, the one first that the url seems to lie in; where it does is found out with all links followed."""
         if "\0" in url or not os.path.isabs(url):  # noqa: PTH117 - a text, which no Path has to be
             raise InvalidRequest(f"url {url[:256]!r} is not an absolute path")
-        path = Path(os.path.normpath(url))
-        return next((root for root in self._roots if root in path.parents), self._roots[0])
+        path = Path(os.path.normpath(f"/{url.lstrip('/')}"))
+        return tuple(sorted(self._roots, key=lambda root: root not in path.parents))
 
 
 def checked_name(request: web.Request) -> str:

@@ -2,20 +2,24 @@
 Models in folders that somebody else fills, such as SAGEMAKER_MODEL_ROOTS: mounted beside us and beside Triton, so nothing is copied.
 
 The path is followed to its end once, at the listing. Each folder has two threads of its own, which are left behind where the
-folder hangs (`mounted/reads.py`): no other load waits for them.
+folder hangs (`mounted/reads.py`): no other load waits for them. A path that leads from one folder into another one goes on in the
+other one's threads.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from adapter.errors import InvalidModel, InvalidRequest, SourceNotFound, SourceUnavailable, StartError
+from adapter.errors import AdapterError, InvalidModel, InvalidRequest, SourceNotFound, SourceUnavailable, StartError
 from adapter.storage.mounted.bounds import Within
 from adapter.storage.mounted.links import LeadsAstray, end_within
 from adapter.storage.mounted.local import Listed, LocalModel, Walk
 from adapter.storage.mounted.reads import ClaimReads
 from adapter.storage.search import Search
 from adapter.workers import Stop
+
+_MOST_FOLDERS = 8
+"""A path may lead from one to the next so often."""
 
 
 class Folders:
@@ -24,18 +28,35 @@ class Folders:
     def __init__(self) -> None:
         self._known: dict[Path, ClaimReads] = {}
 
-    async def find(self, folder: Path, search: Search) -> LocalModel:
+    async def find(self, search: Search) -> LocalModel:
         """
-        List the model at an absolute path below the folder. Raises as `Finder.find`.
+        List the model at an absolute path below one of the spec's folders. Raises as `Finder.find`.
 
         Raises:
-            InvalidRequest: the path leads out of the folder, or is the folder itself.
-            InvalidModel: no file is there, or something that is neither file nor directory, or a link that leads out of the folder.
+            InvalidRequest: the path leads out of all folders, or is a folder itself.
+            InvalidModel: no file is there, or something that is neither file nor directory, or a link that leads out of its folder.
         """
+        folders = search.spec.folders
+        folder, rest = folders[0], Path(search.spec.path)
+        if not rest.is_absolute():
+            raise InvalidRequest(f"{search.spec.path!r} is not an absolute path below {folder}")
+        for _ in range(_MOST_FOLDERS):
+            try:
+                return await self._find_in(folder, rest, search)
+            except LeadsAstray as astray:
+                entered = next((other for other in folders if other in astray.rest.parents), None)
+                if entered is None:
+                    raise _refused(search.spec.path, astray, folder) from astray
+                folder, rest = entered, astray.rest
+        raise InvalidRequest(f"{search.spec.path!r} leads from folder to folder")
+
+    async def _find_in(self, folder: Path, absolute: Path, search: Search) -> LocalModel:
         reads = self._reads(folder)
 
         def look(stop: Stop) -> LocalModel:
-            path = _inside(folder, search.spec.path)
+            path = end_within(absolute, folder)
+            if path == folder.resolve():
+                raise InvalidRequest(f"{search.spec.path!r} is {folder} itself; a model must lie below it")
             try:
                 listing = Walk(search, stop).listing(path, Within(folder), origin=search.spec.path, name=path.name, schema=None)
             except SourceNotFound as error:  # a directory without files
@@ -60,16 +81,7 @@ class Folders:
         return self._known[folder]
 
 
-def _inside(folder: Path, text: str) -> Path:
-    path = Path(text)
-    if not path.is_absolute():
-        raise InvalidRequest(f"{text!r} is not an absolute path below {folder}")
-    try:
-        end = end_within(path, folder)
-    except LeadsAstray as astray:
-        if str(astray) == "nowhere":
-            raise SourceNotFound(f"{text} does not exist") from astray
-        raise InvalidRequest(f"{text!r} leads {astray}; a model must lie below {folder}") from astray
-    if end == Path(folder).resolve():
-        raise InvalidRequest(f"{text!r} is {folder} itself; a model must lie below it")
-    return end
+def _refused(text: str, astray: LeadsAstray, folder: Path) -> AdapterError:
+    if str(astray) == "nowhere":
+        return SourceNotFound(f"{text} does not exist")
+    return InvalidRequest(f"{text!r} leads {astray}; a model must lie below {folder}")

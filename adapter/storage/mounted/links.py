@@ -56,6 +56,11 @@ def claims_on_the_way(path: Path, mounts: Path) -> Iterator[str]:
 class LeadsAstray(Exception):
     """A path does not lead to anything in its folder: `out of …`, `nowhere` or `round in a circle`."""
 
+    def __init__(self, text: str, rest: Path = Path()) -> None:
+        """`rest`: the absolute path as it goes on outside the folder, where nothing was looked at; else empty."""
+        super().__init__(text)
+        self.rest = rest
+
 
 def end_within(path: Path, folder: Path) -> Path:
     """
@@ -77,7 +82,7 @@ def end_within(path: Path, folder: Path) -> Path:
             continue
         here = os.path.dirname(here) if name == ".." else os.path.join(here, name)  # noqa: PTH118, PTH120 - the hot path of a listing with many links
         if not (_is_at_or_below(here, real) or _is_at_or_below(real, here)):
-            raise LeadsAstray(f"out of {folder}")
+            raise LeadsAstray(f"out of {folder}", Path(here, *reversed(ahead)))
         target = _target(here)
         if target is None:
             continue

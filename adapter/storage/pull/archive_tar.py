@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, BinaryIO, cast
 
+from adapter.model import is_utf8
 from adapter.storage.pull.archive_tar_stream import TarStream
 from adapter.storage.pull.archive_tree import CHUNK_BYTES, FREE_BYTES, MAX_LINK_BYTES, ArchiveTree, Damaged
 from adapter.storage.search import MAX_OBJECTS, shown
@@ -66,7 +67,7 @@ def _next(archive: tarfile.TarFile, blocks: TarStream) -> tarfile.TarInfo | None
 
 def _unpack(archive: tarfile.TarFile, member: tarfile.TarInfo, blocks: TarStream, tree: ArchiveTree) -> None:
     for name in (member.name, member.linkname):
-        if not _is_text(name):
+        if not is_utf8(name):
             raise Damaged(f"the name {name[:200]!r} is not UTF-8")
     path = tree.path_of(member.name)
     if member.size < 0:
@@ -124,15 +125,6 @@ def _pieces(archive: tarfile.TarFile, member: tarfile.TarInfo, blocks: TarStream
             raise Damaged("it ends in the middle")
         if not member.issparse() or data.strip(b"\0"):
             yield offset, data
-
-
-def _is_text(name: str) -> bool:
-    """Whether these are letters, and not bytes that are kept as half surrogate pairs."""
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 @contextmanager

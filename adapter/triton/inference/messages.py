@@ -18,6 +18,8 @@ FINAL = "triton_final_response"
 WANTS_EMPTY_FINAL = "triton_enable_empty_final_response"
 _INT64 = 2**63
 _UINT64 = 2**64
+_PRIORITY = "priority"
+"""The only parameter that Triton takes as UINT64. Source: Triton server `grpc/infer_handler.cc`, `SetInferenceRequestMetadata`."""
 _TYPED: Mapping[str, tuple[str, str]] = {
     "BOOL": ("bool_contents", "?"), "INT8": ("int_contents", "b"), "INT16": ("int_contents", "h"), "INT32": ("int_contents", "i"),
     "INT64": ("int64_contents", "q"), "UINT8": ("uint_contents", "B"), "UINT16": ("uint_contents", "H"), "UINT32": ("uint_contents", "I"),
@@ -121,10 +123,10 @@ def _set(target: Any, parameters: Mapping[str, Parameter]) -> None:
             target[name].bool_param = value
         elif isinstance(value, int) and -_INT64 <= value < _INT64:
             target[name].int64_param = value
-        elif isinstance(value, int) and 0 <= value < _UINT64:
+        elif name == _PRIORITY and isinstance(value, int) and 0 <= value < _UINT64:
             target[name].uint64_param = value
         elif isinstance(value, (int, float)):
-            target[name].double_param = float(value)
+            target[name].double_param = float(value)  # also a larger integer, as Triton's own HTTP front gives it
         else:
             target[name].string_param = value
 

@@ -25,7 +25,7 @@ VERSIONS = {"1/model.onnx": "", "3/model.onnx": ""}
 
 
 def planned(files: dict[str, str], wrapper: str = "", *, folder: Path | None = Path("/opt/ml/models")) -> Layout:
-    spec = a_spec("/opt/ml/models/hash/model", folder=folder)
+    spec = a_spec("/opt/ml/models/hash/model", folders=(folder,) if folder else ())
     listing = a_listing([f"{wrapper}{path}" for path in files])
     contents = {file: files[file.path.removeprefix(wrapper)].encode() for file in rules.wanted(listing, spec)}
     return rules.plan(spec, listing, contents)

@@ -18,7 +18,7 @@ ENSEMBLE = 'platform: "ensemble" ensemble_scheduling { step { model_name: "a" } 
 
 
 def planned(files: dict[str, str], *, folder: Path | None = None) -> Layout:
-    spec = a_spec(folder=folder)
+    spec = a_spec(folders=(folder,) if folder else ())
     listing = a_listing(files)
     return rules.plan(spec, listing, {file: files[file.path].encode() for file in rules.wanted(listing, spec)})
 

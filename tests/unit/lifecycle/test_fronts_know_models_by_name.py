@@ -229,6 +229,32 @@ async def test_nothing_waits_for_another_models_load_or_unload(lifecycle: Runtim
     await hangs
 
 
+async def test_a_load_that_triton_refuses_is_told_when_its_memory_is_back(lifecycle: RuntimeLifecycle, world: World) -> None:
+    """However long that takes; ModelMesh is told of its own after 2 s."""
+    world.fail("load", ModelRefused("the backend says no"), times=2)
+    world.hold("unload")
+    loads = [asyncio.create_task(lifecycle.load_new(A)), asyncio.create_task(lifecycle.load(a_spec("models/a", model_id="m")))]
+    await asyncio.sleep(30)
+    assert [load.done() for load in loads] == [False, True]
+    world.let_go("unload")
+    for load in loads:
+        with pytest.raises(ModelRefused):
+            await load
+
+
+async def test_a_load_is_refused_at_once_while_triton_is_away(lifecycle: RuntimeLifecycle, world: World) -> None:
+    await lifecycle.load_new(A)
+    await lifecycle.unload(A.model_id)
+    world.kill_triton()
+    began = now()
+    with pytest.raises(ServerUnavailable):
+        await lifecycle.load_new(A)
+    assert now() - began < 0.1
+    world.start_triton()
+    await asyncio.sleep(5)
+    await lifecycle.load_new(A)
+
+
 async def test_a_load_that_fails_leaves_nothing_and_says_why(lifecycle: RuntimeLifecycle, world: World) -> None:
     world.fail("slot", ModelRefused("the backend says no"))
     with pytest.raises(ModelRefused):

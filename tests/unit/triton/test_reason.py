@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from grpc import StatusCode
 
+from adapter.triton.inference.failures import failure_in_stream, failure_of
 from adapter.triton.reason import LONGEST, NOT_READ, one_line, reason_of_refusal
 
 FRAME = "load failed for model 'm': version 1 is at UNAVAILABLE state: "
@@ -73,6 +75,14 @@ CASES = {
 def test_the_cause_comes_first(details: str, expected: str) -> None:
     """Without Triton's frame and code; where it happened comes after."""
     assert reason_of_refusal("m", details) == expected
+
+
+def test_a_process_that_died_in_an_inference_was_not_loading() -> None:
+    words = "Stub process 'm_0_0' is not healthy."
+    told = "the model's python process died while it answered (Stub process 'm_0_0' is not healthy); Triton's log may have the reason"
+
+    assert failure_of(StatusCode.INTERNAL, words).text == told
+    assert failure_in_stream(f"Internal: {words}", is_models=True).text == told
 
 
 def test_a_name_with_quotes_is_a_frame_too() -> None:

@@ -341,7 +341,7 @@ class Freed:
             await self.unload(watch, kind, kind)
         return watch
 
-    async def unload(self, watch: UnloadWatch, name: str = "m", kind: str = "kind") -> tuple[float, int]:
+    async def unload(self, watch: UnloadWatch, name: str = "m", kind: str | None = "kind") -> tuple[float, int]:
         """Seconds from the answer to the end of the wait, and looks."""
         now = asyncio.get_running_loop().time
         looks = len(self.asked_at)
@@ -374,6 +374,21 @@ async def test_each_kind_is_learned_for_itself() -> None:
     index.seconds = 0.0
 
     assert await index.unload(watch, kind="light") == (pytest.approx(0.003), 1)
+
+
+async def test_a_load_that_was_refused_is_looked_after_at_once_and_teaches_nothing() -> None:
+    index = Freed(1.0)
+    watch = UnloadWatch(look=index.look, restore=index.restore)
+    for _ in range(5):
+        await index.unload(watch)
+    index.seconds = 0.0
+    for _ in range(20):
+        assert await index.unload(watch, kind=None) == (pytest.approx(0.003), 1)
+    index.seconds = 1.0
+
+    _, looks = await index.unload(watch)
+
+    assert looks <= 3
 
 
 async def test_one_unload_that_took_long_does_not_make_the_next_one_late() -> None:

@@ -61,8 +61,10 @@ def test_a_name_that_is_a_path_is_refused(name: str) -> None:
         ("memory limit set for GPU 0 has exceeded, model loading is rejected.", True, False),
         ("failed to allocate pinned system memory, falling back to non-pinned", True, False),
         ("unable to load 'bloom': BLOOM has no ROOM to zoom", False, False),
+        ("Unable to initialize shared memory key 'triton_python_backend_shm_region_1' : No space left on device", True, False),
         ("OOM", False, False),
         ("unable to load 'CUDA out of memory': no file", False, False),
+        ("failed to load 'CUDA out of memory_0_0': no file", False, False),
         ("model.py failed: out of memory tests are off", False, False),
     ],
 )

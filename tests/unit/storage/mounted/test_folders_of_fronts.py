@@ -45,7 +45,7 @@ Find = Callable[..., object]
 
 
 def a_front_spec(folder: Path, path: str) -> ModelSpec:
-    return a_spec(path, folder=folder, named=Named("n", path))
+    return a_spec(path, folders=(folder,), named=Named("n", path))
 
 
 def seen_outside(monkeypatch: pytest.MonkeyPatch, *outside: Path) -> list[str]:
@@ -93,6 +93,39 @@ async def test_links_and_dots_are_followed_inside(find, folder: Path, path: str)
     (folder / "loop").symlink_to("../models")
     artifact = await (await find(f"{folder}/{path}")).fetch(())
     assert artifact.root == folder / "hash/model"
+
+
+async def test_a_path_may_lead_from_one_folder_to_the_next(
+    tmp_path: Path, folder: Path, volume: Volume, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only what such a path passes through is looked at; what leads out of all of them is refused as ever."""
+    second, third = tmp_path / "second", tmp_path / "third"
+    write_tree(second, {f"deep/model/{path}": content for path, content in MODEL.items()})
+    third.mkdir()
+    (folder / "far").symlink_to(second / "deep")
+    (folder / "round").symlink_to(third / "round")
+    (third / "round").symlink_to(folder / "round")
+    (third / "back").symlink_to(folder / "far")
+    (folder / "out").symlink_to(second / "../opt/secret")
+    (third / "twice").symlink_to("../second/../third/back")
+    bed = make_bed(tmp_path, volume)
+    seen = seen_outside(monkeypatch, tmp_path / "opt/secret")
+
+    async def end(path: Path | str, *folders: Path) -> Path:
+        spec = a_spec(str(path), folders=folders, named=Named("n", str(path)))
+        return (await (await opened(bed.store, spec, 20)).fetch(())).root
+
+    try:
+        for path in (folder / "far/model", third / "back/model", third / "twice/model", f"/{second}/deep/model"):
+            assert await end(path, folder, second, third) == second / "deep/model"
+        with pytest.raises(InvalidRequest, match=f"leads out of {third}"):
+            await end(third / "twice/model", third, folder)
+        for path in (folder / "out", folder / "round", second):
+            with pytest.raises(InvalidRequest):
+                await end(path, folder, second, third)
+    finally:
+        bed.store.close()
+    assert not seen
 
 
 async def test_a_folder_that_is_a_link_itself_has_two_names(find, folder: Path, tmp_path: Path) -> None:
