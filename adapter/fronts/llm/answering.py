@@ -117,16 +117,17 @@ class Answering:
                 yield schema.line(token, index, end, has_details=has_details)
 
     async def _steps(self, asked: Asked) -> AsyncGenerator[Mapping[str, Any], None]:
-        """A line has the next text of each prompt; of one that has ended an empty one."""
+        """A line has the next text of each prompt; of one that has ended an empty one. Without any text there is one line."""
         async with AsyncExitStack() as stack:
             begun = await all_of(stack.enter_async_context(generation(self._inference, asked, [prompt])) for prompt in asked.prompts)
             lines = [await stack.enter_async_context(aclosing(each.lines())) for each in begun]
-            is_open = True
+            is_open, has_line = True, False
             while is_open:
                 found = await _each(anext(each, None) for each in lines)
                 is_open = any(entry is not None for entry in found)
                 outputs = [entry[0].text if entry is not None else "" for entry in found]
-                if any(outputs):
+                if any(outputs) or not (is_open or has_line):
+                    has_line = True
                     yield {"outputs": outputs}
 
 

@@ -179,7 +179,10 @@ def _made(inference: Inference, info: ModelInfo, profile: Profile, asked: Asked,
     level = profile.level(info)
     if options.is_strict and question.has_tokens and wishes.has_details and level != "ids":
         raise BadParameter("details", f"the model gives no token details: its backend is {profile.name}")
-    inputs, parameters = profile.request(info, prompts, wishes, question)
+    try:
+        inputs, parameters = profile.request(info, prompts, wishes, question)
+    except BadParameter as bad:
+        raise bad.called(wishes.names) from bad
     request = InferRequest(model=asked.model, inputs=inputs, parameters=parameters)
     collectors = [
         Collector(

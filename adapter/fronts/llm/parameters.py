@@ -18,7 +18,7 @@ from adapter.fronts.answers import HttpError
 BAD_PAYLOAD = 424
 """LMI's status for it; TGI's is another."""
 Value = bool | int | float | str | Sequence[str] | Sequence[int]
-INT32, UINT64 = 2**31 - 1, 2**64 - 1
+INT32, INT64, UINT64 = 2**31 - 1, 2**63 - 1, 2**64 - 1
 _LARGEST = 3.4e38
 """Of FP32, in short: the type that backends have for parameters."""
 MOST_ENTRIES = 64
@@ -40,6 +40,12 @@ class BadParameter(BadPayload):
 
     def __init__(self, name: str, words: str) -> None:
         super().__init__(f"parameters.{name}: {words}")
+        self._name = name
+        self._words = words
+
+    def called(self, names: Mapping[str, str]) -> BadParameter:
+        """The same with its caller's name, where `names` has one for LMI's."""
+        return BadParameter(names.get(self._name, self._name), self._words)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +75,8 @@ class Wishes:
     """`return_full_text`."""
     given: Mapping[str, Value] = field(default_factory=dict)
     """All others that were given and ask for something, by LMI's names."""
+    names: Mapping[str, str] = field(default_factory=dict)
+    """LMI's name → the caller's, where it is another one."""
     ignored: Sequence[str] = ()
     """Names that nobody knows."""
     is_tgi: bool = False
@@ -86,15 +94,17 @@ def wishes_of(value: Any, *, is_tgi: bool) -> Wishes:
         value = {}
     if not isinstance(value, dict):
         raise BadPayload("parameters must be an object")
-    given: dict[str, Any] = {ALIASES.get(str(name), str(name)): entry for name, entry in value.items() if entry is not None}
+    entries: dict[str, Any] = {name: entry for name, entry in value.items() if entry is not None}
+    names = {ALIASES.get(theirs, theirs): theirs for theirs in entries}
+    given: dict[str, Any] = {name: entries[theirs] for name, theirs in names.items()}
     if isinstance(given.get("stop_sequences"), str):
         given["stop_sequences"] = [given["stop_sequences"]]
     for name in RULES:
         if name in given:
-            _check(name, given[name], is_tgi=is_tgi)
+            _check(names[name], RULES[name], given[name], is_tgi=is_tgi)
     most = given.get("max_new_tokens", _DEFAULT_TOKENS[is_tgi])
     if given.get("min_length", 0) > most:
-        raise BadParameter("min_length", f"{given['min_length']} is more than max_new_tokens ({most})")
+        raise BadParameter(names["min_length"], f"{given['min_length']} is more than max_new_tokens ({most})")
     known: dict[str, Any] = {name: entry for name, entry in given.items() if name in RULES and entry not in RULES[name].neutral}
     is_greedy = not _is_sampled(given, known, is_tgi=is_tgi)
     return Wishes(
@@ -105,7 +115,8 @@ def wishes_of(value: Any, *, is_tgi: bool) -> Wishes:
         has_details=given.get("details", False),
         has_prompt_in_text=given.get("return_full_text", False),
         given={name: entry for name, entry in known.items() if name not in _OWN and not (is_greedy and name in SAMPLING)},
-        ignored=sorted(shown(name) for name in given.keys() - RULES.keys())[:MOST_SHOWN],
+        names={name: theirs for name, theirs in names.items() if name != theirs},
+        ignored=sorted(_short(name) for name in given.keys() - RULES.keys())[:MOST_SHOWN],
         is_tgi=is_tgi,
     )
 
@@ -124,17 +135,19 @@ def _is_sampled(given: Mapping[str, Any], known: Mapping[str, Any], *, is_tgi: b
     return any(name in known for name in SAMPLING)
 
 
-def _check(name: str, value: Any, *, is_tgi: bool) -> None:
-    rule = RULES[name]
+def _check(name: str, rule: Rule, value: Any, *, is_tgi: bool) -> None:
     if not rule.is_valid(value):
-        raise BadParameter(name, f"{shown(value)} is not {rule.words}")
+        raise BadParameter(name, f"{_shown(value)} is not {rule.words}")
     if is_tgi and rule.is_tgi_valid is not None and not rule.is_tgi_valid(value):
-        raise BadParameter(name, f"{shown(value)} is not {rule.tgi_words}")
+        raise BadParameter(name, f"{_shown(value)} is not {rule.tgi_words}")
 
 
-def shown(value: Any) -> str:
-    """A stranger's value in a text of ours."""
-    text = value if isinstance(value, str) else json.dumps(value, default=str)
+def _shown(value: Any) -> str:
+    """A stranger's value in a text of ours, as JSON: `"3"` is no number."""
+    return _short(json.dumps(value, default=str, ensure_ascii=False))
+
+
+def _short(text: str) -> str:
     return text.encode("utf-8", "replace").decode()[:MOST_SHOWN]
 
 

@@ -18,6 +18,7 @@ import orjson
 from adapter.fronts.answers import HttpError
 from adapter.fronts.bodies import parsed
 from adapter.fronts.v2.elements import DATATYPES, as_json, packed
+from adapter.fronts.v2.requests import check_whole, id_of
 from adapter.inference import InferRequest, InferResponse, ModelInfo, Parameter, Tensor, TensorInfo
 
 PARAMETERS = "parameters"
@@ -57,9 +58,7 @@ def requested(info: ModelInfo, version: str, value: Object) -> InferRequest:
     known = {entry.name: entry for entry in info.inputs}
     inputs: dict[str, Tensor] = {}
     parameters: dict[str, Parameter] = {}
-    request_id = value.get(_ID, "") if _ID not in known else ""
-    if not isinstance(request_id, str):
-        raise HttpError(400, "'id' must be a string")
+    request_id = id_of(value.get(_ID, "") if _ID not in known else "")
 
     nested = value.get(PARAMETERS, Object(()))
     if not isinstance(nested, Object) or PARAMETERS in known:
@@ -72,6 +71,8 @@ def requested(info: ModelInfo, version: str, value: Object) -> InferRequest:
                 raise HttpError(400, f"input {key!r} already exists in request")
             inputs[key] = _tensor(known[key], given)
         elif isinstance(given, bool | int | float | str):
+            check_whole(f"the key {key!r}", key)
+            check_whole(f"parameter {key!r}", given)
             parameters[key] = given
         else:
             raise HttpError(400, f"parameter {key!r} has invalid type: it must be a string, a number or a boolean")

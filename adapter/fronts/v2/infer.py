@@ -5,11 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from adapter.fronts.answers import HttpError
 from adapter.fronts.asking import informed, one
 from adapter.fronts.bodies import off_loop_if_large, parsed
 from adapter.fronts.v2.requests import Asked, asked, raw
 from adapter.fronts.v2.responses import Written, written
-from adapter.inference import Inference
+from adapter.inference import Inference, InferRequest
+
+CLASSIFICATION = "classification"
+"""Parameter of an output. Source: Triton's classification extension."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,9 +59,20 @@ async def inferred_value(inference: Inference, wanted: Wanted, value: Any, size_
 
 
 async def _answered(inference: Inference, wanted: Wanted, asking: Asked) -> Written:
+    await _check_classes(inference, asking.request)
     response = replace(await one(inference, asking.request), model=wanted.name or wanted.model)
     texts_bytes = sum(len(tensor.data) for tensor in response.outputs if not asking.is_binary(tensor.name))
     return await off_loop_if_large(texts_bytes, lambda: written(response, asking, wanted.non_finite))
+
+
+async def _check_classes(inference: Inference, request: InferRequest) -> None:
+    """Triton 2.51 dies of classes that are wanted of texts, so what is known of the model must be new. Raises HttpError 400."""
+    names = {output.name for output in request.outputs if CLASSIFICATION in output.parameters}
+    if names:
+        info = await inference.model_info(request.model, request.version)
+        for output in info.outputs:
+            if output.name in names and output.datatype == "BYTES":
+                raise HttpError(400, f"output {output.name!r} has texts, which have no classification")
 
 
 async def _asked(wanted: Wanted, body: bytes, length: int | None) -> Asked:

@@ -16,6 +16,8 @@ from adapter.fronts.v2.elements import BASE64, DATATYPES, element_bytes, packed
 from adapter.inference import InferRequest, ModelInfo, Parameter, Tensor, WantedOutput
 
 HEADER_LENGTH = "Inference-Header-Content-Length"
+SHARED_MEMORY = "shared_memory_region"
+"""Of an input or an output. Source: Triton's shared memory extension, whose other calls are no part of the fronts either."""
 MOST_ELEMENTS = 2**40
 _LONGEST_NUMBER = 18
 
@@ -37,9 +39,9 @@ class Asked:
         return output in self.binary or (self.is_all_binary and output not in self.texts)
 
 
-def header_length(text: str | None, body_bytes: int) -> int | None:
+def header_length(text: str | None, body_bytes: int, name: str = HEADER_LENGTH) -> int | None:
     """
-    Bytes of JSON before the binary data; None: all of the body is JSON.
+    Bytes of JSON before the binary data, as a header of this name says; None: all of the body is JSON.
 
     Raises:
         HttpError: 400: no such number, or more than the body has.
@@ -48,7 +50,7 @@ def header_length(text: str | None, body_bytes: int) -> int | None:
         return None
     text = text.strip()
     if not text.isascii() or not text.isdigit() or len(text) > _LONGEST_NUMBER or int(text) > body_bytes:
-        raise HttpError(400, f"{HEADER_LENGTH} must be a number from 0 to the length of the body ({body_bytes})")
+        raise HttpError(400, f"{name} must be a number from 0 to the length of the body ({body_bytes})")
     return int(text)
 
 
@@ -62,9 +64,7 @@ def asked(model: str, version: str, value: Any, binary: memoryview) -> Asked:
     if not isinstance(value, dict):
         raise HttpError(400, "the body must be a JSON object")
     parameters = _parameters("the request", value)
-    request_id = value.get("id", "")
-    if not isinstance(request_id, str):
-        raise HttpError(400, "'id' must be a string")
+    request_id = id_of(value.get("id", ""))
     is_all_binary = _flag("the request", parameters.pop("binary_data_output", False), "binary_data_output")
     inputs, rest = [], binary
     if "inputs" not in value:
@@ -94,6 +94,20 @@ def asked(model: str, version: str, value: Any, binary: memoryview) -> Asked:
         texts=frozenset(chosen["texts"]),
         base64=frozenset(chosen["base64"]),
     )
+
+
+def id_of(value: Any) -> str:
+    """The id of a request. Raises HttpError 400: it is none."""
+    if not isinstance(value, str):
+        raise HttpError(400, "'id' must be a string")
+    check_whole("'id'", value)
+    return value
+
+
+def check_whole(what: str, text: Any) -> None:
+    """Raises HttpError 400: Triton would cut the text, and go on with what is left. Source: Triton server, `c_str()` of such texts."""
+    if isinstance(text, str) and "\0" in text:
+        raise HttpError(400, f"{what} has a NUL, at which Triton would cut it")
 
 
 def raw(info: ModelInfo, version: str, body: bytes) -> Asked:
@@ -140,7 +154,7 @@ def _input(number: int, entry: Mapping[str, Any], rest: memoryview) -> tuple[Ten
     if not isinstance(shape, list) or set(map(type, shape)) - {int} or any(not 0 <= length < 2**63 for length in shape):
         raise HttpError(400, f"{what}: 'shape' must be an array of whole numbers of 0 or more")
     count = math.prod(shape)
-    if count > MOST_ELEMENTS:
+    if math.prod(length or 1 for length in shape) > MOST_ELEMENTS:  # a python model dies of [0, 2**61], which has no element
         raise HttpError(400, f"{what}: 'shape' has more elements than a request can have")
     parameters = _parameters(what, entry)
     size = parameters.pop("binary_data_size", None)
@@ -174,6 +188,7 @@ def _text(entry: Mapping[str, Any], name: str, what: str) -> str:
     text = entry.get(name)
     if not isinstance(text, str) or not text:
         raise HttpError(400, f"{what} must have a {name!r}, which is a string")
+    check_whole(f"{name!r} of {what}", text)
     return text
 
 
@@ -181,6 +196,11 @@ def _parameters(what: str, entry: Mapping[str, Any]) -> dict[str, Parameter]:
     found = entry.get("parameters", {})
     if not isinstance(found, dict) or set(map(type, found.values())) - {bool, int, float, str}:
         raise HttpError(400, f"{what}: 'parameters' must be an object whose values are strings, numbers or booleans")
+    if SHARED_MEMORY in found:
+        raise HttpError(400, f"{what}: shared memory is not served here; send the data itself")
+    for name, value in found.items():
+        check_whole(f"{what}: the name of the parameter {name!r}", name)
+        check_whole(f"{what}: the parameter {name!r}", value)
     return dict(found)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from aiohttp import web
 
 from adapter.errors import AdapterError
+from adapter.fronts.accept import takes_json
 from adapter.fronts.answers import JSON, UNAVAILABLE, HttpError, bytes_answer, compressed, json_answer
 from adapter.fronts.bodies import body_of
 from adapter.fronts.edge import Front, Route
@@ -134,7 +135,7 @@ def _well(request: web.Request, word: str) -> web.Response:
 
 def _answer_of_health(request: web.Request, word: str, status: int) -> web.Response:
     """Empty, as the protocol wants it; for a client that names JSON, as KServe's, an object."""
-    if "application/json" in request.headers.get("Accept", ""):
+    if takes_json(request.headers.getall("Accept", ())):
         return json_answer({word: status == 200}, status)
     return web.Response(status=status)
 

@@ -73,12 +73,13 @@ async def test_raw_contents_and_parameters(server: V2Server, asked: TritonInfere
 
 
 async def test_parameters_are_sent_as_what_they_are(server: V2Server, asked: TritonInference) -> None:
-    await asked.infer(of("m", parameters={"t": False, "i": 7, "u": 2**63, "huge": 2**70, "d": 1.0, "s": "1"}))
+    await asked.infer(of("m", parameters={"t": False, "i": 7, "u": 2**63, "priority": 2**63, "huge": 2**70, "d": 1.0, "s": "1"}))
     (request,) = server.requests
     assert {name: value.WhichOneof("parameter_choice") for name, value in request.parameters.items()} == {
         "t": "bool_param",
         "i": "int64_param",
-        "u": "uint64_param",
+        "u": "double_param",
+        "priority": "uint64_param",
         "huge": "double_param",
         "d": "double_param",
         "s": "string_param",

@@ -9,11 +9,9 @@ from typing import Any
 from adapter.fronts.llm.backends.filling import lacking, put_flags, takes
 from adapter.fronts.llm.backends.profile import PROMPT, TEXT, Piece, Question, Request, Token
 from adapter.fronts.llm.backends.reading import count, finite, first, text_of_row, token_id, word
-from adapter.fronts.llm.parameters import BadParameter, Wishes
+from adapter.fronts.llm.parameters import INT64, BadParameter, Wishes
 from adapter.fronts.llm.tensors import Inputs, numbers_of, texts_of
 from adapter.inference import ModelInfo, Tensor
-
-_INT64 = 2**63 - 1
 
 
 class Vllm:
@@ -39,8 +37,8 @@ class Vllm:
         if wishes.is_greedy:
             sampling["temperature"] = 0
         if wishes.seed is not None:
-            if wishes.seed > _INT64:
-                raise BadParameter("seed", f"vLLM takes at most {_INT64}")
+            if wishes.seed > INT64:
+                raise BadParameter("seed", f"vLLM takes at most {INT64}")
             sampling["seed"] = wishes.seed
         if wishes.stops:
             sampling["stop"] = list(wishes.stops)

@@ -118,11 +118,11 @@ def test_the_llm_api_of_tensorrt_llm() -> None:
 
 
 def test_any_other_model_has_inputs_of_that_name_or_parameters_of_the_request() -> None:
-    tensors, parameters = profile_of(PLAIN).request(PLAIN, ["a"], wishes(**SAMPLED, stop_sequences=["x"], n=2), QUIET)
+    tensors, parameters = profile_of(PLAIN).request(PLAIN, ["a"], wishes(**SAMPLED, stop_sequences=["x"], watermark=True), QUIET)
     assert values(tensors) == {"text_input": ["a"]}
     assert parameters == {
         "max_new_tokens": 30, "temperature": 0.5, "top_k": 5, "top_p": 0.25, "seed": 7, "presence_penalty": 1, "frequency_penalty": -1,
-        "stop_sequences": '["x"]', "n": 2,
+        "stop_sequences": '["x"]', "watermark": True,
     }  # fmt: skip
     rich = an_info([*PLAIN_INPUTS, ("temperature", "TYPE_FP32", "1", True), ("stream", "TYPE_BOOL", "1", True)])
     tensors, parameters = profile_of(rich).request(rich, ["a"], wishes(temperature=0.5), ALL)
@@ -137,6 +137,15 @@ LACKING = [
     ("tensorrt_llm", {"grammar": {}}, "grammar"),
     ("tensorrt_llm_api", {"min_length": 2}, "min_length"),
     ("tensorrt_llm_api", {"stop_sequences": ["a", "b"]}, "stop_sequences"),
+    ("text", {"n": 2}, "n"),
+    ("text", {"best_of": 2}, "best_of"),
+    ("text", {"num_beams": 2}, "num_beams"),
+    ("text", {"decoder_input_details": True}, "decoder_input_details"),
+    ("text", {"prompt_logprobs": 1}, "prompt_logprobs"),
+    ("text", {"top_n_tokens": 1}, "top_n_tokens"),
+    ("text", {"logprobs": 2}, "logprobs"),
+    ("text", {"grammar": {"type": "json"}}, "grammar"),
+    ("text", {"seed": 2**63, "do_sample": True}, "seed"),
 ]
 
 
@@ -144,6 +153,26 @@ LACKING = [
 def test_what_a_backend_does_not_have_is_named(kind: str, parameters: dict[str, Any], name: str) -> None:
     with pytest.raises(BadParameter, match=rf"^parameters\.{name}: "):
         inputs(KINDS[kind], **parameters)
+
+
+def test_what_asks_for_nothing_is_refused_nowhere() -> None:
+    nothing = {
+        "n": 1, "best_of": 1, "num_beams": 1, "decoder_input_details": False, "prompt_logprobs": None, "top_n_tokens": 0, "logprobs": 0,
+        "grammar": None,
+    }  # fmt: skip
+    for info in KINDS.values():
+        assert inputs(info, **nothing) == inputs(info)
+    assert inputs(PLAIN, prompt_logprobs=0) == inputs(PLAIN)
+
+
+def test_any_other_model_may_have_inputs_for_what_no_parameter_of_a_request_promises() -> None:
+    names = ("best_of", "num_beams", "seed", "n")
+    kinds = [*PLAIN_INPUTS, *((name, "TYPE_UINT64", "1", True) for name in names), ("grammar", "TYPE_STRING", "1", True)]
+    rich = an_info(kinds)
+    asked = inputs(rich, best_of=2, num_beams=3, seed=2**63, do_sample=True, grammar="g")
+    assert asked == {"text_input": ["é"], "best_of": [2], "num_beams": [3], "seed": [2**63], "grammar": ["g"]}
+    with pytest.raises(BadParameter, match=r"^parameters\.n: "):
+        inputs(rich, n=2)
 
 
 def test_a_type_that_cannot_have_the_value() -> None:

@@ -13,6 +13,7 @@ import pytest
 from adapter.fronts.llm.answering import Answering
 from adapter.fronts.llm.generating import AT_ONCE, Asked, generation, texts
 from adapter.fronts.llm.options import options_of
+from adapter.fronts.llm.parameters import BadParameter
 from adapter.inference import Failure, InferenceFailed, InferRequest, InferResponse, ModelInfo, Tensor
 from tests.unit.fronts.llm import beds
 from tests.unit.fronts.llm.beds import PLAIN, TRTLLM, VLLM, settings, values, wishes
@@ -133,6 +134,12 @@ async def test_a_line_is_out_before_the_next_token_is_there() -> None:
     assert not backend.running
 
 
+@pytest.mark.parametrize(("given", "name"), [({"ignore_eos": True}, "ignore_eos"), ({"ignore_eos_token": True}, "ignore_eos_token")])
+async def test_what_a_backend_does_not_have_has_its_callers_name(given: dict[str, Any], name: str) -> None:
+    with pytest.raises(BadParameter, match=rf"^parameters\.{name}: this model cannot do that"):
+        await lines(Backend(forever, TRTLLM), an_asked("p", **given))
+
+
 async def forever(_prompt: str) -> AsyncGenerator[InferResponse, None]:
     yield word("a")
     await asyncio.Event().wait()
@@ -202,6 +209,11 @@ async def test_a_stream_of_a_list_begins_all_prompts_at_once() -> None:
 
     prompts = [f"p{number}" for number in range(10)]
     assert await steps(Backend(script), *prompts) == [{"outputs": prompts}, {"outputs": ["!"] * 10}]
+
+
+@pytest.mark.parametrize("answers", [[], [word("", "stop")], [word(""), word(""), an_answer(is_final=True)]])
+async def test_a_stream_of_a_list_without_any_text_has_one_line(answers: Sequence[InferResponse]) -> None:
+    assert await steps(Backend(scripted(*answers)), "a", "b") == [{"outputs": ["", ""]}]
 
 
 async def test_a_stream_of_a_list_fails_with_the_first_of_them() -> None:

@@ -109,6 +109,13 @@ def test_what_makes_sense_is_taken(name: str, value: Any, is_tgi: bool) -> None:
     assert wishes_of({name: value}, is_tgi=is_tgi).ignored == []
 
 
+@pytest.mark.parametrize(("value", "shown"), [("3", '"3"'), (3.5, "3.5"), (True, "true"), (["ü"], '["ü"]')])
+def test_a_text_of_digits_is_told_from_a_number(value: Any, shown: str) -> None:
+    with pytest.raises(BadParameter) as refused:
+        wishes_of({"max_new_tokens": value}, is_tgi=False)
+    assert str(refused.value).startswith(f"parameters.max_new_tokens: {shown} is not an integer ")
+
+
 @pytest.mark.parametrize("is_tgi", [False, True])
 @pytest.mark.parametrize(("name", "value"), cases(BAD))
 def test_what_makes_none_is_named(name: str, value: Any, is_tgi: bool) -> None:
@@ -140,7 +147,7 @@ def test_nothing_but_a_wish_or_words_comes_of_anything(value: Any, is_tgi: bool)
         orjson.dumps(refused.text)
     else:
         assert wishes.max_new_tokens >= 1
-        orjson.dumps([wishes.given, wishes.seed, wishes.stops, wishes.ignored])
+        orjson.dumps([{**wishes.given, "grammar": None}, wishes.seed, wishes.stops, wishes.ignored])
 
 
 def of(is_tgi: bool = False, **parameters: Any) -> Wishes:
@@ -183,6 +190,23 @@ def test_other_names_of_the_same() -> None:
     found = of(stop=["a"], ignore_eos=True, min_new_tokens=3)
     assert (found.stops, found.given) == (("a",), {"ignore_eos_token": True, "min_length": 3})
     assert of(stop_sequences="a").stops == ("a",)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"stop": [""]}, "stop: "),
+        ({"ignore_eos": 1}, "ignore_eos: 1 is not true or false"),
+        ({"min_new_tokens": -1}, "min_new_tokens: -1 is not "),
+        ({"min_new_tokens": 31}, "min_new_tokens: 31 is more than "),
+        ({"min_length": 1, "min_new_tokens": 31}, "min_new_tokens: 31 is more than "),
+        ({"min_new_tokens": 1, "min_length": 31}, "min_length: 31 is more than "),
+        ({"min_new_tokens": None, "min_length": 31}, "min_length: 31 is more than "),
+    ],
+)
+def test_a_bad_parameter_has_its_callers_name(given: dict[str, Any], words: str) -> None:
+    with pytest.raises(BadParameter, match=rf"^parameters\.{words}"):
+        of(**given)
 
 
 def test_more_tokens_at_least_than_at_most() -> None:

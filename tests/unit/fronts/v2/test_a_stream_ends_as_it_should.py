@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import aiohttp
 import pytest
-from aiohttp.test_utils import TestServer
 
 from adapter.fronts import streams
-from adapter.fronts.answers import json_answer
-from adapter.fronts.edge import Edge, Front
 from adapter.fronts.v2 import generate
 from adapter.inference import Failure, InferenceFailed, InferRequest, InferResponse, ModelInfo, Tensor, TensorInfo
-from adapter.settings import HttpSettings, read_group
+from tests.unit.fronts.beds import Served, served
 
 INFO = ModelInfo(
     name="m",
@@ -57,23 +54,14 @@ class Speaking:
             self.ended.set()
 
 
-@asynccontextmanager
-async def served(model: Any) -> AsyncIterator[TestServer]:
-    front = Front(
-        name="v2",
-        title="t",
-        routes=generate.routes(model, "literal"),
-        fails=lambda _request, status, text, _error: json_answer({"error": text}, status),
-    )
-    server = TestServer(Edge(front, read_group(HttpSettings, {}), {}).application)
-    async with server:
-        yield server
+def speaking(model: Any) -> AbstractAsyncContextManager[Served]:
+    return served(*generate.routes(model, "literal"))
 
 
 async def ask(model: Any, path: str = "generate_stream", body: bytes = b'{"X": 1}') -> tuple[int, str, bytes]:
-    async with served(model) as server, aiohttp.ClientSession() as client:
+    async with speaking(model) as front, aiohttp.ClientSession() as client:
         headers = {"X-Request-Id": "mine"}
-        async with client.post(server.make_url(f"/v2/models/m/{path}"), data=body, headers=headers) as answer:
+        async with client.post(f"http://127.0.0.1:{front.port}/v2/models/m/{path}", data=body, headers=headers) as answer:
             assert (answer.headers["X-Request-Id"], answer.headers["Server"]) == ("mine", "adapter")
             return answer.status, answer.headers["Content-Type"], await answer.read()
 
@@ -125,8 +113,8 @@ async def test_generate_needs_one_answer(said: tuple[InferResponse, ...]) -> Non
 
 async def test_a_client_that_leaves_ends_the_models_work() -> None:
     model = Speaking(an_answer(b"a" * 1000), times=10**9)
-    async with served(model) as server:
-        _, writer = await asyncio.open_connection(server.host, server.port)
+    async with speaking(model) as front:
+        _, writer = await asyncio.open_connection("127.0.0.1", front.port)
         writer.write(b'POST /v2/models/m/generate_stream HTTP/1.1\r\nHost: x\r\nContent-Length: 8\r\n\r\n{"X": 1}')
         await asyncio.sleep(0.1)
         writer.close()
@@ -136,8 +124,8 @@ async def test_a_client_that_leaves_ends_the_models_work() -> None:
 async def test_a_client_that_does_not_read_ends_it_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streams, "WRITE_SECONDS", 0.3)
     model = Speaking(an_answer(b"a" * 1000), times=10**9)
-    async with served(model) as server:
-        _, writer = await asyncio.open_connection(server.host, server.port, limit=1024)
+    async with speaking(model) as front:
+        _, writer = await asyncio.open_connection("127.0.0.1", front.port, limit=1024)
         writer.write(b'POST /v2/models/m/generate_stream HTTP/1.1\r\nHost: x\r\nContent-Length: 8\r\n\r\n{"X": 1}')
         await asyncio.wait_for(model.ended.wait(), 30)
         writer.close()
