@@ -6,6 +6,7 @@ So it costs each server the same, and little: what is timed is the server.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import socket
@@ -14,7 +15,12 @@ from collections.abc import Mapping, Sequence
 from time import perf_counter
 from typing import Any
 
+import grpc.aio
 import numpy as np
+
+from adapter.triton.inference.channels import channel_to
+from adapter.triton.inference.messages import WANTS_EMPTY_FINAL, is_last
+from adapter.triton.stubs import service_pb2, service_pb2_grpc
 
 SECONDS = 60
 _PIECE = 1 << 20
@@ -43,6 +49,12 @@ def binary_request(path: str, count: int) -> bytes:
     tensor = {"name": "X", "shape": [count], "datatype": "FP32", "parameters": {"binary_data_size": len(data)}}
     header = json.dumps({"inputs": [tensor], "parameters": {"binary_data_output": True}}, separators=(",", ":")).encode()
     return posted(path, header + data, {HEADER_LENGTH: str(len(header)), "Content-Type": "application/octet-stream"})
+
+
+def sleep_request(path: str, seconds: float) -> bytes:
+    """An inference that takes so long; for `sleeper`."""
+    tensor = {"name": "SECONDS", "shape": [1], "datatype": "FP32", "data": [seconds]}
+    return posted(path, json.dumps({"inputs": [tensor]}).encode(), {"Content-Type": "application/json"})
 
 
 def percentile(values: Sequence[float], part: int) -> float:
@@ -112,3 +124,61 @@ class Client:
         if not part:
             raise RuntimeError("the server closed the connection")
         return part
+
+
+class GrpcClient:
+    """Triton's gRPC port by the client that the fronts use, in an event loop of its own."""
+
+    def __init__(self, target: str) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._loop.run_until_complete(self._open(target))
+
+    async def _open(self, target: str) -> None:
+        self._channel = channel_to(target, None, -1)
+        self._stub = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
+
+    def close(self) -> None:
+        """End the connection."""
+        self._loop.run_until_complete(self._channel.close())
+        self._loop.close()
+
+    def timed(self, count: int) -> float:
+        """Milliseconds for so many FP32, from the tensor to the tensor; for `affine`."""
+        return self._loop.run_until_complete(self._timed(_numbers(count).tobytes(), count))
+
+    async def _timed(self, data: bytes, count: int) -> float:
+        began = perf_counter()
+        tensor = service_pb2.ModelInferRequest.InferInputTensor(name="X", datatype="FP32", shape=[count])
+        answer = await self._stub.ModelInfer(service_pb2.ModelInferRequest(model_name="echo", inputs=[tensor], raw_input_contents=[data]))
+        taken = (perf_counter() - began) * 1000
+        if answer.raw_output_contents[0] != data:
+            raise RuntimeError("Triton's answer over gRPC is another one")
+        return taken
+
+    def first_token(self, count: int, pace_ms: int) -> float:
+        """Milliseconds from the call to the first of so many answers, each after so long; for `repeat`. Returns when all have come."""
+        return self._loop.run_until_complete(self._first_token(_repeated(count, pace_ms)))
+
+    async def _first_token(self, request: Any) -> float:
+        began = perf_counter()
+        call = self._stub.ModelStreamInfer()
+        await call.write(request)
+        answer = await call.read()
+        taken = (perf_counter() - began) * 1000
+        while not is_last(answer):
+            answer = await call.read()
+        await call.done_writing()
+        if answer.error_message or await call.read() is not grpc.aio.EOF:
+            raise RuntimeError(f"Triton's stream over gRPC is another one: {answer.error_message}")
+        return taken
+
+
+def _repeated(count: int, pace_ms: int) -> Any:
+    """As `fronts.stream_request`."""
+    delays = [0] + [pace_ms] * (count - 1)
+    request = service_pb2.ModelInferRequest(model_name="repeat")
+    for name, datatype, values in (("IN", "INT32", range(count)), ("DELAY", "UINT32", delays)):
+        request.inputs.add(name=name, datatype=datatype, shape=[count])
+        request.raw_input_contents.append(np.array(values, "<i4").tobytes())
+    request.parameters[WANTS_EMPTY_FINAL].bool_param = True
+    return request

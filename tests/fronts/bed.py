@@ -40,6 +40,11 @@ class Answer:
         return json.loads(self.body)
 
 
+def rest_of(connection: socket.socket) -> bytes:
+    """What still comes, until the server closes."""
+    return b"".join(iter(lambda: connection.recv(65536), b""))
+
+
 class Http:
     """A client of one port."""
 
@@ -72,10 +77,7 @@ class Http:
         """What comes back for these bytes, until the server closes."""
         with socket.create_connection(("127.0.0.1", self.port), timeout=CLIENT_SECONDS) as connection:
             connection.sendall(text)
-            parts = []
-            while part := connection.recv(65536):
-                parts.append(part)
-        return b"".join(parts)
+            return rest_of(connection)
 
 
 class Pod:

@@ -1,4 +1,4 @@
-"""A model that gives back what it is given: one optional input and one output for each datatype."""
+"""Models that give back what they are given: tensors of each datatype, or the parameters of the request."""
 
 from __future__ import annotations
 
@@ -21,6 +21,20 @@ class TritonPythonModel:
         return pb_utils.Tensor.from_dlpack("Y" + tensor.name()[1:], tensor.to_dlpack())
 """
 
+PARAMETERS = """import json
+
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("SEEN", np.array([self.seen(request)], object))]) for request in requests]
+
+    def seen(self, request):
+        return json.dumps([request.request_id(), json.loads(request.parameters())])
+"""
+
 
 def echo() -> Files:
     """A python model: `X_FP32` → `Y_FP32`, and so on; any two dimensions."""
@@ -30,3 +44,12 @@ def echo() -> Files:
         config += f'input [ {{ name: "X_{datatype}" data_type: {kind} dims: [ -1, -1 ] optional: true }} ]\n'
         config += f'output [ {{ name: "Y_{datatype}" data_type: {kind} dims: [ -1, -1 ] }} ]\n'
     return {"config.pbtxt": config.encode(), "1/model.py": SOURCE.encode()}
+
+
+def parameters_seen() -> Files:
+    """A python model: any `X` → `SEEN`, the id and the parameters of the request as JSON."""
+    config = (
+        'backend: "python"\nmax_batch_size: 0\ninstance_group [ { kind: KIND_CPU count: 1 } ]\n'
+        'input [ { name: "X" data_type: TYPE_BOOL dims: [ 1 ] } ]\noutput [ { name: "SEEN" data_type: TYPE_STRING dims: [ 1 ] } ]\n'
+    )
+    return {"config.pbtxt": config.encode(), "1/model.py": PARAMETERS.encode()}

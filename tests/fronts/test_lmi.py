@@ -138,6 +138,10 @@ def test_a_prompt_that_has_ended_waits_for_the_others(http: Http) -> None:
     assert found == [{"outputs": [" a", " b", ""]}, {"outputs": ["", " b", ""]}, {"outputs": ["", " b", ""]}]
 
 
+def test_a_stream_of_a_list_without_any_text_has_one_line(http: Http) -> None:
+    assert lines(ask(http, "vllm", ["</s>", "</s>"], stream=True, max_new_tokens=3)) == [{"outputs": ["", ""]}]
+
+
 def test_prompts_of_a_model_that_batches_go_together(language_models: Pod) -> None:
     def stats() -> Any:
         return language_models.v2("GET", "/v2/models/trtllm_whole/stats").json["model_stats"][0]
@@ -187,6 +191,9 @@ def test_a_list_that_is_no_list_of_prompts_is_424(http: Http, inputs: Any) -> No
         ("trtllm", "top_n_tokens", 3),
         ("llm_api", "repetition_penalty", 2),
         ("llm_api", "stop_sequences", ["a", "b"]),
+        ("llm_api", "stop", ["a", "b"]),
+        ("plain", "n", 2),
+        ("plain", "seed", 2**63),
     ],
 )
 def test_a_bad_parameter_is_named(http: Http, model: str, name: str, value: Any, stream: bool) -> None:
@@ -221,7 +228,7 @@ def test_anything_is_answered_or_the_callers_mistake(http: Http, model: str, pat
 
 def test_an_unknown_parameter_is_ignored_and_noted(language_models: Pod) -> None:
     assert ask(language_models.llm, "vllm", "a", max_new_tokens=1, frobnicate=1).json == {"generated_text": " a"}
-    assert '"ignored_parameters":["frobnicate"]' in language_models.adapter.log_text()
+    until(lambda: '"ignored_parameters":["frobnicate"]' in language_models.adapter.log_text(), "the line of the request")
 
 
 @pytest.mark.parametrize(("model", "stream"), [("fails_at_once", False), ("fails_at_once", True), ("fails_later", False)])

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import quote
@@ -16,8 +18,8 @@ from botocore import UNSIGNED
 from botocore.client import Config
 from botocore.exceptions import ClientError
 
-from tests.fronts.bed import Pod, infer_body
-from tests.real.models import affine, ensemble, sleeper
+from tests.fronts.bed import Pod, infer_body, rest_of
+from tests.real.models import Files, affine, ensemble, pipeline, sleeper
 from tests.real.polls import until
 
 JSON = {"Content-Type": "application/json"}
@@ -104,7 +106,24 @@ def test_a_load_that_cannot_be_meant_is_refused_and_leaves_nothing(pod: Pod, bod
 
 
 @pytest.mark.parametrize(
-    "name", ["a b", "ü", "100%", "a?b", "模型", "x" * 200, "é" * 200, "adapter-probe-x", "a~inner~b", "_adapter", "%41"]
+    "name",
+    [
+        "a b",
+        "ü",
+        "100%",
+        "a?b",
+        "模型",
+        "x" * 200,
+        "é" * 200,
+        "adapter-probe-x",
+        "a~inner~b",
+        "_adapter",
+        "%41",
+        "%FF",
+        "a{b",
+        "{name}",
+        "\ufffd",
+    ],
 )
 def test_names_are_opaque(pod: Pod, name: str) -> None:
     assert pod.load(name).status == 200
@@ -159,6 +178,14 @@ def test_a_load_that_runs_out_of_memory_is_507(pod: Pod, text: str) -> None:
     assert answer.status == 507, answer.body
 
 
+def test_what_a_caller_calls_a_tensor_is_no_want_of_memory(pod: Pod) -> None:
+    """507 would make the platform unload models."""
+    assert pod.load("m").status == 200
+    tensor = {"name": "CUDA out of memory", "shape": [1], "datatype": "FP32", "data": [1.0]}
+    answer = pod.sagemaker("POST", "/models/m/invoke", {"inputs": [tensor]}, JSON)
+    assert (answer.status, "CUDA out of memory" in answer.json["error"]) == (400, True), answer.body
+
+
 def test_delete_lets_running_invokes_end_and_answers_new_ones_404(pod: Pod) -> None:
     assert pod.load("slow", sleeper()).status == 200
     with ThreadPoolExecutor(2) as pool:
@@ -172,6 +199,39 @@ def test_delete_lets_running_invokes_end_and_answers_new_ones_404(pod: Pod) -> N
         assert running.result().status == 200
         assert going.result().status == 200
     assert not (pod.repository / "slow").exists()
+
+
+@pytest.mark.parametrize("body", [b'{"inputs":[]}', b'{"inputs":"a"}', b'{"text_input":"a"}'])
+def test_a_body_that_comes_after_the_delete_is_404_in_the_contracts_form(pod: Pod, body: bytes) -> None:
+    """Whichever schema it has."""
+    assert pod.load("m").status == 200
+    with socket.create_connection(("127.0.0.1", pod.sagemaker.port)) as connection:
+        head = b"POST /models/m/invoke HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(body)
+        connection.sendall(head + body[:2])
+        time.sleep(0.3)  # the head is read
+        assert pod.unload("m").status == 200
+        connection.sendall(body[2:])
+        head, _, text = rest_of(connection).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 404 ")
+    assert json.loads(text) == {
+        "error": "Model not found: m",
+        "code": 404,
+        "type": "ModelNotFoundException",
+        "message": "Model not found: m",
+    }
+
+
+@pytest.mark.parametrize("bundle", [ensemble, pipeline])
+def test_delete_of_a_bundle_lets_its_running_invokes_end(pod: Pod, bundle: Callable[..., Files]) -> None:
+    """The second inner model is asked when the bundle is being unloaded already."""
+    assert pod.load("both", bundle(scale=affine(2, 0, seconds=2), shift=affine(1, 1))).status == 200
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(pod.invoke, "both", 5.0)
+        until(lambda: any(pod.repository.rglob("busy")) or None, "the invoke")
+        assert pod.unload("both").status == 200
+        answer = running.result()
+    assert (answer.status, answer.json["outputs"][0]["data"]) == (200, [11.0]), answer.body
+    assert os.listdir(pod.repository) == []
 
 
 def test_nobody_waits_for_another_models_unload_on_a_kept_connection(pod: Pod) -> None:

@@ -17,10 +17,12 @@ import numpy as np
 import pytest
 
 from tests.fronts.bed import Answer, Http, Pod
-from tests.fronts.echo import DATATYPES, echo
+from tests.fronts.echo import DATATYPES, echo, parameters_seen
 from tests.real.models import affine, ensemble
 
 ECHO = "/v2/models/echo/infer"
+SEEN = "/v2/models/seen/infer"
+SHARED = {"shared_memory_region": "nobody_has_made_it", "shared_memory_byte_size": 16}
 LENGTH = "Inference-Header-Content-Length"
 VALUES: Mapping[str, list[Any]] = {
     "BOOL": [True, False, True, True],
@@ -46,6 +48,14 @@ def both(shared_pod: Pod) -> tuple[Http, Http]:
     if "echo" not in shared_pod.listed():
         assert shared_pod.load("echo", echo()).status == 200
     return shared_pod.v2, Http(shared_pod.triton.http_port)
+
+
+@pytest.fixture
+def both_seen(both: tuple[Http, Http], shared_pod: Pod) -> tuple[Http, Http]:
+    """Both, with a model that shows what it was asked."""
+    if "seen" not in shared_pod.listed():
+        assert shared_pod.load("seen", parameters_seen()).status == 200
+    return both
 
 
 def given(datatype: str, data: Any, shape: tuple[int, ...] = (2, 2), **more: Any) -> dict[str, Any]:
@@ -134,6 +144,7 @@ def test_an_answer_is_byte_for_byte_the_same(both: tuple[Http, Http], body: Any)
         ({"inputs": [given("FP32", [None, 0, 0, 0])]}, 500),
         ({"inputs": [given("BOOL", [1, 0, 0, 0])]}, 500),
         ({"inputs": [given("BYTES", [1, 2, 3, 4])]}, 500),
+        ({"inputs": [{"name": "X_FP32", "datatype": "FP32", "shape": [4, 1], "parameters": SHARED}]}, 404),
     ],
 )
 def test_a_mistake_of_the_caller_is_400_whatever_triton_says(both: tuple[Http, Http], body: Any, theirs: int) -> None:
@@ -217,3 +228,39 @@ def test_a_raw_request_is_as_tritons(pod: Pod, body: bytes, status: int) -> None
     assert found.status == theirs.status == status
     if status == 200:
         assert (found.body, found.headers[LENGTH.lower()]) == (theirs.body, theirs.headers[LENGTH.lower()])
+
+
+@pytest.mark.parametrize("number", [2**63 - 1, 2**63, 2**64 - 1, 2**64, -(2**63), -(2**63) - 1])
+def test_a_whole_number_of_a_parameter_is_int64_or_double(both_seen: tuple[Http, Http], number: int) -> None:
+    given_one = {"name": "X", "shape": [1], "datatype": "BOOL", "data": [True], "parameters": {"of_an_input": number}}
+    output = {"name": "SEEN", "parameters": {"of_an_output": number}}
+    body = {"id": "i", "inputs": [given_one], "outputs": [output], "parameters": {"a": number, "priority": abs(number) % 2**64}}
+    found, theirs = (http("POST", SEEN, body) for http in both_seen)
+    assert (found.status, found.body) == (theirs.status, theirs.body) == (200, theirs.body)
+    (text,) = found.json["outputs"][0]["data"]
+    is_int64 = -(2**63) <= number < 2**63
+    assert json.loads(text) == ["i", {"a": number if is_int64 else pytest.approx(float(number))}]
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"id": "a\0b"}, "'id'"),
+        ({"inputs": [{"name": "X\0b", "shape": [1], "datatype": "BOOL", "data": [True]}]}, "'name' of input 0"),
+        ({"outputs": [{"name": "SEEN\0b"}]}, "'name' of an output"),
+        ({"parameters": {"a": "a\0b"}}, "the request: the parameter 'a'"),
+    ],
+)
+def test_a_text_that_triton_would_cut_is_400(both_seen: tuple[Http, Http], change: Any, field: str) -> None:
+    body = {"inputs": [{"name": "X", "shape": [1], "datatype": "BOOL", "data": [True]}], **change}
+    found, theirs = (http("POST", SEEN, body) for http in both_seen)
+    assert (found.status, found.json) == (400, {"error": f"{field} has a NUL, at which Triton would cut it"})
+    assert (theirs.status, b"u0000" in theirs.body) == (200, False), "what is known of Triton's own front has changed"
+
+
+def test_classes_of_texts_are_refused_and_triton_lives(both: tuple[Http, Http]) -> None:
+    """Triton 2.51 dies of them, asked over gRPC."""
+    wanted = {"name": "Y_BYTES", "parameters": {"classification": 1}}
+    refused = both[0]("POST", ECHO, {"inputs": [given("BYTES", ["a", "b", "c", "d"])], "outputs": [wanted]})
+    assert (refused.status, refused.json) == (400, {"error": "output 'Y_BYTES' has texts, which have no classification"})
+    assert both[1]("GET", "/v2/health/ready").status == 200

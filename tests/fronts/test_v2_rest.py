@@ -39,6 +39,12 @@ def test_health_is_empty_or_json_where_that_is_named(m: Pod) -> None:
     for path, word in (("/v2/health/live", "live"), ("/v2/health/ready", "ready"), ("/v2/models/m/ready", "ready")):
         plain, named = m.v2("GET", path), m.v2("GET", path, None, {"Accept": "application/json"})
         assert (plain.status, plain.body, named.status, named.json) == (200, b"", 200, {word: True})
+        for accepted, is_json in (
+            ("text/html, Application/JSON;q=0.2", True),
+            ("application/json;q=0", False),
+            ("application/json-seq", False),
+        ):
+            assert (m.v2("GET", path, None, {"Accept": accepted}).body != b"") == is_json, (path, accepted)
     assert m.v2("GET", "/v2/models/absent/ready").status == 400
 
 
@@ -64,6 +70,8 @@ def test_metadata_config_and_infer_are_as_tritons_own(m: Pod) -> None:
         ("POST", "/v2/models/absent/infer", infer_body(1), 404),
         ("POST", "/v2/models/m/versions/9/infer", infer_body(1), 404),
         ("POST", "/v2/models/m/versions/x/infer", infer_body(1), 400),
+        ("POST", "/v2/models/m%00x/infer", infer_body(1), 400),
+        ("GET", "/v2/models/m%00x", None, 400),
         ("GET", "/v2/models/absent", None, 404),
         ("GET", X, None, 405),
         ("GET", "/nowhere", None, 404),

@@ -84,6 +84,9 @@ def test_models_come_back_with_triton(tmp_path: Path) -> None:
         until(lambda: pod.status("/ping") == 503 or None, "the ping that tells of it")
         assert pod.invoke("a").status == 503
         assert pod.sagemaker("GET", "/models").status == 200
+        started = time.monotonic()
+        assert pod.load("c").status == 503
+        assert time.monotonic() - started < 10, "a load may take far longer"
         pod.triton.start()
         until(lambda: (pod.status("/ping") == 200 and pod.listed() == ["a", "b"]) or None, "both models")
         until(lambda: is_settled(pod), "models that serve: the connection for inference comes back a moment later")

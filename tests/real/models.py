@@ -191,6 +191,8 @@ class TritonPythonModel:
 AFFINE = '''"""Multiplies and adds, as its config says."""
 
 import json
+import time
+from pathlib import Path
 
 import triton_python_backend_utils as pb_utils
 
@@ -199,12 +201,16 @@ class TritonPythonModel:
     def initialize(self, args):
         parameters = json.loads(args["model_config"])["parameters"]
         self.factor, self.summand = (float(parameters[name]["string_value"]) for name in ("factor", "summand"))
+        self.seconds = float(parameters["seconds"]["string_value"]) if "seconds" in parameters else 0
 
     def execute(self, requests):
         return [self.answer(request) for request in requests]
 
     def answer(self, request):
         numbers = pb_utils.get_input_tensor_by_name(request, "X").as_numpy()
+        if self.seconds:
+            Path(__file__).with_name("busy").touch()
+            time.sleep(self.seconds)
         return pb_utils.InferenceResponse([pb_utils.Tensor("Y", (numbers * self.factor + self.summand).astype("float32"))])
 '''
 
@@ -255,9 +261,9 @@ def sleeper(start_seconds: float = 0) -> Files:
     return _python_model(SLEEPER, ("SECONDS", "TYPE_FP32", "1"), ("SLEPT", "TYPE_FP32", "1"), parameters)
 
 
-def affine(factor: float, summand: float) -> Files:
-    """A python model: `X` (FP32) → `Y` = X × factor + summand."""
-    parameters = _parameter("factor", str(factor)) + _parameter("summand", str(summand))
+def affine(factor: float, summand: float, seconds: float = 0) -> Files:
+    """A python model: `X` (FP32) → `Y` = X × factor + summand, after so many `seconds`; with a file `busy` as that of `sleeper`."""
+    parameters = _parameter("factor", str(factor)) + _parameter("summand", str(summand)) + _parameter("seconds", str(seconds))
     return _python_model(AFFINE, ("X", "TYPE_FP32", "-1"), ("Y", "TYPE_FP32", "-1"), parameters)
 
 

@@ -112,17 +112,14 @@ class Pod:
         usual = {"PATH": f"{images.BIN}:/usr/bin:/bin", "HOME": "/root" if user == 0 else "/", "HOSTNAME": "pod"}
         self._env[name] = env = usual | environment(container, self._spec, self._secrets, self._maps)
         self._become[name] = _become(user, group, security)
-        mounts = [(str(self._folder / "volumes" / ".shm"), "/dev/shm", False)]
-        mounts += [(str(self._volumes.source(each)), each["mountPath"], bool(each.get("readOnly"))) for each in container["volumeMounts"]]
+        shown = [(path, path, True) for path in image.paths]
+        shown += [(str(self._folder / each), f"/etc/{each}", True) for each in ("hosts", "resolv.conf")]
+        shown += [(str(path), at, True) for at, path in image.files.items()]
+        shown += [(str(script), f"{images.BIN}/{image.program}", True), (str(self._folder / "volumes" / ".shm"), "/dev/shm", False)]
+        shown += [(str(self._volumes.source(each)), each["mountPath"], bool(each.get("readOnly"))) for each in container["volumeMounts"]]
         spec = {
             "root": str(root),
-            "image_paths": image.paths,
-            "image_files": [
-                *((str(self._folder / name), f"/etc/{name}") for name in ("hosts", "resolv.conf")),
-                *((str(path), at) for at, path in image.files.items()),
-                (str(script), f"{images.BIN}/{image.program}"),
-            ],
-            "mounts": sorted({path: (source, path, read_only) for source, path, read_only in mounts}.values(), key=lambda mount: mount[1]),
+            "mounts": sorted({mount[1]: mount for mount in shown}.values(), key=lambda mount: mount[1]),  # outer ones first
             "read_only": bool(security.get("readOnlyRootFilesystem")),
             "become": self._become[name],
             "command": words(container, env),

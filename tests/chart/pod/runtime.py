@@ -50,10 +50,6 @@ def container(spec: dict[str, Any]) -> None:
             (root / path[1:]).symlink_to(Path(path).readlink())
         elif Path(path).exists():
             bind(path, root, path, read_only=True)
-    for path in spec["image_paths"]:
-        bind(path, root, path, read_only=True)
-    for source, path in spec["image_files"]:
-        bind(source, root, path, read_only=True)
     (root / "proc").mkdir()
     mount("-t", "proc", "proc", root / "proc")
     for device in DEVICES:
