@@ -1,8 +1,10 @@
-"""Pauses between tries. Knows no clock: who asks does the waiting, and may be woken."""
+"""Pauses between tries, and a pause that an event ends."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
+from contextlib import suppress
 
 
 def doubling(first_seconds: float, longest_seconds: float) -> Iterator[float]:
@@ -11,3 +13,10 @@ def doubling(first_seconds: float, longest_seconds: float) -> Iterator[float]:
     while True:
         yield pause
         pause = min(2 * pause, longest_seconds)
+
+
+async def set_within(event: asyncio.Event, seconds: float) -> None:
+    """Return when the event is set, or after the time."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()

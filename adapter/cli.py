@@ -224,11 +224,11 @@ def _layout(chosen: argparse.Namespace) -> int:
 def _models(*, is_json: bool, drift_only: bool) -> int:
     volume, spi, triton = read_group(VolumeSettings), read_group(SpiSettings), read_group(TritonSettings)
     http = _own_http()
-    from adapter import models_text, models_view  # noqa: PLC0415 - brings gRPC
+    from adapter.overview import text, view  # noqa: PLC0415 - brings gRPC
     from adapter.telemetry import logs  # noqa: PLC0415 - likewise
 
     logs.configure(TelemetrySettings(metrics_port=0, log_level="error", log_format="text"), sys.stderr)
-    places = models_view.Places(
+    places = view.Places(
         adapter=spi.listen,
         adapter_http=http,
         triton=triton.reach,
@@ -236,12 +236,12 @@ def _models(*, is_json: bool, drift_only: bool) -> int:
         repository_dir=volume.repository_dir,
         cache_dir=volume.cache_dir,
     )
-    view = models_view.look(places)
+    seen = view.look(places)
     if is_json:
-        _say(models_text.as_json(view, drift_only=drift_only))
+        _say(text.as_json(seen, drift_only=drift_only))
     else:
-        _say(models_text.text(view, columns=shutil.get_terminal_size().columns, drift_only=drift_only))
-    return OK if view.agrees else FAILED
+        _say(text.text(seen, columns=shutil.get_terminal_size().columns, drift_only=drift_only))
+    return OK if seen.agrees else FAILED
 
 
 def _print_version() -> int:

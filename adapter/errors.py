@@ -115,6 +115,8 @@ class SourceUnavailable(SourceError):
         self, text: str, *, can_pass: bool = True, retry_after_seconds: float | None = None, cause: str = "its answers are not right"
     ) -> None:
         super().__init__(text)
+        self.is_of_giver = False
+        """What gives out credentials is in trouble, not the store."""
         self.cause = cause
         """What is wrong with the endpoint, without bucket and key: other loads from there are told so too."""
         self.can_pass = can_pass

@@ -19,9 +19,6 @@ loaded, and Triton had it, but does not serve it. `no_folder`: loaded, but nothi
 it, or it lies in the folder, and nobody has asked for it.
 """
 
-HELD = ("loaded", "lost", "loading", "unloading", "failed", "pulling")
-"""States in which a model may be in Triton or in the folder, as `Record.state` has them."""
-
 
 def by_owner(rows: Iterable[ServerModel]) -> dict[str, list[ServerModel]]:
     """The index's rows by model id, those of a bundle's inner models under the id of the bundle."""

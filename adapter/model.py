@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 from adapter.ends import Count, Ends
 from adapter.errors import InvalidRequest
@@ -326,8 +327,7 @@ class Layout:
         return sum(file.size_bytes for file in self.files)
 
 
-@dataclass(frozen=True)
-class ServerModel:
+class ServerModel(NamedTuple):
     """One row of Triton's RepositoryIndex."""
 
     name: str
@@ -344,22 +344,3 @@ class ServerModel:
 
 Overrides = Mapping[str, str | bytes]
 """Of a load: `config` (JSON), and `file:<version>/<name>` (content), as Triton's model repository extension has them."""
-
-
-@dataclass(frozen=True)
-class LoadedModel:
-    """What a load is answered with."""
-
-    size_bytes: int
-    max_concurrency: int
-
-
-@dataclass(frozen=True)
-class RuntimeState:
-    """Whether ModelMesh may start to use us."""
-
-    is_ready: bool
-    version: str
-    """Triton's version, as far as it is known."""
-    problem: str | None
-    """Why it is not ready, for logs and `/readyz`."""

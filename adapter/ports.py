@@ -1,5 +1,5 @@
 """
-What the lifecycle needs from its neighbours, and what it gives to the faces, as Protocols.
+What the lifecycle needs from store, repository, Triton and journal, as Protocols.
 
 `adapter.wiring` hands out the implementations.
 
@@ -23,12 +23,10 @@ from adapter.model import (
     Crashes,
     Layout,
     Listing,
-    LoadedModel,
     ModelSpec,
     Overrides,
     Placed,
     Record,
-    RuntimeState,
     ServerModel,
     SourceFile,
     Survey,
@@ -135,6 +133,11 @@ class ModelRepository(Protocol):
         """Where it is."""
         ...
 
+    @property
+    def problem(self) -> str | None:
+        """Why nothing can be placed any more, in words: another adapter works on the volume. From any thread."""
+        ...
+
     def is_of_others(self, name: str) -> bool:
         """Whether a directory of this name, if there is one, may be somebody else's: nobody here takes it down."""
         ...
@@ -202,10 +205,6 @@ class ModelServer(Protocol):
 
     def confirm_restart(self) -> None:
         """The last return was a restart: the index shows that models are gone. Counted once, also where it was certain before."""
-        ...
-
-    def expect_load(self) -> None:
-        """A load will come soon, and need not wait then for what can be asked of Triton now. Never raises."""
         ...
 
     async def load(self, model_id: str, on_sent: Callable[[], None], *, yields: bool = False) -> None:
@@ -331,49 +330,10 @@ class Journal(Protocol):
 
 
 @dataclass(frozen=True)
-class Neighbours:
+class Ports:
     """Those that the lifecycle works with."""
 
     store: ModelStore
     repository: ModelRepository
     server: ModelServer
     journal: Journal
-
-
-class Lifecycle(Protocol):
-    """What ModelMesh can ask for, already decoded. `adapter.spi` calls it."""
-
-    async def load(self, spec: ModelSpec) -> LoadedModel:
-        """
-        Load the model, join an equal load, or confirm a loaded equal model.
-
-        Raises:
-            AdapterError: it was not loaded, and what had been begun is undone.
-        """
-        ...
-
-    async def unload(self, model_id: str) -> None:
-        """
-        Free everything the model holds. Unknown models are fine.
-
-        Raises:
-            UnloadUnfinished: not within the bound; says what the unload was waiting for.
-            ServerError, WrongServer: Triton does not take the unload. ModelMesh repeats it, as the one before.
-        """
-        ...
-
-    async def predict(self, spec: ModelSpec) -> int:
-        """Size in bytes that the model will have, well within 500 ms. Never raises for trouble with storage."""
-        ...
-
-    def default_prediction(self) -> int:
-        """Size in bytes of a model of which nothing can be known."""
-        ...
-
-    async def size_of(self, model_id: str) -> int:
-        """Size in bytes of a loaded model, never 0. Raises ModelNotLoaded."""
-        ...
-
-    async def status(self) -> RuntimeState:
-        """Whether ModelMesh may start; begins the purge that comes before it."""
-        ...

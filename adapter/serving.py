@@ -1,7 +1,7 @@
 """
-What an HTTP front may ask of the lifecycle, as a Protocol: which models there are, a load, an unload.
+What the lifecycle gives to the faces, as Protocols: to the SPI (`Lifecycle`) and to the HTTP fronts (`Models`, `RepositoryApi`).
 
-A front of ModelMesh's kind asks `ports.Lifecycle`; both faces share one table of models, so a name is one model whoever asked for it.
+All share one table of models, so a name is one model whichever of them has asked for it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from adapter.errors import Rejected
-from adapter.model import LoadedModel, ModelSpec, Overrides, ServerModel
+from adapter.model import ModelSpec, Overrides, ServerModel
 
 
 class AlreadyLoaded(Rejected):
@@ -79,6 +79,64 @@ class RepositoryApi(Protocol):
             UnloadUnfinished: it holds memory still.
             ServerError: Triton does not unload it.
         """
+        ...
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """What a load is answered with."""
+
+    size_bytes: int
+    max_concurrency: int
+
+
+@dataclass(frozen=True)
+class RuntimeState:
+    """Whether ModelMesh may start to use us."""
+
+    is_ready: bool
+    version: str
+    """Triton's version, as far as it is known."""
+    problem: str | None
+    """Why it is not ready, for logs and `/readyz`."""
+
+
+class Lifecycle(Protocol):
+    """What ModelMesh can ask for, already decoded."""
+
+    async def load(self, spec: ModelSpec) -> LoadedModel:
+        """
+        Load the model, join an equal load, or confirm a loaded equal model.
+
+        Raises:
+            AdapterError: it was not loaded, and what had been begun is undone.
+        """
+        ...
+
+    async def unload(self, model_id: str) -> None:
+        """
+        Free everything the model holds. Unknown models are fine.
+
+        Raises:
+            UnloadUnfinished: not within the bound; says what the unload was waiting for.
+            ServerError, WrongServer: Triton does not take the unload. ModelMesh repeats it, as the one before.
+        """
+        ...
+
+    async def predict(self, spec: ModelSpec) -> int:
+        """Size in bytes that the model will have, well within 500 ms. Never raises for trouble with storage."""
+        ...
+
+    def default_prediction(self) -> int:
+        """Size in bytes of a model of which nothing can be known."""
+        ...
+
+    async def size_of(self, model_id: str) -> int:
+        """Size in bytes of a loaded model, never 0. Raises ModelNotLoaded."""
+        ...
+
+    async def status(self) -> RuntimeState:
+        """Whether ModelMesh may start; begins the purge that comes before it."""
         ...
 
 

@@ -12,6 +12,7 @@ import math
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 
 
@@ -19,8 +20,8 @@ from dataclasses import dataclass
 class Wait:
     """One thing that is waited for."""
 
-    what: str
-    """`an answer of bucket 'b' at host`; follows `waiting for`. Never holds a secret."""
+    what: object
+    """In words: `an answer of bucket 'b' at host`; follows `waiting for`. Never holds a secret."""
     clock: Callable[[], float]
     since: float
     trouble: str | None = None
@@ -30,6 +31,24 @@ class Wait:
         """Something came: the wait begins anew, and earlier trouble is over."""
         self.since = self.clock()
         self.trouble = None
+
+
+_INNERMOST: ContextVar[Wait | None] = ContextVar("wait", default=None)
+"""Of the task, or thread, that asks."""
+
+
+@contextmanager
+def instead(what: object) -> Iterator[None]:
+    """While inside, the innermost wait of this task is for something else: what is asked on the way to it."""
+    wait = _INNERMOST.get()
+    if wait is None:
+        yield
+        return
+    before, wait.what = wait.what, what
+    try:
+        yield
+    finally:
+        wait.what = before
 
 
 class Waits:
@@ -63,14 +82,17 @@ class Waits:
         return self.until - self.clock()
 
     @contextmanager
-    def on(self, what: str) -> Iterator[Wait]:
+    def on(self, what: object) -> Iterator[Wait]:
         """While inside, this is waited for."""
         wait = Wait(what, self.clock, self.clock())
         with self._lock:
             self._running.append(wait)
+        outer = _INNERMOST.get()
+        _INNERMOST.set(wait)
         try:
             yield wait
         finally:
+            _INNERMOST.set(outer)
             with self._lock:
                 self._running.remove(wait)
 

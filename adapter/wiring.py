@@ -10,24 +10,24 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import structlog
 
+from adapter.backoff import set_within
 from adapter.companion import Companion
 from adapter.errors import StartError
+from adapter.journal.file import NAME as JOURNAL
 from adapter.journal.journal import Journal
-from adapter.journal.reading import NAME as JOURNAL
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
 from adapter.lifecycle.repository_api import RepositoryCalls
 from adapter.model import OPTIONS_FILE
-from adapter.ports import Neighbours
+from adapter.ports import Ports
 from adapter.rest_proxy import modelmesh
 from adapter.serving import RepositoryApi
 from adapter.settings import Settings, inherited
-from adapter.space import Space
 from adapter.spi.listen import SpiServer, listen
 from adapter.spi.servicer import ModelRuntime
 from adapter.storage.store import Store
@@ -38,7 +38,8 @@ from adapter.triton.client import TritonClient
 from adapter.triton.repository import Repository
 from adapter.triton.server import TritonServer
 from adapter.triton.small_files import SmallFiles
-from adapter.volume import Volume
+from adapter.volume.space import Space
+from adapter.volume.volume import Volume
 from adapter.workers import retrieve
 
 if TYPE_CHECKING:
@@ -102,7 +103,6 @@ async def build(
             volume=volume,
             space=space,
             digests=journal.digests,
-            max_loading=settings.capacity.max_loading,
             clients=clients,
             jitter=jitter,
         )
@@ -111,7 +111,7 @@ async def build(
         stack.callback(repository.close)
         server = _triton(stack, settings, repository)
         lifecycle = RuntimeLifecycle(
-            neighbours=Neighbours(store, repository, server, journal),
+            ports=Ports(store, repository, server, journal),
             capacity=settings.capacity,
             unload_timeout_seconds=settings.triton.unload_timeout_seconds,
             reserved_ids=settings.volume.reserved_ids,
@@ -243,9 +243,7 @@ async def _with_triton(stack: AsyncExitStack, settings: Settings) -> Companion |
 
 async def _prepared(store: Store, has_told: asyncio.Event) -> None:
     """Once ModelMesh has had its first answer: storage clients are slow to make, and no load shall have to wait for all of that."""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(FIRST_ANSWER_SECONDS):
-            await has_told.wait()
+    await set_within(has_told, FIRST_ANSWER_SECONDS)
     try:
         await store.prepare()
     except Exception:  # a load makes what is missing

@@ -1,29 +1,163 @@
 """
 Bounded threads for blocking work, whose calls are never left behind unseen.
 
-A cancelled `asyncio.to_thread` keeps running and may write into files that its owner deletes
-meanwhile. Here every piece of work gets a `Stop`, checks it, and the caller's cancellation goes on
-only when the thread has ended. The event loop's default executor is never used: eight silent
-listings would starve it.
+All threads of a pool exist from its construction, and are daemons: a limit of processes is met at the start, in words, and never
+in the middle of a load; and a call that hangs does not keep the process. The thread that became idle last has the next call: its
+stack is still in the processor's caches (in turns, 128 threads take five times as much CPU for a short call as one).
+
+A cancelled `asyncio.to_thread` keeps running and may write into files that its owner deletes meanwhile. Here every piece of work
+gets a `Stop`, checks it, and the caller's cancellation goes on only when the thread has ended. The event loop's default executor
+is never used: eight silent listings would starve it.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import os
 import threading
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
 
-from adapter.threads import Threads
+from adapter.errors import StartError
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
+P = ParamSpec("P")
 T = TypeVar("T")
+QUICK_ITEMS = 200
+"""Files, or rows, that are gone through in less time than a thread takes to wake."""
+_CGROUP = Path("/sys/fs/cgroup")
+_QUOTAS = (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"))
+"""Files with quota and period, of cgroup v2 and v1. Without a quota it is `max` or -1. Source: Linux, admin-guide/cgroup-v2, sched-bwc."""
+_Item = tuple[Future[Any], Callable[[], Any]]
+"""Where the outcome of a call goes, and the call."""
+
+
+def processors(cgroup: Path = _CGROUP) -> int:
+    """That threads of this process may run on: by its affinity mask, and by the quota of its container."""
+    count = len(os.sched_getaffinity(0))
+    for files in _QUOTAS:
+        with suppress(OSError, ValueError):
+            quota, period = (int(word) for file in files for word in (cgroup / file).read_text().split())
+            if quota > 0:
+                count = min(count, -(-quota // period))
+    return count
+
+
+class Threads(Executor):
+    """
+    A fixed number of threads that wait for calls.
+
+    Raises:
+        StartError: the process cannot have so many threads; those that had started end.
+    """
+
+    def __init__(self, name: str, count: int) -> None:
+        self._calls = _Calls()
+        """The threads know this alone: they end when nobody has the pool any more."""
+        for number in range(count):
+            try:
+                threading.Thread(target=_serve, args=(self._calls,), name=f"{name}_{number}", daemon=True).start()
+            except RuntimeError as error:
+                self.shutdown()
+                raise StartError(
+                    f"thread {number + 1} of {count} for {name!r} cannot start: {error} (is there a limit of processes?)"
+                ) from error
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Run the call in the next free thread. Raises RuntimeError after `shutdown`."""
+        future: Future[T] = Future()
+        self._calls.give((future, partial(fn, *args, **kwargs)))
+        return future
+
+    def shutdown(self, wait: bool = False, *, cancel_futures: bool = True) -> None:
+        """Cancel the calls that no thread has begun, and let the threads end; never waits for them."""
+        self._calls.close()
+
+    def __del__(self) -> None:
+        """An owner whose constructor failed half way closes nothing."""
+        self.shutdown()
+
+
+class _IdleThread:
+    """Where one thread waits for its next call."""
+
+    def __init__(self) -> None:
+        self.turn = threading.Lock()
+        """Held, but for the moment in which the thread is woken."""
+        self.turn.acquire()
+        self.item: _Item | None = None
+
+
+class _Calls:
+    """Calls that no thread has begun, and threads without a call. One of the two is empty."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        """Reentrant: a finalizer that asks for work may run wherever memory is allocated, also in here."""
+        self._waiting: deque[_Item] = deque()
+        self._idle: list[_IdleThread] = []
+        """The last one became idle last."""
+        self._is_open = True
+
+    def give(self, item: _Item) -> None:
+        """To the thread that became idle last, or to the next one that does. Raises RuntimeError after `close`."""
+        with self._lock:
+            if not self._is_open:
+                raise RuntimeError("these threads take no more work")
+            if self._idle:
+                _wake(self._idle.pop(), item)
+            else:
+                self._waiting.append(item)
+
+    def take(self, idle: _IdleThread) -> _Item | None:
+        """Wait for a call; None: the thread ends."""
+        with self._lock:
+            if not self._is_open:
+                return None
+            self._idle.append(idle)
+            if self._waiting and self._idle and self._idle[-1] is idle:  # else a finalizer has just given it a call
+                self._idle.pop()
+                return self._waiting.popleft()
+        idle.turn.acquire()
+        item, idle.item = idle.item, None
+        return item
+
+    def close(self) -> None:
+        """Cancel what waits, and end the threads."""
+        with self._lock:
+            self._is_open = False
+            while self._waiting:
+                self._waiting.popleft()[0].cancel()
+            while self._idle:
+                _wake(self._idle.pop(), None)
+
+
+def _wake(idle: _IdleThread, item: _Item | None) -> None:
+    idle.item = item
+    idle.turn.release()
+
+
+def _serve(calls: _Calls) -> None:
+    idle = _IdleThread()
+    while (item := calls.take(idle)) is not None:
+        _settle(*item)
+        del item  # an idle thread holds nothing
+
+
+def _settle(future: Future[Any], call: Callable[[], Any]) -> None:
+    if not future.set_running_or_notify_cancel():
+        return
+    try:
+        result = call()
+    except BaseException as error:  # noqa: BLE001 - whoever asked gets it
+        future.set_exception(error)
+        del future  # the traceback holds this frame, and with it whoever the frame holds
+    else:
+        future.set_result(result)
 
 
 class Stopped(BaseException):
@@ -108,6 +242,10 @@ class Workers:
         finally:
             del future  # the traceback of a failure holds this frame
 
+    async def run_large(self, work: Callable[[], T], items: int) -> T:
+        """Run `work` in a thread; with few items here, on the event loop: that takes less than a thread. Raises as `work`."""
+        return work() if items <= QUICK_ITEMS else await self.run(lambda _: work())
+
     async def run_to_end(self, work: Callable[[Stop], T]) -> T:
         """Run `work` in a thread and wait for its end even when cancelled; the cancel goes on afterwards. For clean-up."""
         future = self._pool.submit(work, Stop())
@@ -123,7 +261,7 @@ class Workers:
 
     def start(self, work: Callable[[Stop], object]) -> None:
         """Run `work` in a thread, and let nobody wait for it; it must not raise. Nothing happens after `close`."""
-        with contextlib.suppress(RuntimeError):
+        with suppress(RuntimeError):
             self._pool.submit(work, Stop())
 
     def close(self) -> None:
@@ -144,18 +282,18 @@ def _news(future: Future[T]) -> asyncio.Future[None]:
 
 
 def _tell(loop: asyncio.AbstractEventLoop, told: asyncio.Future[None], future: Future[T]) -> None:
-    with contextlib.suppress(RuntimeError):  # that loop has ended, and so has whoever waited
-        loop.call_soon_threadsafe(told.cancel if future.cancelled() else partial(_wake, told))
+    with suppress(RuntimeError):  # that loop has ended, and so has whoever waited
+        loop.call_soon_threadsafe(told.cancel if future.cancelled() else partial(_set_done, told))
 
 
-def _wake(told: asyncio.Future[None]) -> None:
+def _set_done(told: asyncio.Future[None]) -> None:
     if not told.done():
         told.set_result(None)
 
 
 async def _ended(future: Future[T]) -> None:
     while not future.done():
-        with contextlib.suppress(asyncio.CancelledError):  # a second cancel must not leave the thread behind
+        with suppress(asyncio.CancelledError):  # a second cancel must not leave the thread behind
             await _news(future)
 
 

@@ -18,11 +18,13 @@ sys.path.insert(0, str(TOP))
 from adapter import parameters  # noqa: E402 - works from any directory
 from adapter.cli import settings_markdown  # noqa: E402
 from adapter.fronts import metrics as of_fronts  # noqa: E402
-from adapter.lifecycle.states import TRANSITIONS, State  # noqa: E402
+from adapter.lifecycle.states import MOVES, State  # noqa: E402
 from adapter.spi import status  # noqa: E402
 from adapter.telemetry import metrics  # noqa: E402
+from tests import minutes  # noqa: E402
 from tests.benchmark import page  # noqa: E402
 from tests.observability.files import alerts  # noqa: E402
+from tests.prove.net import page as net  # noqa: E402
 
 BLOCK = re.compile(r"(<!-- generated: (\S+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 
@@ -30,7 +32,7 @@ BLOCK = re.compile(r"(<!-- generated: (\S+) -->\n)(.*?)(<!-- end -->)", re.DOTAL
 def states_mermaid() -> str:
     """The transition table as a diagram."""
     rows = ["```mermaid", "stateDiagram-v2", f"    [*] --> {State.ABSENT.name}"]
-    rows += [f"    {before.name} --> {after.name}: {event.value}" for (before, event), after in TRANSITIONS.items()]
+    rows += [f"    {before.name} --> {after.name}: {what}" for (before, after), what in MOVES.items()]
     return "\n".join([*rows, "```"]) + "\n"
 
 
@@ -53,6 +55,8 @@ BLOCKS: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "deploy/docs/observability.md": {"alerts": alerts_markdown},
     "deploy/docs/calls.md": {"errors": status.markdown, "metrics": lambda: metrics.markdown((*metrics.TABLE, *of_fronts.TABLE))},
     "deploy/docs/performance.md": page.blocks(),
+    "tests/README.md": {"minutes": minutes.markdown},
+    "tests/prove/net/README.md": {"mistakes": net.markdown},
 }
 """File → the blocks that it holds."""
 

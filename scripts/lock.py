@@ -25,7 +25,7 @@ from packaging.utils import parse_wheel_filename
 
 TOP = Path(__file__).resolve().parents[1]
 CONSTRAINTS = TOP / "scripts" / "constraints.txt"
-VARIANTS: Mapping[str, tuple[str, ...]] = {"s3": ("http",), "full": ("gcs", "azure", "http")}
+VARIANTS: Mapping[str, tuple[str, ...]] = {"s3": ("http",), "full": ("gcs", "http")}
 """Variant of the image → extras of setup.cfg."""
 UNUSED = ("ml-dtypes", "python-rapidjson")
 """What tritonclient asks for and adapter/triton/stubs.py does without: 30 MB that would never be imported."""

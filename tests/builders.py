@@ -1,5 +1,5 @@
 """
-The nouns of the domain, and ModelMesh's request for a model, with whatever a test does not name.
+The nouns of the domain, and ModelMesh's request for a model, with whatever a test does not name; and archives.
 
 The one place of its kind for every tier. Knows `adapter.model` and the SPI's messages, no room of the adapter. Real models
 (files that a Triton loads) are made in `tests/real/models.py`.
@@ -7,10 +7,13 @@ The one place of its kind for every tier. Knows `adapter.model` and the SPI's me
 
 from __future__ import annotations
 
+import io
 import json
 import struct
+import tarfile
+import zipfile
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Literal
 
 from adapter._pb import model_runtime_pb2 as spi
 from adapter.model import Listing, ModelSpec, SourceFile
@@ -74,3 +77,23 @@ def load_request(model_id: str, model_type: str, path: str, **key: Any) -> spi.L
     """What ModelMesh sends for an InferenceService of this type. Further entries of the modelKey as keywords."""
     model_key = json.dumps({"storage_key": STORAGE_KEY, "model_type": {"name": model_type}} | key)
     return spi.LoadModelRequest(modelId=model_id, modelType=f"mt:{model_type}", modelPath=path, modelKey=model_key)
+
+
+def tar_of(entries: Iterable[tuple[str | tarfile.TarInfo, bytes]], mode: Literal["w", "w:gz"] = "w:gz") -> bytes:
+    """A tar of these members with their content."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode=mode) as tar:
+        for name, content in entries:
+            info = name if isinstance(name, tarfile.TarInfo) else tarfile.TarInfo(name)
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
+    return out.getvalue()
+
+
+def zip_of(entries: Iterable[tuple[str | zipfile.ZipInfo, bytes]]) -> bytes:
+    """A zip of these members with their content."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in entries:
+            archive.writestr(name, content)
+    return out.getvalue()

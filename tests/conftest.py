@@ -1,17 +1,30 @@
-"""Options of the whole suite."""
+"""Options of the whole suite; tables and the record of minutes that a run leaves."""
 
 import asyncio
 import json
+import os
+import random
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadFileScheduling
+
+from tests.minutes import Minutes
 
 settings.register_profile("no clock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("no clock")  # the first text of a fresh clone takes seconds: hypothesis makes its tables of characters then
-_SHOWN: dict[str, list[dict[str, object]]] = {}
-"""Tables that tests have filled, by title."""
+TOGETHER = {
+    "models that are asked": ("tests/contract/inference/",),
+    "language models": ("tests/fronts/test_lmi", "tests/fronts/test_tgi"),
+    "a pod with fronts": ("tests/fronts/test_v2", "tests/fronts/test_generate"),
+}
+"""Files that share what takes long to start; one worker runs them. All other files go to any worker."""
+Tables = dict[str, list[dict[str, object]]]
+_SHOWN = pytest.StashKey[Tables]()
+"""Tables that tests have filled, by title; those of all workers come together in the process that reports."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -28,42 +41,87 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     writes = parser.getgroup("writes", "a disk that fails (tests/fault/test_every_write_may_fail.py)")
     writes.addoption("--every-write", action="store_true", help="every writing call fails once, with each fault")
     deaths = parser.getgroup("deaths", "the adapter is killed at random points (tests/fault/test_the_adapter_dies.py)")
-    deaths.addoption("--kills", type=int, default=12, help="how often, with the fake Triton; a third as often with the real one")
+    deaths.addoption("--kills", type=int, default=2, help="how often, with the fake Triton; a third as often with the real one")
     deaths.addoption("--kills-seed", type=int, default=1, help="what decides when, and in the middle of what")
     fuzz = parser.getgroup("fuzz", "hostile input of any kind (tests/fuzz)")
     fuzz.addoption(
-        "--fuzz", type=int, default=500, help="examples of each test, the same ones in each run unless --hypothesis-seed is given"
+        "--fuzz", type=int, default=50, help="examples of each test, the same ones in each run unless --hypothesis-seed is given"
     )
     soak = parser.getgroup("soak", "many cycles of load and unload (tests/soak)")
-    soak.addoption("--soak", type=int, default=150, help="cycles over the fake Triton; a third as many over the real one")
+    soak.addoption("--soak", type=int, default=60, help="cycles over the fake Triton; a third as many over the real one")
+    run = parser.getgroup("run", "the run itself")
+    run.addoption("--shuffle", type=int, metavar="SEED", help="the test files in an order that this number decides")
+    run.addoption("--minutes", type=Path, metavar="FILE", help="write cases and seconds of each folder to this file (JSON)")
     parser.addoption("--tables", help="a file that the tables of the run are written to, as JSON")
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """
     Say that the main thread has no event loop.
 
-    Otherwise pytest-asyncio, when it looks for the one to restore, makes one that nobody closes:
+    Otherwise pytest-asyncio, when it looks for the one to restore, makes one that it never closes:
     with warnings as errors that fails a run in which everything passed.
     """
     asyncio.set_event_loop(None)
+    config.stash[_SHOWN] = {}
+    if config.getoption("--minutes") and not os.environ.get("PYTEST_XDIST_WORKER"):
+        config.pluginmanager.register(Minutes(config.getoption("--minutes")))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Shuffle the files, not the tests of one: a file may share its fixtures."""
+    seed = config.getoption("--shuffle")
+    if seed is not None:
+        files = sorted({item.path for item in items})
+        random.Random(seed).shuffle(files)
+        items.sort(key=lambda item: files.index(item.path))
+
+
+class ByStart(LoadFileScheduling):
+    """A file, or those of `TOGETHER`, for one worker."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file: str = super()._split_scope(nodeid)
+        return next((name for name, starts in TOGETHER.items() if file.startswith(starts)), file)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByStart:
+    """In place of `--dist`."""
+    return ByStart(config, log)
 
 
 @pytest.fixture(scope="session")
-def shown() -> Callable[..., None]:
+def shown(request: pytest.FixtureRequest) -> Callable[..., None]:
     """Add a row to a table that is printed at the end of the run: `shown("title", column=value, …)`."""
+    tables = request.config.stash[_SHOWN]
 
     def add(title: str, **row: object) -> None:
-        _SHOWN.setdefault(title, []).append(row)
+        tables.setdefault(title, []).append(row)
 
     return add
 
 
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Give the tables of a worker of pytest-xdist to the process that reports."""
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output["tables"] = json.dumps(session.config.stash[_SHOWN], default=str)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Take the tables of a worker; one that died has none."""
+    for title, rows in json.loads(getattr(node, "workeroutput", {}).get("tables", "{}")).items():
+        node.config.stash[_SHOWN].setdefault(title, []).extend(rows)
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print the tables."""
+    tables = terminalreporter.config.stash[_SHOWN]
     if wanted := terminalreporter.config.getoption("--tables"):
-        Path(wanted).write_text(json.dumps(_SHOWN, default=str))
-    for title, rows in _SHOWN.items():
+        Path(wanted).write_text(json.dumps(tables, default=str))
+    for title, rows in tables.items():
         terminalreporter.section(title)
         columns = list(dict.fromkeys(name for row in rows for name in row))
         table = [columns, *([str(row.get(name, "")) for name in columns] for row in rows)]

@@ -6,7 +6,10 @@ from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from typing import TypeVar
 
+from aiohttp import web
+
 from adapter.fronts.answers import HttpError
+from adapter.fronts.budget import is_counted
 from adapter.inference import Failure, Inference, InferenceFailed, InferRequest, InferResponse, ModelInfo
 from adapter.serving import Models
 
@@ -44,6 +47,21 @@ async def informed(inference: Inference, model: str, version: str, ask: Callable
         if now == info:
             raise
     return await ask(now)
+
+
+async def look_up(request: web.Request, inference: Inference, model: str, version: str) -> None:
+    """
+    Ask for a model before a long body is read: for one that does not exist none is.
+
+    Raises:
+        InferenceFailed: as `Inference.model_info`; not where that is restricted.
+    """
+    if is_counted(request.content_length):
+        try:
+            await inference.model_info(model, version, max_age_seconds=KNOWN_SECONDS)
+        except InferenceFailed as failed:
+            if failed.failure is not Failure.DENIED:
+                raise
 
 
 async def obstacle_of(models: Models, inference: Inference) -> str | None:

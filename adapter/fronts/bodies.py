@@ -12,6 +12,7 @@ import math
 import re
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
@@ -20,13 +21,15 @@ import orjson
 from aiohttp import web
 
 from adapter.fronts.answers import HttpError
+from adapter.fronts.budget import FREE_BYTES, is_counted, take_for_parsing, take_for_reading
 from adapter.fronts.unpacking import Unpacking
+from adapter.workers import retrieve
 
 ENCODINGS = ("gzip", "deflate", "identity")
 MOST_LEVELS = 100
 """As Triton. Source: Triton server `http_server.cc`, nesting of JSON."""
 Result = TypeVar("Result")
-LARGE_BYTES = 256 * 1024
+LARGE_BYTES = FREE_BYTES
 """A larger body is parsed in a thread: the event loop has other requests."""
 _MARKS = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[\]{}]', re.DOTALL)
 """A text as a whole, or a bracket outside of one."""
@@ -41,7 +44,8 @@ async def body_of(request: web.Request) -> bytes:
     The whole body, decompressed.
 
     Raises:
-        HttpError: 413: longer than the bound; 415: another encoding than gzip and deflate; 400: it is not what its encoding says; 408.
+        HttpError: 413: longer than the bound; 415: another encoding than gzip and deflate; 400: it is not what its encoding says; 408;
+            413, 503: as `Budget.take`.
     """
     encoding = request.headers.get("Content-Encoding", "identity").strip().lower()
     if encoding not in ENCODINGS:
@@ -49,6 +53,10 @@ async def body_of(request: web.Request) -> bytes:
     limit, size, parts = request.app[MAX_BODY], 0, []
     if (request.content_length or 0) > limit and encoding == "identity":
         raise _too_large(limit)
+    counted = 0
+    if encoding == "identity" and request.content_length is not None and is_counted(request.content_length):
+        counted = request.content_length
+        take_for_reading(request, counted)
     unpacking = None if encoding == "identity" else Unpacking(encoding)
     try:
         async with asyncio.timeout(READ_SECONDS):
@@ -57,6 +65,9 @@ async def body_of(request: web.Request) -> bytes:
                 size += len(part)
                 if size > limit:
                     raise _too_large(limit)
+                if size > counted and is_counted(size):
+                    take_for_reading(request, size - counted)
+                    counted = size
                 parts.append(part)
     except TimeoutError:
         raise HttpError(408, f"the body has not come within {READ_SECONDS:g} s", {"Connection": "close"}) from None
@@ -74,15 +85,30 @@ async def json_of(request: web.Request) -> Any:
     The body as JSON; NaN and Infinity are numbers.
 
     Raises:
-        HttpError: as `body_of`, or 400: no JSON, or nested deeper than 100 levels.
+        HttpError: as `body_of` and `take_for_parsing`, or 400: no JSON, or nested deeper than 100 levels.
     """
     text = await body_of(request)
+    take_for_parsing(request, text)
     return await off_loop_if_large(len(text), partial(parsed, text))
 
 
 async def off_loop_if_large(size_bytes: int, work: Callable[[], Result]) -> Result:
-    """What is to be done with so many bytes: in a thread, where the event loop's other requests would notice."""
-    return work() if size_bytes <= LARGE_BYTES else await asyncio.get_running_loop().run_in_executor(None, work)
+    """
+    What is to be done with so many bytes: in a thread, where the event loop's other requests would notice.
+
+    A cancel goes on when the thread has ended: until then it has the memory that was taken for it.
+    """
+    if size_bytes <= LARGE_BYTES:
+        return work()
+    running = asyncio.get_running_loop().run_in_executor(None, work)
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        while not running.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait([running])
+        retrieve(running)
+        raise
 
 
 def parsed(text: bytes, objects: Callable[[list[tuple[str, Any]]], Any] | None = None) -> Any:
@@ -100,7 +126,10 @@ def parsed(text: bytes, objects: Callable[[list[tuple[str, Any]]], Any] | None =
         value = _read_slowly(text)
     if not _is_flat(text):
         raise HttpError(400, f"the body is nested deeper than {MOST_LEVELS} levels")
-    return value if objects is None else _read_slowly(text, objects)
+    if objects is None:
+        return value
+    del value  # two of a large body would take twice its memory
+    return _read_slowly(text, objects)
 
 
 def _read_slowly(text: bytes, objects: Callable[[list[tuple[str, Any]]], Any] | None = None) -> Any:

@@ -10,6 +10,7 @@ import ssl
 from aiohttp import web
 
 from adapter.errors import ListenError, StartError
+from adapter.fronts.budget import Budget
 from adapter.fronts.connections import Runner
 from adapter.fronts.edge import Edge, Front
 from adapter.fronts.guards import rules_of
@@ -26,6 +27,7 @@ class Doors:
 
     def __init__(self) -> None:
         self._open: list[tuple[Edge, web.AppRunner]] = []
+        self._budget: Budget | None = None
 
     async def open(self, front: Front, port: int, variable: str, settings: HttpSettings) -> None:
         """
@@ -35,7 +37,8 @@ class Doors:
             ListenError: the port cannot be used.
             StartError: certificate, key or HTTP_RESTRICTED_API cannot be used.
         """
-        edge = Edge(front, settings, rules_of(_rules_text(settings)))
+        self._budget = self._budget or Budget(settings.bodies_bytes)
+        edge = Edge(front, settings, rules_of(_rules_text(settings)), self._budget)
         context = _tls(settings)
         runner = Runner(edge, settings)
         await runner.setup()

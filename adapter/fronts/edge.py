@@ -24,6 +24,7 @@ from adapter.errors import UNEXPECTED, AdapterError
 from adapter.fronts import expectations, metrics, openapi
 from adapter.fronts.answers import JSON, UNAVAILABLE, HttpError, bytes_answer, status_of
 from adapter.fronts.bodies import MAX_BODY
+from adapter.fronts.budget import BUDGET, FRONT, Budget
 from adapter.fronts.guards import Rule
 from adapter.model import is_utf8
 from adapter.settings import HttpSettings
@@ -77,7 +78,7 @@ class Front:
 class Edge:
     """One front as aiohttp runs it, and what it works on."""
 
-    def __init__(self, front: Front, settings: HttpSettings, rules: Mapping[str, Rule]) -> None:
+    def __init__(self, front: Front, settings: HttpSettings, rules: Mapping[str, Rule], budget: Budget) -> None:
         self._front = front
         self._most = settings.max_requests
         self._rules = rules
@@ -86,6 +87,8 @@ class Edge:
         self.is_draining = False
         self.application = web.Application(middlewares=[self._around])
         self.application[MAX_BODY] = settings.max_body_bytes
+        self.application[BUDGET] = self._budget = budget
+        self.application[FRONT] = front.name
         self.application.on_response_prepare.append(self._dress)
         self._routes: dict[tuple[str, str], Route] = {}
         for route in (*front.routes, _description(front)):
@@ -125,6 +128,7 @@ class Edge:
                 line.write(_CLIENT_GONE, notes, reason="cancelled")
                 raise
             finally:
+                self._budget.give_back(request)
                 if task is not None:
                     self._running.discard(task)
             asyncio.get_running_loop().call_soon(line.write, answer.status, notes)  # its client does not wait for it

@@ -18,7 +18,7 @@ IN_FLIGHT = Gauge(f"{PREFIX}_http_requests", "Requests that an HTTP front works 
 CONNECTIONS = Gauge(f"{PREFIX}_http_connections", "Connections to an HTTP front", ("front",), registry=REGISTRY)
 REFUSED = Counter(
     f"{PREFIX}_http_refused_total",
-    "Requests that an HTTP front refused without work: too_many, restricted, draining",
+    "Requests that an HTTP front refused without work: too_many, memory, restricted, draining",
     ("front", "reason"),
     registry=REGISTRY,
 )

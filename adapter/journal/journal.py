@@ -2,7 +2,7 @@
 The journal of this process: takes notes at once, and has one thread write them.
 
 Theory of operation. Notes wait in a table, one for each id; the thread takes the whole table and writes it in one go, so a
-volume that is slow makes the notes fewer, and one that hangs holds up those who await `written` and nobody else. When the
+volume that is slow makes the notes fewer, and one that hangs holds up the callers of `written` alone. When the
 file can neither be appended to nor written anew there shall be none: what was noted counts as written then, since no later
 process can read anything older. The thread tries again after a pause, with all that is known.
 """
@@ -22,9 +22,8 @@ from adapter.backoff import doubling
 from adapter.boot import boot_id, boot_seconds
 from adapter.digests import SALT_BYTES, Digests
 from adapter.errors import StartError
-from adapter.journal.file import JournalFile
+from adapter.journal.file import MAX_ENTRIES, JournalFile, JournalProblem, NoJournal, OtherBoot, read
 from adapter.journal.lines import Entry, Key, head_line, key_of, line_of
-from adapter.journal.reading import MAX_ENTRIES, JournalProblem, NoJournal, OtherBoot, read
 from adapter.model import Crashes, Record
 
 FIRST_PAUSE_SECONDS = 1.0
@@ -76,7 +75,7 @@ class Journal:
         self._settled = 0
         """Of these, notes that are in the file, or that no file contradicts."""
         self._waiters: list[_Waiter] = []
-        self._is_due = False
+        self._is_due = True
         """Whether the file is to be written although nothing new was noted."""
         self._is_writing = False
         self._is_dropped = False
@@ -86,20 +85,17 @@ class Journal:
 
     def open(self) -> None:
         """
-        Read what an earlier process has left, and begin to write. Blocks.
+        Read what an earlier process has left, and begin a file of our own that holds the same. Blocks.
 
         Raises:
             StartError: the process cannot have another thread.
         """
-        salt, entries, size_bytes = self._left()
+        salt, entries = self._left()
         self.digests = Digests(salt)
         for entry in entries.values():
             self._keep(entry)
         lines = {key: line_of(entry) for key, entry in entries.items()}
         file = JournalFile(self._path, head_line(self._boot(), salt), lines, self._discard)
-        if size_bytes is not None:
-            file.resume(size_bytes)
-        self._is_due = size_bytes is None
         thread = threading.Thread(target=self._serve, args=(file,), name="journal", daemon=True)
         try:
             thread.start()
@@ -142,8 +138,8 @@ class Journal:
         if self._thread is not None:
             self._thread.join(END_SECONDS)
 
-    def _left(self) -> tuple[bytes, dict[Key, Entry], int | None]:
-        """Salt, entries and length of the file that is there; without a length it has to be written anew."""
+    def _left(self) -> tuple[bytes, dict[Key, Entry]]:
+        """Salt and entries of the file that is there."""
         try:
             found = read(self._path, self._boot())
         except NoJournal:
@@ -153,8 +149,8 @@ class Journal:
             tell("journal.ignored", path=str(self._path), cause=str(problem))
             self._discard(self._path)
         else:
-            return found.salt, found.entries, found.size_bytes if found.is_whole else None
-        return secrets.token_bytes(SALT_BYTES), {}, None
+            return found.salt, found.entries
+        return secrets.token_bytes(SALT_BYTES), {}
 
     def _keep(self, entry: Entry) -> None:
         if isinstance(entry, Record):
@@ -181,7 +177,7 @@ class Journal:
             batch, number = taken
             try:
                 file.write([(key, None if entry is None else line_of(entry)) for key, entry in batch.items()])
-            except Exception as error:  # noqa: BLE001 - whoever waits is woken, whatever happens here
+            except Exception as error:  # noqa: BLE001 - callers that wait are woken, whatever happens here
                 file.drop()
                 self._give_back(batch)
                 if not is_dropped:
@@ -222,7 +218,7 @@ class Journal:
         for _, loop, settled in woken:
             try:
                 loop.call_soon_threadsafe(_wake, settled)
-            except RuntimeError:  # that loop has ended, and so has whoever waited
+            except RuntimeError:  # that loop has ended, and so have its callers
                 continue
 
 

@@ -1,20 +1,20 @@
 """
 One line of the journal: an entry as JSON, and what a line may say to be believed. Pure.
 
-Lines are ASCII, so that nobody's terminal is in danger. A line that is read was written by anybody who can write the
-volume: every value has a type, a bound and an alphabet, and a line with a wrong one says nothing.
+Lines are ASCII, so that a terminal shows them safely. Any process that can write the volume can write a line: every value has a type, a
+bound and an alphabet, and a line with a wrong value says nothing.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import msgspec
 
 from adapter.errors import InvalidRequest
-from adapter.inventory import HELD
-from adapter.model import MAX_SIZE_BYTES, MAX_URL_BYTES, Content, Crashes, Named, Record, id_problem, is_utf8
+from adapter.model import MAX_SIZE_BYTES, Content, Crashes, Named, Record, id_problem
 
 FORMAT = 1
 MAX_LINE_BYTES = 64 * 1024
@@ -22,25 +22,56 @@ MAX_LINE_BYTES = 64 * 1024
 MAX_TEXT = 200
 """Characters of a type, a path or a storage key: they are for people."""
 _MAX_COUNT = 10**6
-_MAX_SECONDS = 1e10
-_NAME = re.compile(r"[0-9A-Za-z_-]{1,128}")
+
+_Text = Annotated[str, msgspec.Meta(max_length=MAX_TEXT)]
+_Name = Annotated[str, msgspec.Meta(pattern=r"\A[0-9A-Za-z_-]{1,128}\Z")]
 """Of digests and artifacts: never a path."""
-_IDENTITY = re.compile(r"[!-~]{1,128}")
-"""Of a placed directory: compared, and nothing else."""
-_SALT = re.compile(r"(?:[0-9a-f]{2}){16,64}")
+_Identity = Annotated[str, msgspec.Meta(pattern=r"\A[!-~]{1,128}\Z")]
+"""Of a placed directory: it is compared, and has no other use."""
+_Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e10)]
 
 Entry = Record | Crashes
 Key = tuple[str, str]
 """What later lines replace earlier ones by: a kind and a name."""
 
 
-@dataclass(frozen=True)
-class Head:
+class Head(msgspec.Struct, frozen=True):
     """The first line."""
 
     format: int
-    boot_id: str
-    salt: bytes
+    boot_id: _Text
+    salt: str = ""
+
+
+class _Key(msgspec.Struct):
+    id: str | None = None
+    crash: str | None = None
+    gone: bool = False
+
+
+class _RecordLine(msgspec.Struct):
+    id: str
+    state: Literal["loaded", "lost", "loading", "unloading", "failed", "pulling"]
+    since: _Seconds
+    type: _Text
+    path: _Text
+    size: Annotated[int, msgspec.Meta(ge=0, le=MAX_SIZE_BYTES)]
+    confirmed: _Seconds
+    key: _Text | None = None
+    content: tuple[_Name, _Name | None, _Name] | None = None
+    artifact: _Name | None = None
+    placed: _Identity | None = None
+    named: tuple[str, str] | None = None
+
+
+class _CrashLine(msgspec.Struct):
+    crash: _Name
+    count: Annotated[int, msgspec.Meta(ge=0, le=_MAX_COUNT)]
+    last: _Seconds
+
+
+class _Salt(msgspec.Struct):
+    salt: Annotated[str, msgspec.Meta(pattern=r"\A(?:[0-9a-f]{2}){16,64}\Z")]
 
 
 def key_of(entry: Entry) -> Key:
@@ -83,117 +114,47 @@ def gone_line(key: Key) -> bytes:
 def read_head(line: bytes) -> Head | None:
     """None: this is no journal."""
     try:
-        found = _object(line)
-        number, boot_id = found.get("format"), _text(found, "boot_id")
-        if type(number) is not int:
-            return None
-        salt = _text(found, "salt") if number == FORMAT else ""
-    except ValueError:
+        head = msgspec.json.decode(line, type=Head)
+        if head.format == FORMAT:
+            msgspec.json.decode(line, type=_Salt)
+    except (ValueError, RecursionError):
         return None
-    if number == FORMAT and not _SALT.fullmatch(salt):
-        return None
-    return Head(number, boot_id, bytes.fromhex(salt))
+    return head
 
 
 def read_line(line: bytes) -> tuple[Key, Entry | None] | None:
-    """Whom a line is about, and what it says (None: nothing is kept any more); None for a line that is not one."""
+    """What a line is about, and what it says (None: nothing is kept any more); None for a line that is not one."""
     try:
-        found = _object(line)
-        entry = _record(found) if "id" in found else _crashes(found)
-    except ValueError:
+        found = msgspec.json.decode(line, type=_Key)
+        if found.id is not None:
+            if id_problem(found.id):
+                return None
+            return ("id", found.id), None if found.gone else _record(msgspec.json.decode(line, type=_RecordLine))
+        if found.gone:
+            return ("crash", msgspec.convert(found.crash, _Name)), None
+        crash = msgspec.json.decode(line, type=_CrashLine)
+    except (ValueError, InvalidRequest, RecursionError):
         return None
-    return key_of(entry), None if found.get("gone") is True else entry
+    return ("crash", crash.crash), Crashes(digest=crash.crash, count=crash.count, last=crash.last)
+
+
+def _record(line: _RecordLine) -> Record:
+    """Raises InvalidRequest: no front can have named a model so."""
+    return Record(
+        model_id=line.id,
+        state=line.state,
+        since=line.since,
+        model_type=line.type,
+        path=line.path,
+        storage_key=line.key,
+        content=Content(*line.content) if line.content else None,
+        artifact_key=line.artifact,
+        size_bytes=line.size,
+        placed=line.placed,
+        confirmed=line.confirmed,
+        named=Named(*line.named) if line.named else None,
+    )
 
 
 def _line(values: Mapping[str, object]) -> bytes:
     return json.dumps(values, separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode() + b"\n"
-
-
-def _object(line: bytes) -> dict[str, object]:
-    try:
-        found = json.loads(line)
-    except RecursionError:
-        found = None  # nested too deep
-    if isinstance(found, dict):
-        return found
-    raise ValueError("not an object")
-
-
-def _record(found: Mapping[str, object]) -> Record:
-    model_id = _text(found, "id", 255)
-    if id_problem(model_id) or not is_utf8(model_id):
-        raise ValueError("id")
-    if found.get("gone") is True:
-        return Record(model_id=model_id, state="", since=0)
-    state = _text(found, "state")
-    if state not in HELD:
-        raise ValueError("state")
-    return Record(
-        model_id=model_id,
-        state=state,
-        since=_seconds(found, "since"),
-        model_type=_text(found, "type"),
-        path=_text(found, "path"),
-        storage_key=_text(found, "key") if found.get("key") is not None else None,
-        content=_content(found.get("content")),
-        artifact_key=_name(found.get("artifact")) if found.get("artifact") is not None else None,
-        size_bytes=_whole(found, "size", MAX_SIZE_BYTES),
-        placed=_name(found.get("placed"), _IDENTITY) if found.get("placed") is not None else None,
-        confirmed=_seconds(found, "confirmed"),
-        named=_named(found.get("named")),
-    )
-
-
-def _crashes(found: Mapping[str, object]) -> Crashes:
-    digest = _name(found.get("crash"))
-    if found.get("gone") is True:
-        return Crashes(digest=digest, count=0, last=0)
-    return Crashes(digest=digest, count=_whole(found, "count", _MAX_COUNT), last=_seconds(found, "last"))
-
-
-def _content(value: object) -> Content | None:
-    if value is None:
-        return None
-    if not isinstance(value, list) or len(value) != 3:
-        raise ValueError("content")
-    spec, listing, crash = value
-    return Content(_name(spec), None if listing is None else _name(listing), _name(crash))
-
-
-def _named(value: object) -> Named | None:
-    if value is None:
-        return None
-    if not isinstance(value, list) or len(value) != 2:
-        raise ValueError("named")
-    name, url = (_text({"named": part}, "named", MAX_URL_BYTES) for part in value)
-    try:
-        return Named(name, url)
-    except InvalidRequest as error:
-        raise ValueError("named") from error
-
-
-def _text(found: Mapping[str, object], name: str, most: int = MAX_TEXT) -> str:
-    value = found.get(name)
-    if not isinstance(value, str) or len(value) > most or not is_utf8(value):
-        raise ValueError(name)
-    return value
-
-
-def _name(value: object, pattern: re.Pattern[str] = _NAME) -> str:
-    if not isinstance(value, str) or not pattern.fullmatch(value):
-        raise ValueError("name")
-    return value
-
-
-def _whole(found: Mapping[str, object], name: str, most: int) -> int:
-    value = found.get(name)
-    if type(value) is not int or not 0 <= value <= most:
-        raise ValueError(name)
-    return value
-
-
-def _seconds(found: Mapping[str, object], name: str) -> float:
-    value = found.get(name)
-    if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value <= _MAX_SECONDS:  # NaN is in no range
-        raise ValueError(name)
-    return float(value)

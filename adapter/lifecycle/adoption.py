@@ -1,8 +1,8 @@
 """
 What becomes of each model when a process takes over: records of the journal × Triton's index × folder → a verdict.
 
-Pure. A record is believed only where the folder still holds the very directory that it tells of: whoever placed the model
-again meanwhile, without a word in this journal, has placed something else.
+Pure. A record is believed only where the folder still holds the very directory that it tells of: a model that was
+placed again meanwhile, without a note in this journal, is another one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Verdict(Enum):
     SERVES = "Triton serves it: LOADED"
     LOST = "it was loaded, and this Triton has none of it: to be loaded again"
     RESIDUE = "half done: taken down through Triton"
-    FORGOTTEN = "nobody has it: its record goes"
+    FORGOTTEN = "it is nowhere: its record goes"
 
 
 @dataclass(frozen=True)
@@ -77,10 +77,10 @@ def _is_of(record: Record, placed: Placed | None) -> bool:
 
 def _is_lost(record: Record, rows: Sequence[ServerModel]) -> bool:
     """
-    Whether somebody was told that the model is loaded, and nobody has unloaded it.
+    Whether a caller was told that the model is loaded, and none has unloaded it.
 
     A model that an earlier process was about to load *again* had been loaded before (`confirmed`). One that was to be loaded
-    for the first time belongs to a call that has ended, and of one that Triton is loading now nobody could follow the load.
+    for the first time belongs to a call that has ended, and the load of one that Triton is loading now cannot be followed.
     """
     return is_untouched(rows) and (record.state in ("loaded", "lost") or (record.state == "loading" and record.confirmed > 0))
 

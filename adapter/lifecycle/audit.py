@@ -14,16 +14,16 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Collection
-from contextlib import suppress
 from typing import get_args
 
 import structlog
 
+from adapter.backoff import set_within
 from adapter.errors import AdapterError, some
 from adapter.inventory import Drift, by_owner, drift_of
 from adapter.lifecycle.registry import Registry
 from adapter.model import id_problem
-from adapter.ports import Neighbours
+from adapter.ports import Ports
 from adapter.telemetry.metrics import INVENTORY_DRIFT
 
 PAUSE_SECONDS = 60.0
@@ -34,9 +34,9 @@ AGAIN_SECONDS = 1.0
 REST_TIMES = 30
 """As long as a look through the folder, it rests before another one, where it proved nothing; at most `PAUSE_SECONDS`."""
 AT_ONCE = 500
-"""After so many ids that were compared, others have their turn on the loop."""
+"""Ids that are compared before other tasks have their turn on the loop."""
 NAMED = 5
-"""So many models of a kind are named in the log."""
+"""Models of a kind that are named in the log."""
 
 Picture = dict[Drift, list[str]]
 """Kind of disagreement → model ids."""
@@ -50,11 +50,11 @@ log = structlog.stdlib.get_logger(__name__)
 class Audit:
     """One task that looks, and tells."""
 
-    def __init__(self, *, registry: Registry, neighbours: Neighbours, is_open: Callable[[], bool], reserved_ids: Collection[str]) -> None:
+    def __init__(self, *, registry: Registry, ports: Ports, is_open: Callable[[], bool], reserved_ids: Collection[str]) -> None:
         """`is_open`: whether the view of Triton is made; during a take-over or a purge there is nothing to compare."""
         self._registry = registry
-        self._server = neighbours.server
-        self._repository = neighbours.repository
+        self._server = ports.server
+        self._repository = ports.repository
         self._is_open = is_open
         self._reserved_ids = reserved_ids
         self._wishes = 0
@@ -85,9 +85,7 @@ class Audit:
             if not has_looked:
                 await asyncio.sleep(max(AGAIN_SECONDS, self._rest_seconds))
             else:
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(pause):
-                        await self._is_wanted.wait()
+                await set_within(self._is_wanted, pause)
             has_looked = await self._has_looked()
             pause = DRIFT_PAUSE_SECONDS if self._picture else PAUSE_SECONDS
 

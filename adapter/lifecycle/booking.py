@@ -1,9 +1,9 @@
 """
-Who has how much of the memory: what each model that the registry holds was told to take, or was measured to take.
+How much of the memory each model has: what each model that the registry holds was told to take, or was measured to take.
 
 The table of models is the book. A model has its bytes from the moment in which its load is admitted until it is ABSENT, which it
 is when Triton has freed its memory and its files are gone: also while it is UNLOADING, FAILED or LOST. So nothing is given back
-twice, or never. Decisions are synchronous: nobody is admitted between a look at the sum and the entry.
+twice, or never. Decisions are synchronous: no load is admitted between a look at the sum and the entry.
 
 ModelMesh counts for itself, so its loads are entered and not refused for what others have. A front's caller counts nothing: the
 load is refused where the sum would be more than the capacity. No reserve is kept then; that is for ModelMesh's unloads.

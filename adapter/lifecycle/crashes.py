@@ -13,11 +13,11 @@ from adapter.model import Content, Crashes
 from adapter.ports import Journal
 
 MOST_CRASHES = 3
-"""From so many deaths on, Triton is not asked again: a restart of Triton takes every other model with it."""
+"""Deaths after which Triton is not asked again: a restart of Triton takes every other model with it."""
 REMEMBERED_SECONDS = 24 * 3600.0
 """A death counts until so long after the last one."""
 MOST_CONTENTS = 1000
-"""The journal keeps the counts of so many contents; those that have died longest ago are forgotten first."""
+"""Contents whose counts the journal keeps; those that have died longest ago are forgotten first."""
 
 
 class CrashCounts:

@@ -1,8 +1,8 @@
 """
 Giving back what a model holds: Triton's memory first, then its files; after an unload, and to undo a load.
 
-What there is to give back is read from the model's state, so every step here may be cancelled. Owns
-the one bound of an unload: Triton has none of its own.
+What there is to give back is read from the model's state, so every step here may be cancelled. Owns the one bound of an unload:
+Triton has none of its own.
 """
 
 from __future__ import annotations
@@ -13,11 +13,10 @@ from functools import partial
 import structlog
 
 from adapter.errors import UnloadUnfinished
-from adapter.lifecycle.operation import JOURNAL, Operation
-from adapter.lifecycle.phases import Phase
+from adapter.lifecycle.operation import Operation, Phase
 from adapter.lifecycle.registry import Registry
-from adapter.lifecycle.states import Event, State
-from adapter.ports import Neighbours
+from adapter.lifecycle.states import State
+from adapter.ports import Ports
 from adapter.telemetry.metrics import UNLOADS_UNFINISHED
 
 log = structlog.stdlib.get_logger(__name__)
@@ -26,12 +25,12 @@ log = structlog.stdlib.get_logger(__name__)
 class Freeing:
     """Brings models to ABSENT, or to FAILED when that does not end in time."""
 
-    def __init__(self, *, registry: Registry, neighbours: Neighbours, bound_seconds: float) -> None:
+    def __init__(self, *, registry: Registry, ports: Ports, bound_seconds: float) -> None:
         self._registry = registry
-        self._store = neighbours.store
-        self._repository = neighbours.repository
-        self._server = neighbours.server
-        self._journal = neighbours.journal
+        self._store = ports.store
+        self._repository = ports.repository
+        self._server = ports.server
+        self._journal = ports.journal
         self._bound_seconds = bound_seconds
 
     def deadline(self) -> float:
@@ -50,8 +49,8 @@ class Freeing:
             AdapterError: it did not work, or not in time; the model is FAILED.
         """
         with operation.step(phase, partial(self._server.obstacle, operation.model.model_id)):
-            self._registry.fire(operation.model, Event.UNLOAD)
-            await self._give_back(operation, Event.GONE)
+            self._registry.move(operation.model, State.UNLOADING)
+            await self._give_back(operation)
 
     async def undo(self, operation: Operation) -> None:
         """
@@ -60,32 +59,30 @@ class Freeing:
         A model that is LOST is left so where the operation was stopped, and where a call has failed before it sent anything.
         """
         model = operation.model
-        with operation.step("undo", partial(self._server.obstacle, model.model_id)):
-            if model.state is State.PULLING:
-                await self._give_back(operation, Event.DROP)
-            elif model.state in (State.LOADING, State.FAILED) or _is_to_go(operation):
-                self._registry.fire(model, Event.UNDO if model.state is State.LOADING else Event.UNLOAD)
-                await self._give_back(operation, Event.GONE)
+        if model.state in (State.LOADING, State.FAILED) or _is_to_go(operation):
+            await self.take_down(operation, "undo")
+        elif model.state is State.PULLING:
+            with operation.step("undo"):
+                await self._give_back(operation)
 
-    async def _give_back(self, operation: Operation, done: Event) -> None:
+    async def _give_back(self, operation: Operation) -> None:
         """
-        Free the memory (not for DROP: Triton was never asked), remove the files, forget the model.
+        Free the memory (not of a model that is PULLING: Triton was never asked), remove the files, forget the model.
 
         The model is ABSENT before its artifact is given up: a cancel there finds nothing to undo.
         """
         model = operation.model
         try:
-            with operation.waits.on(JOURNAL):
-                await self._journal.written()
-            if done is Event.GONE:
+            await operation.noted(self._journal)
+            if model.state is State.UNLOADING:
                 await self._unload(model.model_id, min(operation.deadline, self.deadline()))
             with operation.waits.on("the volume to give up the model's files"):
                 await self._repository.remove(model.model_id)
         except BaseException:
-            self._registry.fire(model, Event.STUCK)
+            self._registry.move(model, State.FAILED)
             raise
         artifact = model.artifact
-        self._registry.fire(model, done)
+        self._registry.move(model, State.ABSENT)
         if artifact is not None:
             await self._store.release(artifact)
 
@@ -104,7 +101,7 @@ class Freeing:
 
 
 def _is_to_go(operation: Operation) -> bool:
-    """A load that nobody was told of; a restore that has failed before anything was sent. One that was stopped may come again."""
+    """A load that was told to no caller; a restore that has failed before anything was sent. One that was stopped may come again."""
     if operation.kind == "load":
         return operation.model.state is State.LOADED and operation.has_loaded
     return operation.model.state is State.LOST and operation.stopped_by is None

@@ -12,18 +12,18 @@ from adapter.lifecycle.registry import Registry
 from adapter.lifecycle.states import State
 from adapter.lifecycle.takeover import Takeover
 from adapter.model import Named
-from adapter.ports import Neighbours
+from adapter.ports import Ports
 from adapter.serving import KnownModel
 
 
 class Known:
-    """Looks into the registry; asks nobody."""
+    """Looks into the registry alone."""
 
-    def __init__(self, *, registry: Registry, neighbours: Neighbours, takeover: Takeover) -> None:
+    def __init__(self, *, registry: Registry, ports: Ports, takeover: Takeover) -> None:
         self._registry = registry
-        self._server = neighbours.server
-        self._journal = neighbours.journal
-        self._folder = neighbours.repository.folder
+        self._server = ports.server
+        self._journal = ports.journal
+        self._folder = ports.repository.folder
         self._takeover = takeover
         self._ids: dict[str, str] = {}
         """Name → model id, as of `_changes`."""
@@ -56,7 +56,7 @@ class Known:
         return self._seen(model)
 
     def _check_complete(self) -> None:
-        """Of an earlier process's models nobody can tell more than that there were some."""
+        """Of an earlier process's models it is known only that there were some."""
         if self._registry.is_complete:
             return
         if any(self._registry.find(model_id) is None for model_id in self._journal.records):

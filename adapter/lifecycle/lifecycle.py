@@ -31,28 +31,27 @@ from adapter.lifecycle.booking import Booking
 from adapter.lifecycle.crashes import CrashCounts
 from adapter.lifecycle.freeing import Freeing
 from adapter.lifecycle.known import Known
-from adapter.lifecycle.leftovers import Leftovers
 from adapter.lifecycle.loading import Loading
-from adapter.lifecycle.operation import Model, Operation
+from adapter.lifecycle.operation import Operation
 from adapter.lifecycle.planning import Planning
 from adapter.lifecycle.predicting import Predicting
+from adapter.lifecycle.reconciler import Reconciler
 from adapter.lifecycle.registry import Registry
-from adapter.lifecycle.restoring import Restoring
 from adapter.lifecycle.sizing import Sizing
 from adapter.lifecycle.states import State
 from adapter.lifecycle.takeover import Takeover
 from adapter.lifecycle.work import Work
-from adapter.model import LoadedModel, ModelSpec, RuntimeState
-from adapter.ports import Neighbours
-from adapter.serving import AlreadyLoaded, KnownModel
+from adapter.model import ModelSpec
+from adapter.ports import Ports
+from adapter.serving import AlreadyLoaded, KnownModel, LoadedModel, RuntimeState
 from adapter.settings import CapacitySettings
 from adapter.telemetry.logs import note
 from adapter.telemetry.metrics import RESTORES
 
 ANSWER_SECONDS = 1.0
 """
-Of a load's budget, kept for its undo and its answer; a tenth of a short budget. Whoever waits for storage gives up
-so much earlier, and says why.
+Of a load's budget, kept for its undo and its answer; a tenth of a short budget. A load that waits for storage gives
+up that much earlier, and says why.
 """
 IDLE_SECONDS = 1.0
 """A drain ends when nothing has run for this long: late unloads are still answered."""
@@ -61,48 +60,24 @@ log = structlog.stdlib.get_logger(__name__)
 
 
 class RuntimeLifecycle:
-    """The lifecycle of all models; implements `adapter.ports.Lifecycle` and `adapter.serving.Models`."""
+    """The lifecycle of all models; implements `Lifecycle` and `Models` of `adapter.serving`."""
 
-    def __init__(
-        self, *, neighbours: Neighbours, capacity: CapacitySettings, unload_timeout_seconds: float, reserved_ids: frozenset[str]
-    ) -> None:
-        self.registry = Registry(neighbours.journal)
-        self._server = neighbours.server
-        self._digests = neighbours.journal.digests
+    def __init__(self, *, ports: Ports, capacity: CapacitySettings, unload_timeout_seconds: float, reserved_ids: frozenset[str]) -> None:
+        self.registry = Registry(ports.journal)
+        self._server = ports.server
+        self._repository = ports.repository
+        self._digests = ports.journal.digests
         self._budget_seconds = capacity.budget_seconds
         self._announced_seconds = capacity.load_timeout_ms / 1000
-        self._sizing = sizing = Sizing(capacity, neighbours.journal.digests)
+        self._sizing = sizing = Sizing(capacity, ports.journal.digests)
         self._planning = planning = Planning()
-        self._predicting = Predicting(store=neighbours.store, sizing=sizing, digests=neighbours.journal.digests)
-        self._audit = Audit(
-            registry=self.registry, neighbours=neighbours, is_open=lambda: self._takeover.obstacle is None, reserved_ids=reserved_ids
-        )
-        crashes = CrashCounts(neighbours.journal)
-        self._freeing = freeing = Freeing(registry=self.registry, neighbours=neighbours, bound_seconds=unload_timeout_seconds)
-        self._restoring = Restoring(
-            registry=self.registry,
-            neighbours=neighbours,
-            at_once=capacity.max_loading,
-            restore=self._begin_restore,
-            free=self._begin_unload,
-            on_looked=self._audit.want,
-        )
-        self._leftovers = Leftovers(self._begin_unload)
-        self._takeover = Takeover(
-            registry=self.registry,
-            neighbours=neighbours,
-            sizing=sizing,
-            restoring=self._restoring,
-            leftovers=self._leftovers,
-            crashes=crashes,
-            on_open=self._audit.want,
-            version=capacity.runtime_version,
-            reserved_ids=reserved_ids,
-        )
-        self._known = Known(registry=self.registry, neighbours=neighbours, takeover=self._takeover)
+        self._predicting = Predicting(store=ports.store, sizing=sizing, digests=ports.journal.digests)
+        self._audit = Audit(registry=self.registry, ports=ports, is_open=lambda: self._takeover.obstacle is None, reserved_ids=reserved_ids)
+        crashes = CrashCounts(ports.journal)
+        self._freeing = freeing = Freeing(registry=self.registry, ports=ports, bound_seconds=unload_timeout_seconds)
         loading = Loading(
             registry=self.registry,
-            neighbours=neighbours,
+            ports=ports,
             capacity=capacity,
             booking=Booking(registry=self.registry, capacity=capacity, sizing=sizing),
             planning=planning,
@@ -111,12 +86,25 @@ class RuntimeLifecycle:
         )
         self._work = Work(
             registry=self.registry,
-            journal=neighbours.journal,
+            journal=ports.journal,
             loading=loading,
             freeing=freeing,
-            listener=self._restoring,
-            on_loaded=self._takeover.met_modelmesh,
         )
+        self._reconciler = Reconciler(
+            registry=self.registry, ports=ports, work=self._work, at_once=capacity.max_loading, on_looked=self._audit.want
+        )
+        self._takeover = Takeover(
+            registry=self.registry,
+            ports=ports,
+            sizing=sizing,
+            reconciler=self._reconciler,
+            crashes=crashes,
+            on_open=self._audit.want,
+            version=capacity.runtime_version,
+            reserved_ids=reserved_ids,
+        )
+        self._work.tell(self._reconciler, self._takeover.met_modelmesh)
+        self._known = Known(registry=self.registry, ports=ports, takeover=self._takeover)
         self._is_draining = False
 
     def start(self) -> None:
@@ -127,21 +115,22 @@ class RuntimeLifecycle:
     async def close(self) -> None:
         """End what runs in the background; for after a drain."""
         self._work.close()
-        self._leftovers.end()
         await self._audit.close()
         await self._takeover.close()
-        await self._restoring.close()
+        await self._reconciler.close()
         self._planning.close()
         self._predicting.close()
 
     def readiness(self) -> str | None:
         """Why ModelMesh could not be served now, or None."""
-        return "the adapter is shutting down" if self._is_draining else self._server.problem or self._takeover.problem
+        if self._is_draining:
+            return "the adapter is shutting down"
+        return self._repository.problem or self._server.problem or self._takeover.problem
 
     @property
     def obstacle(self) -> str | None:
         """Why no front could load or ask a model now, or None. Whether ModelMesh has asked for anything makes no difference."""
-        return "the adapter is shutting down" if self._is_draining else self._known.obstacle
+        return "the adapter is shutting down" if self._is_draining else self._repository.problem or self._known.obstacle
 
     def known(self) -> Sequence[KnownModel]:
         """As `Models.known`. Raises ServerUnavailable."""
@@ -157,7 +146,7 @@ class RuntimeLifecycle:
 
     def notice(self) -> str | None:
         """What is told of an adapter that is ready: how far a restore is, or that it was given up; that Triton is slow."""
-        return "; ".join(filter(None, (self._restoring.notice, self._server.notice))) or None
+        return "; ".join(filter(None, (self._reconciler.notice, self._server.notice))) or None
 
     async def load(self, spec: ModelSpec) -> LoadedModel:
         """
@@ -168,28 +157,28 @@ class RuntimeLifecycle:
         return await self._loaded(spec, self._claim_load)
 
     async def load_new(self, spec: ModelSpec) -> LoadedModel:
-        """As `Models.load_new`: the load has one caller, and whoever comes later is told so at once. Raises AdapterError."""
+        """As `Models.load_new`: the load has one caller, and later callers are told so at once. Raises AdapterError."""
         return await self._loaded(spec, self._claim_new)
 
     async def _loaded(self, spec: ModelSpec, claim: Callable[[ModelSpec], Awaitable[Operation]]) -> LoadedModel:
         operation: Operation | None = None
         try:
             async with asyncio.timeout(self._budget_seconds) as budget:
-                with self._restoring.giving_way(spec.model_id):
+                with self._reconciler.hold_restores_of(spec.model_id):
                     operation = await claim(spec)
                 return await self._wait_for(operation, cast("float", budget.when()))
         except TimeoutError:  # no await before this: the load is stopped, and still knows what it waited for
             raise self._over_budget(spec, operation) from None
         finally:
             if operation is not None:
-                note(phases=operation.phases.seconds())
+                note(phases=operation.phases())
 
     async def unload(self, model_id: str) -> None:
         """Free the model, whatever is under way for it. Raises UnloadUnfinished at the deadline, ServerError, WrongServer."""
         deadline = self._freeing.deadline()
         try:
             async with asyncio.timeout_at(deadline):
-                with self._restoring.giving_way(model_id):
+                with self._reconciler.hold_restores_of(model_id):
                     await self._free(model_id, deadline)
         except TimeoutError:
             obstacle = self._obstacle(model_id, "unload") or self._server.obstacle(model_id)  # an operation may have given up just now
@@ -224,9 +213,9 @@ class RuntimeLifecycle:
             Whether everything had settled within the grace period.
         """
         self._is_draining = True
-        self._restoring.end(for_good=True)
-        self._leftovers.end()
-        self._stop(operation for operation in self.registry.operations() if operation.is_queued_restore)  # LOST, for the next process
+        self._reconciler.end(for_good=True)
+        later = [each for each in self.registry.operations() if each.is_queued_restore or each.is_background]
+        self._stop(later)  # LOST or FAILED, for the next process
         loop = asyncio.get_running_loop()
         end = loop.time() + grace_seconds
         if await self._is_settled(loop.time() + grace_seconds * 0.6):
@@ -254,7 +243,7 @@ class RuntimeLifecycle:
         """What is going is waited for, what has FAILED is finished by the load; of an id that has anything else nothing is waited for."""
         while True:
             self._check_new(spec)
-            if self._server.problem is not None:  # whoever asks a front tries again by himself
+            if self._server.problem is not None:  # callers of a front try again themselves
                 raise ServerUnavailable(self._server.problem).located(spec.model_id, None)
             await self._takeover.passed()
             running = self._check_new(spec)
@@ -304,7 +293,8 @@ class RuntimeLifecycle:
         while True:
             await self._takeover.passed()
             running = self.registry.operation_on(model_id) or self._unload_now(model_id, deadline)
-            if running.kind == "unload":
+            if running.kind == "unload" and running.stopped_by is None:
+                running.is_background = False
                 try:
                     await asyncio.shield(running.result)
                 except UnloadUnfinished:  # of a call that came earlier, and ends earlier
@@ -321,16 +311,10 @@ class RuntimeLifecycle:
             RESTORES.labels("ended").inc()
         return self._work.unload(model_id, deadline)
 
-    def _begin_restore(self, model: Model) -> None:
-        self._work.restore(model)
-
-    def _begin_unload(self, model_id: str) -> Operation:
-        return self._work.unload(model_id, self._freeing.deadline())
-
     def _over_budget(self, spec: ModelSpec, operation: Operation | None) -> AdapterError:
         if operation is not None and operation.outcome is not None:  # it has failed before, and its undo takes long
             return operation.outcome
-        slow = str(operation.phases) if operation else f"queue {self._budget_seconds:.1f} s"
+        slow = operation.slow_phases() if operation else f"queue {self._budget_seconds:.1f} s"
         cause = operation.obstacle if operation else self._obstacle(spec.model_id, "load")
         budget = f"not loaded within {self._budget_seconds:.1f} s (the announced timeout is {self._announced_seconds:g} s)"
         return BudgetExceeded("; ".join(filter(None, (cause, budget)))).located(spec.model_id, slow)

@@ -14,17 +14,17 @@ from adapter.digests import Digests
 from adapter.layout import rules
 from adapter.model import Artifact, Content, Layout, Listing, ModelSpec, SourceFile
 from adapter.ports import StoredModel
-from adapter.workers import Workers
+from adapter.workers import QUICK_ITEMS, Workers
 
-QUICK_FILES, QUICK_BYTES = 200, 8 * 1024
-"""Up to so many files, and bytes of config and schema, a plan takes some milliseconds at most: the loop can bear it."""
+QUICK_BYTES = 8 * 1024
+"""Of config and schema, of which a plan takes some milliseconds at most: the loop can bear it."""
 THREADS = 2
 """Nothing is read in them, so no volume can hold them."""
 
 
 def is_quick(listing: Listing, contents: Mapping[SourceFile, bytes] | None = None) -> bool:
     """Whether the loop can bear a plan, or a digest, of this model."""
-    return len(listing.files) <= QUICK_FILES and sum(map(len, (contents or {}).values())) <= QUICK_BYTES
+    return len(listing.files) <= QUICK_ITEMS and sum(map(len, (contents or {}).values())) <= QUICK_BYTES
 
 
 class Planning:
@@ -79,5 +79,5 @@ def _content(spec: ModelSpec, listing: Listing, digests: Digests) -> Content:
 
 def _planned(spec: ModelSpec, listing: Listing, contents: dict[SourceFile, bytes]) -> Layout:
     layout = rules.plan(spec, listing, contents)
-    _ = layout.size_bytes  # which it keeps, with its files: nobody shall add 100,000 numbers on the loop
+    _ = layout.size_bytes  # which it keeps, with its files: 100,000 numbers are not added on the loop
     return layout

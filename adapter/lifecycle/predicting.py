@@ -35,7 +35,7 @@ THREADS = 2
 PLANNED_FILES_PER_SECOND = 200_000
 """A plan of more files than the time allows is not begun: nothing can stop it, and it holds up the loop."""
 MOST_LOOKS = 256
-"""So many predictions ask storage at once, those that were answered before their look had ended included."""
+"""Predictions that ask storage at once, those that were answered before their look had ended included."""
 
 T = TypeVar("T")
 

@@ -1,9 +1,8 @@
 """
 All state of the lifecycle: the models by id, and the one operation that each may have.
 
-Invariants: one operation per model id at a time; a model leaves the table when it is ABSENT and no
-operation holds it; decisions are synchronous, so nothing can happen between a question and its
-answer. Nothing here waits, pulls or talks to Triton.
+Invariants: one operation per model id at a time; a model leaves the table when it is ABSENT and without an operation; decisions
+are synchronous, so nothing can happen between a question and its answer. Nothing here waits, pulls or talks to Triton.
 """
 
 from __future__ import annotations
@@ -13,8 +12,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from adapter.lifecycle.operation import Kind, Model, Operation
-from adapter.lifecycle.records import record_of
-from adapter.lifecycle.states import Event, IllegalTransitionError, State, next_state
+from adapter.lifecycle.states import IllegalMoveError, State, check_move
 from adapter.model import ModelSpec, Record
 from adapter.ports import Journal
 from adapter.telemetry import metrics
@@ -31,10 +29,10 @@ class Registry:
         self.is_complete = False
         """False until Triton's index was read or purged: what is not in the table may be loaded all the same."""
         self.changes = 0
-        """Grows with each operation and each event: while it stays the same, nothing has happened."""
+        """Grows with each operation and each change of a state: while it stays the same, nothing has happened."""
         for state in set(State) - {State.ABSENT}:
             metrics.MODELS.labels(state.value).set_function(partial(self._count, state))
-        metrics.LOADED_BYTES.set_function(self._loaded_bytes)
+        metrics.LOADED_BYTES.set_function(lambda: sum(model.size_bytes for model in self if model.state is State.LOADED))
 
     def find(self, model_id: str) -> Model | None:
         """The model, or None when it is ABSENT and idle."""
@@ -46,10 +44,10 @@ class Registry:
         return model.operation if model else None
 
     def begin(self, kind: Kind, model_id: str, spec: ModelSpec | None = None, deadline: float = math.inf) -> Operation:
-        """Claim an id that has no operation. Raises IllegalTransitionError when it has one."""
+        """Claim an id that has no operation. Raises IllegalMoveError when it has one."""
         model = self._models.setdefault(model_id, Model(model_id))
         if model.operation is not None:
-            raise IllegalTransitionError(f"{kind} cannot begin: a {model.operation.kind} of the model is under way")
+            raise IllegalMoveError(f"{kind} cannot begin: a {model.operation.kind} of the model is under way")
         model.operation = self._operations[model_id] = Operation(kind, model, spec, deadline)
         self.changes += 1
         return model.operation
@@ -63,33 +61,33 @@ class Registry:
         self._drop_if_absent(model)
         operation.ended.set()
 
-    def fire(self, model: Model, event: Event) -> None:
-        """Apply an event. Raises IllegalTransitionError and changes nothing when the table does not list it."""
-        model.state = next_state(model.state, event)
-        if model.state is State.LOST:
+    def move(self, model: Model, state: State) -> None:
+        """Change its state. Raises IllegalMoveError and changes nothing where that cannot be."""
+        check_move(model.state, state)
+        model.state = state
+        self._lost.pop(model.model_id, None)
+        if state is State.LOST:
             self._lost[model.model_id] = model
-        else:
-            self._lost.pop(model.model_id, None)
         model.changes += 1
         model.since = self._journal.now()
         self.changes += 1
-        if model.state is State.ABSENT:
+        if state is State.ABSENT:
             model.forget_content()
         self.note(model)
         self._models.setdefault(model.model_id, model)
         self._drop_if_absent(model)
 
-    def adopt(self, model: Model, event: Event, record: Record) -> None:
+    def adopt(self, model: Model, state: State, record: Record) -> None:
         """Enter a model of an earlier process, with what that process wrote of it."""
         model.earlier, model.content, model.confirmed = record, record.content, record.confirmed
-        self.fire(model, event)
-        if record.state == model.state.value:
+        self.move(model, state)
+        if record.state == state.value:
             model.since = record.since
             self.note(model)
 
     def note(self, model: Model) -> None:
         """Tell the journal what is known of the model now."""
-        record = record_of(model)
+        record = model.record()
         if model.state is State.ABSENT:
             self._journal.forget(record)
         else:
@@ -115,6 +113,3 @@ class Registry:
 
     def _count(self, state: State) -> int:
         return sum(model.state is state for model in self)
-
-    def _loaded_bytes(self) -> int:
-        return sum(model.size_bytes for model in self if model.state is State.LOADED)

@@ -21,7 +21,7 @@ UNFIT_BYTES = 16 * 1024
 """
 Predicted for a model that is known not to fit: small, so that ModelMesh evicts nothing and does call
 loadModel, whose refusal then shows the reason. With a prediction above the capacity ModelMesh never
-calls loadModel and nobody learns why. Source: observed on ModelMesh.
+calls loadModel, and the reason is not shown. Source: observed on ModelMesh.
 """
 _REMEMBERED = 10_000
 
@@ -72,11 +72,11 @@ class Sizing:
         return self._checked(content, size_bytes, reported_bytes)
 
     def adopted(self, file_bytes: int, reported_bytes: int = 0) -> int:
-        """Size of a model that was loaded before this process began, and that nobody has measured."""
+        """Size of a model that was loaded before this process began, and was not measured."""
         return max(reported_bytes or self.from_files(file_bytes), MIN_SIZE_BYTES)
 
     def remember(self, content: Content, size_bytes: int) -> None:
-        """Predict this size for whoever asks for the same, and finds the same."""
+        """Predict this size for the same request over the same content."""
         self._remembered[content.spec] = content, size_bytes
         self._remembered.move_to_end(content.spec)
         if len(self._remembered) > _REMEMBERED:
@@ -96,7 +96,7 @@ class Sizing:
         return self._remembered.get(self._digests.of_spec(spec))
 
     def predict_again(self, content: Content, size_bytes: int) -> int:
-        """Prediction from the remembered size of the same names and lengths. Without versions nobody knows that it is the same."""
+        """Prediction from the remembered size of the same names and lengths. Without versions it may be another content."""
         return self._sure(size_bytes) if content.listing is not None else self.predict_unsure(size_bytes)
 
     def predict_served(self, file_bytes: int) -> int:
@@ -104,7 +104,7 @@ class Sizing:
         return self._sure(self.from_files(file_bytes))
 
     def predict_about(self, file_bytes: int) -> int:
-        """Prediction from files of which nobody knows whether they will be served; it never says that the model cannot fit."""
+        """Prediction from files that may not be served; it never says that the model cannot fit."""
         return self.predict_unsure(self.from_files(file_bytes))
 
     def predict_at_least(self, seen_bytes: int) -> int:
@@ -142,7 +142,7 @@ class Sizing:
         return self.from_files(spec.disk_size_bytes) if spec.disk_size_bytes else None
 
     def measured_of(self, content: Content) -> int:
-        """The remembered size of this very content; 0: none, or nobody can tell."""
+        """The remembered size of this very content; 0: none, or not known."""
         known, size = self._remembered.get(content.spec, (None, 0))
         return size if content.listing is not None and known == content else 0
 
@@ -166,5 +166,5 @@ class Sizing:
         return size_bytes <= self._capacity.usable_bytes
 
     def from_files(self, file_bytes: int) -> int:
-        """Bytes of memory for so many bytes of files."""
+        """Bytes of memory for these bytes of files."""
         return int(file_bytes * self._capacity.multiplier)

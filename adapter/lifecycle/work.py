@@ -1,8 +1,8 @@
 """
 Operations from their beginning to their end: each runs in a task of its own, and its callers are told.
 
-Owns what happens to a load or restore that fails or is stopped: its undo, which its callers do not wait for very
-long. Decides nothing about who may begin (`lifecycle`, `restoring`).
+Owns what happens to a load or restore that fails or is stopped: its undo, which its callers do not wait for very long. Does not
+decide what may begin (`lifecycle`, `reconciler`).
 """
 
 from __future__ import annotations
@@ -17,24 +17,25 @@ import structlog
 from adapter.errors import UNEXPECTED, AdapterError, Draining
 from adapter.lifecycle.freeing import Freeing
 from adapter.lifecycle.loading import Loading
-from adapter.lifecycle.operation import JOURNAL, Model, Operation
+from adapter.lifecycle.operation import Model, Operation
 from adapter.lifecycle.registry import Registry
 from adapter.lifecycle.states import State
-from adapter.model import LoadedModel, ModelSpec
+from adapter.model import ModelSpec
 from adapter.ports import Journal
+from adapter.serving import LoadedModel
 from adapter.telemetry.metrics import RESTORES
 
 UNDO_PATIENCE_SECONDS = 2.0
 """
 ModelMesh is told of a failed load after its undo, but no later than this: an undo may wait for Triton. The caller of a front
-waits for all of it, within his load's budget: then the memory is there for what he loads next.
+waits for all of it, within the load's budget: then the memory is there for the next load.
 """
 
 log = structlog.stdlib.get_logger(__name__)
 
 
 class Listener(Protocol):
-    """Who is told, synchronously, how operations go."""
+    """Is told, synchronously, how operations go."""
 
     def failed(self, operation: Operation) -> None:
         """A load or restore begins its undo."""
@@ -46,24 +47,18 @@ class Listener(Protocol):
 class Work:
     """Begins loads, unloads and restores, and ends them."""
 
-    def __init__(
-        self,
-        *,
-        registry: Registry,
-        journal: Journal,
-        loading: Loading,
-        freeing: Freeing,
-        listener: Listener,
-        on_loaded: Callable[[], None],
-    ) -> None:
-        """`on_loaded` is called when a load of ModelMesh's has succeeded."""
+    def __init__(self, *, registry: Registry, journal: Journal, loading: Loading, freeing: Freeing) -> None:
         self._registry = registry
         self._journal = journal
         self._loading = loading
         self._freeing = freeing
-        self._listener = listener
-        self._on_loaded = on_loaded
+        self._listener: Listener
+        self._on_loaded: Callable[[], None]
         self._is_closed = False
+
+    def tell(self, listener: Listener, on_loaded: Callable[[], None]) -> None:
+        """Before the first operation. `on_loaded` is called when a load of ModelMesh's has succeeded."""
+        self._listener, self._on_loaded = listener, on_loaded
 
     def close(self) -> None:
         """What is cancelled from now on ends with the process, and is no defect."""
@@ -77,13 +72,14 @@ class Work:
 
     def restore(self, model: Model) -> Operation:
         """Begin to load a LOST model again; it must have no operation."""
-        operation = self._registry.begin("restore", model.model_id, model.spec)
+        operation = self._registry.begin("restore", model.model_id)
         operation.start(self._bring(operation, partial(self._loading.restore, operation)), self._ended)
         return operation
 
-    def unload(self, model_id: str, deadline: float) -> Operation:
-        """Begin to unload; the id must have no operation."""
-        operation = self._registry.begin("unload", model_id, deadline=deadline)
+    def unload(self, model_id: str, deadline: float | None = None) -> Operation:
+        """Begin to unload; the id must have no operation. Without the deadline of a call it is done in the background."""
+        operation = self._registry.begin("unload", model_id, deadline=self._freeing.deadline() if deadline is None else deadline)
+        operation.is_background = deadline is None
         operation.start(self._unload(operation), self._ended)
         return operation
 
@@ -97,8 +93,7 @@ class Work:
             if operation.stopped_by is not None or operation.model.named is None:
                 asyncio.get_running_loop().call_later(UNDO_PATIENCE_SECONDS, operation.fail, failure)
             await self._undo(operation)
-            with operation.waits.on(JOURNAL):
-                await self._journal.written()
+            await operation.noted(self._journal)
             operation.fail(failure)
         else:
             if operation.kind == "load" and operation.model.named is None:
@@ -119,8 +114,7 @@ class Work:
         except BaseException as error:  # noqa: BLE001 - every kind of end is told to the callers
             operation.fail(self._failure(operation, error))
         else:
-            with operation.waits.on(JOURNAL):
-                await self._journal.written()
+            await operation.noted(self._journal)
             operation.succeed(None)
 
     def _ended(self, operation: Operation) -> None:
@@ -142,7 +136,7 @@ class Work:
             log.error("operation.crashed", model_id=operation.model.model_id, operation=operation.kind, exc_info=error)
             told = AdapterError(UNEXPECTED)
             told.__cause__ = error
-        return told.located(operation.model.model_id, str(operation.phases))
+        return told.located(operation.model.model_id, operation.slow_phases())
 
 
 def _count(operation: Operation) -> None:

@@ -20,6 +20,13 @@ class HttpSettings:
         "64Mi",
         "Longest body of a request, counted after it was decompressed; a longer one is refused with 413",
     )
+    bodies_bytes: int = setting(
+        BYTES,
+        "HTTP_BODIES_BYTES",
+        "384Mi",
+        "Memory that the bodies of all requests may take at once, with what parsing makes of them; a body for which there is none now is "
+        "refused with 503, one that alone takes more with 413. Bodies of up to 256 KiB are not counted",
+    )
     max_connections: int = setting(THREADS, "HTTP_MAX_CONNECTIONS", "1024", "Connections to one HTTP front at a time")
     max_requests: int = setting(
         THREADS, "HTTP_MAX_REQUESTS", "256", "Requests of one HTTP front that are worked on at a time; one more is refused with 503"

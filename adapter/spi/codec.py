@@ -3,7 +3,7 @@ Requests of `mmesh.ModelRuntime` ↔ the nouns of `adapter.model`.
 
 Owns the meaning of modelType and modelKey. Refuses what it does not understand with a sentence that
 names the field and the type that was found, and never quotes a value: modelKey may hold credentials
-and error texts are shown to users. Knows no state and asks nobody.
+and error texts are shown to users. Knows no state.
 """
 
 from __future__ import annotations

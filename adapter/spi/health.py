@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
 from typing import Any
 from urllib.parse import quote
 
@@ -18,6 +17,7 @@ from grpc import StatusCode, aio
 from grpc_health.v1 import health_pb2 as pb
 from grpc_health.v1 import health_pb2_grpc as rpc
 
+from adapter.backoff import set_within
 from adapter.spi.status import shown
 
 READY_SERVICES = frozenset({"ready", "mmesh.ModelRuntime"})
@@ -55,9 +55,7 @@ class Health(rpc.HealthServicer):
             if status != last:
                 yield pb.HealthCheckResponse(status=status)
                 last = status
-            with suppress(TimeoutError):
-                async with asyncio.timeout(WATCH_SECONDS):
-                    await self._closed.wait()
+            await set_within(self._closed, WATCH_SECONDS)
 
     def close(self) -> None:
         """End all watches, which would hold the server's stop."""

@@ -28,7 +28,7 @@ from adapter.units import Endpoint
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024
 """Of one call: ids, paths and keys. More is refused before it is parsed."""
 HANDSHAKE_SECONDS = 20
-"""A connection that has not spoken HTTP/2 by then is closed: whoever opens many and stays silent gives their descriptors back."""
+"""A connection that has not spoken HTTP/2 by then is closed: a client that opens many and stays silent gives their descriptors back."""
 _NO_BOUND = 2**31 - 1
 OPTIONS = (
     ("grpc.so_reuseport", 0),
@@ -43,7 +43,7 @@ OPTIONS = (
 SOCKET_MODE = 0o666
 """ModelMesh runs as another user."""
 PROBE_SECONDS = 1.0
-"""Longest wait for whoever listens on an existing socket file."""
+"""Longest wait for a server on an existing socket file."""
 
 
 class SpiServer:
@@ -150,7 +150,7 @@ def _bind_socket(server: aio.Server, path: Path) -> list[str]:
     """
     Bind under a name of its own, then rename, over what a dead server has left.
 
-    Nobody finds a socket that he may not use yet; and gRPC, which removes the file that it has bound
+    So no client finds a socket that it may not use yet; and gRPC, which removes the file that it has bound
     when it stops, cannot remove that of a successor.
     """
     staged = path.with_name(f".{secrets.token_hex(3)}")
@@ -180,7 +180,7 @@ def _refuse_taken(path: Path) -> None:
         except ConnectionRefusedError:
             return
         except TimeoutError:
-            pass  # somebody listens, but is too busy to accept
+            pass  # a server listens, but is too busy to accept
     raise ListenError(f"the socket {path} cannot be used: another server listens on it")
 
 

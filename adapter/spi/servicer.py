@@ -14,7 +14,7 @@ from adapter._pb import model_runtime_pb2 as pb
 from adapter._pb import model_runtime_pb2_grpc as rpc
 from adapter.errors import InvalidRequest
 from adapter.model import id_problem
-from adapter.ports import Lifecycle
+from adapter.serving import Lifecycle
 from adapter.settings import CapacitySettings
 from adapter.spi import codec
 from adapter.telemetry.logs import note

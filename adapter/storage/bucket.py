@@ -3,16 +3,15 @@ The one thing that every store of objects must be able to do for us: list pages 
 
 Contract, checked by one suite for every store (`tests/contract/bucket`):
 
-- Calls block and run in threads. They end soon after `stop` is set, whatever they wait for, by
-  raising `Stopped`; nothing is given to the sink after that.
-- No call repeats anything: `stores.retried` does. Every failure is a `SourceError` (or
+- Calls are coroutines of the event loop. Cancelled, they end when nothing can reach the sink any more.
+- No call repeats anything: `stores.tries` does. Every failure is a `SourceError` (or
   InvalidRequest when repeating cannot help) with words for people; foreign exceptions stay inside.
 - A page holds keys in the store's order, zero-byte objects and folder markers included.
-- `read` gives exactly `length` bytes of the listed version, in order, or raises; bytes that reached
-  the sink before it raised are right and need not be read again.
+- `read` gives each sink exactly the bytes of the listed version, in order, or raises. Bytes that reached a sink before it
+  raised are right: the same reads, given again, go on after them.
 - A file's sink is told the checksums of the whole object before its bytes come, as far as the store tells them.
-- An ETag is compared, never interpreted. Quotes and weak marks are gone.
-- An object without one has no version: it is read from its start to its end in one call, and never resumed.
+- An ETag is compared, never interpreted. Quotes and weak marks are gone. An answer without the version that was listed is refused.
+- An object without one has no version: it is read from its start to its end in one answer, and never resumed.
 
 Knows nothing of any one store.
 """
@@ -24,20 +23,17 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from adapter.storage.checksums import Checksum
-from adapter.workers import Stop
 
 
 class FileSink:
     """
-    A sink that is a place in a file: what is on its way there need not pass through memory of ours. The base of those that are.
+    A sink that is a place in a file. Its methods run in a thread of the engine.
 
-    It is told what the store says of the whole object, and whoever has the sink compares that with the bytes that came.
+    It is told what the store says of the whole object, and compares that with the bytes that came.
     """
 
-    @property
-    def sees_bytes(self) -> bool:
-        """Whether all bytes have to pass through memory, as checksums want it."""
-        return False
+    writes = True
+    """Whether it may have to wait for a disk."""
 
     @property
     def is_asking(self) -> bool:
@@ -51,17 +47,11 @@ class FileSink:
         """Take the next bytes. A view is the caller's again when this returns."""
         raise NotImplementedError
 
-    def take(self, pipe: int, most_bytes: int) -> int:
-        """
-        Take the next bytes out of a pipe that holds at least so many.
-
-        Returns:
-            How many were taken: 0 when this file cannot take from a pipe; the bytes are still in the pipe then.
-        """
-        raise NotImplementedError
+    def end(self) -> None:
+        """All that was asked for has come."""
 
 
-Sink = Callable[[bytes], None] | FileSink
+Sink = Callable[[bytes | memoryview], object] | FileSink
 """Takes the next bytes of a read. What it raises goes through unchanged."""
 
 PAGE_OBJECTS = 1000
@@ -100,6 +90,34 @@ class Page:
     """False: the store was not asked, so nothing is known of it."""
 
 
+@dataclass(eq=False, slots=True)
+class Read:
+    """Bytes of an object that are wanted, and how far they have come."""
+
+    wanted: StoredObject
+    start: int
+    length: int
+    sink: Sink
+    moved: Callable[[], None] = lambda: None
+    """Called when bytes have reached the sink, in any thread."""
+    taken: int = 0
+    """Bytes that have reached the sink."""
+    is_done: bool = False
+    """The sink has taken all, and verified it."""
+
+    def give(self, chunk: bytes | memoryview) -> None:
+        """The next bytes for the sink. Raises what it raises."""
+        self.sink(chunk)
+        self.taken += len(chunk)
+        self.moved()
+
+    def end(self) -> None:
+        """All have come. Raises what the sink raises."""
+        if isinstance(self.sink, FileSink):
+            self.sink.end()
+        self.is_done = True
+
+
 class Bucket(Protocol):
     """One bucket, container or web server."""
 
@@ -115,12 +133,7 @@ class Bucket(Protocol):
 
     @property
     def endpoint(self) -> str:
-        """Host and port: buckets of one endpoint share its fate."""
-        ...
-
-    @property
-    def is_encrypted(self) -> bool:
-        """Whether its bytes come over TLS, and a processor decrypts them."""
+        """Host and port, or a region of Amazon S3: buckets of one endpoint share its fate."""
         ...
 
     @property
@@ -128,7 +141,7 @@ class Bucket(Protocol):
         """For people, with the server: `bucket 'b' at host:port`. Never holds credentials."""
         ...
 
-    def list_page(self, prefix: str, stop: Stop, *, token: str | None = None, limit: int = PAGE_OBJECTS, by_folder: bool = False) -> Page:
+    async def list_page(self, prefix: str, *, token: str | None = None, limit: int = PAGE_OBJECTS, by_folder: bool = False) -> Page:
         """
         Objects whose key starts with `prefix`, from `token` on, at most `limit`.
 
@@ -136,9 +149,11 @@ class Bucket(Protocol):
         """
         ...
 
-    def read(self, wanted: StoredObject, start: int, length: int, sink: Sink, stop: Stop) -> None:
+    async def read(self, reads: Sequence[Read]) -> None:
         """
-        Give `length` bytes from offset `start` of the object to the sink.
+        Give the bytes of each read to its sink, one read after the other over one connection.
+
+        Reads that are done are left out, and one that has begun goes on. The first that fails ends the call.
 
         Raises:
             SourceChanged: the object has gone, or is another version than the listed one.

@@ -1,9 +1,9 @@
 """
 Checksums that stores tell of whole objects: read from their answers, computed while bytes come, combined over parts.
 
-CRCs are computed by `anycrc`, which is imported when a store first tells one. Where it is missing, CRC32 is zlib's, CRC32C that of
-`google_crc32c` if that is installed, and CRC64NVME is not verified. What cannot be read is no checksum: an answer without one is
-as good, so refusing the nonsense would protect nobody. Knows no store.
+CRCs are computed by `anycrc`, which is imported when a store first tells one. Where it is missing, CRC32 is zlib's, and the others
+are not verified. What cannot be read is no checksum: an answer without one is
+as good, so a refusal would protect nothing. Knows no store.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Checksum:
 
 
 def read(algorithm: str, text: str | None) -> Checksum | None:
-    """A checksum in base64, as all stores write them. None: it is something else, or of parts (`…-3`), or nobody knows the algorithm."""
+    """A checksum in base64, as all stores write them. None: it is something else, or of parts (`…-3`), or the algorithm is unknown."""
     algorithm, text = algorithm.lower(), (text or "").strip()
     crc = _CRCS.get(algorithm)
     length = crc.bits // 8 if crc else _HASH_BYTES.get(algorithm)
@@ -114,7 +114,7 @@ def running(algorithm: str) -> Running | None:
 
 
 def combined(algorithm: str, first: bytes, second: bytes, second_bytes: int) -> bytes:
-    """The CRC of two parts, one behind the other, of which the second has so many bytes. As zlib's `crc32_combine`."""
+    """The CRC of two parts, one behind the other, with the length of the second. As zlib's `crc32_combine`."""
     bits, polynomial = _CRCS[algorithm]
     shift, square = 1 << (bits - 1), 1 << (bits - 2)  # x**0 and x**1, in reflected bits
     exponent = 8 * second_bytes
@@ -177,13 +177,7 @@ def _extend(algorithm: str) -> _Extend | None:
 
 def _compiled(algorithm: str) -> _Extend:
     """Slow, once: 15 ms and 2 MiB, which a process without such objects does not spend. Raises ImportError."""
-    try:
-        import anycrc  # noqa: PLC0415 - see above
-    except ImportError:
-        if algorithm != "crc32c":
-            raise
-        import google_crc32c  # noqa: PLC0415 - likewise; comes with the extra `gcs`
+    import anycrc  # noqa: PLC0415 - see above
 
-        return lambda chunk, crc: int(google_crc32c.extend(crc, bytes(chunk)))
     extend: _Extend = anycrc.Model(_MODELS[algorithm]).calc
     return extend

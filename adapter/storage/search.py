@@ -17,7 +17,6 @@ from adapter.model import Listing, ModelSpec, SourceFile
 from adapter.ports import StoredModel, Wanted, nothing
 from adapter.storage.secret.merging import StorageConfig
 from adapter.waits import Waits
-from adapter.workers import Stop
 
 MAX_OBJECTS = 100_000
 """Of one model, directories counted where they are entries of their own."""
@@ -38,7 +37,7 @@ class Search:
     reader: str = ""
     """Stands for the config that it is made with, and the paths; set when they are known."""
     endpoint: str = ""
-    """Whom it asks, in words, as far as the config tells: what has one endpoint shares its lanes. Set by who finds the model."""
+    """That it asks, as far as the config tells: searches of one endpoint share a queue. Set by the finder."""
     server: str = ""
     """Stands for whose objects that config leads to, whatever the credentials; set with `reader`."""
     seen_bytes: int = 0
@@ -58,9 +57,9 @@ class Search:
         if self.is_survey:
             self.seen.append(file)
 
-    def tell(self, found: Found, stop: Stop) -> None:
+    async def tell(self, found: Found) -> None:
         """
-        Of a survey: note the whole listing, then read what is wanted. Blocks. For the thread that has found the model.
+        Of a survey: note the whole listing, then read what is wanted.
 
         Raises:
             InvalidModel: from `wanted`.
@@ -70,7 +69,7 @@ class Search:
         listing = self.listing = found.listing
         for file in self.wanted(listing) if listing else ():
             with suppress(AdapterError):  # the listing tells enough without
-                content = found.peek(file, stop)
+                content = await found.peek(file)
                 if content is not None:
                     self.contents[file] = content
 
@@ -83,8 +82,8 @@ class Found(Protocol):
         """None: the model is an archive that was never unpacked."""
         ...
 
-    def peek(self, file: SourceFile, stop: Stop) -> bytes | None:
-        """Content of a small file, for a survey. Blocks. None: it is in an archive. Raises as `StoredModel.read`."""
+    async def peek(self, file: SourceFile) -> bytes | None:
+        """Content of a small file, for a survey. None: it is in an archive. Raises as `StoredModel.read`."""
         ...
 
     async def open(self) -> StoredModel:
@@ -94,10 +93,6 @@ class Found(Protocol):
 
 class Finder(Protocol):
     """Finds the models of one or more types of store, with threads of its own."""
-
-    def warm(self, config: StorageConfig, stop: Stop) -> None:
-        """Make and keep what is slow to make. Blocks. Raises InvalidRequest, SourceDenied, SourceUnavailable."""
-        ...
 
     async def find(self, config: StorageConfig, search: Search) -> Found:
         """Look for the model that the search names. Raises as `ModelStore.open`."""

@@ -1,10 +1,10 @@
 """
 The model store: where a model comes from.
 
-Implements `ports.ModelStore`. Owns the threads of this room: pulls (bytes), asks (listings and small reads) and surveys
-(which no load can occupy), of each of which one endpoint has at most half; files (our own folders alone, quick, never blocked
-by a store or a claim), looks (files of our own volume that are models), two for each claim, or folder of a front's, that is
-used, secrets (the mounted secret), one for alarms. Knows nothing of Triton, and of no type of store.
+Implements `ports.ModelStore`. Owns the engine of all downloads, and threads for what blocks: `volume` (our own folders, quick,
+never blocked by a store or a claim), `look` (models that are files of our own volume), `unpack`, `secret` (the mounted
+secret), `identity` (libraries that fetch credentials), and two for each claim, or folder of a front's, that is used. Knows
+nothing of Triton, and of no type of store.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from pathlib import Path
 import structlog
 
 from adapter.digests import SALT_BYTES, Digests
-from adapter.errors import AdapterError, SourceDenied, SourceNotFound, SourceUnavailable
+from adapter.errors import AdapterError, SourceUnavailable
 from adapter.model import Artifact, ModelSpec, Survey
 from adapter.ports import StoredModel, Wanted, nothing
 from adapter.settings import CACHE_DIR, PullSettings
-from adapter.space import Space
 from adapter.storage.cache.cache import Cache
 from adapter.storage.cache.identity import reader_of, server_of
 from adapter.storage.cache.stale import found_soon, stale_model
-from adapter.storage.lanes import EndpointThreads
 from adapter.storage.mounted.claims import Claims
 from adapter.storage.mounted.folders import Folders
 from adapter.storage.mounted.helped import HelpedModels, is_below
 from adapter.storage.mounted.reads import ClaimsReads
-from adapter.storage.pull.puller import Puller
+from adapter.storage.net.engine import Engine
+from adapter.storage.net.guard import Guard
+from adapter.storage.pull.puller import PART_SIZES, PartSizes, Puller
 from adapter.storage.pull.remote import Means
-from adapter.storage.pull.spans import SPAN_SIZES, SpanSizes
 from adapter.storage.pull.unpacked import Unpacker
+from adapter.storage.queues import EndpointQueues
 from adapter.storage.search import Finder, Found, Search
 from adapter.storage.secret.binding import NOTHING
 from adapter.storage.secret.config import StorageConfigs
@@ -43,19 +43,21 @@ from adapter.storage.stores.clients import Clients
 from adapter.storage.stores.clients import Means as ClientMeans
 from adapter.storage.stores.health import Health
 from adapter.storage.stores.table import BINDINGS, BUCKETS, Finders, InBuckets, KeptClients
-from adapter.storage.wire import names
-from adapter.storage.wire.dialling import Guard
-from adapter.volume import Volume
+from adapter.volume.space import Space
+from adapter.volume.volume import Volume
 from adapter.waits import Waits
-from adapter.workers import Stop, Workers, retrieve
+from adapter.workers import Workers, processors, retrieve
 
-ASKING_LANES = 16
-"""Listings and small reads that wait for one endpoint at a time."""
-SURVEY_LANES = 2
+ASKING = 16
+"""Listings and small reads that may wait for one endpoint at a time."""
+SURVEYING = 2
 _FILE_THREADS = 4
 _LOOKING_THREADS = 4
 _SECRET_THREADS = 2
-_MIN_LANES = 2
+_IDENTITY_THREADS = 16
+"""Each client has one at most, and waits in it for no longer than its load."""
+_MOST_ENGINES = 4
+_UNPACKING_THREADS = 4
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -71,9 +73,8 @@ class Store:
         volume: Volume,
         space: Space | None = None,
         digests: Digests | None = None,
-        max_loading: int,
         clients: KeptClients | None = None,
-        sizes: SpanSizes = SPAN_SIZES,
+        sizes: PartSizes = PART_SIZES,
         jitter: Callable[[], float] = random.random,
     ) -> None:
         """
@@ -83,9 +84,8 @@ class Store:
             volume: a claimed volume.
             space: the volume's budget; without one nothing idle is kept.
             digests: with the salt under which the cache remembers who was given what; without them a new one.
-            max_loading: loads at once; each may have its part of the threads.
             clients: how to reach a bucket.
-            sizes: of the spans that large files are pulled in.
+            sizes: of the parts of large files.
             jitter: a number from 0 to 1 for each pause between retries.
         """
         self._settings = settings
@@ -93,32 +93,32 @@ class Store:
         self._digests = digests or Digests(secrets.token_bytes(SALT_BYTES))
         self._root = root
         self._volume = volume
-        self._pulls = EndpointThreads("pull", settings.threads, "to pull with")
-        self._asks = EndpointThreads("ask", ASKING_LANES)
-        self._surveys = EndpointThreads("survey", SURVEY_LANES)
+        self._unpacks = Workers("unpack", _UNPACKING_THREADS)
         self._files = Workers("volume", _FILE_THREADS)
         self._looks = Workers("look", _LOOKING_THREADS)
         self._secrets = Workers("secret", _SECRET_THREADS)
-        names.start()
+        self._identities = Workers("identity", _IDENTITY_THREADS)
         self._configs = StorageConfigs(settings.config_dir, BINDINGS, self._secrets.executor)
-        most = settings.threads + ASKING_LANES + SURVEY_LANES
-        self._clients = clients or Clients(BUCKETS, ClientMeans(max_connections=most, guard=Guard(settings.denied_networks)))
-        own = (volume.repository_dir, volume.cache_dir, root / CACHE_DIR)
         self._claims = ClaimsReads(settings.pvc_mounts, self._looks)
+        self._engine = Engine(min(processors(), _MOST_ENGINES))  # last: the other threads end with their pools, these by `close`
+        means = ClientMeans(engine=self._engine, blocking=self._secrets, asking=self._identities, guard=Guard(settings.denied_networks))
+        self._clients = clients or Clients(BUCKETS, means)
+        own = (volume.repository_dir, volume.cache_dir, root / CACHE_DIR)
         self._folders = Folders()
         self._helped = HelpedModels(root, own, self._claims, self._looks)
         self._left: set[asyncio.Task[Found]] = set()
         """Surveys that were given up, until they have ended."""
-        lanes = max(_MIN_LANES, settings.threads // max_loading)
         self._cache = cache = Cache(volume=volume, space=space, files=self._files, looks=self._looks)
-        puller = Puller(volume=volume, pulls=self._pulls, files=self._files, lanes=lanes, sizes=sizes)
+        requests = EndpointQueues(settings.threads)
+        puller = Puller(volume=volume, requests=requests, files=self._files, connections=settings.threads, sizes=sizes)
         unpacker = Unpacker(
-            volume=volume, cache=cache, puller=puller, pulls=self._pulls.workers, files=self._files, max_bytes=settings.unpack_max_bytes
+            volume=volume, cache=cache, puller=puller, pulls=self._unpacks, files=self._files, max_bytes=settings.unpack_max_bytes
         )
         self._health = Health()
-        means = Means(cache=cache, puller=puller, asks=self._asks, files=self._files)
+        of_models = Means(cache=cache, puller=puller, asks=EndpointQueues(ASKING), files=self._files)
+        surveys = EndpointQueues(SURVEYING)
         in_buckets = InBuckets(
-            clients=self._clients, means=means, unpacker=unpacker, health=self._health, surveys=self._surveys, jitter=jitter
+            clients=self._clients, means=of_models, unpacker=unpacker, health=self._health, surveys=surveys, jitter=jitter
         )
         self._finders = Finders(in_buckets, Claims(self._claims))
 
@@ -132,8 +132,9 @@ class Store:
         for key in await self._configs.keys():
             try:
                 config = await self._configs.resolve(ModelSpec(model_id="-", model_type="", path="-", storage_key=key))
-                finder = self._finders.of(config)
-                await self._asks.workers.run(_warming(finder, config))
+                self._finders.of(config)
+                if config.type in BUCKETS:
+                    await self._clients.warm(config)
             except AdapterError as error:
                 _log.warning("storage.config_unusable", storage_key=key, error=error.text)
 
@@ -149,11 +150,8 @@ class Store:
         finder, config = await self._finder(search)
         candidate = self._cache.candidate(search.reader)
         if candidate is not None:
-            try:
+            async with self._cache.heeding_refusals(search.reader):
                 cause, found = await found_soon(finder.find(config, search), waits)
-            except (SourceDenied, SourceNotFound):  # what storage has said last holds while it is away, too
-                await self._cache.forget(search.reader)
-                raise
             if found is not None:
                 return await found.open()
             if (stale := await stale_model(self._cache, candidate, cause, waits)) is not None:
@@ -161,7 +159,7 @@ class Store:
         return await (await finder.find(config, search)).open()
 
     async def survey(self, spec: ModelSpec, timeout_seconds: float, wanted: Wanted = nothing) -> Survey:
-        """As `ModelStore`. Whatever hangs is left behind by a task that nobody waits for."""
+        """As `ModelStore`. What hangs is left behind."""
         clock = asyncio.get_running_loop().time
         search = Search(spec, Waits(clock, clock() + timeout_seconds), is_survey=True, wanted=wanted)
         finding = asyncio.create_task(self._surveyed(search), name=f"survey of {spec.model_id}")
@@ -203,10 +201,17 @@ class Store:
 
     def close(self) -> None:
         """Take no more work and close idle connections; does not wait for what runs."""
-        for threads in (self._pulls, self._asks, self._surveys, self._files, self._looks, self._claims, self._folders, self._secrets):
+        for threads in (
+            self._unpacks,
+            self._files,
+            self._looks,
+            self._claims,
+            self._folders,
+            self._secrets,
+            self._identities,
+            self._engine,
+        ):
             threads.close()
-        self._health.close()
-        self._clients.close()
 
     async def _finder(self, search: Search) -> tuple[Finder, StorageConfig]:
         """Who finds the model in the store that the request's config names."""
@@ -224,7 +229,3 @@ class Store:
 
     async def _is_local(self, spec: ModelSpec, waits: Waits) -> bool:
         return self._settings.embedded is False or await self._helped.has(spec, waits)
-
-
-def _warming(finder: Finder, config: StorageConfig) -> Callable[[Stop], None]:
-    return lambda stop: finder.warm(config, stop)

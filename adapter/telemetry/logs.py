@@ -31,13 +31,8 @@ SECRET_FIELDS = frozenset({
 })  # fmt: skip
 """Fields whose value is never logged, whoever passes it: the credentials of every storage type, and what holds them."""
 
-QUIET_LIBRARIES = dict.fromkeys(("boto3", "botocore", "s3transfer", "urllib3", "requests", "google", "grpc", "asyncio"), logging.INFO) | {
-    "azure": logging.ERROR
-}
-"""
-The lowest level of each library, the only place that silences any. Debug lines of storage clients hold signed headers,
-tokens and object names; Azure's hold headers at every level below `error`.
-"""
+QUIET_LIBRARIES = dict.fromkeys(("boto3", "botocore", "google", "grpc", "asyncio"), logging.INFO)
+"""The lowest level of each library, the only place that silences any. Debug lines of storage clients hold signed headers and tokens."""
 
 _notes: ContextVar[dict[str, Any] | None] = ContextVar("adapter_rpc_notes", default=None)
 

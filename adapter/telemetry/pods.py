@@ -16,8 +16,8 @@ from concurrent.futures import Future
 from contextlib import closing
 from http import HTTPStatus
 
-from adapter.threads import Threads
 from adapter.units import Endpoint
+from adapter.workers import Threads
 
 PAUSE_SECONDS = 0.5
 """Between look-ups that failed for the time being."""

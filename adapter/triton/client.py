@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import grpc
@@ -19,7 +19,6 @@ import grpc.aio
 from adapter.errors import ModelRefused, WrongServer
 from adapter.model import Overrides, ServerModel
 from adapter.telemetry.redaction import remember
-from adapter.triton import handshake
 from adapter.triton.reason import reason_of_refusal
 from adapter.triton.stubs import service_pb2, service_pb2_grpc
 
@@ -119,10 +118,6 @@ class TritonClient:
         if not reply.live:
             raise TritonStopping("ServerLive answers false")
 
-    async def runs(self, timeout_seconds: float) -> bool:
-        """Whether Triton's process greets a new connection: it does so while a listing keeps it from answering calls."""
-        return await handshake.is_answered(self.target, timeout_seconds)
-
     async def follow_connection(self, on_change: Callable[[bool], None]) -> None:
         """
         Tell, without any call, that there is a connection (True) or that it has ended (False); returns when the client is closed.
@@ -156,9 +151,9 @@ class TritonClient:
     async def _metadata(self, timeout_seconds: float) -> Any:
         return await self._call(self._stub.ServerMetadata, service_pb2.ServerMetadataRequest(), timeout_seconds)
 
-    async def index(self, names: Collection[str] | None = None, timeout_seconds: float = ANSWER_SECONDS) -> list[ServerModel]:
+    async def index(self, timeout_seconds: float = ANSWER_SECONDS) -> list[ServerModel]:
         """
-        The rows of the repository index; with `names`, only theirs (thousands of others cost nothing then).
+        The rows of the repository index.
 
         Triton goes on with a call that is cancelled or whose time is over, and answers nothing else meanwhile.
 
@@ -167,7 +162,7 @@ class TritonClient:
             CallError: or it could not be asked.
         """
         reply = await self._call(self._stub.RepositoryIndex, service_pb2.RepositoryIndexRequest(), timeout_seconds)
-        return [ServerModel(row.name, row.version, row.state, row.reason) for row in reply.models if names is None or row.name in names]
+        return [ServerModel(row.name, row.version, row.state, row.reason) for row in reply.models]
 
     async def load(self, name: str, overrides: Overrides | None = None) -> None:
         """

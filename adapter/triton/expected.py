@@ -1,12 +1,4 @@
-"""
-How long Triton needs to free a model after it has answered the unload: learned for each kind of model.
-
-A look at the index that comes too early costs Triton a listing, and whoever waits the pause after it; one that comes late costs
-him the time. So the first look is aimed at the moment from which on the memory is probably free, and follows what was seen: a
-little earlier after each first look that found it free, later after one that did not. One unload that took long (an
-inference had to end first) moves it by a tenth only, and alone it makes no guess: the first one is the shorter of two. It is a
-guess about time, and never about what is true: the index decides.
-"""
+"""How long Triton needs to free a model after it has answered the unload: learned for each kind of model. A guess about time alone."""
 
 from __future__ import annotations
 
@@ -17,9 +9,9 @@ from pathlib import PurePosixPath
 from adapter.model import Layout
 
 KINDS = 256
-"""So many are remembered, the ones seen last."""
+"""Kinds that are remembered, the ones seen last."""
 LONGEST_SECONDS = 5.0
-"""The first look comes no later: whoever asks what an unload waits for is told what the index says."""
+"""The first look comes no later: a caller may ask what an unload waits for."""
 EARLIER = 0.1
 """Part of the time by which the next look comes earlier, after one that found the memory free."""
 LATER, LATER_SECONDS = 0.1, 0.002
@@ -27,7 +19,7 @@ LATER, LATER_SECONDS = 0.1, 0.002
 NOTHING_SECONDS = 0.0005
 """Less is no wait."""
 FILES = 50
-"""So many tell of a model's kind."""
+"""Files that tell of a model's kind."""
 
 
 def kind_of(layout: Layout) -> str:
@@ -37,7 +29,12 @@ def kind_of(layout: Layout) -> str:
 
 
 class Expected:
-    """Seconds from Triton's answer to the end of the unload, by kind."""
+    """
+    Seconds from Triton's answer to the end of the unload, by kind.
+
+    The guess comes a little earlier after each first look that found the memory free, later after a look that did not. One unload that
+    took long (an inference had to end first) moves it by a tenth only, and alone makes no guess: the first one is the shorter of two.
+    """
 
     def __init__(self) -> None:
         self._seconds: OrderedDict[str, float] = OrderedDict()

@@ -2,7 +2,7 @@
 Which directory it is: a name that stays while the directory lives, whatever is written into it, and that no other one gets.
 
 A directory's inode number goes to the next one as soon as it is deleted, and its times change with its content or by
-`touch`. Its time of birth can be set by nobody, but Python's `os.stat` does not tell it.
+`touch`. Its time of birth cannot be set, but Python's `os.stat` does not tell it.
 """
 
 from __future__ import annotations

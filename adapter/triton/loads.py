@@ -24,14 +24,14 @@ from adapter.backoff import doubling
 from adapter.errors import BudgetExceeded, ModelRefused, ServerDied
 from adapter.model import INNER, Overrides, owner_of
 from adapter.triton.client import AnswerLost, TritonClient, TritonDied
+from adapter.triton.connection import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Connection
 from adapter.triton.index import Index
-from adapter.triton.presence import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Presence
 from adapter.triton.reason import one_line
 from adapter.triton.repository import Repository
 from adapter.triton.slots import Slot, Slots
 
 LONGEST_PAUSE_BETWEEN_LOOKS_SECONDS = 5.0
-"""For a load that nobody waits for, and of which only the index can tell."""
+"""For a load without a caller, of which only the index can tell."""
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -49,21 +49,29 @@ class _Sent:
     overrides: Overrides | None = None
     restarts: int = 0
     """Of Triton, when it was asked."""
-    is_broken: bool = False
-    """Whether the connection of the call has ended, and it is not known yet whether Triton has."""
+    has_died: bool = False
+    """Triton is known to have ended with it."""
     following: asyncio.Task[None] | None = None
-    """Waits for the end, when nobody else does."""
+    """Waits for the end, when no caller does."""
     ended: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def may_go_on(self) -> bool:
+        """Triton has not answered: the call is under way, or its connection has ended."""
+        call = self.call
+        if call is None or self.has_died:
+            return False
+        return not call.done() or (not call.cancelled() and isinstance(call.exception(), TritonDied))
 
 
 class Loads:
-    """Tells Triton to load, so many models at once and no more."""
+    """Tells Triton to load, a bounded number of models at once."""
 
     def __init__(
         self,
         *,
         client: TritonClient,
-        presence: Presence,
+        connection: Connection,
         index: Index,
         repository: Repository,
         slots: int,
@@ -73,15 +81,15 @@ class Loads:
         """
         Args:
             client: calls Triton.
-            presence: waits for a Triton that is away.
+            connection: waits for a Triton that is away.
             index: tells what became of a load whose answer was lost.
             repository: knows the bundles.
-            slots: so many loads with callers at once.
-            places: so many loads at once, those included that nobody waits for.
+            slots: most loads with callers at once.
+            places: most loads at once, those without callers included.
             patience_seconds: so long a load that yields may be in Triton; callers have a bound of their own.
         """
         self._client = client
-        self._presence = presence
+        self._connection = connection
         self._index = index
         self._repository = repository
         self._patience_seconds = patience_seconds
@@ -103,7 +111,7 @@ class Loads:
             ModelRefused, ServerDied, WrongServer
         """
         if yields:
-            await self._presence.wait()
+            await self._connection.wait()
         slot = await self._slot(model_id, yields=yields)
         sent = self._sent[model_id] = _Sent(slot, _now(), overrides=overrides)
         self.forget(model_id)
@@ -111,7 +119,7 @@ class Loads:
             on_sent()
             await self._load(model_id, sent, self._patience_seconds if yields else None)
         finally:
-            if sent.call is not None and (sent.is_broken or not sent.call.done()):
+            if sent.may_go_on:
                 self._slots.leave(slot)
                 sent.following = asyncio.create_task(self._follow(model_id, sent, sent.call), name=f"end of the load of {model_id}")
             else:
@@ -119,14 +127,14 @@ class Loads:
 
     def found(self, names: Iterable[str]) -> None:
         """
-        Triton has loads of these names that somebody else has sent, such as an earlier adapter: they are as if left.
+        Triton has loads of these names that another client has sent, such as an earlier adapter: they are as if left.
 
         No more are followed than there are places: further ones wait in Triton.
         """
         for name in names:
             model_id = owner_of(name)
             if model_id not in self._sent and len(self._sent) < self._places:
-                sent = self._sent[model_id] = _Sent(self._slots.occupy(model_id), _now(), name, restarts=self._presence.restarts)
+                sent = self._sent[model_id] = _Sent(self._slots.occupy(model_id), _now(), name, restarts=self._connection.restarts)
                 self.forget(model_id)
                 sent.following = asyncio.create_task(self._follow(model_id, sent, None), name=f"end of the load of {model_id}")
 
@@ -179,7 +187,7 @@ class Loads:
             await self.ended(model_id)
             slot = await self._slots.take(model_id, yields=yields)
             try:
-                await self._presence.wait()
+                await self._connection.wait()
             except BaseException:
                 self._slots.give_back(slot)
                 raise
@@ -190,27 +198,25 @@ class Loads:
     async def _load(self, model_id: str, sent: _Sent, patience_seconds: float | None) -> None:
         for name in self._repository.loaded_first(model_id):
             try:
-                await self._presence.until_taken(partial(self._call, name, sent, patience_seconds))
+                await self._connection.retry_while_away(partial(self._call, name, sent, patience_seconds))
             except ModelRefused as refused:
                 raise ModelRefused(f"{_shown_inner(name)}: {refused.text}") from refused
         try:
-            await self._presence.until_taken(partial(self._call, model_id, sent, patience_seconds))
+            await self._connection.retry_while_away(partial(self._call, model_id, sent, patience_seconds))
         except ModelRefused as refused:
             raise ModelRefused(await self._reason_inside(model_id) or refused.text) from refused
 
     async def _call(self, name: str, sent: _Sent, patience_seconds: float | None) -> None:
         sent.name = name
         while True:
-            sent.restarts = self._presence.restarts
+            sent.restarts = self._connection.restarts
             sent.call = asyncio.create_task(self._client.load(name, sent.overrides), name=f"load {name}")
             try:
                 return await self._answer(sent.call, patience_seconds)
             except TritonDied as died:
-                self._presence.lost(died)
-                sent.is_broken = True
-                has_died = await self._has_died(sent)
-                sent.is_broken = False
-                if has_died:
+                self._connection.lost(died)
+                sent.has_died = await self._has_died(sent)
+                if sent.has_died:
                     raise ServerDied(
                         f"Triton died while it was loading the model ({died}); the load is not repeated, for the model may be the cause"
                     ) from died
@@ -224,19 +230,19 @@ class Loads:
             done, _ = await asyncio.wait({call}, timeout=patience_seconds)
             if done:
                 break
-            if self._presence.is_live:
+            if self._connection.is_live:
                 raise BudgetExceeded(f"Triton has not loaded the model within {patience_seconds:g} s")
         await asyncio.shield(call)
 
     async def _follow(self, model_id: str, sent: _Sent, call: asyncio.Task[None] | None) -> None:
-        """Wait for the end of a load that nobody waits for, whatever happens to its connection; None: it is somebody else's."""
+        """Wait for the end of a load without a caller, whatever happens to its connection; None: another client has sent it."""
         cause: BaseException | None = None
         try:
             if call is not None:
                 await asyncio.wait({call})
                 cause = None if call.cancelled() else call.exception()
             if isinstance(cause, TritonDied):
-                self._presence.lost(cause)
+                self._connection.lost(cause)
             if call is None or isinstance(cause, TritonDied):
                 await self._gone(sent)
         finally:
@@ -246,35 +252,37 @@ class Loads:
     async def _gone(self, sent: _Sent) -> None:
         """Return when Triton's index no longer shows the load, or Triton is another one. Whatever goes wrong, it is asked again."""
         for pause in doubling(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_BETWEEN_LOOKS_SECONDS):
-            await self._presence.wait()
-            if self._presence.restarts != sent.restarts:
+            await self._connection.wait()
+            if self._connection.restarts != sent.restarts:
                 return
             try:
-                rows = await self._index.look(frozenset({sent.name}))
+                listing = await self._index.ask()
             except Exception as failure:  # noqa: BLE001 - a load that is forgotten keeps a thread of Triton unseen
                 log.warning("load.not_followed", model_id=sent.name, cause=str(failure))
             else:
-                if rows is not None and not any(row.state == "LOADING" for row in rows):
+                if listing is not None and not any(row.state == "LOADING" for row in listing.named(sent.name)):
                     return
             await asyncio.sleep(pause)
 
     async def _has_died(self, sent: _Sent) -> bool:
         """Whether the Triton that had the load is gone; waits until that can be known."""
         for pause in doubling(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS):
-            is_live = await self._presence.look()
-            if self._presence.restarts != sent.restarts:
+            is_live = await self._connection.look()
+            if self._connection.restarts != sent.restarts:
                 break
-            if is_live and (rows := await self._index.look(frozenset({sent.name}))) is not None:
-                return not any(row.state for row in rows)
+            if is_live and (listing := await self._index.ask()) is not None:
+                return not any(row.state for row in listing.named(sent.name))
             await asyncio.sleep(pause)
         return True
 
     async def _reason_inside(self, model_id: str) -> str | None:
         """Why an inner model could not be loaded: of the top model Triton then says only that it depends on it."""
         inner_names = self._repository.inner_names(model_id)
-        index = await self._index.rows((model_id,)) if inner_names else []
+        if not inner_names:
+            return None
+        listing = await self._index.listing()
         for name in inner_names:
-            rows = [row for row in index if row.name == name and row.reason and not row.holds_memory]
+            rows = [row for row in listing.named(name) if row.reason and not row.holds_memory]
             if rows and not any(row.reason == "unloaded" for row in rows):
                 return f"{_shown_inner(name)}: {one_line(rows[0].reason)}"
         return None

@@ -1,5 +1,5 @@
 """
-How many bytes the placed models have, and how many of these are nobody else's.
+How many bytes the placed models have, and how many of these are no artifact's.
 
 Files that are linked from an artifact are the cache's to count. What we write, and what was placed from an artifact that
 is gone, is counted here, so that each file on the volume counts once. Asked from any thread.
@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from adapter.model import owner_of
-from adapter.trees import Files, files_below
 from adapter.triton.entries import is_plain_directory
+from adapter.volume.trees import Files, files_below
 from adapter.workers import Stop
 
 
@@ -31,7 +31,7 @@ class PlacedBytes:
             return sum(self._own.values())
 
     def placed(self, name: str, own_bytes: int) -> None:
-        """A directory of this name is there, with so many bytes that are not an artifact's."""
+        """A directory of this name is there, with this number of bytes that are not an artifact's."""
         with self._lock:
             self._own[name] = own_bytes
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from adapter.errors import AdapterError
 from adapter.model import Artifact, Layout, SourceFile
-from adapter.volume import FILE_MODE, make_plain_directory
+from adapter.volume.volume import FILE_MODE, make_plain_directory
 from adapter.workers import Stop
 
 PYCACHE = "__pycache__"

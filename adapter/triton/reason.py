@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 LONGEST = 3000
-"""Characters. The wire has room for about 4 KB; what is cut here is the tail of a long message."""
+"""Characters. The wire takes about 4 KB; what is cut here is the tail of a long message."""
 
 _VERSION = re.compile(r"version (-?\d+) is at \w+ state: ")
 _CODE = re.compile(

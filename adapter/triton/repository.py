@@ -22,21 +22,21 @@ from pathlib import Path
 
 import structlog
 
-from adapter.disk_failure import failure_in_words
 from adapter.errors import InvalidRequest
 from adapter.model import PROBE, Artifact, Layout, Placed, is_utf8, owner_of
-from adapter.space import Space
 from adapter.triton.entries import entries_of, inner_of, is_plain_directory
 from adapter.triton.expected import kind_of
 from adapter.triton.identity import identities_of, identity_of
 from adapter.triton.placed_bytes import PlacedBytes
 from adapter.triton.placing import build, written_bytes
-from adapter.volume import Volume, make_plain_directory
+from adapter.volume.disk_failure import failure_in_words
+from adapter.volume.space import Space
+from adapter.volume.volume import Volume, make_plain_directory
 from adapter.workers import Stop, Workers
 
 THREADS = 4
 _RECENT = 256
-"""So many directories are certainly not made within one tick of the file system's clock (at most 10 ms)."""
+"""Directories that are certainly not made within one tick of the file system's clock (at most 10 ms)."""
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -61,7 +61,7 @@ class Repository:
         self._recent: deque[str] = deque(maxlen=_RECENT)
         self._workers = Workers("repository", THREADS)
         self._inner = inner_of(volume.repository_dir)
-        """Model id → names of its bundle's inner models. Read once, before the event loop has anything to do: nobody else writes here."""
+        """Model id → names of its bundle's inner models. Read once, at the start: no other process writes here."""
         self._loaded_first: dict[str, tuple[str, ...]] = {}
         self._kinds: dict[str, str] = {}
 
@@ -69,6 +69,11 @@ class Repository:
     def folder(self) -> Path:
         """What Triton's `--model-repository` must be."""
         return self._volume.repository_dir
+
+    @property
+    def problem(self) -> str | None:
+        """As `ports.ModelRepository`."""
+        return self._volume.problem
 
     def inner_names(self, model_id: str) -> tuple[str, ...]:
         """The inner models that are placed for this id, also of an earlier run; empty unless the model is a bundle."""
@@ -83,7 +88,7 @@ class Repository:
         return self._kinds.get(name, "")
 
     def is_of_others(self, name: str) -> bool:
-        """Whether a directory of this name, if there is one, may be somebody else's."""
+        """Whether a directory of this name, if there is one, may be another writer's."""
         return self._own is not None and owner_of(name) not in self._own and not name.startswith(PROBE)
 
     async def claim(self, model_id: str) -> None:
@@ -91,7 +96,7 @@ class Repository:
         Make the name ours, before anything is written of it.
 
         Raises:
-            InvalidRequest: somebody else has put a model of this name there.
+            InvalidRequest: another writer has put a model of this name there.
         """
         if self._own is not None and self.is_of_others(model_id):
             await self._workers.run(lambda _: self._check_free(self._at(model_id)))
@@ -105,7 +110,7 @@ class Repository:
             Its identity, as `Placed` has it.
 
         Raises:
-            DiskFull: no room for the directory entries or for what we write, and nothing that is idle is left to give way.
+            DiskFull: no space for the directory entries or for what we write, and nothing that is idle is left to give way.
             AdapterError: the volume does not let us.
         """
         stale = [self._at(name) for name in self.inner_names(model_id)]
@@ -134,6 +139,8 @@ class Repository:
             self._kinds.pop(path.name, None)
         self._inner.pop(model_id, None)
         self._loaded_first.pop(model_id, None)
+        if self._own is not None:
+            self._own.discard(model_id)
 
     async def clear(self) -> None:
         """Take everything of ours out of the folder. Raises AdapterError: the volume does not let us."""
@@ -141,6 +148,8 @@ class Repository:
             self._inner = await self._workers.run(self._clear)
         self._loaded_first.clear()
         self._kinds.clear()
+        if self._own is not None:
+            self._own.clear()
 
     async def inventory(self) -> dict[str, Placed]:
         """What the folder holds, by model id; nothing is asked of what lies behind links. Raises AdapterError: it cannot be read."""
@@ -169,7 +178,7 @@ class Repository:
 
     @asynccontextmanager
     async def probe(self) -> AsyncIterator[str]:
-        """Inside, there is an empty directory with a name that nobody has. Raises AdapterError."""
+        """Inside, there is an empty directory with a name of its own. Raises AdapterError."""
         name = PROBE + secrets.token_hex(8)
         self._probes.add(name)
         try:
@@ -181,8 +190,8 @@ class Repository:
 
     async def sweep(self) -> None:
         """
-        Take out what nobody placed: plain files, names that are not UTF-8, links, wherever they lead, and empty directories of `probe`
-        that a killed process has left. Where others place models, too, only the last.
+        Take out what was not placed by the adapter: plain files, names that are not UTF-8, links, wherever they lead, and empty
+        directories of `probe` that a killed process has left. Where others place models, too, only the last.
 
         A dangling link breaks Triton's index, and one that leads into a claim would have to be followed to know that.
 
@@ -241,10 +250,10 @@ class Repository:
 
     def _place_one(self, destination: Path, layout: Layout, artifact: Artifact, stop: Stop) -> str:
         size_bytes = written_bytes(layout)
-        with self._space.reservation() as room, self._volume.writing(size_bytes):
+        with self._space.reservation() as reserved, self._volume.writing(size_bytes):
             self._volume.restore()
-            room.grow(size_bytes, len(layout.written))
-            identity = room.insist(lambda: self._built(destination, layout, artifact, stop))
+            reserved.grow(size_bytes, len(layout.written))
+            identity = reserved.insist(lambda: self._built(destination, layout, artifact, stop))
             self._bytes.placed(destination.name, size_bytes)
         return identity
 

@@ -1,9 +1,9 @@
 """
 Triton as the lifecycle sees it: loads, unloads that are really done, and a purge.
 
-Puts the parts together: `client` calls, `Presence` waits for a Triton that is away, `Loads` keeps
-what cannot be cancelled, `Unloads` waits for the memory, `Judge` says what does not end, `Index` and `Repository` belong to the
-folder that both sides see. Triton's own words never come out as they are, nor do gRPC's codes.
+Puts the parts together: `client` calls, `Connection` waits for a Triton that is away, `Loads` keeps
+what cannot be cancelled, `Unloads` waits for the memory, `RestartAdvice` says what does not end, `Index` and `Repository` belong
+to the folder that both sides see. Triton's own words never come out as they are, nor do gRPC's codes.
 """
 
 from __future__ import annotations
@@ -16,18 +16,17 @@ import structlog
 
 from adapter.backoff import doubling
 from adapter.errors import AdapterError, ModelRefused, ServerError, WrongServer
-from adapter.model import ServerModel
+from adapter.model import Overrides, ServerModel
 from adapter.triton.client import CallError, TritonClient
+from adapter.triton.connection import Connection
 from adapter.triton.index import Index
 from adapter.triton.loads import Loads
-from adapter.triton.others import OthersInTriton
-from adapter.triton.presence import Presence
 from adapter.triton.repository import Repository
-from adapter.triton.stuck import Health, Judge
+from adapter.triton.stuck import Health, RestartAdvice
 from adapter.triton.unloads import Unloads
 
 FIRST_VERIFY_SECONDS, LONGEST_VERIFY_SECONDS = 5.0, 60.0
-"""Between two looks at a Triton that was found to be wrong, where nobody else asks."""
+"""Between two looks at a Triton that was found to be wrong, where no call asks."""
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -49,28 +48,28 @@ class TritonServer:
         Args:
             client: calls Triton.
             repository: the folder that both sides see.
-            max_loading: so many loads with callers at once.
+            max_loading: most loads with callers at once.
             load_threads: of Triton; never more loads are in it.
             load_timeout_seconds: announced to ModelMesh.
             silent_seconds: so long a Triton that accepts connections may be silent.
         """
         self._client = client
         self._repository = repository
-        self._presence = Presence(client)
-        self._index = Index(client=client, presence=self._presence, repository=repository)
+        self._connection = Connection(client)
+        self._index = Index(client=client, connection=self._connection, repository=repository)
         self._loads = Loads(
             client=client,
-            presence=self._presence,
+            connection=self._connection,
             index=self._index,
             repository=repository,
             slots=max_loading,
             places=load_threads,
             patience_seconds=load_timeout_seconds,
         )
-        self._unloads = Unloads(client=client, presence=self._presence, index=self._index, repository=repository, loads=self._loads)
-        self.others = OthersInTriton(self._loads, self._unloads)
-        self._judge = Judge(
-            presence=self._presence,
+        self._unloads = Unloads(client=client, connection=self._connection, index=self._index, repository=repository, loads=self._loads)
+        self.others = _Others(self._loads, self._unloads)
+        self._advice = RestartAdvice(
+            connection=self._connection,
             loads=self._loads,
             unloads=self._unloads,
             load_threads=load_threads,
@@ -83,7 +82,7 @@ class TritonServer:
     @property
     def problem(self) -> str | None:
         """Why Triton cannot be used now, in words; None when it answers and is ours."""
-        return self._presence.problem or self._wrong or self._index.problem or self._unloads.problem
+        return self._connection.problem or self._wrong or self._index.problem or self._unloads.problem
 
     @property
     def notice(self) -> str | None:
@@ -91,35 +90,31 @@ class TritonServer:
         return self._index.notice
 
     async def watch(self) -> None:
-        """Runs for ever: keeps `problem` and `health` true, and notices returns, while nobody calls."""
+        """Runs for ever: keeps `problem` and `health` true, and notices returns, without a call."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._presence.watch(), name="presence of Triton")
+            group.create_task(self._connection.watch(), name="watch of Triton's connection")
             group.create_task(self._index.watch(), name="watch of Triton's index")
             group.create_task(self._verify_again(), name="watch of what is wrong with Triton")
-            group.create_task(self._unloads.watch(), name="unloads that nobody waits for")
+            group.create_task(self._unloads.watch(), name="unloads without a caller")
 
     def health(self) -> Health:
         """What in Triton does not end, and whether nothing but a restart can help. From any thread."""
-        return self._judge.health()
+        return self._advice.health()
 
     async def close(self) -> None:
         """Give up on every call; Triton goes on with what it has."""
-        await self._unloads.close()
         await self._loads.close()
         await self._index.close()
+        await self._connection.close()
         await self._client.close()
 
     async def returned(self) -> bool:
         """Wait until Triton answers after a break; whether it is certainly another process. For one that waits."""
-        return await self._presence.returned()
+        return await self._connection.returned()
 
     def confirm_restart(self) -> None:
         """The index shows that the last return was a restart; counted once, also where it was certain before."""
-        self._presence.confirm_restart()
-
-    def expect_load(self) -> None:
-        """A load will come soon: ask now whether Triton answers, so that the load need not wait for that."""
-        self._presence.ask_ahead()
+        self._connection.confirm_restart()
 
     async def load(self, model_id: str, on_sent: Callable[[], None], *, yields: bool = False) -> None:
         """Load the placed model, when there is a slot. A cancel gives the slot back, and leaves what was sent to Triton."""
@@ -140,13 +135,13 @@ class TritonServer:
 
     def obstacle(self, model_id: str) -> str:
         """What an unload of the model is waiting for, in words."""
-        return self._presence.problem or self._wrong or self._unloads.obstacle(model_id)
+        return self._connection.problem or self._wrong or self._unloads.obstacle(model_id)
 
     async def is_ready(self, model_id: str) -> bool:
         """Whether Triton serves the model now."""
         try:
             names = (*self._repository.inner_names(model_id), model_id)
-            return all([await self._presence.until_taken(partial(self._client.ready, name)) for name in names])
+            return all([await self._connection.retry_while_away(partial(self._client.ready, name)) for name in names])
         except CallError as failure:
             log.debug("readiness.refused", model_id=model_id, cause=str(failure))
             return False
@@ -157,10 +152,11 @@ class TritonServer:
 
         A whole index also tells of loads that an earlier adapter has left in Triton: each has a place.
         """
-        rows = await self._index.rows(model_ids, can_wait=can_wait)
-        if model_ids is None:
-            self._loads.found(row.name for row in rows if row.state == "LOADING")
-        return rows
+        listing = await self._index.listing(can_wait=can_wait)
+        if model_ids is not None:
+            return listing.of(model_ids)
+        self._loads.found(row.name for row in listing.rows if row.state == "LOADING")
+        return listing.rows
 
     async def reported_bytes(self, model_id: str) -> int | None:
         """
@@ -170,7 +166,7 @@ class TritonServer:
         """
         names = (model_id, *self._repository.inner_names(model_id))
         try:
-            return sum([await self._presence.until_taken(partial(self._client.reported_bytes, name)) for name in names])
+            return sum([await self._connection.retry_while_away(partial(self._client.reported_bytes, name)) for name in names])
         except CallError as failure:
             log.debug("statistics.refused", model_id=model_id, cause=str(failure))
             return None
@@ -192,7 +188,7 @@ class TritonServer:
         await self._unloads.purge()
 
     async def _verify_again(self) -> None:
-        """For ever: what was wrong may have been put right, and nobody else may ask."""
+        """For ever: what was wrong may have been put right, and there may be no call."""
         while True:
             await self._is_wrong.wait()
             for pause in doubling(FIRST_VERIFY_SECONDS, LONGEST_VERIFY_SECONDS):
@@ -207,7 +203,7 @@ class TritonServer:
                     log.exception("server.unknown")
 
     async def _verify(self) -> str:
-        await self._presence.wait()
+        await self._connection.wait()
         await self._repository.sweep()
         async with self._repository.probe() as probe:
             await self._unloads.tell(probe)
@@ -215,4 +211,20 @@ class TritonServer:
                 raise WrongServer(
                     f"Triton's --model-repository is not {self._repository.folder}: a directory made there is not in Triton's index"
                 )
-        return await self._presence.until_taken(self._client.version)
+        return await self._connection.retry_while_away(self._client.version)
+
+
+class _Others:
+    """As `ports.OtherModels`: they share Triton's load threads and its index with the adapter's own models."""
+
+    def __init__(self, loads: Loads, unloads: Unloads) -> None:
+        self._loads = loads
+        self._unloads = unloads
+
+    async def load(self, name: str, overrides: Overrides) -> None:
+        """As `OtherModels`."""
+        await self._loads.load(name, lambda: None, overrides=overrides)
+
+    async def unload(self, name: str, *, has_dependents: bool) -> None:
+        """As `OtherModels`."""
+        await self._unloads.free_of_others(name, has_dependents=has_dependents)

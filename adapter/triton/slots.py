@@ -1,13 +1,12 @@
 """
-The places for loads in Triton, and who gets the next one.
+The places for loads in Triton, and which load gets the next one.
 
-There are so many slots for loads that somebody waits for, and so many places for loads in all. A load that is *left*
-(nobody waits for it any more, and Triton cannot cancel it) gives up its slot and keeps its place until it ends.
+Loads with a caller have a slot, and each load in Triton has a place. A load that is *left* (its caller has gone, and Triton
+cannot cancel it) gives up its slot and keeps its place until it ends.
 
-Two classes wait: those that somebody calls for, and those that yield to them (models that are loaded
-again in the background). First come, first served within a class. A free slot goes from hand to hand:
-while somebody waits none is free, so nobody overtakes, and a waiter that is cancelled in the moment in
-which it is served passes the slot on.
+Two classes wait: loads with a caller, and loads that yield to them (models that are loaded again in the background). First
+come, first served within a class. A free slot is handed to a waiter at once, so no load overtakes; a waiter that is cancelled
+in the moment in which it is served passes the slot on.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ class Slot:
 
 
 class Slots:
-    """So many slots in so many places, and no more."""
+    """A fixed number of slots, in a fixed number of places."""
 
     def __init__(self, count: int, places: int) -> None:
         self._count = count
@@ -45,11 +44,11 @@ class Slots:
 
     async def take(self, model_id: str, *, yields: bool = False) -> Slot:
         """
-        Wait for a slot; whoever has it gives it back once.
+        Wait for a slot, which its holder gives back once.
 
         Args:
             model_id: for whom; `queue` names it.
-            yields: whoever does not yield is served first, also when it comes later.
+            yields: loads that do not yield are served first, also when they come later.
         """
         if self._free() <= self._handed:
             await self._turn(self._yielding if yields else self._called)
@@ -58,13 +57,13 @@ class Slots:
         return slot
 
     def leave(self, slot: Slot) -> None:
-        """Nobody waits for the load any more, and it goes on: the next one may have the slot, where there is a place."""
+        """The caller has gone, and the load goes on: the next one may have the slot, where there is a place."""
         self._held.remove(slot)
         self._left.append(slot)
         self._serve()
 
     def occupy(self, model_id: str) -> Slot:
-        """A place for a load that is in Triton already, and that nobody waits for."""
+        """A place for a load that is in Triton already, without a caller."""
         slot = Slot(model_id, _now())
         self._left.append(slot)
         return slot

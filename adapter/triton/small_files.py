@@ -1,9 +1,9 @@
 """
-Small files of placed models, for whoever answers in their name: read once for each load.
+Small files of placed models, for the fronts: read once for each load.
 
 A file may lie behind a link, in a claim that hangs, and nothing wakes a thread that hangs there. So these reads have threads of
 their own, one for a model at a time, and a caller waits for a bounded time. What is not read for one caller is kept for the next.
-Models that have no such file, as most, wait for nobody: the entry itself is on our own volume.
+Models that have no such file, as most, do not wait: the entry itself is on our own volume.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from pathlib import Path
 
 from adapter.errors import InvalidModel, VolumeFailed
 from adapter.model import id_problem
-from adapter.threads import Threads
-from adapter.workers import retrieve
+from adapter.workers import Threads, retrieve
 
 THREADS = 4
 WAIT_SECONDS = 5.0
@@ -48,7 +47,7 @@ class SmallFiles:
 
     async def read(self, model_id: str, placed: str | None) -> bytes | None:
         """
-        The file of a model, as of this placement; None: there is none, or nobody here has placed the model.
+        The file of a model, as of this placement; None: there is none, or the adapter has not placed the model.
 
         Raises:
             InvalidModel: it is longer than allowed, or no file.

@@ -17,13 +17,13 @@ from typing import Literal
 
 from adapter.errors import some
 from adapter.telemetry.metrics import STUCK
+from adapter.triton.connection import Connection
 from adapter.triton.loads import Loads
-from adapter.triton.presence import Presence
 from adapter.triton.unloads import Unloads
 
 FORMAT = 1
 PATIENCE_FACTOR = 2
-"""A load is stuck after so many announced timeouts: ModelMesh has given it up after one."""
+"""Announced timeouts after which a load is stuck: ModelMesh has given it up after one."""
 UNLOAD_SECONDS = 15 * 60.0
 """From the first time that an unload was asked for. ModelMesh then gives up, and takes the memory out of its capacity for good."""
 SHOWN = 16
@@ -66,20 +66,20 @@ class Health:
         return json.dumps(fields, separators=(",", ":"))
 
 
-class Judge:
+class RestartAdvice:
     """Looks at all that Triton was asked for."""
 
     def __init__(
         self,
         *,
-        presence: Presence,
+        connection: Connection,
         loads: Loads,
         unloads: Unloads,
         load_threads: int,
         load_timeout_seconds: float,
         most_silent_seconds: float,
     ) -> None:
-        self._presence = presence
+        self._connection = connection
         self._loads = loads
         self._unloads = unloads
         self._load_threads = load_threads
@@ -91,7 +91,7 @@ class Judge:
 
     def health(self) -> Health:
         """What can be told now."""
-        is_live, silent = self._presence.is_live, self._presence.silent_seconds()
+        is_live, silent = self._connection.is_live, self._connection.silent_seconds()
         stuck = self._stuck()
         why = None
         if not is_live and silent >= self._most_silent_seconds:
@@ -113,7 +113,7 @@ class Judge:
         return sorted(loads + unloads, key=lambda each: -each.seconds)
 
     def _older(self, kind: Kind, began: Mapping[str, float], seconds: float) -> list[Stuck]:
-        start = self._presence.began_at
+        start = self._connection.began_at
         if start is None:
             return []
         now = self._time()

@@ -1,12 +1,9 @@
 """
 Freeing models: one as ModelMesh asks for it, or all of them in a purge.
 
-So many calls are in Triton at once, whoever asks; a call that Triton leaves unanswered holds up the others for some
-seconds only. What was asked for and is not free yet is remembered, also when its caller has gone.
-
-An unload of a model follows every load of it that Triton has: an unload that comes during the load
-kills some Tritons. It ends when the index shows that the memory is free. The index shows only what
-has a directory, so that is made before anything is asked.
+An unload of a model is sent after every load of it that Triton has: an unload during the load kills some Tritons. It ends when
+the index shows that the memory is free. The index shows only names that have a directory, so that is made first.
+An unload that was asked for and has not ended is remembered, also when its caller has gone.
 """
 
 from __future__ import annotations
@@ -23,19 +20,19 @@ from adapter.errors import ServerError, some
 from adapter.model import owner_of
 from adapter.telemetry.metrics import UNLOAD_WAIT_SECONDS
 from adapter.triton.client import CallError, TritonClient
+from adapter.triton.connection import Connection
+from adapter.triton.freed import BUSY, HELD, LOADING, UNLOADING, FreedWatch
 from adapter.triton.index import Index
 from adapter.triton.loads import Loads
-from adapter.triton.presence import Presence
 from adapter.triton.reason import one_line
 from adapter.triton.repository import Repository
-from adapter.triton.unload_watch import UnloadWatch
 
 PARALLEL = 16
 """Unload calls at once. More is no faster (a global lock)."""
 ANSWER_SECONDS = 10.0
 """After so long without an answer a call no longer counts: it waits in Triton for a load of its model, or Triton hangs."""
 LOOK_SECONDS = 30.0
-"""Between looks whether what nobody waits for any more was freed after all."""
+"""Between looks at unloads without a caller."""
 NEWS_SECONDS = 10.0
 NAMED = 5
 
@@ -47,33 +44,29 @@ class _Asked:
     """An unload that was asked for, and has not ended well."""
 
     since: float
-    waiting: int = 0
-    """Calls that wait for it now."""
+    callers: int = 0
     is_at_volume: bool = False
-    """Whether the folder hangs, or may: Triton was not told yet."""
+    """The folder hangs, or may: Triton was not told yet."""
 
 
 class Unloads:
     """Tells Triton to unload, and waits until it has."""
 
-    def __init__(self, *, client: TritonClient, presence: Presence, index: Index, repository: Repository, loads: Loads) -> None:
+    def __init__(self, *, client: TritonClient, connection: Connection, index: Index, repository: Repository, loads: Loads) -> None:
         self._client = client
-        self._presence = presence
+        self._connection = connection
         self._index = index
         self._repository = repository
         self._loads = loads
-        self._watch = UnloadWatch(look=index.look, restore=repository.ensure_directory)
+        self._freed = FreedWatch(index, repository.ensure_directory)
         self._calls = asyncio.Semaphore(PARALLEL)
         self._asked: dict[str, _Asked] = {}
+        self._time = asyncio.get_running_loop().time
         self.problem: str | None = None
         """What a purge that takes long is waiting for."""
 
-    async def close(self) -> None:
-        """Wait for nothing any more."""
-        await self._watch.close()
-
     def asked_at(self) -> dict[str, float]:
-        """What was asked for and is not free yet, by model id: since when, by the clock of the loop. From any thread."""
+        """Unloads that have not ended, by model id: since when, by the clock of the loop. From any thread."""
         return {owner_of(name): asked.since for name, asked in self._asked.copy().items() if not asked.is_at_volume}
 
     async def watch(self) -> None:
@@ -88,7 +81,7 @@ class Unloads:
     async def tell(self, name: str, *, has_dependents: bool = True) -> None:
         """RepositoryModelUnload, as often as it takes. Raises WrongServer, ServerError."""
         try:
-            await self._presence.until_taken(partial(self._call, name, has_dependents=has_dependents))
+            await self._connection.retry_while_away(partial(self._call, name, has_dependents=has_dependents))
         except CallError as failure:
             raise ServerError(f"Triton does not unload the model: {one_line(str(failure))}") from failure
 
@@ -99,29 +92,25 @@ class Unloads:
         Raises WrongServer, ServerError.
         """
         with self._asking(name) as asked:
-            await self._free(name, asked)
-
-    async def _free(self, name: str, asked: _Asked) -> None:
-        names, owner = self._names(name), owner_of(name)
-        await self._loads.ended(owner)
-        await self._presence.wait()
-        for part in names:
-            asked.is_at_volume = True
-            await self._repository.ensure_directory(part)
-            asked.is_at_volume = False
-            if not self._loads.is_answered(owner):  # somebody else's load may be on its way
-                await self._watch.settled(part)
-        is_refused = self._loads.is_refused(owner)
-        self._loads.forget(owner)
-        loop = asyncio.get_running_loop()
-        began = loop.time()
-        for parts in (names[:1], names[1:]):  # the inner models serve until the requests of the top one have ended
-            for part in parts:
-                await self.tell(part, has_dependents=len(names) == 1)
-            told_at = loop.time()
-            for part in parts:
-                await self._watch.gone(part, None if is_refused else self._repository.kind(part), told_at)
-        UNLOAD_WAIT_SECONDS.observe(loop.time() - began)
+            names, owner = self._names(name), owner_of(name)
+            await self._loads.ended(owner)
+            await self._connection.wait()
+            for part in names:
+                asked.is_at_volume = True
+                await self._repository.ensure_directory(part)
+                asked.is_at_volume = False
+                if not self._loads.is_answered(owner):  # a load of another client may be on its way
+                    await self._freed.until(part, LOADING)
+            is_refused = self._loads.is_refused(owner)
+            self._loads.forget(owner)
+            began = self._time()
+            for parts in (names[:1], names[1:]):  # the inner models serve until the requests of the top one have ended
+                for part in parts:
+                    await self.tell(part, has_dependents=len(names) == 1)
+                told_at = self._time()
+                for part in parts:
+                    await self._freed.until(part, HELD, told_at, None if is_refused else self._repository.kind(part))
+            UNLOAD_WAIT_SECONDS.observe(self._time() - began)
 
     async def free_of_others(self, name: str, *, has_dependents: bool) -> None:
         """
@@ -132,36 +121,51 @@ class Unloads:
         with self._asking(name):
             await self._loads.ended(name)
             parts = await self._parts(name) if has_dependents else []
-            is_listed = bool(await self._index.rows((name,)))
+            is_listed = bool((await self._index.listing()).of((name,)))
             if not is_listed:  # its files came with the load, so the index shows nothing of it
                 await self._repository.ensure_directory(name)
             try:
-                await self._watch.settled(name)
+                await self._freed.until(name, LOADING)
                 self._loads.forget(name)
                 await self.tell(name, has_dependents=has_dependents)
-                await self._watch.gone(name)
+                await self._freed.until(name, HELD, self._time(), "")
                 for part in parts:
-                    await self._watch.unloaded(part)
+                    await self._freed.until(part, UNLOADING)
             finally:
                 if not is_listed:
                     await self._repository.remove_empty(name)
 
-    async def _parts(self, name: str) -> list[str]:
-        """What an ensemble is made of, and what that is made of."""
-        found: list[str] = []
-        waiting = [name]
-        while waiting:
-            try:
-                parts = await self._presence.until_taken(partial(self._client.composing, waiting.pop()))
-            except CallError as failure:
-                raise ServerError(f"Triton does not tell what the model is made of: {one_line(str(failure))}") from failure
-            new = [part for part in dict.fromkeys(parts) if part not in found and part != name]
-            found += new
-            waiting += new
-        return found
+    def obstacle(self, name: str) -> str:
+        """What an unload of the model is waiting for."""
+        if self._connection.problem is not None:
+            return self._connection.problem
+        if (seconds := self._loads.seconds_since_sent(owner_of(name))) is not None:
+            return f"Triton has been loading the model for {seconds:.0f} s, and a load cannot be cancelled"
+        if (asked := self._asked.get(name)) is not None and asked.is_at_volume:
+            return "waiting for the volume to take a directory for the model"
+        sights = (self._freed.sight(part) for part in self._names(name))
+        return self._index.problem or next(filter(None, sights), None) or "Triton has not answered the unload"
+
+    async def purge(self) -> None:
+        """
+        Unload every model in any state; returns when none holds memory and the repository folder is empty.
+
+        Waits as long as that takes. Raises WrongServer, ServerError.
+        """
+        await self._repository.sweep()
+        told: set[str] = set()
+        unlisted: set[str] = set()
+        while names := await self._held(told, unlisted):
+            await self._free_all(names)
+            told |= names
+        for name in unlisted:  # a directory was made so that the index shows the model
+            await self._repository.remove_empty(name)
+        await self._repository.clear()
+
+    # ---- one unload
 
     async def _call(self, name: str, *, has_dependents: bool) -> None:
-        """One call, when few enough are under way."""
+        """One call, of `PARALLEL` at a time."""
         await self._calls.acquire()
         counted = [self._calls]
 
@@ -178,73 +182,60 @@ class Unloads:
 
     @contextmanager
     def _asking(self, name: str) -> Iterator[_Asked]:
-        """While inside, a call waits; it is forgotten when it ends well, or by an answer that says why it cannot."""
-        asked = self._asked.setdefault(name, _Asked(asyncio.get_running_loop().time()))
-        asked.waiting += 1
+        """While inside, a call waits; the unload is forgotten when it ends well, or by an answer that says why it cannot."""
+        asked = self._asked.setdefault(name, _Asked(self._time()))
+        asked.callers += 1
+        is_cancelled = False
         try:
             yield asked
         except asyncio.CancelledError:
+            is_cancelled = True
             raise
-        except BaseException:
-            self._asked.pop(name, None)
-            raise
-        else:
-            self._asked.pop(name, None)
         finally:
-            asked.waiting -= 1
-
-    async def _forget_freed(self) -> None:
-        idle = {name for name, asked in self._asked.items() if not asked.waiting}
-        idle -= {name for name in idle if self._loads.seconds_since_sent(owner_of(name)) is not None}
-        if not idle:
-            return
-        parts = {name: self._names(name) for name in idle}
-        rows = await self._index.look(frozenset(part for names in parts.values() for part in names))
-        if rows is None:
-            return
-        busy = {row.name for row in rows if row.state in ("LOADING", "UNLOADING")}
-        for name in idle:
-            asked = self._asked.get(name)
-            if asked is not None and not asked.waiting and busy.isdisjoint(parts[name]):
-                del self._asked[name]
-
-    def obstacle(self, name: str) -> str:
-        """What an unload of the model is waiting for."""
-        if self._presence.problem is not None:
-            return self._presence.problem
-        if (seconds := self._loads.seconds_since_sent(owner_of(name))) is not None:
-            return f"Triton has been loading the model for {seconds:.0f} s, and a load cannot be cancelled"
-        if (asked := self._asked.get(name)) is not None and asked.is_at_volume:
-            return "waiting for the volume to take a directory for the model"
-        sights = (self._watch.sight(part) for part in self._names(name))
-        return self._index.problem or next(filter(None, sights), None) or "Triton has not answered the unload"
+            asked.callers -= 1
+            if not is_cancelled:
+                self._asked.pop(name, None)
 
     def _names(self, name: str) -> tuple[str, ...]:
         """The model, and what else of its bundle Triton may hold; top first, for it uses the others."""
         return (name, *self._repository.inner_names(name))
 
-    async def purge(self) -> None:
-        """
-        Unload every model in any state; returns when none holds memory and the repository folder is empty.
+    async def _parts(self, name: str) -> list[str]:
+        """What an ensemble is made of, and what that is made of."""
+        found: list[str] = []
+        waiting = [name]
+        while waiting:
+            try:
+                parts = await self._connection.retry_while_away(partial(self._client.composing, waiting.pop()))
+            except CallError as failure:
+                raise ServerError(f"Triton does not tell what the model is made of: {one_line(str(failure))}") from failure
+            new = [part for part in dict.fromkeys(parts) if part not in found and part != name]
+            found += new
+            waiting += new
+        return found
 
-        Waits as long as that takes. Raises WrongServer, ServerError.
-        """
-        await self._repository.sweep()
-        told: set[str] = set()
-        while names := await self._held(told):
-            await self._free_all(names)
-            told |= names
-        await self._repository.clear()
+    async def _forget_freed(self) -> None:
+        idle = {name for name, asked in self._asked.items() if not asked.callers}
+        idle -= {name for name in idle if self._loads.seconds_since_sent(owner_of(name)) is not None}
+        if not idle or (listing := await self._index.ask()) is None:
+            return
+        for name in idle:
+            asked = self._asked.get(name)
+            is_busy = any(row.state in BUSY for part in self._names(name) for row in listing.named(part))
+            if asked is not None and not asked.callers and not is_busy:
+                del self._asked[name]
 
-    async def _held(self, told: set[str]) -> set[str]:
+    # ---- a purge
+
+    async def _held(self, told: set[str], found_unlisted: set[str]) -> set[str]:
         """
-        What may hold memory, and what has any state and was not told to unload yet.
+        What may hold memory, and what has any state and was not told to unload yet. Adds to `found_unlisted`.
 
         The index leaves out models whose directory is missing; models that serve have statistics.
         """
-        rows = await self._index.rows()
+        rows = (await self._index.listing()).rows
         try:
-            served = await self._presence.until_taken(self._client.served_names)
+            served = await self._connection.retry_while_away(self._client.served_names)
         except CallError as failure:
             log.warning("statistics.refused", cause=str(failure), consequence="models without a directory are not purged")
             served = set()
@@ -252,6 +243,7 @@ class Unloads:
         nameless = {name for name in unlisted if not self._repository.can_hold(name)}
         for name in nameless:  # `a/`, `../b`: names that other callers of an old Triton can load, and that no index shows
             await self.tell(name)
+        found_unlisted |= unlisted - nameless
         held = {row.name for row in rows if row.holds_memory or (row.state and row.name not in told)}
         return held | self._loads.names() | (unlisted - nameless)
 

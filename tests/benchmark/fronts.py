@@ -26,7 +26,7 @@ from tests.benchmark.fronts_client import Client, GrpcClient, binary_request, js
 from tests.benchmark.fronts_unload import TRITONS, unloads
 from tests.benchmark.gauge import exact_cpu_seconds_of
 from tests.benchmark.report import OURS, Finding, Row
-from tests.fronts.bed import Pod
+from tests.fronts.bed import FrontsPod
 from tests.real import models
 from tests.real.children import Child, PartError, bare_environment
 from tests.real.llm_models import repeat
@@ -108,7 +108,7 @@ def fronts(amounts: Amounts) -> Finding:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
         try:
-            pod = stack.enter_context(Pod(folder))
+            pod = stack.enter_context(FrontsPod(folder))
         except PartError as error:
             finding.wrong.append(str(error).splitlines()[0])
             return finding

@@ -18,7 +18,7 @@ from secrets import token_hex
 
 from tests.benchmark.fronts_client import Client, json_request, percentile
 from tests.benchmark.report import OURS, Finding, Row
-from tests.fronts.bed import Answer, Http, Pod
+from tests.fronts.bed import Answer, FrontsPod, Http
 from tests.real import models
 from tests.real.children import PartError
 from tests.real.polls import until
@@ -75,7 +75,7 @@ class Side:
         _checked(self.http("DELETE", f"/models/{name}"))
 
 
-def unloads(finding: Finding, pod: Pod, rounds: int) -> None:
+def unloads(finding: Finding, pod: FrontsPod, rounds: int) -> None:
     """Rows for connections that are kept, and for new ones."""
     with ExitStack() as stack:
         sides = {OURS: Side(pod.sagemaker, pod.models)}

@@ -29,7 +29,6 @@ from adapter.storage.secret.merging import StorageConfig
 from adapter.telemetry import logs
 from adapter.triton.client import TritonClient
 from adapter.wiring import build
-from adapter.workers import Stop
 from tests.benchmark.amounts import Amounts
 from tests.benchmark.gauge import cpu_seconds, status_mib
 from tests.benchmark.report import OURS, Curve, Finding, Row
@@ -61,15 +60,12 @@ class OneBucket:
 
     only: MemoryBucket
 
-    def warm(self, config: StorageConfig, stop: Stop) -> None:
+    async def warm(self, config: StorageConfig) -> None:
         """Nothing to make."""
 
-    def bucket(self, config: StorageConfig, stop: Stop) -> MemoryBucket:
+    async def bucket(self, config: StorageConfig) -> MemoryBucket:
         """The bucket."""
         return self.only
-
-    def close(self) -> None:
-        """Nothing to close."""
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 from tests.benchmark.bed import Client, Place, child_environment
 from tests.benchmark.rclone import rclone_program
 
-PACKAGES = ("botocore", "boto3", "urllib3", "grpcio", "google-cloud-storage", "azure-storage-blob")
+PACKAGES = ("botocore", "pycurl", "grpcio")
 OF_PEERS = ("awscrt", "obstore", "pycurl")
 
 

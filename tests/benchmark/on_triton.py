@@ -20,9 +20,9 @@ from adapter.triton.stubs import service_pb2 as v2
 from tests.benchmark.amounts import Amounts
 from tests.benchmark.report import OURS, Curve, Finding, Row
 from tests.real import models
-from tests.real.adapter import AdapterProcess
 from tests.real.children import PartError
 from tests.real.mesh import Mesh
+from tests.real.pod import Pod
 from tests.real.triton import Triton
 
 ALONE = "Triton alone"
@@ -90,11 +90,8 @@ def _ours(stack: ExitStack, folder: Path) -> tuple[Act, Act]:
     models.write(models.affine(1, 0), claim / BASE)
     (folder / "config").mkdir()
     (folder / "config/k").write_text(json.dumps({"type": "pvc", "name": "claim"}))
-    server = stack.enter_context(Triton(volume / "_triton_models"))
     env = {"PVC_MOUNTS_DIR": str(folder / "claims"), "CONTAINER_MEM_REQ_BYTES": "64GiB", "LOADING_CONCURRENCY": "2"}
-    adapter = AdapterProcess(volume=volume, storage_config=folder / "config", triton_target=server.grpc_target, env=env)
-    stack.enter_context(adapter)
-    mesh = stack.enter_context(Mesh(adapter.channel_target, server.grpc_target))
+    mesh = stack.enter_context(Pod(volume, folder / "config", env)).mesh
     mesh.start()
     mesh.load(BASE, "python", BASE, storage_key="k")
     return lambda name: mesh.load(name, "triton", "light", storage_key="k"), mesh.unload

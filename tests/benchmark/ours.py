@@ -12,16 +12,16 @@ from pathlib import Path
 
 from adapter.model import Artifact
 from adapter.settings import Settings
-from adapter.space import Space
 from adapter.storage.store import Store
-from adapter.volume import Volume
+from adapter.volume.space import Space
+from adapter.volume.volume import Volume
 from adapter.waits import Waits
 from tests.benchmark.gauge import Job, gauged, told
 from tests.benchmark.sampling import sampled
 from tests.builders import a_spec
 
 ACCOUNT = "account"
-SHOWN = 8
+SHOWN = 40
 """Functions of a profile."""
 SMALL_AFTER_SECONDS = 0.25
 """By then the pull of a large model is well under way."""
@@ -52,7 +52,7 @@ def made_store(job: Job) -> Store:
     volume = Volume(settings.volume.repository_dir, settings.volume.cache_dir)
     volume.claim()
     space = Space(volume.cache_dir, 0, refuses=False, trash=volume.trash)
-    return Store(settings=settings.pull, root=folder / "models", volume=volume, space=space, max_loading=settings.capacity.max_loading)
+    return Store(settings=settings.pull, root=folder / "models", volume=volume, space=space)
 
 
 async def pulled(store: Store, path: str) -> tuple[str, Artifact, float]:

@@ -31,10 +31,9 @@ from adapter._pb import model_runtime_pb2 as spi
 from tests.benchmark.amounts import Amounts
 from tests.benchmark.report import OURS, Finding, Row
 from tests.real import models
-from tests.real.adapter import AdapterProcess
-from tests.real.mesh import LONG_ENOUGH_SECONDS, Mesh
+from tests.real.mesh import LONG_ENOUGH_SECONDS
+from tests.real.pod import Pod
 from tests.real.polls import until
-from tests.real.triton import Triton
 
 MODELS, PENDING_SHARE = 500, 10
 """Loaded at most, and one of so many is unloaded."""
@@ -90,12 +89,9 @@ class Bed:
         models.write(models.affine(2, 1), claim / "other")
         (folder / "config").mkdir()
         (folder / "config/k").write_text(json.dumps({"type": "pvc", "name": "claim"}))
-        server = stack.enter_context(Triton(volume / "_triton_models", extra_args=["--disable-auto-complete-config"]))
         env = {"PVC_MOUNTS_DIR": str(folder / "claims"), "CONTAINER_MEM_REQ_BYTES": "64GiB", "LOADING_CONCURRENCY": str(AT_ONCE)}
-        self.adapter = stack.enter_context(
-            AdapterProcess(volume=volume, storage_config=folder / "config", triton_target=server.grpc_target, env=env)
-        )
-        self.mesh = stack.enter_context(Mesh(self.adapter.channel_target, server.grpc_target))
+        pod = stack.enter_context(Pod(volume, folder / "config", env))
+        self.adapter, self.mesh = pod.adapter, pod.mesh
         self.mesh.start()
         for name in ("sleeper", "other"):
             self.mesh.load(name, "python", name, storage_key="k")

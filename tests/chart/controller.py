@@ -11,7 +11,7 @@ import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tests.chart import admission, endpoints, injected
+from tests.chart import admission, injected
 from tests.chart.endpoints import AssemblyError
 from tests.chart.injected import DROP_ALL, MODELS, PRE_STOP, ControllerConfig
 from tests.chart.pod.env import quantity
@@ -77,8 +77,6 @@ def _containers(runtime: Mapping[str, Any], spec: dict[str, Any], claims: Sequen
     made = {"mm": injected.mm(runtime["metadata"]["name"], spec, config)}
     for own in spec["containers"]:
         mounts = [MODELS, *injected.claim_mounts(claims), *(own.get("volumeMounts") or ())]
-        if folder := endpoints.socket_folder(spec):
-            mounts.append({"name": "domain-socket", "mountPath": folder})
         made[own["name"]] = own | {
             "volumeMounts": mounts,
             "lifecycle": PRE_STOP,
@@ -97,8 +95,6 @@ def _volumes(spec: Mapping[str, Any], claims: Sequence[str], config: ControllerC
     limits = [(own.get("resources") or {}).get("limits") or {} for own in spec["containers"]]
     bytes_of_models = int(sum(float(quantity(limit.get("memory", "0"))) for limit in limits) * MODELS_DIR_SCALE)
     made = [*(spec.get("volumes") or ()), {"name": "models-dir", "emptyDir": {"sizeLimit": _binary(bytes_of_models)}}]
-    if endpoints.socket_folder(spec):
-        made.append({"name": "domain-socket", "emptyDir": {}})
     if spec.get("builtInAdapter") or injected.uses_storage_helper(spec):
         made.append({"name": "storage-config", "secret": {"secretName": config.storage_secret}})
     made += [{"name": claim, "persistentVolumeClaim": {"claimName": claim}} for claim in claims]

@@ -8,7 +8,6 @@ from typing import Any
 
 from tests.chart import endpoints
 from tests.chart.admission import BUILT_IN_SERVER_TYPES
-from tests.chart.endpoints import AssemblyError
 
 PULLER_PORT = 8086
 MODELS = {"name": "models-dir", "mountPath": "/models"}
@@ -57,9 +56,9 @@ def mm(name: str, spec: Mapping[str, Any], config: ControllerConfig) -> dict[str
         SHUTDOWN_TIMEOUT_MS=90000,
     )
     if spec.get("grpcDataEndpoint"):
-        env += _where("INTERNAL_SERVING_GRPC", spec["grpcDataEndpoint"])
-    env += _where("INTERNAL_GRPC", f"port:{PULLER_PORT}" if uses_storage_helper(spec) else endpoints.management(spec))
+        env += _env(INTERNAL_SERVING_GRPC_PORT=endpoints.port(spec, "grpcDataEndpoint"))
     env += _env(
+        INTERNAL_GRPC_PORT=PULLER_PORT if uses_storage_helper(spec) else endpoints.port(spec, "grpcEndpoint"),
         MM_SVC_GRPC_MAX_MSG_SIZE=config.max_message_bytes,
         MM_KVSTORE_PREFIX="mm",
         MM_DEFAULT_VMODEL_OWNER="ksp",
@@ -67,8 +66,7 @@ def mm(name: str, spec: Mapping[str, Any], config: ControllerConfig) -> dict[str
         MM_TYPE_CONSTRAINTS_PATH="/etc/watson/mmesh/config/type_constraints",
         MM_DATAPLANE_CONFIG_PATH="/etc/watson/mmesh/config/dataplane_api_config",
     )
-    mounts = _socket_mount(endpoints.socket_folder_of_mm(spec))
-    mounts += [{"name": "tc-config", "mountPath": "/etc/watson/mmesh/config"}]
+    mounts: list[dict[str, Any]] = [{"name": "tc-config", "mountPath": "/etc/watson/mmesh/config"}]
     mounts += [{"name": "etcd-config", "mountPath": "/opt/kserve/mmesh/etcd", "readOnly": True}]
     ports = [{"name": "grpc", "containerPort": config.service_port}]
     ports += [{"name": "prometheus", "containerPort": config.metrics_port}] if config.metrics else []
@@ -122,24 +120,20 @@ def rest_proxy(config: ControllerConfig) -> dict[str, Any]:
 
 def puller(spec: Mapping[str, Any], claims: Sequence[str], config: ControllerConfig) -> dict[str, Any]:
     """The storage helper: it pulls, and calls the adapter with paths."""
-    endpoint = endpoints.management(spec)
-    if not endpoints.PORT.fullmatch(endpoint) and not endpoint.startswith("unix:"):
-        raise AssemblyError(f"grpcEndpoint {endpoint!r} is nothing that the storage helper can call")
-    mounts = [MODELS, SECRET, *_socket_mount(endpoints.parsed(endpoint).folder if endpoint.startswith("unix:") else None)]
     return {
         "name": "puller",
         "image": config.storage_helper_image,
         "command": ["/opt/app/puller"],
         "env": _env(
             PORT=PULLER_PORT,
-            MODEL_SERVER_ENDPOINT=endpoint,
+            MODEL_SERVER_ENDPOINT=f"port:{endpoints.port(spec, 'grpcEndpoint')}",
             ROOT_MODEL_DIR="/models",
             STORAGE_CONFIG_DIR="/storage-config",
             PVC_MOUNTS_DIR="/pvc_mounts",
         ),
         "ports": [{"name": "grpc", "containerPort": PULLER_PORT}],
         "resources": _helper_resources(),
-        "volumeMounts": mounts + claim_mounts(claims),
+        "volumeMounts": [MODELS, SECRET, *claim_mounts(claims)],
     }
 
 
@@ -147,13 +141,11 @@ def built_in_adapter(
     spec: Mapping[str, Any], annotations: Mapping[str, str], claims: Sequence[str], config: ControllerConfig
 ) -> dict[str, Any]:
     """A container from the image of the storage helper; `builtInAdapter.env` beats what the controller sets."""
-    adapter, endpoint = spec["builtInAdapter"], spec.get("grpcEndpoint") or "port:8085"
-    if not endpoints.PORT.fullmatch(endpoint):
-        raise AssemblyError(f"grpcEndpoint {endpoint!r} must be port:N for a built-in adapter")
+    adapter = spec["builtInAdapter"]
     name, port = adapter["serverType"], adapter.get("runtimeManagementPort", 0)
     (image,) = [container["image"] for container in spec["containers"] if container["name"] == name]
     env = _env(
-        ADAPTER_PORT=endpoint.removeprefix("port:"),
+        ADAPTER_PORT=endpoints.port(spec, "grpcEndpoint", "port:8085"),
         RUNTIME_PORT=port,
         RUNTIME_DATA_ENDPOINT=spec.get("grpcDataEndpoint") or f"port:{port}",
     )
@@ -173,7 +165,7 @@ def built_in_adapter(
         "command": [f"/opt/app/{name}-adapter"],
         "env": list(made.values()),
         "resources": _helper_resources(),
-        "volumeMounts": [MODELS, *claim_mounts(claims), SECRET, *_socket_mount(endpoints.socket_folder(spec))],
+        "volumeMounts": [MODELS, *claim_mounts(claims), SECRET],
         "lifecycle": PRE_STOP,
         "securityContext": DROP_ALL,
     }
@@ -184,17 +176,8 @@ def claim_mounts(claims: Sequence[str]) -> list[dict[str, Any]]:
     return [{"name": claim, "mountPath": f"/pvc_mounts/{claim}", "readOnly": True} for claim in claims]
 
 
-def _socket_mount(folder: str | None) -> list[dict[str, Any]]:
-    return [{"name": "domain-socket", "mountPath": folder}] if folder else []
-
-
 def _helper_resources() -> dict[str, Any]:
     return {"requests": {"cpu": "50m", "memory": "96Mi"}, "limits": {"cpu": "2", "memory": "512Mi"}}
-
-
-def _where(prefix: str, text: str) -> list[dict[str, Any]]:
-    endpoint = endpoints.parsed(text)
-    return _env(**({f"{prefix}_SOCKET_PATH": endpoint.path} if endpoint.path else {f"{prefix}_PORT": endpoint.port}))
 
 
 def _env(**values: object) -> list[dict[str, Any]]:

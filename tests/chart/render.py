@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import copy
 import functools
 import json
 import re
@@ -42,19 +44,16 @@ def render(
     api_versions: Sequence[str] = (),
 ) -> list[dict[str, Any]]:
     """
-    All objects of `helm template`, in its order. A values file is read once by each process.
+    All objects of `helm template`, in its order. The same question, and its refusal, is asked once by each process.
 
     Raises:
         RenderError: the schema of the values, a template or Helm itself refused.
         CannotRunError: no Helm on this machine.
     """
-    words = _words(value_files, sets or {}, namespace, kube_version, api_versions)
-    return [found for found in yaml.safe_load_all(_helm("template", release, str(CHART), *words)) if found]
-
-
-def text(value_file: Path, *, api_versions: Sequence[str] = ()) -> str:
-    """What `helm template` prints. Raises as `render` does."""
-    return _helm("template", RELEASE, str(CHART), *_words([value_file], {}, NAMESPACE, None, api_versions))
+    made = _made("template", release, str(CHART), *_words(value_files, sets or {}, namespace, kube_version, api_versions))
+    if isinstance(made, RenderError):
+        raise RenderError(str(made))
+    return copy.deepcopy(made)
 
 
 def notes(
@@ -70,13 +69,8 @@ def notes(
     Raises:
         RenderError: as `render` does.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        chart = Path(shutil.copytree(CHART, Path(folder) / "chart"))
-        text = (chart / "templates" / "NOTES.txt").read_text()
-        template = f'{{{{ define "tests.notes" }}}}{text}{{{{ end }}}}{{"notes": {{{{ include "tests.notes" . | toJson }}}}}}'
-        (chart / "templates" / SHOWN_NOTES).write_text(template)
-        words = _words(value_files, sets or {}, namespace, None, api_versions)
-        shown = _run("template", release, str(chart), "--show-only", f"templates/{SHOWN_NOTES}", *words)
+    words = _words(value_files, sets or {}, namespace, None, api_versions)
+    shown = _run("template", release, str(_chart_with_notes()), "--show-only", f"templates/{SHOWN_NOTES}", *words)
     return str(yaml.safe_load(shown)["notes"])
 
 
@@ -85,11 +79,11 @@ def readable(*objects: Mapping[str, Any], width: int) -> str:
     return yaml.dump_all(objects, Dumper=_Dumper, sort_keys=False, width=width, allow_unicode=True)
 
 
-class _Dumper(yaml.SafeDumper):
+class _Dumper(yaml.CSafeDumper):
     """Knows how texts are written."""
 
 
-def _text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
+def _text(dumper: _Dumper, text: str) -> yaml.Node:
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
 
 
@@ -122,8 +116,23 @@ def _words(
 
 
 @functools.cache
-def _helm(*words: str) -> str:
-    return _run(*words)
+def _made(*words: str) -> list[dict[str, Any]] | RenderError:
+    try:
+        return [found for found in yaml.load_all(_run(*words), Loader=yaml.CSafeLoader) if found]
+    except RenderError as refusal:
+        return refusal
+
+
+@functools.cache
+def _chart_with_notes() -> Path:
+    """A copy, for as long as this process lives."""
+    folder = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, folder)
+    chart = Path(shutil.copytree(CHART, Path(folder) / "chart"))
+    text = (chart / "templates" / "NOTES.txt").read_text()
+    template = f'{{{{ define "tests.notes" }}}}{text}{{{{ end }}}}{{"notes": {{{{ include "tests.notes" . | toJson }}}}}}'
+    (chart / "templates" / SHOWN_NOTES).write_text(template)
+    return chart
 
 
 def _run(*words: str) -> str:

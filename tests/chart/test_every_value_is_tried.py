@@ -1,9 +1,7 @@
-"""`values.yaml`, its schema and the values files here speak of the same values."""
+"""Each value of `values.yaml` is set by a values file here; that the schema knows it is in `test_the_chart_is_in_order.py`."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
 from typing import Any
 
 import yaml
@@ -11,30 +9,6 @@ import yaml
 from tests.chart import matrix, render
 
 VALUES: dict[str, Any] = yaml.safe_load((render.CHART / "values.yaml").read_text())
-SCHEMA: dict[str, Any] = json.loads((render.CHART / "values.schema.json").read_text())
-
-
-def resolved(schema: dict[str, Any]) -> dict[str, Any]:
-    while "$ref" in schema:
-        found: Any = SCHEMA
-        for step in schema["$ref"].removeprefix("#/").split("/"):
-            found = found[step]
-        schema = {key: value for key, value in schema.items() if key != "$ref"} | found
-    return schema
-
-
-def shapes(values: Mapping[str, Any], schema: dict[str, Any], above: str = "") -> Iterator[str]:
-    """Where values and a schema's properties differ."""
-    properties = {name: resolved(inner) for name, inner in resolved(schema).get("properties", {}).items()}
-    if properties and not above.startswith(("triton.resources", "adapter.resources")):
-        yield from (f"{above}{name} is in the values alone" for name in values.keys() - properties.keys())
-    for name, value in values.items():
-        if isinstance(value, dict) and name in properties:
-            yield from shapes(value, properties[name], f"{above}{name}.")
-
-
-def test_every_value_is_in_the_schema() -> None:
-    assert list(shapes(VALUES, SCHEMA)) == []
 
 
 def test_every_value_is_set_by_a_values_file() -> None:

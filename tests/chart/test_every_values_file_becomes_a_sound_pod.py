@@ -59,4 +59,4 @@ def test_the_pod_keeps_to_the_restricted_standard(case: matrix.Case) -> None:
 
 @every_pod
 def test_the_endpoints_can_work(case: matrix.Case) -> None:
-    assert endpoints.problems(case.runtime()["spec"]) == []
+    assert list(endpoints.problems(case.runtime()["spec"])) == []

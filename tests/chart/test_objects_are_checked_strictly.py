@@ -34,11 +34,6 @@ def changed(**fields: Any) -> dict[str, Any]:
     return runtime
 
 
-@pytest.mark.parametrize("kind", ["ServingRuntime", "ClusterServingRuntime"])
-def test_a_good_runtime_is_left_alone(kind: str) -> None:
-    assert valid.problems(RUNTIME | {"kind": kind}) == []
-
-
 @pytest.mark.parametrize(
     ("runtime", "words"),
     [
@@ -81,15 +76,3 @@ def test_a_wrong_runtime_is_refused(runtime: dict[str, Any], words: str) -> None
 def test_other_objects_are_checked_too(found: dict[str, Any], words: str) -> None:
     (said,) = valid.problems(found)
     assert words in said
-
-
-def test_the_cluster_wide_crd_is_named_for_the_cluster() -> None:
-    (crd_of_cluster,) = [found for found in crd.crds() if found["spec"]["scope"] == "Cluster"]
-
-    assert crd_of_cluster["metadata"]["name"] == "clusterservingruntimes.serving.kserve.io"
-    assert crd_of_cluster["spec"]["names"] == {
-        "kind": "ClusterServingRuntime",
-        "listKind": "ClusterServingRuntimeList",
-        "plural": "clusterservingruntimes",
-        "singular": "clusterservingruntime",
-    }

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.chart import endpoints, matrix, pod_security, soundness
+from tests.chart import matrix, pod_security, soundness
 from tests.chart.soundness import ADAPTER, TRITON, PodView
 
 Change = Callable[[dict[str, dict[str, Any]], dict[str, Any]], object]
@@ -119,29 +119,3 @@ def test_a_container_that_is_not_restricted(field: str, value: object, words: st
     runtime["spec"]["containers"][0]["securityContext"][field] = value
 
     assert pod_security.restricted(runtime) == [f"{TRITON}: {words} is not restricted"]
-
-
-def test_host_ports_and_host_paths_are_not_restricted() -> None:
-    runtime = copy.deepcopy(matrix.case("default").runtime())
-    runtime["spec"]["containers"][1]["ports"][0]["hostPort"] = 9464
-    runtime["spec"]["volumes"].append({"name": "x", "hostPath": {"path": "/"}})
-
-    assert pod_security.restricted(runtime) == ["the volume x is not restricted", f"{ADAPTER}: hostPort is not restricted"]
-
-
-@pytest.mark.parametrize(
-    ("management", "data", "words"),
-    [
-        ("port:8085", "port:8001", []),
-        ("unix:/s/a", "unix:///s/b", []),
-        ("port:8085", "unix:/s/b", []),
-        ("unix:/s/a", "port:8001", ["mm does not see the socket's folder"]),
-        ("8085", "port:8001x", ["grpcEndpoint '8085' is neither", "grpcDataEndpoint 'port:8001x' is neither"]),
-        ("tcp:8085", "unix:s/b", ["grpcEndpoint 'tcp:8085' is neither", "grpcDataEndpoint 'unix:s/b' is neither"]),
-    ],
-)
-def test_endpoints(management: str, data: str, words: list[str]) -> None:
-    problems = endpoints.problems({"grpcEndpoint": management, "grpcDataEndpoint": data})
-
-    assert len(problems) == len(words)
-    assert all(word in problem for word, problem in zip(words, problems, strict=True))

@@ -23,9 +23,6 @@ from tests.real.children import TOP
 ROW = re.compile(r"^\| (?P<key>[\w.]+) \| (?P<kind>[\w/]*) \| (?P<default>.*?) \| (?P<meaning>.*) \|$", re.MULTILINE)
 NOTES_COLUMNS = 100
 OF_PARENT_CHARTS = {"global"}
-OF_A_CLUSTER = {"notes.lookup"}
-"""What these do is seen in a cluster alone: `tests/chart/admin` looks."""
-ALERT = "TritonAdapterDown"
 
 BASE: dict[str, Any] = {
     "podMonitor.enabled": True,
@@ -41,146 +38,8 @@ BASE: dict[str, Any] = {
     "storage.entries": {"s3": {"type": "s3"}},
 }
 """All objects are there, and something can be mounted."""
-VOLUME = [{"name": "extra", "mountPath": "/extra"}]
-ENV = [{"name": "EXTRA", "value": "1"}]
-ENV_FROM = [{"secretRef": {"name": "extra"}}]
-OTHER: dict[str, Any] = {
-    "nameOverride": "other",
-    "fullnameOverride": "other",
-    "commonLabels": {"team": "ml"},
-    "controller.inferenceServiceName": "other",
-    "runtime.create": False,
-    "runtime.kind": "ClusterServingRuntime",
-    "runtime.name": "other",
-    "runtime.mode": "storageHelper",
-    "runtime.replicas": 3,
-    "runtime.annotations": {"a": "b"},
-    "runtime.podLabels": {"a": "b"},
-    "runtime.podAnnotations": {"a": "b"},
-    "runtime.imagePullSecrets": [{"name": "pull"}],
-    "runtime.nodeSelector": {"a": "b"},
-    "runtime.affinity": {"podAffinity": {}},
-    "runtime.tolerations": [{"operator": "Exists"}],
-    "autoscaling.enabled": False,
-    "autoscaling.minReplicas": 2,
-    "autoscaling.maxReplicas": 5,
-    "autoscaling.metric": "memory",
-    "autoscaling.targetUtilizationPercentage": 70,
-    "formats": {"openvino": {"enabled": True, "versions": ["1"], "autoSelect": False}},
-    "triton.image.registry": "registry.example.com",
-    "triton.image.repository": "other",
-    "triton.image.tag": "25.01-py3",
-    "triton.image.digest": f"sha256:{'0' * 64}",
-    "triton.image.pullPolicy": "Always",
-    "triton.version": "25.06",
-    "triton.grpcPort": 18001,
-    "triton.httpPort": 18000,
-    "triton.metricsPort": 18002,
-    "triton.loadThreads": 9,
-    "triton.exitTimeoutSeconds": 31,
-    "triton.daliReleaseAfterUnload": False,
-    "triton.restrictedProtocols.enabled": True,
-    "triton.restrictedProtocols.existingSecret": "other",
-    "triton.resources": {"limits": {"cpu": "6"}},
-    "triton.extraArgs": ["--log-verbose=1"],
-    "triton.extraEnv": ENV,
-    "triton.extraEnvFrom": ENV_FROM,
-    "triton.extraVolumeMounts": VOLUME,
-    "triton.shm.sizeLimit": "2Gi",
-    "triton.tmp.sizeLimit": "2Gi",
-    "triton.livenessProbe": {"periodSeconds": 31},
-    "triton.securityContext": {"runAsUser": 1001},
-    "adapter.image.registry": "registry.example.com",
-    "adapter.image.repository": "other",
-    "adapter.image.tag": "other",
-    "adapter.image.digest": f"sha256:{'0' * 64}",
-    "adapter.image.pullPolicy": "Always",
-    "adapter.port": 18085,
-    "adapter.metricsPort": 19464,
-    "adapter.resources": {"limits": {"cpu": "3"}},
-    "adapter.logLevel": "debug",
-    "adapter.logFormat": "text",
-    "adapter.gracePeriodSeconds": 26,
-    "adapter.requestEndpointsDenied": "",
-    "adapter.extraEnv": ENV,
-    "adapter.extraEnvFrom": ENV_FROM,
-    "adapter.extraVolumeMounts": VOLUME,
-    "adapter.livenessProbe": {"periodSeconds": 31},
-    "adapter.securityContext": {"runAsUser": 1001},
-    "fronts.sagemaker.enabled": False,
-    "fronts.sagemaker.port": 18081,
-    "fronts.v2.enabled": False,
-    "fronts.v2.port": 18082,
-    "fronts.v2.through": "triton",
-    "fronts.lmi.enabled": False,
-    "fronts.lmi.port": 18083,
-    "fronts.lmi.model": "chat",
-    "fronts.lmi.tgiCompatible": True,
-    "fronts.lmi.outputFormatter": "sse",
-    "fronts.lmi.streaming": True,
-    "fronts.lmi.rollingBatch": "disable",
-    "fronts.lmi.details": "strict",
-    "fronts.from": [{"podSelector": {}}],
-    "loading.concurrency": 3,
-    "loading.timeoutSeconds": 91,
-    "capacity.source": "fixed",
-    "capacity.gpuMemory": "24Gi",
-    "capacity.bytes": "24Gi",
-    "capacity.buffer": "1Gi",
-    "capacity.multiplier": 2,
-    "capacity.defaultModelSize": "1Mi",
-    "capacity.perModelConcurrency": 1,
-    "modelVolume.mountPath": "/other",
-    "modelVolume.type": "ephemeral",
-    "modelVolume.size": "61Gi",
-    "modelVolume.storageClassName": "fast",
-    "modelVolume.hostPath": "/mnt",
-    "extraVolumes": [{"name": "other", "emptyDir": {}}],
-    "storage.secretName": "other",
-    "storage.create": False,
-    "storage.entries": {"s3": {"type": "gcs"}},
-    "networkPolicy.enabled": False,
-    "networkPolicy.from": [{"podSelector": {}}],
-    "networkPolicy.modelMeshPorts": [],
-    "podMonitor.enabled": False,
-    "podMonitor.labels": {"a": "b"},
-    "podMonitor.interval": "31s",
-    "podMonitor.scrapeTimeout": "11s",
-    "prometheusRule.enabled": False,
-    "prometheusRule.labels": {"a": "b"},
-    "prometheusRule.disabled": [ALERT],
-    "dashboard.enabled": False,
-    "dashboard.labels": {"a": "b"},
-    "dashboard.annotations": {"a": "b"},
-    "tests.timeoutSeconds": 11,
-    "extraObjects": [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "extra"}}],
-}
-"""Another value for each value."""
-BESIDE: dict[str, dict[str, Any]] = {
-    "runtime.replicas": {"autoscaling.enabled": False},
-    "triton.version": {"triton.image.tag": "own"},
-    "triton.restrictedProtocols.enabled": {"triton.restrictedProtocols.existingSecret": "secret"},
-    "triton.restrictedProtocols.existingSecret": {"triton.restrictedProtocols.enabled": True},
-    "capacity.source": {"capacity.bytes": "20Gi"},
-    "capacity.bytes": {"capacity.source": "fixed"},
-    "capacity.gpuMemory": {"capacity.source": "gpu", "triton.resources.limits": {"nvidia.com/mig-1g.10gb": 1}},
-    "modelVolume.storageClassName": {"modelVolume.type": "ephemeral"},
-    "modelVolume.hostPath": {"modelVolume.type": "hostPath"},
-    "storage.create": {"storage.entries": {}},
-}
-"""What a value needs to have an effect, or to be allowed."""
-WITHOUT: dict[str, dict[str, Any]] = {
-    "capacity.source": {"capacity.bytes": "", "capacity.source": "memory"},
-    "capacity.bytes": {"capacity.bytes": "20Gi"},
-    "modelVolume.hostPath": {"modelVolume.hostPath": "/data"},
-    "storage.create": {"storage.entries": {"s3": {"type": "s3"}}},
-    "triton.restrictedProtocols.existingSecret": {"triton.restrictedProtocols.existingSecret": "secret"},
-}
-"""What stands for the value where its default would be refused."""
 MAY_BE_AWAY = {"labels", "securityContext"}
 """What a template can do without, though its default says something."""
-SEEN_BY_A_REFUSAL = {"triton.version": {"formats.keras.enabled": True}}
-"""What it takes for a value that decides what is refused, and nothing else."""
 
 
 @pytest.fixture(scope="module")
@@ -213,11 +72,6 @@ def closed(schema: Mapping[str, Any], values: Any, place: str = "") -> Iterator[
         yield from closed(properties[key], values[key], f"{place}{key}.")
 
 
-def outcome(sets: Mapping[str, Any]) -> str:
-    """All objects of these values."""
-    return json.dumps(render.render(sets=sets, api_versions=(MONITORING,)))
-
-
 def test_the_schema_knows_the_values_and_no_others(values: dict[str, Any], schema: dict[str, Any]) -> None:
     assert list(closed(schema, values)) == []
 
@@ -228,22 +82,6 @@ def test_helm_finds_nothing_to_say_against_the_chart() -> None:
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert [line for line in done.stdout.splitlines() if line.startswith("[") and "icon is recommended" not in line] == []
-
-
-def test_another_value_is_known_for_each_value() -> None:
-    assert set(OTHER) == {row["key"] for row in rows()} - OF_A_CLUSTER
-
-
-@pytest.mark.parametrize("key", sorted(OTHER))
-def test_a_value_changes_what_is_made(key: str) -> None:
-    """A value that no template uses would be a promise."""
-    if key in SEEN_BY_A_REFUSAL:
-        with pytest.raises(render.RenderError, match=r"25\.06 has no TensorFlow"):
-            outcome({**BASE, **BESIDE[key], **SEEN_BY_A_REFUSAL[key], key: OTHER[key]})
-        return
-    beside = {**BASE, **BESIDE.get(key, {})}
-
-    assert outcome({**beside, key: OTHER[key]}) != outcome({**beside, **WITHOUT.get(key, {})})
 
 
 def test_the_chart_is_of_the_version_of_the_package() -> None:

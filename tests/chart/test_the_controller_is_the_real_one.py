@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.chart.controller import AssemblyError, ControllerConfig, assemble, dropped, validate
+from tests.chart.controller import ControllerConfig, assemble, validate
 
 CONFIG = ControllerConfig(
     service_port=1234,
@@ -57,13 +57,6 @@ TRITON = runtime(
     supportedModelFormats=formats("keras:2", "onnx:1", "pytorch:1", "tensorflow:1", "tensorflow:2", "tensorrt:7"),
     builtInAdapter=adapter("triton"),
 )
-MLSERVER = runtime(
-    "mlserver-1.x",
-    {"name": "mlserver", "image": "mlserver-1:replace", "resources": RESOURCES},
-    protocolVersions=["grpc-v2"],
-    supportedModelFormats=formats("sklearn:0", "xgboost:1", "lightgbm:3"),
-    builtInAdapter=adapter("mlserver"),
-)
 PULLERLESS = runtime(
     "custom-runtime-pullerless",
     {"name": "modelserver", "image": "mlserver", "resources": RESOURCES},
@@ -95,7 +88,7 @@ def env(container: dict[str, Any]) -> dict[str, Any]:
     ("rt", "config", "names"),
     [
         (TRITON, {}, ["triton-adapter", "triton", "mm"]),
-        (MLSERVER, {"rest_proxy": True}, ["rest-proxy", "mlserver", "mlserver-adapter", "mm"]),
+        (TRITON, {"rest_proxy": True}, ["rest-proxy", "triton", "triton-adapter", "mm"]),
         (PULLERLESS, {}, ["modelserver", "mm"]),
         (changed(PULLERLESS, storageHelper={}), {"rest_proxy": True}, ["rest-proxy", "modelserver", "mm", "puller"]),
     ],
@@ -169,22 +162,6 @@ def test_the_built_in_adapter() -> None:
     assert [(mount["mountPath"], mount.get("readOnly")) for mount in made["volumeMounts"]] == [("/models", None), ("/storage-config", True)]
 
 
-def test_variables_of_the_runtime_beat_those_of_the_built_in_adapter() -> None:
-    own = adapter("triton") | {"env": [{"name": "ADAPTER_PORT", "value": "override"}, {"name": "NEW_ENV_VAR", "value": "some value"}]}
-
-    values = env(containers(assemble(changed(TRITON, builtInAdapter=own), config=CONFIG))["triton-adapter"])
-
-    assert (values["ADAPTER_PORT"], values["NEW_ENV_VAR"]) == ("override", "some value")
-
-
-def test_a_container_of_the_runtime() -> None:
-    triton = containers(assemble(TRITON, config=CONFIG))["triton"]
-
-    assert triton["volumeMounts"] == [{"name": "models-dir", "mountPath": "/models"}]
-    assert triton["lifecycle"] == {"preStop": {"httpGet": {"path": "/prestop", "port": 8090}}}
-    assert triton["securityContext"] == {"capabilities": {"drop": ["ALL"]}}
-
-
 def test_the_pod() -> None:
     template = assemble(TRITON, config=CONFIG)
 
@@ -199,35 +176,6 @@ def test_the_pod() -> None:
     }
     assert template["spec"]["terminationGracePeriodSeconds"] == 90
     assert template["metadata"]["annotations"] == {}
-
-
-def test_metrics_of_modelmesh() -> None:
-    config = ControllerConfig(**(CONFIG.__dict__ | {"metrics": True, "metrics_port": 2222, "metrics_scheme": "http"}))
-
-    template = assemble(MLSERVER, config=config)
-
-    assert template["metadata"]["annotations"] == {
-        "prometheus.io/path": "/metrics",
-        "prometheus.io/port": "2222",
-        "prometheus.io/scheme": "http",
-        "prometheus.io/scrape": "true",
-    }
-    made = containers(template)["mm"]
-    assert env(made)["MM_METRICS"] == "prometheus:port=2222;scheme=http"
-    assert made["ports"] == [{"name": "grpc", "containerPort": 1234}, {"name": "prometheus", "containerPort": 2222}]
-
-
-def test_the_rest_proxy() -> None:
-    template = assemble(MLSERVER, config=ControllerConfig(**(CONFIG.__dict__ | {"rest_proxy": True})))
-
-    assert env(containers(template)["rest-proxy"]) == {
-        "REST_PROXY_LISTEN_PORT": "8008",
-        "REST_PROXY_GRPC_PORT": "1234",
-        "REST_PROXY_USE_TLS": "false",
-        "REST_PROXY_GRPC_MAX_MSG_SIZE_BYTES": "16777216",
-        "REST_PROXY_SKIP_VERIFY": "false",
-    }
-    assert "pv:grpc-v2,pv:v2," in env(containers(template)["mm"])["MM_LABELS"]
 
 
 def test_the_storage_helper_calls_the_adapter_and_modelmesh_calls_the_storage_helper() -> None:
@@ -247,32 +195,6 @@ def test_the_storage_helper_calls_the_adapter_and_modelmesh_calls_the_storage_he
     assert {"name": "data", "persistentVolumeClaim": {"claimName": "data"}} in template["spec"]["volumes"]
 
 
-def test_fields_of_the_pod_are_passed_on() -> None:
-    preferred = {"weight": 1, "preference": {"matchExpressions": [{"key": "gpu", "operator": "Exists"}]}}
-    fields = {
-        "nodeSelector": {"a": "b"},
-        "tolerations": [{"key": "gpu", "operator": "Exists"}],
-        "labels": {"team": "x", "modelmesh-service": "mine"},
-        "annotations": {"note": "y"},
-        "imagePullSecrets": [{"name": "one"}, {"name": "two"}],
-        "affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [preferred]}},
-    }
-    config = ControllerConfig(image_pull_secrets=("one",), pod_labels=(("team", "z"), ("zone", "1")), service_account="modelmesh")
-
-    template = assemble(changed(PULLERLESS, **fields), config=config)
-
-    spec, metadata = template["spec"], template["metadata"]
-    assert (spec["nodeSelector"], spec["tolerations"], spec["serviceAccountName"]) == (
-        fields["nodeSelector"],
-        fields["tolerations"],
-        "modelmesh",
-    )
-    assert spec["imagePullSecrets"] == [{"name": "one"}, {"name": "two"}]
-    assert spec["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"] == [preferred]
-    assert metadata["annotations"]["note"] == "y"
-    assert {"team": "x", "zone": "1", "modelmesh-service": "mine"}.items() <= metadata["labels"].items()
-
-
 def test_a_required_node_affinity_becomes_one_alternative_of_two() -> None:
     """So it requires nothing: every node of these architectures meets the other one."""
     term = {"matchExpressions": [{"key": "gpu", "operator": "Exists"}]}
@@ -288,45 +210,6 @@ def test_the_models_volume_is_limited_by_the_memory_of_all_containers_of_the_run
     own = [{"name": name, "resources": {"limits": {"memory": limit}}} for name, limit in (("a", "8Gi"), ("b", "512Mi"))]
     assert assemble(changed(PULLERLESS, containers=own))["spec"]["volumes"][0]["emptyDir"] == {"sizeLimit": "13056Mi"}
     assert assemble(with_container())["spec"]["volumes"][0]["emptyDir"] == {"sizeLimit": "0"}
-
-
-def test_what_is_dropped_is_told() -> None:
-    assert dropped(changed(PULLERLESS, httpDataEndpoint="port:8000")) == ["httpDataEndpoint"]
-    assert dropped(PULLERLESS) == []
-
-
-@pytest.mark.parametrize(
-    ("rt", "mounted", "env_of_mm"),
-    [
-        ({"grpcEndpoint": "unix:///s/a", "grpcDataEndpoint": "unix:/s/b"}, True, {"INTERNAL_GRPC_SOCKET_PATH": "/s/a"}),
-        ({"grpcEndpoint": "port:8085", "grpcDataEndpoint": "unix:/s/b"}, True, {"INTERNAL_GRPC_PORT": "8085"}),
-        ({"grpcEndpoint": "unix:/s/a", "grpcDataEndpoint": "port:8001"}, False, {"INTERNAL_GRPC_SOCKET_PATH": "/s/a"}),
-    ],
-    ids=["both", "data", "management alone: the trap"],
-)
-def test_sockets(rt: dict[str, Any], mounted: bool, env_of_mm: dict[str, str]) -> None:
-    made = containers(assemble(changed(PULLERLESS, **rt)))
-
-    mount = {"name": "domain-socket", "mountPath": "/s"}
-    assert mount in made["modelserver"]["volumeMounts"]
-    assert (mount in made["mm"]["volumeMounts"]) == mounted
-    assert env_of_mm.items() <= env(made["mm"]).items()
-
-
-@pytest.mark.parametrize(
-    ("rt", "words"),
-    [
-        (changed(PULLERLESS, grpcEndpoint="unix:/a/s", grpcDataEndpoint="unix:/b/s"), "two folders: /a, /b"),
-        (changed(TRITON, grpcEndpoint="unix:/a/s"), "must be port:N for a built-in adapter"),
-        (changed(PULLERLESS, grpcEndpoint=None), "grpcEndpoint is missing"),
-        (changed(PULLERLESS, storageHelper={}, grpcEndpoint="tcp:8085"), "nothing that the storage helper can call"),
-        (with_container(name="mm"), "the name is reserved"),
-    ],
-    ids=["two folders", "built-in", "missing", "storage helper", "refused"],
-)
-def test_no_pod_is_made(rt: dict[str, Any], words: str) -> None:
-    with pytest.raises(AssemblyError, match=words):
-        assemble(rt, config=CONFIG)
 
 
 @pytest.mark.parametrize(
@@ -353,18 +236,6 @@ def test_no_pod_is_made(rt: dict[str, Any], words: str) -> None:
 def test_the_validator(rt: dict[str, Any], words: str) -> None:
     """The cases of the controller's own test, and volumes."""
     assert validate(rt) == [words]
-
-
-def test_the_validator_lets_pass() -> None:
-    fields = {
-        "ports": [{"name": "my-port", "containerPort": 54321}, {"containerPort": 11900}, {"containerPort": 8002}],
-        "volumeMounts": [{"name": "models-dir"}, {"name": "my-volume"}],
-        "livenessProbe": {},
-        "startupProbe": {},
-    }
-
-    assert validate(with_container(**fields)) == []
-    assert validate(TRITON) == []
 
 
 HPA = {

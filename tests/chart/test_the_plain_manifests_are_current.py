@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -75,24 +74,3 @@ def test_each_folder_stands_in_the_page() -> None:
     page = (MANIFESTS / "README.md").read_text()
 
     assert [folder.name for folder in FOLDERS if f"[{folder.name}/]({folder.name})" not in page] == []
-
-
-def test_a_patch_makes_the_new_of_the_old() -> None:
-    old = {"a": {"b/c": 1, "d": [1, {"e": 2}], "gone": 0}, "list": [1, 2]}
-    new = {"a": {"b/c": 2, "d": [1, {"e": 3}], "new": {"f": 4}}, "list": [1]}
-
-    assert list(manifests.operations(old, new)) == [
-        {"op": "remove", "path": "/a/gone"},
-        {"op": "replace", "path": "/a/b~1c", "value": 2},
-        {"op": "replace", "path": "/a/d/1/e", "value": 3},
-        {"op": "add", "path": "/a/new", "value": {"f": 4}},
-        {"op": "replace", "path": "/list", "value": [1]},
-    ]
-    assert list(manifests.operations(old, json.loads(json.dumps(old)))) == []
-
-
-def test_texts_of_several_lines_are_written_as_they_are_read() -> None:
-    written = manifests.yaml_of("# x", {"metadata": {"annotations": {"on": "y", "text": "a\nb: c\n"}}})
-
-    assert "text: |\n" in written
-    assert yaml.safe_load(written)["metadata"]["annotations"] == {"on": "y", "text": "a\nb: c\n"}

@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 import yaml
 
-from adapter.errors import InvalidRequest
 from adapter.layout.model_types import TYPES
 from adapter.model import ModelSpec
 from adapter.parameters import PARAMETERS
@@ -25,7 +24,7 @@ from adapter.storage.secret.merging import StorageConfig
 from adapter.storage.stores.azure.config import container_of
 from adapter.storage.stores.http.config import headers_of, url_of
 from adapter.storage.stores.table import BINDINGS, BUCKETS
-from tests.chart.predictors import NotAPredictorError, Predictor, predictor_of
+from tests.chart.predictors import predictor_of
 from tests.chart.samples import SAMPLES, SECRET, documents, secret
 from tests.chart.valid import problems
 
@@ -99,16 +98,6 @@ async def test_a_sample_with_a_storage_key_is_read_with_what_is_stored(resource:
     assert {name.partition(".")[0] for name in kept} <= set(config.values)
 
 
-async def test_a_request_for_another_account_gets_no_stored_credentials(configs: StorageConfigs) -> None:
-    """What the test above would find."""
-    resource = json.loads(json.dumps(DOCUMENTS["storage/azure.yaml:azure-by-uri"]).replace("exampleaccount", "otheraccount"))
-
-    config = await configs.resolve(spec_of(resource))
-
-    assert config.is_unsigned
-    assert not set(BINDINGS["azure"].credentials) & set(config.values)
-
-
 @pytest.mark.parametrize("store", sorted(STORES))
 async def test_each_store_has_samples_of_every_form(store: str, configs: StorageConfigs) -> None:
     found = documents("storage")
@@ -144,36 +133,6 @@ def test_the_secret_holds_texts_only_and_no_credentials() -> None:
         assert all(isinstance(value, str) for value in entry.values()), key
         secrets = [value for name, value in entry.items() if name.partition(".")[0] in CREDENTIALS]
         assert all(re.search(r"<[\w (),\\]+>", value) for value in secrets), key
-
-
-@pytest.mark.parametrize(
-    ("model", "words"),
-    [
-        ({"storageUri": "s3://b/p", "storage": {"path": "p"}}, "either storageUri or storage.path"),
-        ({"storage": {"key": "s3"}}, "either storageUri or storage.path"),
-        ({"storageUri": "ftp://host/p"}, "unsupported scheme"),
-    ],
-)
-def test_what_the_controller_refuses_is_refused_here(model: dict[str, Any], words: str) -> None:
-    resource = {**DOCUMENTS["storage/s3.yaml:s3-by-key"], "spec": {"predictor": {"model": {"modelFormat": {"name": "onnx"}, **model}}}}
-
-    with pytest.raises(NotAPredictorError, match=words):
-        predictor_of(resource)
-
-
-def test_an_object_without_the_annotation_is_another_controllers() -> None:
-    resource = json.loads(json.dumps(DOCUMENTS["storage/s3.yaml:s3-by-key"]))
-    del resource["metadata"]["annotations"]
-
-    with pytest.raises(NotAPredictorError, match="deploymentMode"):
-        predictor_of(resource)
-
-
-async def test_an_unknown_storage_key_is_found(configs: StorageConfigs) -> None:
-    predictor = Predictor(name="a", source="isvc", format={"name": "onnx"}, path="a", storage_key="s4")
-
-    with pytest.raises(InvalidRequest, match="there is no storage config 's4'"):
-        await configs.resolve(decode(predictor.load_request()))
 
 
 def test_the_samples_lie_where_their_page_says() -> None:

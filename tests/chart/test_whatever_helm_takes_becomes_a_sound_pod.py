@@ -16,6 +16,8 @@ from tests.chart import controller, render, soundness, valid
 from tests.chart.matrix import CLAIM, leaves
 from tests.chart.soundness import PodView
 
+pytestmark = pytest.mark.long
+
 ODD: tuple[object, ...] = ("on", 0, 1.5, "a: b #c", "{{ .Values.x }}", "two\nlines", "", [1], {"a": 1}, "$(HOME) `id`", True, "9" * 30, -1)
 EACH = 1
 TEMPLATES = ("nil pointer", "error calling", "executing", "wrong type", "YAML", "JSON")

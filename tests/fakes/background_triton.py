@@ -18,7 +18,8 @@ class BackgroundTriton:
 
     def __init__(self, repository: Path) -> None:
         repository.mkdir(parents=True, exist_ok=True)
-        self._repository = repository
+        self.repository = repository
+        """Where models are placed, in the volume."""
         self._started: Future[str] = Future()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._over: asyncio.Event | None = None
@@ -32,7 +33,7 @@ class BackgroundTriton:
     async def _serve(self) -> None:
         try:
             self._loop, self._over = asyncio.get_running_loop(), asyncio.Event()
-            async with FakeTriton(self._repository) as triton:
+            async with FakeTriton(self.repository) as triton:
                 self._started.set_result(triton.target)
                 await self._over.wait()
         except BaseException as error:

@@ -70,7 +70,8 @@ def answering(status: int, headers: Mapping[str, str | int] | None = None, body:
 
     def answer(peer: Peer) -> None:
         peer.head(status, headers)
-        peer.send(body)
+        if peer.method != "HEAD":
+            peer.send(body)
         if not {"content-length", "transfer-encoding"} & {name.lower() for name in headers or {}}:
             peer.hang_up()
 
@@ -295,6 +296,10 @@ def proxying(resolve: Mapping[str, tuple[str, int]] | None = None) -> Behaviour:
             headers = {name: value for name, value in peer.headers.items() if not name.startswith(("connection", "proxy-"))}
             lines = "".join(f"{name}: {value}\r\n" for name, value in {**headers, "connection": "close"}.items())
             far.sendall(f"{peer.method} {path} HTTP/1.1\r\n{lines}\r\n".encode("latin-1") + peer.body)
+            head = b""
+            while b"\r\n\r\n" not in head and (some := far.recv(65536)):
+                head += some
+            peer.line.sendall(head.replace(b"\r\n", b"\r\nConnection: close\r\n", 1))
             return _pour(far, peer.line)
 
     return answer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from adapter.space import Space
+from adapter.volume.space import Space
 
 
 class IdleArtifacts:

@@ -1,8 +1,8 @@
 """A lifecycle without storage and Triton: holds models in a table."""
 
 from adapter.errors import ModelNotLoaded, SourceNotFound
-from adapter.model import LoadedModel, ModelSpec, RuntimeState
-from adapter.ports import Lifecycle
+from adapter.model import ModelSpec
+from adapter.serving import Lifecycle, LoadedModel, RuntimeState
 
 MODEL_PATH = "models/digits"
 """The one model that this lifecycle can load."""

@@ -6,15 +6,23 @@ Faults are queued with `fail` and `hang`; each is used once, by the next call of
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from adapter.errors import SourceChanged, SourceNotFound, SourceUnavailable
-from adapter.storage.bucket import PAGE_OBJECTS, Page, Sink, StoredObject
-from adapter.workers import Stop
+from adapter.storage.bucket import PAGE_OBJECTS, Page, Read, StoredObject
+from adapter.workers import Stop, Workers
+
+
+@functools.cache
+def _threads() -> Workers:
+    """Where calls run, as an engine's threads are others than the caller's."""
+    return Workers("memory", 64)
 
 
 @dataclass(frozen=True)
@@ -28,7 +36,6 @@ class MemoryBucket:
     """One bucket. Its methods may be called from any thread."""
 
     kind = "memory"
-    is_encrypted = False
 
     def __init__(self, objects: Mapping[str, bytes] | None = None, *, bucket: str = "b", page_objects: int = PAGE_OBJECTS) -> None:
         self.place = f"memory://{bucket}"
@@ -75,15 +82,18 @@ class MemoryBucket:
         """The object as a listing would show it now."""
         return StoredObject(key, len(self._objects[key]), self.etag(key))
 
-    def list_page(self, prefix: str, stop: Stop, *, token: str | None = None, limit: int = PAGE_OBJECTS, by_folder: bool = False) -> Page:
+    async def list_page(self, prefix: str, *, token: str | None = None, limit: int = PAGE_OBJECTS, by_folder: bool = False) -> Page:
         """As the Protocol says."""
         with self._called("list", f"list {prefix}") as fault:
-            return self._page(fault, prefix, stop, token, limit, by_folder)
+            return await _threads().run(lambda stop: self._page(fault, prefix, stop, token, limit, by_folder))
 
-    def read(self, wanted: StoredObject, start: int, length: int, sink: Sink, stop: Stop) -> None:
+    async def read(self, reads: Sequence[Read]) -> None:
         """As the Protocol says."""
-        with self._called("read", f"read {wanted.key} {start}+{length}") as fault:
-            self._read(fault, wanted, start, length, sink, stop)
+        for read in reads:
+            if not read.is_done:
+                start, length = read.start + read.taken, read.length - read.taken
+                with self._called("read", f"read {read.wanted.key} {start}+{length}") as fault:
+                    await _threads().run(partial(self._read, fault, read))
 
     def _page(self, fault: _Fault | None, prefix: str, stop: Stop, token: str | None, limit: int, by_folder: bool) -> Page:
         stop.check()
@@ -100,8 +110,9 @@ class MemoryBucket:
             next_token=shown[-1] if len(shown) < len(rest) else None,
         )
 
-    def _read(self, fault: _Fault | None, wanted: StoredObject, start: int, length: int, sink: Sink, stop: Stop) -> None:
+    def _read(self, fault: _Fault | None, read: Read, stop: Stop) -> None:
         stop.check()
+        wanted, start, length = read.wanted, read.start + read.taken, read.length - read.taken
         if not length:
             return
         if wanted.key not in self._objects:
@@ -112,11 +123,12 @@ class MemoryBucket:
         given = content if fault is None else content[: fault.after_bytes]
         for offset in range(0, len(given), self.chunk_bytes):
             stop.check()
-            sink(given[offset : offset + self.chunk_bytes])
+            read.give(given[offset : offset + self.chunk_bytes])
         if fault is not None:
             self._play(fault, stop)
         if len(content) < length:
             raise SourceUnavailable(f"the body of {wanted.key!r} ended early")
+        read.end()
 
     @contextmanager
     def _called(self, call: str, trace: str) -> Iterator[_Fault | None]:

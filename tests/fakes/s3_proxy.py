@@ -34,6 +34,8 @@ class Fault:
     """Instead of the answer's own."""
     cut_after_bytes: int | None = None
     """End the body here, in a friendly way."""
+    is_chunked: bool = False
+    """Tell no length, and send the body as one chunk and an end."""
     reset_after_bytes: int | None = None
     """Reset the connection here; -1: before the headers."""
     hang_after_bytes: int | None = None
@@ -136,7 +138,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response_only(status)
         for name, value in {**dict(headers), **dict(fault.headers)}.items():
             self.send_header(name, value)
-        self.send_header("Content-Length", str(len(body)))
+        framing = ("Transfer-Encoding", "chunked") if fault.is_chunked else ("Content-Length", str(len(body)))
+        self.send_header(*framing)
         self.end_headers()
         if self.command != "HEAD":
             if fault.status is None:
@@ -173,7 +176,8 @@ class _Handler(BaseHTTPRequestHandler):
         if fault.hang_after_bytes is not None:
             self.wfile.write(body[: fault.hang_after_bytes])
             return self._hang()
-        self.wfile.write(body if fault.cut_after_bytes is None else body[: fault.cut_after_bytes])
+        sent = body[: fault.cut_after_bytes]
+        self.wfile.write(b"%x\r\n%b\r\n0\r\n\r\n" % (len(sent), sent) if fault.is_chunked else sent)
         self.close_connection = fault.cut_after_bytes is not None
         return None
 

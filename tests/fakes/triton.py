@@ -20,7 +20,6 @@ from typing import Any, TypeVar
 import grpc
 import grpc.aio
 
-from adapter.triton import handshake
 from adapter.triton.stubs import service_pb2 as pb
 from adapter.triton.stubs import service_pb2_grpc
 from tests.fakes import triton_models as rules
@@ -205,15 +204,6 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore
     def thaw(self) -> None:
         """As SIGCONT."""
         self._awake.set()
-
-    async def greets(self, target: str, seconds: float) -> bool:
-        """In the place of `handshake.is_answered`: gRPC in this process greets also while this Triton is frozen."""
-        try:
-            async with asyncio.timeout(seconds):
-                await self._awake.wait()
-        except TimeoutError:
-            return False
-        return await handshake.is_answered(target, seconds)
 
     # The service. Names are those of inference.GRPCInferenceService.
 

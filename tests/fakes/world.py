@@ -35,7 +35,7 @@ from adapter.model import (
     Survey,
     owner_of,
 )
-from adapter.ports import Neighbours, Wanted, nothing
+from adapter.ports import Ports, Wanted, nothing
 from adapter.waits import Waits
 
 
@@ -390,6 +390,7 @@ class FakeStore(_Port):
 @dataclass
 class FakeRepository(_Port):
     folder = Path("/models/repository")
+    problem = None
 
     def is_of_others(self, name: str) -> bool:
         return False
@@ -453,9 +454,6 @@ class FakeServer(_Port):
 
     def confirm_restart(self) -> None:
         """Counts nothing here."""
-
-    def expect_load(self) -> None:
-        """Nothing can be asked ahead of a Triton that answers at once."""
 
     async def load(self, model_id: str, on_sent: Callable[[], None], *, yields: bool = False) -> None:
         await self.visit("slot", model_id)
@@ -567,9 +565,9 @@ class FakeJournal(_Port):
         await self.world.visit("written", is_traced=False)
 
 
-def neighbours(world: World, process: Process | None = None, *, slots: int = 2) -> Neighbours:
+def ports(world: World, process: Process | None = None, *, slots: int = 2) -> Ports:
     """What one life of the adapter meets of this world."""
     process = process or Process()
-    return Neighbours(
+    return Ports(
         FakeStore(world, process), FakeRepository(world, process), FakeServer(world, process, slots=slots), FakeJournal(world, process)
     )

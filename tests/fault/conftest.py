@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,8 @@ from adapter._pb import model_runtime_pb2 as spi
 from adapter._pb import model_runtime_pb2_grpc as spi_rpc
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
 from adapter.settings import Settings
-from adapter.storage.pull.spans import SPAN_SIZES
-from adapter.triton.client import TritonClient
-from adapter.volume import Volume
+from adapter.units import MIB
+from adapter.volume.volume import Volume
 from adapter.wiring import build
 from tests.builders import load_request
 from tests.fakes.s3_proxy import S3Proxy
@@ -33,7 +33,7 @@ from tests.real import install
 from tests.real.s3 import S3Server
 
 BUCKET = "models"
-PART_BYTES = SPAN_SIZES.least_bytes
+PART_BYTES = MIB
 SETTLE_SECONDS = 120
 OWN_FILES = ("lock", "journal.jsonl", "journal.jsonl.new")
 
@@ -79,9 +79,12 @@ class System:
     s3: S3Server
     proxy: S3Proxy
     volume: Volume
+    stored: set[str] = field(default_factory=set)
+    """Paths of models that this test has put into the bucket."""
 
     def put(self, path: str, **files: bytes) -> None:
         """Files of a python model at this path of the bucket; `model` is its model.py."""
+        self.stored.add(path)
         names = {"model": "1/model.py", "weights": "1/weights.bin", "config": "config.pbtxt"}
         self.s3.put_folder(BUCKET, path, {names[name]: content for name, content in files.items()})
 
@@ -110,7 +113,7 @@ class System:
     def phases(self, model_id: str) -> dict[str, float]:
         """Seconds of the phases of the load under way, the running one included; empty when there is none."""
         operation = self.lifecycle.registry.operation_on(model_id)
-        return operation.phases.seconds() if operation else {}
+        return operation.phases() if operation else {}
 
     async def settled(self) -> None:
         """Wait until nothing is under way."""
@@ -161,7 +164,6 @@ async def system(
     with S3Proxy(s3.endpoint_url) as proxy:
         (config / "s3").write_text(json.dumps(s3.storage_config(BUCKET) | {"endpoint_url": proxy.endpoint_url}))
         async with FakeTriton(root / "_triton_models") as triton:
-            monkeypatch.setattr(TritonClient, "runs", lambda client, seconds: triton.greets(client.target, seconds))
             environ = {
                 "CONTAINER_MEM_REQ_BYTES": "2GiB", "CACHE_MAX_BYTES": "0",
                 "LOADING_CONCURRENCY": "2", "LOADTIME_TIMEOUT": "30000", "METRICS_PORT": "0",
@@ -172,4 +174,7 @@ async def system(
                 build(Settings.from_env(environ | settings)) as adapter,
                 grpc.aio.insecure_channel(adapter.spi.addresses[0]) as channel,
             ):
-                yield System(spi_rpc.ModelRuntimeStub(channel), adapter.lifecycle, triton, s3, proxy, adapter.volume)
+                system = System(spi_rpc.ModelRuntimeStub(channel), adapter.lifecycle, triton, s3, proxy, adapter.volume)
+                yield system
+                for path in system.stored:
+                    shutil.rmtree(s3.root / BUCKET / path, ignore_errors=True)  # one may be below another

@@ -7,11 +7,9 @@ its own, so that the right one is known by its answer.
 
 from __future__ import annotations
 
-import os
 import re
-import signal
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -22,20 +20,18 @@ from tritonclient.grpc import service_pb2 as v2
 from tritonclient.grpc import service_pb2_grpc as v2_rpc
 
 from tests.integration.conftest import get
-from tests.real.adapter import AdapterProcess
-from tests.real.mesh import Mesh, arrays_of
+from tests.real.mesh import arrays_of
 from tests.real.models import affine
+from tests.real.pod import BUCKET, Pod
 from tests.real.polls import until
 from tests.real.ports import free_ports
 from tests.real.s3 import S3Server
-from tests.real.triton import Triton
 
-BUCKET = "models"
 LONG_SECONDS = 120
 RECONNECT = [("grpc.initial_reconnect_backoff_ms", 20), ("grpc.max_reconnect_backoff_ms", 50), ("grpc.use_local_subchannel_pool", 1)]
 
 
-class Pod:
+class FaultPod(Pod):
     """Two containers and a user of theirs."""
 
     def __init__(
@@ -45,36 +41,14 @@ class Pod:
         `show`: takes the rows of the table. `name`: Triton's `--id`, for one that has the same at each start. Further keywords are the
         adapter's settings.
         """
-        self._root = root
+        settings = {"LOADTIME_TIMEOUT": "90000", "LOADING_CONCURRENCY": "2", **env}
+        super().__init__(root, storage_config, settings, extra_args=["--reuse-grpc-port=true"], log_path=root / "triton.log", name=name)
         self._s3 = s3
         self._show = show
-        self._name = name
-        self.repository = root / "_triton_models"
-        self.repository.mkdir(parents=True)
-        self.triton = self._triton()
-        self.triton.start()
-        self.adapter = AdapterProcess(
-            volume=root,
-            storage_config=storage_config,
-            triton_target=self.triton.grpc_target,
-            env={"LOADTIME_TIMEOUT": "90000", "LOADING_CONCURRENCY": "2", **env},
-        ).start()
-        self.mesh = Mesh(self.adapter.channel_target, self.triton.grpc_target)
-        self.mesh.start()
         self.load_seconds: list[float] = []
         """How long each load of `load_many` took, over the SPI."""
         self.loaded: dict[str, int] = {}
         """Model id → the number that it adds, of models that were loaded."""
-
-    def _triton(self, ports: Collection[int] = ()) -> Triton:
-        args = ["--disable-auto-complete-config", "--reuse-grpc-port=true"]
-        return Triton(self.repository, extra_args=args, log_path=self._root / "triton.log", ports=list(ports), name=self._name)
-
-    def close(self) -> None:
-        """End all of it."""
-        self.mesh.__exit__(None, None, None)
-        self.adapter.kill()
-        self.triton.kill()
 
     # ---- models
 
@@ -153,7 +127,7 @@ class Pod:
 
     def loads_of_triton(self) -> int:
         """How many models Triton has loaded since the pod began, by its own log."""
-        return len(re.findall(r"successfully loaded '", (self._root / "triton.log").read_text(errors="replace")))
+        return len(re.findall(r"successfully loaded '", (self.volume / "triton.log").read_text(errors="replace")))
 
     # ---- faults
 
@@ -171,14 +145,13 @@ class Pod:
     def replace_triton(self) -> None:
         """Kill Triton when the next one listens on its port already: nobody needs to see the port closed."""
         before = self.triton
-        self.triton = self._triton([before.grpc_port, *free_ports(2)])
-        self.triton.start()
+        self.start_triton(ports=[before.grpc_port, *free_ports(2)])
         before.kill()
 
     def pause_triton(self) -> None:
         """SIGSTOP."""
-        os.kill(self.triton.pid, signal.SIGSTOP)
+        self.triton.freeze()
 
     def continue_triton(self) -> None:
         """SIGCONT."""
-        os.kill(self.triton.pid, signal.SIGCONT)
+        self.triton.thaw()

@@ -19,9 +19,8 @@ from adapter._pb import model_runtime_pb2 as spi
 from adapter._pb import model_runtime_pb2_grpc as spi_rpc
 from adapter.settings import Settings
 from adapter.storage.secret.merging import StorageConfig
-from adapter.triton.client import TritonClient
 from adapter.wiring import build
-from adapter.workers import Stop
+from adapter.workers import Workers
 from tests.builders import load_request
 from tests.fakes.memory_bucket import MemoryBucket
 from tests.fakes.triton import FakeTriton
@@ -38,16 +37,14 @@ class Clients:
         self.bucket_in_memory.put("m/1/model.py", b"class TritonPythonModel: pass")
         self.warmed: list[str] = []
         self._make = make
+        self._threads = Workers("making", 1)
 
-    def warm(self, config: StorageConfig, stop: Stop) -> None:
-        self._make()
+    async def warm(self, config: StorageConfig) -> None:
+        await self._threads.run(lambda _: self._make())
         self.warmed.append(config.label)
 
-    def bucket(self, config: StorageConfig, stop: Stop) -> MemoryBucket:
+    async def bucket(self, config: StorageConfig) -> MemoryBucket:
         return self.bucket_in_memory
-
-    def close(self) -> None:
-        """Nothing is open."""
 
 
 @asynccontextmanager
@@ -58,7 +55,6 @@ async def started(tmp_path: Path, clients: Clients, patch: pytest.MonkeyPatch) -
     for key in KEYS:
         (secrets / key).write_text(json.dumps({"type": "s3", "bucket": "b"}))
     async with FakeTriton(tmp_path / "volume/_triton_models") as triton:
-        patch.setattr(TritonClient, "runs", lambda client, seconds: triton.greets(client.target, seconds))
         environ = {
             "CONTAINER_MEM_REQ_BYTES": "2GiB", "METRICS_PORT": "0", "CACHE_MAX_BYTES": "0", "STORAGE_CONFIG_DIR": str(secrets),
             "ROOT_MODEL_DIR": str(tmp_path / "volume"), "ADAPTER_ENDPOINT": f"unix:{tmp_path}/a.sock", "RUNTIME_ENDPOINT": triton.target,

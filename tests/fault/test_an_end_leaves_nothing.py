@@ -16,9 +16,8 @@ from adapter import wiring
 from adapter.errors import StartError
 from adapter.settings import Settings
 from adapter.storage.store import Store
-from adapter.storage.wire import names
 from adapter.triton.server import TritonServer
-from adapter.volume import Volume
+from adapter.volume.volume import Volume
 from adapter.workers import Workers
 from tests.fault.conftest import Hold, until
 from tests.real.ports import free_ports
@@ -39,8 +38,7 @@ def settings(tmp_path: Path) -> Settings:
 
 @pytest.fixture(autouse=True)
 async def nothing_is_left(settings: Settings) -> AsyncIterator[None]:
-    """Checked after each test. Those who look names up serve the whole process."""
-    names.start()
+    """Checked after each test."""
     before = set(threading.enumerate())
     yield
     await until(lambda: not ours(before), f"threads that end: {ours(before)}")

@@ -18,7 +18,7 @@ MODEL = b"class TritonPythonModel: pass"
 
 @pytest.fixture
 def settings() -> dict[str, str]:
-    return {"UNLOAD_TIMEOUT_SECONDS": "3"}
+    return {"UNLOAD_TIMEOUT_SECONDS": "6"}
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ async def test_it_is_named_and_heals(
     seconds = time.monotonic() - began
     hold.release()
 
-    assert 2 < seconds < 20
+    assert 5 < seconds < 40
     assert {type(answer) for answer in answers} == {grpc.aio.AioRpcError}
     told = [str(answer.details()) for answer in answers]
     assert all("waiting for the volume to" in text for text in told), told

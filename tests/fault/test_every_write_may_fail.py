@@ -25,13 +25,13 @@ from typing import Any
 import grpc
 import pytest
 
-from adapter import leaving as leaving_module
 from adapter._pb import model_runtime_pb2 as spi
 from adapter._pb import model_runtime_pb2_grpc as spi_rpc
 from adapter.errors import StartError
 from adapter.journal import journal as journal_module
 from adapter.settings import Settings
-from adapter.trees import own_bytes
+from adapter.volume import leaving as leaving_module
+from adapter.volume.trees import own_bytes
 from adapter.wiring import Adapter, build
 from tests.builders import load_request
 from tests.fakes.failing_disk import FAULTS, FailingDisk, Fault
@@ -43,8 +43,8 @@ PATH = "written"
 """In the bucket that all tests of this folder share."""
 MODEL = b"class TritonPythonModel: pass"
 CONFIG = b'backend: "python"\n'
-STRIDE = len(FAULTS)
-"""Without `--every-write`, the distance of the calls that fail. Each fault begins at another one: one fault or another meets each call."""
+STRIDE = 4
+"""Without `--every-write`, each fourth call fails, with one fault or another."""
 CLEAN_SECONDS = 5
 """For threads that nobody waits for."""
 MOST_CALLS = 300
@@ -310,7 +310,7 @@ async def test_every_write_of_a_purge_may_fail(bed: Bed, request: pytest.Fixture
 def calls_to_fail(request: pytest.FixtureRequest, fault: Fault) -> range:
     """Their numbers; the step has fewer calls."""
     every = request.config.getoption("--every-write")
-    return range(1, MOST_CALLS) if every else range(1 + FAULTS.index(fault), MOST_CALLS, STRIDE)
+    return range(1, MOST_CALLS) if every else range(1 + STRIDE * FAULTS.index(fault), MOST_CALLS, STRIDE * len(FAULTS))
 
 
 async def run(bed: Bed, step: str) -> None:

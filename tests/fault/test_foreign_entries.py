@@ -16,7 +16,7 @@ from adapter._pb import model_runtime_pb2 as spi
 from adapter.errors import StartError
 from adapter.model import PROBE
 from adapter.settings import Settings
-from adapter.volume import Volume
+from adapter.volume.volume import Volume
 from adapter.wiring import build
 from tests.fault.conftest import System, until
 from tests.real.small_disk import small_disk

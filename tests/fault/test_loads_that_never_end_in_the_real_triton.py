@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import os
-import signal
-import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -16,13 +12,11 @@ import grpc
 import numpy as np
 import pytest
 
-from adapter.triton.client import TritonClient, TritonSilent
-from tests.fault.pod import Pod
+from tests.fault.pod import FaultPod
 from tests.integration.conftest import get
 from tests.real.models import affine
 from tests.real.polls import until
 from tests.real.s3 import S3Server
-from tests.real.triton import Triton
 
 pytestmark = [pytest.mark.real_triton, pytest.mark.timeout(300)]
 
@@ -49,29 +43,30 @@ DIRECTORIES = 50_000
 
 
 @pytest.fixture
-def pod(tmp_path: Path, config_for_pods: Path, s3: S3Server, shown: Callable[..., None]) -> Iterator[Pod]:
+def pod(tmp_path: Path, config_for_pods: Path, s3: S3Server, shown: Callable[..., None]) -> Iterator[FaultPod]:
     """One loading slot, and fewer places for loads than Triton has threads."""
     env = {
         "LOADING_CONCURRENCY": "1", "TRITON_LOAD_THREADS": str(THREADS), "LOADTIME_TIMEOUT": "6000", "UNLOAD_TIMEOUT_SECONDS": "5",
         "TRITON_SILENT_SECONDS": "4",
     }  # fmt: skip
-    pod = Pod(tmp_path / "volume", config_for_pods, s3, partial(shown, "loads that never end: models"), **env)
-    yield pod
-    pod.close()
+    with FaultPod(tmp_path / "volume", config_for_pods, s3, partial(shown, "loads that never end: models"), **env) as pod:
+        pod.mesh.start()
+        yield pod
 
 
-def leave(pod: Pod, name: str) -> None:
+def leave(pod: FaultPod, name: str) -> None:
     """A load that Triton has, given up by its caller."""
     call = pod.begin(name, "hangs")
     call.cancel()
 
 
-def health(pod: Pod) -> tuple[int, dict[str, object]]:
+def health(pod: FaultPod) -> tuple[int, dict[str, object]]:
     status, body = get(f"{pod.adapter.metrics_url}/healthz/triton")
     return status, json.loads(body)
 
 
-def test_three_loads_that_never_end_leave_the_slot_to_others_and_one_restart_heals_four(pod: Pod) -> None:
+@pytest.mark.long
+def test_three_loads_that_never_end_leave_the_slot_to_others_and_one_restart_heals_four(pod: FaultPod) -> None:
     """Takes half a minute: a load is stuck after two announced timeouts, and an honest one needs seconds on a busy machine."""
     pod.put("hangs", dict(affine(1, 1)) | {"1/model.py": HANGS})
     for number in range(THREADS - 1):
@@ -109,7 +104,7 @@ def test_three_loads_that_never_end_leave_the_slot_to_others_and_one_restart_hea
     pod.row("Triton restarted because all load threads hung", tried=1, survived=1, note="m0 restored by itself")
 
 
-def test_a_triton_that_hangs_is_red_and_one_that_is_dead_or_starting_is_not(pod: Pod) -> None:
+def test_a_triton_that_hangs_is_red_and_one_that_is_dead_or_starting_is_not(pod: FaultPod) -> None:
     """SIGSTOP: it accepts connections and answers nothing."""
     pod.load_many(1)
     assert health(pod)[0] == 200
@@ -127,13 +122,15 @@ def test_a_triton_that_hangs_is_red_and_one_that_is_dead_or_starting_is_not(pod:
     until(lambda: health(pod)[1]["silent_seconds"] == 0, "the closed port is no silence", 10)
     for _ in range(50):
         status, told = health(pod)
-        assert (status, told["silent_seconds"], told["live"]) == (200, 0.0, False)
+        assert (status, told["live"]) == (200, False)
+        assert told["silent_seconds"] < 1
     pod.triton.start()
     assert pod.serving() == {"m0"}
     assert health(pod)[0] == 200
 
 
-def test_a_triton_that_stops_while_an_unload_asks_for_its_index_is_missed_at_once(pod: Pod) -> None:
+@pytest.mark.long
+def test_a_triton_that_stops_while_an_unload_asks_for_its_index_is_missed_at_once(pod: FaultPod) -> None:
     """Each stop falls into a question for the index, for an unload that waits asks all the time."""
     pod.put("stays", dict(affine(1, 1)) | {"1/model.py": FREES_NOTHING})
     names = ["x0", "x1"]
@@ -153,31 +150,10 @@ def test_a_triton_that_stops_while_an_unload_asks_for_its_index_is_missed_at_onc
         unload.join()
 
 
-def asks_more(pod: Pod, polls: float) -> bool:
+def asks_more(pod: FaultPod, polls: float) -> bool:
     return pod.metric("index_polls_total") > polls
 
 
-def unload_in_vain(pod: Pod, name: str) -> None:
+def unload_in_vain(pod: FaultPod, name: str) -> None:
     with pytest.raises(grpc.RpcError):
         pod.mesh.unload(name)
-
-
-async def test_a_triton_that_lists_greets_and_one_that_is_stopped_does_not() -> None:
-    """What tells them apart: both answer no call."""
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder, Triton(Path(folder)) as triton:
-        for number in range(DIRECTORIES):
-            (Path(folder) / f"d{number}").mkdir()
-        client = TritonClient(triton.grpc_target)
-        listing = asyncio.create_task(client.index(set(), 600))
-        await asyncio.sleep(0.05)  # so that the question is there first
-        with pytest.raises(TritonSilent):
-            await client.live(0.05)
-        assert await client.runs(10)
-        assert not listing.done(), "it still lists"
-        await listing
-        os.kill(triton.pid, signal.SIGSTOP)
-        await client.runs(0.5)  # the signal may need a moment
-        assert not await client.runs(2)
-        os.kill(triton.pid, signal.SIGCONT)
-        assert await client.runs(30)
-        await client.close()

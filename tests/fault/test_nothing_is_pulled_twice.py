@@ -26,7 +26,7 @@ from adapter.wiring import Adapter, build
 from tests.builders import load_request
 from tests.fakes.s3_proxy import Fault, S3Proxy
 from tests.fakes.triton import FakeTriton
-from tests.fault.conftest import BUCKET, PART_BYTES, until
+from tests.fault.conftest import BUCKET, PART_BYTES, Hold, until
 from tests.real.s3 import S3Server
 
 MODEL = b"class TritonPythonModel: pass"
@@ -139,8 +139,7 @@ def damage_to(entry: Path, damage: str) -> None:
             meta.write_bytes(os.urandom(4096))
         case "another format":
             found = json.loads(meta.read_text())
-            assert found["format"] == 1
-            meta.write_text(json.dumps(found | {"format": 2}))
+            meta.write_text(json.dumps(found | {"format": found["format"] - 1}))
         case "another boot":
             found = json.loads(meta.read_text())
             meta.write_text(json.dumps(found | {"boot_id": "another"}))
@@ -155,7 +154,7 @@ async def test_a_damaged_artifact_is_pulled_again(pod: Pod, s3: S3Server, shown:
         await sidecar.unload("a")
         damage_to(sidecar.artifacts[0], damage)
 
-        assert cost(shown, f"damaged entry: {damage}", await sidecar.load("a")) == (1, 6, TOTAL)
+        assert cost(shown, f"damaged entry: {damage}", await sidecar.load("a")) == (1, 3, TOTAL)
 
         (placed,) = (sidecar.adapter.volume.repository_dir / "a").rglob("*.bin")
         assert placed.read_bytes() == weights
@@ -170,7 +169,7 @@ async def test_what_is_no_artifact_of_ours_goes_at_the_start(pod: Pod, s3: S3Ser
         damage_to(sidecar.artifacts[0], damage)
     async with pod() as sidecar:
         assert not sidecar.artifacts
-        assert cost(shown, f"damaged entry: {damage}", await sidecar.load("a")) == (1, 6, TOTAL)
+        assert cost(shown, f"damaged entry: {damage}", await sidecar.load("a")) == (1, 3, TOTAL)
 
 
 @pytest.mark.parametrize("fault", [Fault(status=503, code="SlowDown"), Fault(hang_after_bytes=-1)], ids=["503", "no answer"])
@@ -215,6 +214,24 @@ async def test_a_refused_listing_gives_nothing(pod: Pod, s3: S3Server) -> None:
         assert (await sidecar.load("a"))[:2] == (1, 1), "whom storage has refused shows again that it may read"
 
 
+async def test_a_refused_read_gives_nothing_while_the_store_is_away(pod: Pod, s3: S3Server) -> None:
+    """The first version was read. Of the second one, the store gives a listing and no byte: what it said last holds."""
+    put(s3)
+    async with pod(LOADTIME_TIMEOUT="4000") as sidecar:
+        await sidecar.load("a")
+        await sidecar.unload("a")
+        put(s3)
+        sidecar.proxy.next(Fault(status=403, code="AccessDenied"), times=1000, having="/m/")
+        with pytest.raises(grpc.aio.AioRpcError) as failed:
+            await sidecar.load("a")
+        assert failed.value.code() is grpc.StatusCode.PERMISSION_DENIED
+        sidecar.proxy.heal()
+        sidecar.proxy.next(Fault(status=503, code="SlowDown"), times=1000)
+        with pytest.raises(grpc.aio.AioRpcError) as failed:
+            await sidecar.load("a")
+        assert failed.value.code() is grpc.StatusCode.UNAVAILABLE
+
+
 async def test_a_budget_under_pressure_keeps_what_was_used_last(pod: Pod, s3: S3Server, shown: Show) -> None:
     """Room for two models and a half: the third one makes the oldest idle one go, and what is placed stays."""
     for path in ("m", "n", "o"):
@@ -253,3 +270,34 @@ async def test_without_a_cache_nothing_idle_is_kept(pod: Pod, s3: S3Server) -> N
         assert len(sidecar.artifacts) <= 1
         await sidecar.unload("a", "b")
         await until(lambda: not sidecar.artifacts, "nothing idle")
+
+
+async def test_other_bytes_of_the_same_length_are_another_artifact(pod: Pod, s3: S3Server) -> None:
+    async with pod() as sidecar:
+        put(s3)
+        await sidecar.load("a")
+        weights = put(s3)
+        await sidecar.load("b")
+
+        (placed,) = (sidecar.adapter.volume.repository_dir / "b").rglob("weights.bin")
+        assert placed.read_bytes() == weights
+
+
+async def test_ten_loads_at_once_share_one_pull(pod: Pod, s3: S3Server) -> None:
+    """Half of them are cancelled while it runs: the others get the files, and no byte is asked for again."""
+    put(s3)
+    async with pod() as sidecar:
+        hold = Hold()
+        sidecar.proxy.next(Fault(first=hold), having="weights.bin")
+        loads = [asyncio.create_task(sidecar.load(f"m{number}")) for number in range(10)]
+        await hold.reached()
+        await until(lambda: all("pull" in of.phases() for of in sidecar.adapter.lifecycle.registry.operations()), "each is listed")
+        for load in loads[::2]:
+            load.cancel()
+        await asyncio.wait(loads[::2])
+        hold.release()
+        await asyncio.gather(*loads[1::2])
+
+        assert sum(size_bytes for target, size_bytes in sidecar.proxy.answers if "weights.bin" in target) == SIZE
+        assert len({inode for number in range(1, 10, 2) for inode in sidecar.placed(f"m{number}")}) == 1
+        assert len(sidecar.artifacts) == 1

@@ -12,6 +12,8 @@ import grpc
 import pytest
 
 from adapter._pb import model_runtime_pb2 as spi
+from tests.builders import load_request
+from tests.fakes.hell import Hell, honest
 from tests.fakes.s3_proxy import Fault, S3Proxy
 from tests.fault.conftest import BUCKET, PART_BYTES, System
 
@@ -85,6 +87,19 @@ async def test_a_store_that_stays_away_is_unavailable(system: System) -> None:
 
 
 @pytest.mark.parametrize("settings", [{"LOADTIME_TIMEOUT": "4000"}])
+async def test_a_last_try_cut_short_does_not_hide_the_answers_before_it(system: System) -> None:
+    """A silence as short as that proves nothing."""
+    system.put("m", model=MODEL)
+    system.proxy.next(Fault(status=503, code="SlowDown"), times=3)
+    system.proxy.next(Fault(hang_after_bytes=-1), times=100)
+
+    failure = await system.failure("m", "m")
+
+    assert failure.code() is Code.UNAVAILABLE
+    assert re.search(r"cannot be read now \(SlowDown, HTTP 503\); tried 4 times in", failure.details()), failure.details()
+
+
+@pytest.mark.parametrize("settings", [{"LOADTIME_TIMEOUT": "4000"}])
 @pytest.mark.parametrize("kind", ["refuses", "is silent"])
 async def test_a_dead_store_does_not_take_the_loading_threads(system: System, config: Path, kind: str) -> None:
     """The first load uses its budget; those that follow are told at once or share a short probe; another store's load at once."""
@@ -97,6 +112,9 @@ async def test_a_dead_store_does_not_take_the_loading_threads(system: System, co
         begun = time.monotonic()
         first = await system.failure("first", "m", storage_key="dead")
         budget = time.monotonic() - begun
+        for _ in range(3):  # on a busy machine a load may end in the pause between two tries, and its thread says nothing then
+            if "has been away" in (await system.failure("first", "m", storage_key="dead")).details():
+                break
         await system.settled()
         for number in range(2):
             begun = time.monotonic()
@@ -145,7 +163,7 @@ async def test_a_slow_pull_ends_in_our_words(system: System) -> None:
     failure = await system.failure("m", "m")
 
     assert failure.code() is Code.DEADLINE_EXCEEDED
-    assert "pull 1." in failure.details()
+    assert re.search(r"; (list \d+\.\d s, )?pull \d+\.\d s\)$", failure.details())
     await system.settled()
     assert system.leftovers() == []
 
@@ -159,3 +177,34 @@ async def test_a_hanging_store_does_not_hold_a_prediction(system: System) -> Non
     answers = [await system.runtime.predictModelSize(request, timeout=0.5) for _ in range(6)]
 
     assert {answer.sizeInBytes for answer in answers} == {1_000_000}
+
+
+async def test_a_store_with_one_answer_too_late_serves_any_number_of_loads(system: System) -> None:
+    """The endpoint is in use all the time: each load gives back what it had of the requests that may be under way."""
+    system.put("late", model=MODEL)
+    system.put("m", model=MODEL)
+    system.proxy.next(Fault(hang_after_bytes=-1), times=100, having="late")
+    late = system.load("late", "late")
+    assert await asyncio.to_thread(system.proxy.hanging.wait, 10)
+    async with asyncio.timeout(20):
+        for number in range(20):
+            await system.load(f"m{number}", "m")
+    late.cancel()
+
+
+async def test_a_header_may_be_a_list_under_a_dotted_name(system: System, config: Path) -> None:
+    """ModelMesh's controller wants flat objects; what is in them need not be a text."""
+    with Hell(honest(b"onnx", {"ETag": '"v"'})) as server:
+        web = {"type": "http", "url": server.url, "headers.Authorization": ["Bearer of-a-list"], "headers.X-Two": ["1", "2"]}
+        (config / "web").write_text(json.dumps(web))
+        await system.runtime.loadModel(load_request("m", "onnx", "model.onnx", storage_key="web"))
+        assert {request.headers.get("authorization") for request in server.requests} == {"Bearer of-a-list"}
+        assert {request.headers.get("x-two") for request in server.requests} == {"1, 2"}
+
+
+async def test_a_header_that_is_no_text_is_named(system: System, config: Path) -> None:
+    """Not dropped: requests without it would be refused for another reason."""
+    (config / "web").write_text(json.dumps({"type": "http", "url": "http://127.0.0.1:1", "headers.X-Number": 5}))
+    failure = await system.failure("m", "m", storage_key="web")
+    assert failure.code() is Code.INVALID_ARGUMENT
+    assert "headers.X-Number is not a text of one line, or a list of them" in (failure.details() or "")

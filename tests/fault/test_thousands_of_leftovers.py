@@ -23,6 +23,7 @@ def settings(tmp_path: Path) -> dict[str, str]:
     return {}
 
 
+@pytest.mark.long
 async def test_calls_are_answered_and_the_loop_is_free_while_they_are_taken_down(system: System, shown: Callable[..., None]) -> None:
     system.put("m", model=MODEL)
     longest = 0.0

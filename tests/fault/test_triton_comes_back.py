@@ -24,7 +24,7 @@ import pytest
 
 from adapter._pb import model_runtime_pb2 as spi
 from tests.builders import load_request
-from tests.fault.pod import Pod
+from tests.fault.pod import FaultPod
 from tests.real.children import TOP, bare_environment
 from tests.real.models import affine, sleeper
 from tests.real.polls import until
@@ -33,7 +33,7 @@ from tests.real.s3 import S3Server
 pytestmark = [pytest.mark.real_triton, pytest.mark.timeout(300)]
 
 Code = grpc.StatusCode
-Start = Callable[..., Pod]
+Start = Callable[..., FaultPod]
 TITLE = "Triton dies: models (scripts/test tests/fault/test_triton_comes_back.py)"
 KILLER = '''"""Kills Triton in its load while a file is there."""
 
@@ -61,9 +61,10 @@ def start(tmp_path: Path, config_for_pods: Path, s3: S3Server, shown: Callable[.
     """Start a pod, with settings as keywords."""
     with ExitStack() as stack:
 
-        def begin(*, name: str | None = None, **env: str) -> Pod:
-            pod = Pod(tmp_path / "volume", config_for_pods, s3, partial(shown, TITLE), name=name, **env)
-            stack.callback(pod.close)
+        def begin(*, name: str | None = None, **env: str) -> FaultPod:
+            made = FaultPod(tmp_path / "volume", config_for_pods, s3, partial(shown, TITLE), name=name, **env)
+            pod = stack.enter_context(made)
+            pod.mesh.start()
             return pod
 
         yield begin
@@ -75,7 +76,7 @@ def killer(flag: Path, summand: int) -> dict[str, bytes]:
     return files | {"1/model.py": KILLER.format(flag=str(flag), summand=summand).encode()}
 
 
-def all_are_back(pod: Pod, fault: str, *, since: float | None = None, note: str = "") -> None:
+def all_are_back(pod: FaultPod, fault: str, *, since: float | None = None, note: str = "") -> None:
     """Every loaded model answers, without a call from ModelMesh and without a byte pulled; one row."""
     pulled = pod.metric("pulled_bytes_total")
     found = pod.serving()
@@ -85,7 +86,7 @@ def all_are_back(pod: Pod, fault: str, *, since: float | None = None, note: str 
     assert pod.metric("pulled_bytes_total") == pulled
 
 
-def until_settled(pod: Pod) -> None:
+def until_settled(pod: FaultPod) -> None:
     """The adapter has nothing left to restore, and says so."""
     until(lambda: pod.ready() == (200, "ready\n"), f"/readyz is plainly ready: {pod.ready()}")
 
@@ -97,7 +98,7 @@ def failure(call: Any) -> tuple[grpc.StatusCode, str]:
     return call.code(), call.details()
 
 
-@pytest.mark.parametrize("away_seconds", [0, 3])
+@pytest.mark.parametrize("away_seconds", [0, pytest.param(3, marks=pytest.mark.long)])
 def test_ten_models_come_back_after_a_kill(start: Start, away_seconds: float) -> None:
     """Noticed without any call; `runtimeStatus`, loads and unloads have no part in it."""
     pod = start()
@@ -118,6 +119,7 @@ def test_ten_models_come_back_after_a_kill(start: Start, away_seconds: float) ->
     assert pod.loads_of_triton() == loads, "an equal load of a restored model is a look"
 
 
+@pytest.mark.long
 def test_a_triton_that_ends_in_order_is_no_other_matter(start: Start) -> None:
     """SIGTERM, as Kubernetes does before a container is replaced."""
     pod = start()
@@ -129,6 +131,7 @@ def test_a_triton_that_ends_in_order_is_no_other_matter(start: Start) -> None:
     assert pod.metric("triton_restarts_total") == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", [None, "triton"])
 def test_a_triton_that_is_there_again_at_once(start: Start, name: str | None) -> None:
     """The port was never closed: another one listened on it already. Under the same name, its index alone shows it."""
@@ -159,6 +162,7 @@ def test_triton_dies_in_a_load(start: Start) -> None:
     pod.row("killed in a load (that model, by a new call)", 1, 1)
 
 
+@pytest.mark.long
 def test_triton_dies_in_an_unload(start: Start) -> None:
     """The unload ends, for the memory is free; the model does not come back."""
     pod = start()
@@ -177,6 +181,7 @@ def test_triton_dies_in_an_unload(start: Start) -> None:
     assert set(pod.states()) == set(pod.loaded)
 
 
+@pytest.mark.long
 def test_triton_dies_in_a_purge(start: Start) -> None:
     """ModelMesh begins anew: the purge ends, and nothing of before is loaded again."""
     pod = start()
@@ -221,6 +226,7 @@ def test_calls_while_triton_is_down_wait_and_succeed(start: Start) -> None:
     assert "m2" not in pod.states()
 
 
+@pytest.mark.long
 def test_a_triton_that_stood_still_has_lost_nothing(start: Start) -> None:
     """SIGSTOP for 20 s: noticed, waited for, and not a single model is loaded again."""
     pod = start()
@@ -239,6 +245,7 @@ def test_a_triton_that_stood_still_has_lost_nothing(start: Start) -> None:
     assert pod.metric("restores_total") == pod.metric("triton_restarts_total") == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("first", ["triton", "adapter"])
 def test_both_containers_die(start: Start, first: str) -> None:
     """What was loaded is in the journal; whichever of the two comes first."""
@@ -258,6 +265,7 @@ def test_both_containers_die(start: Start, first: str) -> None:
     assert pod.metric("pulled_bytes_total") == 0
 
 
+@pytest.mark.long
 def test_a_model_that_kills_triton_is_refused_the_third_time(start: Start, tmp_path: Path) -> None:
     """The others are restored after each death; a fourth call does not reach Triton."""
     pod = start()
@@ -287,6 +295,7 @@ def test_a_model_that_kills_triton_is_refused_the_third_time(start: Start, tmp_p
     pod.row("crash loop (a changed model is loaded)", 1, 1)
 
 
+@pytest.mark.long
 def test_a_restore_that_kills_triton_twice_is_given_up(start: Start, tmp_path: Path) -> None:
     """The two that kill come first, for they were loaded last; then nobody is loaded again, and it is said."""
     pod = start(LOADING_CONCURRENCY="1")
@@ -313,6 +322,7 @@ def test_a_restore_that_kills_triton_twice_is_given_up(start: Start, tmp_path: P
     pod.row("… by new calls", 3, 3)
 
 
+@pytest.mark.long
 def test_one_model_that_kills_triton_in_its_restore_takes_nobody_along(start: Start, tmp_path: Path) -> None:
     """It is not restored again; the others are."""
     pod = start(LOADING_CONCURRENCY="1")
@@ -331,6 +341,7 @@ def test_one_model_that_kills_triton_in_its_restore_takes_nobody_along(start: St
     assert pod.states().get("k", "") == ""
 
 
+@pytest.mark.long
 def test_the_middle_of_a_restore_can_be_seen(start: Start, shown: Callable[..., None]) -> None:
     """By `/readyz` and by the verb `models`; a call that comes in the middle gets the next slot."""
     pod = start(LOADING_CONCURRENCY="1")
@@ -366,7 +377,7 @@ def _timed(work: Callable[[], object], began: float) -> float:
     return time.monotonic() - began
 
 
-def _models(pod: Pod) -> subprocess.CompletedProcess[str]:
+def _models(pod: FaultPod) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "adapter", "models"],
         env=bare_environment() | {"PYTHONPATH": str(TOP)} | pod.adapter.settings,
@@ -378,7 +389,7 @@ def _models(pod: Pod) -> subprocess.CompletedProcess[str]:
 
 
 @contextmanager
-def serving_long(pod: Pod) -> Iterator[Any]:
+def serving_long(pod: FaultPod) -> Iterator[Any]:
     """While inside, the model `busy` works on an inference that does not end before Triton does."""
     pod.put("busy", dict(sleeper()))
     pod.mesh.load("busy", "python", "busy")

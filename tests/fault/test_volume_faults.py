@@ -7,6 +7,7 @@ import shutil
 import grpc
 import pytest
 
+from adapter.volume.volume import Volume
 from tests.fault.conftest import System
 
 MODEL = b"class TritonPythonModel: pass"
@@ -27,17 +28,21 @@ async def test_a_folder_that_vanishes_is_made_again(system: System, name: str) -
     assert system.leftovers() == []
 
 
-async def test_without_its_lock_the_adapter_says_what_is_gone(system: System) -> None:
-    """Another adapter may have come. What is loaded can still be unloaded: ModelMesh would lose the model's space for good."""
+async def test_an_adapter_whose_folder_another_one_has_taken_over_says_so(system: System) -> None:
+    """What is loaded can still be unloaded: ModelMesh would lose the model's space for good."""
     system.put("m", model=MODEL)
     await system.load("before", "m")
     shutil.rmtree(system.volume.cache_dir)
+    other = Volume(system.volume.repository_dir, system.volume.cache_dir)
+    other.claim()
 
     failure = await system.failure("after", "m")
 
     assert failure.code() is grpc.StatusCode.INTERNAL
-    assert f"the folder {system.volume.cache_dir} was deleted while the adapter was working, with its lock" in failure.details()
+    assert f"another adapter has taken over {system.volume.cache_dir}, which was deleted" in failure.details()
+    assert "another adapter" in (system.lifecycle.readiness() or "")
     await system.unload("before")
     await system.unload("after")
+    other.close()
     assert system.triton.in_memory == {}
     assert list(system.volume.repository_dir.iterdir()) == []

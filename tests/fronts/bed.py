@@ -12,17 +12,16 @@ import re
 import shutil
 import socket
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from tests.real.adapter import AdapterProcess
 from tests.real.models import Files, affine, write
+from tests.real.pod import Pod
 from tests.real.polls import until
 from tests.real.ports import free_ports
-from tests.real.triton import Triton
 
 CLIENT_SECONDS = 60
 
@@ -80,20 +79,16 @@ class Http:
             return rest_of(connection)
 
 
-class Pod:
+class FrontsPod(Pod):
     """A Triton, an adapter with all fronts, and the folder of models."""
 
     def __init__(self, folder: Path, env: Mapping[str, str] | None = None) -> None:
         self.models = folder / "opt" / "ml" / "models"
         self.models.mkdir(parents=True)
-        self.volume = folder / "volume"
-        self.repository = self.volume / "_triton_models"
-        self.repository.mkdir(parents=True)
         (folder / "secret").mkdir()
         sagemaker, v2, llm = free_ports(3)
         self.sagemaker, self.v2, self.llm = Http(sagemaker), Http(v2), Http(llm)
-        self.triton = Triton(self.repository)
-        self.env = {
+        settings = {
             "ADAPTER_PORT": "0",
             "SAGEMAKER_PORT": str(sagemaker),
             "V2_REST_PORT": str(v2),
@@ -103,29 +98,20 @@ class Pod:
             "LOADING_CONCURRENCY": "2",
             **(env or {}),
         }
-        self._secret = folder / "secret"
-        self.adapter: AdapterProcess
-        self._stack = ExitStack()
+        super().__init__(folder / "volume", folder / "secret", settings)
 
-    def __enter__(self) -> Pod:
-        self._stack.enter_context(self.triton)
-        self.start_adapter()
-        return self
-
-    def start_adapter(self) -> None:
-        """A first one, or another one in place of the one that has ended."""
-        self.adapter = AdapterProcess(
-            volume=self.volume, storage_config=self._secret, triton_target=self.triton.grpc_target, env=self.env, wait=False
-        ).launch()
-        self._stack.callback(self.adapter.stop)
-        until(self.is_well, "the adapter's fronts", 40)
+    def start_adapter(self, *, wait: bool = True) -> None:
+        """A first one, or another one in place of the one that has ended. `wait`: until the platform would say that it is well."""
+        super().start_adapter(wait=False)
+        if wait:
+            until(self.is_well, "the adapter's fronts", 40)
 
     def is_well(self) -> bool:
         """Whether the platform would say so."""
         return self.status("/ping") == 200
 
     def status(self, path: str) -> int | None:
-        """Of a GET; None: nobody listens."""
+        """Of a GET; None: the port is closed."""
         try:
             return self.sagemaker("GET", path).status
         except OSError:
@@ -165,9 +151,6 @@ class Pod:
             self.unload(name)
         shutil.rmtree(self.models)
         self.models.mkdir()
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
 
 
 def infer_body(value: float) -> dict[str, Any]:

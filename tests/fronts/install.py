@@ -1,5 +1,5 @@
 """
-Clients of HTTP that nobody here wrote, each in a venv of its own in `.parts/clients/`: `python -m tests.fronts.install`.
+Clients of HTTP of other projects, each in a venv of its own in `.parts/clients/`: `python -m tests.fronts.install`.
 
 Their requirements contradict each other and ours. A test runs a client as a process: `python("kserve")` is its interpreter.
 """

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
-from tests.fronts.bed import Answer, Http, Pod
+from tests.fronts.bed import Answer, FrontsPod, Http
 from tests.real.llm_models import llm_api, mock_llm, plain, trtllm, vllm
 from tests.real.models import Files
 from tests.real.polls import until
@@ -33,7 +33,7 @@ MODELS: Mapping[str, Callable[[], Files]] = {
 }
 
 
-def load(pod: Pod, models: Mapping[str, Callable[[], Files]]) -> None:
+def load(pod: FrontsPod, models: Mapping[str, Callable[[], Files]]) -> None:
     """Those that are not loaded yet, two at a time."""
     missing = [name for name in models if name not in pod.listed()]
     with ThreadPoolExecutor(2) as pool:
@@ -77,7 +77,7 @@ def near(value: Any) -> Any:
 
 
 @contextmanager
-def env(pod: Pod, **changes: str) -> Iterator[None]:
+def env(pod: FrontsPod, **changes: str) -> Iterator[None]:
     """The adapter with other variables, over the same Triton and its models; then as before."""
     before = dict(pod.env)
     try:
@@ -93,7 +93,7 @@ def env(pod: Pod, **changes: str) -> Iterator[None]:
 
 
 @contextmanager
-def cancelled_in(pod: Pod, model: str) -> Iterator[None]:
+def cancelled_in(pod: FrontsPod, model: str) -> Iterator[None]:
     """A request that begins inside is cancelled in the model after it."""
     folder = pod.repository / model / "1"
     for name in ("begun", "cancelled"):
@@ -102,7 +102,7 @@ def cancelled_in(pod: Pod, model: str) -> Iterator[None]:
     until(lambda: (folder / "cancelled").exists() or None, "the cancel in the model")
 
 
-def left(pod: Pod, path: str, model: str, body: Any) -> bytes:
+def left(pod: FrontsPod, path: str, model: str, body: Any) -> bytes:
     """Send a request to a slow model, leave when the model has it, or has begun to answer; what has come until then."""
     text = json.dumps(body).encode()
     with socket.create_connection(("127.0.0.1", pod.llm.port), timeout=60) as connection:

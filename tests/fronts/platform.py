@@ -10,7 +10,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Mapping
 
-from tests.fronts.bed import Answer, Pod
+from tests.fronts.bed import Answer, FrontsPod
 
 POLL_SECONDS = 0.2
 
@@ -18,7 +18,7 @@ POLL_SECONDS = 0.2
 class Platform:
     """One client; `urls` has every model there is."""
 
-    def __init__(self, pod: Pod, urls: Mapping[str, str]) -> None:
+    def __init__(self, pod: FrontsPod, urls: Mapping[str, str]) -> None:
         self._pod = pod
         self._urls = urls
         self._loaded: OrderedDict[str, None] = OrderedDict()

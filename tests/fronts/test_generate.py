@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.fronts.bed import Http, Pod
+from tests.fronts.bed import FrontsPod, Http
 from tests.real.llm_models import mock_llm, repeat, trtllm, vllm, waiter
 from tests.real.polls import until
 
@@ -20,7 +20,7 @@ MODELS = {"mock": mock_llm, "whole": lambda: mock_llm(is_decoupled=False), "vllm
 
 
 @pytest.fixture
-def llm(shared_pod: Pod) -> Iterator[Pod]:
+def llm(shared_pod: FrontsPod) -> Iterator[FrontsPod]:
     """Its models stay loaded until a test wants an empty pod."""
     listed = shared_pod.listed()
     for name, files in MODELS.items():
@@ -55,7 +55,7 @@ ALIKE: list[tuple[str, str, Any]] = [
 
 
 @pytest.mark.parametrize(("call", "model", "body"), ALIKE)
-def test_answers_are_as_tritons_own(llm: Pod, call: str, model: str, body: Any) -> None:
+def test_answers_are_as_tritons_own(llm: FrontsPod, call: str, model: str, body: Any) -> None:
     path = f"/v2/models/{model}/{call}"
     ours, theirs = llm.v2("POST", path, body), Http(llm.triton.http_port)("POST", path, body)
     assert (ours.status, ours.headers["content-type"]) == (theirs.status, theirs.headers["content-type"]), (ours.body, theirs.body)
@@ -83,7 +83,7 @@ REFUSED: list[tuple[str, Any, int, str]] = [
 
 @pytest.mark.parametrize("call", ["generate", "generate_stream"])
 @pytest.mark.parametrize(("model", "body", "status", "words"), REFUSED)
-def test_what_fails_before_the_model_is_asked_is_json(llm: Pod, call: str, model: str, body: Any, status: int, words: str) -> None:
+def test_what_fails_before_the_model_is_asked_is_json(llm: FrontsPod, call: str, model: str, body: Any, status: int, words: str) -> None:
     answer = llm.v2("POST", f"/v2/models/{model}/{call}", body)
     assert (answer.status, answer.headers["content-type"]) == (status, "application/json"), answer.body
     assert list(answer.json) == ["error"]
@@ -91,20 +91,20 @@ def test_what_fails_before_the_model_is_asked_is_json(llm: Pod, call: str, model
 
 
 @pytest.mark.parametrize("count", [0, 2])
-def test_generate_needs_exactly_one_answer(llm: Pod, count: int) -> None:
+def test_generate_needs_exactly_one_answer(llm: FrontsPod, count: int) -> None:
     answer = llm.v2("POST", "/v2/models/mock/generate", {"PROMPT": "a", "STREAM": True, "REPETITION": count})
     assert (answer.status, answer.headers["content-type"]) == (400, "application/json")
     assert "generate expects model to produce exactly 1 response" in answer.json["error"]
 
 
-def test_a_first_answer_that_is_an_error_sets_the_status(llm: Pod) -> None:
+def test_a_first_answer_that_is_an_error_sets_the_status(llm: FrontsPod) -> None:
     """FAIL_LAST fails the only answer. Triton 2.51 has 400 here, later ones have 500 as its other errors of that kind."""
     answer = llm.v2("POST", "/v2/models/mock/generate_stream", {"PROMPT": "a", "STREAM": True, "REPETITION": 1, "FAIL_LAST": True})
     assert (answer.status, answer.headers["content-type"]) == (500, EVENTS)
     assert events(answer.body) == [{"error": "An Error Occurred"}]
 
 
-def test_events_come_as_soon_as_they_are_there(llm: Pod) -> None:
+def test_events_come_as_soon_as_they_are_there(llm: FrontsPod) -> None:
     body = json.dumps({"IN": [1, 2, 3], "DELAY": [0, 1500, 1500]}).encode()
     times = []
     with socket.create_connection(("127.0.0.1", llm.v2.port), timeout=60) as connection:
@@ -119,7 +119,7 @@ def test_events_come_as_soon_as_they_are_there(llm: Pod) -> None:
     assert [later - earlier > 0.75 for earlier, later in pairwise(times)] == [True, True]
 
 
-def test_a_client_that_leaves_a_stream_has_it_cancelled(pod: Pod) -> None:
+def test_a_client_that_leaves_a_stream_has_it_cancelled(pod: FrontsPod) -> None:
     assert pod.load("slow", vllm(delay_seconds=0.05)).status == 200
     body = b'{"text_input": "a", "stream": true, "sampling_parameters": "{\\"max_tokens\\": 2000}"}'
     with socket.create_connection(("127.0.0.1", pod.v2.port)) as connection:
@@ -128,7 +128,7 @@ def test_a_client_that_leaves_a_stream_has_it_cancelled(pod: Pod) -> None:
     until(lambda: (pod.repository / "slow" / "1" / "cancelled").exists() or None, "the cancel in the model")
 
 
-def test_a_client_that_leaves_generate_has_it_cancelled(pod: Pod) -> None:
+def test_a_client_that_leaves_generate_has_it_cancelled(pod: FrontsPod) -> None:
     """Triton's own front lets such a request run on."""
     assert pod.load("wait", waiter()).status == 200
     body = b'{"SECONDS": 60}'

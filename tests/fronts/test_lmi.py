@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adapter.fronts.llm.parameters import ALIASES, RULES
-from tests.fronts.bed import Http, Pod
+from tests.fronts.bed import FrontsPod, Http
 from tests.fronts.llm_bed import BACKENDS, ask, cancelled_in, left, lines, near, token
 from tests.real.models import sleeper
 from tests.real.polls import until
@@ -42,7 +42,7 @@ def few(parameters: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="session")
-def http(language_models: Pod) -> Http:
+def http(language_models: FrontsPod) -> Http:
     return language_models.llm
 
 
@@ -142,7 +142,7 @@ def test_a_stream_of_a_list_without_any_text_has_one_line(http: Http) -> None:
     assert lines(ask(http, "vllm", ["</s>", "</s>"], stream=True, max_new_tokens=3)) == [{"outputs": ["", ""]}]
 
 
-def test_prompts_of_a_model_that_batches_go_together(language_models: Pod) -> None:
+def test_prompts_of_a_model_that_batches_go_together(language_models: FrontsPod) -> None:
     def stats() -> Any:
         return language_models.v2("GET", "/v2/models/trtllm_whole/stats").json["model_stats"][0]
 
@@ -226,7 +226,7 @@ def test_anything_is_answered_or_the_callers_mistake(http: Http, model: str, pat
     assert answer.status in (200, 422, 424), answer.body
 
 
-def test_an_unknown_parameter_is_ignored_and_noted(language_models: Pod) -> None:
+def test_an_unknown_parameter_is_ignored_and_noted(language_models: FrontsPod) -> None:
     assert ask(language_models.llm, "vllm", "a", max_new_tokens=1, frobnicate=1).json == {"generated_text": " a"}
     until(lambda: '"ignored_parameters":["frobnicate"]' in language_models.adapter.log_text(), "the line of the request")
 
@@ -267,7 +267,7 @@ def test_a_model_that_is_absent_or_no_language_model(http: Http) -> None:
     )
 
 
-def test_a_model_that_is_being_loaded_is_503(language_models: Pod) -> None:
+def test_a_model_that_is_being_loaded_is_503(language_models: FrontsPod) -> None:
     with ThreadPoolExecutor(1) as pool:
         loading = pool.submit(language_models.load, "coming", sleeper(3))
         answer = until(
@@ -279,7 +279,7 @@ def test_a_model_that_is_being_loaded_is_503(language_models: Pod) -> None:
     language_models.unload("coming")
 
 
-def test_a_client_that_leaves_a_stream_has_it_cancelled_and_has_had_its_first_lines(language_models: Pod) -> None:
+def test_a_client_that_leaves_a_stream_has_it_cancelled_and_has_had_its_first_lines(language_models: FrontsPod) -> None:
     body = {"inputs": "a", "stream": True, "parameters": {"max_new_tokens": 2000}}
     with cancelled_in(language_models, "slow"):
         had = left(language_models, "/predictions/slow", "slow", body)
@@ -289,7 +289,7 @@ def test_a_client_that_leaves_a_stream_has_it_cancelled_and_has_had_its_first_li
 
 @pytest.mark.parametrize("inputs", ["a", ["a", "b"]])
 @pytest.mark.parametrize("has_details", [False, True])
-def test_a_client_that_leaves_a_whole_answer_has_it_cancelled(language_models: Pod, inputs: Any, has_details: bool) -> None:
+def test_a_client_that_leaves_a_whole_answer_has_it_cancelled(language_models: FrontsPod, inputs: Any, has_details: bool) -> None:
     with cancelled_in(language_models, "slow"):
         body = {"inputs": inputs, "parameters": {"max_new_tokens": 40, "details": has_details}}
         assert left(language_models, "/predictions/slow", "slow", body) == b""

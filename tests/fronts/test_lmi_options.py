@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.fronts.bed import Answer, Http, Pod
+from tests.fronts.bed import Answer, FrontsPod, Http
 from tests.fronts.llm_bed import EVENTS, LINES, ask, env, lines, load, token, with_options
 from tests.real.llm_models import llm_api, trtllm, vllm
 from tests.real.models import Files, affine, write
@@ -29,7 +29,7 @@ TWO = [{"token": {**token("a"), "log_prob": -0.1}}, {"token": token("a"), "gener
 
 
 @pytest.fixture(scope="module")
-def models(language_models: Pod) -> Pod:
+def models(language_models: FrontsPod) -> FrontsPod:
     load(language_models, OPTIONED)
     return language_models
 
@@ -42,7 +42,7 @@ def is_tgi(answer: Answer) -> bool:
     return bool(answer.json == [{"generated_text": " a a"}])
 
 
-def test_tgi_for_one_model(models: Pod) -> None:
+def test_tgi_for_one_model(models: FrontsPod) -> None:
     assert is_tgi(two(models.llm, "tgi"))
     assert [line["index"] for line in lines(two(models.llm, "tgi", True), EVENTS)] == [1, 2]
     bad = ask(models.llm, "tgi", "a", temperature=0)
@@ -51,14 +51,14 @@ def test_tgi_for_one_model(models: Pod) -> None:
 
 
 @pytest.mark.parametrize(("model", "content_type"), [("sse", EVENTS), ("jsonlines", LINES), ("streams", LINES)])
-def test_a_stream_where_a_request_does_not_say(models: Pod, model: str, content_type: str) -> None:
+def test_a_stream_where_a_request_does_not_say(models: FrontsPod, model: str, content_type: str) -> None:
     for stream in (None, True):
         assert lines(two(models.llm, model, stream), content_type) == TWO
     assert two(models.llm, model, False).json == {"generated_text": " a a"}
     assert lines(two(models.llm, model, inputs=["a", "b"]), content_type) == [{"outputs": [" a", " b"]}] * 2
 
 
-def test_the_dynamic_schema_for_every_request(models: Pod) -> None:
+def test_the_dynamic_schema_for_every_request(models: FrontsPod) -> None:
     assert two(models.llm, "dynamic").json == [{"generated_text": " a a"}]
     assert two(models.llm, "dynamic", inputs=["a", "b"]).json == [{"generated_text": " a a"}, {"generated_text": " b b"}]
     assert lines(two(models.llm, "dynamic", True)) == [{"outputs": [" a"]}] * 2
@@ -67,7 +67,7 @@ def test_the_dynamic_schema_for_every_request(models: Pod) -> None:
     assert (bad.status, bad.json["message"]) == (424, "invoke handler failure")
 
 
-def test_strict_details_are_an_error_where_the_backend_cannot_tell(models: Pod) -> None:
+def test_strict_details_are_an_error_where_the_backend_cannot_tell(models: FrontsPod) -> None:
     for stream in (False, True):
         answer = two(models.llm, "strict", stream, details=True)
         text = "parameters.details: the model gives no token details: its backend is tensorrt_llm"
@@ -76,17 +76,17 @@ def test_strict_details_are_an_error_where_the_backend_cannot_tell(models: Pod) 
     assert two(models.llm, "strict", inputs=["a"], details=True).json == [{"generated_text": " a a"}]
 
 
-def test_what_an_answer_holds(models: Pod) -> None:
+def test_what_an_answer_holds(models: FrontsPod) -> None:
     assert [line["token"]["text"] for line in lines(two(models.llm, "delta", True))] == [" a", " a a"]
 
 
-def test_a_bad_option_is_named_and_fails_that_model_alone(models: Pod) -> None:
+def test_a_bad_option_is_named_and_fails_that_model_alone(models: FrontsPod) -> None:
     answer = two(models.llm, "bad")
     text = "serving.properties: option.output_formatter is 'xml'; it can be auto, json, jsonlines, sse"
     assert (answer.status, answer.json) == (424, {"error": text, "code": 424})
 
 
-def test_another_file_counts_from_the_next_load_on(models: Pod) -> None:
+def test_another_file_counts_from_the_next_load_on(models: FrontsPod) -> None:
     assert models.load("changing", with_options(vllm(), "option.tgi_compat=true")).status == 200
     assert is_tgi(two(models.llm, "changing"))
     models.unload("changing")
@@ -99,7 +99,7 @@ def test_another_file_counts_from_the_next_load_on(models: Pod) -> None:
     models.unload("changing")
 
 
-def test_tgi_for_all_by_a_variable(models: Pod) -> None:
+def test_tgi_for_all_by_a_variable(models: FrontsPod) -> None:
     """A model's own file beats it; the files are found again by the adapter that comes after."""
     with env(models, OPTION_TGI_COMPAT="true", OPTION_OUTPUT_FORMATTER="jsonlines", LMI_DETAILS="strict"):
         assert is_tgi(two(models.llm, "vllm", False))
@@ -110,7 +110,7 @@ def test_tgi_for_all_by_a_variable(models: Pod) -> None:
     assert two(models.llm, "vllm").json == {"generated_text": " a a"}
 
 
-def test_streams_and_lists_for_all_by_variables(models: Pod) -> None:
+def test_streams_and_lists_for_all_by_variables(models: FrontsPod) -> None:
     with env(models, OPTION_ENABLE_STREAMING="true", OPTION_ROLLING_BATCH="disable", LMI_MODEL="trtllm"):
         assert lines(two(models.llm, "vllm")) == [{"outputs": [" a"]}] * 2
         assert lines(two(models.llm, "no_tgi")) == TWO
@@ -119,7 +119,7 @@ def test_streams_and_lists_for_all_by_variables(models: Pod) -> None:
         assert (info.status, info.json["model_id"], info.json["backend"]) == (200, "trtllm", "tensorrt_llm")
 
 
-def test_events_for_all_by_a_variable_and_a_model_that_is_absent(models: Pod) -> None:
+def test_events_for_all_by_a_variable_and_a_model_that_is_absent(models: FrontsPod) -> None:
     with env(models, OPTION_OUTPUT_FORMATTER="sse", LMI_MODEL="absent"):
         assert lines(two(models.llm, "vllm"), EVENTS) == TWO
         health = models.llm("GET", "/health")
@@ -129,7 +129,7 @@ def test_events_for_all_by_a_variable_and_a_model_that_is_absent(models: Pod) ->
             assert (answer.status, answer.json["error"]) == (404, "Model not found: absent"), path
 
 
-def test_paths_that_name_no_model_are_for_lmi_model_or_for_the_target(models: Pod) -> None:
+def test_paths_that_name_no_model_are_for_lmi_model_or_for_the_target(models: FrontsPod) -> None:
     body = {"inputs": "a", "parameters": {"max_new_tokens": 2}}
     assert models.llm("GET", "/health").status == models.llm("GET", "/ping").status == 200
     assert models.llm("POST", "/invocations", body).json == {"generated_text": " a a"}
@@ -139,7 +139,7 @@ def test_paths_that_name_no_model_are_for_lmi_model_or_for_the_target(models: Po
     assert (absent.status, absent.json["error"]) == (404, "Model not found: absent")
 
 
-def test_paths_that_name_no_model_are_for_the_only_one(pod: Pod) -> None:
+def test_paths_that_name_no_model_are_for_the_only_one(pod: FrontsPod) -> None:
     assert pod.llm("GET", "/health").status == 200
     none = pod.llm("POST", "/invocations", {"inputs": "a"})
     assert (none.status, none.json) == (
@@ -156,7 +156,7 @@ def test_paths_that_name_no_model_are_for_the_only_one(pod: Pod) -> None:
 
 
 def test_a_model_that_others_have_loaded_is_asked_too(tmp_path: Path) -> None:
-    with Pod(tmp_path, {"V2_REPOSITORY_API": "true", "LMI_MODEL": "theirs"}) as pod:
+    with FrontsPod(tmp_path, {"V2_REPOSITORY_API": "true", "LMI_MODEL": "theirs"}) as pod:
         body = {"inputs": "a", "parameters": {"max_new_tokens": 2}}
         assert (pod.llm("GET", "/health").status, pod.llm("POST", "/invocations", body).status) == (503, 404)
         write(vllm(), pod.repository / "theirs")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fronts.bed import Pod
+from tests.fronts.bed import FrontsPod
 from tests.fronts.install import python
 from tests.real.children import TOP
 from tests.real.llm_models import vllm
@@ -35,14 +35,14 @@ def block_of(page: str, language: str) -> str:
     return str(block)
 
 
-def here(text: str, pod: Pod) -> str:
+def here(text: str, pod: FrontsPod) -> str:
     """With the ports of this run in the place of the page's."""
     for port, front in ((8080, pod.sagemaker), (8082, pod.v2), (8083, pod.llm)):
         text = text.replace(f"localhost:{port}", f"localhost:{front.port}")
     return text
 
 
-def load(pod: Pod, page: str) -> None:
+def load(pod: FrontsPod, page: str) -> None:
     for name, files in MODELS[page].items():
         assert pod.load(name, files).status == 200
 
@@ -54,7 +54,7 @@ def run(command: list[str | Path]) -> str:
 
 
 @pytest.mark.parametrize("page", SAID)
-def test_each_command_of_the_page_works(pod: Pod, page: str) -> None:
+def test_each_command_of_the_page_works(pod: FrontsPod, page: str) -> None:
     url = pod.put("half", affine(0.5, 0))
     load(pod, page)
     commands = block_of(page, "bash").replace("\\\n", "").strip().splitlines()
@@ -62,7 +62,7 @@ def test_each_command_of_the_page_works(pod: Pod, page: str) -> None:
         assert said in run(["bash", "-c", here(command, pod).replace("/opt/ml/models/half/model", url)])
 
 
-def test_the_pages_client_prints_the_text_and_its_tokens(pod: Pod) -> None:
+def test_the_pages_client_prints_the_text_and_its_tokens(pod: FrontsPod) -> None:
     interpreter = or_skip(lambda: python("huggingface-hub"))
     load(pod, "lmi")
     assert run([interpreter, "-c", here(block_of("lmi", "python"), pod)]) == " The sky is\n The\n sky\n is\n"

@@ -12,7 +12,7 @@ import pytest
 import tritonclient.http as triton_http
 from tritonclient.utils import InferenceServerException
 
-from tests.fronts.bed import Answer, Pod, infer_body
+from tests.fronts.bed import Answer, FrontsPod, infer_body
 from tests.real.mesh import Mesh
 from tests.real.models import affine, ensemble, write
 from tests.real.polls import until
@@ -30,13 +30,13 @@ CONFIG = {
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pod]:
-    with Pod(tmp_path_factory.mktemp("pod"), {"V2_REPOSITORY_API": "true"}) as pod:
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FrontsPod]:
+    with FrontsPod(tmp_path_factory.mktemp("pod"), {"V2_REPOSITORY_API": "true"}) as pod:
         yield pod
 
 
 @pytest.fixture
-def pod(shared: Pod) -> Iterator[Pod]:
+def pod(shared: FrontsPod) -> Iterator[FrontsPod]:
     yield shared
     shared.clear()
     for name, state in index(shared).items():
@@ -47,17 +47,17 @@ def pod(shared: Pod) -> Iterator[Pod]:
 
 
 @pytest.fixture
-def client(shared: Pod) -> Iterator[Any]:
+def client(shared: FrontsPod) -> Iterator[Any]:
     """Triton's own client."""
     with triton_http.InferenceServerClient(f"127.0.0.1:{shared.v2.port}") as client:
         yield client
 
 
-def index(pod: Pod) -> dict[str, str]:
+def index(pod: FrontsPod) -> dict[str, str]:
     return {row["name"]: row.get("state", "") for row in pod.v2("POST", "/v2/repository/index").json}
 
 
-def ask(pod: Pod, name: str, value: float = 3.0) -> Answer:
+def ask(pod: FrontsPod, name: str, value: float = 3.0) -> Answer:
     return pod.v2("POST", f"/v2/models/{name}/infer", infer_body(value))
 
 
@@ -66,15 +66,15 @@ def given(answer: Answer) -> float:
     return float(answer.json["outputs"][0]["data"][0])
 
 
-def load(pod: Pod, name: str, **parameters: str) -> Answer:
+def load(pod: FrontsPod, name: str, **parameters: str) -> Answer:
     return pod.v2("POST", f"/v2/repository/models/{name}/load", {"parameters": parameters} if parameters else None)
 
 
-def unload(pod: Pod, name: str, body: Any = None) -> Answer:
+def unload(pod: FrontsPod, name: str, body: Any = None) -> Answer:
     return pod.v2("POST", f"/v2/repository/models/{name}/unload", body)
 
 
-def test_a_folder_of_others_is_loaded_and_unloaded_and_never_touched(pod: Pod, client: Any) -> None:
+def test_a_folder_of_others_is_loaded_and_unloaded_and_never_touched(pod: FrontsPod, client: Any) -> None:
     write(FILES, pod.repository / "theirs")
     assert client.get_model_repository_index() == [{"name": "theirs"}]
     client.load_model("theirs")
@@ -93,7 +93,7 @@ def test_a_folder_of_others_is_loaded_and_unloaded_and_never_touched(pod: Pod, c
     assert unload(pod, "theirs").status == 200
 
 
-def test_a_load_may_bring_its_own_config_and_files(pod: Pod, client: Any) -> None:
+def test_a_load_may_bring_its_own_config_and_files(pod: FrontsPod, client: Any) -> None:
     write(FILES, pod.repository / "theirs")
     client.load_model("theirs", config=json.dumps(CONFIG))
     assert given(ask(pod, "theirs")) == 30
@@ -105,7 +105,7 @@ def test_a_load_may_bring_its_own_config_and_files(pod: Pod, client: Any) -> Non
     assert sorted(path.name for path in pod.repository.iterdir()) == ["theirs"]
 
 
-def test_dependents_go_where_that_is_asked_for(pod: Pod) -> None:
+def test_dependents_go_where_that_is_asked_for(pod: FrontsPod) -> None:
     for path, content in ensemble(scale=FILES, shift=FILES).items():
         write({path: content}, pod.repository)
     (pod.repository / "both" / "1").mkdir()
@@ -117,7 +117,7 @@ def test_dependents_go_where_that_is_asked_for(pod: Pod) -> None:
         assert {name for name, state in index(pod).items() if state == "READY"} == left
 
 
-def test_models_of_the_adapter_stay_its_own(pod: Pod) -> None:
+def test_models_of_the_adapter_stay_its_own(pod: FrontsPod) -> None:
     assert pod.load("ours").status == 200
     assert load(pod, "ours").status == 200
     refused = load(pod, "ours", config=json.dumps(CONFIG))
@@ -127,7 +127,7 @@ def test_models_of_the_adapter_stay_its_own(pod: Pod) -> None:
     assert load(pod, "ours").status == 400
 
 
-def test_a_name_of_others_is_not_taken(pod: Pod) -> None:
+def test_a_name_of_others_is_not_taken(pod: FrontsPod) -> None:
     write(FILES, pod.repository / "theirs")
     assert load(pod, "theirs").status == 200
     answer = pod.load("theirs", affine(5, 5))
@@ -141,7 +141,7 @@ def test_a_name_of_others_is_not_taken(pod: Pod) -> None:
     assert (pod.repository / "theirs" / "config.pbtxt").is_file()
 
 
-def test_a_model_that_cannot_be_loaded_says_why(pod: Pod) -> None:
+def test_a_model_that_cannot_be_loaded_says_why(pod: FrontsPod) -> None:
     write({**FILES, "1/model.py": b"import no_such_module_at_all\n"}, pod.repository / "broken")
     answer = load(pod, "broken")
     assert (answer.status, "no_such_module_at_all" in answer.json["error"]) == (400, True)
@@ -175,13 +175,14 @@ def test_a_model_that_cannot_be_loaded_says_why(pod: Pod) -> None:
         ("models/..%2Fb/unload", None),
     ],
 )
-def test_what_makes_no_sense_is_refused(pod: Pod, path: str, body: Any) -> None:
+def test_what_makes_no_sense_is_refused(pod: FrontsPod, path: str, body: Any) -> None:
     answer = pod.v2("POST", f"/v2/repository/{path}", body)
     assert (answer.status, list(answer.json)) == (400, ["error"]) or (answer.status == 404 and "/../" in f"/{path}"), answer
 
 
+@pytest.mark.long
 def test_it_outlives_a_kill_of_the_adapter(tmp_path: Path) -> None:
-    with Pod(tmp_path, {"V2_REPOSITORY_API": "true"}) as pod:
+    with FrontsPod(tmp_path, {"V2_REPOSITORY_API": "true"}) as pod:
         write(FILES, pod.repository / "served")
         write(FILES, pod.repository / "idle")
         elsewhere = tmp_path / "elsewhere"
@@ -200,7 +201,7 @@ def test_it_outlives_a_kill_of_the_adapter(tmp_path: Path) -> None:
 
 
 def test_modelmesh_that_begins_unloads_them_and_leaves_their_folders(tmp_path: Path) -> None:
-    with Pod(tmp_path, {"V2_REPOSITORY_API": "true", "ADAPTER_PORT": str(free_ports(1)[0])}) as pod:
+    with FrontsPod(tmp_path, {"V2_REPOSITORY_API": "true", "ADAPTER_PORT": str(free_ports(1)[0])}) as pod:
         write(FILES, pod.repository / "theirs")
         assert load(pod, "theirs").status == 200
         assert pod.load("ours").status == 200
@@ -211,14 +212,14 @@ def test_modelmesh_that_begins_unloads_them_and_leaves_their_folders(tmp_path: P
         assert pod.listed() == []
 
 
-def test_it_is_shut_unless_opened(shared_pod: Pod) -> None:
+def test_it_is_shut_unless_opened(shared_pod: FrontsPod) -> None:
     for path in ("index", "models/m/load", "models/m/unload"):
         answer = shared_pod.v2("POST", f"/v2/repository/{path}")
         assert (answer.status, answer.json) == (403, {"error": "the model repository API is shut: V2_REPOSITORY_API=true opens it"})
     assert "model_repository" not in shared_pod.v2("GET", "/v2").json["extensions"]
 
 
-def test_it_is_told_of(shared: Pod, client: Any) -> None:
+def test_it_is_told_of(shared: FrontsPod, client: Any) -> None:
     assert {"model_repository", "model_repository(unload_dependents)"} <= set(client.get_server_metadata()["extensions"])
     with pytest.raises(InferenceServerException, match="must be true or false"):
         client.unload_model("m", unload_dependents=3)

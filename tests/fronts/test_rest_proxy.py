@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests.fakes.v2_server import V2Server
-from tests.fronts.bed import Http, Pod, infer_body
+from tests.fronts.bed import FrontsPod, Http, infer_body
 from tests.real.adapter import AdapterProcess
 from tests.real.certificates import make_certificates
 from tests.real.polls import until
@@ -124,6 +124,15 @@ def test_what_json_has_no_number_for_is_written_as_the_setting_says(tmp_path: Pa
         assert (answer.status, written in answer.body) == (status, True)
 
 
+def test_the_endpoint_of_v2_wins_over_the_port_of_modelmesh(tmp_path: Path) -> None:
+    port, nothing = free_ports(2)
+    places = {"REST_PROXY_GRPC_PORT": str(nothing)}
+    with a_modelmesh() as mesh, a_proxy(tmp_path, variables(mesh, port, **places, V2_REST_ENDPOINT=f"port:{mesh.port}")) as proxy:
+        answer_of(mesh, b"\0\0\x80\x3f")
+        is_up(proxy, lambda: Http(port)("GET", "/v2/health/live"))
+        assert Http(port)("POST", INFER, infer_body(1)).status == 200
+
+
 def test_an_answer_that_cannot_be_is_the_servers_fault(tmp_path: Path) -> None:
     (port,) = free_ports(1)
     with a_modelmesh() as mesh, a_proxy(tmp_path, variables(mesh, port)) as proxy:
@@ -196,7 +205,7 @@ def test_what_cannot_work_ends_the_start_in_words(tmp_path: Path, env: dict[str,
 def test_an_adapter_with_the_proxys_port_has_both(tmp_path: Path) -> None:
     """Loads go to the pod's Triton, V2 to ModelMesh."""
     (port,) = free_ports(1)
-    with a_modelmesh() as mesh, Pod(tmp_path, {**variables(mesh, port), "V2_REST_PORT": ""}) as pod:
+    with a_modelmesh() as mesh, FrontsPod(tmp_path, {**variables(mesh, port), "V2_REST_PORT": ""}) as pod:
         assert pod.load("m").status == 200
         assert pod.invoke("m").json["outputs"][0]["data"] == [7.0]
         ask = Http(port)

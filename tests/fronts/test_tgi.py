@@ -1,4 +1,4 @@
-"""TGI's schema on the real Triton, and two clients of it that nobody here wrote, each as a process of its own venv."""
+"""TGI's schema on the real Triton, and two clients of other projects, each as a process of its own venv."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.fronts.bed import Http, Pod
+from tests.fronts.bed import FrontsPod, Http
 from tests.fronts.install import python
 from tests.fronts.llm_bed import EVENTS, cancelled_in, env, left, lines
 from tests.real.parts import or_skip
@@ -33,7 +33,7 @@ def body(inputs: Any = "a bb", stream: bool | None = None, **parameters: Any) ->
 
 
 @pytest.fixture
-def http(language_models: Pod) -> Http:
+def http(language_models: FrontsPod) -> Http:
     return language_models.llm
 
 
@@ -82,7 +82,7 @@ def test_why_it_ended(http: Http, prompt: str, stops: list[str], reason: str) ->
     assert (answer.json["generated_text"], answer.json["details"]["finish_reason"]) == (" a", reason)
 
 
-def test_what_no_backend_tells_has_the_types_that_clients_need(language_models: Pod) -> None:
+def test_what_no_backend_tells_has_the_types_that_clients_need(language_models: FrontsPod) -> None:
     with env(language_models, LMI_MODEL="llm_api"):
         whole = language_models.llm("POST", "/generate", body(max_new_tokens=2, details=True)).json
         tokens = [tgi_token(word, is_known=False) for word in ("a", "bb")]
@@ -110,7 +110,7 @@ def test_what_cannot_be_is_a_validation_error(http: Http, path: str, value: Any)
         assert answer.json["error"].startswith(f"parameters.{next(iter(value['parameters']))}: ")
 
 
-def test_failures_of_the_model_are_generation_errors(language_models: Pod) -> None:
+def test_failures_of_the_model_are_generation_errors(language_models: FrontsPod) -> None:
     with env(language_models, LMI_MODEL="fails_at_once"):
         for path in ("/", "/generate", "/generate_stream"):
             failed = language_models.llm("POST", path, body())
@@ -144,7 +144,7 @@ def test_info_and_health(http: Http) -> None:
     assert (health.status, health.body) == (200, b"")
 
 
-def test_a_client_that_leaves_has_it_cancelled(language_models: Pod) -> None:
+def test_a_client_that_leaves_has_it_cancelled(language_models: FrontsPod) -> None:
     with env(language_models, LMI_MODEL="slow"), cancelled_in(language_models, "slow"):
         had = left(language_models, "/generate_stream", "slow", body("a", max_new_tokens=2000))
         assert b"data: " in had or b"text/event-stream" in had
@@ -262,7 +262,7 @@ def found_by(client: str, script: str, http: Http) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def compatible(language_models: Pod) -> Iterator[Http]:
+def compatible(language_models: FrontsPod) -> Iterator[Http]:
     with env(language_models, OPTION_TGI_COMPAT="true"):
         yield language_models.llm
 

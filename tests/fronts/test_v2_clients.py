@@ -11,7 +11,7 @@ import pytest
 import tritonclient.http.aio as triton_http
 from tritonclient.utils import InferenceServerException
 
-from tests.fronts.bed import Pod
+from tests.fronts.bed import FrontsPod
 from tests.fronts.echo import echo
 from tests.fronts.install import python
 from tests.real.parts import or_skip
@@ -61,7 +61,7 @@ asyncio.run(main())
 
 
 @pytest.fixture
-def base(shared_pod: Pod) -> str:
+def base(shared_pod: FrontsPod) -> str:
     if "echo" not in shared_pod.listed():
         assert shared_pod.load("echo", echo()).status == 200
     return f"127.0.0.1:{shared_pod.v2.port}"

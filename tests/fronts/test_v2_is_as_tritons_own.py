@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.fronts.bed import Answer, Http, Pod
+from tests.fronts.bed import Answer, FrontsPod, Http
 from tests.fronts.echo import DATATYPES, echo, parameters_seen
 from tests.real.models import affine, ensemble
 
@@ -43,7 +43,7 @@ VALUES: Mapping[str, list[Any]] = {
 
 
 @pytest.fixture
-def both(shared_pod: Pod) -> tuple[Http, Http]:
+def both(shared_pod: FrontsPod) -> tuple[Http, Http]:
     """Ours, and Triton's own."""
     if "echo" not in shared_pod.listed():
         assert shared_pod.load("echo", echo()).status == 200
@@ -51,7 +51,7 @@ def both(shared_pod: Pod) -> tuple[Http, Http]:
 
 
 @pytest.fixture
-def both_seen(both: tuple[Http, Http], shared_pod: Pod) -> tuple[Http, Http]:
+def both_seen(both: tuple[Http, Http], shared_pod: FrontsPod) -> tuple[Http, Http]:
     """Both, with a model that shows what it was asked."""
     if "seen" not in shared_pod.listed():
         assert shared_pod.load("seen", parameters_seen()).status == 200
@@ -206,7 +206,7 @@ def test_lengths_of_binary_texts_that_lie_are_400(both: tuple[Http, Http], size:
     assert both[0]("GET", "/v2/health/live").status == 200
 
 
-def test_what_is_told_of_models_is_the_same(pod: Pod) -> None:
+def test_what_is_told_of_models_is_the_same(pod: FrontsPod) -> None:
     own = Http(pod.triton.http_port)
     assert pod.load("echo", echo()).status == 200
     assert pod.load("both", ensemble(scale=affine(2, 0), shift=affine(1, 1))).status == 200
@@ -222,7 +222,7 @@ def test_what_is_told_of_models_is_the_same(pod: Pod) -> None:
 
 
 @pytest.mark.parametrize(("body", "status"), [(b"abcdefgh", 200), (b"abc", 400)])
-def test_a_raw_request_is_as_tritons(pod: Pod, body: bytes, status: int) -> None:
+def test_a_raw_request_is_as_tritons(pod: FrontsPod, body: bytes, status: int) -> None:
     assert pod.load("m", affine(2, 1)).status == 200
     found, theirs = (http("POST", "/v2/models/m/infer", body, {LENGTH: "0"}) for http in (pod.v2, Http(pod.triton.http_port)))
     assert found.status == theirs.status == status

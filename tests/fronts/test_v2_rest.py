@@ -15,27 +15,23 @@ import pytest
 import tritonclient.http as triton_http
 from onnx import TensorProto
 
-from tests.fronts.bed import Http, Pod, infer_body
+from tests.fronts.bed import FrontsPod, Http, infer_body
 from tests.real.llm_models import repeat, waiter
-from tests.real.models import identity_onnx, sleeper, text_statistics
+from tests.real.models import identity, sleeper, text_statistics
 from tests.real.polls import until
 
 X = "/v2/models/m/infer"
 
 
 @pytest.fixture
-def m(shared_pod: Pod) -> Pod:
+def m(shared_pod: FrontsPod) -> FrontsPod:
     """Stays loaded until a test wants an empty pod."""
     if "m" not in shared_pod.listed():
         assert shared_pod.load("m").status == 200
     return shared_pod
 
 
-def identity(kind: int) -> dict[str, bytes]:
-    return {"1/model.onnx": identity_onnx(kind, ["n"]), "config.pbtxt": b'backend: "onnxruntime"'}
-
-
-def test_health_is_empty_or_json_where_that_is_named(m: Pod) -> None:
+def test_health_is_empty_or_json_where_that_is_named(m: FrontsPod) -> None:
     for path, word in (("/v2/health/live", "live"), ("/v2/health/ready", "ready"), ("/v2/models/m/ready", "ready")):
         plain, named = m.v2("GET", path), m.v2("GET", path, None, {"Accept": "application/json"})
         assert (plain.status, plain.body, named.status, named.json) == (200, b"", 200, {word: True})
@@ -48,7 +44,7 @@ def test_health_is_empty_or_json_where_that_is_named(m: Pod) -> None:
     assert m.v2("GET", "/v2/models/absent/ready").status == 400
 
 
-def test_metadata_config_and_infer_are_as_tritons_own(m: Pod) -> None:
+def test_metadata_config_and_infer_are_as_tritons_own(m: FrontsPod) -> None:
     own = Http(m.triton.http_port)
     for path in ("/v2/models/m", "/v2/models/m/versions/1", "/v2/models/m/config"):
         assert m.v2("GET", path).json == own("GET", path).json, path
@@ -77,14 +73,14 @@ def test_metadata_config_and_infer_are_as_tritons_own(m: Pod) -> None:
         ("GET", "/nowhere", None, 404),
     ],
 )
-def test_an_error_is_json_with_error_alone(m: Pod, method: str, path: str, body: Any, status: int) -> None:
+def test_an_error_is_json_with_error_alone(m: FrontsPod, method: str, path: str, body: Any, status: int) -> None:
     answer = m.v2(method, path, body)
     assert (answer.status, answer.headers["content-type"], list(answer.json)) == (status, "application/json", ["error"]), answer.body
     assert m.v2("GET", "/v2/health/live").status == 200
 
 
 @pytest.mark.parametrize("kind", ["gzip", "deflate"])
-def test_bodies_may_be_compressed_both_ways(m: Pod, kind: str) -> None:
+def test_bodies_may_be_compressed_both_ways(m: FrontsPod, kind: str) -> None:
     body = json.dumps({"inputs": [{"name": "X", "shape": [1000], "datatype": "FP32", "data": [1] * 1000}]}).encode()
     packed = gzip.compress(body) if kind == "gzip" else zlib.compress(body)
     answer = m.v2("POST", X, packed, {"Content-Encoding": kind, "Accept-Encoding": kind})
@@ -96,7 +92,7 @@ def test_bodies_may_be_compressed_both_ways(m: Pod, kind: str) -> None:
     assert (refused.status, refused.headers["accept-encoding"]) == (415, "gzip, deflate")
 
 
-def test_a_body_that_grows_beyond_the_bound_is_413(m: Pod) -> None:
+def test_a_body_that_grows_beyond_the_bound_is_413(m: FrontsPod) -> None:
     bomb = gzip.compress(bytes(80 * 2**20))
     assert m.v2("POST", X, bomb, {"Content-Encoding": "gzip"}).status == 413
     assert m.v2("POST", X, infer_body(1)).status == 200
@@ -106,8 +102,8 @@ def test_a_body_that_grows_beyond_the_bound_is_413(m: Pod) -> None:
     ("kind", "datatype", "values"),
     [(TensorProto.FLOAT16, "FP16", [0.1, 65504.0]), (TensorProto.INT64, "INT64", [2**63 - 1]), (TensorProto.UINT8, "UINT8", [0, 255])],
 )
-def test_numbers_go_through_a_model_unchanged(pod: Pod, kind: int, datatype: str, values: list[float]) -> None:
-    assert pod.load("same", identity(kind)).status == 200
+def test_numbers_go_through_a_model_unchanged(pod: FrontsPod, kind: int, datatype: str, values: list[float]) -> None:
+    assert pod.load("same", identity(kind, datatype)).status == 200
     body = {"id": "7", "inputs": [{"name": "x", "shape": [len(values)], "datatype": datatype, "data": values}]}
     answer = pod.v2("POST", "/v2/models/same/infer", body)
     assert answer.status == 200, answer.body
@@ -115,7 +111,7 @@ def test_numbers_go_through_a_model_unchanged(pod: Pod, kind: int, datatype: str
     assert answer.json["outputs"][0]["data"] == pytest.approx(values, rel=1e-3)
 
 
-def test_texts_and_nan(pod: Pod) -> None:
+def test_texts_and_nan(pod: FrontsPod) -> None:
     assert pod.load("count", text_statistics()).status == 200
     body = {"inputs": [{"name": "TEXT", "shape": [2], "datatype": "BYTES", "data": ["é ü", ""]}]}
     assert pod.v2("POST", "/v2/models/count/infer", body).json["outputs"][0]["data"] == [3, 2, 0, 0]
@@ -126,7 +122,7 @@ def test_texts_and_nan(pod: Pod) -> None:
 
 @pytest.mark.parametrize("is_binary", [True, False])
 @pytest.mark.parametrize("compression", [None, "gzip"])
-def test_tritons_own_client_works(m: Pod, is_binary: bool, compression: str | None) -> None:
+def test_tritons_own_client_works(m: FrontsPod, is_binary: bool, compression: str | None) -> None:
     client = triton_http.InferenceServerClient(f"127.0.0.1:{m.v2.port}")
     try:
         assert client.is_server_live()
@@ -151,7 +147,8 @@ def test_tritons_own_client_works(m: Pod, is_binary: bool, compression: str | No
         client.close()
 
 
-def test_a_client_that_leaves_has_its_inference_cancelled(pod: Pod) -> None:
+@pytest.mark.long
+def test_a_client_that_leaves_has_its_inference_cancelled(pod: FrontsPod) -> None:
     """The log's one line of the request says so, long before the model would have answered; nothing of the adapter waits on."""
     assert pod.load("slow", sleeper()).status == 200
     body = json.dumps({"inputs": [{"name": "SECONDS", "shape": [1], "datatype": "FP32", "data": [20.0]}]}).encode()
@@ -166,7 +163,7 @@ def test_a_client_that_leaves_has_its_inference_cancelled(pod: Pod) -> None:
     assert time.monotonic() - started < 15
 
 
-def test_a_request_has_an_id_a_line_and_metrics_without_its_path(m: Pod) -> None:
+def test_a_request_has_an_id_a_line_and_metrics_without_its_path(m: FrontsPod) -> None:
     answer = m.v2("POST", X, infer_body(1), {"X-Request-Id": "mine"})
     assert answer.headers["x-request-id"] == "mine"
     assert len(m.v2("GET", "/v2").headers["x-request-id"]) == 32
@@ -177,14 +174,14 @@ def test_a_request_has_an_id_a_line_and_metrics_without_its_path(m: Pod) -> None
     assert "/v2/models/m/" not in found
 
 
-def test_many_at_once(m: Pod) -> None:
+def test_many_at_once(m: FrontsPod) -> None:
     with ThreadPoolExecutor(16) as pool:
         answers = list(pool.map(lambda value: m.v2("POST", X, infer_body(value)).json["outputs"][0]["data"][0], range(200)))
     assert answers == [2.0 * value + 1 for value in range(200)]
 
 
 @pytest.mark.parametrize(("numbers", "status"), [([5], 200), ([5, 6], 400), ([], 400)])
-def test_a_decoupled_model_is_asked_for_its_one_answer(pod: Pod, numbers: list[int], status: int) -> None:
+def test_a_decoupled_model_is_asked_for_its_one_answer(pod: FrontsPod, numbers: list[int], status: int) -> None:
     """Triton's own front refuses it."""
     assert pod.load("several", repeat()).status == 200
     shape = [len(numbers)]
@@ -201,7 +198,7 @@ def test_a_decoupled_model_is_asked_for_its_one_answer(pod: Pod, numbers: list[i
             assert [output["data"] for output in answer.json["outputs"]] == [[5], [0]]
 
 
-def test_a_cancel_reaches_the_model(pod: Pod) -> None:
+def test_a_cancel_reaches_the_model(pod: FrontsPod) -> None:
     """Over Triton's own front the model would go on."""
     assert pod.load("waits", waiter()).status == 200
     body = json.dumps({"inputs": [{"name": "SECONDS", "shape": [1], "datatype": "FP32", "data": [60.0]}]}).encode()

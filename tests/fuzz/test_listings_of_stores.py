@@ -14,11 +14,10 @@ from adapter.errors import AdapterError
 from adapter.paths import path_problem
 from adapter.storage.bucket import PAGE_OBJECTS, Page, StoredObject
 from adapter.storage.pull.listing import find_model
-from adapter.storage.stores.clients import Clients, Means
-from adapter.storage.stores.table import BUCKETS
 from adapter.workers import Stop
 from tests.fakes.hell import Hell, Peer, answering
 from tests.fuzz.fuzzing import SECRET, check_words, fuzzed, mutated, numbers, texts, trees, wire_texts
+from tests.real.blocking import BlockingClients, run
 from tests.unit.storage.beds import make_config, make_search
 
 _XML = '<?xml version="1.0" encoding="UTF-8"?>'
@@ -66,7 +65,7 @@ class Answering:
 
 @dataclass
 class Bed:
-    clients: Clients
+    clients: BlockingClients
     url: str
     answer: Answering
 
@@ -74,15 +73,14 @@ class Bed:
         self.answer.status, self.answer.kind, self.answer.body = status, CONTENT_TYPES[kind], body
         place = f"{self.url}/account" if kind == "azure" else self.url
         config = make_config({"type": kind, "bucket": "b", "endpoint_url": place} | CONFIGS[kind])
-        return self.clients.bucket(config, Stop()).list_page("m/", Stop(), by_folder=by_folder)
+        return self.clients.bucket(config).list_page("m/", Stop(), by_folder=by_folder)
 
 
 @pytest.fixture(scope="module")
 def bed() -> Iterator[Bed]:
-    answer, clients = Answering(), Clients(BUCKETS, Means(max_connections=2))
+    answer, clients = Answering(), BlockingClients()
     with Hell(answer) as server:
         yield Bed(clients, server.url, answer)
-        clients.close()
 
 
 def check_page(page: Page) -> None:
@@ -127,7 +125,7 @@ class Scripted:
     def __init__(self, pages: list[Page]) -> None:
         self._pages = iter(pages)
 
-    def list_page(self, prefix: str, stop: Stop, *, token: str | None = None, limit: int = PAGE_OBJECTS, by_folder: bool = False) -> Page:
+    async def list_page(self, prefix: str, *, token: str | None = None, limit: int = PAGE_OBJECTS, by_folder: bool = False) -> Page:
         return next(self._pages, Page(()))
 
 
@@ -165,7 +163,7 @@ pages = st.builds(
 def test_any_pages_are_a_listing_of_files_or_words(found: list[Page], path: str, schema: str | None) -> None:
     """Every path can lie below a model, once, and in order."""
     try:
-        model = find_model(Scripted(found), make_search(path, schema_path=schema), Stop())
+        model = run(find_model(Scripted(found), make_search(path, schema_path=schema)))
     except AdapterError as error:
         event(error.reason)
         check_words(error)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,16 +13,14 @@ from adapter.digests import Digests
 from adapter.errors import AdapterError
 from adapter.model import ModelSpec
 from adapter.parameters import split
-from adapter.storage.bucket import Bucket
 from adapter.storage.cache.identity import reader_of, server_of
 from adapter.storage.secret.config import StorageConfigs
 from adapter.storage.secret.merging import merged
-from adapter.storage.stores.clients import Clients, Means
 from adapter.storage.stores.table import BINDINGS, BUCKETS
 from adapter.telemetry.redaction import redact
-from adapter.workers import Stop
 from tests.builders import a_spec
 from tests.fuzz.fuzzing import SECRET, check_words, fuzzed, mutated, texts, trees, wire_texts
+from tests.real.blocking import BlockingClients
 
 NAMES = sorted(
     {name for binding in BINDINGS.values() for name in (*binding.places, *binding.credentials, *binding.beside, *binding.fixed)}
@@ -102,20 +99,18 @@ def test_any_config_and_parameters_are_merged_or_refused_without_their_values(
 
 
 @pytest.fixture(scope="module")
-def clients() -> Iterator[Clients]:
-    made = Clients(BUCKETS, Means(max_connections=2))
-    yield made
-    made.close()
+def clients() -> BlockingClients:
+    return BlockingClients()
 
 
 @fuzzed(stored=nearly_honest | nearly_honest | stored, params=st.just({}) | st.lists(one_requested, max_size=1).map(dict) | requested)
-def test_any_config_makes_a_client_or_words(clients: Clients, stored: dict[str, object], params: dict[str, str]) -> None:
+def test_any_config_makes_a_client_or_words(clients: BlockingClients, stored: dict[str, object], params: dict[str, str]) -> None:
     """Nobody is asked yet. What a client says of itself holds no secret."""
     try:
         config = merged(stored, spec_of(params, None), "storage config 'k'", BINDINGS)
         if config.type not in BUCKETS:
             return
-        bucket: Bucket = clients.bucket(config, Stop())
+        bucket = clients.bucket(config)
     except AdapterError as error:
         event("refused")
         check_words(error)

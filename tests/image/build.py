@@ -163,7 +163,7 @@ def _loaded(root: Path, folder: Path) -> Iterator[str]:
         path.mkdir()
         path.chmod(0o777)
     shutil.copy(COMPOSE / "load.py", volume)
-    with S3Server() as s3, Triton(volume / "_triton_models") as triton:
+    with S3Server() as s3, Triton(volume / "_triton_models", completes=True) as triton:
         s3.put("models", "affine/model.onnx", (COMPOSE / "buckets/models/affine/model.onnx").read_bytes())
         (volume / "config" / "laptop").write_text(json.dumps(s3.storage_config("models")))
         port, metrics = map(str, free_ports(2))

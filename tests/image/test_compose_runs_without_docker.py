@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import configparser
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -128,6 +127,7 @@ def test_the_one_command_of_the_readme_loads_and_asks_the_example(stack: Stack) 
     assert done.stdout.endswith("y [3] = [3.0, 5.0, 7.0]\n")
 
 
+@pytest.mark.long
 def test_a_python_model_of_the_user_loads_answers_and_is_unloaded(stack: Stack) -> None:
     """It comes into the folder while the server runs."""
     write({f"texts/{path}": content for path, content in text_statistics().items()}, stack.folder / "buckets" / "models")
@@ -219,19 +219,3 @@ def test_the_gpu_file_adds_gpus_and_asks_for_their_memory() -> None:
         "CONTAINER_MEM_REQ_BYTES=${GPU_MEMORY:"
     ]
     assert without.returncode == 1 and "the memory of one GPU" in without.stderr
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "says"),
-    [("  read_only: true", "  readonly: true", "readonly"), ("condition: service_healthy}", "condition: healthy}", "condition")],
-)
-def test_a_wrong_word_would_be_found(tmp_path: Path, old: str, new: str, says: str) -> None:
-    """By the schema of the specification."""
-    text = (FOLDER / "compose.yaml").read_text()
-    assert old in text
-    (tmp_path / "wrong.yaml").write_text(text.replace(old, new))
-
-    done = read(os.fspath(tmp_path / "wrong.yaml"))
-
-    assert done.returncode == 1
-    assert says in done.stderr

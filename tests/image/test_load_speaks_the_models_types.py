@@ -35,17 +35,3 @@ def test_texts_have_their_length_before_them() -> None:
 def test_what_is_no_such_number_is_named(value: str, datatype: str) -> None:
     with pytest.raises(ValueError, match=f"^x: '{value}' is no {datatype}$"):
         load._packed([value], datatype, "x")
-
-
-@pytest.mark.parametrize(
-    ("wanted", "count", "shape"),
-    [([-1], 3, [3]), ([-1, -1], 6, [1, 6]), ([-1, 3], 6, [2, 3]), ([2, -1], 6, [2, 3]), ([3], 3, [3]), ([], 1, [])],
-)
-def test_the_last_open_dimension_takes_what_there_is(wanted: list[int], count: int, shape: list[int]) -> None:
-    assert load._shape(wanted, count, "x") == shape
-
-
-@pytest.mark.parametrize(("wanted", "count"), [([3], 2), ([-1, 4], 6), ([], 2)])
-def test_what_does_not_fill_a_shape_is_told(wanted: list[int], count: int) -> None:
-    with pytest.raises(ValueError, match=rf"^x has the shape .*, which {count} values do not fill$"):
-        load._shape(wanted, count, "x")

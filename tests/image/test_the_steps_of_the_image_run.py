@@ -23,7 +23,7 @@ from tests.real.anybody import as_anybody, check_permitted
 from tests.real.children import Child, bare_environment
 from tests.real.ports import free_ports
 
-pytestmark = pytest.mark.timeout(300)  # what all tests share counts in the first one
+pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]  # what all tests share counts in the first one
 SBOM = "sbom/modelmesh-triton-adapter.cdx.json"
 IMPORT_ALL = """
 import importlib, pkgutil, sys, adapter

@@ -83,28 +83,6 @@ def test_the_compiled_ones_have_a_wheel_for_each_machine(name: str) -> None:
     assert set(counts.values()) - {1} >= {2, 4} or name == "build"
 
 
-@pytest.mark.parametrize(
-    ("wheel", "places"),
-    [
-        ("a-1-py3-none-any.whl", 4),
-        ("a-1-py2.py3-none-any.whl", 4),
-        ("a-1-cp312-cp312-manylinux_2_28_x86_64.whl", 1),
-        ("a-1-cp39-abi3-manylinux2014_aarch64.manylinux_2_17_aarch64.whl", 2),
-        ("a-1-cp312-abi3-manylinux_2_34_x86_64.whl", 1),
-        ("a-1-cp313-abi3-manylinux_2_28_x86_64.whl", 0),
-        ("a-1-cp312-cp312-manylinux_2_39_x86_64.whl", 0),
-        ("a-1-cp312-cp312-musllinux_1_2_x86_64.whl", 0),
-        ("a-1-cp312-cp312-macosx_11_0_arm64.whl", 0),
-        ("a-1-cp310-cp310-manylinux_2_28_x86_64.whl", 0),
-        ("a-1-cp312-none-manylinux_2_28_x86_64.whl", 1),
-        ("a-1-cp312-cp312t-manylinux_2_28_x86_64.whl", 0),
-        ("a-1-py2-none-any.whl", 0),
-    ],
-)
-def test_where_a_wheel_can_be_installed(wheel: str, places: int) -> None:
-    assert len(lock.places_of(wheel)) == places
-
-
 def test_the_lists_are_in_the_dockerfile() -> None:
     text = (TOP / "deploy/Dockerfile").read_text()
 

@@ -8,28 +8,26 @@ purged.
 
 from __future__ import annotations
 
-import json
 import os
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.real.adapter import AdapterProcess
 from tests.real.mesh import Mesh
+from tests.real.pod import BUCKET, Pod, secret
 from tests.real.polls import until
 from tests.real.s3 import S3Server
 from tests.real.triton import Triton
 
 Start = Callable[..., AdapterProcess]
 Put = Callable[[str, dict[str, bytes]], None]
-BUCKET = "models"
 OWN_FILES = ("lock", "journal.jsonl", "journal.jsonl.new")
 TEXT = {"TEXT": np.array(["x y"], dtype=np.object_)}
 
@@ -49,15 +47,6 @@ class Bed:
         """Files of any model, in the repository or in the adapter's own folder."""
         found = os.walk(self.volume)  # unlike rglob it lives with folders that vanish meanwhile
         return [Path(folder, name) for folder, _, names in found for name in names if name not in OWN_FILES]
-
-
-@dataclass(frozen=True)
-class Pod:
-    """A Triton and an adapter of a test's own, to be hurt, over the session's S3 server."""
-
-    triton: Triton
-    adapter: AdapterProcess
-    mesh: Mesh
 
 
 def get(url: str) -> tuple[int, str]:
@@ -87,20 +76,19 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
 
 @pytest.fixture(scope="session")
 def storage_config(s3: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("storage-config")
-    (folder / "s3").write_text(json.dumps(s3.storage_config() | {"bucket": BUCKET}))
-    return folder
+    return secret(tmp_path_factory.mktemp("storage-config"), s3)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def bed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
+    """Its Triton completes configs where the module says `COMPLETES_CONFIGS = True`: models without a config need it."""
     endpoint = request.config.getoption("--triton-endpoint")
     if endpoint:
         yield Bed(endpoint, Path(request.config.getoption("--triton-volume")))
         return
     volume = tmp_path_factory.mktemp("volume")
     (volume / "_triton_models").mkdir()
-    with Triton(volume / "_triton_models") as triton:
+    with Triton(volume / "_triton_models", completes=getattr(request.module, "COMPLETES_CONFIGS", False)) as triton:
         yield Bed(triton.grpc_target, volume)
 
 
@@ -137,17 +125,7 @@ def start_adapter(bed: Bed, storage_config: Path) -> Iterator[Start]:
 def start_pod(storage_config: Path, tmp_path: Path) -> Iterator[Callable[..., Pod]]:
     """Start a Triton, with further options, and an adapter, with settings; ModelMesh has not asked for the status yet."""
     with ExitStack() as stack:
-
-        def start(env: Mapping[str, str] | None = None, **options: Any) -> Pod:
-            (tmp_path / "_triton_models").mkdir()
-            triton = stack.enter_context(Triton(tmp_path / "_triton_models", **options))
-            target = triton.grpc_target
-            adapter = stack.enter_context(
-                AdapterProcess(volume=tmp_path, storage_config=storage_config, triton_target=target, env=env or {})
-            )
-            return Pod(triton, adapter, stack.enter_context(Mesh(adapter.channel_target, target)))
-
-        yield start
+        yield lambda env=None, **options: stack.enter_context(Pod(tmp_path, storage_config, env, **options))
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from tests.real.mesh import Mesh
 from tests.real.models import sleeper, text_statistics
 
 
-@pytest.mark.parametrize("with_load", [False, True], ids=["idle", "while it loads"])
+@pytest.mark.parametrize("with_load", [pytest.param(False, marks=pytest.mark.long), True], ids=["idle", "while it loads"])
 def test_sigterm_ends_with_code_0_and_nothing_half_done(start_adapter: Start, bed: Bed, put: Put, with_load: bool) -> None:
     """What runs is finished or undone within the grace period; unloads are answered meanwhile."""
     put("slow", dict(sleeper(start_seconds=3)))

@@ -39,6 +39,7 @@ def test_unload_answers_after_the_inference_in_flight(mesh: Mesh, put: Put, bed:
     assert bed.leftovers() == []
 
 
+@pytest.mark.long
 def test_a_cancelled_load_and_its_unload_leave_nothing(adapter: AdapterProcess, mesh: Mesh, put: Put, bed: Bed) -> None:
     """Cancelled while Triton loads; ModelMesh's unload comes after the adapter has noticed, while the load still runs."""
     put("slow", dict(sleeper(start_seconds=10)))

@@ -50,7 +50,7 @@ def config(place: Path, s3: S3Server) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("umask", ["077", "000"])
+@pytest.mark.parametrize("umask", [pytest.param("077", marks=pytest.mark.long), "000"])
 def test_any_user_on_a_read_only_root_loads_serves_and_leaves_nothing(volume: Path, config: Path, put: Put, umask: str) -> None:
     """From S3, files and an archive, for a Triton of root's, which reads whatever the umask is, and writes beside the code."""
     check_permitted(volume, read_only=True)

@@ -16,6 +16,8 @@ from tests.real.children import TOP
 from tests.real.mesh import Mesh
 from tests.real.s3 import S3Server
 
+COMPLETES_CONFIGS = True
+
 
 @pytest.fixture(scope="module", autouse=True)
 def bucket(s3: S3Server) -> None:
@@ -50,6 +52,7 @@ def test_storage_that_is_away_is_asked_until_the_budget_ends(start_adapter: Star
         until_nothing_is_left(mesh, bed)
 
 
+@pytest.mark.long
 def test_the_sanity_suite_holds_on_the_running_adapter(adapter: AdapterProcess, mesh: Mesh, s3: S3Server) -> None:
     """The SPI suite that anybody can point at an endpoint, with nothing skipped."""
     s3.put_folder(BUCKET, "sane", PYTHON)

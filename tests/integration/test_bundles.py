@@ -27,7 +27,7 @@ def put_bundle(put: Put, kind: str, path: str, factor: float, summand: float, **
     put(path, dict(BUNDLES[kind](**{"scale": affine(factor, 0), "shift": affine(1, summand)} | wrong)))
 
 
-@pytest.mark.parametrize("kind", BUNDLES)
+@pytest.mark.parametrize("kind", ["ensemble", pytest.param("pipeline", marks=pytest.mark.long)])
 def test_two_bundles_answer_under_their_ids_side_by_side(kind: str, mesh: Mesh, put: Put, bed: Bed) -> None:
     """Their inner models have the same names; unloading one leaves the other as it was."""
     put_bundle(put, kind, f"{kind}-one", 2, 1)
@@ -46,6 +46,7 @@ def test_two_bundles_answer_under_their_ids_side_by_side(kind: str, mesh: Mesh, 
     assert answer(mesh, "two") == [9.0, 8.0, 13.0]
     mesh.unload("two")
     assert mesh.index() == {}
+    assert [name for name in ("one~inner~scale", "two", "two~inner~scale", "two~inner~shift") if mesh.serves(name)] == []
     assert bed.leftovers() == []
 
 
@@ -60,6 +61,7 @@ def test_a_single_model_may_have_the_name_of_an_inner_one(mesh: Mesh, put: Put) 
     assert mesh.index() == {"scale": "READY"}
 
 
+@pytest.mark.long
 def test_an_adapter_that_restarts_takes_whole_bundles_over(
     mesh: Mesh, put: Put, bed: Bed, adapter: AdapterProcess, start_adapter: Callable[..., AdapterProcess]
 ) -> None:
@@ -81,6 +83,7 @@ def test_an_adapter_that_restarts_takes_whole_bundles_over(
     assert bed.leftovers() == []
 
 
+@pytest.mark.long
 def test_a_bundle_that_lost_a_model_is_freed_by_the_next_adapter(
     mesh: Mesh, put: Put, bed: Bed, adapter: AdapterProcess, start_adapter: Callable[..., AdapterProcess]
 ) -> None:
@@ -97,6 +100,7 @@ def test_a_bundle_that_lost_a_model_is_freed_by_the_next_adapter(
         assert later.index() == {}
 
 
+@pytest.mark.long
 def test_a_purge_takes_bundles_out(mesh: Mesh, put: Put, bed: Bed) -> None:
     """Every model of them."""
     put_bundle(put, "ensemble", "e", 2, 1)

@@ -12,6 +12,8 @@ from tests.integration.conftest import Bed
 from tests.real.mesh import Mesh
 from tests.real.models import affine, digits_classifier
 
+COMPLETES_CONFIGS = True
+
 Put = Callable[[str, dict[str, bytes]], None]
 X = np.array([1.0, 2.0], dtype=np.float32)
 LARGEST_VERSION = "9223372036854775807"

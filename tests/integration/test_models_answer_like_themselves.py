@@ -16,6 +16,8 @@ from tests.real.mesh import Mesh
 from tests.real.models import count_text, digits_classifier, text_statistics
 from tests.real.s3 import S3Server
 
+COMPLETES_CONFIGS = True
+
 
 @pytest.mark.parametrize("path", ["digits", "digits/", "/digits", "digits/model.onnx", "versions", "odd-name"])
 def test_an_onnx_model_answers_like_itself(mesh: Mesh, put: Put, path: str) -> None:
@@ -54,6 +56,7 @@ def test_two_models_of_one_path_live_side_by_side(mesh: Mesh, put: Put) -> None:
     assert (mesh.infer("two", {"TEXT": np.array(["x"], dtype=np.object_)})["COUNTS"] == [[1, 1]]).all()
 
 
+@pytest.mark.long
 def test_2500_objects_load_whole_and_siblings_stay_out(mesh: Mesh, put: Put, s3: S3Server, bed: Bed) -> None:
     """More than two pages of a listing, some objects empty; `m-2/` sorts before `m/`."""
     files = dict(text_statistics()) | {f"1/data/{n % 50:02}/{n:04}.bin": b"" if n % 100 == 0 else b"%d" % n for n in range(2498)}

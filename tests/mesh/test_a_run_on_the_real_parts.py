@@ -23,6 +23,7 @@ def run(*words: str) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
+@pytest.mark.long
 def test_every_rule_holds_with_faults_on() -> None:
     """Some kinds of fault come in this time, in an order of the seed's; a kill and a start of Triton alone take seconds."""
     code, text = run(*["--models", "12", "--seconds", "8", "--faults", "--seed", "4", "--fault-pause", "2", "--away", "3"])
@@ -32,6 +33,7 @@ def test_every_rule_holds_with_faults_on() -> None:
     assert re.search(r"^fault +times +models +survived +lost", text, re.MULTILINE)
 
 
+@pytest.mark.long
 def test_an_operator_drives_an_adapter_that_runs(capfd: pytest.CaptureFixture[str]) -> None:
     with Parts() as parts:
         parts.put("mine", affine(2, 1))

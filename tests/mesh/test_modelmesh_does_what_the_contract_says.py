@@ -11,7 +11,6 @@ from adapter._pb import model_runtime_pb2 as spi
 from tests.mesh.announced import FatalError
 from tests.mesh.ground import LoadError, State
 from tests.mesh.inference import InferenceError
-from tests.mesh.mesh import Mesh
 from tests.mesh.runtime import CallError
 from tests.mesh.scripted import MIB, REQUEST, Script, ScriptedRuntime, a_mesh, a_runtime
 
@@ -61,27 +60,6 @@ async def test_a_capacity_that_is_too_small_ends_the_process() -> None:
 
     with pytest.raises(FatalError, match="capacityInBytes"):
         await a_mesh(runtime).start()
-
-
-async def test_a_request_loads_its_model_once_for_all_who_want_it() -> None:
-    runtime = a_runtime(m=Script(load_seconds=5))
-    async with a_mesh(runtime, "m") as mesh:
-        await mesh.start()
-
-        await asyncio.gather(*(mesh.infer("m", REQUEST) for _ in range(5)))
-
-    assert (runtime.calls["predict"], runtime.calls["load"], runtime.calls["ModelInfer"]) == (1, 1, 5)
-
-
-async def test_a_client_that_gives_up_leaves_the_load_running() -> None:
-    runtime = a_runtime(m=Script(load_seconds=5))
-    async with a_mesh(runtime, "m") as mesh:
-        await mesh.start()
-        with pytest.raises(InferenceError, match="DEADLINE_EXCEEDED"):
-            await mesh.infer("m", REQUEST, seconds=1)
-        await mesh.infer("m", REQUEST)
-
-    assert (runtime.calls["load"], runtime.calls["load cancelled"]) == (1, 0)
 
 
 @pytest.mark.parametrize(
@@ -168,19 +146,6 @@ async def test_a_failed_load_is_unloaded_1_s_later_and_remembered_until_it_expir
         assert mesh.watch.broken == []
 
 
-async def test_a_failed_load_of_one_unit_is_never_tried_again() -> None:
-    runtime = a_runtime(m=Script(predicted=8192, load_fails=CallError("INTERNAL", "")))
-    async with a_mesh(runtime, "m") as mesh:
-        await mesh.start()
-        for _ in range(2):
-            with pytest.raises(LoadError):
-                await mesh.ensure_loaded("m")
-            await asyncio.sleep(2000)
-
-        assert (runtime.calls["load"], runtime.calls["unload"]) == (1, 0)
-        assert [broken.rule for broken in mesh.watch.broken] == ["a prediction leaves the model a chance"]
-
-
 @pytest.mark.parametrize(("is_evicted", "seconds"), [(True, 0.5), (False, 3.0)])
 async def test_a_model_removed_in_its_load_is_cancelled_and_unloaded(is_evicted: bool, seconds: float) -> None:
     runtime = a_runtime(m=Script(load_seconds=20), large=Script(predicted=97 * MIB, told=97 * MIB))
@@ -214,18 +179,6 @@ async def test_a_load_waits_for_the_unload_of_the_evicted_model() -> None:
         assert (since(runtime, began, "unload", "old"), since(runtime, began, "load", "new")) == ([0.2], [3.2])
 
 
-async def test_a_load_that_gets_no_space_in_3_minutes_is_dropped_without_a_failure() -> None:
-    runtime = a_runtime(old=Script(unload_seconds=500, predicted=60 * MIB, told=60 * MIB), new=Script(predicted=60 * MIB, told=60 * MIB))
-    async with a_mesh(runtime, "old", "new", unload_bound_seconds=600) as mesh:
-        await mesh.start()
-        await mesh.ensure_loaded("old")
-        with pytest.raises(LoadError, match="no space"):
-            await mesh.ensure_loaded("new")
-        assert runtime.times_of("load", "new") == []
-        await asyncio.sleep(400)
-        await mesh.ensure_loaded("new")
-
-
 async def test_an_unload_waits_for_requests_in_flight() -> None:
     runtime = a_runtime(m=Script(infer_seconds=4))
     async with a_mesh(runtime, "m") as mesh:
@@ -241,19 +194,6 @@ async def test_an_unload_waits_for_requests_in_flight() -> None:
         assert since(runtime, began, "unload", "m") == [7.2], "looks after 0.2, 1.2, 3.2 and 7.2 s"
 
 
-async def test_a_load_of_the_same_id_waits_for_its_unload() -> None:
-    runtime = a_runtime(m=Script(unload_seconds=7))
-    async with a_mesh(runtime, "m") as mesh:
-        await mesh.start()
-        await mesh.ensure_loaded("m")
-        mesh.unregister("m")
-        mesh.register(next(iter(a_mesh(runtime, "m").models.values())))
-        began = runtime.now()
-        await mesh.ensure_loaded("m")
-
-        assert since(runtime, began, "load", "m")[-1] == 7.2
-
-
 async def test_a_failed_unload_is_repeated_after_1_s_and_then_each_10_s() -> None:
     runtime = a_runtime(m=Script(unload_fails=4))
     async with a_mesh(runtime, "m") as mesh:
@@ -266,24 +206,6 @@ async def test_a_failed_unload_is_repeated_after_1_s_and_then_each_10_s() -> Non
         assert [round(later - earlier, 3) for earlier, later in itertools.pairwise(times[1:])][1:] == [10, 10]
         assert (len(times), round(times[1] - times[0], 3)) == (5, 1)
         assert mesh.accounted() == set()
-
-
-async def test_an_unload_that_fails_for_good_costs_its_space_and_bars_the_model() -> None:
-    runtime = a_runtime(m=Script(unload_fails=1000))
-    async with a_mesh(runtime, "m") as mesh:
-        await mesh.start()
-        await mesh.ensure_loaded("m")
-        assert mesh.ground
-        capacity = mesh.ground.accounts.capacity
-        mesh.unregister("m")
-        await asyncio.sleep(1000)
-
-        assert runtime.calls["unload"] == 91
-        assert mesh.ground.accounts.capacity == capacity - 512
-        mesh.register(next(iter(a_mesh(runtime, "m").models.values())))
-        with pytest.raises(LoadError, match="FAILED_PRECONDITION"):
-            await mesh.ensure_loaded("m")
-        assert runtime.calls["load"] == 1
 
 
 @pytest.mark.parametrize(
@@ -343,39 +265,3 @@ async def test_a_restart_forgets_everything_unloads_nothing_and_asks_for_the_sta
 
         assert (mesh.accounted(), mesh.loaded(), mesh.epoch) == (set(), {}, 2)
     assert (runtime.calls["status"], runtime.calls["unload"], runtime.calls["load cancelled"]) == (2, 0, 1)
-
-
-async def test_a_full_cache_of_young_models_takes_no_other_when_churn_is_bounded() -> None:
-    half = 99 * MIB // 2
-    scripts = {name: Script(predicted=half, told=half) for name in ("a", "b", "c")}
-    runtime = a_runtime(**scripts)
-    async with a_mesh(runtime, *scripts, churn_seconds=None) as mesh:
-        await mesh.start()
-        await mesh.ensure_loaded("a")
-        await mesh.ensure_loaded("b")
-        with pytest.raises(LoadError, match="churn"):
-            await mesh.ensure_loaded("c")
-        await asyncio.sleep(101)
-        await mesh.ensure_loaded("c")
-
-
-async def test_a_method_that_is_not_announced_never_reaches_the_runtime() -> None:
-    runtime = a_runtime()
-    mesh = a_mesh(runtime, "m")
-    async with mesh:
-        announced = await mesh.start()
-        object.__setattr__(announced, "methods", frozenset({"inference.GRPCInferenceService/ModelInfer"}))
-        await mesh.infer("m", REQUEST)
-        with pytest.raises(InferenceError, match="UNIMPLEMENTED"):
-            await mesh.infer("m", REQUEST, method="RepositoryModelUnload")
-    assert runtime.calls["RepositoryModelUnload"] == 0
-
-
-async def test_nothing_is_registered_nothing_is_loaded() -> None:
-    runtime = a_runtime()
-    async with Mesh(runtime) as mesh:
-        with pytest.raises(LoadError, match="not running"):
-            await mesh.infer("m", REQUEST)
-        await mesh.start()
-        with pytest.raises(LoadError, match="not registered"):
-            await mesh.infer("m", REQUEST)

@@ -37,21 +37,6 @@ def test_an_honest_runtime_ends_with_0(runtime: ScriptedRuntime, capsys: pytest.
     assert runtime.holding == {}
 
 
-def test_nothing_is_cut_off_on_a_narrow_terminal(
-    runtime: ScriptedRuntime, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    monkeypatch.setenv("COLUMNS", "60")
-
-    assert command.main([*GIVEN, "--seconds", "2.5"]) == command.HELD
-
-    text = capsys.readouterr().out
-    live = text[: text.index("p50 ms")]
-    assert all(words in " ".join(live.split()) for words in ("loaded", "infer", "ok 0 failed", "evict 0", "unload", "heal 0")), live
-    assert "\033[1A" in live or "\033[2A" in live, "it is drawn in place"
-    assert max(len(row) for row in live.split("\033[J")[1].splitlines()) < 60
-
-
 def test_a_lie_ends_with_1_and_says_which(runtime: ScriptedRuntime, capsys: pytest.CaptureFixture[str]) -> None:
     runtime.scripts["sim-0"] = Script(stays=True)
 
@@ -100,15 +85,6 @@ def test_a_runtime_that_is_never_ready_is_waited_for_in_words(
     told = capsys.readouterr()
     assert "ModelMesh starts: asks the adapter at a for the runtime's status" in told.out
     assert "its last answer: UNAVAILABLE: nobody listens" in told.err
-
-
-@pytest.mark.parametrize("words", ["--models 0", "--models -3", "--seconds 0", "--rate 0", "--rate nan", "--hurry 0", "--fault-pause 0"])
-def test_a_number_that_means_nothing_is_refused(words: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        command.main(words.split())
-
-    assert ended.value.code == command.CANNOT
-    assert "is no number above 0" in capsys.readouterr().err
 
 
 def test_a_model_that_cannot_be_loaded_ends_with_2(runtime: ScriptedRuntime, capsys: pytest.CaptureFixture[str]) -> None:

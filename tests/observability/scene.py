@@ -7,7 +7,6 @@ What is loaded and what fails is the same in each run; times are those of the ma
 from __future__ import annotations
 
 import contextlib
-import json
 import random
 import tempfile
 import threading
@@ -21,19 +20,19 @@ import grpc
 import numpy as np
 
 from tests.observability.server import Prometheus
-from tests.real.adapter import AdapterProcess
-from tests.real.mesh import LONG_ENOUGH_SECONDS, Mesh
+from tests.real.mesh import LONG_ENOUGH_SECONDS
 from tests.real.models import affine, sleeper
+from tests.real.pod import BUCKET, Pod, secret
 from tests.real.s3 import S3Server
-from tests.real.triton import Triton
 
-BUCKET = "models"
 MODELS = 8
 AT_ONCE = 5
 """Models that a pod's ModelMesh keeps: fewer than there are, so something is always evicted."""
 PADDING_BYTES = 6_000_000
 HELD = ("m0", "m1")
 """Loaded before anything happens."""
+KEPT = "kept"
+"""A small one that the traffic never asks for: after a death of Triton the adapter restores it."""
 BAD = ("nowhere", "no-config")
 SETTINGS = {
     "CONTAINER_MEM_REQ_BYTES": "40Mi",
@@ -46,21 +45,12 @@ SETTINGS = {
 PAUSE_SECONDS = 0.2
 
 
-@dataclass(frozen=True)
-class Pod:
-    """One of the runtime's pods, without ModelMesh."""
-
-    name: str
-    triton: Triton
-    adapter: AdapterProcess
-    mesh: Mesh
-
-    def targets(self) -> Iterator[dict[str, object]]:
-        """For Prometheus, labelled as a PodMonitor labels them."""
-        place = {"namespace": "models", "pod": self.name}
-        adapter = self.adapter.metrics_url.removeprefix("http://")
-        yield {"targets": [adapter], "labels": place | {"container": "triton-adapter"}}
-        yield {"targets": [f"127.0.0.1:{self.triton.metrics_port}"], "labels": place | {"container": "triton"}}
+def targets(name: str, pod: Pod) -> Iterator[dict[str, object]]:
+    """A pod for Prometheus, labelled as a PodMonitor labels it."""
+    place = {"namespace": "models", "pod": name}
+    adapter = pod.adapter.metrics_url.removeprefix("http://")
+    yield {"targets": [adapter], "labels": place | {"container": "triton-adapter"}}
+    yield {"targets": [f"127.0.0.1:{pod.triton.metrics_port}"], "labels": place | {"container": "triton"}}
 
 
 @dataclass(frozen=True)
@@ -75,7 +65,7 @@ class Scene:
         """Traffic for so long, and meanwhile: Triton of the first pod dies, an inference holds an unload, storage is away."""
         over = threading.Event()
         for pod in self.pods:
-            for model in HELD:
+            for model in (*HELD, KEPT):
                 pod.mesh.load(model, "python", model)
         threads = [threading.Thread(target=_traffic, args=(pod, number, over)) for number, pod in enumerate(self.pods)]
         for thread in threads:
@@ -129,30 +119,20 @@ def scene(names: Sequence[str]) -> Iterator[Scene]:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="scene-")))
         s3 = stack.enter_context(S3Server())
         _fill(s3)
-        (folder / "storage-config").mkdir()
-        (folder / "storage-config" / "s3").write_text(json.dumps(s3.storage_config(BUCKET)))
-        pods = [_pod(stack, folder, name) for name in names]
-        targets = [target for pod in pods for target in pod.targets()]
-        prometheus = stack.enter_context(Prometheus([{"job_name": "pods", "static_configs": targets}]))
-        yield Scene(pods, s3, prometheus)
-
-
-def _pod(stack: ExitStack, folder: Path, name: str) -> Pod:
-    volume = folder / name
-    (volume / "_triton_models").mkdir(parents=True)
-    triton = stack.enter_context(Triton(volume / "_triton_models"))
-    adapter = stack.enter_context(
-        AdapterProcess(volume=volume, storage_config=folder / "storage-config", triton_target=triton.grpc_target, env=SETTINGS)
-    )
-    mesh = stack.enter_context(Mesh(adapter.channel_target, triton.grpc_target))
-    mesh.start()
-    return Pod(name, triton, adapter, mesh)
+        config = secret(folder / "storage-config", s3)
+        pods = {name: stack.enter_context(Pod(folder / name, config, SETTINGS)) for name in names}
+        for pod in pods.values():
+            pod.mesh.start()
+        scraped = [target for name, pod in pods.items() for target in targets(name, pod)]
+        prometheus = stack.enter_context(Prometheus([{"job_name": "pods", "static_configs": scraped}]))
+        yield Scene(list(pods.values()), s3, prometheus)
 
 
 def _fill(s3: S3Server) -> None:
     for number in range(MODELS):
         padding = random.Random(number).randbytes(PADDING_BYTES)
         s3.put_folder(BUCKET, f"m{number}", dict(affine(number, 1)) | {"1/weights.bin": padding})
+    s3.put_folder(BUCKET, KEPT, dict(affine(1, 1)))
     s3.put_folder(BUCKET, "slow", sleeper(2))
     s3.put_folder(BUCKET, "no-config", {"1/weights.bin": b"x"})
 

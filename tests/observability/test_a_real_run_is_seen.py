@@ -11,7 +11,7 @@ from tests.observability.files import TARGET_LABELS, TRITON, Panel, alerts, fill
 from tests.observability.scene import SETTINGS, Played
 from tests.real.polls import until
 
-pytestmark = pytest.mark.timeout(300)  # the run counts in the first test
+pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]  # the run counts in the first test
 WITHOUT_DATA = {"GPU memory", "ModelMesh: age of the least recently used model"}
 """There is no GPU, and no ModelMesh."""
 STEP_SECONDS = 1

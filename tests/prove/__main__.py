@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import argparse
 import os
-import shlex
+import subprocess
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tests.prove.phases import PHASES, Amounts
-from tests.prove.report import markdown, told
+from tests.prove.phases import PHASES, TOP, Amounts
+from tests.prove.report import markdown, read, told, write
 
 FULL = {"seeds": 20_000, "kills": 100, "traffic_kills": 100, "fuzz": 20_000, "soak": 50_000, "soak_real": 5_000}
 QUICK = {"seeds": 200, "kills": 6, "traffic_kills": 4, "fuzz": 200, "soak": 150, "soak_real": 50}
@@ -39,24 +39,40 @@ def main(words: Sequence[str] | None = None) -> int:
         "--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="processes of the simulation (one for each core)"
     )
     parser.add_argument("--out", type=Path, default=Path("prove-report.md"), metavar="FILE", help="the table as Markdown (prove-report.md)")
+    parser.add_argument("--resume", action="store_true", help="leave out what the table shows to hold at this commit, with these numbers")
     given = parser.parse_args(words)
     if unknown := [name for name in given.phase if name not in PHASES]:
         parser.error(f"there is no phase {unknown[0]!r}; there are {', '.join(PHASES)}")
     usual = QUICK if given.quick else FULL
     chosen = {name: getattr(given, name) if getattr(given, name) is not None else number for name, number in usual.items()}
     amounts = Amounts(**chosen, first_seed=given.first_seed, seed=given.seed, jobs=given.jobs)
-    command = shlex.join(["scripts/prove", *(sys.argv[1:] if words is None else words)])
-    proofs = []
-    for name, phase in PHASES.items():
-        if not given.phase or name in given.phase:
-            proofs.append(phase(amounts))
-            given.out.write_text(markdown(proofs, command, datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")))
-    print("\n" + "\n\n".join(told(proof) for proof in proofs))
-    held = all(proof.holds for proof in proofs)
-    print(
-        f"\nlost: {sum(proof.lost for proof in proofs)}; {'everything holds' if held else 'NOT EVERYTHING HOLDS'}; the table: {given.out}"
-    )
+    record, commit, ran = given.out.with_suffix(".json"), _commit(), []
+    proofs = read(record)
+    for name in [each for each in PHASES if not given.phase or each in given.phase]:
+        earlier = proofs.get(name)
+        if given.resume and earlier and earlier.holds and (earlier.commit, earlier.amounts) == (commit, str(amounts)):
+            print(f"==== {name}: holds already")
+            continue
+        proofs[name] = proof = PHASES[name](amounts)
+        ran.append(proof)
+        proof.commit, proof.date, proof.amounts = commit, datetime.now(UTC).strftime("%Y-%m-%d"), str(amounts)
+        proofs = {each: proofs[each] for each in PHASES if each in proofs}
+        write(proofs, record)
+        given.out.write_text(markdown(proofs))
+    print("\n" + "\n\n".join(told(proof) for proof in ran))
+    held = all(proof.holds for proof in ran)
+    print(f"\nlost: {sum(proof.lost for proof in ran)}; {'everything holds' if held else 'NOT EVERYTHING HOLDS'}; the table: {given.out}")
     return 0 if held else 1
+
+
+def _commit() -> str:
+    """The short name of what is checked out; files of the record itself are no change."""
+
+    def git(*words: str) -> str:
+        return subprocess.run(["git", *words], cwd=TOP, capture_output=True, text=True, check=False).stdout.strip()
+
+    changed = git("status", "--porcelain", "--", ".", ":!tests/prove/record.*", ":!tests/prove/net/record.json")
+    return git("rev-parse", "--short", "HEAD") + ("+" if changed else "")
 
 
 if __name__ == "__main__":

@@ -6,19 +6,36 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.prove.net import MISTAKES
+from tests.prove.net.page import RECORD
 from tests.prove.report import Proof, Row
 
 TOP = Path(__file__).resolve().parents[2]
 MOST_WRONG = 20
+ALL = ("-m", "not benchmark")
+LONG = ("-m", "long")
+SUITES: dict[str, tuple[str, tuple[str, ...]]] = {
+    "writes": ("every writing call fails once", ("tests/fault/test_every_write_may_fail.py", "--every-write", *ALL)),
+    "faults": ("neighbours that fail or hang", ("tests/fault", "tests/integration", "tests/contract", "tests/mesh", "tests/unit", *LONG)),
+    "hostile": ("hostile servers, archives and files", ("tests/security", *LONG)),
+    "fronts": ("HTTP fronts: many models, generated requests", ("tests/fronts", *LONG)),
+    "chart": ("odd values of the chart, and an API server", ("tests/chart", *LONG)),
+    "image": ("the image's steps", ("tests/image", *LONG)),
+    "observability": ("alerts and dashboard on a real run", ("tests/observability", *LONG)),
+    "peers": ("the adapter and other clients pull from the server of scripts/bench", ("tests/benchmark", *LONG)),
+    "plants": ("mistakes planted under the simulation", ("tests/simulation", *LONG)),
+}
+"""Phases that run tests marked `long`: name → title, and words for pytest."""
 
 
 @dataclass(frozen=True)
@@ -54,12 +71,12 @@ def simulation(amounts: Amounts) -> Proof:
 
 def triton(amounts: Amounts) -> Proof:
     """Triton killed, stopped, hung and replaced, in each phase of its work."""
-    return _tabled("kills of Triton, in each phase", ["tests/fault/test_triton_comes_back.py"])
+    return _tabled("kills of Triton, in each phase", ["tests/fault/test_triton_comes_back.py", *ALL])
 
 
 def adapter(amounts: Amounts) -> Proof:
     """The adapter killed at random points of a random mix of calls."""
-    words = ["tests/fault/test_the_adapter_dies.py", "--kills", str(amounts.kills), "--kills-seed", str(amounts.seed)]
+    words = ["tests/fault/test_the_adapter_dies.py", "--kills", str(amounts.kills), "--kills-seed", str(amounts.seed), *ALL]
     return _tabled("kills of the adapter, at random points", words)
 
 
@@ -84,13 +101,13 @@ def fuzz(amounts: Amounts) -> Proof:
     """Hostile input of any kind."""
     with tempfile.TemporaryDirectory() as folder:
         found = Path(folder) / "found.xml"
-        options = ["--fuzz", amounts.fuzz, "--hypothesis-seed", amounts.seed]
+        options = ["--fuzz", amounts.fuzz, "--hypothesis-seed", amounts.seed, *ALL]
         words = ["-m", "pytest", "-q", "tests/fuzz", *options, f"--junitxml={found}"]
         proof, code, _ = _ran("fuzz: hostile input", words)
-        proof.command = f"scripts/test tests/fuzz {' '.join(map(str, options))}"
-        cases = list(ElementTree.parse(found).iter("testcase")) if found.is_file() else []
+        proof.command = f"scripts/test tests/fuzz {shlex.join(map(str, options))}"
+        cases = _cases(found)
     for case in cases:
-        is_bad = case.find("failure") is not None or case.find("error") is not None
+        is_bad = _is_bad(case)
         if case.find("skipped") is not None or not (is_bad or "_any_" in case.get("name", "") or "digest" in case.get("name", "")):
             continue
         name = case.get("name", "").removeprefix("test_").replace("_", " ")
@@ -110,23 +127,88 @@ def soak_real(amounts: Amounts) -> Proof:
     return _soaked("real", amounts.soak_real, amounts.seed)
 
 
+def net(amounts: Amounts) -> Proof:
+    """Mistakes planted in the product: a row for each package, which survives where the tests find the mistake."""
+    words = ["-m", "tests.prove.net", "--whole", "--jobs", amounts.jobs, "--json"]
+    with tempfile.TemporaryDirectory() as folder:
+        found = Path(folder) / RECORD.name
+        proof, code, _ = _ran("net: mistakes planted in the product", [*words, found])
+        proof.command = proof.command.replace(str(found), str(RECORD.relative_to(TOP)))
+        outcomes = {each["name"]: each["found_by"] for each in json.loads(found.read_text())} if found.is_file() else {}
+        if not code:
+            shutil.copy(found, RECORD)
+    for package in dict.fromkeys(mistake.package for mistake in MISTAKES):
+        names = [mistake.name for mistake in MISTAKES if mistake.package == package and mistake.name in outcomes]
+        missed = [name for name in names if not outcomes[name]]
+        if names:
+            note = f"as designed: at most one in twenty; not found: {', '.join(missed)}" if missed else ""
+            proof.rows.append(Row(f"mistakes in {package}", len(names), len(names) - len(missed), len(missed), note))
+    if code:
+        proof.wrong.append(f"it ended with code {code}: too many mistakes are not found, or a test fails without one")
+    return proof
+
+
+def coverage(_: Amounts) -> Proof:
+    """Which lines of the adapter the tests run."""
+    proof, code, output = _ran("coverage: lines that the tests run", ["scripts/coverage"], program="bash")
+    found = re.search(r"^TOTAL +(\d+) +(\d+) +(\d+)%", output, re.M)
+    if found:
+        proof.figures.append({"lines": found[1], "not run": found[2], "percent": found[3]})
+    if code or not found:
+        proof.wrong.append(f"scripts/coverage ended with code {code}")
+    return proof
+
+
+def _suite(name: str) -> Callable[[Amounts], Proof]:
+    """A phase of `SUITES`: a row for each file of tests."""
+
+    def phase(_: Amounts) -> Proof:
+        title, words = SUITES[name]
+        with tempfile.TemporaryDirectory() as folder:
+            found = Path(folder) / "found.xml"
+            proof, code, output = _ran(title, ["-m", "pytest", "-q", *words, f"--junitxml={found}"])
+            proof.command = f"scripts/test {shlex.join(words)}"
+            cases = _cases(found)
+        for file in dict.fromkeys(case.get("classname", "") for case in cases):
+            bad = [_is_bad(case) for case in cases if case.get("classname") == file and case.find("skipped") is None]
+            if bad:
+                proof.rows.append(Row(file.removeprefix("tests."), len(bad), bad.count(False), bad.count(True)))
+        if code and not proof.lost:
+            proof.wrong.append(f"pytest ended with code {code}")
+        proof.wrong += [line for line in output.splitlines() if line.startswith(("FAILED ", "ERROR ", "SKIPPED "))][:MOST_WRONG]
+        return proof
+
+    return phase
+
+
 PHASES: dict[str, Callable[[Amounts], Proof]] = {
     "triton": triton,
     "adapter": adapter,
     "traffic": traffic,
     "fuzz": fuzz,
     "simulation": simulation,
+    **{name: _suite(name) for name in SUITES},
+    "net": net,
     "soak-real": soak_real,
     "soak": soak,
+    "coverage": coverage,
 }
 """In this order: what finds something soonest comes first."""
 
 
-def _soaked(bed: str, cycles: int, seed: int) -> Proof:
+def _cases(junit: Path) -> list[ElementTree.Element]:
+    return list(ElementTree.parse(junit).iter("testcase")) if junit.is_file() else []
+
+
+def _is_bad(case: ElementTree.Element) -> bool:
+    return case.find("failure") is not None or case.find("error") is not None
+
+
+def _soaked(triton: str, cycles: int, seed: int) -> Proof:
     with tempfile.TemporaryDirectory() as folder:
         found = Path(folder) / "found.json"
-        words = ["-m", "tests.soak", "--triton", bed, "--cycles", cycles, "--seed", seed, "--json", found]
-        proof, code, _ = _ran(f"soak over the {bed} Triton", words)
+        words = ["-m", "tests.soak", "--triton", triton, "--cycles", cycles, "--seed", seed, "--json", found]
+        proof, code, _ = _ran(f"soak over the {triton} Triton", words)
         proof.command = proof.command.partition(" --json")[0]
         if found.is_file():
             said = json.loads(found.read_text())
@@ -144,12 +226,12 @@ def _tabled(title: str, words: list[str]) -> Proof:
         found = Path(folder) / "found.json"
         proof, code, output = _ran(title, ["-m", "pytest", "-q", *words, "--tables", found])
         tables = json.loads(found.read_text()) if found.is_file() else {}
-    proof.command = f"scripts/test {' '.join(words)}"
+    proof.command = f"scripts/test {shlex.join(words)}"
     for name, rows in tables.items():
         proof.notes += [name] if any("tried" in row for row in rows) else []
-        bed = "".join(f", over {each}" for each in ("the fake Triton", "the real Triton") if each in name)
+        place = "".join(f", over {each}" for each in ("the fake Triton", "the real Triton") if each in name)
         proof.rows += [
-            Row(f"{row['fault']}{bed}", row["tried"], row["survived"], row["lost"], row.get("note", "")) for row in rows if "tried" in row
+            Row(f"{row['fault']}{place}", row["tried"], row["survived"], row["lost"], row.get("note", "")) for row in rows if "tried" in row
         ]
     if code:
         proof.wrong.append(f"pytest ended with code {code}")
@@ -158,10 +240,11 @@ def _tabled(title: str, words: list[str]) -> Proof:
     return proof
 
 
-def _ran(title: str, words: list[object]) -> tuple[Proof, int, str]:
-    """Run Python with these words at the top of the repository; its output is shown as it comes."""
-    command = [sys.executable, *map(str, words)]
-    print(f"\n==== {title}: python {shlex.join(command[1:])}", flush=True)
+def _ran(title: str, words: Sequence[object], program: str = "python") -> tuple[Proof, int, str]:
+    """Run Python, or another program, with these words at the top of the repository; its output is shown as it comes."""
+    command = [sys.executable if program == "python" else program, *map(str, words)]
+    shown = shlex.join([program, *command[1:]])
+    print(f"\n==== {title}: {shown}", flush=True)
     began = time.monotonic()
     parts = []
     with subprocess.Popen(
@@ -173,4 +256,4 @@ def _ran(title: str, words: list[object]) -> tuple[Proof, int, str]:
             sys.stdout.buffer.write(part)
             sys.stdout.flush()
     seconds = time.monotonic() - began
-    return Proof(title, f"python {shlex.join(command[1:])}", seconds=seconds), ran.returncode, b"".join(parts).decode(errors="replace")
+    return Proof(title, shown, seconds=seconds), ran.returncode, b"".join(parts).decode(errors="replace")

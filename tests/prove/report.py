@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import platform
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
 
 DESIGNED = "as designed"
 """A note that begins so tells of models that are given up on purpose, and said to be."""
@@ -35,6 +37,11 @@ class Proof:
     wrong: list[str] = field(default_factory=list)
     """What no row tells: a program that failed, a curve that grows."""
     seconds: float = 0.0
+    commit: str = ""
+    """What was tried: the short name of the commit, with a plus sign where the tree had changes."""
+    date: str = ""
+    amounts: str = ""
+    """The options that decide how much was tried."""
 
     @property
     def lost(self) -> int:
@@ -78,23 +85,36 @@ def told(proof: Proof) -> str:
     return "\n".join([*parts, *proof.notes, *(f"WRONG: {text}" for text in proof.wrong)])
 
 
-def markdown(proofs: Sequence[Proof], command: str, when: str) -> str:
+def read(path: Path) -> dict[str, Proof]:
+    """What an earlier run has written, by phase; nothing where there is no file."""
+    found = json.loads(path.read_text()) if path.is_file() else {}
+    return {name: Proof(**{**each, "rows": [Row(**row) for row in each["rows"]]}) for name, each in found.items()}
+
+
+def write(proofs: Mapping[str, Proof], path: Path) -> None:
+    """For the next run."""
+    path.write_text(json.dumps({name: asdict(proof) for name, proof in proofs.items()}, indent=1) + "\n")
+
+
+def markdown(proofs: Mapping[str, Proof]) -> str:
     """All phases: first a table of them, then each with its rows."""
     summary = [
         {
-            "phase": proof.title,
+            "phase": f"`{name}`",
             "tried": str(sum(row.tried for row in proof.rows)) if proof.rows else "",
             "survived": str(sum(row.survived for row in proof.rows)) if proof.rows else "",
             "lost": str(proof.lost) if proof.rows else "",
             "holds": "yes" if proof.holds else "**no**",
-            "seconds": f"{proof.seconds:.0f}",
+            "minutes": f"{proof.seconds / 60:.1f}",
+            "commit": f"`{proof.commit}`",
+            "date": proof.date,
         }
-        for proof in proofs
+        for name, proof in proofs.items()
     ]
-    head = f"`{command}`, {when}, {platform.machine()}, Python {platform.python_version()}."
+    head = f"`scripts/prove` on {platform.machine()}, Python {platform.python_version()}."
     parts = ["# What was tried, and what was lost", head, markdown_table(summary)]
-    for proof in proofs:
-        parts += [f"## {proof.title}", f"`{proof.command}`"]
+    for name, proof in proofs.items():
+        parts += [f"## {name}: {proof.title}", f"`{proof.command}`"]
         parts += [markdown_table(rows) for rows in (rows_of(proof), proof.figures) if rows]
         if proof.notes:
             parts.append("\n".join(f"- {note}" for note in proof.notes))

@@ -44,7 +44,7 @@ SESSION_KILLS = 25
 KILL_SECONDS = 5.0
 """What one takes, about: the pause, the new process, the look at every model."""
 OTHERS_SHARE = 5
-"""The kinds of fault come together once for so many kills of the adapter."""
+"""Kills of the adapter between two rounds of all other kinds of fault."""
 
 
 @dataclass
@@ -83,7 +83,7 @@ KILL = "the adapter dies (kill -9)"
 
 
 async def tried(parts: Parts, cases: list[Case], kills: int, seed: int) -> Tried:
-    """So many kills of the adapter, and then the others."""
+    """Kills of the adapter, and then the other faults."""
     found, number = Tried(), 0
     while found.times(KILL) < kills and not found.broken:
         number += 1

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -12,11 +14,16 @@ from types import TracebackType
 import grpc
 from grpc_health.v1 import health_pb2
 
-from tests.real.children import TOP, Child, bare_environment
+from tests.real.children import TOP, Child, PartError, bare_environment
 from tests.real.ports import free_ports
 
 START_SECONDS = 30
 STOP_SECONDS = 8
+STARTS = 3
+TAKEN = r"[Aa]ddress already in use"
+PORTS = ("ADAPTER_PORT", "METRICS_PORT")
+MEASURED = {name: value for name, value in os.environ.items() if name.startswith("COVERAGE_")}
+"""Of a run that measures which lines the adapter runs: a process that is killed tells nothing."""
 
 
 class AdapterProcess:
@@ -42,10 +49,8 @@ class AdapterProcess:
 
         Without `wait`, entering the context does not wait for an answer: for starts that fail.
         """
-        port, metrics_port = free_ports(2)
         self.settings = {
-            "ADAPTER_PORT": str(port),
-            "METRICS_PORT": str(metrics_port),
+            **_free_ports(),
             "ROOT_MODEL_DIR": str(volume),
             "STORAGE_CONFIG_DIR": str(storage_config),
             "RUNTIME_ENDPOINT": triton_target,
@@ -55,15 +60,22 @@ class AdapterProcess:
             "REQUEST_ENDPOINTS_DENIED": "",  # stores of tests are on loopback, also those that only a request names
             **env,
         }
-        self.channel_target = self.settings.get("ADAPTER_ENDPOINT", f"127.0.0.1:{self.settings['ADAPTER_PORT']}")
-        """For a gRPC channel, as ModelMesh would open it."""
-        self.metrics_url = f"http://127.0.0.1:{self.settings['METRICS_PORT']}"
-        """Below it: `/metrics`, `/healthz`, `/readyz`."""
+        self._keeps_ports = any(name in env for name in PORTS)
         self._wait = wait
         self._log_path = log_path
         self._wrapper = tuple(wrapper)
         self._module = module
         self._child: Child | None = None
+
+    @property
+    def channel_target(self) -> str:
+        """For a gRPC channel, as ModelMesh would open it."""
+        return self.settings.get("ADAPTER_ENDPOINT", f"127.0.0.1:{self.settings['ADAPTER_PORT']}")
+
+    @property
+    def metrics_url(self) -> str:
+        """Below it: `/metrics`, `/healthz`, `/readyz`."""
+        return f"http://127.0.0.1:{self.settings['METRICS_PORT']}"
 
     @property
     def pid(self) -> int:
@@ -87,16 +99,34 @@ class AdapterProcess:
     def launch(self) -> AdapterProcess:
         """Start without waiting."""
         self.kill()
-        measured = {name: value for name, value in os.environ.items() if name.startswith("COVERAGE_")}
-        env = bare_environment() | measured | {"PYTHONPATH": str(TOP)} | self.settings
+        env = bare_environment() | MEASURED | {"PYTHONPATH": str(TOP)} | self.settings
         command = [*self._wrapper, sys.executable, "-m", self._module, "serve"]
         self._child = Child("adapter", command, env=env, log_path=self._log_path)
         return self
 
     def start(self) -> AdapterProcess:
-        """Start, and return when it answers. Raises PartError with its log in short."""
-        self.launch()
-        self._started().wait_until(self.answers, "answering", START_SECONDS)
+        """
+        Start, and return when it answers.
+
+        A port that another program has taken meanwhile is waited for; before the first start others are chosen instead.
+
+        Raises:
+            PartError: it does not answer; with its log in short.
+        """
+        for left in reversed(range(STARTS)):
+            self.launch()
+            try:
+                self._started().wait_until(self.answers, "answering", START_SECONDS)
+            except PartError as error:
+                if not left or not re.search(TAKEN, str(error)):
+                    raise
+                if self._keeps_ports:
+                    time.sleep(1)
+                else:
+                    self.settings |= _free_ports()
+            else:
+                break
+        self._keeps_ports = True
         return self
 
     def answers(self) -> bool:
@@ -136,8 +166,15 @@ class AdapterProcess:
         return self.start() if self._wait else self.launch()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.kill()
+        if MEASURED:
+            self.stop()
+        else:
+            self.kill()
 
     def _started(self) -> Child:
         assert self._child is not None, "the adapter was not started"
         return self._child
+
+
+def _free_ports() -> dict[str, str]:
+    return {name: str(port) for name, port in zip(PORTS, free_ports(len(PORTS)), strict=True)}

@@ -162,6 +162,14 @@ def _starter() -> queue.SimpleQueue[tuple[Callable[[], subprocess.Popen[bytes]],
 def _new_log(name: str) -> Path:
     folder = PARTS / "logs"
     folder.mkdir(parents=True, exist_ok=True)
-    for old in sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime)[:-KEPT_LOGS]:
+    for old in sorted(folder.iterdir(), key=_last_written)[:-KEPT_LOGS]:
         old.unlink(missing_ok=True)
     return folder / f"{name}-{os.getpid()}-{time.time_ns()}.log"
+
+
+def _last_written(path: Path) -> float:
+    """0 for a log that another process has just removed."""
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0

@@ -8,7 +8,6 @@ claim in the table was checked when its line is printed; the exit code is 0 only
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import tempfile
 import threading
@@ -26,11 +25,11 @@ from tests.real.adapter import AdapterProcess
 from tests.real.children import PartError
 from tests.real.mesh import LONG_ENOUGH_SECONDS, Mesh
 from tests.real.models import count_text, digits_classifier, text_statistics
+from tests.real.pod import BUCKET, Pod, secret
 from tests.real.polls import until
 from tests.real.s3 import S3Server
 from tests.real.triton import Triton
 
-BUCKET = "models"
 DIGITS, TEXTS = "digits__isvc-3f2a9c", "texts__isvc-81b07d"
 STEP_WIDTH, WHAT_WIDTH = 12, 68
 TICK_SECONDS = 0.5
@@ -98,7 +97,6 @@ def _run(stack: ExitStack, *, keep: bool) -> int:
     table = Table()
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="modelmesh-triton-demo-")))
     volume = folder / "models"
-    (volume / "_triton_models").mkdir(parents=True)
     with table.step("train") as what:
         digits = digits_classifier()
         model = digits.onnx_bytes()
@@ -109,23 +107,12 @@ def _run(stack: ExitStack, *, keep: bool) -> int:
         for key, content in files.items():
             s3.put(BUCKET, key, content)
         what.append(f"{len(files)} objects, {sum(map(len, files.values())):,} bytes in s3://{BUCKET} at {s3.endpoint_url}")
-    with table.step("Triton") as what:
-        triton = stack.enter_context(Triton(volume / "_triton_models"))
-        what.append(f"tritonserver live at {triton.grpc_target}, no models")
-    with table.step("adapter") as what:
-        config = folder / "storage-config"
-        config.mkdir()
-        (config / "s3").write_text(json.dumps(s3.storage_config() | {"bucket": BUCKET}))
-        adapter = stack.enter_context(
-            AdapterProcess(
-                volume=volume,
-                storage_config=config,
-                triton_target=triton.grpc_target,
-                env={"LOADTIME_TIMEOUT": "90000", "CACHE_MAX_BYTES": "64Mi"},
-            )
-        )
+    with table.step("pod") as what:
+        env = {"LOADTIME_TIMEOUT": "90000", "CACHE_MAX_BYTES": "64Mi"}
+        pod = stack.enter_context(Pod(volume, secret(folder / "storage-config", s3), env, completes=True))
+        triton, adapter, mesh = pod.triton, pod.adapter, pod.mesh
+        what.append(f"tritonserver is live at {triton.grpc_target}, without a model")
         what.append(f"mmesh.ModelRuntime answers at {adapter.channel_target}")
-    mesh = stack.enter_context(Mesh(adapter.channel_target, triton.grpc_target))
     with table.step("start") as what:
         state = mesh.start()
         what.append(f"runtimeStatus READY: Triton {state.runtimeVersion}, capacity {state.capacityInBytes >> 20:,} MiB")

@@ -95,6 +95,10 @@ class Mesh:
         answer = self.triton.ModelInfer(self.infer_request(model_id, inputs), timeout=LONG_ENOUGH_SECONDS)
         return arrays_of(answer)
 
+    def serves(self, model_id: str) -> bool:
+        """Whether Triton has it in memory; the index does not list a model whose directory is gone."""
+        return bool(self.triton.ModelReady(v2.ModelReadyRequest(name=model_id), timeout=LONG_ENOUGH_SECONDS).ready)
+
     def index(self) -> dict[str, str]:
         """Model id → Triton's state, of models that hold memory or have a reason not to."""
         rows = self.triton.RepositoryIndex(v2.RepositoryIndexRequest(), timeout=LONG_ENOUGH_SECONDS).models

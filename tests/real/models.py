@@ -125,6 +125,13 @@ def identity_onnx(kind: int, shape: list[str | int]) -> bytes:
     return onnx_file([node], {"x": (kind, shape)}, {"y": (kind, shape)}, {})
 
 
+def identity(kind: int, datatype: str) -> Files:
+    """The same as a model with a whole config, for one dimension. `datatype`: of V2, for the element type."""
+    tensors = [f'{way} [{{ name: "{name}" data_type: TYPE_{datatype} dims: [ -1 ] }}]' for way, name in (("input", "x"), ("output", "y"))]
+    config = "\n".join(['backend: "onnxruntime"', *tensors])
+    return {"1/model.onnx": identity_onnx(kind, ["n"]), "config.pbtxt": config.encode()}
+
+
 @functools.cache
 def digits_classifier(seed: int = 7) -> DigitsClassifier:
     """Trained here, by gradient descent (Adam) on 4,000 drawn digits; 1,000 more are held out."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
+import os
 import random
 import re
 import socket
@@ -14,8 +16,14 @@ from tests.real.children import PartError
 
 T = TypeVar("T")
 
-_CANDIDATES = range(20_000, 32_000)
+_ALL = range(20_000, 32_000)
 """Below the ports that Linux gives to outgoing connections (32768 and up), which would take one before it is used."""
+_WORKERS = 8
+_WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % _WORKERS
+_CANDIDATES = _ALL[_WORKER::_WORKERS]
+"""Those of this process: workers of pytest-xdist take none from each other."""
+_NEXT = itertools.cycle(random.sample(_CANDIDATES, len(_CANDIDATES)))
+"""Each port is given once before any is given again: a program may not have opened the one that it was given yet."""
 
 _TRIES = 3
 
@@ -24,7 +32,7 @@ def free_ports(count: int) -> list[int]:
     """Ports that nobody listens on now."""
     found: list[int] = []
     with contextlib.ExitStack() as stack:
-        for port in random.sample(_CANDIDATES, len(_CANDIDATES)):
+        for port in itertools.islice(_NEXT, len(_CANDIDATES)):
             each = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
             with contextlib.suppress(OSError):
                 each.bind(("127.0.0.1", port))

@@ -12,12 +12,14 @@ import http.client
 import json
 import os
 import secrets
+import signal
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
 from tests.real import install
 from tests.real.children import Child, PartError, is_alive
+from tests.real.polls import until
 from tests.real.ports import started_on
 
 START_SECONDS = 60
@@ -38,6 +40,7 @@ class Triton:
         repository: Path,
         *,
         explicit: bool = True,
+        completes: bool = False,
         grpc_address: str | None = None,
         extra_args: Sequence[str] = (),
         log_path: Path | None = None,
@@ -45,12 +48,16 @@ class Triton:
         ports: Sequence[int] = (),
     ) -> None:
         """
+        `completes`: whether it completes the config of a model, as Triton does by default. It starts each python model twice then, and
+        takes a second longer.
+
         `grpc_address`: None for a port of loopback, or `unix:/folder/t.sock` (the file is then `t.sock:8001`).
 
         `name`: the server id of each start, instead of a new one. `ports`: those of gRPC, HTTP and metrics, instead of free ones.
         """
         self.repository = repository
         self._explicit = explicit
+        self._completes = completes
         self._grpc_address = grpc_address
         self._extra_args = tuple(extra_args)
         self._log_path = log_path
@@ -124,6 +131,15 @@ class Triton:
             self._child.kill()
             _sweep(self.shm_prefix)
 
+    def freeze(self) -> None:
+        """SIGSTOP; returns when each thread stands still, for on a busy machine they run on for a moment."""
+        os.kill(self.pid, signal.SIGSTOP)
+        until(lambda: _stands_still(self.pid), "all threads have stopped")
+
+    def thaw(self) -> None:
+        """SIGCONT."""
+        os.kill(self.pid, signal.SIGCONT)
+
     def is_live(self) -> bool:
         """Whether this very server answers: somebody else's may have taken the port."""
         connection = http.client.HTTPConnection("127.0.0.1", self.http_port, timeout=2)
@@ -167,6 +183,7 @@ class Triton:
             f"--backend-config=python,shm-region-prefix-name={self.shm_prefix}",
             f"--backend-config=onnxruntime,shm-region-prefix-name={self.shm_prefix}",
             *(["--model-control-mode=explicit"] if self._explicit else []),
+            *([] if self._completes else ["--disable-auto-complete-config"]),
             "--strict-readiness=false",
             "--model-load-thread-count=8",
             f"--exit-timeout-secs={EXIT_TIMEOUT_SECONDS}",
@@ -179,6 +196,13 @@ class Triton:
             f"--metrics-port={metrics}",
             *self._extra_args,
         ]
+
+
+def _stands_still(pid: int) -> bool:
+    try:
+        return all("\nState:\tT" in status.read_text() for status in Path(f"/proc/{pid}/task").glob("*/status"))
+    except OSError:  # a thread has just ended
+        return False
 
 
 def _sweep(prefix: str) -> None:

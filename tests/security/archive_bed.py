@@ -9,9 +9,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from adapter.errors import InvalidModel
-from adapter.space import Space
 from adapter.storage.pull.archives import Unpacking
-from adapter.volume import Volume
+from adapter.volume.space import Space
+from adapter.volume.volume import Volume
 from adapter.workers import Stop
 
 MIB = 1024 * 1024
@@ -38,7 +38,7 @@ class Ground:
         before = sorted(os.listdir(self.folder))
         try:
             with Space(self.volume.cache_dir, 0, refuses=False).reservation() as room:
-                sizes = Unpacking(name=name, target=target, room=room, max_bytes=max_bytes, stop=Stop()).run(archive)
+                sizes = Unpacking(name=name, target=target, reserved=room, max_bytes=max_bytes, stop=Stop()).run(archive)
             found = {path: (target / path).read_bytes() for path in sizes}
             assert {path: len(content) for path, content in found.items()} == sizes
             return found

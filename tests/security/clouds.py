@@ -11,11 +11,10 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from adapter.storage.bucket import Bucket, Page, StoredObject
-from adapter.storage.stores.clients import Clients, Means
-from adapter.storage.stores.table import BUCKETS
-from adapter.storage.wire.dialling import FREE, Guard
+from adapter.storage.net.guard import FREE, Guard
 from adapter.workers import Stop
 from tests.fakes.hell import Behaviour, Peer, answering, honest
+from tests.real.blocking import BlockingClients
 from tests.real.certificates import Certificates, make_certificates
 from tests.unit.storage.beds import make_config
 
@@ -68,7 +67,7 @@ def values(kind: str, url: str, **fields: str) -> dict[str, str]:
 def bucket_of(config: Mapping[str, object], *, requested: tuple[str, ...] = (), guard: Guard = FREE, stop: Stop | None = None) -> Bucket:
     """The bucket of a config; `requested` has the fields that only a request names."""
     merged = make_config({name: value for name, value in config.items() if value}, requested=frozenset(requested))
-    return Clients(BUCKETS, Means(max_connections=4, guard=guard)).bucket(merged, stop or Stop())
+    return BlockingClients(guard=guard).bucket(merged, stop)
 
 
 def listed(bucket: Bucket, stop: Stop | None = None) -> Page:
@@ -101,12 +100,12 @@ def entra(token: Behaviour | None = None) -> Behaviour:
     """Microsoft's token server, as far as azure-identity asks it."""
 
     def answer(peer: Peer) -> None:
-        host = f"https://{peer.headers['host']}"
+        tenant = f"https://{peer.headers['host']}/{peer.target.split('/')[1]}"
         about = {
-            "token_endpoint": f"{host}/t/oauth2/v2.0/token",
-            "authorization_endpoint": f"{host}/t/oauth2/v2.0/authorize",
-            "issuer": f"{host}/t/v2.0",
-            "tenant_discovery_endpoint": f"{host}/t/v2.0/.well-known/openid-configuration",
+            "token_endpoint": f"{tenant}/oauth2/v2.0/token",
+            "authorization_endpoint": f"{tenant}/oauth2/v2.0/authorize",
+            "issuer": f"{tenant}/v2.0",
+            "tenant_discovery_endpoint": f"{tenant}/v2.0/.well-known/openid-configuration",
             "metadata": [],
         }
         body = TOKEN if peer.method == "POST" else json.dumps(about).encode()

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from tests.fakes.background_triton import BackgroundTriton
 from tests.fakes.hell import Hell
-from tests.fakes.triton import FakeTriton
 from tests.real.adapter import AdapterProcess
 from tests.real.mesh import Mesh
+from tests.real.pod import Pod
 from tests.security.archive_bed import Ground, ground_in
 from tests.security.stores import STORES, HonestStore
 
-BUDGET_SECONDS = 2.7
+BUDGET_SECONDS = 4
 MIB = 1 << 20
 
 
@@ -53,39 +52,24 @@ class Sidecar:
 
 
 @pytest.fixture(scope="session")
-def fake_triton(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeTriton]:
-    """In a loop and thread of its own: the tests here are as synchronous as a user's."""
-    loop, triton = asyncio.new_event_loop(), FakeTriton(tmp_path_factory.mktemp("volume") / "_triton_models")
-    thread = threading.Thread(target=loop.run_forever, daemon=True, name="fake-triton")
-    thread.start()
-    asyncio.run_coroutine_threadsafe(triton.start(), loop).result(30)
-    yield triton
-    asyncio.run_coroutine_threadsafe(triton.stop(), loop).result(30)
-    loop.call_soon_threadsafe(loop.stop)
-    thread.join(30)
-    loop.close()
+def fake_triton(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BackgroundTriton]:
+    """One for all."""
+    with BackgroundTriton(tmp_path_factory.mktemp("volume") / "_triton_models") as triton:
+        yield triton
 
 
 @pytest.fixture(scope="module")
-def sidecar(fake_triton: FakeTriton, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sidecar]:
+def sidecar(fake_triton: BackgroundTriton, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sidecar]:
     """After its start: nothing is loaded."""
     secret = tmp_path_factory.mktemp("secret")
-    with ExitStack() as stack:
-        adapter = stack.enter_context(
-            AdapterProcess(
-                volume=fake_triton.repository.parent,
-                storage_config=secret,
-                triton_target=fake_triton.target,
-                env={
-                    "LOADTIME_TIMEOUT": str(int(BUDGET_SECONDS * 1000 / 0.9)),
-                    "LOADING_CONCURRENCY": "8",
-                    "REQUEST_ENDPOINTS_DENIED": "169.254.0.0/16",
-                },
-            )
-        )
-        mesh = stack.enter_context(Mesh(adapter.channel_target, fake_triton.target))
-        mesh.start()
-        yield Sidecar(adapter, mesh, secret)
+    env = {
+        "LOADTIME_TIMEOUT": str(int(BUDGET_SECONDS * 1000 / 0.9)),
+        "LOADING_CONCURRENCY": "32",
+        "REQUEST_ENDPOINTS_DENIED": "169.254.0.0/16",
+    }
+    with Pod(fake_triton.repository.parent, secret, env, target=fake_triton.target) as pod:
+        pod.mesh.start()
+        yield Sidecar(pod.adapter, pod.mesh, secret)
 
 
 @pytest.fixture(scope="module", params=list(STORES))

@@ -20,7 +20,7 @@ from adapter.errors import AdapterError
 from adapter.layout import rules
 from adapter.lifecycle import planning
 from adapter.model import Layout
-from adapter.volume import Volume
+from adapter.volume.volume import Volume
 from tests.builders import a_spec
 from tests.unit.storage.beds import make_bed, opened
 
@@ -209,7 +209,7 @@ async def _outcome(name: str, folder: Path) -> dict[str, object]:
         made.close()
         bed.store.close()
         volume.close()
-    is_large = len(objects) > planning.QUICK_FILES
+    is_large = len(objects) > planning.QUICK_ITEMS
     return told | {"grown": _peak() - before, "on_loop": is_large and threading.main_thread().name in planned_in}
 
 

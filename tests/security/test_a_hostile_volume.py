@@ -21,28 +21,29 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from structlog.testing import capture_logs
 
 from adapter.boot import boot_id
 from adapter.errors import AdapterError, SourceError
-from adapter.folders import Folders
 from adapter.journal.lines import line_of, read_line
 from adapter.model import Artifact, Content, Crashes, Layout, Listing, Record, SourceFile
-from adapter.storage.bucket import StoredObject
-from adapter.storage.cache import keeping
-from adapter.storage.cache import meta as records
-from adapter.storage.cache.keeping import Keeping
-from adapter.storage.cache.meta import KeptFile, Meta, Unusable
-from adapter.storage.cache.shelf import Shelf
+from adapter.storage.cache import artifacts
+from adapter.storage.cache import record as records
+from adapter.storage.cache.artifacts import Artifacts
+from adapter.storage.cache.record import ArtifactRecord, KeptFile, Unusable
+from adapter.storage.cache.table import Table
 from adapter.storage.pull.staged import _open
 from adapter.triton.repository import Repository
-from adapter.volume import Volume
+from adapter.volume.folders import Folders
+from adapter.volume.volume import Volume
 from adapter.workers import Stop
-from tests.builders import a_spec
-from tests.security.conftest import AdapterProcess, FakeTriton
+from tests.builders import a_spec, zip_of
+from tests.fakes.background_triton import BackgroundTriton
+from tests.real.adapter import AdapterProcess
+from tests.security.chosen import long_but
 from tests.unit.storage.beds import StoreBed, folder_content, make_bed, opened
-from tests.unit.storage.pull.test_archives_are_unpacked_safely import zip_of
 
 SECRET = b'{"secret_access_key": "of the pod"}'
 
@@ -205,7 +206,7 @@ async def test_what_the_cache_has_is_not_read_through_what_came_in_its_place(
     await bed.store.release(await model.fetch(model.listing.files))
     (folder,) = bed.volume.artifacts_dir.iterdir()
     file = folder / "files/conf/config.pbtxt"
-    monkeypatch.setattr("adapter.storage.cache.meta.check", lambda *_: {})
+    monkeypatch.setattr("adapter.storage.cache.record.check", lambda *_: {})
     file.unlink()
     swapped(file, secret)
     again = await opened(bed.store, a_spec("m"), 60)
@@ -263,25 +264,27 @@ def hostile_lines() -> Iterator[str]:
 def hostile_records(artifacts: Path) -> None:
     """Folders of artifacts, each spoiled in another way."""
     meta = {
-        "format": 1, "boot_id": boot_id(), "key": DIGEST, "origin": DIGEST, "model": "m", "archive": None, "readers": {"r": 1},
-        "listing": {"name": "m", "is_single_file": False, "schema": None, "files": [["a", 1, "e"]]},
-        "files": [{"path": "files/a", "key": "m/a", "version": "e", "size": 1, "mtime_ns": 1}],
+        "format": records.FORMAT, "boot_id": boot_id(), "key": DIGEST, "origin": DIGEST, "archive": None,
+        "listing": {
+            "origin": "m", "name": "m", "is_single_file": False, "schema": None, "files": [{"path": "a", "size_bytes": 1, "etag": "e"}],
+        },
+        "files": [["files/a", "m/a", "e", 1, 1]],
     }  # fmt: skip
-    spoiled = [json.dumps(meta).replace('{"r": 1}', f'{{"r": {HUGE}}}'), "[" * 100_000, '{"a":' * 100_000, "null", "\x00" * 100, "{}"]
+    spoiled = [json.dumps(meta).replace('"e", 1, 1', f'"e", 1, {HUGE}'), "[" * 100_000, '{"a":' * 100_000, "null", "\x00" * 100, "{}"]
     spoiled += [json.dumps(meta | {name: value}) for name in meta for value in (None, [], {}, "\ud800", 10**400, [[[]]], {"": {}})]
     spoiled += [json.dumps({other: value for other, value in meta.items() if other != name}) for name in meta]
-    spoiled += [json.dumps(meta | {"files": [{"path": "files/a"}]}), json.dumps(meta | {"listing": {"name": "m"}})]
+    spoiled += [json.dumps(meta | {"files": [["files/a"]]}), json.dumps(meta | {"listing": {"name": "m"}})]
     for number, text in enumerate(spoiled):
-        folder = artifacts / f"{number:064x}"
+        folder = artifacts / f"{number:064x}.{number:016x}"
         folder.mkdir(parents=True)
-        (folder / "meta.json").write_text(text.replace(f'"key": "{DIGEST}"', f'"key": "{folder.name}"'), errors="surrogatepass")
-    (artifacts / ("f" * 64)).symlink_to("/etc")
+        (folder / "meta.json").write_text(text.replace(f'"key": "{DIGEST}"', f'"key": "{folder.stem}"'), errors="surrogatepass")
+    (artifacts / f"{'f' * 64}.{'0' * 16}").symlink_to("/etc")
     (artifacts / "\udcff").mkdir()
-    os.mkfifo(artifacts / ("e" * 64))
+    os.mkfifo(artifacts / f"{'e' * 64}.{'0' * 16}")
 
 
 @pytest.fixture
-def adapter_over(fake_triton: FakeTriton, tmp_path: Path) -> Callable[[], AdapterProcess]:
+def adapter_over(fake_triton: BackgroundTriton, tmp_path: Path) -> Callable[[], AdapterProcess]:
     """The adapter as a process, over the volume in `models`, which keeps what it pulls."""
     (tmp_path / "secret").mkdir()
     env = {"CACHE_MAX_BYTES": "1GiB"}
@@ -305,7 +308,7 @@ def test_the_adapter_starts_over_whatever_it_finds(adapter_over: Callable[[], Ad
     assert "Traceback" not in log
 
 
-@pytest.mark.parametrize("kind", ["a pipe", "a device", "a folder", "a link"])
+@pytest.mark.parametrize("kind", long_but(("a pipe", "a device", "a folder", "a link"), "a pipe", "a link"))
 def test_the_adapter_starts_over_a_journal_that_is_no_file(adapter_over: Callable[[], AdapterProcess], tmp_path: Path, kind: str) -> None:
     journal = tmp_path / "models/_adapter/journal.jsonl"
     journal.parent.mkdir(parents=True)
@@ -324,16 +327,16 @@ def test_the_adapter_starts_over_a_journal_that_is_no_file(adapter_over: Callabl
 
 def test_a_start_reads_so_many_records_and_no_more(volume: Volume, monkeypatch: pytest.MonkeyPatch) -> None:
     """A volume full of long records would keep the adapter busy for hours; those that were used last are read."""
-    monkeypatch.setattr(keeping, "MAX_RECORDS_BYTES", 25_000)
+    monkeypatch.setattr(artifacts, "MAX_RECORDS_BYTES", 25_000)
     for number in range(1, 6):
-        folder = volume.artifacts_dir / f"{number:064x}"
+        folder = volume.artifacts_dir / f"{number:064x}.{number:016x}"
         folder.mkdir()
         (folder / "meta.json").write_bytes(b"x" * 10_000)
         os.utime(folder, (number, number))
     read: list[str] = []
-    monkeypatch.setattr(records, "read", lambda folder: read.append(folder.name[-1]) or _unusable())
+    monkeypatch.setattr(records, "read", lambda _folder, key: read.append(key[-1]) or _unusable())
     with capture_logs() as told:
-        Keeping(volume, Shelf(keeps_idle=True)).read_all(Stop())
+        Artifacts(volume, Table(keeps_idle=True)).read_all(Stop())
     assert read == ["5", "4"]
     assert {line["reason"]: line["artifacts"] for line in told} == {"a test": 2, "more records than are read at a start": 3}
     assert os.listdir(volume.artifacts_dir) == []
@@ -364,13 +367,13 @@ def spoil(document: Any, dice: random.Random) -> None:
 
 def test_a_spoiled_record_or_line_is_unusable_and_nothing_else() -> None:
     """Whatever else were raised would end the start, and every load after it."""
-    stored = StoredObject("m/a", 1, "e")
     row = SourceFile("a", 1, "e")
     listing = Listing("m", "m", False, (row, SourceFile("b/c", 2, "f")), row)
-    files = (KeptFile("files/a", stored, 1), KeptFile("files/b/c", StoredObject("m/b/c", 2, "f"), 2))
-    meta = Meta(origin=DIGEST, listing=listing, files=files, archive=None, readers={"r": 1.0})
+    files = (KeptFile("files/a", "m/a", "e", 1, 1), KeptFile("files/b/c", "m/b/c", "f", 2, 2))
+    meta = ArtifactRecord(boot_id=boot_id(), key="", origin=DIGEST, listing=listing, files=files)
     key = meta.identity().key
-    good = json.loads(records.dump(meta, key))
+    meta = msgspec.structs.replace(meta, key=key)
+    good = json.loads(records.dump(meta))
     assert records.parse(json.dumps(good).encode(), key) == meta
     record = Record(model_id="m", state="loaded", since=1.0, content=Content(DIGEST, DIGEST, DIGEST), placed="1-1")
     lines = [json.loads(line_of(entry)) for entry in (record, Crashes(digest=DIGEST, count=1, last=1.0))]

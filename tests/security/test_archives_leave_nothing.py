@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from adapter.errors import InvalidModel, InvalidRequest
-from adapter.volume import Volume
+from adapter.volume.volume import Volume
 from tests.builders import a_spec
 from tests.security.archive_forge import LINK_MODE, Tarred, Zipped, forged_tar, forged_zip, long_name, pax
 from tests.unit.storage.beds import StoreBed, make_bed, opened

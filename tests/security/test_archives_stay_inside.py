@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from adapter.errors import InvalidModel
+from adapter.storage.search import MAX_OBJECTS
 from tests.security.archive_bed import MIB, Ground
 from tests.security.archive_forge import (
     BLOCK,
@@ -147,6 +148,12 @@ def test_gzip_of_many_members_is_one_stream(ground: Ground) -> None:
     members = b"".join(gzip.compress(whole[start : start + 700]) for start in range(0, len(whole), 700))
     assert sorted(ground.unpacked(members, "m.tgz")) == ["b", "ok"]
     assert "gzip" in ground.refused(members + b"garbage", "m.tgz")
+
+
+def test_entries_have_a_bound(ground: Ground) -> None:
+    """A million entries would fill the inodes, or keep a thread; those without a file of their own count, too."""
+    entries = bytes(Tarred(b"./", kind=b"5")) * (MAX_OBJECTS + 1)
+    assert f"holds more than {MAX_OBJECTS} entries" in ground.refused(gzip.compress(entries, 1), "m.tgz")
 
 
 ERRORS = [errno.ENAMETOOLONG, errno.EINVAL, errno.EILSEQ, errno.EEXIST, errno.EMLINK]

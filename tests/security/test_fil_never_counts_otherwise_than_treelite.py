@@ -12,6 +12,7 @@ from adapter.ends import TAIL_BYTES
 from adapter.layout.fil import forest_of
 from adapter.layout.forests.forest import FORMATS, Unreliable
 from tests.security import unmeasured
+from tests.security.chosen import long_but
 from tests.unit.layout.cases.builders import ends_of
 
 ARCHIVE = Path(__file__).parent / "forests" / "forests.zip"
@@ -21,7 +22,6 @@ SPLICES = [
     *KEYS, b'"learner_model_param":{"num_class":"9"},', b"L" + (19).to_bytes(8, "big") + b"learner_model_param", b"\nnum_class=9\n",
     b"\nmax_feature_idx=9\n", b"\nTree=0\n", b'"learner":{},', b'"Config":{', b"}", b"{", b'"', b"\\", b"\0", b"9", b"0", b"L", b"\n",
 ]  # fmt: skip
-MUTATIONS = 400
 
 
 def mutated(content: bytes, chance: random.Random) -> bytes:
@@ -52,15 +52,16 @@ def mutated(content: bytes, chance: random.Random) -> bytes:
     return content
 
 
+@pytest.mark.parametrize("edits", long_but((80, 400), 80))
 @pytest.mark.parametrize("suffix", KINDS)
-def test_no_damage_makes_another_number_of_it(tmp_path, suffix):
-    """Four hundred edits of real forests, the same at each run; Treelite is asked in a child, since it dies of some."""
+def test_no_damage_makes_another_number_of_it(tmp_path, suffix, edits):
+    """Edits of real forests, the same at each run; Treelite is asked in a child, since it dies of some."""
     chance = random.Random(suffix)
     with zipfile.ZipFile(ARCHIVE) as archive:
         forests = [archive.read(name) for name in archive.namelist() if name.endswith(f".{suffix}")]
     format_ = FORMATS[KINDS[suffix]]
     told = {}
-    for number in range(MUTATIONS):
+    for number in range(edits):
         content = mutated(chance.choice(forests), chance)
         try:
             forest = forest_of(format_, ends_of(content, format_))
@@ -75,7 +76,7 @@ def test_no_damage_makes_another_number_of_it(tmp_path, suffix):
     assert done.returncode == 0, done.stderr
     both = {path: (ours, theirs) for (path, ours), theirs in zip(told.items(), done.stdout.splitlines(), strict=True) if theirs}
 
-    assert len(both) > MUTATIONS / 20
+    assert len(both) > edits / 20
     assert {path: said for path, said in both.items() if said[0] != said[1]} == {}
 
 

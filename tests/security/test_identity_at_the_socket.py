@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,11 +20,12 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from adapter.errors import AdapterError, InvalidRequest
 from adapter.storage.bucket import StoredObject
 from adapter.storage.secret.merging import merged
-from adapter.storage.stores.clients import Clients, Means
-from adapter.storage.stores.table import BINDINGS, BUCKETS
+from adapter.storage.stores.table import BINDINGS
 from adapter.workers import Stop
 from tests.builders import a_spec
-from tests.fakes.web import Answer, Request, Web
+from tests.fakes.hell import Peer
+from tests.fakes.web import Answer, Web
+from tests.real.blocking import BlockingClients
 
 LABEL = "storage config 'k'"
 OURS, THEIRS = "http://ours.invalid", "http://theirs.invalid"
@@ -162,12 +163,11 @@ def send(webs: dict[str, Web], private_key: str, tmp_path: Path, monkeypatch: py
 
     def send(scene: Scene) -> None:
         config = merged(placed(scene.stored), a_spec(storage_params=placed(scene.params)), LABEL, BINDINGS)
-        with closing(Clients(BUCKETS, Means(max_connections=2))) as clients:
-            bucket = clients.bucket(config, Stop())
-            with suppress(AdapterError):
-                bucket.list_page("m", Stop())
-            with suppress(AdapterError):
-                bucket.read(StoredObject("m", 5, "1"), 0, 5, lambda _: None, Stop())
+        bucket = BlockingClients().bucket(config)
+        with suppress(AdapterError):
+            bucket.list_page("m", Stop())
+        with suppress(AdapterError):
+            bucket.read(StoredObject("m", 5, "1"), 0, 5, lambda _: None, Stop())
 
     return send
 
@@ -175,7 +175,7 @@ def send(webs: dict[str, Web], private_key: str, tmp_path: Path, monkeypatch: py
 PROOFS = ("stored-", "pod-", "the-token", "own-", "Credential=", "SharedKey", "authorization", "x-amz-security-token", "sig=")
 
 
-def seen(requests: list[Request]) -> set[str]:
+def seen(requests: list[Peer]) -> set[str]:
     """Texts that prove an identity, of requests for models."""
     whole = [f"{each.target} {dict(each.headers)}" for each in requests if not each.target.startswith("/token")]
     return {proof for proof in PROOFS if any(proof in text for text in whole)}

@@ -6,7 +6,6 @@ import pytest
 
 from adapter.errors import InvalidRequest
 from adapter.storage.secret.merging import StorageConfig, merged
-from adapter.storage.secret.tokens import plain_http_refusal, tokens_may_go
 from adapter.storage.stores.table import BINDINGS, BUCKETS
 from tests.builders import a_spec
 
@@ -102,22 +101,3 @@ def test_a_connection_string_is_looked_into(text: str, is_refused: bool) -> None
         return
     with pytest.raises(InvalidRequest, match="connection_string is plain http, and the shared access signature in it would"):
         read("azure", {"connection_string": text})
-
-
-@pytest.mark.parametrize("kind", ["s3", "gcs", "azure"])
-def test_a_connection_says_whether_a_chain_may_send_tokens(kind: str) -> None:
-    """What a chain finds is known to the client alone, which asks its connection."""
-    stored = {"bucket": "b", "account_name": "a"}
-    told = {place: read(kind, {**stored, "endpoint_url": place})[1] for place in (*LOOPBACK, *ELSEWHERE, "https://h")}
-    assert {place for place, made in told.items() if made.may_carry_tokens} == {*LOOPBACK, "https://h"}  # type: ignore[attr-defined]
-    assert read(kind, stored)[1].may_carry_tokens  # type: ignore[attr-defined]  # the vendor's own place
-
-
-def test_the_words_of_a_refusal() -> None:
-    """Place first, then what would have gone there."""
-    assert plain_http_refusal("the session token of the default credential chain", "bucket 'b' at minio:9000").text == (
-        "bucket 'b' at minio:9000 is plain http, and the session token of the default credential chain would be readable on the way; "
-        "use https (plain http is for a loopback address that the storage config names)"
-    )
-    assert "; use https, or do without (" in plain_http_refusal("a token", "the place", or_else="do without").text
-    assert not tokens_may_go("http://127.0.0.1", is_requested=True)

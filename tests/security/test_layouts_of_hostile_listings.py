@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.security import unmeasured
+from tests.security.chosen import long_but
 from tests.security.layout_child import CASES
 
 MOST_GROWTH = 256 * 2**20
@@ -15,7 +16,10 @@ MOST_GROWTH = 256 * 2**20
 LONGEST_TEXT = 3000
 
 
-@pytest.mark.parametrize("name", CASES)
+HERE = ("a_config_that_is_too_long", "half_a_surrogate_pair", "a_schema_of_nothing_but_brackets", "control_characters_and_long_names")
+
+
+@pytest.mark.parametrize("name", long_but(CASES, *HERE))
 def test_it_ends_in_a_layout_or_in_words(name: str, tmp_path: Path) -> None:
     """One line, of the right class, that no control character is in."""
     _, ends, _ = CASES[name]

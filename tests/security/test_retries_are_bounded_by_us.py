@@ -11,11 +11,12 @@ import pytest
 
 from adapter.errors import SourceUnavailable
 from adapter.storage.store import Store
-from adapter.volume import Volume
+from adapter.volume.volume import Volume
 from adapter.waits import Waits
 from tests.builders import a_spec
 from tests.contract.bucket.model_beds import make_store
 from tests.fakes.hell import Hell, answering, honest, in_turn, trickled_headers
+from tests.security.chosen import long_but
 
 BUDGET_SECONDS = 2.5
 LATE_SECONDS = 5.0
@@ -74,9 +75,18 @@ async def test_a_pause_that_does_not_fit_is_refused_at_once(store, hell, asked):
     assert len(text) < 300
 
 
-@pytest.mark.parametrize(
-    "asked", ["-5", "nan", "inf", "1e9", "0x10", "1_000", "Fri, 31 Dec 9999 23:59:59 GMT", "Thu, 01 Jan 1970 00:00:00 GMT", "", "0", "soon"]
-)
+async def test_a_store_that_is_away_is_asked_until_the_time_is_over(store, hell):
+    """The last pause is as long as fits."""
+    hell.behaviour = away()
+    begun = time.monotonic()
+    await refusal(store, 8.0)
+    assert time.monotonic() - begun > 7.5
+
+
+NO_PAUSES = ("-5", "nan", "inf", "1e9", "0x10", "1_000", "Fri, 31 Dec 9999 23:59:59 GMT", "Thu, 01 Jan 1970 00:00:00 GMT", "", "0", "soon")
+
+
+@pytest.mark.parametrize("asked", long_but(NO_PAUSES, "-5", "1e9", "Fri, 31 Dec 9999 23:59:59 GMT"))
 async def test_what_is_no_number_of_seconds_changes_nothing(store, hell, asked):
     """Pauses of our own, as without the header; no storm of requests, and no time of the server's."""
     hell.behaviour = away(asked)

@@ -6,7 +6,7 @@ What decides whose bytes a request sees decides which artifact it gets; that bot
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -14,10 +14,9 @@ import pytest
 
 from adapter.digests import Digests
 from adapter.model import Listing, ModelSpec, SourceFile
-from adapter.storage.bucket import Sink, StoredObject
+from adapter.storage.bucket import Read, StoredObject
 from adapter.storage.secret.merging import StorageConfig
-from adapter.volume import Volume
-from adapter.workers import Stop
+from adapter.volume.volume import Volume
 from tests.builders import a_spec
 from tests.fakes.memory_bucket import MemoryBucket
 from tests.unit.storage.beds import StoreBed, make_bed, opened
@@ -36,6 +35,10 @@ LEADING_ELSEWHERE = {
     "another trust": (S3, OWN_S3 | {"certificate": "-----BEGIN CERTIFICATE-----"}),
     "another virtual host": (OPEN_HTTP, OWN_HTTP | {"headers.Host": "team-b"}),
     "another forwarded host": (HTTP, OWN_HTTP | {"headers.X-Forwarded-Host": "team-b"}),
+    "another query of one gateway": (
+        S3 | {"endpoint_url": "http://gateway:9000/?team=a"},
+        OWN_S3 | {"endpoint_url": "http://gateway:9000/?team=b"},
+    ),
     "another query": (HTTP, OWN_HTTP | {"url": "http://gateway/models?team=b"}),
 }
 PATH = "m.onnx"
@@ -54,8 +57,10 @@ class AsListed(MemoryBucket):
     def stored(self, key: str) -> StoredObject:
         return self._listed.stored(key)
 
-    def read(self, wanted: StoredObject, start: int, length: int, sink: Sink, stop: Stop) -> None:
-        super().read(super().stored(wanted.key), start, length, sink, stop)
+    async def read(self, reads: Sequence[Read]) -> None:
+        for read in reads:
+            await super().read((Read(super().stored(read.wanted.key), read.start, read.length, read.sink),))
+            read.taken, read.is_done = read.length, True
 
 
 VICTIMS, EVIL = b"of the victim" * 10, b"of the enemy!" * 10
@@ -68,7 +73,7 @@ def bed(tmp_path: Path) -> Iterator[StoreBed]:
     volume.claim()
     made = make_bed(tmp_path, volume, cache_bytes=1 << 30)
 
-    def bucket(config: StorageConfig, stop: Stop) -> MemoryBucket:
+    async def bucket(config: StorageConfig) -> MemoryBucket:
         return AsListed(EVIL if "evil" in str(config.values) else VICTIMS, config, VICTIMS)
 
     made.clients.bucket = bucket  # type: ignore[method-assign]

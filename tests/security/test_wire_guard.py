@@ -8,14 +8,13 @@ from ipaddress import ip_network
 
 import pytest
 
-from adapter.storage.wire.cutting import PAGE_BYTES, cuttable, pools
-from adapter.storage.wire.dialling import FREE, DeniedAddress, Guard
-from adapter.storage.wire.names import Address
-from adapter.storage.wire.network import can_pass, network_words
-from adapter.workers import Stop
+from adapter.storage.net.access import Access, Trust
+from adapter.storage.net.failures import Unanswered
+from adapter.storage.net.guard import FREE, Guard
+from adapter.storage.net.messages import Collected, Request
 from tests.fakes import hell
+from tests.real.blocking import engine, run
 from tests.real.certificates import make_certificates
-from tests.unit.storage.wire.askers import ASKERS, Trust
 
 DEFAULT = Guard(tuple(map(ip_network, ["127.0.0.0/8", "::1/128", "169.254.0.0/16", "fe80::/10", "fd00:ec2::254/128"])))
 """As `REQUEST_ENDPOINTS_DENIED` is by default."""
@@ -69,13 +68,17 @@ def tls(request):
     return None if request.param == "plain" else request.getfixturevalue("server_tls")
 
 
+def asked(url, *, guard=FREE, ca_file=None, proxy=""):
+    """What the engine gives for a URL."""
+    page = Collected()
+    run(engine().fetch(Request(url, {}, page, Access(Trust(ca_file=ca_file), guard, proxy), 1 << 20)))
+    return page.content
+
+
 @pytest.mark.parametrize("address", DENIED)
 def test_an_address_is_judged_by_where_it_leads(address):
     """Through a mapping, a gateway or a tunnel."""
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    with pytest.raises(DeniedAddress) as failed:
-        DEFAULT.check([Address(family, (address, 0))])
-    assert str(failed.value) == f"{address} may not be dialled for a request (REQUEST_ENDPOINTS_DENIED)"
+    assert not DEFAULT.allows(address)
 
 
 @pytest.mark.parametrize("address", ALLOWED)
@@ -89,117 +92,95 @@ def test_an_empty_list_allows_everything(address):
     assert FREE.allows(address)
 
 
-@pytest.fixture(params=list(ASKERS))
-def library(request):
-    return ASKERS[request.param]
-
-
 @pytest.mark.parametrize("host", NOTATIONS)
-def test_no_notation_of_loopback_is_dialled(library, host, tls, ca_file):
-    """The server is there, and nobody comes."""
-    with hell.Hell(hell.honest(b"secret"), tls=tls) as server, library(Trust(ca_file=ca_file, guard=DEFAULT)) as ask:
-        with pytest.raises(Exception) as failed, cuttable(Stop(), most_bytes=PAGE_BYTES):
-            ask.get(f"{server.url.partition(':')[0]}://{host}:{server.port}/")
-        assert "may not be dialled for a request (REQUEST_ENDPOINTS_DENIED)" in network_words(failed.value)
-        assert not can_pass(failed.value)
+def test_no_notation_of_loopback_is_dialled(host, tls, ca_file):
+    """The server is there, and no connection comes."""
+    with hell.Hell(hell.honest(b"secret"), tls=tls) as server:
+        with pytest.raises(Unanswered, match=r"may not be dialled for a request \(REQUEST_ENDPOINTS_DENIED\)") as failed:
+            asked(f"{server.url.partition(':')[0]}://{host}:{server.port}/", guard=DEFAULT, ca_file=ca_file)
+        assert not failed.value.can_pass
         assert server.connections == 0
 
 
 def answering_in_turn(monkeypatch, name, *answers):
     """A name server that says something else each time. Returns how often it was asked."""
-    asked, real = [], socket.getaddrinfo
+    looked_up, real = [], socket.getaddrinfo
 
-    def look_up(host, *rest):
-        if host != name or socket.AI_NUMERICHOST in rest:
-            return real(host, *rest)
-        asked.append(host)
-        chosen = answers[min(len(asked), len(answers)) - 1]
+    def look_up(host, *rest, **options):
+        if host != name:
+            return real(host, *rest, **options)
+        looked_up.append(host)
+        chosen = answers[min(len(looked_up), len(answers)) - 1]
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, 0)) for address in chosen]
 
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
-    return asked
+    return looked_up
 
 
-def test_the_address_that_was_checked_is_the_one_that_is_dialled(library, monkeypatch):
+def test_the_address_that_was_checked_is_the_one_that_is_dialled(monkeypatch):
     """A name that is looked up twice may change in between."""
-    asked = answering_in_turn(monkeypatch, "rebound.test", ["127.0.0.1"], ["169.254.169.254"])
-    with hell.Hell(hell.honest(b"x")) as server, library(Trust(guard=METADATA)) as ask, cuttable(Stop(), most_bytes=PAGE_BYTES):
-        assert ask.get(f"http://rebound.test:{server.port}/").read() == b"x"
+    looked_up = answering_in_turn(monkeypatch, "rebound.test", ["127.0.0.1"], ["169.254.169.254"])
+    with hell.Hell(hell.honest(b"x")) as server:
+        assert asked(f"http://rebound.test:{server.port}/", guard=METADATA) == b"x"
         assert server.requests[0].headers["host"] == f"rebound.test:{server.port}"
-        assert ask.get(f"http://rebound.test:{server.port}/").read() == b"x"  # by the same connection
-    assert asked == ["rebound.test"]
+    assert looked_up == ["rebound.test"]
 
 
-def test_every_new_connection_is_checked(library, monkeypatch):
-    """What a name was when the client was made counts for nothing."""
+def test_every_request_is_checked(monkeypatch):
+    """What a name was before counts for nothing."""
     answering_in_turn(monkeypatch, "rebound.test", ["127.0.0.1"], ["169.254.169.254"])
-    with hell.Hell(hell.answering(200, {}, b"x")) as server, library(Trust(guard=METADATA)) as ask:
-        with cuttable(Stop(), most_bytes=PAGE_BYTES):
-            assert ask.get(f"http://rebound.test:{server.port}/").read() == b"x"
-        with pytest.raises(Exception) as failed, cuttable(Stop(), most_bytes=PAGE_BYTES):
-            ask.get(f"http://rebound.test:{server.port}/")
-    assert "169.254.169.254 may not be dialled" in network_words(failed.value)
+    with hell.Hell(hell.honest(b"x")) as server:
+        assert asked(f"http://rebound.test:{server.port}/", guard=METADATA) == b"x"
+        with pytest.raises(Unanswered, match=r"169\.254\.169\.254 may not be dialled"):
+            asked(f"http://rebound.test:{server.port}/", guard=METADATA)
 
 
-def test_one_denied_address_of_several_is_enough(library, monkeypatch):
+def test_one_denied_address_of_several_is_enough(monkeypatch):
     """Which of them is dialled would be the server's choice: it refuses a connection to the other."""
     answering_in_turn(monkeypatch, "mixed.test", ["127.0.0.1", "169.254.169.254"])
-    with hell.Hell(hell.honest(b"x")) as server, library(Trust(guard=METADATA)) as ask:
-        with pytest.raises(Exception) as failed, cuttable(Stop(), most_bytes=PAGE_BYTES):
-            ask.get(f"http://mixed.test:{server.port}/")
-        assert "169.254.169.254 may not be dialled" in network_words(failed.value)
+    with hell.Hell(hell.honest(b"x")) as server:
+        with pytest.raises(Unanswered, match=r"169\.254\.169\.254 may not be dialled"):
+            asked(f"http://mixed.test:{server.port}/", guard=METADATA)
         assert server.connections == 0
 
 
-def test_certificates_are_checked_against_the_name(library, monkeypatch, server_tls, ca_file):
+def test_certificates_are_checked_against_the_name(monkeypatch, server_tls, ca_file):
     """Not against the address that is dialled."""
     answering_in_turn(monkeypatch, "other.test", ["127.0.0.1"])
-    with hell.Hell(hell.honest(b"x"), tls=server_tls) as server, library(Trust(ca_file=ca_file, guard=METADATA)) as ask:
-        with cuttable(Stop(), most_bytes=PAGE_BYTES):
-            assert ask.get(f"https://localhost:{server.port}/").read() == b"x"
-        with pytest.raises(Exception) as failed, cuttable(Stop(), most_bytes=PAGE_BYTES):
-            ask.get(f"https://other.test:{server.port}/")
-    assert network_words(failed.value) == "its TLS certificate is for another host name"
-    assert not can_pass(failed.value)
+    with hell.Hell(hell.honest(b"x"), tls=server_tls) as server:
+        assert asked(f"https://localhost:{server.port}/", guard=METADATA, ca_file=ca_file) == b"x"
+        with pytest.raises(Unanswered, match="its TLS certificate is for another host name") as failed:
+            asked(f"https://other.test:{server.port}/", guard=METADATA, ca_file=ca_file)
+    assert not failed.value.can_pass
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.1", "2130706433", "localhost", "[::1]", "[::ffff:127.0.0.1]", "127.0.0.1."])
-def test_a_proxy_is_not_asked_for_a_denied_address(library, scheme, host):
+def test_a_proxy_is_not_asked_for_a_denied_address(scheme, host):
     """The proxy itself is the operator's, and may be on loopback."""
-    with hell.Hell(hell.proxying()) as proxy, library(Trust(guard=DEFAULT, proxy=proxy.url)) as ask:
-        with pytest.raises(Exception) as failed, cuttable(Stop(), most_bytes=PAGE_BYTES):
-            ask.get(f"{scheme}://{host}:1/")
-        assert "may not be dialled for a request" in network_words(failed.value)
+    with hell.Hell(hell.proxying()) as proxy:
+        with pytest.raises(Unanswered, match="may not be dialled for a request"):
+            asked(f"{scheme}://{host}:1/", guard=DEFAULT, proxy=proxy.url)
         assert proxy.requests == []
 
 
-def test_a_name_that_only_the_proxy_knows_is_the_proxys(library, tls, ca_file, monkeypatch):
+def test_a_name_that_only_the_proxy_knows_is_the_proxys(tls, ca_file, monkeypatch):
     """In a network with a proxy, names of the world need not be known here."""
     real = socket.getaddrinfo
 
-    def look_up(host, *rest):
-        if host == "localhost" and socket.AI_NUMERICHOST not in rest:
+    def look_up(host, *rest, **options):
+        if host == "localhost":
             raise socket.gaierror(socket.EAI_NONAME, "unknown here")
-        return real(host, *rest)
+        return real(host, *rest, **options)
 
-    with hell.Hell(hell.honest(b"x"), tls=tls) as server:
-        knowing = hell.proxying({"localhost": ("127.0.0.1", server.port)})
-        with hell.Hell(knowing) as proxy, library(Trust(ca_file=ca_file, guard=DEFAULT, proxy=proxy.url)) as ask:
-            monkeypatch.setattr(socket, "getaddrinfo", look_up)
-            with cuttable(Stop(), most_bytes=PAGE_BYTES):
-                assert ask.get(f"{server.url.partition(':')[0]}://localhost:{server.port}/").read() == b"x"
-            assert len(proxy.requests) == 1
+    with hell.Hell(hell.honest(b"x"), tls=tls) as server, hell.Hell(hell.proxying({"localhost": ("127.0.0.1", server.port)})) as proxy:
+        monkeypatch.setattr(socket, "getaddrinfo", look_up)
+        url = f"{server.url.partition(':')[0]}://localhost:{server.port}/"
+        assert asked(url, guard=DEFAULT, ca_file=ca_file, proxy=proxy.url) == b"x"
+        assert len(proxy.requests) == 1
 
 
-def test_a_stored_endpoint_is_free(library):
+def test_a_stored_endpoint_is_free():
     """A developer's store on loopback."""
-    with hell.Hell(hell.honest(b"x")) as server, library(Trust()) as ask, cuttable(Stop(), most_bytes=PAGE_BYTES):
-        assert ask.get(server.url).read() == b"x"
-
-
-def test_guarded_and_free_clients_share_no_pools():
-    """And two clients of one guard have the same kinds of pools."""
-    assert pools(DEFAULT)["http"] is not pools(FREE)["http"]
-    assert pools(DEFAULT)["https"].ConnectionCls.guard == DEFAULT
-    assert pools(Guard(DEFAULT.denied)) == pools(DEFAULT)
+    with hell.Hell(hell.honest(b"x")) as server:
+        assert asked(server.url) == b"x"

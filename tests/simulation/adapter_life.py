@@ -8,18 +8,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from adapter.journal.file import NAME as JOURNAL
 from adapter.journal.journal import Journal
-from adapter.journal.reading import NAME as JOURNAL
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
 from adapter.model import RESERVED_IDS
-from adapter.ports import Neighbours
+from adapter.ports import Ports
 from adapter.settings import CapacitySettings, PullSettings
-from adapter.space import Space
-from adapter.storage.pull.spans import SpanSizes
+from adapter.storage.pull.puller import PartSizes
 from adapter.storage.store import Store
 from adapter.triton.repository import Repository
 from adapter.triton.server import TritonServer
-from adapter.volume import Volume
+from adapter.volume.space import Space
+from adapter.volume.volume import Volume
 from adapter.workers import retrieve
 from tests.simulation.client import Client
 from tests.simulation.loop import Life
@@ -29,11 +29,11 @@ UNLOAD_SECONDS = 170.0
 READ_SECONDS = 5.0
 ROOT_TASKS = (
     "watch of Triton",
-    "presence of Triton",
+    "watch of Triton's connection",
     "connection to Triton",
     "watch of Triton's index",
     "watch of what is wrong with Triton",
-    "unloads that nobody waits for",
+    "unloads without a caller",
 )
 """Names of the tasks that run as long as the adapter does."""
 SILENT_SECONDS = 60.0
@@ -92,9 +92,8 @@ def assembled(setup: Setup, life: Life, volume: Volume, client: Client, clients:
         volume=volume,
         space=space,
         digests=journal.digests,
-        max_loading=setup.capacity.max_loading,
         clients=clients,
-        sizes=SpanSizes(PART_BYTES, PART_BYTES, PART_BYTES),
+        sizes=PartSizes(PART_BYTES, PART_BYTES),
         jitter=setup.decide.random,
     )
     repository = Repository(volume, space)
@@ -107,7 +106,7 @@ def assembled(setup: Setup, life: Life, volume: Volume, client: Client, clients:
         silent_seconds=SILENT_SECONDS,
     )
     lifecycle = RuntimeLifecycle(
-        neighbours=Neighbours(store, repository, server, journal),
+        ports=Ports(store, repository, server, journal),
         capacity=setup.capacity,
         unload_timeout_seconds=UNLOAD_SECONDS,
         reserved_ids=RESERVED_IDS,

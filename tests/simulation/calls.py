@@ -92,7 +92,8 @@ class Calls:
     def _may_be_told(self, call: Call, error: AdapterError) -> bool:
         """Whether this answer is one that the call's contract lists."""
         if error.text == UNEXPECTED:
-            return isinstance(error.__cause__, UnforeseenError)
+            is_told_to_front = isinstance(error, ServerUnavailable) and call.adapter.life in self._world.halved
+            return isinstance(error.__cause__, UnforeseenError) or is_told_to_front
         if call.kind == "unload":
             is_of_disk = type(error) is AdapterError or isinstance(error, DiskFull | VolumeFailed)
             return isinstance(error, ServerError | WrongServer) or (is_of_disk and bool(self._world.files.failed))

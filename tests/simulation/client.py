@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Collection, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 import grpc
@@ -79,12 +79,6 @@ class Client:
     async def live(self, timeout_seconds: float) -> None:
         await self._call(_nothing, timeout_seconds, is_control=False)
 
-    async def runs(self, timeout_seconds: float) -> bool:
-        """A Triton that hangs is a process that is stopped."""
-        is_silent = self._triton.is_silent
-        await asyncio.sleep(timeout_seconds if is_silent else self._triton.moment())
-        return self._triton.is_open and not is_silent
-
     async def follow_connection(self, on_change: Callable[[bool], None]) -> None:
         while True:
             on_change(await self._changes.get())
@@ -99,8 +93,8 @@ class Client:
         await self._call(_nothing, 10.0)
         return "2.51.0"
 
-    async def index(self, names: Collection[str] | None = None, timeout_seconds: float = 10.0) -> list[ServerModel]:
-        found: list[ServerModel] = await self._call(lambda: self._triton.index(names), timeout_seconds)
+    async def index(self, timeout_seconds: float = 10.0) -> list[ServerModel]:
+        found: list[ServerModel] = await self._call(self._triton.index, timeout_seconds)
         return found
 
     async def load(self, name: str, overrides: Mapping[str, str | bytes] | None = None) -> None:

@@ -10,7 +10,7 @@ import asyncio
 from typing import Any
 
 from adapter.lifecycle.audit import AUDIT
-from adapter.lifecycle.losses import WATCH
+from adapter.lifecycle.reconciler import WATCH
 from adapter.lifecycle.states import State
 from adapter.model import PROBE
 from tests.simulation.adapter_life import ROOT_TASKS

@@ -12,9 +12,9 @@ from adapter.errors import (
 )
 from adapter.lifecycle.operation import Model as Known
 from adapter.lifecycle.operation import Operation
-from adapter.lifecycle.states import Event, IllegalTransitionError, State
+from adapter.lifecycle.states import IllegalMoveError, State
 from adapter.model import PROBE, ModelSpec
-from adapter.volume import Volume
+from adapter.volume.volume import Volume
 from tests.simulation.adapter_life import Adapter, assembled, begin
 from tests.simulation.client import Client
 from tests.simulation.loop import KIND, Life
@@ -89,20 +89,21 @@ class Lives:
     def _watch(self, adapter: Adapter) -> None:
         """Notice what the registry would only log."""
         registry = adapter.lifecycle.registry
-        fire, start = registry.fire, registry.begin
+        move, start = registry.move, registry.begin
 
-        def watched_fire(model: Known, event: Event) -> None:
+        def watched_move(model: Known, state: State) -> None:
+            before = model.state
             try:
-                fire(model, event)
-            except IllegalTransitionError as defect:
+                move(model, state)
+            except IllegalMoveError as defect:
                 self._world.problem(f"{model.model_id}: {defect}")
                 raise
-            self._world.say(f"{model.model_id} {event.name} -> {model.state.name}")
-            if event in (Event.MISS, Event.ADOPT):
+            self._world.say(f"{model.model_id} {before.name} -> {state.name}")
+            if before is State.ABSENT and state in (State.LOADED, State.LOST):
                 self._world.owned.add(model.model_id)
-            if event is Event.READY:
+            if before is State.LOADING and state is State.LOADED:
                 self._world.ready_at[model.model_id] = self._loop.time()
-            if model.state is State.ABSENT and adapter is self._world.adapter:
+            if state is State.ABSENT and adapter is self._world.adapter:
                 self._world.owned.discard(model.model_id)
 
         def watched_begin(kind: Any, model_id: str, spec: ModelSpec | None = None, deadline: float = math.inf) -> Operation:
@@ -121,7 +122,7 @@ class Lives:
             return start(kind, model_id, spec, deadline)
 
         self._make_fail(adapter)
-        registry.fire = watched_fire  # type: ignore[method-assign] # a spy on the one place where all transitions pass
+        registry.move = watched_move  # type: ignore[method-assign] # a spy on the one place where all transitions pass
         registry.begin = watched_begin  # type: ignore[method-assign] # the same
 
     def _make_fail(self, adapter: Adapter) -> None:

@@ -17,19 +17,19 @@ from adapter.lifecycle.freeing import Freeing
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
 from adapter.lifecycle.loading import Loading
 from adapter.lifecycle.operation import Operation
-from adapter.lifecycle.restoring import Restoring
+from adapter.lifecycle.reconciler import Reconciler
 from adapter.lifecycle.states import State
-from adapter.space import Reservation, Space
 from adapter.storage.cache.cache import Cache
 from adapter.storage.cache.identity import Identity
 from adapter.storage.mounted.reads import ClaimReads
+from adapter.triton.freed import HELD, FreedWatch
 from adapter.triton.identity import identity_of
-from adapter.triton.index import Index
+from adapter.triton.index import Index, Listing
 from adapter.triton.placing import build
 from adapter.triton.repository import Repository
 from adapter.triton.slots import Slots
-from adapter.triton.unload_watch import UnloadWatch
 from adapter.triton.unloads import Unloads
+from adapter.volume.space import Reservation, Space
 from adapter.workers import Workers
 
 Plant = Callable[[], Any]
@@ -61,10 +61,13 @@ def _left_load_keeps_its_slot() -> Any:
 def _unload_answered_early() -> Any:
     """An unload is answered when Triton has answered, not when the memory is free."""
 
-    async def at_once(self: UnloadWatch, *_: object) -> None:
-        return
+    until = FreedWatch.until
 
-    return mock.patch.object(UnloadWatch, "gone", at_once)
+    async def at_once(self: FreedWatch, name: str, states: frozenset[str], *rest: Any) -> None:
+        if states != HELD:
+            await until(self, name, states, *rest)
+
+    return mock.patch.object(FreedWatch, "until", at_once)
 
 
 def _journal_not_awaited() -> Any:
@@ -99,20 +102,18 @@ def _user_not_released() -> Any:
 
 def _old_index_believed() -> Any:
     """An answer of the index is used again for some seconds."""
-    look = Index.look
-    known: dict[Any, tuple[float, Any]] = {}
+    ask = Index.ask
+    known: dict[Index, tuple[float, Listing | None]] = {}
 
-    async def remembered(self: Index, names: Any) -> Any:
-        if callable(names):
-            names = names()
+    async def remembered(self: Index, *, can_wait: bool = False) -> Listing | None:
         now = asyncio.get_running_loop().time()
-        at, rows = known.get((self, names), (-1.0, None))
-        if rows is None or now - at > 3:
-            rows = await look(self, names)
-            known[self, names] = (now, rows)
-        return rows
+        at, listing = known.get(self, (-1.0, None))
+        if listing is None or now - at > 3:
+            listing = await ask(self, can_wait=can_wait)
+            known[self] = (now, listing)
+        return listing
 
-    return mock.patch.object(Index, "look", remembered)
+    return mock.patch.object(Index, "ask", remembered)
 
 
 def _restore_asks_the_store() -> Any:
@@ -129,12 +130,12 @@ def _restore_asks_the_store() -> Any:
 
 def _too_many_restores() -> Any:
     """All lost models are restored at once."""
-    begin = Restoring.__init__
+    begin = Reconciler.__init__
 
-    def made(self: Restoring, **options: Any) -> None:
+    def made(self: Reconciler, **options: Any) -> None:
         begin(self, **{**options, "at_once": 100})
 
-    return mock.patch.object(Restoring, "__init__", made)
+    return mock.patch.object(Reconciler, "__init__", made)
 
 
 def _other_spec_joined() -> Any:
@@ -169,8 +170,8 @@ def _purge_forgets_one() -> Any:
     """A purge passes over one model."""
     held = Unloads._held
 
-    async def fewer(self: Unloads, told: set[str]) -> set[str]:
-        return set(sorted(await held(self, told))[1:])
+    async def fewer(self: Unloads, *sets: set[str]) -> set[str]:
+        return set(sorted(await held(self, *sets))[1:])
 
     return mock.patch.object(Unloads, "_held", fewer)
 
@@ -270,7 +271,7 @@ def _booked_late() -> Any:
 
 def _name_not_kept() -> Any:
     """The journal does not keep what a front calls a model."""
-    return mock.patch.object(lines, "_named", lambda value: None)
+    return mock.patch.object(lines, "Named", lambda *_: None)
 
 
 MISTAKES: dict[str, Plant] = {

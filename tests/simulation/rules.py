@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from adapter.boot import boot_id
-from adapter.journal.reading import JournalProblem, NoJournal, read
+from adapter.journal.file import JournalProblem, NoJournal, read
 from adapter.model import PROBE
 from tests.simulation.contents import SERVED, served, sizes
 from tests.simulation.held import files_below

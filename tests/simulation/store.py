@@ -6,14 +6,14 @@ Behind the real `Store`: its search, its retries, its pulls and its cache are th
 
 from __future__ import annotations
 
+import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from adapter.errors import SourceChanged, SourceUnavailable
-from adapter.storage.bucket import PAGE_OBJECTS, Page, Sink, StoredObject
+from adapter.storage.bucket import PAGE_OBJECTS, Page, Read, StoredObject
 from adapter.storage.secret.merging import StorageConfig
-from adapter.workers import Stop
 
 SILENT_SECONDS = 60.0
 """A call to a silent endpoint ends by itself, as a read does by its timeout."""
@@ -73,7 +73,6 @@ class Bucket:
     """As `adapter.storage.bucket.Bucket`."""
 
     kind = "s3"
-    is_encrypted = False
 
     def __init__(self, endpoint: Endpoint, decide: random.Random, asked: Callable[[], None]) -> None:
         self._endpoint = endpoint
@@ -83,8 +82,8 @@ class Bucket:
         self.endpoint = endpoint.name
         self.words = f"bucket 'models' at {endpoint.name}"
 
-    def list_page(self, prefix: str, stop: Stop, *, token: str | None = None, limit: int = PAGE_OBJECTS, by_folder: bool = False) -> Page:
-        self._meet(stop)
+    async def list_page(self, prefix: str, *, token: str | None = None, limit: int = PAGE_OBJECTS, by_folder: bool = False) -> Page:
+        await self._meet()
         found: list[StoredObject] = []
         for path, model in self._endpoint.models.items():
             if f"{path}/".startswith(prefix) or path == prefix:
@@ -92,36 +91,38 @@ class Bucket:
                     found.append(StoredObject(f"{path}/{name}", len(content), f"{path}-{len(model.versions) - 1}"))
         return Page(tuple(sorted(found, key=lambda stored: stored.key)))
 
-    def read(self, wanted: StoredObject, start: int, length: int, sink: Sink, stop: Stop) -> None:
-        self._meet(stop)
-        given = 0
-        while given < length:
-            path, _, version = wanted.etag.rpartition("-")
+    async def read(self, reads: Sequence[Read]) -> None:
+        for read in reads:
+            if not read.is_done:
+                await self._read(read)
+
+    async def _read(self, read: Read) -> None:
+        await self._meet()
+        while read.taken < read.length:
+            path, _, version = read.wanted.etag.rpartition("-")
             model = self._endpoint.models[path]
             if len(model.versions) - 1 != int(version):
-                raise SourceChanged(f"{wanted.key!r} was replaced after the listing")
-            content = model.versions[-1][wanted.key.removeprefix(f"{path}/")]
-            chunk = content[start + given : start + min(length, given + CHUNK_BYTES)]
-            sink(chunk)
-            given += len(chunk)
-            if given < length or self._endpoint.state != "well":
-                self._meet(stop)
+                raise SourceChanged(f"{read.wanted.key!r} was replaced after the listing")
+            content = model.versions[-1][read.wanted.key.removeprefix(f"{path}/")]
+            read.give(content[read.start + read.taken : read.start + min(read.length, read.taken + CHUNK_BYTES)])
+            if read.taken < read.length or self._endpoint.state != "well":
+                await self._meet()
+        read.end()
 
-    def _meet(self, stop: Stop) -> None:
+    async def _meet(self) -> None:
         """The way to the server and back."""
         self._asked()
-        stop.check()
         state = self._endpoint.state
         if state == "away":
-            stop.pause(self._decide.choice((0.001, 0.01, 1.0)))
+            await asyncio.sleep(self._decide.choice((0.001, 0.01, 1.0)))
             raise SourceUnavailable(f"{self.words} cannot be reached: connection refused", cause="connection refused")
         if state == "silent":
-            stop.pause(SILENT_SECONDS)
+            await asyncio.sleep(SILENT_SECONDS)
             raise SourceUnavailable(f"{self.words} cannot be reached: no answer", cause="no answer")
         if state == "slow":
-            stop.pause(self._decide.choice((0.5, 3.0, 10.0)))
+            await asyncio.sleep(self._decide.choice((0.5, 3.0, 10.0)))
         elif self._decide.random() < 0.5:
-            stop.pause(self._decide.choice((0.001, 0.01, 0.1)))
+            await asyncio.sleep(self._decide.choice((0.001, 0.01, 0.1)))
         if state == "flaky" and self._decide.random() < 0.05:
             raise UnforeseenError
         if state == "flaky" and self._decide.random() < 0.4:
@@ -136,12 +137,9 @@ class Clients:
         self._decide = decide
         self._asked = asked
 
-    def warm(self, config: StorageConfig, stop: Stop) -> None:
+    async def warm(self, config: StorageConfig) -> None:
         """Nothing is slow to make."""
 
-    def bucket(self, config: StorageConfig, stop: Stop) -> Bucket:
+    async def bucket(self, config: StorageConfig) -> Bucket:
         """The bucket of this config."""
         return Bucket(self._endpoints[config.required_bucket()], self._decide, self._asked)
-
-    def close(self) -> None:
-        """Nothing is open."""

@@ -24,7 +24,7 @@ INLINE = ("volume", "secret", "planning", "predicting", "look", "repository")
 
 
 class VirtualThreads(Executor):
-    """As `adapter.threads.Threads`."""
+    """As `adapter.workers.Threads`."""
 
     def __init__(self, name: str, count: int) -> None:
         self._name = name

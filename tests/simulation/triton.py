@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-from collections.abc import Callable, Collection, Coroutine
+from collections.abc import Callable, Coroutine
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -263,7 +263,7 @@ class Triton:
         await asyncio.sleep(self.unload_seconds * self.decide.choice((0, 0.5, 1, 3)))
         held.state, held.files = "UNAVAILABLE", None
 
-    async def index(self, names: Collection[str] | None) -> list[ServerModel]:
+    async def index(self) -> list[ServerModel]:
         before = sorted(self._entries())
         if self.index_seconds > 1:
             self.met("slow index")
@@ -278,7 +278,7 @@ class Triton:
             if path.is_symlink() and not path.exists():
                 self.met("index met a bad entry")
                 raise CallRefused(grpc.StatusCode.INTERNAL, f"failed to stat file {path}")
-            if path.is_dir() and (names is None or name in names):
+            if path.is_dir():
                 held = self.models.get(name, Held())
                 rows.append(ServerModel(name, "1" if held.state else "", held.state, "unloaded" if held.state == "UNAVAILABLE" else ""))
         await asyncio.sleep(self.index_seconds * self.decide.random())

@@ -8,8 +8,8 @@ from unittest import mock
 
 from tests.simulation import fibers, threads
 
-PATCHED = ("adapter.workers", "adapter.journal.journal", "adapter.storage.stores.health", "adapter.storage.stores.alarms")
-TIMED = ("adapter.storage.stores.alarms", "adapter.boot", "adapter.leaving")
+PATCHED = ("adapter.workers", "adapter.journal.journal")
+TIMED = ("adapter.boot", "adapter.volume.leaving")
 POOLED = ("adapter.workers", "adapter.storage.mounted.reads")
 
 
@@ -25,5 +25,5 @@ def virtual(hub: fibers.Hub) -> Iterator[None]:
             stack.enter_context(mock.patch(f"{module}.threading", threads.threading))
         for module in TIMED:
             stack.enter_context(mock.patch(f"{module}.time", threads.time))
-        stack.enter_context(mock.patch("adapter.storage.pull.puller.process_time", lambda: 0.0))
+        stack.enter_context(mock.patch("adapter.storage.store.Engine", mock.Mock()))
         yield

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from adapter.settings import CapacitySettings, read_group
-from adapter.volume import Volume
+from adapter.volume.volume import Volume
 from tests.simulation import fibers
 from tests.simulation.adapter_life import Adapter, Setup
 from tests.simulation.call import Call

@@ -20,7 +20,7 @@ from typing import Any
 from adapter import cli
 from adapter.journal.journal import Journal
 from adapter.lifecycle.registry import Registry
-from adapter.storage.cache.shelf import Shelf
+from adapter.storage.cache.table import Table
 from adapter.storage.stores.clients import Clients
 from adapter.telemetry import metrics
 from adapter.telemetry.remembered import Remembered
@@ -30,7 +30,7 @@ SOCKET = "SOAK_SOCKET"
 HELD: dict[type, tuple[str, Callable[[Any], int]]] = {
     Registry: ("models in the registry", lambda found: len(list(found))),
     Journal: ("entries of the journal", lambda found: len(found.records) + len(found.crashes)),
-    Shelf: ("artifacts known", lambda found: len(found._entries) + len(found._dropped)),
+    Table: ("artifacts known", lambda found: len(found._by_name)),
     Clients: ("clients of stores", lambda found: len(found._kept)),
     Remembered: ("secrets remembered", lambda found: len(found._values)),
 }
@@ -53,6 +53,7 @@ def kept(each: object) -> Counter[str]:
 
 def counts() -> tuple[dict[str, int], dict[str, int]]:
     """By name; and what the adapter's own objects keep, each for itself. Whatever nobody refers to any more is collected first."""
+    gc.unfreeze()  # else what was there at the start, all tables of the adapter, is not among the objects
     gc.collect()
     objects = gc.get_objects()
     found = {"objects": len(objects), "tasks": 0, **{name: 0 for name, _ in HELD.values()}}

@@ -15,6 +15,8 @@ BLOCKS = {
     "deploy/docs/settings.md": ("settings",),
     "deploy/docs/calls.md": ("errors", "metrics"),
     "deploy/docs/observability.md": ("alerts",),
+    "tests/README.md": ("minutes",),
+    "tests/prove/net/README.md": ("mistakes",),
     "deploy/docs/performance.md": (
         "machine",
         "pull",

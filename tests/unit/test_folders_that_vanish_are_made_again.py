@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from adapter.errors import AdapterError
-from adapter.volume import Volume
+from adapter.volume.volume import Volume, VolumeError
 
 FOLDERS = ["repository_dir", "staging_dir", "artifacts_dir", "trash_dir"]
 
@@ -73,20 +73,33 @@ def test_staged_files_that_vanish_are_named(volume: Volume) -> None:
 
 
 @pytest.mark.parametrize("call", [Volume.new_staging, Volume.restore])
-@pytest.mark.parametrize("lock", ["absent", "another adapter's"])
-def test_nothing_is_made_again_when_the_lock_is_gone(volume: Volume, lock: str, call) -> None:
-    """Another adapter may have claimed the folder since: two would delete each other's files."""
+def test_a_lock_that_was_deleted_is_taken_again(volume: Volume, call) -> None:
+    shutil.rmtree(volume.cache_dir)
+
+    call(volume)
+
+    assert volume.trash_dir.is_dir()
+    with pytest.raises(VolumeError, match="another adapter already works on"):
+        Volume(volume.repository_dir, volume.cache_dir).claim()
+
+
+@pytest.mark.parametrize("call", [Volume.new_staging, Volume.restore])
+def test_nothing_is_made_again_when_another_adapter_has_the_lock(volume: Volume, call) -> None:
+    """Two would delete each other's files. It works again when the other one has ended."""
     shutil.rmtree(volume.cache_dir)
     other = Volume(volume.repository_dir, volume.cache_dir)
-    if lock == "another adapter's":
-        other.claim()
-        other.trash_dir.rmdir()
+    other.claim()
+    other.trash_dir.rmdir()
 
-    with pytest.raises(AdapterError, match=r"_adapter was deleted while the adapter was working, with its lock; restart the adapter$"):
-        call(volume)
+    for _ in range(2):
+        with pytest.raises(AdapterError, match=r"^another adapter has taken over .*_adapter, which was deleted \(it holds .*/lock\)$"):
+            call(volume)
 
     assert not volume.trash_dir.exists()
+    assert volume.problem is not None
     other.close()
+    call(volume)
+    assert volume.trash_dir.is_dir() and volume.problem is None
 
 
 def test_discard_works_without_a_lock(volume: Volume) -> None:
@@ -98,7 +111,6 @@ def test_discard_works_without_a_lock(volume: Volume) -> None:
     volume.discard(volume.repository_dir / "absent")
 
     assert list(volume.repository_dir.iterdir()) == []
-    assert not volume.cache_dir.exists()
 
 
 def test_a_folder_that_cannot_be_made_again_is_named(volume: Volume) -> None:

@@ -107,86 +107,6 @@ def test_networks_may_be_none_at_all(variables: dict[str, str], count: int) -> N
     assert len(Settings.from_env({**ENOUGH, **variables}).pull.denied_networks) == count
 
 
-def test_all_mistakes_are_reported_together() -> None:
-    """Parsing and sense alike, each with its variable."""
-    problems = problems_of({"ADAPTER_PORT": "x", "LOG_LEVEL": "loud", "CACHE_MAX_BYTES": "-1", "LOADTIME_TIMEOUT": "-1"})
-
-    assert [problem.split()[0].rstrip(":") for problem in problems] == [
-        "ADAPTER_PORT", "LOADTIME_TIMEOUT", "LOG_LEVEL", "CACHE_MAX_BYTES",
-    ]  # fmt: skip
-    assert problems[0] == "ADAPTER_PORT: 'x' is not a whole number"
-
-
-@pytest.mark.parametrize("memory", ["", "-1", "0"])
-def test_missing_memory_request_is_named(memory: str) -> None:
-    """What the manifest lacks, not what the number is."""
-    (problem,) = problems_of({"CONTAINER_MEM_REQ_BYTES": memory})
-
-    assert "CONTAINER_MEM_REQ_BYTES is missing" in problem
-    assert "`requests.memory`" in problem
-
-
-def test_memory_below_the_buffer_leaves_nothing() -> None:
-    """The Go adapter announced a huge capacity then."""
-    (problem,) = problems_of({"CONTAINER_MEM_REQ_BYTES": "128Mi"})
-
-    assert "128 MiB (134217728 bytes)) leaves nothing after MEM_BUFFER_BYTES (256 MiB" in problem
-
-
-@pytest.mark.parametrize(
-    ("memory", "default", "needed"),
-    [("266Mi", "1000000", None), ("265Mi", "1000000", "9.5"), ("300Mi", "50Mi", "500 MiB"), ("1255Mi", "500Mi", "1000 MiB")],
-)
-def test_capacity_that_modelmesh_refuses_is_refused_with_the_arithmetic(memory: str, default: str, needed: str | None) -> None:
-    """At least max(2 × default, min(512 MiB, 10 × default)). Source: ModelMesh.java 1264-1276."""
-    variables = {"CONTAINER_MEM_REQ_BYTES": memory, "DEFAULT_MODELSIZE": default}
-    if needed is None:
-        assert Settings.from_env(variables).capacity.capacity_bytes >= 10_000_000
-        return
-
-    (problem,) = problems_of(variables)
-
-    assert problem.startswith("capacity is too small: CONTAINER_MEM_REQ_BYTES (")
-    assert " − MEM_BUFFER_BYTES (256 MiB (268435456 bytes)) = " in problem
-    assert "10 × DEFAULT_MODELSIZE)) = " in problem
-    if "MiB" in needed:
-        assert f"= {needed} (" in problem
-
-
-@pytest.mark.parametrize(
-    ("variables", "words"),
-    [
-        ({"DEFAULT_MODELSIZE": "8192"}, "must be more than 8192"),
-        ({"LOADTIME_TIMEOUT": "99"}, "refuses less than 100 ms"),
-        ({"LOADTIME_TIMEOUT": "2147483648"}, "is too large"),
-        ({"LOADING_CONCURRENCY": "0"}, "must be 1 or more"),
-        ({"LIMIT_PER_MODEL_CONCURRENCY": "-1"}, "must be 0 or more"),
-        ({"MODELSIZE_MULTIPLIER": "0"}, "greater than 0"),
-        ({"MEM_BUFFER_BYTES": "-5"}, "must be 0 or more"),
-        ({"CACHE_DIR": "/models/_triton_models/cache"}, "lies in Triton's repository folder"),
-        ({"CACHE_DIR": "/models/_triton_models"}, "lies in Triton's repository folder"),
-        ({"CACHE_DIR": "/models"}, "folder of its own"),
-        ({"CACHE_MAX_BYTES": "-1"}, "CACHE_MAX_BYTES is -1 bytes, but must be 0 or more"),
-        ({"CACHE_DIR": "/"}, "folder of its own"),
-        ({"METRICS_PORT": "8085"}, "ADAPTER_PORT and METRICS_PORT are both 8085"),
-        ({"RUNTIME_PORT": "8085"}, "ADAPTER_PORT and RUNTIME_PORT are both 8085"),
-        ({"ADAPTER_ENDPOINT": "port:8001"}, "ADAPTER_ENDPOINT and RUNTIME_PORT are both 8001"),
-        ({"ADAPTER_ENDPOINT": "unix:/a", "RUNTIME_ENDPOINT": "unix:/a"}, "ADAPTER_ENDPOINT and RUNTIME_ENDPOINT are both /a"),
-        ({"ADAPTER_PORT": "0"}, "ADAPTER_PORT is 0 and no HTTP front is on: nobody could call the adapter"),
-        ({"SAGEMAKER_BIND_TO_PORT": "9464"}, "METRICS_PORT and SAGEMAKER_PORT are both 9464"),
-        ({"SAGEMAKER_MODEL_ROOTS": ":"}, "SAGEMAKER_MODEL_ROOTS: names no folder"),
-        ({"LMI_PORT": "9464"}, "METRICS_PORT and LMI_PORT are both 9464"),
-        ({"V2_REPOSITORY_API": "true", "V2_REST_ENDPOINT": "port:8033"}, "V2_REPOSITORY_API is for this pod's Triton"),
-        ({"TRITON_COMMAND": "triton '"}, "TRITON_COMMAND: cannot be split into words: no closing quotation"),
-    ],
-)
-def test_what_cannot_work_is_refused(variables: dict[str, str], words: str) -> None:
-    """One sentence for one mistake."""
-    (problem,) = problems_of({**ENOUGH, **variables})
-
-    assert words in problem
-
-
 @pytest.mark.parametrize(
     ("cache", "own"),
     [("", set()), ("/models/_adapter", set()), ("/models/cache/of/triton", {"cache"}), ("/elsewhere", set())],
@@ -263,14 +183,6 @@ def test_one_group_can_be_read_alone() -> None:
     assert read_group(SpiSettings, {"ADAPTER_PORT": "9"}).listen.port == 9
     with pytest.raises(SettingsError, match="ADAPTER_PORT"):
         read_group(SpiSettings, {"ADAPTER_PORT": "none"})
-
-
-def test_variables_without_effect_are_mentioned() -> None:
-    """What happens to keras models now."""
-    assert retired_warnings({}) == []
-    (warning,) = retired_warnings({"MAX_CONC_KERAS_CONV_PROCS": "2"})
-
-    assert warning.startswith("MAX_CONC_KERAS_CONV_PROCS has no effect any more: .h5 and .keras files are not converted")
 
 
 def test_the_size_of_ranges_is_no_setting_any_more() -> None:

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from adapter import trash
 from adapter.errors import DiskFull
-from adapter.space import Space
 from adapter.telemetry.metrics import REGISTRY
-from adapter.volume import Volume
+from adapter.volume import trash
+from adapter.volume.space import Space
+from adapter.volume.volume import Volume
 from tests.fakes.idle_artifacts import IdleArtifacts
 from tests.real.small_disk import small_disk
 
@@ -82,27 +82,6 @@ def test_idle_artifacts_give_way_before_anything_is_refused(make) -> None:
         assert idle.files == [] and space.held_bytes() == 100
 
 
-@pytest.mark.parametrize(
-    ("trash", "last"),
-    [
-        (0, " and running pulls 2 MiB (2097152 bytes)"),
-        (9, ", running pulls 2 MiB (2097152 bytes) and files that are not deleted yet 9 bytes"),
-    ],
-)
-def test_what_cannot_fit_is_refused_with_the_setting_and_the_arithmetic(make, trash: int, last: str) -> None:
-    """In one sentence, without what would give way."""
-    space, idle = make(10 * MIB, refuses=True, placed=4 * MIB)
-    space.counted_by("trash", lambda: trash)
-    idle.add(MIB)
-    with space.reservation() as room, pytest.raises(DiskFull) as refused:
-        room.grow(2 * MIB)
-        room.grow(5 * MIB)
-    assert refused.value.text == (
-        "CACHE_MAX_BYTES is reached: the files need 5 MiB (5242880 bytes), and of the 10 MiB (10485760 bytes) that it allows "
-        f"placed models hold 4 MiB (4194304 bytes){last}"
-    )
-
-
 def test_a_default_only_makes_idle_artifacts_go(make) -> None:
     """Placed models alone may be more."""
     space, idle = make(100, refuses=False, placed=80)
@@ -112,15 +91,6 @@ def test_a_default_only_makes_idle_artifacts_go(make) -> None:
         assert idle.files == [] and space.held_bytes() == 580
         room.grow(500)
         assert len(idle.asked) == 1, "nobody is asked for what is not there, which takes long where much is placed"
-
-
-def test_without_a_budget_nothing_is_bounded(make) -> None:
-    """0 keeps nothing idle, which the cache sees to."""
-    space, idle = make(0, refuses=False, placed=80)
-    idle.add(10)
-    with space.reservation() as room:
-        room.grow(500)
-    assert idle.asked == []
 
 
 def test_nothing_more_is_needed_where_nothing_is_written(make) -> None:
@@ -217,17 +187,6 @@ def test_leftovers_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     volume.claim()
     assert space.counted_bytes("trash") == 0
     volume.close()
-
-
-def test_room_is_asked_of_the_file_system(make) -> None:
-    """A petabyte is too much; nobody gives way for it."""
-    space, idle = make(0, refuses=False)
-    idle.add(10)
-    with space.reservation() as room:
-        room.grow(1, 1)
-        with pytest.raises(DiskFull, match=r"the files need \d+ MiB \(1125899906842624 bytes\), free are \d+ MiB \(\d+ bytes\)"):
-            room.grow(1 << 50, 1)
-    assert idle.files
 
 
 def test_idle_artifacts_give_way_when_the_volume_is_full(small: Path) -> None:

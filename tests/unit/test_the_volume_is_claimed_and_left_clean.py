@@ -6,15 +6,14 @@ import errno
 import os
 import stat
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from adapter.errors import AdapterError, DiskFull
 from adapter.telemetry.metrics import REGISTRY
-from adapter.trash import AT_ONCE
-from adapter.volume import Volume, VolumeError, make_plain_directory
+from adapter.volume.trash import AT_ONCE
+from adapter.volume.volume import Volume, VolumeError, make_plain_directory
 
 
 @pytest.fixture
@@ -27,19 +26,6 @@ def volume(tmp_path):
 
 def leftovers():
     return REGISTRY.get_sample_value("triton_adapter_leftover_paths")
-
-
-def test_a_claim_makes_the_folders(volume):
-    """All that are missing, for everybody to enter."""
-    before = os.umask(0o077)
-    try:
-        volume.claim()
-    finally:
-        os.umask(before)
-    for folder in (volume.repository_dir, volume.cache_dir, volume.staging_dir, volume.artifacts_dir, volume.trash_dir):
-        assert stat.S_IMODE(folder.stat().st_mode) == 0o755
-    assert list(volume.repository_dir.iterdir()) == []
-    assert list(volume.staging_dir.iterdir()) == []
 
 
 def test_a_claim_leaves_what_is_not_ours(volume):
@@ -85,30 +71,6 @@ def test_a_claim_removes_the_file_of_a_check_that_never_ended(volume):
     volume.close()
     volume.claim()
     assert [entry.name for entry in volume.repository_dir.iterdir()] == ["model"]
-
-
-def test_a_second_adapter_is_kept_out(volume):
-    """In one sentence; and nothing of the first one's staging is touched."""
-    volume.claim()
-    staging = volume.new_staging()
-    second = Volume(volume.repository_dir, volume.cache_dir)
-    with pytest.raises(VolumeError, match=r"^another adapter already works on .*_adapter \(it holds .*/lock\)$"):
-        second.claim()
-    assert staging.exists()
-    volume.close()
-    second.claim()
-    second.close()
-
-
-def test_a_dead_adapter_keeps_nobody_out(volume, tmp_path):
-    """The lock is the kernel's, not a file's existence."""
-    code = (
-        "import os, sys; from pathlib import Path; from adapter.volume import Volume;"
-        "Volume(Path(sys.argv[1]), Path(sys.argv[2])).claim(); os._exit(9)"
-    )
-    done = subprocess.run([sys.executable, "-c", code, volume.repository_dir, volume.cache_dir], check=False, cwd=Path(__file__).parents[2])
-    assert done.returncode == 9
-    volume.claim()
 
 
 def test_a_claim_after_a_failed_one(volume, monkeypatch):
@@ -163,48 +125,6 @@ def test_a_folder_that_is_a_file_is_named(tmp_path):
     (tmp_path / "r").write_text("")
     with pytest.raises(VolumeError, match="cannot create the folder"):
         Volume(tmp_path / "r", tmp_path / "c").claim()
-
-
-def test_staging_is_new_and_empty(volume):
-    """Each time another name."""
-    volume.claim()
-    one, two = volume.new_staging(), volume.new_staging()
-    assert one != two and one.parent == two.parent == volume.staging_dir
-    assert stat.S_IMODE(one.stat().st_mode) == 0o755
-
-
-def test_publishing_is_a_rename(volume):
-    """The files are the same ones."""
-    volume.claim()
-    staged = volume.new_staging()
-    (staged / "file").write_text("x")
-    inode = (staged / "file").stat().st_ino
-    artifact = volume.publish(staged)
-    assert artifact.parent == volume.artifacts_dir and not staged.exists()
-    assert (artifact / "file").stat().st_ino == inode
-
-
-@pytest.mark.parametrize("kind", ["directory", "full directory", "file", "dangling link", "absent"])
-def test_an_artifact_takes_its_name_whatever_had_it(volume, kind):
-    """What had the name is gone, not merged."""
-    volume.claim()
-    path = volume.artifacts_dir / "name"
-    if kind.endswith("directory"):
-        path.mkdir()
-    if kind == "full directory":
-        (path / "old").write_text("x")
-    elif kind == "file":
-        path.write_text("x")
-    elif kind == "dangling link":
-        path.symlink_to("nowhere")
-    staged = volume.new_staging()
-    (staged / "file").write_text("x")
-
-    assert volume.publish(staged, "name") == path
-
-    assert [entry.name for entry in path.iterdir()] == ["file"] and not path.is_symlink()
-    assert [entry.name for entry in volume.artifacts_dir.iterdir()] == ["name"]
-    assert list(volume.trash_dir.iterdir()) == list(volume.staging_dir.iterdir()) == []
 
 
 @pytest.mark.parametrize("kind", ["file", "directory", "link", "dangling link", "absent"])
@@ -345,7 +265,7 @@ def test_what_is_nested_too_deep_is_left_and_raises_nothing(volume):
 @pytest.fixture
 def broken(volume, monkeypatch):
     """A model that had to leave while the disk was read-only, of a disk that is mended."""
-    monkeypatch.setattr("adapter.leaving.RETRY_SECONDS", 0.0)
+    monkeypatch.setattr("adapter.volume.leaving.RETRY_SECONDS", 0.0)
     volume.claim()
     path = volume.repository_dir / "m"
     (path / "1").mkdir(parents=True)
@@ -383,7 +303,7 @@ def test_what_came_in_its_place_stays(volume, broken):
 
 def test_what_still_cannot_go_keeps_nothing_else_from_going(volume, monkeypatch):
     """A bounded number is tried at a time: those that fail again come last."""
-    monkeypatch.setattr("adapter.leaving.RETRY_SECONDS", 0.0)
+    monkeypatch.setattr("adapter.volume.leaving.RETRY_SECONDS", 0.0)
     volume.claim()
     paths = [volume.repository_dir / f"m{number:03}" for number in range(AT_ONCE + 1)]
     rename = Path.rename
@@ -404,7 +324,7 @@ def test_another_users_files_are_not_tried_at_every_write(volume, monkeypatch):
     volume.claim()
     path = volume.new_staging()
     (path / "f").write_bytes(b"x")
-    monkeypatch.setattr("adapter.trash.os.unlink", _failing(errno.EACCES))
+    monkeypatch.setattr("adapter.volume.trash.os.unlink", _failing(errno.EACCES))
     volume.discard(path)
 
     assert volume.trash.size_bytes() == 1

@@ -1,6 +1,5 @@
 """A budget that runs out names what was waited for."""
 
-from adapter.backoff import doubling
 from adapter.waits import Waits
 
 
@@ -9,13 +8,6 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now
-
-
-def test_nothing_is_waited_for() -> None:
-    waits = Waits(Clock())
-    with waits.on("an answer"):
-        pass
-    assert waits.words() is None
 
 
 def test_the_wait_without_progress_for_the_longest_time_is_told() -> None:
@@ -37,11 +29,6 @@ def test_the_last_trouble_is_told_until_there_is_progress() -> None:
         assert waits.words() == "waiting for a listing for 3.0 s (last trouble: the connection was refused)"
         wait.progressed()
         assert waits.words() == "waiting for a listing for 0.0 s"
-
-
-def test_pauses_double_up_to_the_longest() -> None:
-    pauses = doubling(0.1, 0.5)
-    assert [next(pauses) for _ in range(5)] == [0.1, 0.2, 0.4, 0.5, 0.5]
 
 
 def test_the_longest_silence_is_that_of_the_oldest_wait() -> None:

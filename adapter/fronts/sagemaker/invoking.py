@@ -19,6 +19,7 @@ from adapter.errors import NoCapacity, ServerUnavailable
 from adapter.fronts import llm
 from adapter.fronts.answers import JSON, HttpError, bytes_answer
 from adapter.fronts.bodies import body_of, off_loop_if_large, parsed
+from adapter.fronts.budget import take_for_parsing
 from adapter.fronts.memory import is_out_of_memory
 from adapter.fronts.sagemaker.table import checked_name, not_found
 from adapter.fronts.v2 import generate
@@ -72,6 +73,7 @@ class Invoking:
             if is_binary is None and _is_json(content_type):
                 return await self._of_json(request, model, body)
             length = header_length(is_binary[1], len(body), "json-header-size") if is_binary else 0
+            take_for_parsing(request, body, length)
             return _written(await inferred(self._inference, self._wanted(model), body, length))
         except InferenceFailed as failed:
             raise self._told(failed, model) from failed
@@ -79,6 +81,7 @@ class Invoking:
     async def _of_json(self, request: web.Request, model: KnownModel, body: bytes) -> web.StreamResponse:
         if self._schema != "infer":
             return await self._generated(request, model, body, is_stream=self._schema == "generate_stream")
+        take_for_parsing(request, body)
         value = await off_loop_if_large(len(body), partial(parsed, body))
         inputs = value.get("inputs") if isinstance(value, dict) else None
         if isinstance(inputs, str) or (isinstance(inputs, list) and inputs and all(isinstance(entry, str) for entry in inputs)):
@@ -88,6 +91,7 @@ class Invoking:
         return _written(await inferred_value(self._inference, self._wanted(model), value, len(body)))
 
     async def _generated(self, request: web.Request, model: KnownModel, body: bytes, *, is_stream: bool) -> web.StreamResponse:
+        take_for_parsing(request, body)
         value = await off_loop_if_large(len(body), partial(object_of, body))
         if is_stream:
             return await generate.streamed(self._inference, self._wanted(model), value, request)

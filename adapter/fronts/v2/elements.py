@@ -111,11 +111,10 @@ def _packed_texts(what: str, flat: Sequence[Any], kinds: set[type], *, is_base64
     _check(what, "BYTES", kinds, {str}, "strings")
     encode: Callable[[str], bytes] = _decoded if is_base64 else str.encode
     try:
-        parts = [encode(text) for text in flat]
+        return joined(map(encode, flat))
     except (ValueError, binascii.Error) as error:
         form = "base64" if is_base64 else "UTF-8"
         raise HttpError(400, f"{what}: 'data' has a string that is no {form}") from error
-    return joined(parts)
 
 
 def _decoded(text: str) -> bytes:

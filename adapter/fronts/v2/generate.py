@@ -17,8 +17,9 @@ import orjson
 from aiohttp import web
 
 from adapter.fronts.answers import JSON, HttpError, bytes_answer, compressed, status_of
-from adapter.fronts.asking import NotOneAnswer, informed, only
+from adapter.fronts.asking import NotOneAnswer, informed, look_up, only
 from adapter.fronts.bodies import body_of, off_loop_if_large
+from adapter.fronts.budget import take_for_parsing
 from adapter.fronts.edge import Route
 from adapter.fronts.openapi import operation
 from adapter.fronts.streams import Stream, stream_headers
@@ -52,11 +53,12 @@ class _Handlers:
         self._non_finite = non_finite
 
     async def whole(self, request: web.Request) -> web.StreamResponse:
-        answer = await whole(self._inference, self._wanted(request), await _object_in(request))
+        wanted, value = await self._read(request)
+        answer = await whole(self._inference, wanted, value)
         return compressed(request, answer)
 
     async def stream(self, request: web.Request) -> web.StreamResponse:
-        wanted, value = self._wanted(request), await _object_in(request)
+        wanted, value = await self._read(request)
         try:
             return await streamed(self._inference, wanted, value, request)
         except InferenceFailed as failed:
@@ -65,9 +67,13 @@ class _Handlers:
             note(error=failed.text, reason=failed.reason)  # the model's own first answer
             return web.Response(body=_error(failed.text), status=status_of(failed), headers=stream_headers(EVENTS))
 
-    def _wanted(self, request: web.Request) -> Wanted:
+    async def _read(self, request: web.Request) -> tuple[Wanted, Object]:
         model, version = place_of(request)
-        return Wanted(model=model, version=version, non_finite=self._non_finite)
+        await look_up(request, self._inference, model, version)
+        body = await body_of(request)
+        take_for_parsing(request, body)
+        value = await off_loop_if_large(len(body), partial(object_of, body))
+        return Wanted(model=model, version=version, non_finite=self._non_finite), value
 
 
 async def whole(inference: Inference, wanted: Wanted, value: Object) -> web.Response:
@@ -137,11 +143,6 @@ def _event(wanted: Wanted, response: InferResponse) -> bytes:
 
 def _text(wanted: Wanted, response: InferResponse) -> bytes:
     return generated(replace(response, model=wanted.name or wanted.model), wanted.non_finite)
-
-
-async def _object_in(request: web.Request) -> Object:
-    body = await body_of(request)
-    return await off_loop_if_large(len(body), partial(object_of, body))
 
 
 def _error(text: str) -> bytes:

@@ -25,14 +25,19 @@ PARAMETERS = "parameters"
 _ID = "id"
 _KINDS = {"BYTES": (str, "attempt to access JSON non-string as string"), "BOOL": (bool, "attempt to access JSON non-boolean as boolean")}
 
+_NO_KEYS: frozenset[str] = frozenset()
+
 
 class Object(dict[str, Any]):
     """A JSON object that knows which keys it was given twice; the last value counts."""
 
+    __slots__ = ("twice",)  # a body may have a million of them
+
     def __init__(self, pairs: Sequence[tuple[str, Any]]) -> None:
         super().__init__(pairs)
-        times = Counter(key for key, _ in pairs) if len(self) < len(pairs) else {}
-        self.twice = frozenset(key for key, number in times.items() if number > 1)
+        self.twice = _NO_KEYS
+        if len(self) < len(pairs):
+            self.twice = frozenset(key for key, number in Counter(key for key, _ in pairs).items() if number > 1)
 
 
 def object_of(text: bytes) -> Object:

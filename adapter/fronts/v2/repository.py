@@ -16,6 +16,7 @@ from aiohttp import web
 
 from adapter.fronts.answers import HttpError, json_answer
 from adapter.fronts.bodies import body_of, off_loop_if_large, parsed
+from adapter.fronts.budget import take_for_parsing
 from adapter.fronts.edge import Route, name_in
 from adapter.fronts.guards import REPOSITORY
 from adapter.fronts.openapi import OBJECT, operation
@@ -69,6 +70,7 @@ class _Handlers:
 
 async def _read(request: web.Request, read: Callable[[bytes], Read]) -> Read:
     body = await body_of(request)
+    take_for_parsing(request, body)
     return await off_loop_if_large(len(body), partial(read, body))
 
 

@@ -14,7 +14,9 @@ from aiohttp import web
 from adapter.errors import AdapterError
 from adapter.fronts.accept import takes_json
 from adapter.fronts.answers import JSON, UNAVAILABLE, HttpError, bytes_answer, compressed, json_answer
+from adapter.fronts.asking import look_up
 from adapter.fronts.bodies import body_of
+from adapter.fronts.budget import take_for_parsing
 from adapter.fronts.edge import Front, Route
 from adapter.fronts.openapi import BINARY, operation
 from adapter.fronts.v2 import generate, repository
@@ -118,8 +120,10 @@ class _Handlers:
 
     async def infer(self, request: web.Request) -> web.StreamResponse:
         model, version = place_of(request)
+        await look_up(request, self._inference, model, version)
         body = await body_of(request)
         length = header_length(request.headers.get(HEADER_LENGTH), len(body))
+        take_for_parsing(request, body, length)
         found = await inferred(self._inference, Wanted(model=model, version=version, non_finite=self._non_finite), body, length)
         headers = {} if found.header_length is None else {HEADER_LENGTH: str(found.header_length)}
         return compressed(request, bytes_answer(found.body, found.content_type, headers=headers))

@@ -7,22 +7,22 @@ Blocks; runs in threads, and what it has made is known whenever they end.
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
 import structlog
 
+from adapter.boot import boot_id
 from adapter.model import Listing
-from adapter.space import Reservation
 from adapter.storage.bucket import StoredObject
-from adapter.storage.cache import meta as records
+from adapter.storage.cache import record as records
+from adapter.storage.cache.artifacts import Artifacts, new_name
 from adapter.storage.cache.identity import ARCHIVE, FILES, Identity
-from adapter.storage.cache.keeping import Keeping
-from adapter.storage.cache.meta import Meta
-from adapter.storage.cache.shelf import Entry
-from adapter.volume import FILE_MODE, make_plain_directory
+from adapter.storage.cache.record import ArtifactRecord
+from adapter.storage.cache.table import Entry
+from adapter.volume.space import Reservation
+from adapter.volume.volume import FILE_MODE, make_plain_directory
 from adapter.workers import Stop
 
 _log = structlog.stdlib.get_logger(__name__)
@@ -31,26 +31,22 @@ _log = structlog.stdlib.get_logger(__name__)
 class Build:
     """One attempt."""
 
-    def __init__(self, keeping: Keeping, room: Reservation, identity: Identity, *, is_kept: bool) -> None:
-        """`is_kept`: whether somebody may find it again; without versions nobody may."""
-        self._keeping = keeping
-        self._volume = keeping.volume
-        self._room = room
+    def __init__(self, artifacts: Artifacts, reserved: Reservation, identity: Identity, *, is_kept: bool) -> None:
+        """`is_kept`: whether it can be found again; without versions it cannot."""
+        self._artifacts = artifacts
+        self._volume = artifacts.volume
+        self._reserved = reserved
         self._identity = identity
         self._is_kept = is_kept
         self._pending: Entry | None = None
         """Counts what is linked, until the artifact counts it."""
         self._entry: Entry | None = None
-        self.staged: Path | None = None
-        self.linked: Mapping[int, int] = {}
-        """Inode → bytes of the files that other artifacts have too."""
+        self.staged = Path()
+        """Set by `begin`."""
+        self.linked_bytes = 0
+        """Of the files that other artifacts have too."""
         self.linked_from: set[str] = set()
         """Who may have all of those."""
-
-    @property
-    def linked_bytes(self) -> int:
-        """Which need not be brought."""
-        return sum(self.linked.values())
 
     def begin(self, contents: Mapping[StoredObject, bytes], stop: Stop) -> dict[str, StoredObject]:
         """
@@ -64,12 +60,13 @@ class Build:
         """
         missing = dict(self._identity.objects)
         with self._volume.writing(sum(map(len, contents.values()))):
-            self.staged = self._room.insist(self._volume.new_staging)
-            self._room.insist(partial(make_plain_directory, self.staged / FILES))
+            self.staged = self._reserved.insist(self._volume.new_staging)
+            self._reserved.insist(partial(make_plain_directory, self.staged / FILES))
             if self._is_kept and not self._identity.is_unpacked:
-                self.linked, self.linked_from = self._keeping.link(self.staged, self._identity.origin, missing, stop)
-                self._pending = Entry(name=self.staged.name, key=None, origin=self._identity.origin, inodes=self.linked)
-                self._keeping.shelf.add(self._pending, 1)
+                linked, self.linked_from = self._artifacts.link(self.staged, self._identity.origin, missing, stop)
+                self.linked_bytes = sum(linked.values())
+                self._pending = Entry(name=self.staged.name, key=None, origin=self._identity.origin, inodes=linked)
+                self._artifacts.table.add(self._pending, 1)
             for path, stored in list(missing.items()):
                 if stored in contents:
                     stop.check()
@@ -89,37 +86,27 @@ class Build:
         Raises:
             DiskFull, AdapterError: the volume does not take it.
         """
-        assert self.staged is not None  # noqa: S101 - begin has run
         identity = self._identity
         archive = identity.objects.get(ARCHIVE)
-        objects = dict(identity.objects)
+        objects = {path: stored for path, stored in identity.objects.items() if path != ARCHIVE}
         if archive is not None:
-            del objects[ARCHIVE]
             objects |= {f"{FILES}/{file.path}": StoredObject(archive.key, file.size_bytes, archive.etag) for file in listing.files}
         with self._volume.writing(0):
             kept, inodes = records.look(self.staged, objects)
-            key = identity.key if self._is_kept else None
-            content = b""
-            if key is not None:
-                meta = Meta(origin=identity.origin, listing=listing, files=kept, archive=archive, readers=readers)
-                content = records.dump(meta, key)
-                if len(content) > records.MAX_BYTES:
-                    cause = "it has too many files: each load after an unload pulls all of it again"
-                    _log.warning("cache.not_kept", model=listing.origin, files=len(kept), cause=cause)
-                    key = None
-                else:
-                    self._room.change(len(content))
-                    self._room.insist(partial(records.write, self.staged, content))
+            key, record_bytes = None, 0
+            if self._is_kept:
+                whole = None if archive is None else (archive.key, archive.size_bytes, archive.etag)
+                record = ArtifactRecord(
+                    boot_id=boot_id(), key=identity.key, origin=identity.origin, listing=listing, files=kept, archive=whole
+                )
+                record_bytes = self._written(record, readers)
+                key = identity.key if record_bytes else None
             entry = Entry(
-                name=key or secrets.token_hex(8),
-                key=key,
-                origin=identity.origin,
-                inodes=inodes,
-                record_bytes=len(content) if key else 0,
-                readers=dict(readers),
+                name=new_name(key), key=key, origin=identity.origin, inodes=inodes, record_bytes=record_bytes, readers=dict(readers)
             )
             stop.check()
-            self._room.insist(partial(self._keeping.publish, self.staged, entry))
+            self._reserved.insist(lambda: self._volume.publish(self.staged, entry.name))
+            self._artifacts.table.add(entry, 1)
             self._entry = entry
         self._end_pending()
         return entry
@@ -127,31 +114,45 @@ class Build:
     def undo(self, _stop: Stop) -> None:
         """Leave nothing."""
         if self._entry is not None:
-            self._keeping.let_go(self._entry.name)
-        if self.staged is not None:
+            self._artifacts.let_go(self._entry)
+        elif self.staged.name:
             self._volume.discard(self.staged)
         self._end_pending()
 
     def _end_pending(self) -> None:
         if self._pending is not None:
-            self._keeping.shelf.let_go(self._pending.name)
+            self._artifacts.table.use(self._pending, -1)
+            self._artifacts.table.gone(self._pending)
             self._pending = None
 
+    def _written(self, record: ArtifactRecord, readers: Mapping[str, float]) -> int:
+        """Bytes of the record in the staged directory; 0: it is too long."""
+        content = records.dump(record)
+        if len(content) > records.MAX_BYTES:
+            cause = "it has too many files: each load after an unload pulls all of it again"
+            _log.warning("cache.not_kept", model=record.listing.origin, files=len(record.files), cause=cause)
+            return 0
+        self._reserved.change(len(content))
+        self._reserved.insist(partial(_write_whole, self.staged / records.NAME, content, records.MODE))
+        self._reserved.insist(partial((self.staged / records.READERS).mkdir, records.FOLDER_MODE, exist_ok=True))
+        for reader, confirmed in readers.items():
+            self._reserved.insist(partial(records.add_reader, self.staged, reader, confirmed))
+        return len(content)
+
     def _write(self, path: str, content: bytes) -> None:
-        assert self.staged is not None  # noqa: S101 - begin has run
-        self._room.grow(len(content), 1)
+        self._reserved.grow(len(content), 1)
         made = self.staged
         for name in path.split("/")[:-1]:
             made = made / name
             if not made.is_dir():
-                self._room.insist(partial(make_plain_directory, made))
-        self._room.insist(partial(_write_whole, self.staged / path, content))
-        self._room.wrote(len(content))
+                self._reserved.insist(partial(make_plain_directory, made))
+        self._reserved.insist(partial(_write_whole, self.staged / path, content, FILE_MODE))
+        self._reserved.wrote(len(content))
 
 
-def _write_whole(path: Path, content: bytes) -> None:
-    path.unlink(missing_ok=True)  # of an attempt that found no room
-    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, FILE_MODE)
+def _write_whole(path: Path, content: bytes, mode: int) -> None:
+    path.unlink(missing_ok=True)  # of an attempt that found the volume full
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
     with open(file, "wb") as opened:  # noqa: PTH123 - a descriptor
-        os.fchmod(file, FILE_MODE)
+        os.fchmod(file, mode)
         opened.write(content)

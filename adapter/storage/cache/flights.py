@@ -1,9 +1,9 @@
 """
-Single flight: of all that want the same at one time, one does it, and the others wait for that.
+Of all callers that want the same at one time, one has it done, and the others wait for that.
 
-A flight is a task of its own. Who is cancelled leaves the flight; the last one to leave cancels the flight and waits for
-its end. A flight may wait as long as anybody who waits for it may. One that failed for somebody with other credentials
-is begun again by the next one, with his.
+The work is a task of its own. A caller that is cancelled leaves it; the last one to leave cancels the work and waits for
+its end. The work may wait as long as any of its callers may. Where it failed with other credentials, the next caller
+begins it again, with its own.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class _Flight(Generic[T]):
 
 @dataclass(frozen=True)
 class Landed(Generic[T]):
-    """What came of a flight."""
+    """What came of shared work."""
 
     result: T
     is_own: bool
@@ -45,16 +45,16 @@ class Flights(Generic[T]):
     """All that is under way, by key."""
 
     def __init__(self, abandoned: Callable[[T], Coroutine[Any, Any, None]]) -> None:
-        """`abandoned`: takes the share of a caller who was cancelled just when the flight had landed."""
+        """`abandoned`: takes the share of a caller that was cancelled just when the work was done."""
         self._abandoned = abandoned
         self._flights: dict[str, _Flight[T]] = {}
 
     async def join(self, key: str, who: str, waits: Waits, work: Work[T]) -> Landed[T] | None:
         """
-        What the work gives; done by somebody else, if somebody does it already.
+        What the work gives; that of another caller, if it is under way.
 
         Returns:
-            None when another flight has ended meanwhile, which may have left what is wanted: look again, then ask again.
+            None when other work has ended meanwhile, which may have left what is wanted: look again, then ask again.
 
         Args:
             key: of what is wanted.
@@ -91,7 +91,7 @@ class Flights(Generic[T]):
     async def _fly(self, key: str, flight: _Flight[T], work: Work[T]) -> T:
         try:
             return await work(flight.waits, lambda: flight.members)
-        finally:  # no await between the work's last one and this: nobody joins what has landed
+        finally:  # no await between the work's last one and this: none joins work that is done
             self._end(key, flight)
 
     def _end(self, key: str, flight: _Flight[T]) -> None:

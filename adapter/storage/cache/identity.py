@@ -19,6 +19,8 @@ from adapter.storage.bucket import Bucket, StoredObject
 from adapter.storage.secret.binding import Binding
 from adapter.storage.secret.merging import StorageConfig
 
+DIGEST = "[0-9a-f]{64}"
+"""Pattern of a key, and of a reader."""
 FILES = "files"
 """Folder of an artifact: every file at its listing path."""
 SCHEMA = "schema"
@@ -26,7 +28,7 @@ SCHEMA = "schema"
 ARCHIVE = "archive"
 """Stands for all of `files` where they come out of one object."""
 _NO_PLACES = ("anonymous", "credential_endpoints", "unpack")
-"""Fields that say how somebody asks, or what becomes of the answer."""
+"""Fields that say how a store is asked, or what becomes of the answer."""
 _PLAIN = ("addressing_style", "bucket", "ca_bundle", "cabundle_configmap", "certificate", "default_bucket", "region", "type", "verify_ssl")
 """Fields that hold no secret. Beside these, places do not, unless they have a query or a user."""
 _SECRET_MARKS = frozenset("?@")

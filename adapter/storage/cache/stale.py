@@ -1,7 +1,7 @@
 """
 A model whose store is away, as the artifact has it that this very reader was confirmed for last.
 
-Only who has listed and read it with the same config gets it; what the store would say now, nobody knows.
+Only who has listed and read it with the same config gets it; what the store would say now is not known.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from adapter.errors import SourceUnavailable
 from adapter.model import Artifact, Listing, SourceFile
 from adapter.storage.cache.cache import Cache
 from adapter.storage.cache.identity import FILES, SCHEMA
-from adapter.storage.cache.shelf import Entry
+from adapter.storage.cache.table import Entry
 from adapter.storage.search import Found, check_readable
 from adapter.waits import Waits
 
@@ -60,7 +60,7 @@ class StaleModel:
 
 
 async def stale_model(cache: Cache, entry: Entry, cause: str, waits: Waits) -> StaleModel | None:
-    """The model of this artifact, and why nobody asks its store; None: the artifact cannot be used."""
+    """The model of this artifact, and why its store is not asked; None: the artifact cannot be used."""
     listing = await cache.recalled(entry)
     if listing is None:
         return None

@@ -30,9 +30,6 @@ class Claims:
     def __init__(self, reads: ClaimsReads) -> None:
         self._reads = reads
 
-    def warm(self, config: StorageConfig, stop: Stop) -> None:
-        """As `Finder`: nothing is slow to make."""
-
     async def find(self, config: StorageConfig, search: Search) -> LocalModel:
         """As `Finder`. An empty path is the claim's root. Raises InvalidModel: a link leads out of the claim, nowhere, or round."""
         name = _name_of(config)
@@ -40,18 +37,18 @@ class Claims:
             reads = await self._reads.of(name)
 
         def look(stop: Stop) -> LocalModel:
-            found = LocalModel(_listed(self._reads.mounts, name, search, stop), reads=reads, waits=search.waits)
-            search.tell(found, stop)
-            return found
+            return LocalModel(_listed(self._reads.mounts, name, search, stop), reads=reads, waits=search.waits)
 
-        return await reads.run(search.waits, look)
+        found = await reads.run(search.waits, look)
+        await search.tell(found)
+        return found
 
 
 def _listed(mounts: Path, name: str, search: Search, stop: Stop) -> Listed:
     spec, claim = search.spec, mounts / name
     if not (is_there(claim) and stat.S_ISDIR(claim.stat().st_mode)):
         raise not_mounted(mounts, name)
-    bounds = Bounds(claim=claim, mounts=mounts)
+    bounds = Bounds((claim,))
     path = _inside(bounds, claim, "modelPath", spec.path) if spec.path.strip("/") else claim
     schema = _inside(bounds, claim, "schema_path", spec.schema_path) if spec.schema_path else None
     listing = Walk(search, stop).listing(
@@ -76,9 +73,7 @@ def _name_of(config: StorageConfig) -> str:
 
 def _inside(bounds: Bounds, claim: Path, what: str, text: str) -> Path:
     """The path with its links followed, below the claim as it is mounted: Triton's container knows the claim by no other name."""
-    path = claim / clean_path(text, what)
-    bounds.check(path, may_be_absent=True)  # first: what lies outside is not even asked about
-    if not is_there(path):
+    end = bounds.found(claim / clean_path(text, what))
+    if end is None:
         raise SourceNotFound(f"{what} {text!r} does not exist in the volume claim {claim.name!r} (mounted at {claim})")
-    bounds.check(path)
-    return claim / path.resolve().relative_to(claim.resolve())
+    return claim / end.relative_to(claim.resolve())

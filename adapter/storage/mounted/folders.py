@@ -1,5 +1,5 @@
 """
-Models in folders that somebody else fills, such as SAGEMAKER_MODEL_ROOTS: mounted beside us and beside Triton, so nothing is copied.
+Models in folders that others fill, such as SAGEMAKER_MODEL_ROOTS: mounted beside us and beside Triton, so nothing is copied.
 
 The path is followed to its end once, at the listing. Each folder has two threads of its own, which are left behind where the
 folder hangs (`mounted/reads.py`): no other load waits for them. A path that leads from one folder into another one goes on in the
@@ -11,8 +11,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from adapter.errors import AdapterError, InvalidModel, InvalidRequest, SourceNotFound, SourceUnavailable, StartError
-from adapter.storage.mounted.bounds import Within
-from adapter.storage.mounted.links import LeadsAstray, end_within
+from adapter.storage.mounted.bounds import Bounds, LeadsAstray
 from adapter.storage.mounted.local import Listed, LocalModel, Walk
 from adapter.storage.mounted.reads import ClaimReads
 from adapter.storage.search import Search
@@ -51,21 +50,21 @@ class Folders:
         raise InvalidRequest(f"{search.spec.path!r} leads from folder to folder")
 
     async def _find_in(self, folder: Path, absolute: Path, search: Search) -> LocalModel:
-        reads = self._reads(folder)
+        reads, bounds = self._reads(folder), Bounds((folder,))
 
         def look(stop: Stop) -> LocalModel:
-            path = end_within(absolute, folder)
+            path = bounds.end(absolute)
             if path == folder.resolve():
                 raise InvalidRequest(f"{search.spec.path!r} is {folder} itself; a model must lie below it")
             try:
-                listing = Walk(search, stop).listing(path, Within(folder), origin=search.spec.path, name=path.name, schema=None)
+                listing = Walk(search, stop).listing(path, bounds, origin=search.spec.path, name=path.name, schema=None)
             except SourceNotFound as error:  # a directory without files
                 raise InvalidModel(f"{error.text}: no model is there") from error
-            found = LocalModel(Listed(listing, path, None), reads=reads, waits=search.waits)
-            search.tell(found, stop)
-            return found
+            return LocalModel(Listed(listing, path, None), reads=reads, waits=search.waits)
 
-        return await reads.run(search.waits, look)
+        found = await reads.run(search.waits, look)
+        await search.tell(found)
+        return found
 
     def close(self) -> None:
         """Take no more work; does not wait for what runs."""

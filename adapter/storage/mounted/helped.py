@@ -12,8 +12,7 @@ from pathlib import Path
 
 from adapter.errors import InvalidRequest, SourceNotFound
 from adapter.model import ModelSpec, SourceFile
-from adapter.storage.mounted.bounds import Bounds, is_there
-from adapter.storage.mounted.links import claims_on_the_way
+from adapter.storage.mounted.bounds import Bounds, claim_on_the_way, is_there
 from adapter.storage.mounted.local import Listed, LocalModel, Walk
 from adapter.storage.mounted.reads import ClaimsReads, OwnReads, Reads
 from adapter.storage.search import Search
@@ -71,11 +70,11 @@ class HelpedModels:
             _check_there(path, "modelPath", bounds)
             listing = Walk(search, stop).listing(path, bounds, origin=str(path), name=path.name, schema=None)
             listed = Listed(replace(listing, schema=described), path, schema)
-            found = LocalModel(listed, reads=reads, waits=waits, schema_reads=schema_reads)
-            search.tell(found, stop)
-            return found
+            return LocalModel(listed, reads=reads, waits=waits, schema_reads=schema_reads)
 
-        return await reads.run(waits, look)
+        found = await reads.run(waits, look)
+        await search.tell(found)
+        return found
 
     def _checked(self, text: str, what: str) -> Path:
         if "\0" in text or not is_below(text, self._root):
@@ -91,10 +90,10 @@ class HelpedModels:
         mounts = self._claims.mounts
         if name is None:
             return self._own_reads, Bounds(root=self._root, own=self._own, mounts=mounts)
-        return await self._claims.of(name), Bounds(root=self._root, own=self._own, claim=mounts / name, mounts=mounts)
+        return await self._claims.of(name), Bounds((mounts / name,), root=self._root, own=self._own, mounts=mounts)
 
     def _claim_of(self, path: Path) -> str | None:
-        return next(claims_on_the_way(path, self._claims.mounts), None)
+        return claim_on_the_way(path, self._claims.mounts)
 
 
 def _described(schema: Path, bounds: Bounds, search: Search, stop: Stop) -> SourceFile:
@@ -103,6 +102,5 @@ def _described(schema: Path, bounds: Bounds, search: Search, stop: Stop) -> Sour
 
 
 def _check_there(path: Path, what: str, bounds: Bounds) -> None:
-    if not is_there(path):
+    if bounds.found(path) is None:
         raise SourceNotFound(f"{what} {path} does not exist")
-    bounds.check(path)

@@ -16,7 +16,7 @@ from pathlib import Path
 from adapter.ends import Count, Ends, read_ends
 from adapter.errors import InvalidModel, SourceChanged, SourceNotFound, SourceUnavailable, VolumeFailed
 from adapter.model import Artifact, Listing, SourceFile
-from adapter.storage.mounted.bounds import Bounds, Limits
+from adapter.storage.mounted.bounds import Bounds
 from adapter.storage.mounted.reads import Reads
 from adapter.storage.search import MAX_OBJECTS, Search, check_readable, readable
 from adapter.storage.secret.files import opened
@@ -35,7 +35,7 @@ class Listed:
 
 
 class LocalModel:
-    """A model whose files belong to somebody else. Implements `Found` and `StoredModel`."""
+    """A model whose files belong to others. Implements `Found` and `StoredModel`."""
 
     def __init__(self, listed: Listed, *, reads: Reads, waits: Waits, schema_reads: Reads | None = None) -> None:
         """
@@ -62,12 +62,10 @@ class LocalModel:
         reads = self._schema_reads if file == self.listing.schema else self._reads
         return await reads.run(self._waits, lambda _: self._read(file))
 
-    def peek(self, file: SourceFile, stop: Stop) -> bytes | None:
+    async def peek(self, file: SourceFile) -> bytes | None:
         """As `Found`: what lies elsewhere than the listed files is left to a load."""
-        stop.check()
-        check_readable(file, self.listing.origin)
         is_elsewhere = file == self.listing.schema and self._schema_reads is not self._reads
-        return None if is_elsewhere else self._read(file)
+        return None if is_elsewhere else await self.read(file)
 
     async def fetch(self, files: tuple[SourceFile, ...]) -> Artifact:
         """Nothing is copied: the artifact is where the files are, if they are still as listed."""
@@ -124,12 +122,12 @@ class Walk:
     """Files of a tree, links followed. Counts entries, so that links cannot multiply without end."""
 
     def __init__(self, search: Search | None, stop: Stop) -> None:
-        """`search` is told what is seen on the way; `stop` ends the walk between entries."""
+        """`search` is told what is seen on the way; `stop` ends the listing between entries."""
         self._search = search
         self._stop = stop
         self._entries = 0
 
-    def listing(self, path: Path, bounds: Limits, *, origin: str, name: str, schema: Path | None) -> Listing:
+    def listing(self, path: Path, bounds: Bounds, *, origin: str, name: str, schema: Path | None) -> Listing:
         """
         What is at a path that exists, with the schema at another one.
 
@@ -145,7 +143,7 @@ class Walk:
         described = self.file(schema, schema.name) if schema else None
         return Listing(origin=origin, name=name, is_single_file=is_single, files=tuple(found), schema=described)
 
-    def _tree(self, top: Path, bounds: Limits) -> list[SourceFile]:
+    def _tree(self, top: Path, bounds: Bounds) -> list[SourceFile]:
         files: list[SourceFile] = []
         pending: list[tuple[Path, str, tuple[tuple[int, int], ...]]] = [(top, "", (_identity(top),))]
         while pending:

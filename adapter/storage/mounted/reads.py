@@ -2,7 +2,7 @@
 Who reads files that are not ours to copy: threads for our own volume, and two threads for each volume claim.
 
 A claim is a network volume that can hang like any store, but nothing wakes a thread that hangs in one. So a read of a claim is
-left behind when its caller gives up: it only reads, and nobody waits for its thread. A claim whose threads all hang answers
+left behind when its caller gives up: it only reads, and nothing waits for its thread. A claim whose threads all hang answers
 later callers soon, and serves again as soon as one of its threads comes back.
 """
 
@@ -18,10 +18,8 @@ from typing import Protocol, TypeVar
 import structlog
 
 from adapter.errors import AdapterError, InvalidRequest, SourceUnavailable, StartError, VolumeFailed
-from adapter.storage.lanes import Lanes, Place
-from adapter.threads import Threads
 from adapter.waits import Waits
-from adapter.workers import Stop, Workers, retrieve
+from adapter.workers import Stop, Threads, Workers, retrieve
 
 T = TypeVar("T")
 
@@ -32,7 +30,7 @@ SILENT_SECONDS = 10.0
 SOON_SECONDS = 1.0
 """So long a call waits for a claim whose threads are known to hang."""
 _TICK_SECONDS = 0.25
-"""How often whoever waits looks whether its time is up: that may change while it waits."""
+"""How often a call that waits looks whether its time is up: that may change meanwhile."""
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -95,7 +93,7 @@ class ClaimReads:
         """
         self.holder = holder or f"the volume claim {name!r}"
         self._threads = Threads(f"claim-{name}", THREADS)
-        self._lanes = Lanes(THREADS)
+        self._free = asyncio.Semaphore(THREADS)
         self._reads: set[_Read] = set()
         self._is_silent = False
 
@@ -107,19 +105,20 @@ class ClaimReads:
             SourceUnavailable: it does not answer, and the time is up, or all its threads are known to hang.
         """
         with waits.on(f"a free thread of {self.holder} (both read for others)") as wait:
-            place = await self._place(waits)
+            await self._acquired(waits)
             wait.what = self.holder
             wait.progressed()
-            return await self._outcome(work, place, waits)
+            return await self._outcome(work, waits)
 
     def close(self) -> None:
         """Take no more work; does not wait for what runs."""
         self._threads.shutdown()
 
-    async def _place(self, waits: Waits) -> Place:
-        place, began = self._lanes.ask(), waits.clock()
+    async def _acquired(self, waits: Waits) -> None:
+        """Returns when a thread is free. It is held until the read has ended in it."""
+        acquiring, began = asyncio.ensure_future(self._free.acquire()), waits.clock()
         try:
-            while not place.done():
+            while not acquiring.done():
                 now = waits.clock()
                 if (words := self._hang(now)) and now - began >= SOON_SECONDS:
                     raise self._silent(words)
@@ -129,21 +128,21 @@ class ClaimReads:
                         if words
                         else SourceUnavailable(f"{self.holder} is busy: its threads have read for others for {now - began:.1f} s")
                     )
-                await _ticked(place, waits)
+                await _ticked(acquiring, waits)
         except BaseException:
-            self._lanes.leave(place)
+            if not acquiring.cancel():
+                self._free.release()
             raise
-        return place
 
-    async def _outcome(self, work: Callable[[Stop], T], place: Place, waits: Waits) -> T:
+    async def _outcome(self, work: Callable[[Stop], T], waits: Waits) -> T:
         read, began = _Read(waits.clock), waits.clock()
         try:
             reading = asyncio.wrap_future(self._threads.submit(work, read))
         except BaseException:
-            self._lanes.leave(place)
+            self._free.release()
             raise
         self._reads.add(read)
-        reading.add_done_callback(partial(self._ended, read, place))
+        reading.add_done_callback(partial(self._ended, read))
         try:
             while not reading.done():
                 if waits.left_seconds() <= 0:
@@ -171,10 +170,10 @@ class ClaimReads:
             _log.warning("claim.silent", claim=self.holder, cause=words)
         return SourceUnavailable(f"{self.holder} does not answer: {words}")
 
-    def _ended(self, read: _Read, place: Place, reading: asyncio.Future[T]) -> None:
-        """The thread is free again, whoever still waits."""
+    def _ended(self, read: _Read, reading: asyncio.Future[T]) -> None:
+        """The thread is free again."""
         self._reads.discard(read)
-        self._lanes.leave(place)
+        self._free.release()
         if self._is_silent:
             self._is_silent = False
             _log.info("claim.back", claim=self.holder)

@@ -20,10 +20,10 @@ from pathlib import Path
 
 from adapter.errors import InvalidModel
 from adapter.paths import TreeTooLarge, check_size, held_bytes, path_problem
-from adapter.space import Reservation
 from adapter.storage.search import MAX_OBJECTS, shown
 from adapter.units import show_bytes
-from adapter.volume import FILE_MODE, make_plain_directory
+from adapter.volume.space import Reservation
+from adapter.volume.volume import FILE_MODE, make_plain_directory
 from adapter.workers import Stop
 
 CHUNK_BYTES = 256 * 1024
@@ -47,13 +47,13 @@ class Damaged(ValueError):
 class ArchiveTree:
     """The files of one archive on their way into an empty directory."""
 
-    def __init__(self, *, name: str, archive_bytes: int, target: Path, room: Reservation, max_bytes: int, stop: Stop) -> None:
-        """`name` and `archive_bytes` are the archive's; `target` is an empty directory; `room` grows; `max_bytes` bounds all files."""
+    def __init__(self, *, name: str, archive_bytes: int, target: Path, reserved: Reservation, max_bytes: int, stop: Stop) -> None:
+        """`name` and `archive_bytes` are the archive's; `target` is an empty directory; `reserved` grows; `max_bytes` bounds all files."""
         self.limit_bytes = min(max_bytes, FREE_BYTES + RATIO * archive_bytes)
         """Most bytes that all files have together."""
         self._name = name
         self._target = target
-        self._room = room
+        self._reserved = reserved
         self._reserved_bytes = 0
         self._stop = stop
         self._bytes = 0
@@ -113,7 +113,7 @@ class ArchiveTree:
                 raise self.refusal(f"holds {shown(directory)} both as a file and as a directory")
             self._keep(directory, directories=1)
             with self._naming(directory):
-                self._room.insist(partial(make_plain_directory, self._target / directory))
+                self._reserved.insist(partial(make_plain_directory, self._target / directory))
             self._directories.add(directory)
 
     def file(self, path: str, size_bytes: int, pieces: Iterable[tuple[int, bytes]]) -> None:
@@ -136,14 +136,14 @@ class ArchiveTree:
         self._reserve(self._bytes, 1)
         with self._naming(path):
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-            file = self._room.insist(partial(os.open, self._target / path, flags, FILE_MODE))
+            file = self._reserved.insist(partial(os.open, self._target / path, flags, FILE_MODE))
         try:
             os.fchmod(file, FILE_MODE)
             end = 0
             for offset, content in pieces:
                 self._stop.check()
-                self._room.write(file, content, offset)
-                self._room.wrote(len(content))
+                self._reserved.write(file, content, offset)
+                self._reserved.wrote(len(content))
                 end = offset + len(content)
             if end < size_bytes:
                 os.ftruncate(file, size_bytes)
@@ -182,10 +182,10 @@ class ArchiveTree:
             self._bytes += sizes[path]
             self._check_bytes(self._bytes)
             with self._naming(path):
-                self._room.insist(partial((self._target / path).hardlink_to, self._target / source))
+                self._reserved.insist(partial((self._target / path).hardlink_to, self._target / source))
         if not sizes:
             raise self.refusal("holds no files")
-        self._room.change(sum(self._files.values()) - self._reserved_bytes)
+        self._reserved.change(sum(self._files.values()) - self._reserved_bytes)
         return sizes
 
     def _end_of(self, link: str) -> str:
@@ -201,10 +201,10 @@ class ArchiveTree:
         return target
 
     def _reserve(self, size_bytes: int, files: int) -> None:
-        """Have room for so many bytes in all; in steps, since asking costs as much as a small file."""
+        """Reserve bytes until these are reserved in all; in steps, since asking costs as much as a small file."""
         if size_bytes > self._reserved_bytes:
             step = max(size_bytes - self._reserved_bytes, CHUNK_BYTES)
-            self._room.grow(step, files)
+            self._reserved.grow(step, files)
             self._reserved_bytes += step
 
     def _prepare(self, path: str) -> None:

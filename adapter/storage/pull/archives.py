@@ -10,11 +10,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from adapter.errors import InvalidRequest
-from adapter.space import Reservation
 from adapter.storage.pull.archive_gzip import gunzipped
 from adapter.storage.pull.archive_tar import untar
 from adapter.storage.pull.archive_tree import ArchiveTree, Damaged
 from adapter.storage.pull.archive_zip import unzip
+from adapter.volume.space import Reservation
 from adapter.workers import Stop
 
 SUFFIXES = (".tar.gz", ".tgz", ".tar", ".zip")
@@ -50,11 +50,11 @@ def is_archive(name: str) -> bool:
 class Unpacking:
     """One archive on its way into an empty directory."""
 
-    def __init__(self, *, name: str, target: Path, room: Reservation, max_bytes: int, stop: Stop) -> None:
-        """`name` is the archive's, and tells its kind; `target` is an empty directory; `room` grows; `max_bytes` bounds all files."""
+    def __init__(self, *, name: str, target: Path, reserved: Reservation, max_bytes: int, stop: Stop) -> None:
+        """`name` is the archive's, and tells its kind; `target` is an empty directory; `reserved` grows; `max_bytes` bounds all files."""
         self._name = name
         self._target = target
-        self._room = room
+        self._reserved = reserved
         self._max_bytes = max_bytes
         self._stop = stop
 
@@ -75,7 +75,7 @@ class Unpacking:
             name=self._name,
             archive_bytes=archive.stat().st_size,
             target=self._target,
-            room=self._room,
+            reserved=self._reserved,
             max_bytes=self._max_bytes,
             stop=self._stop,
         )

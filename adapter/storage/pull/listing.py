@@ -7,15 +7,15 @@ files; only keys that end in `/` are markers. What could not be a file on disk r
 
 One listing tells both: of all keys that start with the path, without a slash. It is left where its order proves that
 all of the folder was listed (`siblings`). Where siblings fill its pages and it does not, the folder is listed by itself.
-Blocks; runs in threads; knows no store.
+Knows no store.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass
-from itertools import chain
+from typing import TypeVar
 
 from adapter.errors import InvalidRequest, SourceDenied, SourceNotFound, SourceUnavailable
 from adapter.model import Listing, SourceFile
@@ -24,7 +24,9 @@ from adapter.storage.bucket import Bucket, Page, StoredObject
 from adapter.storage.pull.near import near_misses
 from adapter.storage.pull.siblings import FEW, Siblings
 from adapter.storage.search import MAX_OBJECTS, Search, clean_path, shown
-from adapter.workers import Stop
+from adapter.workers import Workers
+
+T = TypeVar("T")
 
 MAX_PAGES = 10_000
 """Of a listing, empty ones included: a hundred times what the largest model has in pages of 1,000."""
@@ -51,9 +53,14 @@ class FoundModel:
         return self.single or StoredObject(self.prefix + file.path, file.size_bytes, file.etag)
 
 
-def find_model(bucket: Bucket, search: Search, stop: Stop) -> FoundModel:
+async def find_model(bucket: Bucket, search: Search, threads: Workers | None = None) -> FoundModel:
     """
     List the model that is searched for. The paths of the search are relative to the bucket's root; leading slashes mean nothing.
+
+    Args:
+        bucket: where the model is.
+        search: what is searched for.
+        threads: that sort what was listed, where it is much; without them the event loop does.
 
     Raises:
         InvalidRequest: the path, or a key below it, cannot be a file on disk.
@@ -62,7 +69,7 @@ def find_model(bucket: Bucket, search: Search, stop: Stop) -> FoundModel:
     """
     key = clean_path(search.spec.path, "modelPath")
     name = key.rpartition("/")[2]
-    lies = _lies_at(bucket, key, search, stop)
+    lies = await _lies_at(bucket, key, search, threads)
     single, files, prefix = lies.single, lies.files, f"{key}/"
     if single is not None:
         prefix = key[: len(key) - len(name)]
@@ -71,11 +78,11 @@ def find_model(bucket: Bucket, search: Search, stop: Stop) -> FoundModel:
         files = (SourceFile(name, single.size_bytes, single.etag),)
         search.saw(files[0])
     if not files:
-        raise _nothing(bucket, key, "model", lies.beside, stop)
+        raise await _nothing(bucket, key, "model", lies.beside)
     schema = described = None
     if search.spec.schema_path:
         schema_key = clean_path(search.spec.schema_path, "schema_path")
-        schema = lies.below(schema_key, prefix) or _exact(bucket, schema_key, "schema", stop)
+        schema = lies.below(schema_key, prefix) or await _exact(bucket, schema_key, "schema")
         described = SourceFile(schema.key.rpartition("/")[2], schema.size_bytes, schema.etag)
     listing = Listing(origin=f"{bucket.place}/{key}", name=name, is_single_file=single is not None, files=files, schema=described)
     return FoundModel(bucket=bucket, listing=listing, prefix=prefix, single=single, schema=schema)
@@ -96,39 +103,41 @@ class _Lies:
         return None if file is None else StoredObject(key, file.size_bytes, file.etag)
 
 
-def _lies_at(bucket: Bucket, key: str, search: Search, stop: Stop) -> _Lies:
-    tree, siblings = _Tree(bucket, f"{key}/", search), Siblings(key)
-    pages = _pages(bucket, key, stop)
+async def _lies_at(bucket: Bucket, key: str, search: Search, threads: Workers | None) -> _Lies:
+    tree, siblings = _Tree(bucket, f"{key}/", search, threads), Siblings(key)
+    pages = _pages(bucket, key)
     try:
-        first = next(pages)
+        first = await anext(pages)
     except (SourceDenied, InvalidRequest) as refusal:
         # leave may be for the folder alone, and S3's directory buckets take no prefix without a slash
         try:
-            files = _below(bucket, tree, stop)
+            files = await _below(bucket, tree)
         except SourceUnavailable as away:
             raise refusal from away  # what was said last holds: a kept copy is for those who were not refused
         if not files:
             raise
         return _Lies(files=files)
-    for page in chain((first,), pages):
+    page: Page | None = first
+    while page is not None:
         if single := next((stored for stored in page.objects if stored.key == key), None):
             return _Lies(single=single)
-        tree.grow(page)
-        siblings.see(page)
+        await tree.grow(page, siblings)
         if siblings.prove_the_folder_whole:
             break
         if page.next_token and siblings.are_in_the_way:
-            return _Lies(files=_below(bucket, tree, stop), beside=tuple(siblings.first))
-    return _Lies(files=tree.files(), beside=tuple(siblings.first))
+            return _Lies(files=await _below(bucket, tree), beside=tuple(siblings.first))
+        page = await anext(pages, None)
+    return _Lies(files=await tree.files(), beside=tuple(siblings.first))
 
 
 class _Tree:
     """The files below a prefix, from the pages of a listing."""
 
-    def __init__(self, bucket: Bucket, prefix: str, search: Search) -> None:
+    def __init__(self, bucket: Bucket, prefix: str, search: Search, threads: Workers | None) -> None:
         self.prefix = prefix
         self._bucket = bucket
         self._search = search
+        self._threads = threads
         self._origin = f"{bucket.place}/{prefix.rstrip('/')}"
         self._files: list[SourceFile] = []
         self._names_bytes = 0
@@ -139,8 +148,24 @@ class _Tree:
         self._told = {hash(file) for file in self._files}
         self._files, self._names_bytes = [], 0
 
-    def grow(self, page: Page) -> None:
+    async def grow(self, page: Page, siblings: Siblings | None = None) -> None:
         """Take what is below the prefix. Raises InvalidRequest: too much for one model, or no file on disk."""
+
+        def take() -> None:
+            self._take(page)
+            if siblings is not None:
+                siblings.see(page)
+
+        await self._done(take, len(page.objects))
+
+    async def files(self) -> tuple[SourceFile, ...]:
+        """All of them, sorted. Raises InvalidRequest: no file system could hold them. Raises SourceUnavailable: one was listed twice."""
+        return await self._done(self._sorted, len(self._files))
+
+    async def _done(self, work: Callable[[], T], rows: int) -> T:
+        return work() if self._threads is None else await self._threads.run_large(work, rows)
+
+    def _take(self, page: Page) -> None:
         for stored in page.objects:
             if stored.key.endswith("/") or not stored.key.startswith(self.prefix):
                 continue
@@ -158,8 +183,7 @@ class _Tree:
             if len(self._files) > MAX_OBJECTS:
                 raise InvalidRequest(f"{self._origin} holds more than {MAX_OBJECTS} objects; is it really one model?")
 
-    def files(self) -> tuple[SourceFile, ...]:
-        """All of them, sorted. Raises InvalidRequest: no file system could hold them. Raises SourceUnavailable: one was listed twice."""
+    def _sorted(self) -> tuple[SourceFile, ...]:
         paths = {file.path for file in self._files}
         if len(paths) != len(self._files):
             raise SourceUnavailable(f"{self._bucket.words} listed a key below {shown(self.prefix)} twice")
@@ -172,15 +196,15 @@ class _Tree:
         return tuple(sorted(self._files, key=lambda file: file.path))
 
 
-def _below(bucket: Bucket, tree: _Tree, stop: Stop) -> tuple[SourceFile, ...]:
+async def _below(bucket: Bucket, tree: _Tree) -> tuple[SourceFile, ...]:
     """The folder's own listing."""
     tree.begin_again()
-    for page in _pages(bucket, tree.prefix, stop):
-        tree.grow(page)
-    return tree.files()
+    async for page in _pages(bucket, tree.prefix):
+        await tree.grow(page)
+    return await tree.files()
 
 
-def _pages(bucket: Bucket, prefix: str, stop: Stop) -> Iterator[Page]:
+async def _pages(bucket: Bucket, prefix: str) -> AsyncIterator[Page]:
     """
     Every page to the last one. Raises SourceUnavailable for a listing that has no end.
 
@@ -189,8 +213,7 @@ def _pages(bucket: Bucket, prefix: str, stop: Stop) -> Iterator[Page]:
     token: str | None = None
     seen: set[int] = set()
     while True:
-        stop.check()
-        page = bucket.list_page(prefix, stop, token=token)
+        page = await bucket.list_page(prefix, token=token)
         yield page
         token = page.next_token
         if token is None:
@@ -200,15 +223,15 @@ def _pages(bucket: Bucket, prefix: str, stop: Stop) -> Iterator[Page]:
         seen.add(hash(token))
 
 
-def _exact(bucket: Bucket, key: str, what: str, stop: Stop) -> StoredObject:
-    page = bucket.list_page(key, stop, limit=FEW)
+async def _exact(bucket: Bucket, key: str, what: str) -> StoredObject:
+    page = await bucket.list_page(key, limit=FEW)
     for stored in page.objects:
         if stored.key == key:
             return stored
-    raise _nothing(bucket, key, what, [stored.key for stored in page.objects], stop)
+    raise await _nothing(bucket, key, what, [stored.key for stored in page.objects])
 
 
-def _nothing(bucket: Bucket, key: str, what: str, same_start: Iterable[str], stop: Stop) -> SourceNotFound:
-    near = near_misses(bucket, key, same_start, stop)
+async def _nothing(bucket: Bucket, key: str, what: str, same_start: Iterable[str]) -> SourceNotFound:
+    near = await near_misses(bucket, key, same_start)
     hint = f"; close to it: {', '.join(shown(name) for name in near)}" if near else ""
     return SourceNotFound(f"there is no {what} at {shown(key)} in {bucket.place}{hint}")

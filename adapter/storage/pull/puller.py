@@ -1,58 +1,74 @@
 """
-Bytes from a bucket onto our volume: plan → stage → verify, and publish for whoever does no more with them.
+Bytes from a bucket onto our volume: plan → stage → verify.
 
-Invariants: nothing is visible before it is whole; a pull that fails or is cancelled leaves nothing,
-and its threads have ended before it says so; memory is bounded by the threads, whatever the size.
-One pull has at most `lanes` threads, and gives each back after one span, or some small files, so that a big pull
-does not starve a small one; one endpoint has at most half of the threads. Knows no store.
+Invariants: nothing is visible before it is whole; a pull that fails or is cancelled leaves nothing, and nothing writes any more
+when it says so; memory is bounded by the connections, whatever the size. Each connection takes one part, or some small files, at
+a time and then queues again at its endpoint, so a big pull does not starve a small one. Knows no store.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from time import process_time
 
-from adapter.space import Reservation
-from adapter.storage.bucket import Bucket, StoredObject
-from adapter.storage.lanes import EndpointThreads
-from adapter.storage.pull.growth import Growth, Work
-from adapter.storage.pull.spans import Lane, Plan, SpanSizes
-from adapter.storage.pull.staged import StagedFiles
+from adapter.storage.bucket import Bucket, Read, StoredObject
+from adapter.storage.net.messages import SMALL_BYTES
+from adapter.storage.pull.staged import Part, StagedFiles
+from adapter.storage.queues import EndpointQueues
 from adapter.telemetry.metrics import PULLED_BYTES, PULLED_FILES
 from adapter.units import MIB
-from adapter.volume import Volume
+from adapter.volume.space import Reservation
+from adapter.volume.volume import Volume
 from adapter.waits import Waits
 from adapter.workers import Stop, Workers
 
-_FILES_PER_TURN = 64
-"""Small files that a thread pulls before it looks whether others wait for it."""
-_BYTES_PER_TURN = 16 * MIB
-"""The same, of those that are not so small."""
-_TURN_SECONDS = 0.5
-"""The same, of a store that is slow to answer."""
+
+@dataclass(frozen=True)
+class PartSizes:
+    """How large files are cut."""
+
+    part_bytes: int = 16 * MIB
+    """Most that a request asks for."""
+    whole_bytes: int = 4 * MIB
+    """Files of at most these bytes come in one request."""
+
+
+PART_SIZES = PartSizes()
+Turn = Callable[[], AbstractAsyncContextManager[None]]
+FIRST_CONNECTIONS = 4
+LEAST_FILES = 4
+"""For each connection: with fewer, it costs more than it brings."""
+MOST_FILES = 32
+"""That are asked for one after the other without the event loop."""
+FILES_A_SECOND = 1000
+"""That come over any number of connections at once, about: many small files need as many connections as come in one latency."""
+_WINDOW_SECONDS = 0.1
+_LEAST_GAIN = 1.4
 _FILE_WORTH_BYTES = 256 * 1024
-"""A request moves the pull on like so many bytes: among small files, bytes alone would tell little."""
+"""A request moves the pull on like these bytes: among small files, bytes alone would tell little."""
 
 
 class Puller:
-    """Pulls models, any number at once, over one pool of threads."""
+    """Pulls models, any number at once."""
 
-    def __init__(self, *, volume: Volume, pulls: EndpointThreads, files: Workers, lanes: int, sizes: SpanSizes) -> None:
+    def __init__(self, *, volume: Volume, requests: EndpointQueues, files: Workers, connections: int, sizes: PartSizes) -> None:
         """
         Args:
             volume: where files go.
-            pulls: threads that talk to stores.
+            requests: how many may be under way to one endpoint.
             files: threads that work on the volume alone.
-            lanes: threads that one pull may have at once.
-            sizes: of the spans that large files are pulled in.
+            connections: that one pull may have at once.
+            sizes: of the parts of large files.
         """
         self._volume = volume
-        self._pulls = pulls
+        self._requests = requests
         self._files = files
-        self._lanes = lanes
+        self._connections = connections
         self._sizes = sizes
 
     async def pull(
@@ -61,129 +77,130 @@ class Puller:
         objects: Mapping[str, StoredObject],
         waits: Waits,
         *,
-        room: Reservation,
+        reserved: Reservation,
         staged: Path | None = None,
-        name: str | None = None,
     ) -> Path:
         """
         Pull objects into a directory, and check that each is as long as it was listed.
-
-        What is waited for until a thread is free is noted in `waits`; the bucket notes the rest.
 
         Args:
             bucket: where they are.
             objects: path in the directory → object, from a checked listing.
             waits: of those who wait for it.
-            room: grows by the bytes of the objects; whoever has it counts on for what was pulled.
+            reserved: grows by the bytes of the objects; its owner counts on for what was pulled.
             staged: a staging directory that may hold other files already; a new one without it. It is the puller's until
                 it returns: a pull that fails or is cancelled discards it.
-            name: publish the directory as an artifact of this name.
 
         Returns:
-            The directory, which is the caller's: the artifact with a name, else still in staging.
+            The directory, which is still in staging, and the caller's.
 
         Raises:
             SourceError: the first one that any object met.
             DiskFull: with the numbers; nothing that is idle is left to give way.
         """
-        plan = Plan(objects, self._sizes, waits.clock)
-        files = StagedFiles(volume=self._volume, objects=objects, room=room, staged=staged, place=bucket.place)
+        files = StagedFiles(volume=self._volume, objects=objects, reserved=reserved, staged=staged, place=bucket.place)
         try:
-            crew = _Crew(plan, files, bucket, waits, pulls=self._pulls, ceiling=self._lanes)
-            if len(objects) == 1 and not any(map(plan.is_cut, objects.values())):
-                made = await self._pulls.run(bucket.endpoint, waits, partial(crew.take_all, name))
-            else:
-                await self._files.run(partial(files.prepare, plan))
-                await crew.run()
-                made = await self._files.run(partial(files.finish, name))
+            parts = await self._files.run(partial(self._prepared, files, objects))
+            await _Pull(bucket, files, parts, partial(self._requests.turn, bucket.endpoint, waits), self._connections).run()
+            made = await self._files.run(files.finish)
         except BaseException:
             await self._files.run_to_end(files.undo)
             raise
+        finally:
+            PULLED_BYTES.labels(bucket.kind).inc(files.moved_bytes)
         PULLED_FILES.labels(bucket.kind).inc(len(objects))
         return made
 
+    def _prepared(self, files: StagedFiles, objects: Mapping[str, StoredObject], stop: Stop) -> deque[Part]:
+        parts = deque(part for part in parts_of(objects, self._sizes) if part.length)
+        files.prepare({part.path for part in parts if not part.is_whole}, stop)
+        return parts
 
-class _Crew:
-    """The lanes of one pull: as many as are of use, until nothing is left."""
 
-    def __init__(self, plan: Plan, files: StagedFiles, bucket: Bucket, waits: Waits, *, pulls: EndpointThreads, ceiling: int) -> None:
-        self._plan = plan
-        self._files = files
+def parts_of(objects: Mapping[str, StoredObject], sizes: PartSizes) -> list[Part]:
+    """What is asked for, the largest files first, so that none of them is the last one."""
+    parts: list[Part] = []
+    for path, stored in sorted(objects.items(), key=lambda item: -item[1].size_bytes):
+        size = stored.size_bytes
+        if size <= sizes.whole_bytes or not (stored.is_divisible and stored.is_versioned):
+            parts.append(Part(path, stored, 0, size))
+        else:
+            # a part for each of the first connections: with fewer, a small model gets a small share beside a large one
+            length = min(sizes.part_bytes, -(-size // FIRST_CONNECTIONS))
+            parts += [Part(path, stored, start, min(length, size - start)) for start in range(0, size, length)]
+    return parts
+
+
+class _Pull:
+    """One pull: its connections, as many as are of use, until nothing is left."""
+
+    def __init__(self, bucket: Bucket, files: StagedFiles, parts: deque[Part], turn: Turn, connections: int) -> None:
         self._bucket = bucket
-        self._waits = waits
-        self._pulls = pulls
-        work = Work.ASKING if not plan.is_of_bytes else Work.DECRYPTING if bucket.is_encrypted else Work.MOVING
-        self._growth = Growth(plan.most_lanes(ceiling), waits.clock(), work)
-        self._at_work: set[Lane] = set()
-        self._group = asyncio.TaskGroup()
-        self._timer: asyncio.TimerHandle | None = None
+        self._files = files
+        self._parts = parts
+        self._turn = turn
+        self._most = min(connections, len(parts))
+        self._at_work = self._wanted = 0
+        """Connections; those that are too many end with their part."""
+        self._has_first = False
+        """The first part has come."""
 
     async def run(self) -> None:
-        """Until all is there. Raises the first error that any lane met; the others are stopped because of it."""
-        failures: BaseExceptionGroup[BaseException] | None = None
+        """Until all is there. Raises the first error that any connection met; the others are stopped because of it."""
         try:
-            async with self._group:
-                self._look()
-        except BaseExceptionGroup as group:
-            failures = group
-        finally:
-            self._stop_looking()
-        if failures is not None:
-            raise failures.exceptions[0]
+            async with asyncio.TaskGroup() as group:
+                self._grow_to(group, FIRST_CONNECTIONS)
+                if self._most > FIRST_CONNECTIONS:
+                    group.create_task(self._watch(group))
+        except BaseExceptionGroup as failures:
+            raise failures.exceptions[0] from None
 
-    def _look(self) -> None:
-        """Let the number of lanes be decided, and come again."""
-        progress = sum(lane.moved_bytes + lane.ended * _FILE_WORTH_BYTES for lane in self._plan.lanes)
-        are_all_moving = 0 < len(self._at_work) <= self._growth.lanes and all(lane.is_moving for lane in self._at_work)
-        self._growth.look(self._waits.clock(), progress, are_all_moving=are_all_moving, cpu_seconds=process_time())
-        while self._plan and len(self._at_work) < self._growth.lanes:
-            lane = self._plan.lane()
-            work = self._work(lane)
-            try:
-                self._group.create_task(work)
-            except RuntimeError:  # somebody has cancelled the pull just now
-                work.close()
+    def _grow_to(self, group: asyncio.TaskGroup, count: int) -> None:
+        self._wanted = max(self._wanted, min(count, self._most))
+        while self._at_work < self._wanted:
+            self._at_work += 1
+            group.create_task(self._work(group))
+
+    async def _watch(self, group: asyncio.TaskGroup) -> None:
+        """
+        Twice as many connections as long as that moves more: where latency, or a bound of each connection, is the limit.
+
+        The last ones, which brought too little, end: a model beside this one has the larger share.
+        """
+        rate_before = 0.0
+        while self._at_work < self._most and self._parts:
+            before = self._progress()
+            await asyncio.sleep(_WINDOW_SECONDS)
+            rate = (self._progress() - before) / _WINDOW_SECONDS
+            if not rate:
+                continue
+            if rate < rate_before * _LEAST_GAIN:
+                self._wanted //= 2
                 return
-            self._at_work.add(lane)
-        if self._plan:
-            self._timer = asyncio.get_running_loop().call_later(self._growth.look_seconds, self._look)
+            rate_before = rate
+            if self._parts:
+                self._grow_to(group, 2 * self._at_work)
 
-    def _stop_looking(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+    def _progress(self) -> float:
+        return self._files.moved_bytes + self._files.ended * _FILE_WORTH_BYTES
 
-    async def _work(self, lane: Lane) -> None:
-        try:
-            while self._plan and len(self._at_work) <= self._growth.lanes:
-                await self._pulls.run(self._bucket.endpoint, self._waits, partial(self._take_turn, lane))
-        except BaseException:
-            self._stop_looking()
-            raise
-        finally:
-            self._at_work.discard(lane)
-
-    def take_all(self, name: str | None, stop: Stop) -> Path:
-        """All of a pull that is one span: three threads, one after the other, would take longer. In a thread."""
-        self._files.prepare(self._plan, stop)
-        self._take_turn(self._plan.lane(), stop)
-        return self._files.finish(name, stop)
-
-    def _take_turn(self, lane: Lane, stop: Stop) -> None:
-        """Pull a span, or as many small files as are a fair share. In a thread."""
-        plan, before = self._plan, lane.moved_bytes
-        until = plan.clock() + _TURN_SECONDS
-        try:
-            for _ in range(_FILES_PER_TURN):
-                span = plan.take(lane, self._growth.lanes)
-                if span is None:
+    async def _work(self, group: asyncio.TaskGroup) -> None:
+        clock = asyncio.get_running_loop().time
+        while self._parts and self._at_work <= self._wanted:
+            async with self._turn():
+                began, taken = clock(), self._taken()
+                if not taken:
                     return
-                stop.check()
-                with self._files.open(span, lane) as sink:
-                    if span.length:
-                        self._bucket.read(span.stored, span.start, span.length, sink, stop)
-                plan.end(lane)
-                if not span.is_whole or lane.moved_bytes - before >= _BYTES_PER_TURN or plan.clock() >= until:
-                    return
-        finally:
-            PULLED_BYTES.labels(self._bucket.kind).inc(lane.moved_bytes - before)
+                await self._bucket.read([Read(part.stored, part.start, part.length, self._files.sink(part)) for part in taken])
+                if not self._has_first and taken[0].length <= SMALL_BYTES:
+                    self._grow_to(group, min(int((clock() - began) * FILES_A_SECOND), len(self._parts) // LEAST_FILES))
+                self._has_first = True
+        self._at_work -= 1
+
+    def _taken(self) -> list[Part]:
+        """One part, or some small files: as many as leave each connection some for another turn."""
+        count = min(MOST_FILES, max(1, len(self._parts) // (2 * self._at_work))) if self._has_first else 1
+        taken: list[Part] = []
+        while self._parts and (not taken or (len(taken) < count and taken[0].length <= SMALL_BYTES)):
+            taken.append(self._parts.popleft())  # the largest come first
+        return taken

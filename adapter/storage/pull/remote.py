@@ -9,18 +9,18 @@ from pathlib import Path
 from adapter.ends import Count, Ends
 from adapter.model import Artifact, Listing, SourceFile
 from adapter.ports import Wanted
-from adapter.space import Reservation
-from adapter.storage.bucket import Bucket, StoredObject
-from adapter.storage.cache.cache import QUICK_FILES, Cache
+from adapter.storage.bucket import Bucket, Read, StoredObject
+from adapter.storage.cache.cache import Cache
 from adapter.storage.cache.cache import Wanted as WantedArtifact
 from adapter.storage.cache.identity import FILES, SCHEMA, Identity, origin_of
-from adapter.storage.lanes import EndpointThreads
 from adapter.storage.pull.listing import FoundModel
 from adapter.storage.pull.puller import Puller
 from adapter.storage.pull.verified import Content
+from adapter.storage.queues import EndpointQueues
 from adapter.storage.search import Search, check_readable
+from adapter.volume.space import Reservation
 from adapter.waits import Waits
-from adapter.workers import Stop, Workers
+from adapter.workers import Workers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,8 +29,8 @@ class Means:
 
     cache: Cache
     puller: Puller
-    asks: EndpointThreads
-    """Threads that wait for stores."""
+    asks: EndpointQueues
+    """Listings and small reads."""
     files: Workers
     """Threads that work on the volume alone."""
 
@@ -83,16 +83,17 @@ class RemoteModel:
         content = self._ahead.pop(file, b"")
         if stored.size_bytes and not content:
             known = await self._means.cache.content(self.origin, stored, self.reader) if stored.is_versioned else None
-            content = await self._got(stored, stored.size_bytes) if known is None else known
+            async with self._means.cache.heeding_refusals(self.reader):
+                content = await self._got(stored, stored.size_bytes) if known is None else known
         if stored.is_versioned:
             self._contents[stored] = content
             if file != self.listing.schema:
                 self._read[file.path] = file
         return content
 
-    def read_ahead(self, wanted: Wanted, stop: Stop) -> None:
+    async def read_ahead(self, wanted: Wanted) -> None:
         """
-        Read what is wanted, in the thread that has listed: a load needs no other one for that. Blocks.
+        Read what is wanted, in the same turn as the listing.
 
         Where the cache may have it, `read` finds it there.
 
@@ -101,24 +102,20 @@ class RemoteModel:
         """
         if self._means.cache.has_some(self.origin, self.reader):
             return
-        for file in wanted(self.listing):
-            self._ahead[file] = self.peek(file, stop)
+        for file in await self._means.files.run_large(lambda: wanted(self.listing), len(self.listing.files)):
+            self._ahead[file] = await self.peek(file)
             self.has_read |= bool(self._ahead[file])
 
-    def peek(self, file: SourceFile, stop: Stop) -> bytes:
+    async def peek(self, file: SourceFile) -> bytes:
         """As `Found`."""
         check_readable(file, self.listing.origin)
         stored = self.found.stored(file)
-        return self._first(stored, stored.size_bytes, stop) if stored.size_bytes else b""
+        return await self._first(stored, stored.size_bytes) if stored.size_bytes else b""
 
     async def fetch(self, files: tuple[SourceFile, ...]) -> Artifact:
         """As `StoredModel`. What was read before belongs to the artifact too, so that an equal load reads nothing."""
         schema = await self.schema()
-        wanted = {file.path: file for file in files} | self._read
-        if len(wanted) <= QUICK_FILES:
-            identity = self._identity(wanted, schema)
-        else:
-            identity = await self._means.files.run(lambda _: self._identity(wanted, schema))
+        identity = await self._means.files.run_large(lambda: self._identity(files, schema), len(files))
         is_versioned = self.listing.is_versioned
         request = WantedArtifact(identity=identity, is_versioned=is_versioned, listing=self.listing, reader=self.reader, waits=self.waits)
         return (await self._means.cache.take(request, self)).artifact
@@ -131,10 +128,10 @@ class RemoteModel:
         """As `Source`."""
         await self._got(stored, 1)
 
-    async def fill(self, staged: Path, missing: Mapping[str, StoredObject], room: Reservation, waits: Waits) -> Listing:
+    async def fill(self, staged: Path, missing: Mapping[str, StoredObject], reserved: Reservation, waits: Waits) -> Listing:
         """As `Source`."""
         if missing:
-            await self._means.puller.pull(self.bucket_for(waits), missing, waits, room=room, staged=staged)
+            await self._means.puller.pull(self.bucket_for(waits), missing, waits, reserved=reserved, staged=staged)
         return self.listing
 
     async def schema(self) -> dict[str, StoredObject]:
@@ -149,14 +146,16 @@ class RemoteModel:
 
     async def _got(self, stored: StoredObject, length: int) -> bytes:
         """The first bytes of an object, with credentials of our own."""
-        content = await self._means.asks.run(self.endpoint, self.waits, lambda stop: self._first(stored, length, stop))
+        async with self._means.asks.turn(self.endpoint, self.waits):
+            content = await self._first(stored, length)
         self.has_read = True
         return content
 
-    def _first(self, stored: StoredObject, length: int, stop: Stop) -> bytes:
+    async def _first(self, stored: StoredObject, length: int) -> bytes:
         content = Content(stored, length, self.found.bucket.place)
-        self.found.bucket.read(stored, 0, length, content, stop)
-        return content.end()
+        await self.found.bucket.read((Read(stored, 0, length, content),))
+        return bytes(content.content)
 
-    def _identity(self, files: Mapping[str, SourceFile], schema: Mapping[str, StoredObject]) -> Identity:
-        return Identity(self.origin, {f"{FILES}/{path}": self.found.stored(file) for path, file in files.items()} | dict(schema))
+    def _identity(self, files: tuple[SourceFile, ...], schema: Mapping[str, StoredObject]) -> Identity:
+        wanted = {file.path: file for file in files} | self._read
+        return Identity(self.origin, {f"{FILES}/{path}": self.found.stored(file) for path, file in wanted.items()} | dict(schema))

@@ -6,7 +6,7 @@ bytes of its keys: as soon as a key was listed that is greater than all that beg
 sorts; the rows tell. Each order that a store may have is one of these:
 
 - By bytes: then the folder is whole.
-- A walk through folders, whatever it visits first (path segments, files or folders first, Azure's folder names without
+- Folder by folder, whichever comes first (path segments, files or folders first, Azure's folder names without
   a slash, without case, numbers as numbers): each folder is in one piece. So it is whole once a row of it, and
   after that a row outside of it, were listed. Both are asked for: rows of siblings alone prove nothing.
 - An order that splits folders, and looks like that of bytes as long as the rows are alike: level by level, or by
@@ -22,7 +22,7 @@ from collections.abc import Callable
 from adapter.storage.bucket import Page
 
 FEW = 20
-"""So many rows that ascend are a store that sorts."""
+"""Rows that ascend, of a store that sorts."""
 
 
 class Siblings:

@@ -17,7 +17,6 @@ from pathlib import Path
 
 from adapter.ends import Count, Ends
 from adapter.model import Artifact, Listing, SourceFile
-from adapter.space import Reservation
 from adapter.storage.bucket import StoredObject
 from adapter.storage.cache.cache import Cache, Taken, Wanted
 from adapter.storage.cache.identity import ARCHIVE, FILES, SCHEMA, Identity
@@ -26,8 +25,9 @@ from adapter.storage.pull.listing import FoundModel
 from adapter.storage.pull.puller import Puller
 from adapter.storage.pull.remote import RemoteModel
 from adapter.storage.search import check_readable, readable
-from adapter.trees import read_below
-from adapter.volume import Volume, make_plain_directory
+from adapter.volume.space import Reservation
+from adapter.volume.trees import read_below
+from adapter.volume.volume import Volume, make_plain_directory
 from adapter.waits import Waits
 from adapter.workers import Stop, Workers
 
@@ -71,8 +71,8 @@ class PackedModel:
         """As `Source`."""
         return self.remote.contents
 
-    def peek(self, file: SourceFile, stop: Stop) -> None:
-        """As `Found`: nobody shall hold the artifact for a survey."""
+    async def peek(self, file: SourceFile) -> None:
+        """As `Found`: a survey holds no artifact."""
 
     async def open(self) -> UnpackedModel:
         """As `Found`: unpacked, unless what this version of the archive holds is known."""
@@ -98,25 +98,25 @@ class PackedModel:
         """As `Source`."""
         await self.remote.prove(stored)
 
-    async def fill(self, staged: Path, missing: Mapping[str, StoredObject], room: Reservation, waits: Waits) -> Listing:
+    async def fill(self, staged: Path, missing: Mapping[str, StoredObject], reserved: Reservation, waits: Waits) -> Listing:
         """As `Source`."""
         found, means = self.remote.found, self.unpacker
         if others := {path: stored for path, stored in missing.items() if path != ARCHIVE}:
-            await means.puller.pull(self.remote.bucket_for(waits), others, waits, room=room, staged=staged)
-        packed = await means.puller.pull(self.remote.bucket_for(waits), {ARCHIVE: self._archive}, waits, room=room)
+            await means.puller.pull(self.remote.bucket_for(waits), others, waits, reserved=reserved, staged=staged)
+        packed = await means.puller.pull(self.remote.bucket_for(waits), {ARCHIVE: self._archive}, waits, reserved=reserved)
         try:
             with waits.on(f"the unpacking of {found.listing.name!r}"):
-                return await means.pulls.run(partial(self._unpack, packed / ARCHIVE, staged, room))
+                return await means.pulls.run(partial(self._unpack, packed / ARCHIVE, staged, reserved))
         finally:
             await means.files.run_to_end(lambda _: means.volume.discard(packed))
-            room.change(-self._archive.size_bytes)
+            reserved.change(-self._archive.size_bytes)
 
-    def _unpack(self, archive: Path, staged: Path, room: Reservation, stop: Stop) -> Listing:
+    def _unpack(self, archive: Path, staged: Path, reserved: Reservation, stop: Stop) -> Listing:
         found, means = self.remote.found, self.unpacker
         with means.volume.writing(found.listing.size_bytes):
             outer, target = staged / _OUTER, staged / FILES
             make_plain_directory(outer)
-            files = Unpacking(name=found.listing.name, target=outer, room=room, max_bytes=means.max_bytes, stop=stop).run(archive)
+            files = Unpacking(name=found.listing.name, target=outer, reserved=reserved, max_bytes=means.max_bytes, stop=stop).run(archive)
             names = list(outer.iterdir())
             target.rmdir()
             if len(names) == 1 and names[0].is_dir() and not names[0].name.isdecimal():

@@ -64,7 +64,7 @@ class Whole:
 
         Raises:
             SourceUnavailable: the last run, and the bytes are not what the store says of them. They may have been damaged
-                on their way, so another try may help.
+                on their way, so another load may help; the bytes that have come do not get better.
         """
         with self._lock:
             self._runs.append((start, length, checksum))
@@ -76,7 +76,8 @@ class Whole:
             found = combined(self._chosen.algorithm, found, following, next_bytes)
         if wrong := self._told - {found}:
             text = f"their {self._chosen.name} is {_text(found)}, and the store tells {_text(min(wrong))}"
-            raise SourceUnavailable(f"the bytes of {shown(self.stored.key)} from {self._place} are not those that were stored: {text}")
+            text = f"the bytes of {shown(self.stored.key)} from {self._place} are not those that were stored: {text}"
+            raise SourceUnavailable(text, can_pass=False)
 
 
 class Run:
@@ -113,10 +114,6 @@ class Run:
         if self._running is not None:
             self._running.add(chunk)
 
-    def pass_by(self, count: int) -> None:
-        """So many bytes have come that nobody has seen."""
-        self._came += count
-
     def end(self) -> None:
         """All are there. Raises SourceUnavailable, as `Whole.ran`."""
         if self._running is not None and self._came == self._length:
@@ -125,6 +122,8 @@ class Run:
 
 class Content(FileSink):
     """The first bytes of an object, in memory, verified when they are all of it."""
+
+    writes = False
 
     def __init__(self, stored: StoredObject, length: int, place: str) -> None:
         """As `Whole`."""
@@ -137,24 +136,14 @@ class Content(FileSink):
         self._run.add(chunk)
         self.content += chunk
 
-    def take(self, pipe: int, most_bytes: int) -> int:
-        """As `FileSink`: nothing."""
-        return 0
-
-    @property
-    def sees_bytes(self) -> bool:
-        """As `FileSink`."""
-        return True
-
     def expect(self, told: Sequence[Checksum]) -> None:
         """As `FileSink`."""
         if self._is_whole:
             self._run.expect(told)
 
-    def end(self) -> bytes:
-        """What has come. Raises SourceUnavailable, as `Whole.ran`."""
+    def end(self) -> None:
+        """As `FileSink`. Raises SourceUnavailable, as `Whole.ran`."""
         self._run.end()
-        return bytes(self.content)
 
 
 def _text(checksum: bytes) -> str:

@@ -71,9 +71,9 @@ def endpoint_of(kind: str, values: Mapping[str, object]) -> str:
 
     What has one endpoint has one text, as far as that can be known before a client is made. Holds no credentials.
     """
-    connection_string = str(values.get("connection_string") or "")
+    connection_string = str(values.get("connection_string") or "") if kind == "azure" else ""
     named = _BLOB_ENDPOINT.search(connection_string)
-    for text in (named[1] if named else None, values.get("url"), values.get("endpoint_url")):
+    for text in (named[1] if named else None, values.get("url" if kind == "http" else "endpoint_url")):
         if isinstance(text, str) and (host := _host_of(text)):
             return host
     account = _ACCOUNT.search(connection_string)

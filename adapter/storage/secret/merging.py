@@ -79,7 +79,7 @@ def merged(stored: Mapping[str, object], spec: ModelSpec, label: str, bindings: 
     bound = () if is_own else (CERTIFICATE,) if is_unsigned else (CERTIFICATE, *binding.fixed)
     _check_overrides(values, params, label, unless_own=bound)
     if not own and not Fields(params, "storage_params").flag("anonymous", default=True):
-        del params["anonymous"]  # whoever brings no credentials cannot ask for those of the pod
+        del params["anonymous"]  # a request without credentials cannot ask for those of the pod
 
     if spec.bucket:
         values["bucket"] = spec.bucket
@@ -133,11 +133,11 @@ def expanded(stored: Mapping[str, object], label: str) -> dict[str, object]:
         InvalidRequest: a dotted key contradicts another one.
     """
     values = copy.deepcopy({name: value for name, value in stored.items() if "." not in name})
-    override(values, {name: value for name, value in stored.items() if "." in name and isinstance(value, str) and value}, label)
+    override(values, {name: value for name, value in stored.items() if "." in name and value not in (None, "")}, label)
     return values
 
 
-def override(values: dict[str, object], params: Mapping[str, str], what: str = "storage_params") -> None:
+def override(values: dict[str, object], params: Mapping[str, object], what: str = "storage_params") -> None:
     """
     Set each parameter by its dot path, in the order of names, making the objects on the way.
 

@@ -1,7 +1,7 @@
 """
 Where bearer tokens may go: never over plain http, except to a loopback address that the stored config names.
 
-A token is its own proof: whoever reads it on the wire may use it. Keys that sign (SigV4, Azure's Shared Key) never
+A token is its own proof: each reader on the wire could use it. Keys that sign (SigV4, Azure's Shared Key) never
 travel, so plain http is the operator's to choose for them. What a config says is checked where the config is read. What
 a credential chain finds is known to the client alone, which asks the field `may_carry_tokens` of its connection:
 

@@ -7,6 +7,7 @@ sets none of this, but for the text of a certificate beside its own credentials.
 
 from __future__ import annotations
 
+import os
 import re
 import ssl
 from pathlib import Path
@@ -60,3 +61,21 @@ def _checked_pem(text: str, what: str) -> str:
     except (ssl.SSLError, ValueError) as error:
         raise InvalidRequest(f"{what}: no valid PEM certificate; expected the text of one or more certificates") from error
     return pem + "\n"
+
+
+def check_client_pem(pem: str, label: str) -> None:
+    """Raise InvalidRequest: not a certificate with its key. Blocks."""
+    file = os.memfd_create("pem", os.MFD_CLOEXEC)
+    try:
+        os.write(file, pem.encode())
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(f"/proc/self/fd/{file}", password=_no_password)
+    except (ssl.SSLError, OSError, ValueError) as error:
+        raise InvalidRequest(
+            f"{label}: client_certificate and client_key are not a PEM certificate and its PEM key without a password"
+        ) from error
+    finally:
+        os.close(file)
+
+
+def _no_password() -> str:
+    raise ValueError("a key with a password")

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 
 from adapter.errors import AdapterError, InvalidRequest, SourceChanged, SourceDenied, SourceNotFound, SourceUnavailable
 from adapter.storage.bucket import StoredObject
-from adapter.storage.wire.dialling import DeniedAddress
-from adapter.storage.wire.metering import TooMuch
-from adapter.storage.wire.network import CUT, can_pass, network_words, root_of
+from adapter.storage.net.failures import CUT, DeniedAddress, TooMuch, Unanswered
 
+USER_AGENT = "modelmesh-triton-adapter"
+"""There are servers that refuse requests without one."""
 GONE = (404, 410)
+REDIRECTS = (301, 302, 303, 307, 308)
 _CHANGED = (*GONE, 412, 416)
 """Of an object that was listed before."""
 _DENIED = (401, 403, 407)
@@ -67,17 +68,17 @@ class Where:
             return SourceUnavailable(f"{self.words} cannot be read now ({named})", retry_after_seconds=_seconds(retry_after), cause=named)
         return InvalidRequest(f"{self.words} refused the request ({named}){'' if is_code else self._hint}")
 
-    def unreachable(self, error: BaseException) -> AdapterError:
+    def unreachable(self, failure: Unanswered) -> AdapterError:
         """The meaning of a request that got no whole answer."""
-        cause = network_words(error)
-        if root_of(error, DeniedAddress):
+        cause = str(failure)
+        if isinstance(failure, DeniedAddress):
             return InvalidRequest(f"{self.words} cannot be asked: {cause}; storage_params may not name this endpoint")
-        problem = "cannot be used" if root_of(error, TooMuch) else "cannot be reached"
+        problem = "cannot be used" if isinstance(failure, TooMuch) else "cannot be reached"
         hint = self._hint if cause == CUT else ""
-        return SourceUnavailable(f"{self.words} {problem}: {cause}{hint}", can_pass=can_pass(error), cause=cause)
+        return SourceUnavailable(f"{self.words} {problem}: {cause}{hint}", can_pass=failure.can_pass, cause=cause)
 
     def no_credentials(self, reason: str) -> SourceDenied:
-        """Whoever gives out credentials gave none."""
+        """No credentials were given out."""
         return SourceDenied(f"no credentials for {self.words}: {reason}")
 
     def ended_early(self, key: str, missing: int) -> SourceUnavailable:
@@ -114,6 +115,11 @@ class Where:
     def _hint(self) -> str:
         """A port for https answers plain http with a bare 400, or hangs up."""
         return "; is the endpoint https?" if self.is_plain_http else ""
+
+
+def etag_of(text: str | None) -> str:
+    """An ETag without its quotes and its mark of weakness; empty where there is none."""
+    return (text or "").removeprefix("W/").strip('"')
 
 
 def code_in(document: bytes) -> str | None:

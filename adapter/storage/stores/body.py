@@ -1,82 +1,127 @@
-"""A body on its way to the sink, and whether the body is the one that was asked for."""
+"""The body of an answer on its way to its sink: only the bytes that were asked for, of the version that was listed."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from urllib3.exceptions import HTTPError
-
-from adapter.storage.bucket import FileSink, Sink, StoredObject
+from adapter.storage.bucket import FileSink, Read, StoredObject
 from adapter.storage.checksums import Checksum
+from adapter.storage.net.messages import Head
 from adapter.storage.stores.answers import Where
-from adapter.storage.wire.gets import Body, read_some
-from adapter.storage.wire.moving import move
-from adapter.storage.wire.plain import PlainBody
-from adapter.workers import Stop
 
-CHUNK_BYTES = 256 * 1024
-"""Most bytes in memory per read. Larger ones were measured to be no faster."""
-_HEARD_BYTES, _HEARD_TIMES = 16 * 1024, 4
 _SPAN = re.compile(r"bytes (?:(\d{1,19})-(\d{1,19})|\*)/(\d{1,19}|\*)")
 _LENGTH = re.compile(r"\d{1,19}")
 _PLAIN_FRAMINGS = ("", "identity", "chunked")
+PARTIAL = 206
+Tell = Callable[[Mapping[str, str]], Sequence[Checksum]]
+"""Headers of an answer → checksums of the whole object."""
 
 
-def copy_body(
-    body: Body,
-    length: int,
-    sink: Sink,
-    stop: Stop,
-    *,
-    key: str,
-    where: Where,
-    translated: Callable[[], AbstractContextManager[None]],
-    is_whole: bool = True,
-    checksums: Sequence[Checksum] = (),
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """Bytes of one object that are asked for."""
+
+    wanted: StoredObject
+    start: int
+    length: int
+
+    @property
+    def is_whole(self) -> bool:
+        """All of the object."""
+        return (self.start, self.length) == (0, self.wanted.size_bytes)
+
+    @classmethod
+    def left_of(cls, read: Read) -> Part:
+        """What has not come."""
+        return cls(wanted=read.wanted, start=read.start + read.taken, length=read.length - read.taken)
+
+    @property
+    def range(self) -> str:
+        """As the value of `Range`."""
+        return f"bytes={self.start}-{self.start + self.length - 1}"
+
+
+def left_of(reads: Sequence[Read]) -> Iterator[Read]:
+    """Those of which bytes are missing."""
+    return (read for read in reads if read.taken < read.length)
+
+
+def written_bytes(read: Read) -> int:
+    """That go to a disk."""
+    return read.length if isinstance(read.sink, FileSink) and read.sink.writes else 0
+
+
+class Body:
     """
-    Give the next `length` bytes of a body to the sink, whose failures go through untranslated.
+    A sink of the engine. Its own failures are SourceErrors; those of the sink behind it go through.
 
-    With `is_whole` the body has to end there. A longer one is another one, and its last bytes are not given. A file is told what
-    the answer says of the whole object.
-
-    Raises:
-        SourceUnavailable: the body ended early, or too late.
+    Raises (from its methods, and so from `Engine.fetch`):
+        SourceChanged: another version, or another size.
+        SourceUnavailable: another range, no version, fewer or more bytes.
     """
-    missing = length
-    if checksums and isinstance(sink, FileSink):
-        sink.expect(checksums)
-    if isinstance(sink, FileSink) and isinstance(body, PlainBody) and body.is_plain(length):
-        missing = move(body, length, sink, stop, translated=translated)
-        if missing:
-            raise where.ended_early(key, missing)
-    while missing:
-        with translated():
-            chunk = read_some(body, min(CHUNK_BYTES, missing))
-            missing -= len(chunk)
-            is_longer = missing < 0 or bool(is_whole and not missing and read_some(body, 1))  # a chunk of a negative size gives more
-        stop.check()
-        if not chunk:
-            raise where.ended_early(key, missing)
-        if is_longer:
-            raise where.went_on(key)
-        sink(chunk)
 
+    def __init__(self, part: Part, read: Read, where: Where, *, check: Callable[[Head], None], checksums: Tell) -> None:
+        """
+        Args:
+            part: what was asked for.
+            read: gets its bytes.
+            where: for the words of a failure.
+            check: of the store: raises for an answer that is not of the version, or not the part, that was asked for.
+            checksums: of the whole object, from the headers of the answer.
+        """
+        self._part = part
+        self._read = read
+        self._where = where
+        self._check = check
+        self._checksums = checksums
+        self._unwanted = 0
+        """Bytes before the part, where the store sends the object from its start."""
+        self._missing = part.length
+        self._held: bytes | None = None
+        self._is_framed = True
 
-def hear_out(body: Body) -> None:
-    """
-    Read what is left of an answer that nobody wants, so that its connection can be used again.
+    def begin(self, head: Head) -> None:
+        """As `Sink`."""
+        part = self._part
+        self._check(head)
+        is_part = head.status == PARTIAL or "content-range" in head.headers
+        told = told_by(head.headers)
+        check_told(told, part, self._where, is_part=is_part)
+        self._unwanted = 0 if is_part else part.start
+        self._is_framed = told.size_bytes is not None and not (told.framing or "").strip()
+        if isinstance(self._read.sink, FileSink):
+            self._read.sink.expect(self._checksums(head.headers))
 
-    Long or slow ones are left, in the middle: whoever has the answer closes it.
-    """
-    with suppress(HTTPError, OSError):
-        for _ in range(_HEARD_TIMES):
-            if not read_some(body, _HEARD_BYTES):
+    def take(self, chunk: memoryview) -> None:
+        """As `Sink`. Without a length the last bytes are held until the end shows that no others follow."""
+        if self._unwanted:
+            skipped = min(self._unwanted, len(chunk))
+            self._unwanted -= skipped
+            chunk = chunk[skipped:]
+            if not chunk:
                 return
+        part = self._part
+        if len(chunk) > self._missing:
+            if self._is_framed and part.start + part.length < part.wanted.size_bytes:  # the rest of the object
+                chunk = chunk[: self._missing]
+            else:
+                raise self._where.went_on(part.wanted.key)
+        self._missing -= len(chunk)
+        if not self._missing and not self._is_framed:
+            self._held = bytes(chunk)
+        elif chunk:
+            self._read.give(chunk)
+
+    def end(self) -> None:
+        """As `Sink`."""
+        if self._missing:
+            raise self._where.ended_early(self._part.wanted.key, self._missing)
+        if self._held is not None:
+            self._read.give(self._held)
+        self._read.end()
 
 
 @dataclass(frozen=True)
@@ -99,7 +144,7 @@ class Told:
 
 
 def told_by(headers: Mapping[str, str]) -> Told:
-    """What headers say, whose names are in lower case or have none."""
+    """What headers say, whose names are in lower case."""
     return Told(*(headers.get(name) for name in ("content-length", "content-range", "content-type", "transfer-encoding")))
 
 
@@ -125,7 +170,7 @@ def length_of(content_length: str | None) -> int | None:
     return int(text) if not values and _LENGTH.fullmatch(text) else None
 
 
-def check_told(told: Told, wanted: StoredObject, start: int, length: int, where: Where, *, is_part: bool) -> None:
+def check_told(told: Told, part: Part, where: Where, *, is_part: bool) -> None:
     """
     Compare what the headers say with the part, or the whole, that was asked for.
 
@@ -133,6 +178,7 @@ def check_told(told: Told, wanted: StoredObject, start: int, length: int, where:
         SourceUnavailable: the body is another part, or the headers contradict each other.
         SourceChanged: the body is (a part) of an object of another length.
     """
+    wanted = part.wanted
     if (told.framing or "").strip().lower() not in _PLAIN_FRAMINGS:
         raise where.other_range(wanted.key)
     if not is_part:
@@ -142,7 +188,7 @@ def check_told(told: Told, wanted: StoredObject, start: int, length: int, where:
     span = span_of(told.span)
     check_size(span.total, wanted, where)
     is_plain = not (told.kind or "").strip().lower().startswith("multipart/byteranges")
-    if not is_plain or (span.first, span.last) != (start, start + length - 1) or told.size_bytes not in (None, length):
+    if not is_plain or (span.first, span.last) != (part.start, part.start + part.length - 1) or told.size_bytes not in (None, part.length):
         raise where.other_range(wanted.key)
 
 

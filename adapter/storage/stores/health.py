@@ -1,18 +1,18 @@
 """
-Endpoints in trouble: who of all that want something from one may try, who waits, and who is told at once.
+The health of endpoints, which all loads share.
 
-Process-wide, by type of store and `Bucket.endpoint`; decides without asking anybody.
+Knows nothing of any one store. An endpoint (`Bucket.endpoint`) is in one of three states:
 
-        a call fails, and nobody          a load ends, for nothing came
-        else is answered                  for (about) all of its time
+        a call fails, and no             a load ends, for nothing came
+        other is answered                for (about) all of its time
     Well ──────────────────────► Trouble ─────────────────────────────► Away
       ▲                             │                                    │
       └─────────────────────────────┴────────────────────────────────────┘
-                    the first answer, or byte, that anybody gets
+                    the first answer, or byte, of any call
 
 - Well: every call goes.
 - Trouble: one call at a time is the probe, with growing pauses between probes; the others wait. A probe that
-  takes longer than `TRY_SECONDS` goes on, and makes room for the next.
+  takes longer than `TRY_SECONDS` goes on, and the next may begin.
 - Away: as Trouble for loads that began before it was known. A load that begins later gets one probe of
   `PROBE_SECONDS`, which those that wait share, and fails with it. Once in `AWAY_SECONDS`, a load has its whole time,
   as in Trouble: an answer may honestly take longer than that probe.
@@ -23,27 +23,25 @@ after a first failure probes without a pause.
 
 from __future__ import annotations
 
-import threading
+import asyncio
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import structlog
 
-from adapter.backoff import doubling
+from adapter.backoff import doubling, set_within
 from adapter.storage.bucket import Bucket
-from adapter.storage.stores.alarms import Alarms
-from adapter.storage.wire.network import CONNECT_TIMEOUT_SECONDS, READ_TIMEOUT_SECONDS
+from adapter.storage.net.failures import ANSWER_SECONDS, CONNECT_SECONDS
 from adapter.waits import Waits
-from adapter.workers import Stop
 
 FIRST_PAUSE_SECONDS = 0.2
 LONGEST_PAUSE_SECONDS = 5.0
 PROBE_SECONDS = 5.0
 """Of an endpoint that is away, until its first byte."""
 AWAY_SECONDS = 300.0
-"""For so long nobody but those probes asks an endpoint that is away."""
-TRY_SECONDS = CONNECT_TIMEOUT_SECONDS + READ_TIMEOUT_SECONDS
+"""For so long only those probes ask an endpoint that is away."""
+TRY_SECONDS = CONNECT_SECONDS + ANSWER_SECONDS
 """For so long others wait for a probe: a server may send a byte of a header now and then."""
 KEPT_ENDPOINTS = 256
 """A request may name any endpoint."""
@@ -86,10 +84,10 @@ class _Trouble:
     pauses: Iterator[float] = field(default_factory=lambda: doubling(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS))
     away_since: float | None = None
     told_at: float = 0.0
-    """When it became known that it is away; a load whose time has ended may be answered before its thread tells."""
+    """When it became known that it is away."""
     believed_until: float = 0.0
     whole: Waits | None = None
-    """Of the last load that came after that, and has its whole time: nobody else has it for as long again, unless it was stopped."""
+    """Of the last load that came after that, and has its whole time: no other has it for as long again, unless it was stopped."""
 
     def ends(self, waits: Waits, now: float) -> bool:
         """Whether this load gets one try only: it has begun since the endpoint is known to be away."""
@@ -99,10 +97,6 @@ class _Trouble:
             self.whole, self.believed_until = waits, now + AWAY_SECONDS
         return waits is not self.whole
 
-    def probe_ends(self, now: float) -> float:
-        """Until when there is no room for a probe."""
-        return now if self.prober is None else self.prober.began + TRY_SECONDS
-
 
 class Endpoint:
     """One endpoint, as all calls of this process have met it. Times are those of the loads' clock."""
@@ -110,13 +104,13 @@ class Endpoint:
     def __init__(self, name: str) -> None:
         self.name = name
         """Host and port."""
-        self._changed = threading.Condition()
+        self._changed = asyncio.Event()
         self._trouble: _Trouble | None = None
         self._answered_at = float("-inf")
 
     @property
-    def is_idle(self) -> bool:
-        """Nothing is known of it that somebody may need."""
+    def is_well(self) -> bool:
+        """Nothing is known of it."""
         return self._trouble is None
 
     def away_seconds(self, now: float) -> float | None:
@@ -124,7 +118,7 @@ class Endpoint:
         trouble = self._trouble
         return None if trouble is None or trouble.away_since is None else now - trouble.away_since
 
-    def turn(self, waits: Waits, stop: Stop) -> Turn:
+    async def turn(self, waits: Waits) -> Turn:
         """
         Wait until the call may try.
 
@@ -132,43 +126,39 @@ class Endpoint:
             NoTurnError: not before the load's time is up, or the probe that it waited for has failed and it gets no other.
         """
         arrived = waits.clock()
-        known, seen, others = None, 0, 0
-        with stop.waking(self._wake), self._changed:
-            while True:
-                stop.check()
-                now, trouble = waits.clock(), self._trouble
-                if trouble is None:
-                    return Turn(now, others)
-                if trouble is not known:
-                    known, seen = trouble, trouble.failures
-                others = trouble.failures - seen
-                is_last = trouble.ends(waits, now)
-                end = min(waits.until, arrived + PROBE_SECONDS) if is_last else waits.until
-                ready = now if is_last else trouble.not_before
-                if max(now, ready) >= end or (is_last and others):
-                    raise NoTurnError(trouble.cause, others, None if trouble.away_since is None else now - trouble.away_since)
-                ready = max(ready, trouble.probe_ends(now))
-                if now >= ready:
-                    trouble.prober = Turn(now, others, end - now, is_last)
-                    return trouble.prober
-                self._changed.wait(min(ready, end, now + threading.TIMEOUT_MAX) - now)
+        known, seen = None, 0
+        while True:
+            now, trouble = waits.clock(), self._trouble
+            if trouble is None:
+                return Turn(now, 0 if known is None else known.failures - seen)
+            if trouble is not known:
+                known, seen = trouble, trouble.failures
+            others = trouble.failures - seen
+            is_last = trouble.ends(waits, now)
+            end = min(waits.until, arrived + PROBE_SECONDS) if is_last else waits.until
+            ready = now if is_last else trouble.not_before
+            if max(now, ready) >= end or (is_last and others):
+                raise NoTurnError(trouble.cause, others, self.away_seconds(now))
+            ready = max(ready, now if trouble.prober is None else trouble.prober.began + TRY_SECONDS)
+            if now >= ready:
+                trouble.prober = Turn(now, others, end - now, is_last)
+                return trouble.prober
+            await set_within(self._changed, min(ready, end) - now)
 
     def look(self, waits: Waits) -> Turn:
-        """As `turn`, for who must neither wait nor be waited for: a survey asks no endpoint that is in trouble."""
-        with self._changed:
-            if self._trouble is not None:
-                raise NoTurnError(self._trouble.cause, 0, None)
+        """As `turn`, for a survey, which asks no endpoint that is in trouble."""
+        if self._trouble is not None:
+            raise NoTurnError(self._trouble.cause, 0, None)
         return Turn(waits.clock())
 
     def answered(self, now: float) -> None:
         """Bytes have come, or an answer with a meaning: the trouble is over."""
         self._answered_at = now
-        if self._trouble is None:  # the usual case needs no lock
+        trouble, self._trouble = self._trouble, None
+        if trouble is None:
             return
-        with self._changed:
-            trouble, self._trouble = self._trouble, None
-            self._changed.notify_all()
-        if trouble is not None and trouble.away_since is not None:
+        self._notify()
+        if trouble.away_since is not None:
             _log.info("source.back", endpoint=self.name, away_seconds=round(now - trouble.away_since, 1))
 
     def failed(self, turn: Turn, cause: str, now: float, pause_seconds: float | None = None) -> None:
@@ -182,77 +172,61 @@ class Endpoint:
             pause_seconds: what the endpoint asked for. Others heed it up to the longest pause: what one object asks for is not
                 what all have to bear.
         """
-        with self._changed:
-            trouble = self._trouble
-            if trouble is None:
-                if self._answered_at > turn.began:  # it answers others: what was asked for is in trouble, not the endpoint
-                    return
-                trouble = self._trouble = _Trouble(cause, not_before=now)
-            trouble.failures += 1
-            trouble.cause = cause
-            if trouble.prober is turn:
-                trouble.prober = None
-                trouble.not_before = now + min(max(next(trouble.pauses), pause_seconds or 0), LONGEST_PAUSE_SECONDS)
-            self._changed.notify_all()
+        if self._trouble is None:
+            if self._answered_at > turn.began:  # it answers others: what was asked for is in trouble, not the endpoint
+                return
+            self._trouble = _Trouble(cause, not_before=now)
+        trouble = self._trouble
+        trouble.failures += 1
+        trouble.cause = cause
+        if trouble.prober is turn:
+            trouble.prober = None
+            trouble.not_before = now + min(max(next(trouble.pauses), pause_seconds or 0), LONGEST_PAUSE_SECONDS)
+        self._notify()
 
     def left(self, turn: Turn) -> None:
-        """A try has ended, however it did. One that was the probe and told nothing makes room for the next."""
-        with self._changed:
-            trouble = self._trouble
-            if trouble is not None and trouble.prober is turn:
-                trouble.prober = None
-                if trouble.whole is not None and not turn.is_last:
-                    trouble.believed_until = turn.began
-                self._changed.notify_all()
+        """A try has ended. One that was the probe and told nothing lets the next one begin."""
+        trouble = self._trouble
+        if trouble is not None and trouble.prober is turn:
+            trouble.prober = None
+            if trouble.whole is not None and not turn.is_last:
+                trouble.believed_until = turn.began
+            self._notify()
 
     def ended_a_load(self, waits: Waits, since: float, cause: str) -> None:
         """
-        A load ends because nothing came; `since` when, for its part. Away, if nobody else got anything either.
+        A load ends because nothing came since then. Away, if no other call got anything either.
 
-        What was silent for less than a probe may take, and for less than a quarter of the load's time, is not away. (With
-        jitter, the tries of a short budget can end after a third of it: the next pause does not fit any more.)
+        What was silent for less than a probe may take, and for less than a quarter of the load's time, is not away.
         """
         now, since = waits.clock(), max(since, self._answered_at)
         if now - since < min(PROBE_SECONDS, (waits.until - waits.began) / 4):
             return
-        with self._changed:
-            if self._trouble is None:
-                self._trouble = _Trouble(cause, not_before=now)
-            if self._trouble.away_since is not None:
-                return
-            self._trouble.away_since, self._trouble.told_at = since, min(now, waits.until)
-            self._trouble.believed_until = now + AWAY_SECONDS
-            self._changed.notify_all()
+        trouble = self._trouble = self._trouble or _Trouble(cause, not_before=now)
+        if trouble.away_since is not None:
+            return
+        trouble.away_since, trouble.told_at = since, min(now, waits.until)
+        trouble.believed_until = now + AWAY_SECONDS
+        self._notify()
         _log.warning("source.away", endpoint=self.name, away_seconds=round(now - since, 1), cause=cause)
 
-    def _wake(self) -> None:
-        with self._changed:
-            self._changed.notify_all()
+    def _notify(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
 
 
 class Health:
-    """The endpoints that were met last, the ones in trouble first. Call `close` at the end."""
+    """The endpoints that were met last, the ones in trouble first."""
 
     def __init__(self) -> None:
-        """
-        Raises:
-            StartError: the process cannot have one more thread.
-        """
-        self._lock = threading.Lock()
-        self._endpoints: OrderedDict[tuple[str, str], Endpoint] = OrderedDict()
-        self.alarms = Alarms()
+        self._endpoints: OrderedDict[tuple[str, str, str], Endpoint] = OrderedDict()
 
-    def of(self, bucket: Bucket) -> Endpoint:
-        """The endpoint of a bucket."""
-        key = (bucket.kind, bucket.endpoint)
-        with self._lock:
-            found = self._endpoints.setdefault(key, Endpoint(bucket.endpoint))
-            self._endpoints.move_to_end(key)
-            if len(self._endpoints) > KEPT_ENDPOINTS:
-                idle = (name for name, endpoint in self._endpoints.items() if endpoint.is_idle and endpoint is not found)
-                del self._endpoints[next(idle, next(iter(self._endpoints)))]
+    def of(self, bucket: Bucket, reader: str = "") -> Endpoint:
+        """The endpoint of a bucket; with `reader`, what gives out the credentials for it to this one."""
+        key = (bucket.kind, bucket.endpoint, reader)
+        found = self._endpoints.setdefault(key, Endpoint(f"what gives out credentials for {bucket.words}" if reader else bucket.endpoint))
+        self._endpoints.move_to_end(key)
+        if len(self._endpoints) > KEPT_ENDPOINTS:
+            well = (name for name, endpoint in self._endpoints.items() if endpoint.is_well and endpoint is not found)
+            del self._endpoints[next(well, next(iter(self._endpoints)))]
         return found
-
-    def close(self) -> None:
-        """End the thread."""
-        self.alarms.close()

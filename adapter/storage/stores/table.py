@@ -13,38 +13,33 @@ from typing import Protocol
 
 from adapter.errors import InvalidRequest
 from adapter.storage.bucket import Bucket
-from adapter.storage.lanes import EndpointThreads
 from adapter.storage.mounted.claims import Claims
 from adapter.storage.pull.archives import is_archive
 from adapter.storage.pull.listing import find_model
 from adapter.storage.pull.remote import Means, RemoteModel
 from adapter.storage.pull.unpacked import PackedModel, Unpacker
+from adapter.storage.queues import EndpointQueues
 from adapter.storage.search import Finder, Search
 from adapter.storage.secret.endpoints import endpoint_of
 from adapter.storage.secret.merging import StorageConfig
 from adapter.storage.stores import azure, gcs, http, s3
 from adapter.storage.stores.health import Health
-from adapter.storage.stores.retried import Patience, RetriedBucket, made
+from adapter.storage.stores.tries import Patience, RetriedBucket
 from adapter.waits import Waits
-from adapter.workers import Stop
 
 BUCKETS = {"s3": s3.STORE, "http": http.STORE, "gcs": gcs.STORE, "azure": azure.STORE}
 BINDINGS = {name: store.binding for name, store in BUCKETS.items()}
 
 
 class KeptClients(Protocol):
-    """What `Clients` does, as tests replace it. Blocks."""
+    """What `Clients` does, as tests replace it."""
 
-    def warm(self, config: StorageConfig, stop: Stop) -> None:
-        """Make what is slow to make."""
+    async def warm(self, config: StorageConfig) -> None:
+        """Make the client of this config, ahead of any load."""
         ...
 
-    def bucket(self, config: StorageConfig, stop: Stop) -> Bucket:
+    async def bucket(self, config: StorageConfig) -> Bucket:
         """The bucket of this config."""
-        ...
-
-    def close(self) -> None:
-        """Close all connections."""
         ...
 
 
@@ -56,24 +51,22 @@ class InBuckets:
     means: Means
     unpacker: Unpacker
     health: Health
-    surveys: EndpointThreads
-    """Threads for searches that no load waits for."""
+    surveys: EndpointQueues
+    """For searches that no load waits for."""
     jitter: Callable[[], float]
-
-    def warm(self, config: StorageConfig, stop: Stop) -> None:
-        """As `Finder`."""
-        self.clients.warm(config, stop)
 
     async def find(self, config: StorageConfig, search: Search) -> RemoteModel | PackedModel:
         """As `Finder`."""
         search.endpoint = endpoint_of(config.type, config.values)
-        asks = self.surveys if search.is_survey else self.means.asks
-        return await asks.run(search.endpoint, search.waits, lambda stop: self._found(config, search, stop))
+        queues = self.surveys if search.is_survey else self.means.asks
+        async with queues.turn(search.endpoint, search.waits):
+            return await self._found(config, search)
 
-    def _found(self, config: StorageConfig, search: Search, stop: Stop) -> RemoteModel | PackedModel:
-        patience = Patience(waits=search.waits, health=self.health, jitter=self.jitter, is_survey=search.is_survey)
-        bare = made(lambda bound: self.clients.bucket(config, bound), patience, kind=config.type, label=config.label, stop=stop)
-        found = find_model(RetriedBucket(bare, patience), search, stop)
+    async def _found(self, config: StorageConfig, search: Search) -> RemoteModel | PackedModel:
+        patience = Patience(waits=search.waits, health=self.health, jitter=self.jitter, reader=search.reader, is_survey=search.is_survey)
+        with search.waits.on(f"a client for {config.label}"):
+            bare = await self.clients.bucket(config)
+        found = await find_model(RetriedBucket(bare, patience), search, self.means.files)
 
         def bucket_for(waits: Waits) -> Bucket:
             return RetriedBucket(bare, replace(patience, waits=waits))
@@ -81,13 +74,13 @@ class InBuckets:
         is_shared = not BUCKETS[config.type].has_versions_of_config
         remote = RemoteModel(found, means=self.means, search=search, bucket_for=bucket_for, is_shared=is_shared)
         if config.fields.flag("unpack", default=False) and found.single is not None and is_archive(found.listing.name):
-            packed = PackedModel(remote, self.unpacker)
-            search.tell(packed, stop)
+            packed = await self.means.files.run(lambda _: PackedModel(remote, self.unpacker))
+            await search.tell(packed)
             return packed
         if search.is_survey:
-            search.tell(remote, stop)
+            await search.tell(remote)
         else:
-            remote.read_ahead(search.wanted, stop)
+            await remote.read_ahead(search.wanted)
         return remote
 
 

@@ -1,38 +1,120 @@
-"""Those who give out bearer tokens, when they give none that can come later: one meaning for every cloud that has them."""
+"""Bearer tokens of one identity: one caller asks for the next one, the others wait for the same answer."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from urllib.parse import urlsplit
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
 
 from adapter.errors import AdapterError, SourceUnavailable
+from adapter.storage.net.failures import Unanswered
 from adapter.storage.stores.answers import Where
-from adapter.storage.wire.nonsense import is_nonsense
+from adapter.waits import instead
 
 TOKEN_BYTES = 256 * 1024
-"""Most that may come from whoever gives out tokens, for one token: up to three answers of 2 KiB, and headers."""
+"""Most that an answer with a token may have: honest ones have 2 KiB."""
+NO_ANSWER = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
+"""What readers of an answer raise that is in another language."""
+NEVER = 1e12
+"""When what does not end ends."""
+_EARLY_SECONDS = 300
+"""A token is renewed so long before it ends."""
+
+
+@dataclass(frozen=True)
+class Token:
+    """What proves who we are. Never shown."""
+
+    text: str
+    ends_at: float
+    """Seconds since 1970."""
+
+    def __repr__(self) -> str:
+        return "<token>"
+
+
+class Tokens:
+    """Of one identity, for one event loop."""
+
+    def __init__(self, ask: Callable[[], Awaitable[Token]], *, early_seconds: float = _EARLY_SECONDS) -> None:
+        """
+        Args:
+            ask: gets the next token; what it raises, each caller gets.
+            early_seconds: before its end a token is renewed.
+        """
+        self._ask = ask
+        self._early_seconds = early_seconds
+        self._token: Token | None = None
+        self._asking: asyncio.Task[Token] | None = None
+        self._waiting = 0
+        self._giver = ""
+
+    def asks(self, host: str) -> None:
+        """This giver is asked now. From any thread."""
+        self._giver = host
+
+    def __str__(self) -> str:
+        """What those that wait for a token wait for."""
+        return f"an answer of {self._giver}, which gives out credentials" if self._giver else "credentials"
+
+    async def get(self) -> str:
+        """The text of `value`."""
+        return (await self.value()).text
+
+    async def value(self) -> Token:
+        """A token that is valid for some minutes. Cancelled, it leaves the request for one to those that wait as well."""
+        if self._token is None or self._token.ends_at - time.time() < self._early_seconds:
+            with instead(self):
+                self._token = await self._renewed()
+        return self._token
+
+    async def _renewed(self) -> Token:
+        if self._asking is None:
+            self._asking = asyncio.create_task(self._asked())
+        asking = self._asking
+        self._waiting += 1
+        try:
+            return await asyncio.shield(asking)
+        finally:
+            self._waiting -= 1
+            if not self._waiting and not asking.done():
+                asking.cancel()
+
+    async def _asked(self) -> Token:
+        try:
+            return await self._ask()
+        finally:
+            self._asking = None
 
 
 class TokensAwayError(Exception):
-    """Whoever gives out tokens gave none, which can pass. Its cause, if it has one, is of the network."""
+    """The giver of tokens, or of other credentials, gave none, which can pass."""
 
-    def __init__(self, url: str, *, status: int | None = None, retry_after: str | None = None) -> None:
-        self.url = url
-        self.place = urlsplit(url).netloc.rpartition("@")[2]
+    def __init__(
+        self, place: str, cause: Unanswered | None = None, *, status: int = 0, retry_after: str | None = None, gives: str = "tokens"
+    ) -> None:
+        super().__init__(place)
+        self.place = place
+        """Host and port."""
+        self.failure = cause
+        """None: there was an answer."""
         self.status = status
+        """0: in another language."""
         self.retry_after = retry_after
-        super().__init__(self.place)
+        self.gives = gives
+        """For people."""
 
-
-def tokens_away(where: Where, error: TokensAwayError, cloud: str) -> AdapterError:
-    """The meaning of tokens that did not come, for the place that they are for. `cloud`: whose they are: `Google's`."""
-    tokens = replace(where, words=f"{error.place}, which gives out tokens for {where.words},", is_plain_http=False)
-    if error.status is not None:
-        return tokens.refused(error.status, retry_after=error.retry_after)
-    cause = error.__cause__ or error
-    return not_of(cloud, tokens) if is_nonsense(cause) else tokens.unreachable(cause)
-
-
-def not_of(cloud: str, where: Where) -> SourceUnavailable:
-    """An answer that came whole, and in another language."""
-    return SourceUnavailable(f"{where.words} gave an answer that is not {cloud}", cause=f"its answers are not {cloud}")
+    def meaning(self, where: Where, owner: str) -> AdapterError:
+        """For the place that the tokens are for. `owner`: `Google's`."""
+        giver = replace(where, words=f"{self.place}, which gives out {self.gives} for {where.words},", is_plain_http=False)
+        error: AdapterError
+        if self.failure is not None:
+            error = giver.unreachable(self.failure)
+        elif self.status:
+            error = giver.refused(self.status, retry_after=self.retry_after)
+        else:
+            error = SourceUnavailable(f"{giver.words} gave an answer that is not {owner}", cause=f"its answers are not {owner}")
+        if isinstance(error, SourceUnavailable):
+            error.is_of_giver = True
+        return error

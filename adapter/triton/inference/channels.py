@@ -11,7 +11,7 @@ from adapter.triton.client import CONNECTION_OPTIONS
 
 _OPTIONS: tuple[tuple[str, int], ...] = (
     *CONNECTION_OPTIONS,
-    ("grpc.use_local_subchannel_pool", 1),  # a connection of its own: tensors stand in nobody's way, nor behind a load
+    ("grpc.use_local_subchannel_pool", 1),  # a connection of its own: tensors hold no other call up, and wait behind no load
 )
 
 

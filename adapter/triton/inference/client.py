@@ -3,7 +3,7 @@ One channel to a V2 gRPC server, for inference and for questions about models. I
 
 What ends a wait: a server that is away refuses at once, or after one attempt to connect (1 s); questions have a deadline; an
 inference has none, and ends with its answer, its connection, or its caller. A cancel of a call, or the end of a generator, cancels the
-call in the server soon (`leaving`); the caller does not wait for that. Nobody waits behind another: calls share a connection alone.
+call in the server soon (`leaving`); the caller does not wait for that. No call waits behind another: they share a connection alone.
 
 Triton's header `triton_grpc_error`, by which the errors of a stream come as gRPC's status, is not sent: Triton 2.51 dies of it when
 a model sends an error and then ends its stream, as models are told to (ModelStreamInfer; shown by the tests). So such an error has
@@ -32,7 +32,7 @@ from adapter.triton.inference.messages import WANTS_EMPTY_FINAL, info_of, is_ref
 from adapter.triton.stubs import service_pb2, service_pb2_grpc
 
 HEALTH_SECONDS = 0.9
-"""Whoever asks has an answer within a second."""
+"""A caller has an answer within a second."""
 QUESTION_SECONDS = 10.0
 """For calls that never wait for a model."""
 KEPT_INFOS = 1024
@@ -84,16 +84,14 @@ class TritonInference:
         """As `Inference`."""
         message = request_of(request)
         message.parameters[WANTS_EMPTY_FINAL].bool_param = True
-        begun = monotonic()
         call = self._stub.ModelStreamInfer(metadata=self._about(request.model))
         pending = seen(asyncio.ensure_future(_next_of(call, request.id, message)))
-        is_over = is_taken = False
+        is_over = False
         try:
             while True:
                 answer = await asyncio.shield(pending)
                 if answer.error_message:
                     raise failure_in_stream(answer.error_message, not is_refusal(answer), request.id)
-                is_taken = True
                 response = response_of(answer.infer_response, is_stream=True)
                 is_over = response.is_final
                 yield response
@@ -104,7 +102,7 @@ class TritonInference:
             if is_over:
                 self._leaving.end_stream(call)
             elif not call.done():
-                self._leaving.leave_stream(call, pending, begun, is_taken=is_taken)
+                self._leaving.leave_stream(call, pending)
 
     async def is_live(self) -> bool:
         """As `Inference`."""
@@ -213,7 +211,7 @@ def _unreadable() -> InferenceFailed:
 
 
 def _why(cancelled: asyncio.CancelledError) -> BaseException:
-    """grpc.aio raises it also in a task that nobody cancels: when the channel is closed."""
+    """grpc.aio raises it also in a task that was not cancelled: when the channel is closed."""
     task = asyncio.current_task()
     is_callers = task is None or task.cancelling()
     return cancelled if is_callers else InferenceFailed(Failure.UNAVAILABLE, "the adapter is stopping")

@@ -74,7 +74,7 @@ def failure_in_stream(text: str, is_models: bool, request_id: str = "") -> Infer
 
 
 def _words(details: str, request_id: str) -> str:
-    """Triton's `[request id: …]` is of no use to whoever has sent that id. Source: Triton core `infer_request.h`."""
+    """Triton's `[request id: …]` is of no use to the caller who has sent that id. Source: Triton core `infer_request.h`."""
     for own in (request_id, "<id_unknown>"):
         details = details.removeprefix(f"[request id: {own}]")
     return redact(one_line(details, moment="while it answered"))

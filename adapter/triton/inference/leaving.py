@@ -6,7 +6,8 @@ Measured on 2.51: streams that are cancelled amid answers that come one after an
 that were cancelled while the model was busy with its next answer none did. Upstream has mended several of these races since (server
 pull requests 7840, 8078, 8220, of 24.12 to 25.06). So a call is cancelled in a quiet moment, neither at its beginning nor beside an
 answer; and a stream that has had its last answer is ended without a cancel. Of a request that it refused, Triton keeps a reference to
-the model if the stream is cancelled, and the model's unload never ends: such a stream is ended the same way.
+the model if the stream is cancelled, and the model's unload never ends: such a stream is ended the same way. The same happens, in one
+of some tries on a busy machine, if the stream is cancelled while the model ends its answers: so a stream has time to end by itself.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ import grpc.aio
 from adapter.triton.inference.messages import is_last
 
 FIRST_SECONDS = 0.02
-"""Of a call's life, in which nobody cancels it: Triton is still taking it."""
-REFUSAL_SECONDS = 0.5
-"""The same of a stream without any answer: its request may be refused yet, which takes a Triton that is not busy a millisecond."""
+"""Of a call's life, in which it is not cancelled: Triton is still taking it."""
+STREAM_SECONDS = 0.5
+"""After a stream was left, in which it is not cancelled: its request may be refused yet, or its last answer may be on its way."""
 QUIET_SECONDS = 0.005
 """So long there was no answer, and none is on its way, as far as can be seen."""
 LONGEST_SECONDS = 2.0
@@ -31,13 +32,13 @@ LONGEST_SECONDS = 2.0
 
 
 def seen(future: asyncio.Future[Any]) -> asyncio.Future[Any]:
-    """The same future; asyncio logs no exception of it that nobody has asked for."""
+    """The same future; asyncio logs no exception of it that was not retrieved."""
     future.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
     return future
 
 
 class Leaving:
-    """The calls of one channel that nobody waits for any more. Each keeps one answer at most, for `LONGEST_SECONDS`."""
+    """The calls of one channel whose callers have gone. Each keeps one answer at most, for `LONGEST_SECONDS`."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
@@ -53,9 +54,9 @@ class Leaving:
         """
         self._spawn(_leave(call, pending, begun + FIRST_SECONDS))
 
-    def leave_stream(self, call: Any, pending: asyncio.Future[Any], begun: float, *, is_taken: bool) -> None:
-        """The same for a stream; `pending` is its next message. `is_taken`: it has had one."""
-        self._spawn(_leave_stream(call, pending, begun + (FIRST_SECONDS if is_taken else REFUSAL_SECONDS)))
+    def leave_stream(self, call: Any, pending: asyncio.Future[Any]) -> None:
+        """The same for a stream; `pending` is its next message."""
+        self._spawn(_leave_stream(call, pending))
 
     def end_stream(self, call: Any) -> None:
         """End a stream whose last answer is there."""
@@ -79,8 +80,9 @@ async def _leave(call: Any, pending: asyncio.Future[Any], earliest: float) -> No
         call.cancel()
 
 
-async def _leave_stream(call: Any, pending: asyncio.Future[Any], earliest: float) -> None:
-    end = monotonic() + LONGEST_SECONDS
+async def _leave_stream(call: Any, pending: asyncio.Future[Any]) -> None:
+    begun = monotonic()
+    earliest, end = begun + STREAM_SECONDS, begun + LONGEST_SECONDS
     try:
         while monotonic() < end and not await _is_quiet(pending, earliest):
             if call.done():
@@ -88,7 +90,7 @@ async def _leave_stream(call: Any, pending: asyncio.Future[Any], earliest: float
             if pending.exception() is None and is_last(pending.result()):
                 await _end_stream(call)
                 return
-            pending, earliest = seen(asyncio.ensure_future(call.read())), 0.0
+            pending = seen(asyncio.ensure_future(call.read()))
     finally:
         call.cancel()
 

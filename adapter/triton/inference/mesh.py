@@ -21,7 +21,7 @@ _AWAY = frozenset({Failure.UNAVAILABLE, Failure.TIMEOUT})
 
 
 class MeshInference(TritonInference):
-    """As `TritonInference`. What is asked of no model has ModelMesh itself for an answer: it forwards such calls to nobody."""
+    """As `TritonInference`. What is asked of no model has ModelMesh itself for an answer: it does not forward such calls."""
 
     _question_seconds = None  # ModelMesh may have to load the model first, and ends that wait itself
 

@@ -78,14 +78,10 @@ def _checksum(item: Item, algorithm: str) -> bytes:
     for chunk in chunks:
         if algorithm == "crc32":
             crc = zlib.crc32(chunk, crc)
-        elif algorithm == "crc32c":
-            import google_crc32c  # noqa: PLC0415 - asked for by those alone who want it
-
-            crc = google_crc32c.extend(crc, bytes(chunk))
         else:
-            import anycrc  # noqa: PLC0415 - likewise
+            import anycrc  # noqa: PLC0415 - asked for by those alone who want it
 
-            crc = anycrc.Model("CRC64-NVME").calc(chunk, crc)
+            crc = anycrc.Model("CRC32-ISCSI" if algorithm == "crc32c" else "CRC64-NVME").calc(chunk, crc)
     return crc.to_bytes(8 if algorithm == "crc64nvme" else 4, "big")
 
 

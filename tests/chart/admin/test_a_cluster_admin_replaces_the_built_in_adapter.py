@@ -11,6 +11,8 @@ from tests.chart.admin.admin import CHART, Admin
 from tests.chart.admin.api import CLUSTER_RUNTIME, INFERENCE_SERVICE, RUNTIME, Object
 from tests.chart.admin.operator import ReconcileError
 
+pytestmark = pytest.mark.long
+
 PAGE = "replace.md"
 NAME = upstream.NAME
 OURS = ["rest-proxy", "triton", "triton-adapter", "mm"]

@@ -15,6 +15,8 @@ from tests.real.adapter import AdapterProcess
 from tests.real.mesh import Mesh
 from tests.real.ports import free_ports
 
+pytestmark = pytest.mark.long
+
 TEST = 'helm test triton-adapter --namespace "$NAMESPACE" --logs'
 INSTALL = f'helm install triton-adapter {CHART} --namespace "$NAMESPACE" --set adapter.image.registry="$REGISTRY"'
 

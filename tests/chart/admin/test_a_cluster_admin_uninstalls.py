@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.chart.admin import operator, upstream
 from tests.chart.admin.admin import CHART, Admin
 from tests.chart.admin.api import DEPLOYMENT, INFERENCE_SERVICE, NETWORK_POLICY, POD, RUNTIME, SECRET, SERVICE
+
+pytestmark = pytest.mark.long
 
 PAGE = "uninstall.md"
 INSTALL = f'helm install triton-adapter {CHART} --namespace "$NAMESPACE" --set adapter.image.registry="$REGISTRY"'

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.chart.admin import operator
 from tests.chart.admin.admin import CHART, Admin
 from tests.chart.admin.api import INFERENCE_SERVICE, RUNTIME, Object
+
+pytestmark = pytest.mark.long
 
 PAGE = "upgrade.md"
 NAME = "triton-2.x"

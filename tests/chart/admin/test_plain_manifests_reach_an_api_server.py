@@ -14,6 +14,8 @@ from tests.chart.manifests import FOLDERS, MANIFESTS
 from tests.chart.render import NAMESPACE
 from tests.chart.samples import documents
 
+pytestmark = pytest.mark.long
+
 PAGE = (MANIFESTS / "README.md").read_text()
 BUILT_IN = """
 apiVersion: serving.kserve.io/v1alpha1

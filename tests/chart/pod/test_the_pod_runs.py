@@ -123,10 +123,11 @@ def check_log(pod: Pod) -> None:
 @pytest.mark.parametrize(
     ("mode", "users"),
     [
-        *(("adapterPull", users) for users in USERS),
-        ("storageHelper", "both are 1000"),
-        ("storageHelper", "Triton is root"),
-        ("builtInAdapter", "both are 1000"),
+        ("adapterPull", "both are 1000"),
+        *(pytest.param("adapterPull", users, marks=pytest.mark.long) for users in USERS if users != "both are 1000"),
+        pytest.param("storageHelper", "both are 1000", marks=pytest.mark.long),
+        pytest.param("storageHelper", "Triton is root", marks=pytest.mark.long),
+        pytest.param("builtInAdapter", "both are 1000", marks=pytest.mark.long),
     ],
 )
 def test_it_loads_serves_unloads_and_ends(mode: str, users: str, tmp_path: Path) -> None:
@@ -148,6 +149,7 @@ def test_it_loads_serves_unloads_and_ends(mode: str, users: str, tmp_path: Path)
         check_log(pod)
 
 
+@pytest.mark.long
 def test_the_image_takes_the_place_of_the_built_in_adapter(tmp_path: Path) -> None:
     """Under ModelMesh Serving's own runtime, which is not changed: the controller's environment, its file, its users."""
     with running(assemble(copy.deepcopy(UPSTREAM)), tmp_path) as bed:
@@ -160,6 +162,7 @@ def test_the_image_takes_the_place_of_the_built_in_adapter(tmp_path: Path) -> No
         check_log(bed.pod)
 
 
+@pytest.mark.long
 def test_metrics_can_be_reached_from_outside_and_nothing_else(tmp_path: Path) -> None:
     """Whoever reaches Triton's ports may load models; whoever reaches the adapter's may purge them."""
     with running(pod_of({}), tmp_path) as bed:
@@ -173,6 +176,7 @@ def test_metrics_can_be_reached_from_outside_and_nothing_else(tmp_path: Path) ->
                 get(bed.pod, port, "/v2/health/live")
 
 
+@pytest.mark.long
 def test_only_the_adapter_controls_a_triton_with_restricted_protocols(tmp_path: Path) -> None:
     """The value comes from one secret into both containers, spaces, quotes and dollars included."""
     sets = {"triton.restrictedProtocols.enabled": True, "triton.restrictedProtocols.existingSecret": "triton-control"}
@@ -191,6 +195,7 @@ def test_only_the_adapter_controls_a_triton_with_restricted_protocols(tmp_path: 
         assert [secret for secret in (wall, stored) if secret in said or secret in bed.pod.exec(ADAPTER, ["ps", "axww"]).text] == []
 
 
+@pytest.mark.long
 def test_a_pod_of_a_namespace_without_the_secret_starts(tmp_path: Path) -> None:
     """A load says what is missing."""
     with Pod(pod_of({}), tmp_path / "pod") as pod:
@@ -202,6 +207,7 @@ def test_a_pod_of_a_namespace_without_the_secret_starts(tmp_path: Path) -> None:
         pass
 
 
+@pytest.mark.long
 def test_a_service_called_metrics_is_no_trouble(tmp_path: Path) -> None:
     """The kubelet tells every container of a namespace's Services, under the names of our settings."""
     links = {f"{name}_PORT": "tcp://10.96.3.7:9090" for name in ("METRICS", "ADAPTER", "RUNTIME")}
@@ -215,6 +221,7 @@ def test_a_service_called_metrics_is_no_trouble(tmp_path: Path) -> None:
         assert get(bed.pod, 9464, "/readyz") == (200, "ready\n")
 
 
+@pytest.mark.long
 def test_a_volume_of_root_is_told_at_the_start(tmp_path: Path) -> None:
     """As a new claim is formatted by most drivers; the controller hands no fsGroup on to the pod."""
     template = pod_of({"modelVolume.type": "ephemeral"})
@@ -227,6 +234,7 @@ def test_a_volume_of_root_is_told_at_the_start(tmp_path: Path) -> None:
         assert "cannot create the folder /model-cache/_triton_models: Permission denied" in pod.log(ADAPTER)
 
 
+@pytest.mark.long
 def test_the_file_that_is_no_puller_says_so(tmp_path: Path) -> None:
     """The controller asks the image of the built-in adapter for a puller, too."""
     with Pod(pod_of({"runtime.mode": "builtInAdapter"}), tmp_path, secrets={"storage-config": {}}) as pod:
@@ -237,6 +245,7 @@ def test_the_file_that_is_no_puller_says_so(tmp_path: Path) -> None:
     assert len(done.text.splitlines()) == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", ["adapterPull", "builtInAdapter"])
 def test_a_model_is_served_from_a_claim(mode: str, tmp_path: Path) -> None:
     """That the controller mounts read-only into both containers, with files of another user."""

@@ -11,14 +11,14 @@ from urllib.parse import urlsplit
 import pytest
 
 from adapter.storage.bucket import Bucket, StoredObject
-from adapter.storage.stores.clients import Clients, Means
 from adapter.storage.stores.table import BUCKETS
-from adapter.volume import Volume
+from adapter.volume.volume import Volume
 from adapter.workers import Stop
 from tests.contract.bucket.model_beds import SHELVES, ModelBed, Shelf, make_store
 from tests.fakes.memory_bucket import MemoryBucket
 from tests.fakes.s3_proxy import S3Proxy
 from tests.real import parts
+from tests.real.blocking import BlockingBucket, BlockingClients
 from tests.real.clouds import AzureServer, GcsServer
 from tests.real.s3 import S3Server
 from tests.real.web import WebServer
@@ -31,10 +31,10 @@ _numbers = itertools.count()
 class Bed:
     """An empty bucket and ways to change it behind its back."""
 
-    bucket: Bucket
+    bucket: BlockingBucket
     put: Callable[[str, bytes], None]
     remove: Callable[[str], None]
-    absent: Bucket
+    absent: BlockingBucket
     """A bucket that does not exist, in the same store."""
     lists: bool = True
     """False: a page shows one file only, by its whole key."""
@@ -75,9 +75,9 @@ def azure_server() -> Iterator[GcsServer | AzureServer]:
     yield from _emulator(AzureServer)
 
 
-def bucket_of(values: Mapping[str, object], **changes: object) -> Bucket:
+def bucket_of(values: Mapping[str, object], **changes: object) -> BlockingBucket:
     """The bucket of a storage config."""
-    return Clients(BUCKETS, Means(max_connections=16)).bucket(make_config({**values, **changes}), Stop())
+    return BlockingClients().bucket(make_config({**values, **changes}))
 
 
 @pytest.fixture
@@ -108,7 +108,7 @@ def bed(request: pytest.FixtureRequest) -> Bed:
     if request.param == "memory":
         bucket, absent = MemoryBucket(), MemoryBucket(bucket="absent")
         absent.remove_bucket()
-        return Bed(bucket, bucket.put, bucket.remove, absent)
+        return Bed(BlockingBucket(bucket), bucket.put, bucket.remove, BlockingBucket(absent))
     shelf = SHELVES[request.param](request)
     absent_fields = {"azure": {"container": "no-such-bucket"}, "http": {"url": "http://127.0.0.1:1"}}
     absent_bucket = bucket_of(shelf.config, **absent_fields.get(request.param, {"bucket": "no-such-bucket"}))

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from adapter.settings import PullSettings
-from adapter.space import Space
-from adapter.storage.pull.spans import SpanSizes
+from adapter.storage.pull.puller import PartSizes
 from adapter.storage.store import Store
-from adapter.volume import Volume
-from tests.fakes.web import PlainWeb
+from adapter.volume.space import Space
+from adapter.volume.volume import Volume
+from tests.fakes.web import plain_web
 from tests.real.clouds import AzureServer, GcsServer
 from tests.real.s3 import S3Server
 from tests.real.web import WebServer
@@ -73,8 +73,7 @@ def make_store(folder: Path, volume: Volume, config: dict[str, str], *, threads:
         root=folder / "models",
         volume=volume,
         space=space,
-        max_loading=2,
-        sizes=SpanSizes(MIB, MIB, MIB),
+        sizes=PartSizes(MIB, MIB),
         jitter=lambda: 1.0,
     )
 
@@ -109,11 +108,11 @@ def plain_http_shelf(request: pytest.FixtureRequest) -> Shelf:
     """A real web server without."""
     folder: Path = request.getfixturevalue("tmp_path") / "site"
     folder.mkdir()
-    web = PlainWeb(folder)
-    web.__enter__()
+    web = plain_web(folder)
+    url = web.__enter__()
     request.addfinalizer(lambda: web.__exit__(None, None, None))
     return Shelf(
-        {"type": "http", "url": f"{web.url}/"},
+        {"type": "http", "url": f"{url}/"},
         _writer(folder),
         lambda key: (folder / key).unlink(),
         has_folders=False,

@@ -61,9 +61,6 @@ class Told(FileSink):
         self.run.add(chunk)
         self.content += chunk
 
-    def take(self, pipe: int, most_bytes: int) -> int:
-        return 0
-
 
 class Bed:
     """A store whose answers to reads a test chooses."""
@@ -190,7 +187,7 @@ def test_one_part_asks_s3_once(s3):
     first, second = s3.read(0, 1000), s3.read(1000, SIZE - 1000)
 
     assert s3.methods() == ["HEAD", "GET", "GET"]
-    assert s3.server.connections == 1
+    assert s3.server.connections == 2, "one lists, one takes bytes"
     head, get, _ = (request for request in s3.server.requests if "list-type=2" not in request.target)
     assert head.headers["if-match"] == f'"{ETAG}"'
     assert head.headers["x-amz-checksum-mode"] == "ENABLED"
@@ -246,10 +243,14 @@ def test_an_answer_without_the_promised_leaves_the_object_as_it_comes(s3, header
     assert [each.value for each in s3.read(0, 1000).told] == [None]
 
 
-@pytest.mark.parametrize("trouble", [answering(503, {"Content-Length": 0}), resetting()], ids=["busy", "a reset"])
+@pytest.mark.parametrize("trouble", [[answering(503, {"Content-Length": 0})], [resetting()] * 2], ids=["busy", "resets"])
 def test_trouble_that_can_pass_is_told_as_such(s3, trouble):
-    """Whoever repeats reads repeats this too; the checksum is not lost to a busy store."""
-    s3.reading = in_turn(trouble, honest(CONTENT, {**VERSION, **TOLD["s3"][0]}))
+    """
+    Whoever repeats reads repeats this too; the checksum is not lost to a busy store.
+
+    One reset of a kept connection is no trouble: libcurl asks again over another one.
+    """
+    s3.reading = in_turn(*trouble, honest(CONTENT, {**VERSION, **TOLD["s3"][0]}))
     with pytest.raises(SourceUnavailable) as failed:
         s3.read(0, 1000)
     assert failed.value.can_pass

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import datetime
-import json
 import time
 
 import pytest
 from azure.storage.blob import ContainerSasPermissions, generate_container_sas
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import rsa
 
 from adapter.errors import InvalidRequest, SourceDenied
 from adapter.workers import Stop
 from tests.contract.bucket.conftest import bucket_of
-from tests.fakes.s3_proxy import S3Proxy
-from tests.fakes.web import Answer, Web
 
 CONTENT = bytes(range(256)) * 1200
 ADC = ("GOOGLE_APPLICATION_CREDENTIALS", "GCE_METADATA_HOST", "AZURE_CLIENT_ID", "AZURE_TENANT_ID", "AZURE_FEDERATED_TOKEN_FILE")
@@ -56,51 +51,6 @@ def test_gcs_credentials_are_checked(fields, words):
     with pytest.raises(InvalidRequest, match=words) as caught:
         bucket_of({"type": "gcs", "bucket": "b"}, **fields)
     assert "the-secret" not in caught.value.text
-
-
-@pytest.mark.parametrize("is_escaped", [False, True])
-def test_a_gcs_service_account_signs_for_a_token(gcs_server, is_escaped):
-    """From `token_uri`, with the key as it stands in Google's JSON file or with its line ends written out."""
-    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()).decode()
-    gcs_server.make_bucket(f"signed-{is_escaped}".lower())
-    gcs_server.put(f"signed-{is_escaped}".lower(), "m/file", CONTENT)
-    with Web() as tokens, S3Proxy(gcs_server.endpoint_url) as proxy:
-        answer = json.dumps({"access_token": "the-token", "expires_in": 3600, "token_type": "Bearer"}).encode()
-        tokens.answers["/token"] = Answer(200, {"Content-Type": "application/json"}, answer)
-        bucket = bucket_of({
-            "type": "gcs", "bucket": f"signed-{is_escaped}".lower(), "endpoint_url": proxy.endpoint_url, "client_email": "a@b",
-            "private_key": pem.replace("\n", "\\n") if is_escaped else pem, "token_uri": f"{tokens.url}/token",
-        })  # fmt: skip
-        assert read(bucket, listed(bucket)) == CONTENT
-        asked = len(tokens.requests)
-        assert {request.target for request in tokens.requests} == {"/token"}
-        read(bucket, listed(bucket))
-        assert len(tokens.requests) == asked, "a token is kept"
-
-
-def test_a_token_that_is_refused_is_denied(gcs_server):
-    """A revoked key: said without the server's words."""
-    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()).decode()
-    with Web() as tokens:
-        tokens.answers["/token"] = Answer(400, {}, b'{"error": "invalid_grant", "error_description": "secret words"}')
-        values = {"type": "gcs", "bucket": "b", "endpoint_url": gcs_server.endpoint_url, "client_email": "a@b", "private_key": pem}
-        with pytest.raises(SourceDenied, match=r"the service account key of storage config 'k' did not work \(RefreshError\)") as caught:
-            listed(bucket_of(values, token_uri=f"{tokens.url}/token"))
-        assert "secret" not in caught.value.text
-
-
-def test_gcs_without_default_credentials_is_anonymous(gcs_server, monkeypatch):
-    """As with the Go adapter: a public bucket needs no key."""
-    for name in ADC:
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("NO_GCE_CHECK", "true")
-    monkeypatch.setenv("HOME", "/nonexistent")
-    gcs_server.make_bucket("public-one")
-    gcs_server.put("public-one", "m/file", CONTENT)
-    bucket = bucket_of(gcs_server.storage_config("public-one"), anonymous="")
-    assert read(bucket, listed(bucket)) == CONTENT
 
 
 AZURE_KEYS = [

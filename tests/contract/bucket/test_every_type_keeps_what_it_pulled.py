@@ -11,12 +11,11 @@ import pytest
 
 from adapter.errors import SourceNotFound
 from adapter.telemetry.metrics import REGISTRY
-from adapter.volume import Volume
-from tests.builders import a_spec
+from adapter.volume.volume import Volume
+from tests.builders import a_spec, zip_of
 from tests.contract.bucket.model_beds import SHELVES, ModelBed, make_store
 from tests.fakes.web import Answer, Web
 from tests.unit.storage.beds import opened
-from tests.unit.storage.pull.test_archives_are_unpacked_safely import zip_of
 
 CONTENT = os.urandom(2_000_017)
 

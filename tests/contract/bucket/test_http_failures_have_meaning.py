@@ -10,9 +10,11 @@ from adapter.errors import InvalidRequest, SourceChanged, SourceDenied, SourceUn
 from adapter.storage.bucket import StoredObject
 from adapter.workers import Stop
 from tests.contract.bucket.conftest import bucket_of
+from tests.fakes.hell import Hell, redirecting
 from tests.fakes.s3_proxy import Fault, S3Proxy
 from tests.fakes.web import Answer, Web
 from tests.real.web import USER, WebServer
+from tests.security.clouds import server_tls
 
 CONTENT = bytes(range(256)) * 1200
 
@@ -378,11 +380,12 @@ def test_a_client_certificate_is_shown_to_its_server_only(tls_server, web):
         listed(http_bucket(web.url, **fields))
 
 
-def test_a_redirect_from_https_to_http_is_not_followed(web):
+def test_a_redirect_from_https_to_http_is_not_followed(web, tmp_path):
     """What was private would be sent in the open."""
-    bucket = http_bucket("https://h")
-    with pytest.raises(InvalidRequest, match="from https to plain http"):
-        bucket._next(bucket._url, f"{web.url}/x")
+    context, certificates = server_tls(tmp_path)
+    with Hell(redirecting(f"{web.url}/x"), tls=context) as server, pytest.raises(InvalidRequest, match="from https to plain http"):
+        listed(http_bucket(server.url, certificate=certificates.ca_pem))
+    assert not web.requests
 
 
 def test_a_proxy_of_the_environment_is_used(real, proxy, monkeypatch):

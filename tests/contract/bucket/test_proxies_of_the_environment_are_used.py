@@ -7,14 +7,13 @@ import ssl
 import pytest
 
 from adapter.errors import InvalidRequest, SourceDenied, SourceUnavailable
-from adapter.storage.stores.clients import Clients, Means
-from adapter.storage.stores.table import BUCKETS
-from adapter.storage.wire.dialling import Guard
+from adapter.storage.net.guard import Guard
 from adapter.units import parse_networks
 from adapter.workers import Stop
 from tests.contract.bucket.conftest import bucket_of
 from tests.fakes.hell import Hell, answering, by_target, honest
-from tests.fakes.http_proxy import VARIABLES, HttpProxy
+from tests.fakes.http_proxy import VARIABLES, HttpProxy, password_of
+from tests.real.blocking import BlockingClients
 from tests.real.certificates import make_certificates
 from tests.unit.storage.beds import make_config
 
@@ -79,11 +78,11 @@ def spelled(server, name):
 def test_requests_go_through_the_proxy(kind, case, server, given, monkeypatch):
     """Forwarded, or through a tunnel in which TLS is checked end to end. The proxy's password goes to the proxy alone."""
     with HttpProxy(password="user:word") as proxy:
-        monkeypatch.setenv(spelled(server, case), proxy.url)
+        monkeypatch.setenv(spelled(server, case), proxy.proxy_url)
         assert pulled(bucket_of(config_of(kind, server, given))) == CONTENT
         methods = {request.method for request in proxy.requests}
         assert methods == ({"CONNECT"} if server.url.startswith("https") else {"GET"})
-        assert {request.password for request in proxy.requests} == {"user:word"}
+        assert {password_of(request) for request in proxy.requests} == {"user:word"}
         assert all("proxy-authorization" not in request.headers for request in server.requests)
 
 
@@ -100,7 +99,7 @@ def test_a_password_of_a_proxy_may_have_any_letters(kind, server, given, monkeyp
 def test_no_proxy_is_heeded(kind, case, server, given, monkeypatch):
     """By name."""
     with HttpProxy() as proxy:
-        monkeypatch.setenv(spelled(server, "upper"), proxy.url)
+        monkeypatch.setenv(spelled(server, "upper"), proxy.proxy_url)
         monkeypatch.setenv(case, "other.example,localhost")
         assert pulled(bucket_of(config_of(kind, server, given))) == CONTENT
         assert proxy.requests == []
@@ -129,12 +128,12 @@ def test_a_proxy_that_is_away_is_a_matter_of_the_network(kind, given, server, mo
 def test_a_guarded_place_behind_a_proxy_is_guarded_too(kind, server, given, monkeypatch):
     """The proxy stands where metadata can be reached from as well; the proxy itself may be anywhere."""
     with HttpProxy() as proxy:
-        monkeypatch.setenv(spelled(server, "upper"), proxy.url)
+        monkeypatch.setenv(spelled(server, "upper"), proxy.proxy_url)
         field = "url" if kind == "http" else "endpoint_url"
         config = make_config(config_of(kind, server, given), requested=frozenset({field}))
-        means = Means(max_connections=2, guard=Guard(parse_networks("127.0.0.0/8,::1/128")))
+        clients = BlockingClients(guard=Guard(parse_networks("127.0.0.0/8,::1/128")))
         with pytest.raises(InvalidRequest, match="REQUEST_ENDPOINTS_DENIED"):
-            Clients(BUCKETS, means).bucket(config, Stop()).list_page("m/file", Stop())
+            clients.bucket(config).list_page("m/file", Stop())
         assert proxy.requests == []
 
 

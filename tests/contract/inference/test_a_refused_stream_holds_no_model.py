@@ -44,7 +44,6 @@ async def test_its_unload_ends(inference: TritonInference, triton: Triton, leave
                 asking.cancel()
                 with suppress(asyncio.CancelledError, InferenceFailed):
                     await asking
-        await asyncio.sleep(1)
         await stub.RepositoryModelUnload(service_pb2.RepositoryModelUnloadRequest(model_name=name))
         async with asyncio.timeout(FREE_SECONDS):
             while True:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 import socket
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -17,7 +15,6 @@ from adapter.triton.inference.client import TritonInference
 from tests.contract.inference.bed import all_of, prompt, wait
 from tests.fakes.v2_server import V2Server
 from tests.real import install, llm_models, models
-from tests.real.polls import until
 from tests.real.ports import free_ports
 from tests.real.triton import Triton
 
@@ -87,25 +84,19 @@ async def test_somebody_listens_and_never_says_a_word() -> None:
         await client.close()
 
 
-def is_stopped(pid: int) -> bool:
-    """Whether SIGSTOP has come to each of its threads: on a busy machine they run on for a moment."""
-    return all("\nState:\tT" in status.read_text() for status in Path(f"/proc/{pid}/task").glob("*/status"))
-
-
 @pytest.mark.real_triton
 async def test_a_triton_that_hangs_is_not_well(triton: Triton) -> None:
     client = TritonInference(triton.grpc_target)
     assert await client.is_live()
     assert await client.is_ready()
-    os.kill(triton.pid, signal.SIGSTOP)
+    triton.freeze()
     try:
-        until(lambda: is_stopped(triton.pid), "all threads have stopped")
         begun = time.monotonic()
         assert not await client.is_live()
         assert not await client.is_ready()
         assert time.monotonic() - begun < FAR_BELOW_ITS_TIMEOUTS
     finally:
-        os.kill(triton.pid, signal.SIGCONT)
+        triton.thaw()
     async with asyncio.timeout(FAR_BELOW_ITS_TIMEOUTS):
         while not await client.is_live():
             await asyncio.sleep(0.01)

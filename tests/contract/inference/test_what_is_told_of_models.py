@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import urllib.request
 from collections.abc import Mapping
@@ -32,9 +33,11 @@ async def test_the_config_is_tritons(inference: TritonInference, triton: Triton,
 @pytest.mark.real_triton
 async def test_the_statistics_are_tritons(inference: TritonInference, triton: Triton) -> None:
     await inference.infer(wait(0))
-    assert await inference.model_statistics("waiter") == _of_http(triton, "/v2/models/waiter/stats")
-    every = await inference.model_statistics()
-    assert every == _of_http(triton, "/v2/models/stats")
+    async with asyncio.timeout(30):  # Triton counts an inference a moment after its answer
+        while await inference.model_statistics("waiter") != _of_http(triton, "/v2/models/waiter/stats"):
+            await asyncio.sleep(0.05)
+        while (every := await inference.model_statistics()) != _of_http(triton, "/v2/models/stats"):
+            await asyncio.sleep(0.05)
     assert len(every["model_stats"]) >= len(MODELS)
 
 

@@ -8,8 +8,6 @@ behaviour and the real one's python model look for the same file.
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 import struct
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -25,7 +23,7 @@ from adapter.triton.repository import Repository
 from adapter.triton.server import TritonServer
 from adapter.triton.stubs import service_pb2 as pb
 from adapter.triton.stubs import service_pb2_grpc
-from adapter.volume import Volume
+from adapter.volume.volume import Volume
 from tests.fakes.triton import FakeTriton
 from tests.real.ports import free_ports
 from tests.real.triton import Triton
@@ -268,7 +266,7 @@ class RealBed(Bed):
         self._explicit = explicit
         self._address = f"unix:{root}/t.sock" if on_socket else None
         self._name = name
-        self._args = ["--disable-auto-complete-config", "--reuse-grpc-port=true"]
+        self._args = ["--reuse-grpc-port=true"]
         if connection_seconds:
             milliseconds = round(connection_seconds * 1000)
             self._args += [f"--grpc-max-connection-age={milliseconds}", f"--grpc-max-connection-age-grace={milliseconds}"]
@@ -305,10 +303,10 @@ class RealBed(Bed):
         await asyncio.to_thread(before.kill)
 
     def freeze(self) -> None:
-        os.kill(self.triton.pid, signal.SIGSTOP)
+        self.triton.freeze()
 
     def thaw(self) -> None:
-        os.kill(self.triton.pid, signal.SIGCONT)
+        self.triton.thaw()
 
     async def close(self) -> None:
         await super().close()

@@ -268,11 +268,11 @@ async def test_a_triton_that_restarts_again_and_again_is_told_to_the_end(bed: Be
 
 async def test_a_triton_that_answers_late_while_it_lists_has_not_been_away(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
     """One thread lists and answers: what gets no answer meanwhile proves nothing."""
-    monkeypatch.setattr("adapter.triton.presence.FRESH_SECONDS", 10)  # the question is sent to a Triton that has just answered
+    monkeypatch.setattr("adapter.triton.connection.FRESH_SECONDS", 10)  # the question is sent to a Triton that has just answered
     await bed.place("m")
     async with watched(bed) as server:
         await server.load("m", unnoticed)
-        assert await server._presence.look()
+        assert await server._connection.look()
         bed.freeze()
         listing = asyncio.create_task(server.index())
         ready = asyncio.create_task(server.is_ready("m"))

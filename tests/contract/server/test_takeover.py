@@ -13,7 +13,7 @@ import pytest
 from adapter.errors import WrongServer
 from adapter.triton.repository import Repository
 from adapter.triton.stubs import service_pb2 as pb
-from adapter.volume import Volume
+from adapter.volume.volume import Volume
 from tests.contract.server.bed import Bed, is_still_running, unnoticed
 
 

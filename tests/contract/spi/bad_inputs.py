@@ -146,6 +146,7 @@ HINTS = (
 STORAGE = (
     _storage("unknown storage key", {"storage_key": "no-such-key-here"}, "no-such-key-here"),
     _storage("storage key climbs", {"storage_key": "../secrets"}, "storage_key"),
+    _storage("no bucket", {"storage_params": {"type": "s3"}}, "no bucket", "default_bucket"),
     _storage("unknown storage type", {"storage_params": {"type": "ftp"}}, "ftp", "s3"),
     _storage("storage parameter below a text", {"storage_params": {"type": "s3", "type.name": "x"}}, "type"),
 )

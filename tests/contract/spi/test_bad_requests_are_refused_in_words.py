@@ -38,7 +38,7 @@ async def test_prediction_of_the_same_is_answered_with_a_size(bad: BadInput, run
     load = request_of(bad)
     predict = pb.PredictModelSizeRequest(modelId=load.modelId, modelType=load.modelType, modelPath=load.modelPath, modelKey=load.modelKey)
 
-    answer = await runtime.predictModelSize(predict, timeout=0.5)
+    answer = await runtime.predictModelSize(predict, timeout=10)
 
     assert answer.sizeInBytes > 8192
 

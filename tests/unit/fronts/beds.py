@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from aiohttp import web
 
 from adapter.fronts.answers import json_answer
+from adapter.fronts.budget import Budget
 from adapter.fronts.connections import Runner
 from adapter.fronts.edge import Edge, Front, Handler, Route
 from adapter.fronts.guards import rules_of
@@ -53,7 +54,12 @@ async def served(*routes: Route, echoed: Sequence[str] = (), restricted: str = "
         return json_answer({"error": text}, status)
 
     settings = read_group(HttpSettings, env)
-    edge = Edge(Front(name="v2", title="t", routes=routes, fails=fails, echoed=echoed), settings, rules_of(restricted))
+    edge = Edge(
+        Front(name="v2", title="t", routes=routes, fails=fails, echoed=echoed),
+        settings,
+        rules_of(restricted),
+        Budget(settings.bodies_bytes),
+    )
     runner = Runner(edge, settings)
     await runner.setup()
     try:

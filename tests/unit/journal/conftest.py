@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.journal.beds import Bed
+from tests.unit.journal.journals import Bed
 
 
 @pytest.fixture

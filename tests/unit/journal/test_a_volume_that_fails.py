@@ -17,8 +17,8 @@ from structlog.testing import capture_logs
 
 from adapter.journal import file as journal_file
 from adapter.journal import journal as journal_module
-from adapter.journal.reading import JournalProblem
-from tests.unit.journal.beds import Bed, a_record
+from adapter.journal.file import JournalProblem
+from tests.unit.journal.journals import Bed, a_record
 
 TOP = Path(__file__).parents[3]
 
@@ -217,7 +217,7 @@ REAL_DISK = """
 import asyncio, sys
 from pathlib import Path
 from adapter.journal.journal import Journal
-from tests.unit.journal.beds import a_record
+from tests.unit.journal.journals import a_record
 
 async def main(folder):
     path = folder / "journal.jsonl"

@@ -92,63 +92,6 @@ def test_every_value_is_judged_as_protobuf_judges_it(kind):
     assert differences == LENIENT.get(kind, set())
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("input { data_type: TYPE_FLOAT }", "line 1, column 20: data_type cannot be TYPE_FLOAT; TYPE_FP32 seems to be meant"),
-        ("input {\n  data_type: FP32 }", "line 2, column 14: data_type cannot be FP32; TYPE_FP32 seems to be meant"),
-        ("output [ { }, { data_type: type_Int_8 } ]", "data_type cannot be type_Int_8; TYPE_INT8 seems to be meant"),
-        ("output { data_type: BYTES }", "data_type cannot be BYTES; TYPE_STRING seems to be meant"),
-        ("output { data_type: 'TYPE_FP32' }", "column 21: data_type must be a word without quotes, for instance TYPE_FP32"),
-        ("output { data_type: 1.5 }", "data_type must be a word without quotes"),
-        ("output { data_type: 2147483648 }", "data_type must be a word"),
-        ("instance_group { kind: KIND_CUDA }", "kind cannot be KIND_CUDA; KIND_GPU seems to be meant"),
-        ("optimization { priority: MAX }", "priority cannot be MAX; PRIORITY_MAX seems to be meant"),
-        ("dynamic_batching { default_queue_policy { timeout_action: reject } }", "cannot be reject; REJECT seems to be meant"),
-        ("input { dims: [ 1, 'x' ] }", "line 1, column 20: dims must be a whole number"),
-        (f"input {{ dims: {'1' * 50} }}", "dims must be from -9223372036854775808 to 9223372036854775807"),
-        ("input { dims: 9223372036854775808 }", "dims must be from -9223372036854775808 to 9223372036854775807"),
-        ("instance_group { count: 4294967296 }", "count must be from -2147483648 to 2147483647"),
-        ("model_warmup { batch_size: -1 }", "batch_size must be from 0 to 4294967295"),
-        ("response_cache { enable: yes }", "enable must be true or false"),
-        ("sequence_batching { direct { minimum_slot_utilization: 'x' } }", "minimum_slot_utilization must be a number"),
-        ("parameters { key: 'k' value { string_value: 7 } }", "string_value must be a string in quotes"),
-        ("parameters { key: 'k' value: 'v' }", "value must be a message in braces"),
-        ("ensemble_scheduling { step { model_name: 'a' model_name: 'b' } }", "column 46: model_name is set twice"),
-        ("input { reshape { } reshape { } }", "column 21: reshape is set twice"),
-        ("dynamic_batching { } ensemble_scheduling { }", "ensemble_scheduling and dynamic_batching are set, and only one of them can be"),
-        ("backend: [ 'x' ]", "backend has one value, and this is a list"),
-        ('backend: "caf\\351"', "backend is not UTF-8"),
-    ],
-)
-def test_the_place_and_what_is_expected_are_told(text, words):
-    """Triton would only say "failed to poll from model repository"."""
-    found = refusal(text)
-
-    assert found is not None
-    assert found.startswith("config.pbtxt cannot be used: line ")
-    assert words in found
-    assert not is_taken_by_protobuf(text)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "next_field: 'x' next_field { data_type: FP32 }",
-        "input { data_type: TYPE_FP8 }",
-        "input { data_type: TYPE_FP8_E4M3 }",
-        "instance_group { kind: KIND_NPU }",
-        "input { data_type: 99 next { kind: 7 } }",
-        "[nvidia.next] { backend: 7 }",
-        "parameters { key: 'k' value { int_value: 7 } }",
-        "version_policy { next { } next { } }",
-    ],
-)
-def test_what_may_be_newer_than_the_table_is_not_judged(text):
-    """Fields of any name, and enum values that are no known one in other words."""
-    assert refusal(text) is None
-
-
 def test_a_sign_may_stand_apart_from_its_number():
     """C++ reads the sign as a token of its own; Python's protobuf does not."""
     for number in ("- 1.5", "-\n1", "- # below all\n inf", "-\tNaN"):

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-from itertools import accumulate
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.errors import InvalidModel
 from adapter.layout import rules
-from tests.builders import a_file, a_forest, a_listing, a_spec
-from tests.unit.layout.cases.builders import SCHEMA, config_of, finished
+from tests.builders import a_file, a_listing, a_spec
+from tests.unit.layout.cases.builders import SCHEMA
 
 VERSION = re.compile(r"0|[1-9][0-9]{0,17}|[1-8][0-9]{18}|9000000000000000000")
 TYPES = [
@@ -72,42 +71,6 @@ trees = st.builds(listing_of, st.sets(versioned, max_size=8), st.booleans())
 files = st.builds(listing_of, st.sets(names, min_size=1, max_size=1), st.booleans(), st.just(True))
 listings = st.one_of(directories, natives, trees, files)
 schemas = st.sampled_from([b"{}", b'{"inputs": [{"name": "i", "datatype": "FP32", "shape": [-1, 2]}]}'])
-
-
-FORMATS = ("json", "ubj", "binary", "text", "checkpoint")
-contents_of_files = st.sampled_from([b"", *(a_forest(form, 2, classes) for form in FORMATS for classes in (1, 3))])
-
-
-@given(listings, st.sampled_from(TYPES), st.sampled_from(CONFIGS), schemas, st.sampled_from(["m", "a.python"]), contents_of_files)
-def test_a_layout_never_escapes_and_can_always_be_built(listing, model_type, config, schema, model_id, content):
-    """Refused, or: relative unique paths, no file that is a directory too, only versions look like numbers, only given files."""
-    spec = a_spec(model_id=model_id, model_type=model_type, schema_path="_schema.json" if listing.schema else None)
-    contents = dict.fromkeys(rules.wanted(listing), config) | {SCHEMA: schema}
-    try:
-        planned = rules.plan(spec, listing, contents)
-        found = finished(planned, content)
-    except InvalidModel as error:
-        assert "\n" not in error.text
-        return
-
-    assert not found.questions
-    assert set(found.files) == set(planned.files)
-
-    assert set(found.links.values()) <= set(listing.files)
-    assert len(found.links) == len(set(found.links.values()))
-    files = [*found.links, *found.written]
-    assert len(files) == len(set(files))
-    directories = set(found.directories)
-    for path in files:
-        directories.update(list(accumulate(path.split("/"), "{}/{}".format))[:-1])
-    assert not directories & set(files)
-    for path in {*files, *directories}:
-        assert all(name not in ("", ".", "..") and "\0" not in name for name in path.split("/"))
-    for name in {path.partition("/")[0] for path in directories}:
-        looks_like_a_number = name.strip().lstrip("+-")[:1].isdigit()
-        assert VERSION.fullmatch(name) or not looks_like_a_number
-    if "config.pbtxt" in found.written:
-        assert not config_of(found.written["config.pbtxt"]).name
 
 
 @given(listings, st.sampled_from(CONFIGS))

@@ -23,26 +23,6 @@ def planned(files: dict[str, str], *, folder: Path | None = None) -> Layout:
     return rules.plan(spec, listing, {file: files[file.path].encode() for file in rules.wanted(listing, spec)})
 
 
-@pytest.mark.parametrize(
-    "files",
-    [NATIVE, {"1/model.onnx": ""}, {"model.onnx": ""}, {"config.pbtxt": ENSEMBLE, **STEPS}, {"top/config.pbtxt": ENSEMBLE, **STEPS}],
-    ids=["config", "version", "files", "bundle in itself", "bundle"],
-)
-def test_they_are_those_of_the_whole(files: dict[str, str]) -> None:
-    plain, found = planned(files), planned({**files, OPTIONS_FILE: ""})
-    assert placed(found)[OPTIONS_FILE] == OPTIONS_FILE
-    assert {path for path in placed(found) if Path(path).name != OPTIONS_FILE} == set(placed(plain))
-    assert found.written == plain.written
-    assert {name: placed(part) for name, part in found.inner.items()} == {name: placed(part) for name, part in plain.inner.items()}
-
-
-def test_a_model_of_a_bundle_may_have_its_own() -> None:
-    files = {"top/config.pbtxt": ENSEMBLE, **STEPS, OPTIONS_FILE: "", f"top/{OPTIONS_FILE}": "", f"a/{OPTIONS_FILE}": ""}
-    found = planned(files)
-    assert placed(found)[OPTIONS_FILE] == f"top/{OPTIONS_FILE}"
-    assert placed(found.inner["m~inner~a"])[OPTIONS_FILE] == f"a/{OPTIONS_FILE}"
-
-
 @pytest.mark.parametrize("at", [OPTIONS_FILE, f"model/{OPTIONS_FILE}"])
 def test_they_may_lie_beside_what_a_model_is_wrapped_in(at: str) -> None:
     found = planned({f"model/{path}": text for path, text in NATIVE.items()} | {at: ""}, folder=Path("/opt/ml/models"))

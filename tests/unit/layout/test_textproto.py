@@ -8,8 +8,8 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 from tritonclient.grpc import model_config_pb2
 
-from adapter.layout.textparser import MAX_DEPTH, ParseError, parse
-from adapter.layout.textproto import Edit, Field, Message, Scalar, Sequence, position, quoted, removal, splice
+from adapter.layout.textparser import ParseError, parse
+from adapter.layout.textproto import Edit, Field, Message, Scalar, Sequence, position, quoted, splice
 
 WORDS = [
     "name", "input", "dims", ":", ":", "{", "}", "{", "}", "<", ">", "[", "]", ",", ";",
@@ -136,92 +136,6 @@ def test_every_form_of_a_scalar_is_understood(text, kind, value):
     assert (found.kind, found.value) == (kind, value)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "a { b: 1 }",
-        "a: { b: 1 }",
-        "a < b: 1 >",
-        "a: < b: 1; >,",
-        "a { b: 1, }",
-        "# first\na {\r\n  b: 1 # note }\n}",
-        "a:{b:1}",
-    ],
-)
-def test_messages_take_both_brackets_an_optional_colon_and_separators(text):
-    """One field `a` whose message has one field `b`."""
-    field = only(text)
-
-    assert isinstance(field.value, Message)
-    assert [inner.name for inner in field.value.fields] == ["b"]
-
-
-@pytest.mark.parametrize(
-    ("text", "count"), [("a: []", 0), ("a: [1]", 1), ("a: [1, -2,3 ]", 3), ("a [ {}, <> ]", 2), ("a []", 0), ("a: ['x' 'y', 'z']", 2)]
-)
-def test_lists_hold_scalars_or_messages(text, count):
-    """Messages also without colon."""
-    assert len(only(text).values) == count
-
-
-@pytest.mark.parametrize(("text", "name"), [("[a.b]: 1", "[a.b]"), ("[ type.googleapis.com / x.Y ] { }", "[type.googleapis.com/x.Y]")])
-def test_extensions_and_any_have_names_in_brackets(text, name):
-    """They are kept, whoever knows them."""
-    assert only(text).name == name
-
-
-@pytest.mark.parametrize(
-    ("text", "line", "column", "problem"),
-    [
-        ("a", 1, 2, "expected ':', found the end of the text"),
-        ("a 1", 1, 3, "expected ':', found '1'"),
-        ("a: }", 1, 4, "expected a value, found '}'"),
-        ("a {\n  b: 1\n", 3, 1, "expected a field name or '}', found the end of the text"),
-        ("a { b: 1 >", 1, 10, "expected a field name or '}', found '>'"),
-        ("a: 1 }", 1, 6, "expected a field name, found '}'"),
-        ("a: 1;; b: 2", 1, 6, "expected a field name, found ';'"),
-        ("a: [1, ]", 1, 8, "expected a value, found ']'"),
-        ("a: [1 2]", 1, 7, "expected ',' or ']', found '2'"),
-        ("a: [[1]]", 1, 5, "expected a value, found '['"),
-        ("a [1]", 1, 4, "expected ':', found '1'"),
-        ("a: -b", 1, 5, "expected a number, found 'b'"),
-        ("a: 12b", 1, 4, "a number runs into the next word"),
-        ("a: 1.2.3", 1, 4, "a number runs into the next word"),
-        ("a: 089", 1, 4, "a number with a leading zero is octal and has no digit above 7"),
-        ('é: "x"', 1, 1, "the character 'é' cannot stand here"),
-        ('x: 1\na: "x\ny"', 2, 4, "a string does not end on its line"),
-        (r'a: "x\q"', 1, 6, "a string holds an unknown escape"),
-        (r'a: "\U00110000"', 1, 5, "a string holds an unknown escape"),
-        ("[]: 1", 1, 2, "expected an extension name and ']', found ']'"),
-        ("[a: 1", 1, 3, "expected an extension name and ']', found ':'"),
-        ("a: 1\r\nb: \0", 2, 4, r"the character '\x00' cannot stand here"),
-        ("# b\0c\na: 1", 1, 4, r"the character '\x00' cannot stand here"),
-        ("a: 'b\0'", 1, 6, r"the character '\x00' cannot stand here"),
-    ],
-)
-def test_an_error_names_its_place(text, line, column, problem):
-    """Line and column from 1, and what was expected there."""
-    with pytest.raises(ParseError) as caught:
-        parse(text)
-
-    assert (caught.value.line, caught.value.column, caught.value.problem) == (line, column, problem)
-    assert str(caught.value) == f"line {line}, column {column}: {problem}"
-
-
-def test_deep_nesting_is_refused_before_it_exhausts_the_stack():
-    """A config of a megabyte of braces is an error like any other."""
-    assert parse("a{" * MAX_DEPTH + "}" * MAX_DEPTH).fields
-    assert len(parse("a{b{}}" * MAX_DEPTH * 2).fields) == MAX_DEPTH * 2
-    for text in ("a{" * 500_000, "a:[<" * 250_000):
-        with pytest.raises(ParseError, match="nested more than 64 levels deep"):
-            parse(text)
-
-
-def test_a_number_of_many_digits_is_larger_than_any_field():
-    """Reading all digits would take seconds."""
-    assert scalar("9" * 100_000).value > 2**64
-
-
 def test_position_counts_lines_and_columns_from_one():
     """As editors do."""
     assert [position("ab\nc", offset) for offset in range(5)] == [(1, 1), (1, 2), (1, 3), (2, 1), (2, 2)]
@@ -231,24 +145,6 @@ def test_edits_replace_insert_and_remove():
     """In any order of giving."""
     assert splice("hello world", [Edit(5, 6, ", "), Edit(0, 1, "H"), Edit(11, 11, "!")]) == "Hello, world!"
     assert splice("hello world", [Edit(6, 7, "W")], 6, 11) == "World"
-
-
-@pytest.mark.parametrize(
-    ("text", "left"),
-    [
-        ("a: 1\nb: 2\nc: 3\n", "a: 1\nc: 3\n"),
-        ("b: 2", ""),
-        ("  b: 2 ;  \nc: 3", "c: 3"),
-        ("a: 1, b: 2, c: 3", "a: 1,  c: 3"),
-        ("b: 2 # why\nc: 3", " # why\nc: 3"),
-        ("b {\n x: 1\n}\nc: 3", "c: 3"),
-    ],
-)
-def test_a_removed_field_takes_its_line_when_it_is_alone_there(text, left):
-    """Comments and neighbours stay."""
-    (field,) = parse(text).all("b")
-
-    assert splice(text, [removal(text, field)]) == left
 
 
 @given(st.text())

@@ -9,7 +9,7 @@ import pytest
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
 from adapter.model import RESERVED_IDS
 from adapter.settings import CapacitySettings, read_group
-from tests.fakes.world import World, neighbours
+from tests.fakes.world import World, ports
 
 MIB = 1024 * 1024
 
@@ -40,9 +40,7 @@ async def make(world: World, capacity: CapacitySettings) -> AsyncIterator[Callab
     made = []
 
     def make_one() -> RuntimeLifecycle:
-        made.append(
-            RuntimeLifecycle(neighbours=neighbours(world), capacity=capacity, unload_timeout_seconds=170, reserved_ids=RESERVED_IDS)
-        )
+        made.append(RuntimeLifecycle(ports=ports(world), capacity=capacity, unload_timeout_seconds=170, reserved_ids=RESERVED_IDS))
         return made[-1]
 
     yield make_one

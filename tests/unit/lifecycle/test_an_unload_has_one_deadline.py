@@ -227,3 +227,47 @@ async def test_a_refusal_of_triton_is_told_at_once_to_all_who_wait(lifecycle: Ru
     errors = await asyncio.gather(first, second, return_exceptions=True)
     assert [str(error) for error in errors] == ["Triton does not unload the model"] * 2
     assert world.trace.count("unload a") == 1
+
+
+async def test_what_was_not_freed_in_time_is_freed_without_a_further_call(lifecycle: RuntimeLifecycle, world: World) -> None:
+    """Ten seconds later, and again after longer pauses."""
+    await lifecycle.load(A)
+    world.hold("unload")
+    await obstacle(lifecycle)
+    await asyncio.sleep(BOUND_SECONDS)
+    world.let_go("unload")
+    await asyncio.sleep(60)
+
+    assert lifecycle.registry.find("a") is None
+    assert world.is_empty
+
+
+async def test_a_drain_does_not_wait_for_a_take_down_without_a_call(lifecycle: RuntimeLifecycle, world: World) -> None:
+    """The next process goes on with it. One that a call waits for is let end."""
+    await lifecycle.load(A)
+    world.hold("unload")
+    await obstacle(lifecycle)
+    await asyncio.sleep(20)
+    assert lifecycle.registry.operation_on("a") is not None
+    began = now()
+
+    assert await lifecycle.drain(30)
+
+    assert now() - began < 5
+    assert world.records["a"].state == "failed"
+
+
+async def test_a_drain_waits_for_a_take_down_that_a_call_has_joined(lifecycle: RuntimeLifecycle, world: World) -> None:
+    await lifecycle.load(A)
+    world.hold("unload")
+    await obstacle(lifecycle)
+    await asyncio.sleep(20)
+    unload = asyncio.create_task(lifecycle.unload("a"))
+    await asyncio.sleep(1)
+    drain = asyncio.create_task(lifecycle.drain(30))
+    await asyncio.sleep(5)
+    world.let_go("unload")
+
+    await unload
+    assert await drain
+    assert world.is_empty

@@ -169,7 +169,7 @@ async def test_a_triton_that_restarts_right_after_a_load_is_noticed(lifecycle: R
     world.hold("measure")
     load = asyncio.create_task(lifecycle.load(A))
     await world.until_held("measure")
-    world.memory.clear()
+    world.restart_triton()
     world.let_go("measure")
 
     with pytest.raises(ServerUnavailable, match="lost the model"):

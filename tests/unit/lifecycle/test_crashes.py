@@ -11,7 +11,7 @@ from adapter.lifecycle.lifecycle import RuntimeLifecycle
 from adapter.lifecycle.states import State
 from adapter.model import Content, Crashes
 from tests.builders import a_spec
-from tests.fakes.world import World, neighbours
+from tests.fakes.world import World, ports
 from tests.unit.lifecycle.test_restoring import Outcomes, loaded, sent, state_of, until
 
 pytestmark = pytest.mark.looptime
@@ -144,7 +144,7 @@ async def test_a_death_right_after_the_answer_of_the_load_is_counted(lifecycle: 
 def test_deaths_are_counted_within_a_day_of_the_last_one() -> None:
     now = 0.0
     world = World()
-    journal = neighbours(world).journal
+    journal = ports(world).journal
     journal.now = lambda: now  # type: ignore[method-assign] # a clock of the test's own
     counts = CrashCounts(journal)
     content = Content("spec", "listing", "crash")
@@ -162,7 +162,7 @@ def test_deaths_are_counted_within_a_day_of_the_last_one() -> None:
 def test_counts_of_contents_that_nobody_asks_for_any_more_are_forgotten() -> None:
     now = 0.0
     world = World()
-    journal = neighbours(world).journal
+    journal = ports(world).journal
     journal.now = lambda: now  # type: ignore[method-assign] # a clock of the test's own
     counts = CrashCounts(journal)
 
@@ -179,7 +179,7 @@ def test_counts_of_contents_that_nobody_asks_for_any_more_are_forgotten() -> Non
 def test_a_death_that_is_still_to_come_counts_for_nothing() -> None:
     """Whoever can write the volume can write such a line; it would ban a content for ever."""
     world = World()
-    journal = neighbours(world).journal
+    journal = ports(world).journal
     journal.now = lambda: 10.0  # type: ignore[method-assign] # a clock of the test's own
     world.crashes["crash"] = Crashes(digest="crash", count=3, last=1e9)
 
@@ -352,7 +352,7 @@ async def test_a_content_that_three_deaths_have_banned_is_not_restored(lifecycle
 async def test_a_content_that_is_banned_is_not_restored(lifecycle: RuntimeLifecycle, world: World) -> None:
     """It serves under this id, and has killed Triton under another one."""
     await lifecycle.load(B)
-    counts = CrashCounts(neighbours(world).journal)
+    counts = CrashCounts(ports(world).journal)
     for _ in range(MOST_CRASHES):
         counts.count(world.records["b"].content.crash)
     world.trace.clear()

@@ -15,13 +15,13 @@ from adapter.errors import (
     SourceNotFound,
     SourceUnavailable,
 )
-from adapter.lifecycle.checking import LOOK_SECONDS
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
+from adapter.lifecycle.loading import LOOK_SECONDS
 from adapter.lifecycle.states import State
 from adapter.model import RESERVED_IDS, SourceFile
 from adapter.settings import CapacitySettings, read_group
 from tests.builders import a_spec
-from tests.fakes.world import World, neighbours
+from tests.fakes.world import World, ports
 
 pytestmark = pytest.mark.looptime
 A = a_spec("models/a", model_id="a", model_type="onnx")
@@ -105,7 +105,7 @@ async def test_a_ready_model_counts_as_equal_while_storage_hangs(lifecycle: Runt
 async def test_the_look_leaves_most_of_a_small_budget(world: World) -> None:
     """LOADTIME_TIMEOUT of 3 s: a budget of 2.7 s."""
     capacity = read_group(CapacitySettings, {"CONTAINER_MEM_REQ_BYTES": "1280MiB", "LOADTIME_TIMEOUT": "3000"})
-    lifecycle = RuntimeLifecycle(neighbours=neighbours(world), capacity=capacity, unload_timeout_seconds=170, reserved_ids=RESERVED_IDS)
+    lifecycle = RuntimeLifecycle(ports=ports(world), capacity=capacity, unload_timeout_seconds=170, reserved_ids=RESERVED_IDS)
     lifecycle.start()
     await lifecycle.load(A)
     world.hold("open")

@@ -1,19 +1,16 @@
 """A prediction has one deadline over everything, and says "cannot fit" only where that is known."""
 
 import asyncio
-import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
 from adapter.errors import AdapterError, InvalidModel, NoCapacity, SourceDenied, SourceNotFound, SourceUnavailable
-from adapter.layout import rules
 from adapter.lifecycle import predicting
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
-from adapter.lifecycle.predicting import MOST_LOOKS, PREDICT_SECONDS, THREADS
+from adapter.lifecycle.predicting import MOST_LOOKS, PREDICT_SECONDS
 from adapter.lifecycle.sizing import UNFIT_BYTES
-from adapter.model import Layout, Listing, ModelSpec, SourceFile, Survey
+from adapter.model import Listing, SourceFile, Survey
 from adapter.settings import CapacitySettings
 from tests.builders import a_spec
 from tests.fakes.world import World
@@ -32,38 +29,6 @@ def world() -> World:
     world = World(load_seconds=0)
     world.add("models/a")
     return world
-
-
-@pytest.fixture
-def many(world: World) -> Callable[[str], None]:
-    """Put a model of 50,000 files at a path of the store, which surveys it in no time."""
-
-    def put(path: str) -> None:
-        names = ("1/model.onnx", *(f"1/part{number}" for number in range(49_999)))
-        files = tuple(sorted((SourceFile(name, 1000, "e1") for name in names), key=lambda file: file.path))
-        world.objects[path] = files
-        world.surveys[path] = Survey(50_000_000, Listing(f"memory://{path}", "model.onnx", False, files))
-
-    return put
-
-
-@pytest.fixture
-def busy(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[threading.Thread]]:
-    """Plans take for ever, until the test has ended; the threads that are in one."""
-    inside: list[threading.Thread] = []
-    release = threading.Event()
-
-    def stuck(spec: ModelSpec, listing: Listing, contents: dict[SourceFile, bytes]) -> Layout:
-        inside.append(threading.current_thread())
-        release.wait(60)
-        raise InvalidModel("the test has ended")
-
-    monkeypatch.setattr(rules, "plan", stuck)
-    yield inside
-    release.set()
-
-
-# ---- the order of truth
 
 
 async def test_a_prediction_is_what_the_listing_says(lifecycle: RuntimeLifecycle, world: World) -> None:
@@ -241,83 +206,6 @@ async def test_a_prediction_that_is_cancelled_asks_no_more(lifecycle: RuntimeLif
         await call
     world.let_go("survey")
     assert await lifecycle.predict(A) == 1_250_000
-
-
-async def test_what_the_time_does_not_allow_is_not_begun(
-    lifecycle: RuntimeLifecycle, world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """No plan on the loop after the deadline, and none in a thread that would take longer: nothing can stop it."""
-    planned: list[str] = []
-    plan = rules.plan
-    monkeypatch.setattr(rules, "plan", lambda spec, *more: planned.append(spec.model_id) or plan(spec, *more))
-    world.objects["models/a"] = VERSIONS[:2]
-    monkeypatch.setattr(predicting, "PLANNED_FILES_PER_SECOND", 1)
-    assert await lifecycle.predict(A) == 500 * MIB, "all files"
-
-    monkeypatch.setattr(predicting, "PLANNED_FILES_PER_SECOND", 10**9)
-    assert (await lifecycle.predict(A), planned) == (250 * MIB, ["a"])
-
-    monkeypatch.setattr(predicting, "PREDICT_SECONDS", 0.0)
-    monkeypatch.setattr(predicting, "PLANNED_FILES_PER_SECOND", -(10**12))  # as if there were none
-    assert (await lifecycle.predict(A), planned) == (500 * MIB, ["a"])
-
-
-async def test_a_plan_that_takes_long_costs_no_more(
-    lifecycle: RuntimeLifecycle, world: World, many: Callable[[str], None], busy: list[threading.Thread]
-) -> None:
-    """All files count then. So few threads are left behind, and who finds none free is answered all the same."""
-    many("models/many")
-    begun = time.monotonic()
-
-    sizes = await asyncio.gather(*(lifecycle.predict(a_spec("models/many", model_type="onnx")) for _ in range(200)))
-
-    assert set(sizes) == {62_500_000}
-    assert time.monotonic() - begun < 10 * PREDICT_SECONDS
-    assert len(set(busy)) == len(busy) <= THREADS
-    assert threading.main_thread() not in busy
-
-
-@pytest.mark.parametrize("stuck", ["planning", "predicting"])
-async def test_loads_and_predictions_of_many_files_do_not_hold_up_each_other(
-    lifecycle: RuntimeLifecycle, world: World, many: Callable[[str], None], monkeypatch: pytest.MonkeyPatch, stuck: str
-) -> None:
-    """Each has threads of its own."""
-    many("models/many")
-    release, plan = threading.Event(), rules.plan
-
-    def planned(spec: ModelSpec, listing: Listing, contents: dict[SourceFile, bytes]) -> Layout:
-        if threading.current_thread().name.startswith(stuck):
-            release.wait(60)
-        return plan(spec, listing, contents)
-
-    monkeypatch.setattr(rules, "plan", planned)
-    loads = [asyncio.create_task(lifecycle.load(a_spec("models/many", model_id=name, model_type="onnx"))) for name in "xyz"]
-    try:
-        predicted = await asyncio.gather(*(lifecycle.predict(a_spec("models/many", model_type="onnx")) for _ in range(10)))
-        assert set(predicted) == {62_500_000}
-        assert await lifecycle.predict(A) == 1_250_000
-        if stuck == "predicting":
-            await asyncio.gather(*loads)
-    finally:
-        release.set()
-        await asyncio.gather(*loads)
-
-
-async def test_a_remembered_size_of_many_files_is_compared_within_the_deadline(
-    lifecycle: RuntimeLifecycle, world: World, many: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Where there is no time for a digest the remembered size stands, as where storage tells nothing."""
-    many("models/many")
-    spec = a_spec("models/many", model_id="many", model_type="onnx")
-    world.reported, world.load_seconds = 77_000_000, 0
-    await lifecycle.load(spec)
-    release = threading.Event()
-    digests = type(lifecycle._digests)
-    monkeypatch.setattr(digests, "of_crash", lambda *_: str(release.wait(60)))
-    try:
-        assert await lifecycle.predict(spec) == 77_000_000
-    finally:
-        release.set()
 
 
 # ---- a model that takes more than there is

@@ -6,9 +6,9 @@ from collections.abc import Callable
 import pytest
 from structlog.testing import capture_logs
 
-from adapter.errors import ModelRefused, ServerDied, SourceDenied, SourceUnavailable, Superseded, WrongServer
+from adapter.errors import ModelRefused, WrongServer
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
-from adapter.lifecycle.states import Event, State
+from adapter.lifecycle.states import State
 from adapter.model import ModelSpec
 from adapter.telemetry.metrics import RESTORE_PENDING, RESTORES
 from tests.builders import a_spec
@@ -73,19 +73,6 @@ def state_of(lifecycle: RuntimeLifecycle, model_id: str) -> State:
     return model.state if model else State.ABSENT
 
 
-async def test_all_that_was_loaded_is_loaded_again_and_nothing_is_pulled(
-    lifecycle: RuntimeLifecycle, world: World, outcomes: Outcomes
-) -> None:
-    await loaded(lifecycle, world, 10)
-
-    world.restart_triton()
-    await asyncio.sleep(6)
-
-    assert world.memory == {f"m{number}": "READY" for number in range(10)}
-    assert pulled(world) == []
-    assert outcomes.new == {"restored": 10}
-
-
 async def test_the_last_one_confirmed_comes_first_and_two_at_once(lifecycle: RuntimeLifecycle, world: World) -> None:
     specs = await loaded(lifecycle, world, 5)
     await lifecycle.load(specs[1])
@@ -111,15 +98,6 @@ async def test_a_restore_changes_neither_the_size_nor_the_order_of_the_next_one(
     assert await lifecycle.size_of("m0") == size
 
 
-async def test_the_size_is_told_all_the_time(lifecycle: RuntimeLifecycle, world: World) -> None:
-    """Waiting to be restored, being restored, restored: ModelMesh counts on the same size."""
-    await loaded(lifecycle, world, 3)
-    world.restart_triton()
-    for _ in range(40):
-        assert [await lifecycle.size_of(f"m{number}") for number in range(3)] == [1_250_000] * 3
-        await asyncio.sleep(0.1)
-
-
 async def test_readyz_is_told_how_far_it_is(lifecycle: RuntimeLifecycle, world: World) -> None:
     await loaded(lifecycle, world, 10)
     assert lifecycle.notice() is None
@@ -141,8 +119,8 @@ async def test_what_a_take_over_has_found_lost_is_counted_from_the_beginning(lif
         await lifecycle.load(a_spec("models/a", model_id=f"m{number}", model_type="onnx"))
     world.memory.clear()
     for model in lifecycle.registry:
-        lifecycle.registry.fire(model, Event.LOSE)
-    lifecycle._restoring.begin()
+        lifecycle.registry.move(model, State.LOST)
+    lifecycle._reconciler.begin()
     notices = []
     for _ in range(30):
         notices.append(lifecycle.notice())
@@ -185,22 +163,6 @@ async def test_a_model_that_somebody_else_has_unloaded_is_not_lost(lifecycle: Ru
     assert sent(world) == []
 
 
-async def test_a_model_of_another_directory_becomes_absent(lifecycle: RuntimeLifecycle, world: World, outcomes: Outcomes) -> None:
-    """Somebody has placed another one there: nobody knows what Triton would load."""
-    await loaded(lifecycle, world, 2)
-    world.identities["m0"] = "another"
-
-    with capture_logs() as logs:
-        world.restart_triton()
-        await asyncio.sleep(6)
-
-    assert sent(world) == ["m1"]
-    assert state_of(lifecycle, "m0") is State.ABSENT
-    assert not world.holds("m0")
-    assert outcomes.new == {"refused": 1, "restored": 1}
-    assert any(line["event"] == "restore.failed" and line["model_id"] == "m0" for line in logs)
-
-
 async def test_a_model_without_a_directory_becomes_absent(lifecycle: RuntimeLifecycle, world: World, outcomes: Outcomes) -> None:
     await loaded(lifecycle, world, 2)
     del world.placed["m0"]
@@ -210,18 +172,6 @@ async def test_a_model_without_a_directory_becomes_absent(lifecycle: RuntimeLife
 
     assert state_of(lifecycle, "m0") is State.ABSENT
     assert outcomes.new == {"refused": 1, "restored": 1}
-
-
-async def test_a_model_that_triton_refuses_now_becomes_absent(lifecycle: RuntimeLifecycle, world: World, outcomes: Outcomes) -> None:
-    await loaded(lifecycle, world, 1)
-    world.fail("load", ModelRefused("no GPU"))
-
-    world.restart_triton()
-    await asyncio.sleep(6)
-
-    assert state_of(lifecycle, "m0") is State.ABSENT
-    assert world.is_empty
-    assert outcomes.new == {"refused": 1}
 
 
 async def test_a_triton_that_takes_no_loads_any_more_ends_the_restore(lifecycle: RuntimeLifecycle, world: World) -> None:
@@ -235,16 +185,6 @@ async def test_a_triton_that_takes_no_loads_any_more_ends_the_restore(lifecycle:
     assert state_of(lifecycle, "m0") is State.ABSENT
 
 
-async def test_an_index_that_cannot_be_read_is_asked_again(lifecycle: RuntimeLifecycle, world: World) -> None:
-    await loaded(lifecycle, world, 1)
-    world.fail("index", WrongServer("restricted"), times=3)
-
-    world.restart_triton()
-    await asyncio.sleep(20)
-
-    assert world.memory == {"m0": "READY"}
-
-
 async def test_a_triton_that_is_away_for_long_is_waited_for(lifecycle: RuntimeLifecycle, world: World) -> None:
     await loaded(lifecycle, world, 2)
 
@@ -256,61 +196,7 @@ async def test_a_triton_that_is_away_for_long_is_waited_for(lifecycle: RuntimeLi
     assert world.memory == {"m0": "READY", "m1": "READY"}
 
 
-async def test_a_restart_in_the_middle_of_a_restore_loses_nothing(lifecycle: RuntimeLifecycle, world: World, outcomes: Outcomes) -> None:
-    """Those that were back are lost again; those that waited wait on; nobody was in a load."""
-    await loaded(lifecycle, world, 4)
-    world.hold("measure")
-    world.restart_triton()
-    await world.until_held("measure")
-    world.let_go("measure")
-    await until(lambda: len(sent(world)) == 2 and not world.loading)
-
-    world.restart_triton()
-    await asyncio.sleep(10)
-
-    back = {name for name, state in world.memory.items() if state == "READY"}
-    assert back | {f"m{number}" for number in range(4) if state_of(lifecycle, f"m{number}") is State.ABSENT} == {"m0", "m1", "m2", "m3"}
-
-
 # ---- loads
-
-
-async def test_a_waiting_call_gets_the_next_free_slot(lifecycle: RuntimeLifecycle, world: World) -> None:
-    await loaded(lifecycle, world, 6)
-    world.restart_triton()
-    await until(lambda: len(world.loading) == 2)
-
-    await lifecycle.load(A)
-
-    assert sent(world).index("a") == 2
-    await asyncio.sleep(6)
-    assert len(world.memory) == 7
-
-
-async def test_an_equal_load_joins_the_restore_that_triton_has(lifecycle: RuntimeLifecycle, world: World) -> None:
-    specs = await loaded(lifecycle, world, 1)
-    world.restart_triton()
-    await until(lambda: "m0" in world.loading)
-
-    assert (await lifecycle.load(specs[0])).size_bytes == 1_250_000
-
-    assert sent(world) == ["m0"]
-    assert pulled(world) == ["open m0"]
-
-
-async def test_an_equal_load_takes_the_place_of_a_restore_that_waits(lifecycle: RuntimeLifecycle, world: World) -> None:
-    """The call does not wait behind those that nobody waits for, and pulls nothing."""
-    specs = await loaded(lifecycle, world, 6)
-    world.restart_triton()
-    await until(lambda: len(world.loading) == 2)
-
-    await lifecycle.load(specs[0])
-
-    assert sent(world)[2] == "m0"
-    assert pulled(world) == ["open m0"]
-    await asyncio.sleep(6)
-    assert len(world.memory) == 6
-    assert sorted(sent(world)) == sorted(f"m{number}" for number in range(6))
 
 
 async def test_an_equal_load_of_a_loss_that_nobody_has_noticed_sends_what_is_placed(lifecycle: RuntimeLifecycle, world: World) -> None:
@@ -329,55 +215,6 @@ async def test_an_equal_load_of_a_loss_that_nobody_has_noticed_sends_what_is_pla
     assert pulled(world) == ["open m0"]
 
 
-async def test_a_changed_model_is_pulled_and_not_restored(lifecycle: RuntimeLifecycle, world: World) -> None:
-    specs = await loaded(lifecycle, world, 3)
-    world.restart_triton()
-    await until(lambda: len(world.loading) == 2)
-    world.add("models/0", etag="new", size_bytes=2_000_000)
-
-    assert (await lifecycle.load(specs[0])).size_bytes == 2_500_000
-    assert [step for step in world.trace if step in ("fetch", "unload m0")] == ["unload m0", "fetch"]
-
-
-async def test_a_lost_model_is_sent_again_while_storage_is_away(lifecycle: RuntimeLifecycle, world: World) -> None:
-    specs = await loaded(lifecycle, world, 3)
-    world.restart_triton()
-    await until(lambda: len(world.loading) == 2)
-    world.fail("open", SourceUnavailable("storage is away"))
-
-    await lifecycle.load(specs[0])
-
-    assert "fetch" not in world.trace
-
-
-async def test_a_lost_model_is_not_sent_again_for_a_caller_whom_storage_denies(lifecycle: RuntimeLifecycle, world: World) -> None:
-    specs = await loaded(lifecycle, world, 3)
-    world.restart_triton()
-    await until(lambda: len(world.loading) == 2)
-    world.fail("open", SourceDenied("403"), times=2)
-
-    with pytest.raises(SourceDenied):
-        await lifecycle.load(specs[0])
-
-    assert state_of(lifecycle, "m0") is State.ABSENT
-    assert not world.holds("m0")
-
-
-async def test_a_joined_call_whose_restore_is_refused_loads_by_itself(lifecycle: RuntimeLifecycle, world: World) -> None:
-    specs = await loaded(lifecycle, world, 1)
-    world.hold("load")
-    world.fail("load", ModelRefused("the files are damaged"))
-    world.restart_triton()
-    await world.until_held("load")
-    load = asyncio.create_task(lifecycle.load(specs[0]))
-    await asyncio.sleep(0.1)
-    world.let_go("load")
-
-    assert (await load).size_bytes == 1_250_000
-    assert world.trace.count("fetch") == 1
-    assert world.memory == {"m0": "READY"}
-
-
 async def test_a_call_whose_placed_files_are_refused_pulls_them(lifecycle: RuntimeLifecycle, world: World) -> None:
     specs = await loaded(lifecycle, world, 3)
     world.restart_triton()
@@ -389,31 +226,6 @@ async def test_a_call_whose_placed_files_are_refused_pulls_them(lifecycle: Runti
     assert (await load).size_bytes == 1_250_000
     assert world.trace.count("fetch") == 1
     assert len(world.artifacts) == 3
-
-
-async def test_a_joined_call_whose_restore_has_killed_triton_is_told_so(lifecycle: RuntimeLifecycle, world: World) -> None:
-    specs = await loaded(lifecycle, world, 1)
-    world.deadly.add("e0")
-    world.restart_triton()
-    await until(lambda: "m0" in world.loading)
-
-    with pytest.raises(ServerDied):
-        await lifecycle.load(specs[0])
-
-    assert sent(world) == ["m0"]
-
-
-async def test_a_call_that_has_gone_leaves_the_restore_alone(lifecycle: RuntimeLifecycle, world: World) -> None:
-    specs = await loaded(lifecycle, world, 1)
-    world.restart_triton()
-    await until(lambda: "m0" in world.loading)
-    load = asyncio.create_task(lifecycle.load(specs[0]))
-    await asyncio.sleep(0.1)
-    load.cancel()
-    await asyncio.sleep(6)
-
-    assert world.memory == {"m0": "READY"}
-    assert state_of(lifecycle, "m0") is State.LOADED
 
 
 async def test_a_call_that_goes_before_it_has_sent_anything_leaves_the_model_to_be_restored(
@@ -574,31 +386,6 @@ async def test_an_unload_ends_a_restore_and_nothing_is_left(lifecycle: RuntimeLi
 
     assert world.is_empty
     assert len(lifecycle.registry) == 0
-
-
-async def test_an_unload_between_the_loss_and_the_restore_is_no_load(lifecycle: RuntimeLifecycle, world: World) -> None:
-    await loaded(lifecycle, world, 3)
-    world.restart_triton()
-    await until(lambda: len(world.loading) == 2)
-
-    await lifecycle.unload("m0")
-    assert not world.holds("m0")
-    await asyncio.sleep(6)
-
-    assert "m0" not in sent(world)
-
-
-async def test_a_joined_call_is_told_of_the_unload(lifecycle: RuntimeLifecycle, world: World) -> None:
-    specs = await loaded(lifecycle, world, 1)
-    world.restart_triton()
-    await until(lambda: "m0" in world.loading)
-    load = asyncio.create_task(lifecycle.load(specs[0]))
-    await asyncio.sleep(0.1)
-    await lifecycle.unload("m0")
-
-    with pytest.raises(Superseded):
-        await load
-    assert world.is_empty
 
 
 @pytest.mark.parametrize("seconds", [0.0, 0.1, 0.5, 1.0, 2.5])

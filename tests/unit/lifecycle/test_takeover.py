@@ -2,25 +2,18 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import NoReturn
 
 import pytest
 from structlog.testing import capture_logs
 
-from adapter.digests import Digests
 from adapter.errors import Draining, ModelNotLoaded, ServerError, Superseded, WrongServer
-from adapter.lifecycle.crashes import CrashCounts
-from adapter.lifecycle.leftovers import Leftovers
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
-from adapter.lifecycle.registry import Registry
-from adapter.lifecycle.restoring import Restoring
-from adapter.lifecycle.sizing import Sizing
 from adapter.lifecycle.states import State
-from adapter.lifecycle.takeover import NOT_ASKED, NOT_PURGED, TAKING_OVER, Takeover
+from adapter.lifecycle.takeover import NOT_ASKED, NOT_PURGED, READY_SECONDS, TAKING_OVER
 from adapter.model import PROBE, RESERVED_IDS, Layout, SourceFile
 from adapter.settings import CapacitySettings
 from tests.builders import a_spec
-from tests.fakes.world import World, neighbours
+from tests.fakes.world import World, ports
 
 pytestmark = pytest.mark.looptime
 A = a_spec("models/a", model_id="a", model_type="onnx")
@@ -161,17 +154,6 @@ async def test_a_restart_of_modelmesh_ends_the_measuring_of_what_was_found(world
     assert len(lifecycle.registry) == 0
 
 
-async def test_a_half_loaded_model_is_undone_at_start(world: World, make: Callable[[], RuntimeLifecycle]) -> None:
-    """An adapter that was killed in the middle of a load; the unload for it may never come."""
-    world.placed["a"] = Layout({})
-    world.memory["a"] = "LOADING"
-    lifecycle = make()
-    lifecycle.start()
-    await asyncio.sleep(3)
-
-    assert world.is_empty
-
-
 async def test_a_bundle_found_whole_at_start_is_one_model(world: World, make: Callable[[], RuntimeLifecycle]) -> None:
     """Its size is that of all its models, and its inner ones are no models of their own."""
     names = ("a", "a~inner~x", "a~inner~y")
@@ -204,25 +186,6 @@ async def test_a_bundle_that_is_not_whole_is_undone_at_start(
         assert lifecycle.registry.find("a").state is State.LOADED
     else:
         assert world.is_empty
-
-
-async def test_inner_models_that_were_never_loaded_are_removed_at_start(world: World, make: Callable[[], RuntimeLifecycle]) -> None:
-    """An adapter that was killed while it placed a bundle: the top model is placed last."""
-    world.placed["a~inner~x"] = Layout({})
-    lifecycle = make()
-    lifecycle.start()
-    await asyncio.sleep(0.1)
-
-    assert world.is_empty
-
-
-async def test_a_directory_that_triton_never_loaded_is_removed_at_start(world: World, make: Callable[[], RuntimeLifecycle]) -> None:
-    world.placed["a"] = Layout({})
-    lifecycle = make()
-    lifecycle.start()
-    await asyncio.sleep(0.1)
-
-    assert world.is_empty
 
 
 async def test_a_purge_interrupts_an_adoption_that_waits_for_triton(world: World, make: Callable[[], RuntimeLifecycle]) -> None:
@@ -312,24 +275,10 @@ async def test_a_purge_that_overtakes_an_adoption_keeps_its_gate(world: World, m
     assert (await load).size_bytes == 1_250_000
 
 
-def never(_: object) -> NoReturn:
-    raise AssertionError("nothing is lost")
-
-
-async def test_whoever_passes_the_gate_may_shut_it_for_those_behind(world: World, capacity: CapacitySettings) -> None:
+async def test_a_call_that_passes_the_gate_may_shut_it_for_those_behind(world: World, make: Callable[[], RuntimeLifecycle]) -> None:
     """All who wait are woken at once; the first of them begins a purge."""
-    registry, around = Registry(neighbours(world).journal), neighbours(world)
-    takeover = Takeover(
-        registry=registry,
-        neighbours=around,
-        sizing=Sizing(capacity, Digests(b"salt")),
-        leftovers=Leftovers(never),
-        restoring=Restoring(registry=registry, neighbours=around, at_once=1, restore=never, free=never, on_looked=lambda: None),
-        crashes=CrashCounts(around.journal),
-        on_open=lambda: None,
-        version="",
-        reserved_ids=frozenset(),
-    )
+    lifecycle = make()
+    takeover = lifecycle._takeover
     world.hold("purge")
     passed = []
 
@@ -347,17 +296,27 @@ async def test_whoever_passes_the_gate_may_shut_it_for_those_behind(world: World
     await asyncio.sleep(10)
     assert passed == []
     world.let_go("purge")
+    assert (await takeover.status()).is_ready
     await asyncio.gather(*tasks)
 
     assert passed == [10.0]
 
 
+async def test_a_modelmesh_that_does_not_ask_again_holds_loads_up_for_ten_seconds(lifecycle: RuntimeLifecycle, world: World) -> None:
+    world.hold("purge")
+    assert not (await lifecycle.status()).is_ready
+    began = asyncio.get_running_loop().time()
+    load = asyncio.create_task(lifecycle.load(A))
+    world.let_go("purge")
+    await load
+
+    assert READY_SECONDS <= asyncio.get_running_loop().time() - began < READY_SECONDS + 2
+
+
 async def test_a_reserved_name_in_the_index_is_no_model(world: World, capacity: CapacitySettings) -> None:
     """Folders of the adapter's own that lie where Triton looks: neither served nor unloaded."""
     world.placed["_ours"] = Layout({})
-    lifecycle = RuntimeLifecycle(
-        neighbours=neighbours(world), capacity=capacity, unload_timeout_seconds=170, reserved_ids=RESERVED_IDS | {"_ours"}
-    )
+    lifecycle = RuntimeLifecycle(ports=ports(world), capacity=capacity, unload_timeout_seconds=170, reserved_ids=RESERVED_IDS | {"_ours"})
     lifecycle.start()
     await asyncio.sleep(3)
 

@@ -10,7 +10,6 @@ import pytest
 
 from adapter.errors import WrongServer
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
-from adapter.lifecycle.states import State
 from adapter.model import ModelSpec, Record
 from tests.builders import a_spec
 from tests.fakes.world import Process, World
@@ -27,34 +26,6 @@ async def restarted(lifecycle: RuntimeLifecycle, make: Callable[[], RuntimeLifec
     later.start()
     await asyncio.sleep(0.1)
     return later
-
-
-async def test_an_equal_load_after_a_restart_is_a_look_and_no_work(
-    lifecycle: RuntimeLifecycle, world: World, make: Callable[[], RuntimeLifecycle]
-) -> None:
-    world.reported = 33_000_000
-    answer = await lifecycle.load(A)
-    later = await restarted(lifecycle, make)
-    world.trace.clear()
-
-    assert await later.load(A) == answer
-    assert sorted(world.trace) == ["open a", "ready a"]
-    assert await later.size_of("a") == answer.size_bytes == 33_000_000
-
-
-async def test_a_load_that_differs_after_a_restart_is_unload_wait_load(
-    lifecycle: RuntimeLifecycle, world: World, make: Callable[[], RuntimeLifecycle]
-) -> None:
-    await lifecycle.load(A)
-    world.add("models/a", etag="e2")
-    later = await restarted(lifecycle, make)
-    world.trace.clear()
-
-    await later.load(A)
-
-    steps = [step for step in world.trace if step in ("unload a", "remove a", "place a", "load a")]
-    assert steps == ["unload a", "remove a", "place a", "load a"]
-    assert len(world.artifacts) == 1
 
 
 @pytest.mark.parametrize("act", [lambda later: later.unload("a"), lambda later: later.status()])
@@ -140,34 +111,6 @@ async def died_in_load(spec: ModelSpec, world: World, make: Callable[[], Runtime
 def process(lifecycle: RuntimeLifecycle) -> Process:
     """The life that it belongs to."""
     return lifecycle._server.process  # type: ignore[attr-defined, no-any-return] # the fake's
-
-
-async def test_models_that_triton_has_lost_meanwhile_are_lost_and_not_taken_down(
-    lifecycle: RuntimeLifecycle, world: World, make: Callable[[], RuntimeLifecycle]
-) -> None:
-    """Both containers have died; what comes of them is `restoring`'s."""
-    await lifecycle.load(A)
-    artifact = next(iter(world.artifacts))
-    await lifecycle.close()
-    world.restart_triton()
-    world.hold("slot")
-    world.trace.clear()
-    later = make()
-    later.start()
-    await asyncio.sleep(0.1)
-
-    model = later.registry.find("a")
-    assert model is not None
-    assert model.state in (State.LOST, State.LOADING)
-    assert model.artifact is not None
-    assert model.artifact.root == artifact
-    assert model.size_bytes == 1_250_000
-    assert later.readiness() is None
-    world.let_go("slot")
-    await asyncio.sleep(5)
-
-    assert model.state is State.LOADED
-    assert not {"unload a", "fetch"} & set(world.trace)
 
 
 async def test_a_load_that_triton_died_over_is_counted_and_undone(

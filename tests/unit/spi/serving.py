@@ -7,7 +7,8 @@ from typing import Any
 from grpc import aio
 
 from adapter._pb.model_runtime_pb2_grpc import ModelRuntimeStub
-from adapter.model import RESERVED_IDS, LoadedModel, ModelSpec
+from adapter.model import RESERVED_IDS, ModelSpec
+from adapter.serving import LoadedModel
 from adapter.settings import CapacitySettings, read_group
 from adapter.spi.listen import listen
 from adapter.spi.servicer import ModelRuntime

@@ -7,7 +7,6 @@ import resource
 import socket
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,12 +19,14 @@ from grpc import aio
 from adapter._pb import model_runtime_pb2 as pb
 from adapter._pb.model_runtime_pb2_grpc import ModelRuntimeStub
 from adapter.errors import ModelRefused
-from adapter.model import LoadedModel, ModelSpec
+from adapter.model import ModelSpec
+from adapter.serving import LoadedModel
 from adapter.spi.listen import MAX_MESSAGE_BYTES, SpiServer, listen
 from adapter.spi.servicer import ModelRuntime
 from adapter.units import Endpoint
 from tests.fakes.lifecycle import MODEL_PATH, SIZE_BYTES, FakeLifecycle
 from tests.fault.conftest import until
+from tests.real import polls
 from tests.real.children import TOP
 from tests.unit.spi.serving import capacity, serving
 
@@ -83,6 +84,13 @@ async def test_a_thousand_calls_at_once_are_all_answered_with_the_truth() -> Non
     assert Counter(lifecycle.unloads) == Counter(f"u{number}" for number in range(CALLS))
 
 
+def under_way(port: int) -> int:
+    """Bytes that were sent from or to this port and that the other side has not taken; gRPC takes them in a thread of its own."""
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    ours = [row[4] for row in rows if f"{port:04X}" in (row[1].partition(":")[2], row[2].partition(":")[2])]
+    return sum(int(count, 16) for queues in ours for count in queues.split(":"))
+
+
 async def test_calls_that_came_while_the_loop_was_busy_are_answered() -> None:
     """gRPC's own bounds of what waits for the loop (1,000, 3,000) are for servers whose callers may try elsewhere."""
     calls, lifecycle = 5 * CALLS, FakeLifecycle()
@@ -94,7 +102,8 @@ async def test_calls_that_came_while_the_loop_was_busy_are_answered() -> None:
             assert storm.stdout is not None
             await until(lambda: lifecycle.unloads, "the first call")
             said = storm.stdout.readline()  # keeps the loop
-            time.sleep(1)  # and on, while what was sent arrives
+            port = int(server.addresses[0].rpartition(":")[2])
+            polls.until(lambda: not under_way(port), "what was sent has arrived")  # keeps it on
             said += await asyncio.to_thread(storm.stdout.read)
         finally:
             storm.kill()

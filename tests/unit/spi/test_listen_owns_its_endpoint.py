@@ -58,17 +58,6 @@ async def test_localhost_is_both_loopback_addresses() -> None:
             assert await answers(address)
 
 
-async def test_second_adapter_on_a_port_fails_in_one_sentence() -> None:
-    """Not shared by SO_REUSEPORT: ModelMesh would reach either."""
-    async with listening(Endpoint(host="localhost", port=0)) as first:
-        port = int(first.addresses[0].rpartition(":")[2])
-
-        with pytest.raises(ListenError, match=rf"127.0.0.1:{port} cannot be used: address already in use; another adapter"):
-            await start(Endpoint(host="localhost", port=port))
-
-        assert await answers(first.addresses[0])
-
-
 async def test_host_that_is_not_ours_fails_in_one_sentence() -> None:
     """TEST-NET-1 belongs to no machine."""
     with pytest.raises(ListenError, match=r"192\.0\.2\.1:8085 cannot be used: cannot assign requested address"):

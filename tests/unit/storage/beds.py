@@ -16,17 +16,13 @@ from adapter.digests import Digests
 from adapter.model import ModelSpec
 from adapter.ports import StoredModel
 from adapter.settings import PullSettings
-from adapter.space import Space
-from adapter.storage.bucket import Bucket
-from adapter.storage.pull.spans import SPAN_SIZES, SpanSizes
+from adapter.storage.pull.puller import PART_SIZES, PartSizes
 from adapter.storage.search import Search
 from adapter.storage.secret.merging import StorageConfig
 from adapter.storage.store import Store
-from adapter.storage.stores.health import Health
-from adapter.storage.stores.retried import Patience, RetriedBucket
-from adapter.volume import Volume
+from adapter.volume.space import Space
+from adapter.volume.volume import Volume
 from adapter.waits import Waits
-from adapter.workers import Stop
 from tests.builders import a_spec
 from tests.fakes.memory_bucket import MemoryBucket
 
@@ -50,10 +46,10 @@ def hang_after_pages_of(bucket: MemoryBucket, objects: int) -> None:
     bucket._page_objects = objects
     original = bucket.list_page
 
-    def list_page(prefix: str, stop: Stop, *, token: str | None = None, **options: Any) -> Any:
+    async def list_page(prefix: str, *, token: str | None = None, **options: Any) -> Any:
         if token:
             bucket.hang("list")
-        return original(prefix, stop, token=token, **options)
+        return await original(prefix, token=token, **options)
 
     bucket.list_page = list_page  # type: ignore[method-assign] # hangs in the middle
 
@@ -61,35 +57,6 @@ def hang_after_pages_of(bucket: MemoryBucket, objects: int) -> None:
 async def opened(store: Store, spec: ModelSpec, seconds: float = math.inf) -> StoredModel:
     """The model, for somebody who does not ask what it waited for, and who may wait so long for storage."""
     return await store.open(spec, Waits(time.monotonic, time.monotonic() + seconds))
-
-
-class Clock:
-    """A time that passes only where a test lets it."""
-
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-class CountedPauses(Stop):
-    """A stop whose pauses are written down instead of waited for; where there is a clock, they take their time by it."""
-
-    def __init__(self, clock: Clock | None = None) -> None:
-        super().__init__()
-        self.pauses: list[float] = []
-        self._clock = clock
-
-    def pause(self, seconds: float) -> None:
-        self.check()
-        self.pauses.append(seconds)
-        if self._clock is not None:
-            self._clock.now += seconds
-
-
-def retried(bucket: Bucket, waits: Waits, health: Health, *, jitter: float = 0.0, is_survey: bool = False) -> RetriedBucket:
-    """The bucket, as a load sees it."""
-    return RetriedBucket(bucket, Patience(waits=waits, health=health, jitter=lambda: jitter, is_survey=is_survey))
 
 
 @dataclass
@@ -101,17 +68,14 @@ class MemoryClients:
     asked: list[StorageConfig] = field(default_factory=list)
     error: Exception | None = None
 
-    def warm(self, config: StorageConfig, stop: Stop) -> None:
+    async def warm(self, config: StorageConfig) -> None:
         if self.error is not None:
             raise self.error
         self.warmed.append(config.label)
 
-    def bucket(self, config: StorageConfig, stop: Stop) -> MemoryBucket:
+    async def bucket(self, config: StorageConfig) -> MemoryBucket:
         self.asked.append(config)
         return self.only
-
-    def close(self) -> None:
-        """Nothing is open."""
 
 
 @dataclass
@@ -142,8 +106,7 @@ def make_bed(
     *,
     embedded: bool | None = None,
     threads: int = 4,
-    sizes: SpanSizes = SPAN_SIZES,
-    max_loading: int = 1,
+    sizes: PartSizes = PART_SIZES,
     cache_bytes: int = 0,
     salt: bytes = b"salt",
 ) -> StoreBed:
@@ -168,7 +131,6 @@ def make_bed(
         volume=volume,
         space=space,
         digests=Digests(salt),
-        max_loading=max_loading,
         clients=clients,
         sizes=sizes,
         jitter=lambda: 0.0,

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from adapter.storage.stores.health import Health
-from adapter.volume import Volume
+from adapter.volume.volume import Volume
 from tests.fakes.memory_bucket import MemoryBucket
 from tests.unit.storage.beds import StoreBed, make_bed
 
@@ -26,14 +25,6 @@ def volume(tmp_path: Path) -> Iterator[Volume]:
 def bucket() -> MemoryBucket:
     """An empty bucket in memory."""
     return MemoryBucket()
-
-
-@pytest.fixture
-def health() -> Iterator[Health]:
-    """Endpoints that nobody has met."""
-    made = Health()
-    yield made
-    made.close()
 
 
 @pytest.fixture

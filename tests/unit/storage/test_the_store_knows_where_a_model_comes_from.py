@@ -9,30 +9,17 @@ import time
 
 import pytest
 
-from adapter.errors import InvalidModel, InvalidRequest, SourceDenied, SourceNotFound, SourceUnavailable
+from adapter.errors import InvalidModel, InvalidRequest, SourceDenied, SourceNotFound
 from adapter.model import Artifact
-from adapter.storage.lanes import EndpointThreads
+from adapter.storage.queues import EndpointQueues
 from adapter.storage.search import READ_LIMIT_BYTES
 from adapter.waits import Waits
 from tests.builders import a_spec
-from tests.unit.storage.beds import folder_content, hang_after_pages_of, make_bed, opened, reached, write_tree
+from tests.unit.storage.beds import hang_after_pages_of, make_bed, opened, reached, write_tree
 
 
 def local_spec(bed, path="helped/m", **fields):
     return a_spec(str(bed.root / path), **{"disk_size_bytes": 3} | fields)
-
-
-async def test_a_model_is_listed_read_and_fetched(bed):
-    """The way of a load."""
-    bed.bucket.put("m/config.pbtxt", b"platform: x")
-    bed.bucket.put("m/1/model.onnx", b"abc")
-    bed.bucket.put("s/schema.json", b"{}")
-    model = await opened(bed.store, a_spec("/m/", schema_path="s/schema.json"))
-    assert model.listing.origin == "memory://b/m"
-    assert await model.read(model.listing.find("config.pbtxt")) == b"platform: x"
-    assert await model.read(model.listing.schema) == b"{}"
-    artifact = await model.fetch((model.listing.find("1/model.onnx"),))
-    assert folder_content(artifact.root) == ["1/", "1/model.onnx", "config.pbtxt"], "what was read belongs to it"
 
 
 def config_of(listing):
@@ -40,16 +27,16 @@ def config_of(listing):
     return [listing.find("config.pbtxt")]
 
 
-async def test_what_is_wanted_is_read_in_the_thread_that_has_listed(bed, monkeypatch):
-    """Each hop to a thread costs a small model more time than its bytes."""
+async def test_what_is_wanted_is_read_in_the_turn_of_the_listing(bed, monkeypatch):
+    """A small model queues at its endpoint once."""
     bed.bucket.put("m/config.pbtxt", b"platform: x")
     bed.bucket.put("m/1/model.onnx", b"abc")
-    hops, original = [], EndpointThreads.run
-    monkeypatch.setattr(EndpointThreads, "run", lambda *arguments: hops.append("one") or original(*arguments))
+    turns, original = [], EndpointQueues.turn
+    monkeypatch.setattr(EndpointQueues, "turn", lambda *arguments: turns.append("one") or original(*arguments))
     model = await bed.store.open(a_spec("m"), Waits(time.monotonic), config_of)
     config = model.listing.find("config.pbtxt")
-    assert hops == ["one"] and bed.bucket.calls == ["list m", "read m/config.pbtxt 0+11"]
-    assert await model.read(config) == b"platform: x" and hops == ["one"]
+    assert turns == ["one"] and bed.bucket.calls == ["list m", "read m/config.pbtxt 0+11"]
+    assert await model.read(config) == b"platform: x" and turns == ["one"]
     artifact = await model.fetch((model.listing.find("1/model.onnx"), config))
     assert bed.bucket.calls[2:] == ["read m/1/model.onnx 0+3"]
     assert (artifact.root / "config.pbtxt").read_bytes() == b"platform: x"
@@ -137,13 +124,6 @@ async def test_empty_and_large_files_are_read_with_care(bed):
     assert bed.bucket.calls == ["list m"]
 
 
-async def test_a_store_that_is_away_for_a_moment_is_asked_again(bed):
-    """Once, in this test: retries have tests of their own."""
-    bed.bucket.put("m/model", b"abc")
-    bed.bucket.fail("list", SourceUnavailable("away"))
-    assert (await opened(bed.store, a_spec())).listing.size_bytes == 3
-
-
 # embedded setting, spec fields, is local
 CHOICES = [
     (None, {}, True),
@@ -183,13 +163,6 @@ async def test_forced_local_refuses_what_is_not_on_the_volume(tmp_path, volume):
     with pytest.raises(SourceNotFound, match="does not exist"):
         await opened(bed.store, local_spec(bed))
     bed.store.close()
-
-
-async def test_a_survey_tells_the_listing(bed):
-    """In time: all of it."""
-    bed.bucket.put("m/model", b"abc")
-    survey = await bed.store.survey(a_spec(), 20)
-    assert survey.seen_bytes == 3 and survey.listing.size_bytes == 3
 
 
 async def test_a_survey_that_runs_out_of_time_tells_what_it_saw(bed):
@@ -271,16 +244,6 @@ async def test_prepare_only_warns(bed, capsys):
     printed = capsys.readouterr().out
     assert "storage.config_unusable" in printed and "is not JSON" in printed and "cannot work" in printed
     assert "the-secret" not in printed
-
-
-async def test_a_request_reaches_the_source_with_its_own_config(bed):
-    """Selected, merged, and named."""
-    bed.configure("k", {"type": "s3", "default_bucket": "d", "region": "r"})
-    bed.bucket.put("m/model", b"abc")
-    await opened(bed.store, a_spec(storage_key="k", storage_params={"region": "q"}))
-    config = bed.clients.asked[-1]
-    assert (config.type, config.bucket, config.label) == ("s3", "d", "storage config 'k'")
-    assert config.values["region"] == "q"
 
 
 @pytest.mark.parametrize("kind", ["ftp", "hf", "S3"])

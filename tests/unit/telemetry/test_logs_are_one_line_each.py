@@ -97,9 +97,8 @@ def test_level_is_honoured_by_both() -> None:
 
     structlog.stdlib.get_logger("x").debug("ours")
     logging.getLogger("some.library").debug("theirs")
-    for library in ("botocore.auth", "azure.identity", "google.auth.transport.requests", "urllib3"):
+    for library in ("botocore.auth", "google.auth.transport.requests"):
         logging.getLogger(library).debug("signed")
-    logging.getLogger("azure.core.pipeline.policies.http_logging_policy").info("headers")
     configured(stream, LOG_LEVEL="warning")
     structlog.stdlib.get_logger("y").info("quiet")
     logging.getLogger("some.library").info("quiet")
@@ -119,22 +118,6 @@ def test_secret_fields_are_masked_at_any_depth(name: str) -> None:
     assert "hunter2" not in stream.getvalue()
     assert "7654321" not in stream.getvalue()
     assert stream.objects[0][name] == MASK
-
-
-def test_secret_texts_are_removed_from_fields_and_tracebacks() -> None:
-    """By shape, wherever they are."""
-    stream = configured()
-    log = structlog.stdlib.get_logger("x")
-
-    try:
-        raise ValueError("cannot reach https://user:hunter2@host/?sig=hunter2")
-    except ValueError:
-        log.exception("pull.failed", urls=["http://a:hunter2@b/c"], cert="-----BEGIN KEY-----\nhunter2\n-----END KEY-----")
-
-    assert "hunter2" not in stream.getvalue()
-    (line,) = stream.objects
-    assert line["urls"] == ["http://b/c"]
-    assert "Traceback" in line["exception"]
 
 
 def test_any_value_can_be_logged() -> None:

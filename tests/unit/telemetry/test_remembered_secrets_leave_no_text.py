@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import quote
 
 import pytest
 
-from adapter.telemetry import redaction
 from adapter.telemetry.remembered import KEPT_CHARACTERS, KEPT_VALUES, PIECE, Remembered
 
 ODD = 'correct horse/"battery"\n+staple=é'
@@ -17,17 +15,6 @@ ODD = 'correct horse/"battery"\n+staple=é'
 @pytest.fixture
 def known() -> Remembered:
     return Remembered()
-
-
-@pytest.mark.parametrize(
-    "form",
-    [ODD, quote(ODD), quote(ODD, safe=""), json.dumps(ODD)[1:-1]],
-    ids=["plain", "in a path", "in a query", "in JSON"],
-)
-def test_a_value_is_found_in_the_forms_that_libraries_write(known: Remembered, form: str) -> None:
-    known.add(ODD)
-
-    assert known.masked(f"{form}: failed ({form}), twice{form}", "***") == "***: failed (***), twice***"
 
 
 def test_white_space_around_a_value_does_not_hide_it(known: Remembered) -> None:
@@ -135,11 +122,3 @@ def test_a_value_that_looks_like_another_one_in_a_url_outlives_it(known: Remembe
 
     assert known.masked("two words here", "***") == "two words here"
     assert known.masked(quote("two words here"), "***") == "***"
-
-
-def test_every_text_that_leaves_is_searched() -> None:
-    """The value has no shape; a header's value was given as a credential."""
-    redaction.remember("swordfish two")
-
-    assert redaction.redact("401 for x-team: swordfish two") == f"401 for x-team: {redaction.MASK}"
-    assert redaction.redact(f"?q={quote('swordfish two')}&r=1") == f"?q={redaction.MASK}&r=1"

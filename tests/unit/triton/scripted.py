@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -33,8 +33,6 @@ class ScriptedTriton:
         self.is_away = False
         self.silence = False
         """Whether it accepts connections and answers no question."""
-        self.is_stopped = False
-        """As by SIGSTOP: the process does not run (`silence`, where it must not answer calls)."""
         self.asked: Counter[str] = Counter()
         self.server_name = "triton"
         self.states: dict[str, str] = {}
@@ -61,11 +59,6 @@ class ScriptedTriton:
         await self._step("name")
         return self.server_name
 
-    async def runs(self, timeout_seconds: float) -> bool:
-        if self.is_stopped:
-            await asyncio.sleep(timeout_seconds)
-        return not self.is_stopped
-
     async def follow_connection(self, on_change: Callable[[bool], None]) -> None:
         await asyncio.Event().wait()
 
@@ -73,14 +66,13 @@ class ScriptedTriton:
         await self._step("metadata")
         return "2.51.0"
 
-    async def index(self, names: Collection[str] | None = None, timeout_seconds: float = 10.0) -> list[ServerModel]:
+    async def index(self, timeout_seconds: float = 10.0) -> list[ServerModel]:
         await self._step("index")
         if not self.lists_our_folder:
             return []
         return [
             ServerModel(name, "1" if name in self.states else "", self.states.get(name, ""), self.reasons.get(name, ""))
             for name in sorted(self.repository.directories)
-            if names is None or name in names
         ]
 
     async def load(self, name: str, overrides: Mapping[str, str | bytes] | None = None) -> None:

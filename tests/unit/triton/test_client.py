@@ -14,8 +14,7 @@ import grpc.aio
 import pytest
 import pytest_asyncio
 
-from adapter.errors import ModelRefused, WrongServer
-from adapter.model import ServerModel
+from adapter.errors import WrongServer
 from adapter.triton.client import CHANNEL_OPTIONS, AnswerLost, CallRefused, PortClosed, TritonAway, TritonClient, TritonDied
 from adapter.triton.stubs import service_pb2 as pb
 from tests.fakes.triton import FakeTriton
@@ -80,18 +79,6 @@ EVERY_CALL = pytest.mark.parametrize("method", CALLS)
 
 def fails_with(code: grpc.StatusCode, text: str) -> dict[str, Answer]:
     return dict.fromkeys(CALLS, (code, text))
-
-
-@EVERY_CALL
-@pytest.mark.parametrize("text", ["Server exiting", "Server not ready"])
-async def test_a_stopping_triton_is_away(client: TritonClient, peer: Peer, method: str, text: str) -> None:
-    """It has not taken the call."""
-    peer.answers = fails_with(grpc.StatusCode.UNAVAILABLE, text)
-
-    with pytest.raises(TritonAway, match=f"^{text}$") as away:
-        await CALLS[method](client)
-
-    assert not isinstance(away.value, TritonDied)
 
 
 @EVERY_CALL
@@ -292,30 +279,6 @@ async def test_grpc_gives_up_a_watch_and_is_asked_again(tmp_path: Path, monkeypa
     await client.close()
 
 
-def test_nobody_waits_long_for_the_next_attempt_to_connect() -> None:
-    """gRPC adds up to a fifth by chance; a Triton that is back is met within 0.3 s."""
-    options = dict(CHANNEL_OPTIONS)
-
-    assert options["grpc.initial_reconnect_backoff_ms"] <= options["grpc.max_reconnect_backoff_ms"] <= 250 / 1.2
-
-
-@EVERY_CALL
-async def test_the_wrong_mode_is_named(client: TritonClient, peer: Peer, method: str) -> None:
-    """Although its code is that of a Triton that is away."""
-    peer.answers = fails_with(grpc.StatusCode.UNAVAILABLE, "explicit model load / unload is not allowed if polling is enabled")
-
-    with pytest.raises(WrongServer, match="without --model-control-mode=explicit"):
-        await CALLS[method](client)
-
-
-async def test_restricted_calls_are_named(client: TritonClient, peer: Peer) -> None:
-    """So is a Triton that wants a secret header."""
-    peer.answers = fails_with(grpc.StatusCode.UNAVAILABLE, "This protocol is restricted, expecting header 'triton-grpc-protocol-k'")
-
-    with pytest.raises(WrongServer, match="--grpc-restricted-protocol"):
-        await client.load("m")
-
-
 async def test_a_restricted_key_that_nobody_can_send_is_named(client: TritonClient, peer: Peer) -> None:
     """gRPC sends the names of headers in small letters; Triton compares its key as it was written, and never finds it."""
     peer.answers = fails_with(grpc.StatusCode.UNAVAILABLE, "This protocol is restricted, expecting header 'triton-grpc-protocol-Key'")
@@ -324,32 +287,12 @@ async def test_a_restricted_key_that_nobody_can_send_is_named(client: TritonClie
         await client.load("m")
 
 
-async def test_a_hung_triton_is_away(client: TritonClient) -> None:
-    """The question has a deadline."""
-    with pytest.raises(TritonAway, match=r"^no answer within 0\.05 s$"):
-        await client.live(0.05)
-
-
 async def test_a_triton_that_is_not_live_is_away(client: TritonClient, peer: Peer) -> None:
     """It says so itself."""
     peer.answers["ServerLive"] = pb.ServerLiveResponse(live=False).SerializeToString()
 
     with pytest.raises(TritonAway, match="ServerLive answers false"):
         await client.live(1.0)
-
-
-@pytest.mark.parametrize("code", [grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.INTERNAL, grpc.StatusCode.UNIMPLEMENTED])
-async def test_a_refused_load_has_a_reason(client: TritonClient, peer: Peer, code: grpc.StatusCode) -> None:
-    """Whatever the code: Triton's mean nothing to users."""
-    peer.answers["RepositoryModelLoad"] = (
-        code,
-        "load failed for model 'm': version 1 is at UNAVAILABLE state: Internal: ValueError: no weights;\n",
-    )
-
-    with pytest.raises(ModelRefused) as refused:
-        await client.load("m")
-
-    assert refused.value.text == "ValueError: no weights"
 
 
 async def test_other_refusals_keep_code_and_words(client: TritonClient, peer: Peer) -> None:
@@ -362,32 +305,12 @@ async def test_other_refusals_keep_code_and_words(client: TritonClient, peer: Pe
     assert refused.value.code is grpc.StatusCode.INTERNAL
 
 
-@pytest.mark.parametrize(("length", "arrives"), [(20_000, True), (500_000, True), (1_100_000, False)])
-async def test_long_reasons_arrive_up_to_a_mebibyte(client: TritonClient, peer: Peer, length: int, arrives: bool) -> None:
-    """gRPC's own limit is 16 KiB; beyond ours the answer is lost, and known to be."""
-    peer.answers["RepositoryModelLoad"] = (grpc.StatusCode.INVALID_ARGUMENT, "x" * length)
-
-    with pytest.raises(ModelRefused if arrives else AnswerLost):
-        await client.load("m")
-
-
 async def test_an_index_that_cannot_be_parsed_is_a_failure(client: TritonClient, peer: Peer) -> None:
     """A directory name that is not UTF-8 makes one: it must not look like an empty index."""
     peer.answers["RepositoryIndex"] = b"\x0a\x04\x0a\x02\xff\xfe"
 
     with pytest.raises(AnswerLost, match="cannot be parsed"):
         await client.index()
-
-
-async def test_an_index_of_any_size_arrives(client: TritonClient, peer: Peer) -> None:
-    """gRPC's own limit is 4 MiB; and only the rows that are asked for are built."""
-    reply = pb.RepositoryIndexResponse()
-    for number in range(5):
-        reply.models.add(name=f"m{number}", version="1", state="UNAVAILABLE", reason="x" * 1_000_000)
-    peer.answers["RepositoryIndex"] = reply.SerializeToString()
-
-    assert len(await client.index()) == 5
-    assert await client.index({"m3", "unknown"}) == [ServerModel("m3", "1", "UNAVAILABLE", "x" * 1_000_000)]
 
 
 async def test_an_unload_takes_the_composing_models_along(client: TritonClient, peer: Peer) -> None:
@@ -399,30 +322,6 @@ async def test_an_unload_takes_the_composing_models_along(client: TritonClient, 
     request = pb.RepositoryModelUnloadRequest.FromString(peer.requests["RepositoryModelUnload"])
     assert request.model_name == "m"
     assert request.parameters["unload_dependents"].bool_param is True
-
-
-async def test_memory_is_summed_over_versions_and_devices(client: TritonClient, peer: Peer) -> None:
-    """One number of bytes."""
-    reply = pb.ModelStatisticsResponse()
-    for version in ("1", "2"):
-        model = reply.model_stats.add(name="m", version=version)
-        model.memory_usage.add(type="GPU", id=0, byte_size=1000)
-        model.memory_usage.add(type="CPU", id=0, byte_size=10)
-    peer.answers["ModelStatistics"] = reply.SerializeToString()
-
-    assert await client.reported_bytes("m") == 2020
-    assert await client.served_names() == {"m"}
-
-
-async def test_plain_answers(client: TritonClient, peer: Peer) -> None:
-    """Version and readiness."""
-    peer.answers = {
-        "ServerMetadata": pb.ServerMetadataResponse(name="x1", version="2.51.0").SerializeToString(),
-        "ModelReady": pb.ModelReadyResponse(ready=True).SerializeToString(),
-    }
-
-    assert await client.version() == "2.51.0"
-    assert await client.ready("m") is True
 
 
 async def test_a_proxy_of_the_environment_is_not_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -437,32 +336,6 @@ async def test_a_proxy_of_the_environment_is_not_used(monkeypatch: pytest.Monkey
         assert await client.version()
 
         await client.close()
-
-
-async def test_a_restarted_triton_is_found_within_a_second(tmp_path: Path) -> None:
-    """gRPC's own backoff would take two, and grow to minutes."""
-    async with FakeTriton(tmp_path) as triton:
-        client = TritonClient(triton.target)
-        await client.live(5.0)
-        await triton.stop()
-        for _ in range(3):
-            with pytest.raises(TritonAway):
-                await client.live(5.0)
-        await triton.start()
-        async with asyncio.timeout(1.5):
-            while True:
-                try:
-                    await client.live(5.0)
-                    break
-                except TritonAway:
-                    await asyncio.sleep(0)
-
-        await client.close()
-
-
-def test_the_pause_between_attempts_does_not_grow() -> None:
-    """gRPC's default is two minutes."""
-    assert dict(CHANNEL_OPTIONS)["grpc.max_reconnect_backoff_ms"] <= 1000
 
 
 def test_no_keepalive_pings() -> None:

@@ -18,13 +18,13 @@ from pathlib import Path
 import pytest
 
 NOBODY = 65534
-CYCLES = 300
+CYCLES = 60
 CHILD = """
 import asyncio, os, sys
 from pathlib import Path
 from adapter.model import Artifact, Layout, SourceFile
 from adapter.triton.repository import Repository
-from adapter.volume import Volume
+from adapter.volume.volume import Volume
 
 async def cycles(root, count):
     volume = Volume(root / "_triton_models", root / "_adapter")

@@ -10,9 +10,9 @@ import pytest
 
 from adapter.errors import DiskFull
 from adapter.model import Artifact, Layout, SourceFile
-from adapter.space import Space
 from adapter.triton.repository import Repository
-from adapter.volume import Volume
+from adapter.volume.space import Space
+from adapter.volume.volume import Volume
 from tests.fakes.idle_artifacts import IdleArtifacts
 from tests.real.small_disk import small_disk
 
@@ -71,27 +71,6 @@ async def test_idle_artifacts_give_way_to_a_model_that_is_placed(make: Callable[
     assert len(bed.idle.files) < before
     assert bed.space.counted_bytes("placed") == len(CONFIG)
     assert bed.space.staging_bytes() == 0
-
-
-async def test_a_model_that_finds_no_room_leaves_nothing(make: Callable[..., Bed]) -> None:
-    bed = make()
-    bed.idle.fill(1)
-    bed.space.give_way = lambda _: 0
-
-    with pytest.raises(DiskFull, match=r"^the volume has no room"):
-        await bed.repository.place("m", LAYOUT, bed.artifact)
-
-    assert bed.is_clean and bed.space.held_bytes() == bed.idle.size_bytes()
-
-
-async def test_a_directory_for_an_unload_is_made_on_a_full_volume(make: Callable[..., Bed]) -> None:
-    """Triton's index lists only what has one."""
-    bed = make()
-    bed.idle.fill(1)
-
-    await bed.repository.ensure_directory("m")
-
-    assert (bed.repository.folder / "m").is_dir()
 
 
 async def test_written_configs_are_within_the_budget(make: Callable[..., Bed]) -> None:

@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from adapter.errors import AdapterError, DiskFull, InvalidRequest, VolumeFailed
+from adapter.errors import AdapterError, InvalidRequest, VolumeFailed
 from adapter.model import Artifact, Layout, SourceFile
-from adapter.space import Space
 from adapter.triton.expected import kind_of
 from adapter.triton.repository import Repository
-from adapter.volume import Volume
+from adapter.volume.space import Space
+from adapter.volume.volume import Volume
 
 WEIGHTS = SourceFile("weights.onnx", 5, "e1")
 CODE = SourceFile("code/model.py", 4, "e2")
@@ -77,28 +77,6 @@ def staged(volume: Volume) -> list[str]:
     return os.listdir(volume.staging_dir)
 
 
-async def test_a_placed_model_is_as_planned(repository: Repository, volume: Volume, artifact: Artifact) -> None:
-    """Linked, written, and empty directories; readable by another user; nothing left in staging."""
-    await repository.place("m", LAYOUT, artifact)
-
-    assert tree(repository.folder) == PLACED
-    assert (repository.folder / "m/1/model.onnx").samefile(artifact.root / "weights.onnx")
-    assert (repository.folder / "m/config.pbtxt").read_bytes() == b"max_batch_size: 0\n"
-    assert staged(volume) == []
-
-
-async def test_modes_do_not_depend_on_the_process(repository: Repository, artifact: Artifact) -> None:
-    """Triton runs as another user: neither a strict umask nor a strict artifact may lock it out."""
-    (artifact.root / "weights.onnx").chmod(0o600)
-    before = os.umask(0o077)
-    try:
-        await repository.place("m", LAYOUT, artifact)
-    finally:
-        os.umask(before)
-
-    assert tree(repository.folder) == PLACED
-
-
 async def test_directories_are_never_shared_with_the_artifact(repository: Repository, artifact: Artifact) -> None:
     """Triton's python stub writes into them."""
     await repository.place("m", LAYOUT, artifact)
@@ -123,44 +101,6 @@ async def test_files_of_others_are_linked_one_by_one(repository: Repository, art
     assert (artifact.root / "weights.onnx").stat().st_mode & 0o777 == 0o600
     await repository.remove("m")
     assert (artifact.root / "weights.onnx").exists()
-
-
-@pytest.mark.parametrize("residue", ["empty", "model", "file", "dangling link"])
-async def test_whatever_has_the_name_makes_way(repository: Repository, volume: Volume, artifact: Artifact, residue: str) -> None:
-    """An unload leaves an empty directory, a crash a whole model."""
-    there = repository.folder / "m"
-    if residue == "empty":
-        await repository.ensure_directory("m")
-    elif residue == "model":
-        (there / "1").mkdir(parents=True)
-        (there / "1/old.bin").write_bytes(b"old")
-    elif residue == "file":
-        there.write_bytes(b"")
-    else:
-        there.symlink_to("/nowhere")
-
-    await repository.place("m", LAYOUT, artifact)
-
-    assert tree(repository.folder) == PLACED
-    assert staged(volume) == []
-
-
-@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
-async def test_a_full_disk_is_named(
-    repository: Repository, volume: Volume, artifact: Artifact, code: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """And nothing of the model stays."""
-
-    def full(self: Path, content: bytes) -> int:
-        raise OSError(code, os.strerror(code))
-
-    monkeypatch.setattr(Path, "write_bytes", full)
-
-    with pytest.raises(DiskFull, match="the volume has no room"):
-        await repository.place("m", LAYOUT, artifact)
-
-    assert os.listdir(repository.folder) == []
-    assert staged(volume) == []
 
 
 async def test_a_file_of_others_is_linked_without_a_look_at_it(
@@ -239,31 +179,6 @@ def watched_looks(monkeypatch: pytest.MonkeyPatch, *folders: Path) -> list[str]:
     return looks
 
 
-async def test_a_file_that_is_missing_is_named(repository: Repository, volume: Volume, artifact: Artifact) -> None:
-    """And nothing of the model stays."""
-    (artifact.root / "weights.onnx").unlink()
-
-    with pytest.raises(AdapterError, match=r"the model's file weights\.onnx is not on the volume any more"):
-        await repository.place("m", LAYOUT, artifact)
-
-    assert os.listdir(repository.folder) == []
-    assert staged(volume) == []
-
-
-async def test_a_volume_that_cannot_be_written_is_an_error(
-    repository: Repository, artifact: Artifact, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """In words."""
-
-    def refuse(self: Path, content: bytes) -> int:
-        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
-
-    monkeypatch.setattr(Path, "write_bytes", refuse)
-
-    with pytest.raises(AdapterError, match="the volume is read-only: nothing can be written below"):
-        await repository.place("m", LAYOUT, artifact)
-
-
 @pytest.mark.parametrize("call", ["inventory", "sweep", "clear"])
 @pytest.mark.parametrize("code", [errno.EIO, errno.EMFILE])
 async def test_a_folder_that_cannot_be_read_is_an_error_in_words(
@@ -280,82 +195,6 @@ async def test_a_folder_that_cannot_be_read_is_an_error_in_words(
         await getattr(repository, call)()
 
 
-@pytest.mark.parametrize(
-    ("code", "kind", "words"),
-    [
-        (errno.EROFS, VolumeFailed, "the volume is read-only: nothing can be written below"),
-        (errno.ENOSPC, DiskFull, r"the volume has no room \(No space left on device\): free are \d+"),
-        (errno.EMFILE, VolumeFailed, "Too many open files"),
-    ],
-)
-async def test_why_an_unload_has_no_directory_is_told_as_of_a_load(
-    repository: Repository, monkeypatch: pytest.MonkeyPatch, code: int, kind: type[AdapterError], words: str
-) -> None:
-    """The class is the code of the answer: a volume that fails is no defect of ours."""
-
-    def refuse(path: Path, *_: object, **__: object) -> None:
-        raise OSError(code, os.strerror(code), str(path))
-
-    monkeypatch.setattr(Path, "mkdir", refuse)
-
-    with pytest.raises(kind, match=f"^no directory for the model can be made in {repository.folder}: {words}"):
-        await repository.ensure_directory("m")
-
-
-async def test_a_cancelled_place_leaves_nothing(
-    repository: Repository, volume: Volume, artifact: Artifact, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The thread has ended when the cancel goes on."""
-    began, go_on = threading.Event(), threading.Event()
-    link = os.link
-
-    def slow(source: str, target: str, *, follow_symlinks: bool = True) -> None:
-        began.set()
-        go_on.wait(10)
-        link(source, target, follow_symlinks=follow_symlinks)
-
-    monkeypatch.setattr(os, "link", slow)
-    placing = asyncio.create_task(repository.place("m", LAYOUT, artifact))
-    while not began.is_set():
-        await asyncio.sleep(0)
-    placing.cancel()
-    await asyncio.sleep(0)
-    assert not placing.done()
-    go_on.set()
-    await asyncio.wait({placing})
-
-    assert placing.cancelled()
-    assert os.listdir(repository.folder) == []
-    assert staged(volume) == []
-
-
-async def test_a_cancel_after_the_rename_takes_the_model_out(
-    repository: Repository, artifact: Artifact, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It comes too late for the thread, not for us."""
-    renamed, go_on = threading.Event(), threading.Event()
-    rename = Path.rename
-
-    def slow(self: Path, target: Path) -> Path:
-        path = rename(self, target)
-        if target == repository.folder / "m":
-            renamed.set()
-            go_on.wait(10)
-        return path
-
-    monkeypatch.setattr(Path, "rename", slow)
-    placing = asyncio.create_task(repository.place("m", LAYOUT, artifact))
-    while not renamed.is_set():
-        await asyncio.sleep(0)
-    placing.cancel()
-    await asyncio.sleep(0)
-    go_on.set()
-    await asyncio.wait({placing})
-
-    assert placing.cancelled()
-    assert os.listdir(repository.folder) == []
-
-
 async def test_what_is_placed_has_a_kind_until_it_is_removed(repository: Repository, artifact: Artifact) -> None:
     """So that an unload is looked for when those of its kind are over; nothing is known of what this process has not placed."""
     await repository.place("m", LAYOUT, artifact)
@@ -366,70 +205,9 @@ async def test_what_is_placed_has_a_kind_until_it_is_removed(repository: Reposit
     assert repository.kind("m") == ""
 
 
-async def test_remove_takes_one_model(repository: Repository, artifact: Artifact) -> None:
-    """Absent is fine."""
-    await repository.place("m", LAYOUT, artifact)
-    await repository.place("n", LAYOUT, artifact)
-
-    await repository.remove("m")
-    await repository.remove("m")
-
-    assert os.listdir(repository.folder) == ["n"]
-
-
-async def test_clear_takes_everything(repository: Repository, volume: Volume, artifact: Artifact) -> None:
-    """Models, files, links and names that are no text; artifacts stay."""
-    await repository.place("m", LAYOUT, artifact)
-    (repository.folder / "file").write_bytes(b"")
-    (repository.folder / "stray").symlink_to("/nowhere")
-    os.mkdir(os.fsencode(repository.folder) + b"/\xff\xfe")
-
-    await repository.clear()
-
-    assert os.listdir(repository.folder) == []
-    assert (artifact.root / "weights.onnx").exists()
-
-
-async def test_sweep_takes_the_probes_of_a_killed_process(repository: Repository) -> None:
-    """Not those that are under way, and nothing that somebody has filled, whatever its name."""
-    left, filled = (repository.folder / f"adapter-probe-{letter * 16}" for letter in "ab")
-    left.mkdir()
-    (filled / "1").mkdir(parents=True)
-    async with repository.probe() as probe:
-        await repository.sweep()
-        assert sorted(path.name for path in repository.folder.iterdir()) == sorted([probe, filled.name])
-
-
-async def test_sweep_takes_what_breaks_the_index(repository: Repository, artifact: Artifact, tmp_path: Path) -> None:
-    """Links too, wherever they lead: to know more of them, they would have to be followed."""
-    await repository.place("m", LAYOUT, artifact)
-    (tmp_path / "elsewhere").mkdir()
-    (repository.folder / "linked").symlink_to(tmp_path / "elsewhere")
-    (repository.folder / "file").write_bytes(b"")
-    (repository.folder / "stray").symlink_to("/nowhere")
-    os.mkdir(os.fsencode(repository.folder) + b"/\xff\xfe")
-
-    await repository.sweep()
-
-    assert os.listdir(repository.folder) == ["m"]
-    assert (tmp_path / "elsewhere").is_dir()
-
-
 async def size_of(repository: Repository, name: str) -> int:
     placed = (await repository.inventory()).get(name)
     return placed.size_bytes if placed else 0
-
-
-async def test_sizes_count_each_file_once(repository: Repository, artifact: Artifact) -> None:
-    """Also a file that several models have; an id without a directory has none."""
-    written = len(LAYOUT.written["config.pbtxt"])
-    await repository.place("ours", LAYOUT, artifact)
-    await repository.place("twice", Layout({"1/a": WEIGHTS, "2/a": WEIGHTS}), artifact)
-    (repository.folder / "file").write_bytes(b"x")
-
-    found = await repository.inventory()
-
-    assert {name: placed.size_bytes for name, placed in found.items()} == {"ours": 9 + written, "twice": 5}
 
 
 async def test_sizes_ask_nothing_of_what_lies_behind_links(repository: Repository, artifact: Artifact, tmp_path: Path) -> None:
@@ -538,12 +316,6 @@ async def test_an_own_pycache_lies_beside_every_python_file(repository: Reposito
         }  # fmt: skip
 
 
-async def test_a_file_in_the_place_of_a_pycache_stays(repository: Repository, artifact: Artifact) -> None:
-    await repository.place("m", Layout({"1/model.py": CODE, "1/__pycache__": WEIGHTS}), artifact)
-
-    assert (repository.folder / "m/1/__pycache__").read_bytes() == b"12345"
-
-
 async def test_only_what_is_no_artifacts_counts_as_the_folders(volume: Volume, artifact: Artifact) -> None:
     """Written configs; and what was placed from an artifact that is gone, once for all models that have it."""
     space = Space(volume.cache_dir, 0, refuses=False)
@@ -598,19 +370,6 @@ async def test_a_removal_during_a_survey_is_not_undone(volume: Volume, artifact:
     repository.close()
 
 
-async def test_an_existing_directory_is_left_alone(repository: Repository, artifact: Artifact) -> None:
-    """Only a missing one is made, also where a file has its name."""
-    await repository.place("m", LAYOUT, artifact)
-
-    (repository.folder / "file").write_bytes(b"")
-    (repository.folder / "stray").symlink_to("/nowhere")
-
-    for name in ("m", "new", "file", "stray"):
-        await repository.ensure_directory(name)
-
-    assert tree(repository.folder) == {**PLACED, "new": "dir 755", "file": "dir 755", "stray": "dir 755"}
-
-
 async def test_a_directory_that_cannot_be_made_is_an_error(repository: Repository) -> None:
     """In words."""
     repository.folder.rmdir()
@@ -618,17 +377,6 @@ async def test_a_directory_that_cannot_be_made_is_an_error(repository: Repositor
 
     with pytest.raises(AdapterError, match=r"the folder .* is gone and cannot be made again: File exists"):
         await repository.ensure_directory("m")
-
-
-async def test_a_probe_is_there_for_a_while(repository: Repository) -> None:
-    """Two at once do not meet, and a failure takes them away too."""
-    with pytest.raises(ZeroDivisionError):
-        async with repository.probe() as first, repository.probe() as second:
-            assert first != second
-            assert sorted(os.listdir(repository.folder)) == sorted([first, second])
-            raise ZeroDivisionError
-
-    assert os.listdir(repository.folder) == []
 
 
 async def test_a_probe_that_is_cancelled_while_it_is_made_goes(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -654,56 +402,6 @@ async def test_a_probe_that_is_cancelled_while_it_is_made_goes(repository: Repos
     assert os.listdir(repository.folder) == []
 
 
-@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "../outside", "a\0b"])
-async def test_names_that_lead_elsewhere_are_refused(repository: Repository, artifact: Artifact, name: str) -> None:
-    """Whoever asks; nothing outside the folder is touched."""
-    assert not repository.can_hold(name)
-    for call in (repository.place(name, LAYOUT, artifact), repository.remove(name), repository.ensure_directory(name)):
-        with pytest.raises(InvalidRequest):
-            await call
-    assert repository.folder.is_dir()
-
-
-@pytest.mark.parametrize("name", ["a b", "ü", "%2F", "-x", ".hidden", "x" * 255, 'quo"te\n'])
-async def test_odd_names_are_names(repository: Repository, artifact: Artifact, name: str) -> None:
-    """Triton takes them, so do we."""
-    assert repository.can_hold(name)
-
-    await repository.place(name, LAYOUT, artifact)
-
-    assert os.listdir(repository.folder) == [name]
-
-
-@pytest.mark.parametrize("use", ["place", "ensure_directory", "sweep", "clear", "remove"])
-async def test_a_folder_that_was_deleted_is_made_again(repository: Repository, volume: Volume, artifact: Artifact, use: str) -> None:
-    """Under a running Triton, too: it finds the folder by its path. What is placed then is there."""
-    await repository.place("m", LAYOUT, artifact)
-    shutil.rmtree(repository.folder)
-    assert await size_of(repository, "m") == 0
-    assert repository.inner_names("m") == ()
-
-    calls = {"place": ("m", LAYOUT, artifact), "ensure_directory": ("m",), "remove": ("m",)}
-    await getattr(repository, use)(*calls.get(use, ()))
-    await repository.place("n", LAYOUT, artifact)
-
-    assert {key: mode for key, mode in tree(repository.folder.parent).items() if key == "_triton_models"} == {"_triton_models": "dir 755"}
-    assert await size_of(repository, "n") == 5 + 4 + 18
-    assert staged(volume) == []
-
-
-@pytest.mark.parametrize("use", ["place", "ensure_directory", "sweep", "clear"])
-async def test_a_volume_that_is_gone_is_named(repository: Repository, volume: Volume, artifact: Artifact, use: str) -> None:
-    """To make the mount point of a volume that was lost would hide the loss."""
-    root = repository.folder.parent
-    root.rename(root.with_name("elsewhere"))
-    calls = {"place": ("m", LAYOUT, artifact), "ensure_directory": ("m",)}
-
-    with pytest.raises(AdapterError, match=f"^the folder {volume.cache_dir} was deleted while the adapter was working"):
-        await getattr(repository, use)(*calls.get(use, ()))
-
-    assert not root.exists()
-
-
 BUNDLE = Layout(
     {"1/model.py": CODE},
     {"config.pbtxt": b"top"},
@@ -711,54 +409,6 @@ BUNDLE = Layout(
     loaded_first=("m~inner~b",),
 )
 BUNDLED = ["m", "m~inner~a", "m~inner~b"]
-
-
-async def test_a_bundle_is_placed_and_taken_out_as_one(repository: Repository, artifact: Artifact, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The top model appears last and goes first: what names others never stands alone."""
-    moves: list[str] = []
-    rename = Path.rename
-
-    def noted(self: Path, target: Path) -> Path:
-        moves.extend([f"+{target.name}"] if target.parent == repository.folder else [f"-{self.name}"])
-        return rename(self, target)
-
-    monkeypatch.setattr(Path, "rename", noted)
-    await repository.place("m", BUNDLE, artifact)
-
-    assert sorted(os.listdir(repository.folder)) == BUNDLED
-    assert repository.inner_names("m") == ("m~inner~a", "m~inner~b")
-    assert repository.loaded_first("m") == ("m~inner~b",)
-    assert await size_of(repository, "m") == 3 + 5 + 4
-    await repository.remove("m")
-    assert os.listdir(repository.folder) == []
-    assert repository.inner_names("m") == repository.loaded_first("m") == ()
-    assert moves[:3] == ["+m~inner~b", "+m~inner~a", "+m"]
-    assert [move for move in moves if move.startswith("-m")] == ["-m", "-m~inner~a", "-m~inner~b"]
-
-
-async def test_a_bundle_leaves_its_neighbours_alone(repository: Repository, artifact: Artifact) -> None:
-    """Also those whose ids begin alike."""
-    others = ["m2", "m~inner", "M"]
-    for name in others:
-        await repository.place(name, LAYOUT, artifact)
-    await repository.place("m", BUNDLE, artifact)
-    await repository.remove("m")
-
-    assert sorted(os.listdir(repository.folder)) == sorted(others)
-
-
-async def test_a_bundle_of_an_earlier_run_is_known_by_its_names(repository: Repository, volume: Volume, artifact: Artifact) -> None:
-    """Whatever is left of it."""
-    await repository.place("m", BUNDLE, artifact)
-    await repository.place("n", LAYOUT, artifact)
-    volume.discard(repository.folder / "m")
-    later = Repository(volume)
-
-    assert later.inner_names("m") == ("m~inner~a", "m~inner~b")
-    assert later.inner_names("n") == ()
-    await later.remove("m")
-    assert os.listdir(repository.folder) == ["n"]
-    later.close()
 
 
 async def test_a_bundle_that_was_another_leaves_nothing_of_it(repository: Repository, artifact: Artifact) -> None:
@@ -779,34 +429,6 @@ async def test_a_bundle_that_cannot_be_placed_leaves_nothing(repository: Reposit
     with pytest.raises(AdapterError, match=r"gone\.onnx is not on the volume any more"):
         await repository.place("m", Layout({"1/model.onnx": missing}, inner=BUNDLE.inner), artifact)
 
-    assert os.listdir(repository.folder) == []
-    assert staged(volume) == []
-
-
-async def test_a_cancelled_place_of_a_bundle_leaves_nothing(
-    repository: Repository, volume: Volume, artifact: Artifact, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Between one of its models and the next."""
-    renamed, go_on = threading.Event(), threading.Event()
-    rename = Path.rename
-
-    def slow(self: Path, target: Path) -> Path:
-        path = rename(self, target)
-        if target == repository.folder / "m~inner~a":
-            renamed.set()
-            go_on.wait(10)
-        return path
-
-    monkeypatch.setattr(Path, "rename", slow)
-    placing = asyncio.create_task(repository.place("m", BUNDLE, artifact))
-    while not renamed.is_set():
-        await asyncio.sleep(0)
-    placing.cancel()
-    await asyncio.sleep(0)
-    go_on.set()
-    await asyncio.wait({placing})
-
-    assert placing.cancelled()
     assert os.listdir(repository.folder) == []
     assert staged(volume) == []
 
@@ -841,3 +463,53 @@ async def test_what_others_have_put_there_is_never_touched(volume: Volume, artif
         assert (os.readlink(folder / "dangling"), (folder / "theirs" / "config.pbtxt").read_bytes()) == ("nowhere", b"x")
     finally:
         repository.close()
+
+
+async def test_a_bundle_is_placed_and_taken_out_as_one(repository: Repository, artifact: Artifact, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The top model appears last and goes first: what names others never stands alone."""
+    moves: list[str] = []
+    rename = Path.rename
+
+    def noted(self: Path, target: Path) -> Path:
+        moves.extend([f"+{target.name}"] if target.parent == repository.folder else [f"-{self.name}"])
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", noted)
+    await repository.place("m", BUNDLE, artifact)
+
+    assert sorted(os.listdir(repository.folder)) == BUNDLED
+    assert repository.inner_names("m") == ("m~inner~a", "m~inner~b")
+    assert repository.loaded_first("m") == ("m~inner~b",)
+    assert await size_of(repository, "m") == 3 + 5 + 4
+    await repository.remove("m")
+    assert os.listdir(repository.folder) == []
+    assert repository.inner_names("m") == repository.loaded_first("m") == ()
+    assert moves[:3] == ["+m~inner~b", "+m~inner~a", "+m"]
+    assert [move for move in moves if move.startswith("-m")] == ["-m", "-m~inner~a", "-m~inner~b"]
+
+
+async def test_a_cancel_after_the_rename_takes_the_model_out(
+    repository: Repository, artifact: Artifact, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It comes too late for the thread, not for us."""
+    renamed, go_on = threading.Event(), threading.Event()
+    rename = Path.rename
+
+    def slow(self: Path, target: Path) -> Path:
+        path = rename(self, target)
+        if target == repository.folder / "m":
+            renamed.set()
+            go_on.wait(10)
+        return path
+
+    monkeypatch.setattr(Path, "rename", slow)
+    placing = asyncio.create_task(repository.place("m", LAYOUT, artifact))
+    while not renamed.is_set():
+        await asyncio.sleep(0)
+    placing.cancel()
+    await asyncio.sleep(0)
+    go_on.set()
+    await asyncio.wait({placing})
+
+    assert placing.cancelled()
+    assert os.listdir(repository.folder) == []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,7 +11,6 @@ import pytest
 
 from adapter.errors import WrongServer
 from adapter.telemetry.metrics import REGISTRY
-from adapter.triton import stuck
 from adapter.triton.client import PortClosed, TritonDied, TritonSilent
 from adapter.triton.server import TritonServer
 from tests.unit.triton.scripted import ScriptedTriton, cancel, serve, unnoticed
@@ -63,47 +61,6 @@ async def restart(triton: ScriptedTriton, *, seconds: float = 5) -> None:
     assert not triton.script["live"]
 
 
-async def test_nothing_that_is_asked_is_stuck_at_first(triton: ScriptedTriton) -> None:
-    async with watched(triton) as server:
-        health = server.health()
-
-        assert (health.is_live, health.stuck, health.why, health.load_threads) == (True, (), None, 4)
-        assert json.loads(health.as_json()) == {
-            "format": 1, "live": True, "silent_seconds": 0.1, "load_threads": 4, "stuck": [], "why": None,
-        }  # fmt: skip
-
-
-async def test_one_load_that_does_not_end_is_told_and_is_green(triton: ScriptedTriton) -> None:
-    """From twice the announced timeout on, and for ever."""
-    async with watched(triton) as server:
-        await left(server, triton, "m")
-        await asyncio.sleep(34)
-        assert told(server) == []
-        await asyncio.sleep(2)
-
-        assert told(server) == [("load", "m")]
-        assert server.health().why is None
-        assert (metric("load"), metric("unload")) == (1, 0)
-        await asyncio.sleep(60 * MINUTES)
-        assert server.health().why is None
-
-
-async def test_all_threads_with_loads_that_do_not_end_are_red(triton: ScriptedTriton) -> None:
-    """Triton says of itself that it is live. The oldest come first."""
-    async with watched(triton, load_threads=3) as server:
-        await left(server, triton, "a", "b", "c")
-        assert told(server) == [("load", "a")]
-        assert server.health().why is None
-        await asyncio.sleep(40)
-
-        health = server.health()
-        assert told(server) == [("load", "a"), ("load", "b"), ("load", "c")]
-        assert health.why == (
-            "Triton can load nothing more: the loads of models a (115 s), b (90 s), c (65 s) do not end, and keep all its load threads"
-        )
-        assert health.is_live
-
-
 async def test_what_an_earlier_adapter_has_left_is_stuck_in_the_end_and_gone_with_its_triton(triton: ScriptedTriton) -> None:
     """Counted from the start of this adapter. A thousand more of them cost nothing: they wait in Triton."""
     names = [f"m{number}" for number in range(1000)]
@@ -120,26 +77,6 @@ async def test_what_an_earlier_adapter_has_left_is_stuck_in_the_end_and_gone_wit
         await restart(triton)
         await asyncio.sleep(10)
         assert (told(server), server.health().why, server.queue()) == ([], None, None)
-
-
-async def test_a_restart_of_triton_ends_all_that_was_stuck(triton: ScriptedTriton) -> None:
-    """Green from the moment in which the port is closed: the next Triton must not be killed for what the last one did."""
-    async with watched(triton, load_threads=2) as server:
-        await left(server, triton, "a", "b")
-        unload = asyncio.create_task(server.unload("a"))
-        await asyncio.sleep(16 * MINUTES)
-        assert server.health().why is not None
-
-        triton.script["live"] = [PortClosed("Connection refused")] * 20
-        await asyncio.sleep(3)
-        assert (server.health().why, server.health().stuck, server.health().is_live) == (None, (), False)
-        assert server.health().silent_seconds == 0
-        await restart(triton)
-        await unload
-
-        assert (server.health().why, server.health().stuck, server.health().is_live) == (None, (), True)
-        await asyncio.sleep(60 * MINUTES)
-        assert server.health().stuck == ()
 
 
 async def test_a_cut_connection_ends_nothing(triton: ScriptedTriton) -> None:
@@ -216,27 +153,6 @@ async def test_an_unload_that_was_never_told_is_not_stuck_when_its_load_has_ende
         assert told(server) == []
 
 
-async def test_an_unload_that_waits_for_a_triton_that_is_away_is_not_stuck_when_triton_is_back(
-    triton: ScriptedTriton, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """However long it was away: what was asked of nobody is not in it."""
-    monkeypatch.setattr(stuck, "UNLOAD_SECONDS", 60.0)
-    async with watched(triton) as server:
-        triton.repository.directories.add("m")
-        triton.states["m"] = "READY"
-        triton.unload_seconds = 100
-        triton.script["live"] = [PortClosed("Connection refused")] * 10_000
-        await asyncio.sleep(2)
-        unload = asyncio.create_task(server.unload("m"))
-        await asyncio.sleep(2 * MINUTES)
-        triton.script["live"].clear()
-        await asyncio.sleep(20)
-
-        assert server.health().is_live
-        assert told(server) == []
-        await unload
-
-
 async def test_a_refused_unload_is_not_stuck(triton: ScriptedTriton) -> None:
     """Triton has answered; a restart in the same mode would change nothing."""
     async with watched(triton) as server:
@@ -246,35 +162,6 @@ async def test_a_refused_unload_is_not_stuck(triton: ScriptedTriton) -> None:
         await asyncio.sleep(20 * MINUTES)
 
         assert told(server) == []
-
-
-async def test_silence_is_red_after_a_minute(triton: ScriptedTriton) -> None:
-    """Of a Triton that accepts connections. Its first answer is green again."""
-    async with watched(triton) as server:
-        triton.silence = True
-        await asyncio.sleep(58)
-        assert server.health().why is None
-        assert not server.health().is_live
-        await asyncio.sleep(5)
-
-        why = server.health().why
-        assert why is not None and why.startswith("Triton accepts connections and has answered nothing for 6")
-        assert 60 <= server.health().silent_seconds <= 64
-        triton.silence = False
-        await asyncio.sleep(2)
-        assert (server.health().why, server.health().is_live) == (None, True)
-
-
-@pytest.mark.parametrize("failure", [PortClosed("Connection refused"), TritonDied("Socket closed")], ids=["closed", "broken"])
-async def test_a_triton_that_is_dead_or_starting_is_not_silent(triton: ScriptedTriton, failure: Exception) -> None:
-    """For as long as that takes; a broken connection is followed by another answer, or none."""
-    async with watched(triton) as server:
-        triton.silence = True
-        await asyncio.sleep(50)
-        triton.script["live"] = [failure]
-        await asyncio.sleep(20)
-
-        assert (server.health().why is None) is isinstance(failure, PortClosed)
 
 
 async def test_silence_counts_from_the_start_of_the_adapter(triton: ScriptedTriton) -> None:

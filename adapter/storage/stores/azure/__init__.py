@@ -1,8 +1,9 @@
-"""Azure Blob Storage (`type: azure`). Its libraries are imported with the first client: they are an extra."""
+"""Azure Blob Storage (`type: azure`)."""
 
 from __future__ import annotations
 
+from adapter.storage.stores.azure.client import AzureClient
 from adapter.storage.stores.azure.config import BINDING, connection_of
-from adapter.storage.stores.clients import BucketStore, extra
+from adapter.storage.stores.clients import BucketStore
 
-STORE = BucketStore(BINDING, connection_of, extra("azure", f"{__name__}.client", "AzureClient"))
+STORE = BucketStore(BINDING, connection_of, AzureClient)

@@ -68,7 +68,7 @@ def connection_of(config: StorageConfig) -> AzureConnection:
     is_anonymous = fields.flag("anonymous", default=False)
     given = {name: None if is_anonymous else fields.secret(name) for name in CREDENTIALS}
     check_all_or_none(config.label, {name: given[name] for name in PRINCIPAL})
-    parts = _parts_of(given["connection_string"])
+    parts = parts_of(given["connection_string"])
     account, url = fields.text("account_name"), fields.endpoint("endpoint_url")
     if account and not (account.isascii() and account.replace("-", "").isalnum()):
         raise InvalidRequest(f"{config.label}: account_name is not the name of a storage account")
@@ -101,7 +101,7 @@ def container_of(config: StorageConfig) -> str:
     return checked_bucket(name, config.label)
 
 
-def _parts_of(connection_string: Secret | None) -> dict[str, str]:
+def parts_of(connection_string: Secret | None) -> dict[str, str]:
     """
     What a connection string says, by upper-case name, as the library reads it.
 
@@ -127,7 +127,7 @@ def _urls_of(parts: Mapping[str, str]) -> list[str]:
 
 
 def _token_of(connection: AzureConnection, parts: Mapping[str, str]) -> str | None:
-    """What of the config is a token: whoever reads it may use it. A key of an account signs, and never travels."""
+    """What of the config is a token: each reader could use it. A key of an account signs, and never travels."""
     if parts:
         is_signed = {"ACCOUNTNAME", "ACCOUNTKEY"} <= set(parts)
         has_token = "SHAREDACCESSSIGNATURE" in parts and not is_signed

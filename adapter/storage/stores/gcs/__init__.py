@@ -1,18 +1,21 @@
-"""
-Google Cloud Storage (`type: gcs`). Its libraries are imported with the first client: they are an extra.
-
-`google-cloud-storage` asks for the metadata of a bucket at the first call, in a thread of its own, for
-traces that nobody collects: a request outside of our bounds, with our credentials. A variable of the
-environment is the only switch, and the library reads the variable at each call. The variable is set
-here and not beside the client, whose import comes when threads run: C libraries read the environment too.
-"""
+"""Google Cloud Storage (`type: gcs`)."""
 
 from __future__ import annotations
 
-import os
+from typing import Any
 
-from adapter.storage.stores.clients import BucketStore, extra
+from adapter.errors import InvalidRequest
+from adapter.storage.stores.clients import BucketStore, Client, Means
 from adapter.storage.stores.gcs.config import BINDING, connection_of
 
-os.environ["DISABLE_GCS_PYTHON_CLIENT_OTEL_BUCKET_METADATA"] = "true"  # noqa: TID251 - written, not read
-STORE = BucketStore(BINDING, connection_of, extra("gcs", f"{__name__}.client", "GcsClient"))
+
+def _client(connection: Any, means: Means) -> Client:
+    try:
+        from adapter.storage.stores.gcs.client import GcsClient  # noqa: PLC0415 - google-auth takes 0.1 s to import
+    except ImportError as error:
+        raise InvalidRequest("storage type 'gcs' needs pip install modelmesh-triton-adapter[gcs]") from error
+
+    return GcsClient(connection, means)
+
+
+STORE = BucketStore(BINDING, connection_of, _client)

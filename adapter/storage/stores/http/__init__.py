@@ -1,9 +1,23 @@
-"""Files on a web server (`type: http`)."""
+"""Web servers (`type: http`)."""
 
 from __future__ import annotations
 
-from adapter.storage.stores.clients import BucketStore, late
-from adapter.storage.stores.http.config import BINDING, connection_of
+from adapter.storage.secret.merging import StorageConfig
+from adapter.storage.stores.clients import BucketStore, Means
+from adapter.storage.stores.http.client import HttpBucket
+from adapter.storage.stores.http.config import BINDING, HttpConnection, connection_of
 
-STORE = BucketStore(BINDING, connection_of, late("adapter.storage.stores.http.client", "HttpClient"), has_versions_of_config=True)
-"""Headers (`Host` above all) and the query choose a file, and versions are of one file. Source: RFC 9110, 8.8.3 and 12.5."""
+
+class _HttpClient:
+    """As `Client`."""
+
+    def __init__(self, connection: HttpConnection, means: Means) -> None:
+        self._connection = connection
+        self._means = means
+
+    def bucket(self, config: StorageConfig) -> HttpBucket:
+        """As `Client`."""
+        return HttpBucket(config, self._connection, self._means.engine, self._means.guard)
+
+
+STORE = BucketStore(BINDING, connection_of, _HttpClient, has_versions_of_config=True)

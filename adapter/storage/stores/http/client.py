@@ -5,63 +5,34 @@ A web server has no listings: a page shows the one file whose path is exactly th
 What it has is learned by asking for the first byte, which also tells whether it can give ranges;
 HEAD is not used, because signed URLs are signed for GET. A file whose server names no version of it is read
 whole, in one answer. Redirects are followed by us, a few; stored headers and the client certificate go to the
-configured server only, and not any more once a redirect has led away from it; whereto is then nobody's choice
-but that server's, so its addresses are guarded. Queries never appear in a text: they may be signatures.
+configured server only, and not any more once a redirect has led away from it; its addresses are checked then,
+because the server alone has chosen them. Queries never appear in a text: they may be signatures.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from urllib.parse import SplitResult, quote, urljoin, urlsplit
 
-from urllib3.exceptions import HTTPError
-
 from adapter.errors import AdapterError, InvalidRequest
-from adapter.storage.bucket import PAGE_OBJECTS, Page, Sink, StoredObject
+from adapter.storage.bucket import PAGE_OBJECTS, Page, Read, StoredObject
+from adapter.storage.net.access import Access, Trust, proxy_for
+from adapter.storage.net.engine import Engine
+from adapter.storage.net.failures import DeniedAddress, Unanswered
+from adapter.storage.net.guard import FREE, Guard
+from adapter.storage.net.messages import Collected, Head, Request
 from adapter.storage.secret.endpoints import is_same_endpoint, origin
 from adapter.storage.secret.merging import StorageConfig
-from adapter.storage.stores.answers import GONE, Where
-from adapter.storage.stores.body import check_told, copy_body, hear_out, span_of, told_by
-from adapter.storage.stores.clients import Means
+from adapter.storage.stores.answers import GONE, REDIRECTS, USER_AGENT, Where
+from adapter.storage.stores.body import PARTIAL, Body, Part, left_of, span_of, told_by, written_bytes
+from adapter.storage.stores.cloud import PAGE_BYTES
 from adapter.storage.stores.http.config import HttpConnection, headers_of, url_of
 from adapter.storage.stores.http.versions import checksums_of, encoding_of, guards, is_held_to, listed_version_of, version_of
-from adapter.storage.stores.http.web import Web
-from adapter.storage.wire.cutting import cuttable, most_of
-from adapter.storage.wire.dialling import FREE, DeniedAddress, Guard
-from adapter.storage.wire.gets import Answer, Body, read_some
-from adapter.storage.wire.network import root_of
-from adapter.storage.wire.tls import context_of
-from adapter.workers import Stop
 
 MAX_REDIRECTS = 5
-_REDIRECTS = (301, 302, 303, 307, 308)
-_GOOD = (200, 206)
+_OK = 200
 _FIRST_BYTE = "bytes=0-0"
-
-
-class HttpClient:
-    """Connections to web servers with one kind of trust."""
-
-    def __init__(self, connection: HttpConnection, means: Means, stop: Stop) -> None:
-        """Raises InvalidRequest: the client's certificate cannot be used."""
-
-        def web(client_pem: str | None, guard: Guard) -> Web:
-            context = context_of(ca_pem=connection.ca_pem, verify=connection.verify_tls, client_pem=client_pem, label=connection.label)
-            return Web(context, means.max_connections, guard)
-
-        pem, guard = connection.client_pem, means.guard if connection.is_requested else FREE
-        self._own = web(pem.reveal() if pem else None, guard)
-        self._others = web(None, means.guard) if pem or guard != means.guard else self._own
-
-    def bucket(self, config: StorageConfig) -> HttpBucket:
-        """As `Client`, for a web server."""
-        return HttpBucket(self._own, self._others, config)
-
-    def close(self) -> None:
-        """As `Client`."""
-        self._own.close()
-        self._others.close()
 
 
 class HttpBucket:
@@ -69,14 +40,25 @@ class HttpBucket:
 
     kind = "http"
 
-    def __init__(self, own: Web, others: Web, config: StorageConfig) -> None:
-        self._own = own
-        self._others = others
+    def __init__(self, config: StorageConfig, connection: HttpConnection, engine: Engine, guard: Guard) -> None:
+        """
+        Args:
+            config: of the request.
+            connection: made from it.
+            engine: to ask with.
+            guard: of addresses that only a request, or a redirect, names.
+
+        Raises:
+            InvalidRequest: the URL or the headers are none.
+        """
+        pem = connection.client_pem
+        self._engine = engine
+        self._trust = Trust(verify=connection.verify_tls, ca_pem=connection.ca_pem, client_pem=pem.reveal() if pem else None)
+        self._own_guard, self._guard = guard if connection.is_requested else FREE, guard
         self._url = url_of(config)
         self._headers = headers_of(config)
         self.place = self.words = f"{origin(self._url)}{self._url.path.rstrip('/')}"
         self.endpoint = self._url.netloc
-        self.is_encrypted = self._url.scheme == "https"
         self._where = Where(
             words=self.words,
             label=config.label,
@@ -85,112 +67,93 @@ class HttpBucket:
             is_unsigned=config.is_unsigned and not self._headers,
         )
 
-    def list_page(self, prefix: str, stop: Stop, *, token: str | None = None, limit: int = PAGE_OBJECTS, by_folder: bool = False) -> Page:
+    async def list_page(self, prefix: str, *, token: str | None = None, limit: int = PAGE_OBJECTS, by_folder: bool = False) -> Page:
         """As the Protocol says, as far as a web server can."""
-        stop.check()
         if by_folder or token or not prefix or prefix.endswith("/"):
             return Page(objects=(), is_answer=False)
-        with cuttable(stop, most_bytes=most_of(1)), self._translated(stop):
-            answer = self._sent(prefix, {"Range": _FIRST_BYTE})
-            with answer as body:
-                found = self._described(prefix, answer, body)
-            return Page(objects=() if found is None else (found,))
+        found = await self._described(prefix)
+        return Page(objects=() if found is None else (found,))
 
-    def read(self, wanted: StoredObject, start: int, length: int, sink: Sink, stop: Stop) -> None:
+    async def read(self, reads: Sequence[Read]) -> None:
         """As the Protocol says. A server without ranges is read from its start on; what comes before is thrown away."""
-        stop.check()
-        if not length:
-            return
-        is_range = wanted.is_divisible and (start, length) != (0, wanted.size_bytes)
-        headers = guards(wanted.etag, is_range=is_range)
-        if is_range:
-            headers["Range"] = f"bytes={start}-{start + length - 1}"
-        with cuttable(stop, most_bytes=most_of(start + length)):
-            with self._translated(stop):
-                answer = self._sent(wanted.key, headers)
-            with answer as body:
-                self._check(answer, body, wanted, start, length)
-                unwanted = start if answer.status == 200 else 0
-                is_whole = answer.status == 206 or unwanted + length == wanted.size_bytes
-                for count, taker in ((unwanted, _nowhere), (length, sink)):
-                    copy_body(
-                        body,
-                        count,
-                        taker,
-                        stop,
-                        key=wanted.key,
-                        where=self._where,
-                        translated=lambda: self._translated(stop),
-                        is_whole=is_whole and taker is sink,
-                        checksums=checksums_of(answer.headers) if taker is sink else (),
-                    )
+        for read in left_of(reads):
+            await self._read(read)
 
-    def _described(self, key: str, answer: Answer, body: Body) -> StoredObject | None:
-        if answer.status not in _GOOD:
-            hear_out(body)
-        if answer.status in GONE:
+    async def _read(self, read: Read) -> None:
+        wanted, part = read.wanted, Part.left_of(read)
+        is_range = wanted.is_divisible and not part.is_whole
+        headers = guards(wanted.etag, is_range=is_range) | ({"Range": part.range} if is_range else {})
+        body = Body(part, read, self._where, check=lambda head: self._check(head, part), checksums=checksums_of)
+        head = await self._sent(wanted.key, headers, body, wanted.size_bytes + PAGE_BYTES, written=written_bytes(read))
+        if head.status not in (_OK, PARTIAL):
+            raise self._refused(head, wanted.key)
+
+    async def _described(self, key: str) -> StoredObject | None:
+        first = _FirstByte()
+        try:
+            head = await self._sent(key, {"Range": _FIRST_BYTE}, first, PAGE_BYTES)
+        except _EnoughError:
+            head = first.head
+        if head.status in GONE:
             return None
-        version, told = listed_version_of(answer.headers), told_by(answer.headers)
+        version, told = listed_version_of(head.headers), told_by(head.headers)
         span = span_of(told.span)
-        if answer.status == 206:
+        if head.status == PARTIAL:
             if (span.first, span.last) != (0, 0):
                 raise self._where.other_range(key)
             size, is_divisible = span.total, bool(version)
-            if not read_some(body, 1):  # all that was asked for; the connection is free then
+            if not first.has_come:
                 raise self._where.ended_early(key, 1)
-        elif answer.status == 416 and span.total == 0:
+        elif head.status == 416 and span.total == 0:
             size, is_divisible = 0, True
-        elif answer.status == 200:
+        elif head.status == _OK:
             size, is_divisible = told.size_bytes, False
         else:
-            raise self._refused(answer)
-        self._check_encoding(key, answer)
+            raise self._refused(head)
+        self._check_encoding(key, head)
         if size is None:
-            missing = "no total in its Content-Range" if answer.status == 206 else "no Content-Length"
+            missing = "no total in its Content-Range" if head.status == PARTIAL else "no Content-Length"
             raise InvalidRequest(f"{self.place} does not say how long {key!r} is ({missing}), so it cannot be pulled safely")
         return StoredObject(key, size, version, is_divisible)
 
-    def _check(self, answer: Answer, body: Body, wanted: StoredObject, start: int, length: int) -> None:
-        """The body is of the listed version, and begins where it should: a part there, a whole file at its start."""
-        if answer.status not in _GOOD:
-            hear_out(body)
-            raise self._refused(answer, wanted.key)
-        is_part = answer.status == 206
-        if not is_held_to(wanted.etag, version_of(answer.headers), is_part=is_part):
-            raise self._where.other_version(wanted.key, "ETag or date")
-        self._check_encoding(wanted.key, answer)
-        check_told(told_by(answer.headers), wanted, start, length, self._where, is_part=is_part)
+    def _check(self, head: Head, part: Part) -> None:
+        """The body is of the listed version."""
+        if not is_held_to(part.wanted.etag, version_of(head.headers), is_part=head.status == PARTIAL):
+            raise self._where.other_version(part.wanted.key, "ETag or date")
+        self._check_encoding(part.wanted.key, head)
 
-    def _check_encoding(self, key: str, answer: Answer) -> None:
-        if encoding := encoding_of(answer.headers, key):
-            asked = "in an encoding that nobody asked for"
+    def _check_encoding(self, key: str, head: Head) -> None:
+        if encoding := encoding_of(head.headers, key):
+            asked = "in an encoding that was not asked for"
             raise InvalidRequest(f"{self.place} sends {key!r} {asked} ({encoding}); have the server send the file as it is stored")
 
-    def _refused(self, answer: Answer, key: str | None = None) -> AdapterError:
-        return self._where.refused(answer.status, key=key, retry_after=answer.headers.get("Retry-After"))
+    def _refused(self, head: Head, key: str | None = None) -> AdapterError:
+        return self._where.refused(head.status, key=key, retry_after=head.headers.get("retry-after"))
 
-    def _sent(self, key: str, headers: Mapping[str, str]) -> Answer:
+    async def _sent(self, key: str, headers: Mapping[str, str], sink: Body | _FirstByte, most_bytes: int, *, written: int = 0) -> Head:
         """The first answer that is not a redirect."""
         url = self._url._replace(path=f"{self._url.path.rstrip('/')}/{quote(key)}")
-        web, own_headers = self._own, {name: secret.reveal() for name, secret in self._headers.items()}
+        own = {name: secret.reveal() for name, secret in self._headers.items()}
+        is_own = True
         for _ in range(MAX_REDIRECTS + 1):
-            answer = self._got(web, url, {**own_headers, **headers})
-            if answer.status not in _REDIRECTS:
-                return answer
-            with answer as body:
-                hear_out(body)
-            url = self._next(url, answer.headers.get("Location", ""))
-            if not is_same_endpoint(origin(url), origin(self._url)):
-                web, own_headers = self._others, {}
+            trust = self._trust if is_own else replace(self._trust, client_pem=None)
+            access = Access(trust, self._own_guard if is_own else self._guard, proxy_for(url.geturl()))
+            given = {"User-Agent": USER_AGENT, **(own if is_own else {}), **headers, "Accept-Encoding": "identity"}
+            try:
+                head = await self._engine.fetch(Request(url.geturl(), given, sink, access, most_bytes), written_bytes=written)
+            except DeniedAddress as denied:
+                if is_own:
+                    raise self._where.unreachable(denied) from denied
+                raise InvalidRequest(
+                    f"{self.place} redirected to an address that may not be dialled (REQUEST_ENDPOINTS_DENIED)"
+                ) from denied
+            except Unanswered as failure:
+                raise self._where.unreachable(failure) from failure
+            if head.status not in REDIRECTS:
+                return head
+            url = self._next(url, head.headers.get("location", ""))
+            is_own = is_own and is_same_endpoint(origin(url), origin(self._url))
         raise InvalidRequest(f"{self.place} redirected more than {MAX_REDIRECTS} times")
-
-    def _got(self, web: Web, url: SplitResult, headers: Mapping[str, str]) -> Answer:
-        try:
-            return web.get(url, headers)
-        except (HTTPError, OSError) as error:
-            if web is self._own or not root_of(error, DeniedAddress):
-                raise
-            raise InvalidRequest(f"{self.place} redirected to an address that may not be dialled (REQUEST_ENDPOINTS_DENIED)") from error
 
     def _next(self, url: SplitResult, location: str) -> SplitResult:
         try:
@@ -204,14 +167,24 @@ class HttpBucket:
             raise InvalidRequest(f"{self.place} redirected from https to plain http, which is not followed")
         return target._replace(fragment="")
 
-    @contextmanager
-    def _translated(self, stop: Stop) -> Iterator[None]:
-        try:
-            yield
-        except (HTTPError, OSError, ValueError) as error:
-            stop.check()  # we cut the socket ourselves
-            raise self._where.unreachable(error) from error
+
+class _EnoughError(Exception):
+    """The answer is whole as far as it is wanted."""
 
 
-def _nowhere(_: bytes) -> None:
-    """Where the bytes go that were not asked for."""
+class _FirstByte(Collected):
+    """Takes one byte, or the head alone where the server knows no ranges."""
+
+    has_come = False
+
+    def begin(self, head: Head) -> None:
+        """As `Sink`. Raises `_EnoughError`: of the whole file the head is enough."""
+        super().begin(head)
+        if head.status == _OK:
+            raise _EnoughError
+
+    def take(self, chunk: memoryview) -> None:
+        """As `Sink`. Raises `_EnoughError`: more would come than was asked for."""
+        self.has_come = True
+        if self.head.headers.get("content-length") != "1":
+            raise _EnoughError

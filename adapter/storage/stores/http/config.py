@@ -16,7 +16,7 @@ from adapter.storage.secret.binding import Binding
 from adapter.storage.secret.endpoints import checked_endpoint, is_same_origin
 from adapter.storage.secret.fields import Secret
 from adapter.storage.secret.merging import StorageConfig
-from adapter.storage.secret.trust import trusted_pem
+from adapter.storage.secret.trust import check_client_pem, trusted_pem
 
 BINDING = Binding(
     places={"url": is_same_origin},
@@ -55,10 +55,13 @@ def connection_of(config: StorageConfig) -> HttpConnection:
     certificate, key = fields.text("client_certificate"), fields.secret("client_key")
     if (certificate is None) != (key is None):
         raise InvalidRequest(f"{config.label}: client_certificate and client_key go together, but only one of them is there")
+    client_pem = f"{certificate}\n{key.reveal()}\n" if certificate and key else None
+    if client_pem is not None:
+        check_client_pem(client_pem, config.label)
     return HttpConnection(
         verify_tls=fields.flag("verify_ssl", default=True),
         ca_pem=trusted_pem(fields),
-        client_pem=Secret(f"{certificate}\n{key.reveal()}\n") if certificate and key else None,
+        client_pem=Secret(client_pem) if client_pem is not None else None,
         is_requested="url" in config.requested,
         label=config.label,
     )

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from email.utils import formatdate, parsedate_to_datetime
 
 from adapter.storage.checksums import Checksum, readable
+from adapter.storage.stores.answers import etag_of
 
 _WEAK, _DATE = "weak-", "modified-"
 _GZIP = ("gzip", "x-gzip")
@@ -22,12 +23,12 @@ _PACKED_NAMES = (".gz", ".tgz")
 
 def version_of(headers: Mapping[str, str]) -> str:
     """Opaque text, without quotes and weak marks; empty when the server tells nothing."""
-    etag = headers.get("ETag", "").strip()
+    etag = headers.get("etag", "").strip()
     if etag.startswith("W/"):
-        return _WEAK + etag.removeprefix("W/").strip('"')
+        return _WEAK + etag_of(etag)
     if etag:
         return etag.strip('"')
-    changed = _seconds(headers.get("Last-Modified"))
+    changed = _seconds(headers.get("last-modified"))
     return "" if changed is None else f"{_DATE}{changed}"
 
 
@@ -38,7 +39,7 @@ def listed_version_of(headers: Mapping[str, str]) -> str:
     Another change in that second would have the same date. Source: RFC 9110, 8.8.2.2.
     """
     version = version_of(headers)
-    if version.startswith(_DATE) and _seconds(headers.get("Date")) == int(version.removeprefix(_DATE)):
+    if version.startswith(_DATE) and _seconds(headers.get("date")) == int(version.removeprefix(_DATE)):
         return ""
     return version
 
@@ -69,7 +70,7 @@ def encoding_of(headers: Mapping[str, str], key: str) -> str:
     Web servers are told by the end of a name that a file is compressed (Apache's `AddEncoding x-gzip .gz .tgz`), and send
     the file as it is, so there the word says nothing.
     """
-    given = ",".join(headers.get(name, "") for name in ("Content-Encoding", "Transfer-Encoding")).lower()
+    given = ",".join(headers.get(name, "") for name in ("content-encoding", "transfer-encoding")).lower()
     codings = [coding for part in given.split(",") if (coding := part.strip()) not in _NO_CODINGS]
     if key.lower().endswith(_PACKED_NAMES) and all(coding in _GZIP for coding in codings):
         return ""
@@ -78,7 +79,7 @@ def encoding_of(headers: Mapping[str, str], key: str) -> str:
 
 def checksums_of(headers: Mapping[str, str]) -> tuple[Checksum, ...]:
     """Of the whole file, also with a part of it: `Repr-Digest: sha-256=:…:`. Source: RFC 9530, 3."""
-    pairs = (each.strip().partition("=") for each in headers.get("Repr-Digest", "").split(","))
+    pairs = (each.strip().partition("=") for each in headers.get("repr-digest", "").split(","))
     return readable((name.replace("-", ""), text[1:-1]) for name, _, text in pairs if text[:1] == text[-1:] == ":")
 
 

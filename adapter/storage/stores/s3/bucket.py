@@ -1,145 +1,156 @@
-"""One bucket of S3: pages and ranges, each compared with what was asked for."""
+"""One bucket of S3: signed requests, other regions, and checksums that are asked for by themselves."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
-from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, cast
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from urllib.parse import urlsplit
 
-from adapter.storage.bucket import PAGE_OBJECTS, FileSink, Page, Sink, StoredObject
+from botocore.credentials import ReadOnlyCredentials
+
+from adapter.errors import AdapterError, InvalidRequest
+from adapter.storage.bucket import PAGE_OBJECTS, FileSink, Page, Read, StoredObject
 from adapter.storage.checksums import Checksum
-from adapter.storage.stores.answers import Where, is_passing
-from adapter.storage.stores.body import check_told, copy_body, told_by
-from adapter.storage.stores.s3.chain import asking
-from adapter.storage.stores.s3.checksums import ASKING, checksums_of
-from adapter.storage.stores.s3.direct import Direct
-from adapter.storage.stores.s3.failures import FOREIGN, meaning_of
-from adapter.storage.stores.s3.pages import bare, page_of
-from adapter.storage.wire.cutting import PAGE_BYTES, cuttable, most_of
-from adapter.storage.wire.gets import Body
+from adapter.storage.net.access import Access, Trust, proxy_for
+from adapter.storage.net.engine import Engine
+from adapter.storage.net.guard import Guard
+from adapter.storage.net.messages import Collected, Head, Request
+from adapter.storage.stores.answers import REDIRECTS, USER_AGENT, Where, etag_of, is_passing
+from adapter.storage.stores.body import Part, left_of
+from adapter.storage.stores.cloud import PAGE_BYTES, CloudBucket, Route
+from adapter.storage.stores.s3.dialect import ASKING, S3Dialect
+from adapter.storage.stores.s3.place import BucketPlace
+from adapter.storage.stores.s3.signing import Signer
 from adapter.units import MIB
-from adapter.workers import Stop
 
+Keys = Callable[[], Awaitable[ReadOnlyCredentials | None]]
+"""What is signed with now; None: nothing is."""
 _LARGE_BYTES = MIB
 """Smaller objects come in one GET, which tells their checksum."""
 _MOST_LARGE = 10_000
-"""Of large objects, of so many is remembered what a listing told."""
+"""Large objects of which it is remembered what a listing told."""
+_OK, _NOT_IMPLEMENTED = 200, 501
+_ELSEWHERE = frozenset({"AuthorizationHeaderMalformed", "IllegalLocationConstraintException", "PermanentRedirect", "TemporaryRedirect"})
+_REGION = re.compile(r"[a-z0-9-]{2,32}")
 
-if TYPE_CHECKING:
-    from adapter.storage.stores.s3.client import S3Client
 
-
-class S3Bucket:
+class S3Bucket(CloudBucket):
     """One bucket. See `Bucket` for the contract."""
 
-    kind = "s3"
-
-    def __init__(self, client: S3Client, name: str, where: Where) -> None:
-        self._client = client  # keeps the trusted certificates
-        self._name = name
-        self._where = where
-        self._direct: Direct | None = None
-        """Known once it was listed."""
+    def __init__(
+        self,
+        *,
+        name: str,
+        endpoint: str,
+        where: Where,
+        engine: Engine,
+        trust: Trust,
+        guard: Guard,
+        place: Callable[[str | None], Awaitable[BucketPlace]],
+        keys: Keys,
+    ) -> None:
+        """
+        Args:
+            name: of the bucket.
+            endpoint: for people.
+            where: for the words of a failure.
+            engine: to ask with.
+            trust: of the connection.
+            guard: of addresses.
+            place: where the bucket is, in the region that is named, or in the usual one.
+            keys: to sign with.
+        """
+        super().__init__(kind="s3", place=f"s3://{name}", endpoint=endpoint, dialect=S3Dialect(), where=where, engine=engine)
+        self._trust = trust
+        self._guard = guard
+        self._find = place
+        self._keys = keys
+        self._at: BucketPlace | None = None
+        self._signer: Signer | None = None
+        self._access: Access | None = None
+        self._other_region: str | None = None
+        """Where an answer says that the bucket is, until that was tried."""
         self._checksums: dict[str, str] = {}
         """Key of a large object → algorithm of a checksum of all of it, as listed."""
-        self.place = f"s3://{name}"
-        self.words = where.words
-        self.endpoint = client.connection.host
-        self.is_encrypted = not where.is_plain_http
 
-    def list_page(self, prefix: str, stop: Stop, *, token: str | None = None, limit: int = PAGE_OBJECTS, by_folder: bool = False) -> Page:
-        """As the Protocol says."""
-        optional: dict[str, Any] = {"ContinuationToken": token} if token else {}
-        if by_folder:
-            optional["Delimiter"] = "/"
-        with cuttable(stop, most_bytes=PAGE_BYTES), self._translated(stop):
-            answer = self._client.boto.list_objects_v2(Bucket=self._name, Prefix=prefix, MaxKeys=limit, **optional)
-            page = page_of(answer, self._where)
-            self._direct = self._direct or self._client.direct()
-            self._remember(page)
-            return page
-
-    def read(self, wanted: StoredObject, start: int, length: int, sink: Sink, stop: Stop) -> None:
-        """As the Protocol says."""
-        if not length:
-            return
-        is_range = (start, length) != (0, wanted.size_bytes)
-        headers = {"If-Match": f'"{wanted.etag}"'} if wanted.etag else {}
-        if is_range:
-            headers["Range"] = f"bytes={start}-{start + length - 1}"
-        if is_range and isinstance(sink, FileSink):
-            self._tell(wanted, sink, stop)
-        with cuttable(stop, most_bytes=most_of(length)):
-            answer, told = self._answer(wanted, headers, stop)
-            with answer as body:  # leaving it closes a connection that has more to say
-                etag = bare(told.get("etag"))
-                if wanted.etag and etag != wanted.etag:
-                    raise self._where.other_version(wanted.key, "ETag") if etag else self._where.no_version(wanted.key, "ETag")
-                check_told(told_by(told), wanted, start, length, self._where, is_part=is_range)
-                copy_body(
-                    body,
-                    length,
-                    sink,
-                    stop,
-                    key=wanted.key,
-                    where=self._where,
-                    translated=lambda: self._translated(stop),
-                    checksums=() if is_range else checksums_of(told),
-                )
-
-    def _answer(
-        self, wanted: StoredObject, headers: Mapping[str, str], stop: Stop
-    ) -> tuple[AbstractContextManager[Body], Mapping[str, str]]:
-        """The answer to a GET, and what its headers tell."""
-        with self._translated(stop, wanted.key):
-            if self._direct is not None:
-                found = self._direct.get(wanted.key, headers if "Range" in headers else {**headers, **ASKING})
-                return found, found.headers
-            answer = self._opened(Key=wanted.key, **{name.replace("-", ""): value for name, value in headers.items()})
-            return cast("Any", answer["Body"]), answer["ResponseMetadata"]["HTTPHeaders"]
-
-    def _remember(self, page: Page) -> None:
+    async def list_page(self, prefix: str, *, token: str | None = None, limit: int = PAGE_OBJECTS, by_folder: bool = False) -> Page:
+        """As the Protocol says. A bucket in another region is asked there, if its answer names the region."""
+        try:
+            page = await super().list_page(prefix, token=token, limit=limit, by_folder=by_folder)
+        except InvalidRequest as elsewhere:
+            region, self._other_region = self._other_region, None
+            if region is None:
+                raise
+            await self._move(region)
+            try:
+                page = await super().list_page(prefix, token=token, limit=limit, by_folder=by_folder)
+            except InvalidRequest:
+                self._at = self._other_region = None
+                raise elsewhere from None
         for stored in page.objects:
             if not stored.checksum or stored.size_bytes <= _LARGE_BYTES:
                 self._checksums.pop(stored.key, None)
             elif len(self._checksums) < _MOST_LARGE:
                 self._checksums[stored.key] = stored.checksum
+        return page
 
-    def _tell(self, wanted: StoredObject, sink: FileSink, stop: Stop) -> None:
-        """The checksum of an object that comes in parts, if its listing has promised one. One part asks for its value."""
-        algorithm = self._checksums.get(wanted.key) if self._direct is not None else None
-        if not algorithm:
-            return
-        sink.expect((Checksum(algorithm),))
-        if sink.is_asking:
-            sink.expect(self._asked(wanted, stop))
+    async def read(self, reads: Sequence[Read]) -> None:
+        """As the Protocol says."""
+        for read in left_of(reads):
+            algorithm = self._checksums.get(read.wanted.key) if self._checksums else None
+            if algorithm and isinstance(read.sink, FileSink) and read.length < read.wanted.size_bytes:
+                read.sink.expect((Checksum(algorithm),))
+                if read.sink.is_asking:
+                    read.sink.expect(await self._told(read.wanted))
+        await super().read(reads)
 
-    def _asked(self, wanted: StoredObject, stop: Stop) -> tuple[Checksum, ...]:
+    async def route(self) -> Route:
+        """As `CloudBucket`."""
+        keys = await self._keys()
+        if self._at is None:
+            await self._move(None)
+        assert self._at is not None and self._access is not None  # noqa: S101 - `_move` has set them
+        return Route(base=self._at.base, access=self._access, sign=lambda method, url, headers: self._signed(method, url, headers, keys))
+
+    async def _move(self, region: str | None) -> None:
+        self._at = await self._find(region)
+        self._signer = Signer(self._at.host, self._at.region)
+        self._access = Access(self._trust, self._guard, proxy_for(self._at.base))
+
+    def _signed(self, method: str, url: str, headers: Mapping[str, str], keys: ReadOnlyCredentials | None) -> Mapping[str, str]:
+        own = {"User-Agent": USER_AGENT}
+        if keys is None or self._signer is None:
+            return {**headers, **own}
+        encoding = {"Accept-Encoding": headers["Accept-Encoding"]} if "Accept-Encoding" in headers else {}
+        signed = {name: value for name, value in headers.items() if name not in encoding}
+        parts = urlsplit(url)
+        return {**self._signer.signed(method, parts.path, signed, keys, query=parts.query), **encoding, **own}
+
+    async def _told(self, wanted: StoredObject) -> tuple[Checksum, ...]:
         """
         What the store says by itself of all bytes of a version. A refusal says nothing: the GET will tell what is wrong.
 
         Raises SourceUnavailable: another try may be answered.
         """
-        assert self._direct is not None  # noqa: S101 - `_tell` has looked
-        with cuttable(stop, most_bytes=PAGE_BYTES), self._translated(stop, wanted.key):
-            status, told = self._direct.head(wanted.key, {"If-Match": f'"{wanted.etag}"', **ASKING})
-        if is_passing(status) and status != HTTPStatus.NOT_IMPLEMENTED:
-            raise self._where.refused(status, key=wanted.key, retry_after=told.get("retry-after"))
-        return checksums_of(told) if status == HTTPStatus.OK and bare(told.get("etag")) == wanted.etag else ()
+        route = await self.route()
+        target, _ = self._dialect.object(Part(wanted=wanted, start=0, length=wanted.size_bytes))
+        url = f"{route.base}{target}"
+        headers = route.sign("HEAD", url, {"If-Match": f'"{wanted.etag}"', **ASKING})
+        head = await self._answer(Request(url, headers, Collected(), route.access, PAGE_BYTES, method="HEAD"))
+        if is_passing(head.status) and head.status != _NOT_IMPLEMENTED:
+            raise self._where.refused(head.status, key=wanted.key, retry_after=head.headers.get("retry-after"))
+        is_version = etag_of(head.headers.get("etag")) == wanted.etag
+        return tuple(self._dialect.checksums(head.headers)) if head.status == _OK and is_version else ()
 
-    def _opened(self, **parameters: Any) -> Mapping[str, Any]:
-        try:
-            return self._client.boto.get_object(Bucket=self._name, **parameters)
-        except BaseException:
-            self._client.abandon()
-            raise
-
-    @contextmanager
-    def _translated(self, stop: Stop, key: str | None = None) -> Iterator[None]:
-        try:
-            with asking(stop):
-                yield
-        except FOREIGN as error:
-            stop.check()  # we cut the socket ourselves
-            raise meaning_of(error, self._where, self._client.region, key) from error
+    def _refused(self, head: Head, key: str | None) -> AdapterError:
+        code = self._dialect.code(head)
+        if head.status not in REDIRECTS and code not in _ELSEWHERE:
+            return super()._refused(head, key)
+        actual = head.headers.get("x-amz-bucket-region", "")
+        region = actual if _REGION.fullmatch(actual) else None
+        found = f"the bucket is in {region!r}" if region else "the bucket is in another region"
+        named = f"{code}, HTTP {head.status}" if code in _ELSEWHERE else f"HTTP {head.status}"
+        asked = self._at.region if self._at is not None else ""
+        words = f"{self.words} is not in region {asked!r}, {found} ({named}); set `region` (and endpoint_url) of {self._where.label}"
+        self._other_region = region if region != asked else None
+        return InvalidRequest(words)

@@ -28,21 +28,22 @@ class Signer:
         """`host`: as the `Host` header has it."""
         self._host = host
         self._region = region
-        self._derived: tuple[str, str, bytes] = ("", "", b"")
+        self._derived: tuple[str, str, _Hmac] | None = None
         """Secret, day, and the key that is made of them."""
 
     def signed(
-        self, method: str, path: str, headers: Mapping[str, str], keys: ReadOnlyCredentials, now: float | None = None
+        self, method: str, path: str, headers: Mapping[str, str], keys: ReadOnlyCredentials, now: float | None = None, *, query: str = ""
     ) -> dict[str, str]:
         """
         The headers with those of the signature, `Host` among them.
 
         Args:
             method: `GET`, `HEAD`.
-            path: quoted, without a query.
+            path: quoted, without the query.
             headers: all are signed.
             keys: of now.
             now: seconds since 1970; None: by the clock.
+            query: quoted, its fields in the order of their names.
         """
         moment = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))
         day = moment[:8]
@@ -51,18 +52,34 @@ class Signer:
             given["X-Amz-Security-Token"] = keys.token
         lines = sorted((name.lower(), " ".join(value.split())) for name, value in given.items())
         names = ";".join(name for name, _ in lines)
-        canonical = "\n".join((method, path, "", *(f"{name}:{value}" for name, value in lines), "", names, _EMPTY))
+        canonical = "\n".join((method, path, query, *(f"{name}:{value}" for name, value in lines), "", names, _EMPTY))
         scope = f"{day}/{self._region}/s3/{_ENDING}"
         text = f"{_ALGORITHM}\n{moment}\n{scope}\n{hashlib.sha256(canonical.encode()).hexdigest()}"
-        signature = hmac.digest(self._key(keys.secret_key or "", day), text.encode(), "sha256").hex()
+        signature = self._key(keys.secret_key or "", day).of(text.encode()).hex()
         given["Authorization"] = f"{_ALGORITHM} Credential={keys.access_key}/{scope}, SignedHeaders={names}, Signature={signature}"
         return given
 
-    def _key(self, secret: str, day: str) -> bytes:
+    def _key(self, secret: str, day: str) -> _Hmac:
         derived = self._derived
-        if derived[:2] != (secret, day):
+        if derived is None or derived[:2] != (secret, day):
             key = f"AWS4{secret}".encode()
             for part in (day, self._region, "s3", _ENDING):
                 key = hmac.digest(key, part.encode(), "sha256")
-            self._derived = derived = (secret, day, key)
+            self._derived = derived = (secret, day, _Hmac(key))
         return derived[2]
+
+
+class _Hmac:
+    """HMAC-SHA256 with one key: at a third of the time, and without letting other threads in, which OpenSSL's does each time."""
+
+    def __init__(self, key: bytes) -> None:
+        key = key.ljust(64, b"\0")
+        self._inner = hashlib.sha256(bytes(byte ^ 0x36 for byte in key))
+        self._outer = hashlib.sha256(bytes(byte ^ 0x5C for byte in key))
+
+    def of(self, text: bytes) -> bytes:
+        """Of a text."""
+        inner, outer = self._inner.copy(), self._outer.copy()
+        inner.update(text)
+        outer.update(inner.digest())
+        return outer.digest()

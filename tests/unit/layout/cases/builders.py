@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from google.protobuf import json_format, text_format
@@ -18,16 +17,6 @@ from adapter.model import Layout, Question, SourceFile
 from tests.builders import a_file, a_listing, a_spec
 
 SCHEMA = SourceFile("_schema.json", 2, "schema-1")
-
-
-def cases(name: str) -> list[dict[str, Any]]:
-    """The cases of one file, each with a name."""
-    return json.loads((Path(__file__).parent / f"{name}.json").read_text())
-
-
-def named(case: dict[str, Any]) -> str:
-    """What pytest shows of a case."""
-    return case["name"]
 
 
 def planned(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,11 +11,12 @@ import pytest
 from adapter.errors import SourceDenied
 from adapter.layout import rules
 from adapter.model import Artifact, ModelSpec
-from adapter.storage.bucket import PAGE_OBJECTS, Page, Sink, StoredObject
+from adapter.storage.bucket import PAGE_OBJECTS, Page, Read
 from adapter.storage.secret.merging import StorageConfig
+from adapter.storage.store import Store
 from adapter.telemetry.metrics import REGISTRY
-from adapter.volume import Volume
-from adapter.workers import Stop
+from adapter.volume.space import Space
+from adapter.volume.volume import Volume
 from tests.builders import a_spec
 from tests.fakes.memory_bucket import MemoryBucket
 from tests.unit.storage.beds import StoreBed, make_bed, opened
@@ -38,21 +38,21 @@ class Guarded:
 
     def __init__(self, bucket: MemoryBucket, rights: Rights) -> None:
         self.kind, self.place, self.words, self.endpoint = bucket.kind, bucket.place, bucket.words, bucket.endpoint
-        self.is_encrypted = bucket.is_encrypted
         self._bucket = bucket
         self._rights = rights
 
-    def list_page(self, prefix: str, stop: Stop, *, token: str | None = None, limit: int = PAGE_OBJECTS, by_folder: bool = False) -> Page:
+    async def list_page(self, prefix: str, *, token: str | None = None, limit: int = PAGE_OBJECTS, by_folder: bool = False) -> Page:
         self._rights.calls.append(f"list {prefix}")
         if not self._rights.may_list:
             raise SourceDenied("403 for the listing")
-        return self._bucket.list_page(prefix, stop, token=token, limit=limit, by_folder=by_folder)
+        return await self._bucket.list_page(prefix, token=token, limit=limit, by_folder=by_folder)
 
-    def read(self, wanted: StoredObject, start: int, length: int, sink: Sink, stop: Stop) -> None:
-        self._rights.calls.append(f"read {wanted.key} {start}+{length}")
-        if not self._rights.may_read:
-            raise SourceDenied("403 for the object")
-        self._bucket.read(wanted, start, length, sink, stop)
+    async def read(self, reads: Sequence[Read]) -> None:
+        for read in reads:
+            self._rights.calls.append(f"read {read.wanted.key} {read.start}+{read.length}")
+            if not self._rights.may_read:
+                raise SourceDenied("403 for the object")
+            await self._bucket.read((read,))
 
 
 @dataclass
@@ -70,6 +70,15 @@ class CacheBed:
     @property
     def volume(self) -> Volume:
         return self.bed.volume
+
+    @property
+    def store(self) -> Store:
+        return self.bed.store
+
+    @property
+    def space(self) -> Space:
+        assert self.bed.space is not None
+        return self.bed.space
 
     @property
     def artifacts(self) -> list[Path]:
@@ -127,7 +136,7 @@ def make_cache(tmp_path: Path, volume: Volume) -> Iterator[Callable[..., CacheBe
         bed = make_bed(tmp_path, volume, cache_bytes=cache_bytes, salt=salt)
         bed.bucket = bed.clients.only = bucket
 
-        def of(config: StorageConfig, stop: Stop) -> Guarded:
+        async def of(config: StorageConfig) -> Guarded:
             return Guarded(bucket, rights.setdefault(config.label, Rights()))
 
         bed.clients.bucket = of
@@ -143,8 +152,3 @@ def make_cache(tmp_path: Path, volume: Volume) -> Iterator[Callable[..., CacheBe
 def cache(make_cache: Callable[..., CacheBed]) -> CacheBed:
     """With room for everything."""
     return make_cache()
-
-
-def entries(folder: Path) -> list[str]:
-    """Names in a folder."""
-    return sorted(os.listdir(folder))

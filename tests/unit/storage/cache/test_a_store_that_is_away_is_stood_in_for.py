@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+import asyncio
 import time
 
 import pytest
@@ -10,9 +10,8 @@ import pytest
 from adapter.errors import InvalidRequest, SourceDenied, SourceNotFound, SourceUnavailable
 from adapter.storage.cache import stale
 from adapter.waits import Waits
-from tests.builders import a_spec
+from tests.builders import a_spec, zip_of
 from tests.unit.storage.cache.conftest import content_of, counted
-from tests.unit.storage.pull.test_archives_are_unpacked_safely import zip_of
 
 MODEL = {"m/config.pbtxt": b'backend: "onnxruntime"', "m/1/model.onnx": b"abc"}
 AWAY = SourceUnavailable("bucket 'b' cannot be reached")
@@ -116,12 +115,12 @@ async def test_a_long_listing_is_no_silence(cache, monkeypatch):
     cache.put(MODEL)
     await cache.asked()
     cache.put(MODEL | {"m/1/model.onnx": b"changed"})
-    looked = threading.Event()
+    looked = asyncio.Event()
     list_page = cache.bucket.list_page
 
-    def slow(*args, **kwargs):
-        assert looked.wait(20)
-        return list_page(*args, **kwargs)
+    async def slow(*args, **kwargs):
+        await asyncio.wait_for(looked.wait(), 20)
+        return await list_page(*args, **kwargs)
 
     monkeypatch.setattr(cache.bucket, "list_page", slow)
     waits, looks = a_waits(60), []

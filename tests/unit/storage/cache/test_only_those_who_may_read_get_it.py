@@ -6,10 +6,9 @@ from functools import partial
 
 import pytest
 
-from adapter.errors import SourceDenied, SourceNotFound
-from tests.builders import a_spec
+from adapter.errors import SourceDenied
+from tests.builders import a_spec, zip_of
 from tests.unit.storage.cache.conftest import MODEL
-from tests.unit.storage.pull.test_archives_are_unpacked_safely import zip_of
 
 FILE = {"m/model.onnx": b"abc" * 100}
 
@@ -54,30 +53,6 @@ async def test_who_may_list_and_not_read_gets_no_changed_model(cache):
         await cache.load(a_spec("m", model_type="onnx", storage_key="nosy"))
     assert len(cache.artifacts) == 1
     assert await cache.asked(spec) == ["list m"], "who may have the old one"
-
-
-async def test_a_refused_listing_gives_nothing(cache):
-    """401 and 403: whoever has it cached."""
-    cache.put(FILE)
-    await cache.asked()
-    cache.identity("stranger", may_list=False)
-    with pytest.raises(SourceDenied, match="403 for the listing"):
-        await cache.load(a_spec("m", storage_key="stranger"))
-    cache.rights["storage config 'default'"].may_list = False
-    with pytest.raises(SourceDenied, match="403 for the listing"):
-        await cache.load()
-
-
-async def test_what_is_not_there_any_more_is_not_given(cache):
-    """404."""
-    cache.put(FILE)
-    await cache.asked()
-    cache.bucket.remove("m/model.onnx")
-    with pytest.raises(SourceNotFound):
-        await cache.load()
-    cache.bucket.remove_bucket()
-    with pytest.raises(SourceNotFound):
-        await cache.load()
 
 
 async def test_other_credentials_show_once_that_they_may_read(cache):

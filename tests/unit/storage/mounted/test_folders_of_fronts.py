@@ -15,7 +15,7 @@ from adapter.errors import AdapterError, InvalidModel, InvalidRequest, SourceCha
 from adapter.model import Layout, ModelSpec, Named
 from adapter.ports import StoredModel
 from adapter.triton.repository import Repository
-from adapter.volume import Volume
+from adapter.volume.volume import Volume
 from tests.builders import a_spec
 from tests.unit.storage.beds import make_bed, opened, reached, write_tree
 

@@ -13,7 +13,7 @@ from adapter.storage.mounted.helped import HelpedModels
 from adapter.storage.mounted.local import Walk
 from adapter.storage.mounted.reads import ClaimsReads
 from adapter.storage.search import READ_LIMIT_BYTES
-from adapter.volume import Volume
+from adapter.volume.volume import Volume
 from adapter.workers import Stop, Stopped, Workers
 from tests.builders import a_spec
 from tests.unit.storage.beds import make_bed, make_search, opened, write_tree

@@ -8,10 +8,9 @@ import os
 
 import pytest
 
-from adapter.errors import InvalidModel, InvalidRequest, NoCapacity, SourceChanged
-from tests.builders import a_spec
+from adapter.errors import InvalidRequest, NoCapacity, SourceChanged
+from tests.builders import a_spec, tar_of, zip_of
 from tests.unit.storage.beds import folder_content, opened
-from tests.unit.storage.pull.test_archives_are_unpacked_safely import tar_of, zip_of
 
 TREE = {"config.pbtxt": b"platform: x", "1/model.onnx": b"abc"}
 
@@ -104,20 +103,6 @@ async def test_an_equal_load_pulls_nothing(bed):
     assert len(reads(bed)) == 1
 
 
-async def test_a_kept_archive_is_not_pulled_again(kept):
-    """Nor unpacked: the files are there, with what they were listed as."""
-    kept.bucket.put("m.tar.gz", tar_of(list(TREE.items())))
-    first = await opened(kept.store, spec())
-    await kept.store.release(await first.fetch(first.listing.files))
-    kept.bucket.calls.clear()
-    again = await opened(kept.store, spec())
-    assert again.listing == first.listing
-    assert await again.read(again.listing.find("config.pbtxt")) == b"platform: x"
-    artifact = await again.fetch(again.listing.files)
-    assert (artifact.root / "1/model.onnx").read_bytes() == b"abc"
-    assert not reads(kept)
-
-
 async def test_another_archive_is_another_listing(bed):
     """Even when its files have the same names and lengths."""
     bed.bucket.put("m.tar.gz", tar_of([("a", b"one")]))
@@ -144,14 +129,6 @@ async def test_a_schema_lies_beside_the_archive(bed):
     bed.bucket.put("s.json", b"{}")
     model = await opened(bed.store, a_spec("m.tar.gz", storage_params={"unpack": "true"}, schema_path="s.json"))
     assert await model.read(model.listing.schema) == b"{}"
-
-
-async def test_a_bad_archive_leaves_nothing(bed):
-    """Refused, and cleaned up."""
-    bed.bucket.put("m.tar.gz", tar_of([("a", b"one"), ("../b", b"evil")]))
-    with pytest.raises(InvalidModel, match="cannot be unpacked"):
-        await opened(bed.store, spec())
-    assert await settled(bed)
 
 
 async def test_a_survey_does_not_pull(bed):

@@ -22,58 +22,11 @@ def reached(stored, **params):
     return config, connection_of(config)
 
 
-@pytest.mark.parametrize(
-    "endpoint", ["http://evil", "https://ours", "http://ours:9000", "https://ours.evil:9000", "https://ours:9000/x", "evil"]
-)
-def test_another_endpoint_gets_no_stored_keys(endpoint):
-    """Requests are unsigned: the default chain's credentials must not go there either."""
-    config, connection = reached(STORED, endpoint_url=endpoint)
-    assert connection.is_anonymous and config.is_unsigned
-    assert connection.access_key_id is connection.secret_access_key is connection.session_token is None
-    assert not [value for value in config.values.values() if "stored-" in str(value)]
-
-
-@pytest.mark.parametrize("endpoint", ["https://ours:9000", "https://OURS:9000/", "ours:9000"])
-def test_the_same_endpoint_keeps_them(endpoint):
-    """Written differently, meaning the same."""
-    config, connection = reached(STORED, endpoint_url=endpoint)
-    assert connection.access_key_id.reveal() == "stored-id"
-    assert connection.session_token.reveal() == "stored-token"
-    assert not config.is_unsigned
-
-
-def test_an_endpoint_where_none_is_stored_is_another():
-    """The keys are Amazon's then."""
-    stored = {name: value for name, value in STORED.items() if name != "endpoint_url"}
-    config, connection = reached(stored, endpoint_url="http://evil")
-    assert config.is_unsigned and connection.access_key_id is None
-
-
 def test_an_empty_endpoint_is_none():
     """It must not turn the stored one off: the keys would go to Amazon."""
     _, connection = reached(STORED, endpoint_url="")
     assert connection.endpoint_url == "https://ours:9000"
     assert connection.access_key_id.reveal() == "stored-id"
-
-
-def test_a_request_may_bring_its_own_keys():
-    """All of them: no stored token is mixed in."""
-    config, connection = reached(STORED, endpoint_url="http://theirs", access_key_id="own-id", secret_access_key="own-secret")
-    assert connection.access_key_id.reveal() == "own-id"
-    assert connection.session_token is None
-    assert not connection.is_anonymous and not config.is_unsigned
-
-
-def test_half_a_pair_for_another_endpoint_is_refused():
-    """It must not be completed with the stored half."""
-    with pytest.raises(InvalidRequest, match="has access_key_id but no secret_access_key"):
-        reached(STORED, endpoint_url="http://theirs", access_key_id="own-id")
-
-
-def test_no_stored_config_at_all_is_unsigned_too():
-    """An endpoint of the request's own, and nothing else: not the pod's identity."""
-    config, connection = reached({}, type="s3", endpoint_url="http://theirs", bucket="b")
-    assert config.is_unsigned and connection.is_anonymous
 
 
 def test_anonymous_false_does_not_bring_the_chain_back():
@@ -143,24 +96,6 @@ def test_the_stored_config_may_allow_more_endpoints(kind, place, also):
     assert "stored-" in all_text(config) and not config.is_unsigned
 
 
-def test_a_request_cannot_allow_itself_more_endpoints():
-    """Neither alone nor on top of the stored list."""
-    for also in ({}, {"credential_endpoints": "https://x"}):
-        stored = {"type": "http", "url": "https://ours", "headers": {"A": "stored-h"}, **also}
-        params = {"url": "https://evil", "credential_endpoints": "*"}
-        with pytest.raises(
-            InvalidRequest, match="storage_params has credential_endpoints, which no request may set; put it into storage config 's'"
-        ):
-            merged(stored, a_spec(storage_params=params), "storage config 's'", BINDINGS)
-
-
-def test_another_type_gets_no_stored_secrets():
-    """Its fields may mean something else there."""
-    stored = {"type": "azure", "account_name": "a", "client_secret": "stored-s", "headers": {"A": "stored-h"}, "private_key": "stored-k"}
-    config = merged(stored, a_spec(storage_params={"type": "http", "url": "https://evil"}), "storage config 's'", BINDINGS)
-    assert config.type == "http" and "stored-" not in all_text(config)
-
-
 def test_dotted_keys_are_objects():
     """The controller's secret holds strings only: one object in it stops the reconcile of every runtime."""
     stored = {"type": "http", "url": "https://ours", "headers.Authorization": "one", "headers.X": "two"}
@@ -196,28 +131,6 @@ NAMED = [
 def test_places_that_only_a_request_names_are_known(kind, stored, params, expected):
     """Their addresses are looked at before they are dialled; `*` names no place."""
     assert merged({"type": kind, **stored}, a_spec(storage_params=params), "storage config 's'", BINDINGS).requested == expected
-
-
-# type, stored config, parameters, fields of the connection that say so
-FLAGS = [
-    ("s3", {}, {"endpoint_url": "https://evil"}, {"is_requested"}),
-    ("s3", {"endpoint_url": "https://ours"}, {}, set()),
-    ("gcs", {}, {"endpoint_url": "https://evil"}, {"is_requested"}),
-    ("gcs", {}, {"token_uri": "https://evil"}, {"is_token_uri_requested"}),
-    ("azure", {}, {"account_name": "any"}, {"is_requested"}),
-    ("azure", {"endpoint_url": "https://ours"}, {"account_name": "any"}, set()),
-    ("azure", {"connection_string": "AccountName=a;AccountKey=x"}, {"account_name": "any"}, set()),
-    ("azure", {"account_name": "ours"}, {"connection_string": "AccountName=b;AccountKey=x"}, {"is_requested"}),
-    ("http", {}, {"url": "https://evil"}, {"is_requested"}),
-    ("http", {"url": "https://ours"}, {"url": "https://ours/b"}, set()),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("kind", "stored", "params", "expected"), FLAGS)
-def test_a_connection_says_that_its_place_is_only_requested(kind, stored, params, expected):
-    """Of the place that is in use: an account beside a stored endpoint leads nowhere."""
-    made = BUCKETS[kind].connection(merged({"type": kind, **stored}, a_spec(storage_params=params), "storage config 's'", BINDINGS))
-    assert {name for name in ("is_requested", "is_token_uri_requested") if getattr(made, name, False)} == expected
 
 
 # type, stored config, parameters, words of the refusal

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from adapter.storage.stores.clients import Clients, Means
 from adapter.storage.stores.table import BUCKETS
-from adapter.workers import Stop
+from tests.real.blocking import BlockingClients
+from tests.real.certificates import make_certificates
 from tests.unit.storage.beds import make_config
 
 CONNECTION_STRING = "DefaultEndpointsProtocol=https;AccountName=a;AccountKey=c2VjcmV0LTQ=;EndpointSuffix=core.windows.net"
@@ -32,8 +32,11 @@ def remembered(monkeypatch):
 
 
 @pytest.mark.parametrize(("kind", "fields", "secrets"), SECRETS)
-def test_credentials_are_remembered(remembered, kind, fields, secrets):
+def test_credentials_are_remembered(remembered, tmp_path, kind, fields, secrets):
     """Also the parts of those that have parts."""
+    if kind == "http":
+        pair = make_certificates(tmp_path)
+        fields, secrets = {"client_certificate": pair.client_certificate, "client_key": pair.client_key}, [pair.client_key.strip()]
     BUCKETS[kind].connection(make_config({"type": kind, **fields}))
     assert set(secrets) <= set(remembered)
 
@@ -42,7 +45,7 @@ def test_headers_and_the_query_of_a_url_are_remembered(remembered):
     """A signature, a token behind its scheme, each value of a list."""
     headers = {"Authorization": "Bearer secret-1", "X-Many": ["secret-2", "secret-3"]}
     config = make_config({"type": "http", "url": "https://h/p?sig=signature%2F45&x=models", "headers": headers})
-    Clients(BUCKETS, Means(max_connections=1)).bucket(config, Stop())
+    BlockingClients().bucket(config)
     expected = {"Bearer secret-1", "secret-1", "secret-2", "secret-3", "secret-2, secret-3", "sig=signature%2F45&x=models", "signature/45"}
     assert expected <= set(remembered)
     assert "models" not in remembered, "an ordinary word stays in texts"

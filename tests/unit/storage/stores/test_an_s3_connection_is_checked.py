@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from adapter.errors import InvalidRequest
-from adapter.storage.secret.fields import Secret
 from adapter.storage.stores.s3.config import S3Connection, connection_of
 from tests.real.s3 import S3Server
 from tests.unit.storage.beds import make_config
@@ -23,12 +22,6 @@ def pem():
     server = S3Server(tls=True)  # never started
     yield server.ca_pem
     server.stop()
-
-
-def test_nothing_given_is_amazon_with_the_default_chain():
-    """Every field is optional."""
-    assert connection() == S3Connection()
-    assert connection().host == "Amazon S3"
 
 
 def test_all_fields_are_read():
@@ -54,52 +47,10 @@ def test_white_space_around_a_value_is_no_part_of_it():
     assert connection(**{name: f"{value}\n" for name, value in KEYS.items()}) == connection(**KEYS)
 
 
-def test_path_style_is_the_default_with_an_endpoint_only():
-    """Own stores rarely have a DNS name for each bucket, Amazon has."""
-    assert connection(endpoint_url="http://h").addressing_style == "path"
-    assert connection().addressing_style == "auto"
-    assert connection(endpoint_url="http://h", addressing_style="auto").addressing_style == "auto"
-
-
-@pytest.mark.parametrize("flag", ["true", "True", "1", True])
-def test_anonymous_drops_the_keys(flag):
-    """Unsigned means that nothing of the keys is used."""
-    made = connection(**KEYS, anonymous=flag)
-    assert made.is_anonymous and made.access_key_id is None and made.secret_access_key is None
-
-
 @pytest.mark.parametrize("flag", ["false", "0", False, "False"])
 def test_verify_ssl_as_people_write_it(flag):
     """KServe's users write 0."""
     assert connection(verify_ssl=flag).verify_tls is False
-
-
-def test_a_secret_never_shows_itself():
-    """In no text that is made of it."""
-    made = connection(**KEYS, session_token="the-token")
-    texts = [repr(made), str(made), f"{made.secret_access_key}", f"{made.access_key_id!r:>9}", str(made.session_token)]
-    for text in texts:
-        assert "<secret>" in text
-        assert "the-" not in text
-
-
-def test_connections_are_equal_by_value():
-    """Equal ones share a client, different ones never do."""
-    base = {**KEYS, "endpoint_url": "https://s3.example.service", "region": "r"}
-    assert connection(**base) == connection(**base) and hash(connection(**base)) == hash(connection(**base))
-    for change in (
-        {"endpoint_url": "https://s3.different.service"},
-        {"secret_access_key": "other"},
-        {"region": "q"},
-        {"anonymous": "true"},
-    ):
-        assert connection(**base | change) != connection(**base)
-    assert Secret("a") != "a"
-
-
-def test_the_bucket_is_no_part_of_a_connection():
-    """Two buckets of one store share a client."""
-    assert connection(**KEYS, bucket="a") == connection(**KEYS, bucket="b")
 
 
 # fields, words of the sentence

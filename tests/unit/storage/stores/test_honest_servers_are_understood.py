@@ -4,26 +4,32 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
+from ipaddress import ip_network
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
 from adapter.errors import InvalidRequest
 from adapter.storage.bucket import PAGE_OBJECTS, StoredObject
-from adapter.storage.stores.clients import Clients, Means
-from adapter.storage.stores.table import BUCKETS
+from adapter.storage.net.guard import Guard
+from adapter.storage.stores.azure.dialect import AzureDialect
+from adapter.storage.stores.gcs.dialect import GcsDialect
+from adapter.storage.stores.s3.dialect import S3Dialect
 from adapter.workers import Stop
 from tests.fakes.hell import Hell, answering, honest
+from tests.real.blocking import BlockingClients
 from tests.security.stores import CONTENT, ETAG, KEY, STORES
 from tests.unit.storage.beds import make_config
 
 MIB = 1024 * 1024
 PARTS, PART_BYTES = 50, 1000
 VERSIONS = dict.fromkeys(STORES, ETAG) | {"gcs": "7"}
+DIALECTS = {"s3": S3Dialect, "gcs": GcsDialect, "azure": AzureDialect}
 
 
 def bucket_of(values):
-    return Clients(BUCKETS, Means(max_connections=4)).bucket(make_config(values), Stop())
+    return BlockingClients().bucket(make_config(values))
 
 
 def read(bucket, wanted, start, length):
@@ -69,6 +75,19 @@ def test_redirects_take_one_connection_to_each_server():
             for part in range(PARTS):
                 read(bucket, found, part * PART_BYTES, PART_BYTES)
             assert (hub.connections, files.connections) == (1, 1)
+
+
+@pytest.mark.parametrize("kind", sorted(set(STORES) - {"http"}))
+def test_a_page_is_read_in_the_engines_thread(kind, monkeypatch):
+    """A thousand rows take 20 ms, in which the event loop would answer no call."""
+    with Hell(STORES[kind].honest) as server:
+        bucket = bucket_of(STORES[kind].config(server.url))
+        bucket.list_page(KEY, Stop())
+        dialect, seen = DIALECTS[kind], []
+        page_of = dialect.page_of
+        monkeypatch.setattr(dialect, "page_of", lambda *args: seen.append(threading.current_thread().name) or page_of(*args))
+        bucket.list_page(KEY, Stop())
+    assert seen == ["net_ask"]
 
 
 # ---- S3
@@ -266,20 +285,22 @@ def test_hosts_may_be_ipv6(kind):
 
 @pytest.mark.parametrize("kind", STORES)
 def test_of_several_addresses_the_first_may_be_dead(kind, monkeypatch):
-    """It refuses, or does not answer."""
+    """It refuses. Those of a guarded request are looked up by us, and libcurl is told all of them."""
     real = socket.getaddrinfo
     dead = "127.0.0.77"  # nobody listens
 
-    def looked_up(host, *rest):
+    def looked_up(host, *rest, **kinds):
         if host != "several.test":
-            return real(host, *rest)
+            return real(host, *rest, **kinds)
         if socket.AI_NUMERICHOST in rest:
             raise socket.gaierror(socket.EAI_NONAME, "a name")
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, 0)) for address in (dead, "127.0.0.1")]
 
     monkeypatch.setattr(socket, "getaddrinfo", looked_up)
     with Hell(STORES[kind].honest) as server:
-        bucket = bucket_of(STORES[kind].config(server.url.replace("127.0.0.1", "several.test")))
+        values = STORES[kind].config(server.url.replace("127.0.0.1", "several.test"))
+        config = make_config(values, requested=frozenset({"url" if kind == "http" else "endpoint_url"}))
+        bucket = BlockingClients(guard=Guard((ip_network("192.0.2.0/24"),))).bucket(config)
         assert len(bucket.list_page(KEY, Stop()).objects) == 1
         assert server.connections == 1
 

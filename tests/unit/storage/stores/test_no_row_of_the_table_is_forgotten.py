@@ -6,9 +6,7 @@ import pytest
 
 from adapter.storage.secret.fields import Secret
 from adapter.storage.secret.merging import merged
-from adapter.storage.stores.clients import Means
 from adapter.storage.stores.table import BINDINGS, BUCKETS
-from adapter.workers import Stop
 from tests.builders import a_spec
 from tests.contract.bucket.model_beds import SHELVES
 from tests.unit.storage.secret.test_credentials_stay_with_their_endpoint import BOUND
@@ -41,16 +39,3 @@ def test_a_place_of_the_requests_own_gets_no_identity(kind: str) -> None:
     assert config.is_unsigned
     assert getattr(connection, "is_anonymous", True)
     assert [name for name, value in vars(connection).items() if isinstance(value, Secret)] == []
-
-
-@pytest.mark.parametrize("scheme", ["http", "https"])
-@pytest.mark.parametrize("kind", BUCKETS)
-def test_a_bucket_knows_whether_its_bytes_are_encrypted(kind: str, scheme: str) -> None:
-    """How many lanes are of use depends on it."""
-    place = {name: value.replace("https", scheme) for name, value in ELSEWHERE[kind].items()}
-    params = {"type": kind, "bucket": "b", **place} if kind in ("s3", "gcs") else {"type": kind, **place}
-    config = merged({}, a_spec(storage_params=params), "storage config 's'", BINDINGS)
-    client = BUCKETS[kind].client(BUCKETS[kind].connection(config), Means(max_connections=1), Stop())
-
-    assert client.bucket(config).is_encrypted == (scheme == "https")
-    client.close()

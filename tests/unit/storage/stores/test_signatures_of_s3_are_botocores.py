@@ -13,10 +13,12 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials, ReadOnlyCredentials
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from urllib3 import HTTPConnectionPool
 
-from adapter.storage.stores.s3.direct import direct_from, name_of
+from adapter.errors import InvalidRequest
+from adapter.storage.stores.s3.config import connection_of
+from adapter.storage.stores.s3.place import BucketPlace, host_of, place_of
 from adapter.storage.stores.s3.signing import Signer
+from tests.unit.storage.beds import make_config
 
 SAFE = "/~"
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=60)
@@ -37,7 +39,7 @@ def botocores(method: str, url: str, headers: dict[str, str], keys: ReadOnlyCred
     return {name.lower(): value for name, value in request.headers.items()}
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(
     base=HOSTS,
     key=TEXT | ODD,
@@ -53,7 +55,7 @@ def test_odd_keys_and_headers_are_signed_as_botocore_signs_them(
 ) -> None:
     keys = Credentials("AKID", secret, token).get_frozen_credentials()
     url = base + quote(key, safe=SAFE)
-    path, host = "/" + url.split("/", 3)[3], name_of(urlsplit(base))
+    path, host = "/" + url.split("/", 3)[3], host_of(urlsplit(base))
 
     ours = Signer(host, region).signed(method, path, headers, keys, now)
 
@@ -72,14 +74,14 @@ def test_a_key_is_derived_anew_for_another_secret_and_another_day() -> None:
     assert len(set(found)) == 3
 
 
-@pytest.mark.parametrize(
-    ("service", "region", "is_ours"),
-    [("s3", "eu-west-1", True), ("s3", "RegionOne", True), ("s3express", "us-east-1", False), ("s3-outposts", "us-east-1", False)],
-)
-def test_whatever_region_a_listing_was_signed_for_files_are_asked_for_directly(service: str, region: str, is_ours: bool) -> None:
-    """OpenStack's is `RegionOne`. Another service signs in another way."""
-    keys, pool = Credentials("AKID", "secret").get_frozen_credentials(), HTTPConnectionPool("h")
-    listing = AWSRequest("GET", "http://h/b?list-type=2")
-    S3SigV4Auth(keys, service, region).add_auth(listing)
+@pytest.mark.parametrize("region", ["eu-west-1", "RegionOne"])
+def test_requests_are_signed_for_the_region_that_is_configured(region: str) -> None:
+    """OpenStack's is `RegionOne`."""
+    place = place_of(connection_of(make_config({"region": region, "endpoint_url": "http://h:1"})), "b", region)
+    assert place == BucketPlace("http://h:1/b", "h:1", region)
 
-    assert (direct_from(listing.prepare(), lambda: keys, lambda _: pool) is not None) is is_ours
+
+@pytest.mark.parametrize("bucket", ["b--use1-az4--x-s3", "arn:aws:s3-outposts:us-east-1:123456789012:outpost/op-1/accesspoint/a"])
+def test_a_bucket_that_wants_another_signature_is_refused(bucket: str) -> None:
+    with pytest.raises(InvalidRequest, match="wants another signature"):
+        place_of(connection_of(make_config({"region": "us-east-1"})), bucket, "us-east-1")

@@ -1,0 +1,239 @@
+"""
+`meta.json` of an artifact: what it is, and how each file looked when it was whole. Written once, when the artifact is made.
+
+Beside it lies the folder `readers`, with an empty file for each reader: its time is that of the last confirmation, in
+seconds since the boot. Both are hostile on reading, since a Triton that runs as root can write the volume: the record is
+bounded, of the right types, its paths stay below the artifact, and its key must be what its content says. Blocks; runs
+in threads.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import contextmanager, suppress
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from adapter.boot import boot_id
+from adapter.model import MAX_SIZE_BYTES, Listing
+from adapter.paths import directories_of, path_problem
+from adapter.storage.bucket import StoredObject
+from adapter.storage.cache.identity import ARCHIVE, DIGEST, FILES, SCHEMA, Identity
+from adapter.volume.trees import read_below
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+FORMAT = 2
+NAME = "meta.json"
+READERS = "readers"
+MODE, FOLDER_MODE = 0o600, 0o700
+MAX_BYTES = 8 * 1024 * 1024
+"""Of one record: about 25,000 files. What has more is not kept."""
+MAX_READERS = 64
+"""The last ones that were confirmed: a caller that rotates credentials becomes another reader each time."""
+_READER = re.compile(DIGEST)
+_NANO = 10**9
+
+
+class Unusable(Exception):
+    """This artifact cannot be used. The text is the kind of reason, for one log line for all of a kind: `another boot`."""
+
+
+class KeptFile(msgspec.Struct, frozen=True, array_like=True):
+    """One file of an artifact, as it was when it was whole."""
+
+    path: str
+    """Below the artifact: `files/1/model.onnx`, `schema`."""
+    key: str
+    """Of the object that it comes from; of a file that was unpacked, of the archive."""
+    version: str
+    size_bytes: int
+    """Of the file."""
+    mtime_ns: int
+
+    @property
+    def source(self) -> tuple[str, str, int]:
+        """As `version_of` what it comes from."""
+        return self.key, self.version, self.size_bytes
+
+    @property
+    def stored(self) -> StoredObject:
+        """What it comes from."""
+        return StoredObject(self.key, self.size_bytes, self.version)
+
+
+class ArtifactRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The record of one artifact."""
+
+    format: int = FORMAT
+    boot_id: str
+    key: str
+    origin: str
+    listing: Listing
+    """All that the store had when the artifact was made, so that it can be told while the store is away."""
+    files: tuple[KeptFile, ...]
+    archive: tuple[str, int, str] | None = None
+    """Key, bytes and version of what the files were unpacked from."""
+
+    def identity(self) -> Identity:
+        """What the artifact is."""
+        if self.archive is None:
+            return Identity(self.origin, {file.path: file.stored for file in self.files})
+        of_schema = {file.path: file.stored for file in self.files if file.path == SCHEMA}
+        return Identity(self.origin, {ARCHIVE: StoredObject(*self.archive)} | of_schema)
+
+    def find(self, stored: StoredObject) -> KeptFile | None:
+        """The file that is this version of this object; None for what was unpacked."""
+        if self.archive is not None and stored.key == self.archive[0]:
+            return None
+        wanted = version_of(stored)
+        return next((file for file in self.files if file.source == wanted), None)
+
+
+def version_of(stored: StoredObject) -> tuple[str, str, int]:
+    """What two objects have in common that are one version of one object."""
+    return stored.key, stored.etag, stored.size_bytes
+
+
+class _Head(msgspec.Struct):
+    format: int
+    boot_id: str
+
+
+def read(folder: Path, key: str) -> ArtifactRecord:
+    """
+    The record of the artifact in this folder.
+
+    Raises:
+        Unusable: there is none, or it is not ours, or of another boot or format.
+    """
+    try:
+        return parse(read_below(folder, NAME, MAX_BYTES), key)
+    except (OSError, ValueError) as error:
+        raise Unusable("no record") from error
+
+
+def parse(content: bytes, key: str) -> ArtifactRecord:
+    """As `read`, of what is in the file."""
+    try:
+        head = msgspec.json.decode(content, type=_Head)
+        if head.format != FORMAT:
+            raise Unusable("another format")
+        if head.boot_id != boot_id():
+            raise Unusable("another boot")
+        record = msgspec.json.decode(content, type=ArtifactRecord)
+        _check(record)
+        if record.key != key or record.identity().key != key:
+            raise Unusable("a damaged record")
+    except (ValueError, RecursionError) as error:  # what msgspec raises is a ValueError
+        raise Unusable("a damaged record") from error
+    return record
+
+
+def dump(record: ArtifactRecord) -> bytes:
+    """The record as it is written."""
+    return msgspec.json.encode(record)
+
+
+def _check(record: ArtifactRecord) -> None:
+    """Raises ValueError: a path leads elsewhere, two are one, or a number is too large."""
+    listing = record.listing
+    listed = listing.files if listing.schema is None else (*listing.files, listing.schema)
+    _check_paths([file.path for file in listing.files])
+    _check_paths([file.path for file in record.files])
+    sizes = [file.size_bytes for file in listed] + [size for file in record.files for size in (file.size_bytes, file.mtime_ns)]
+    if record.archive is not None:
+        sizes.append(record.archive[1])
+    if any(map(path_problem, [listing.name, *(file.path for file in listed)])) or not all(0 <= size <= MAX_SIZE_BYTES for size in sizes):
+        raise ValueError
+    if not all(file.version and (file.path == SCHEMA or file.path.startswith(f"{FILES}/")) for file in record.files):
+        raise ValueError
+
+
+def _check_paths(paths: list[str]) -> None:
+    if any(map(path_problem, paths)) or len(set(paths)) != len(paths) or directories_of(paths).intersection(paths):
+        raise ValueError
+
+
+def check(folder: Path, record: ArtifactRecord, stop: Callable[[], None]) -> dict[int, int]:
+    """
+    Whether every file is what the record says, looked at without following a link.
+
+    Args:
+        folder: of the artifact.
+        record: its record.
+        stop: raises when the work is no longer wanted.
+
+    Returns:
+        Inode → bytes of the files.
+
+    Raises:
+        Unusable: a file is another one, or is not there.
+    """
+    found: dict[int, int] = {}
+    try:
+        for directory in directories_of(file.path for file in record.files):
+            stop()
+            if not stat.S_ISDIR(os.lstat(f"{folder}/{directory}").st_mode):
+                raise Unusable("a damaged file")
+        for file in record.files:
+            stop()
+            state = os.lstat(f"{folder}/{file.path}")
+            if not stat.S_ISREG(state.st_mode) or (state.st_size, state.st_mtime_ns) != (file.size_bytes, file.mtime_ns):
+                raise Unusable("a damaged file")
+            found[state.st_ino] = state.st_size
+    except (OSError, ValueError) as error:
+        raise Unusable("a damaged file") from error
+    return found
+
+
+def look(folder: Path, objects: Mapping[str, StoredObject]) -> tuple[tuple[KeptFile, ...], dict[int, int]]:
+    """Files that have just been made, as a record keeps them, and inode → bytes. Raises OSError."""
+    kept, inodes = [], {}
+    for path, stored in sorted(objects.items()):
+        state = os.lstat(f"{folder}/{path}")
+        kept.append(KeptFile(path, stored.key, stored.etag, stored.size_bytes, state.st_mtime_ns))
+        inodes[state.st_ino] = state.st_size
+    return tuple(kept), inodes
+
+
+def readers_of(folder: Path) -> dict[str, float]:
+    """Who may have the artifact in this folder → when that was confirmed, in seconds since the boot."""
+    found: dict[str, float] = {}
+    with suppress(OSError), _readers(folder) as held, os.scandir(held) as entries:
+        for entry in islice(entries, 2 * MAX_READERS):
+            if _READER.fullmatch(entry.name):
+                found[entry.name] = entry.stat(follow_symlinks=False).st_mtime_ns / _NANO
+    return found
+
+
+def add_reader(folder: Path, reader: str, confirmed: float) -> None:
+    """Write down that this reader was confirmed now. Raises OSError."""
+    time_ns = int(confirmed * _NANO)
+    with _readers(folder) as held:
+        os.close(os.open(reader, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, MODE, dir_fd=held))
+        os.utime(reader, ns=(time_ns, time_ns), dir_fd=held, follow_symlinks=False)
+
+
+def remove_readers(folder: Path, readers: Iterable[str]) -> None:
+    """These may not have it any more. Raises OSError."""
+    with _readers(folder) as held:
+        for reader in readers:
+            with suppress(FileNotFoundError):
+                os.unlink(reader, dir_fd=held)
+
+
+@contextmanager
+def _readers(folder: Path) -> Iterator[int]:
+    held = os.open(folder / READERS, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        yield held
+    finally:
+        os.close(held)

@@ -1,0 +1,252 @@
+"""
+The table of all artifacts on the volume: who uses which, what they take, which goes first. Pure, under one lock.
+
+An artifact is listed (it can be found), or not: it has no version, was damaged, or is to be removed. An artifact with
+users is never removed. It counts until its folder is gone: with users as placed, without as idle, and from the decision
+to remove it on as leaving.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import count
+
+from adapter.storage.cache.record import MAX_READERS
+
+
+@dataclass(eq=False, kw_only=True)
+class Entry:
+    """One artifact."""
+
+    name: str
+    """Of its folder; never used twice."""
+    key: str | None
+    """None: cannot be told from another version, or is not whole yet, so it is not listed."""
+    origin: str
+    inodes: Mapping[int, int]
+    """Inode → bytes of every file. Artifacts share the files that they have in common."""
+    record_bytes: int = 0
+    readers: dict[str, float] = field(default_factory=dict)
+    """Who may have it → when that was confirmed last, in seconds since the boot."""
+    users: int = 0
+    last_use: int = 0
+    is_listed: bool = False
+    leaving_bytes: int = 0
+
+    @property
+    def size_bytes(self) -> int:
+        """Of its files."""
+        return sum(self.inodes.values())
+
+
+class _Bytes:
+    """Of some artifacts, each file once."""
+
+    def __init__(self) -> None:
+        self.total = 0
+        self._files: dict[int, list[int]] = {}
+        """Inode → bytes, and how many of the artifacts have it."""
+
+    def add(self, entry: Entry) -> None:
+        self.total += entry.record_bytes
+        for inode, size_bytes in entry.inodes.items():
+            file = self._files.setdefault(inode, [size_bytes, 0])
+            self.total += 0 if file[1] else file[0]
+            file[1] += 1
+
+    def remove(self, entry: Entry) -> None:
+        self.total -= entry.record_bytes
+        for inode in entry.inodes:
+            file = self._files[inode]
+            file[1] -= 1
+            if not file[1]:
+                self.total -= self._files.pop(inode)[0]
+
+    def have(self, entry: Entry) -> bool:
+        """Whether all files of this one are among them."""
+        return all(inode in self._files for inode in entry.inodes)
+
+
+class Table:
+    """All artifacts of this process. May be asked from any thread. No answer takes longer because of other models' artifacts."""
+
+    def __init__(self, *, keeps_idle: bool) -> None:
+        """`keeps_idle`: whether an artifact without users stays."""
+        self.keeps_idle = keeps_idle
+        self._lock = threading.Lock()
+        self._clock = count(1)
+        self._by_name: dict[str, Entry] = {}
+        self._by_key: dict[str, Entry] = {}
+        """Those that are listed, as in the next two."""
+        self._of_origin: dict[str, dict[str, Entry]] = {}
+        self._of_reader: dict[str, dict[str, Entry]] = {}
+        self._idle: dict[str, Entry] = {}
+        """By name, the least recently used one first."""
+        self._all, self._placed = _Bytes(), _Bytes()
+        self._leaving_bytes = 0
+
+    def add(self, entry: Entry, users: int) -> None:
+        """From now on it counts, and is listed if it has a key that no other one has."""
+        with self._lock:
+            self._by_name[entry.name] = entry
+            self._all.add(entry)
+            if entry.key is not None and entry.key not in self._by_key:
+                entry.is_listed = True
+                self._by_key[entry.key] = entry
+                self._of_origin.setdefault(entry.origin, {})[entry.name] = entry
+                for reader in entry.readers:
+                    self._of_reader.setdefault(reader, {})[entry.name] = entry
+            self._use(entry, users)
+
+    def use(self, entry: Entry, more: int) -> bool:
+        """A number of users more, or fewer. True: neither users nor the list have it any more, so the caller removes its folder."""
+        with self._lock:
+            self._use(entry, more)
+            if entry.users or (entry.is_listed and self.keeps_idle):
+                return False
+            self._take_off(entry)
+            return True
+
+    def hold(self, key: str) -> Entry | None:
+        """One more user of the artifact that has this key; None when there is none."""
+        with self._lock:
+            if (entry := self._by_key.get(key)) is not None:
+                self._use(entry, 1)
+            return entry
+
+    def hold_entry(self, entry: Entry) -> bool:
+        """One more user of this very artifact, if it is still listed."""
+        with self._lock:
+            if entry.is_listed:
+                self._use(entry, 1)
+            return entry.is_listed
+
+    def named(self, name: str) -> Entry | None:
+        """The artifact in the folder of this name."""
+        with self._lock:
+            return self._by_name.get(name)
+
+    def find(self, key: str) -> Entry | None:
+        """The artifact that has this key."""
+        with self._lock:
+            return self._by_key.get(key)
+
+    def drop(self, entry: Entry) -> bool:
+        """It is not listed any more. Returns whether it was. It goes with its last user."""
+        with self._lock:
+            was_listed = entry.is_listed
+            self._unlist(entry)
+            return was_listed
+
+    def gone(self, entry: Entry) -> None:
+        """Its folder is removed, or counted by the trash."""
+        with self._lock:
+            self._leaving_bytes -= entry.leaving_bytes
+            entry.leaving_bytes = 0
+
+    def give_up(self, wanted_bytes: int) -> tuple[list[Entry], int]:
+        """
+        Idle artifacts whose folders the caller removes, the least recently used ones first, and how many bytes that frees.
+
+        A file that another artifact has too frees nothing, so one whose files are all placed from another artifact stays.
+        """
+        with self._lock:
+            gone, before = [], self._all.total
+            for entry in list(self._idle.values()):
+                if before - self._all.total >= wanted_bytes:
+                    break
+                if not entry.inodes or not self._placed.have(entry):
+                    self._take_off(entry)
+                    gone.append(entry)
+            return gone, before - self._all.total
+
+    def of_origin(self, origin: str, reader: str | None = None) -> list[Entry]:
+        """Artifacts of one model, the last used one first; only those that this reader may have, if one is named."""
+        with self._lock:
+            found = [entry for entry in self._of_origin.get(origin, {}).values() if reader is None or reader in entry.readers]
+        return sorted(found, key=lambda entry: -entry.last_use)
+
+    def last_of(self, reader: str) -> Entry | None:
+        """The artifact that this reader was confirmed for last."""
+        with self._lock:
+            found = self._of_reader.get(reader, {}).values()
+            return max(found, key=lambda entry: entry.readers[reader], default=None)
+
+    def confirm(self, entry: Entry, reader: str, now: float) -> list[str]:
+        """The reader may have the artifact, and the listing of now leads to it. Returns readers that make place for it."""
+        with self._lock:
+            entry.readers[reader] = now
+            if entry.is_listed:
+                self._of_reader.setdefault(reader, {})[entry.name] = entry
+            oldest = sorted(entry.readers, key=entry.readers.__getitem__)[:-MAX_READERS]
+            for each in oldest:
+                del entry.readers[each]
+                _leave(self._of_reader, each, entry)
+            return oldest
+
+    def forget(self, reader: str) -> list[Entry]:
+        """The reader may have nothing any more. Returns the artifacts that it had."""
+        with self._lock:
+            entries = list(self._of_reader.pop(reader, {}).values())
+            for entry in entries:
+                del entry.readers[reader]
+            return entries
+
+    def readers(self, entry: Entry) -> set[str]:
+        """Who may have it."""
+        with self._lock:
+            return set(entry.readers)
+
+    def placed_bytes(self) -> int:
+        """Of artifacts that have users, each file once."""
+        with self._lock:
+            return self._placed.total
+
+    def idle_bytes(self) -> int:
+        """Of what only artifacts without users have, each file once."""
+        with self._lock:
+            return self._all.total - self._placed.total
+
+    def leaving_bytes(self) -> int:
+        """Of artifacts whose folders are being removed."""
+        with self._lock:
+            return self._leaving_bytes
+
+    def _use(self, entry: Entry, more: int) -> None:
+        had_users = bool(entry.users)
+        entry.users += more
+        entry.last_use = next(self._clock)
+        self._idle.pop(entry.name, None)
+        if entry.users and not had_users:
+            self._placed.add(entry)
+        elif had_users and not entry.users:
+            self._placed.remove(entry)
+        if not entry.users and entry.is_listed:
+            self._idle[entry.name] = entry
+
+    def _take_off(self, entry: Entry) -> None:
+        self._unlist(entry)
+        before = self._all.total
+        self._all.remove(entry)
+        entry.leaving_bytes = before - self._all.total
+        self._leaving_bytes += entry.leaving_bytes
+        self._idle.pop(entry.name, None)
+        del self._by_name[entry.name]
+
+    def _unlist(self, entry: Entry) -> None:
+        if entry.is_listed and entry.key is not None:
+            entry.is_listed = False
+            del self._by_key[entry.key]
+            _leave(self._of_origin, entry.origin, entry)
+            for reader in entry.readers:
+                _leave(self._of_reader, reader, entry)
+
+
+def _leave(index: dict[str, dict[str, Entry]], at: str, entry: Entry) -> None:
+    entries = index.get(at)
+    if entries is not None:
+        entries.pop(entry.name, None)
+        if not entries:
+            del index[at]

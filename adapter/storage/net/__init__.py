@@ -1,0 +1,1 @@
+"""HTTP of storage, over libcurl: the only place where storage meets the network."""

@@ -1,0 +1,108 @@
+"""How a server is reached: proxies of the environment, trusted authorities, client certificates, denied addresses."""
+
+from __future__ import annotations
+
+import functools
+import os
+import socket
+import ssl
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import certifi
+import pycurl
+
+from adapter.storage.net.guard import FREE, Guard
+
+
+@dataclass(frozen=True)
+class Trust:
+    """Which servers are trusted, and what is shown to them. PEM texts; nothing is written to a disk."""
+
+    verify: bool = True
+    ca_pem: str | None = field(default=None, repr=False)
+    """Authorities that are trusted instead of the usual ones."""
+    ca_file: str | None = None
+    """A bundle that the environment names, where there is no `ca_pem`."""
+    client_pem: str | None = field(default=None, repr=False)
+    """Certificate and key."""
+
+
+@dataclass(frozen=True)
+class Access:
+    """How one server is reached. Requests with equal ones share connections."""
+
+    trust: Trust = Trust()
+    guard: Guard = FREE
+    proxy: str = field(default="", repr=False)
+    """URL with credentials; empty: none."""
+
+    def apply(self, curl: Any, denied: Callable[[str], None]) -> None:
+        """
+        Set it on a handle of pycurl.
+
+        `denied`: told of an address that the guard forbids, in the thread of the transfer.
+        """
+        trust = self.trust
+        if not trust.verify:
+            curl.setopt(pycurl.SSL_VERIFYPEER, 0)
+            curl.setopt(pycurl.SSL_VERIFYHOST, 0)
+        elif trust.ca_pem:
+            curl.setopt(pycurl.CAINFO_BLOB, trust.ca_pem.encode())
+        else:
+            curl.setopt(pycurl.CAINFO, trust.ca_file or _default_authorities())
+        if trust.client_pem:
+            curl.setopt(pycurl.SSLCERT_BLOB, trust.client_pem.encode())
+            curl.setopt(pycurl.SSLKEY_BLOB, trust.client_pem.encode())
+        curl.setopt(pycurl.NOPROXY, "")  # libcurl reads the environment otherwise
+        curl.setopt(pycurl.PROXY, "")
+        if self.proxy:
+            parts = urlsplit(self.proxy)
+            curl.setopt(pycurl.PROXY, parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl())
+            if parts.username is not None:
+                curl.setopt(pycurl.PROXYUSERNAME, unquote(parts.username).encode())
+                curl.setopt(pycurl.PROXYPASSWORD, unquote(parts.password or "").encode())
+        elif self.guard.denied:
+            curl.setopt(pycurl.OPENSOCKETFUNCTION, functools.partial(_opened, self.guard, denied))
+
+
+def proxy_for(url: str) -> str:
+    """The proxy that HTTP_PROXY, HTTPS_PROXY and NO_PROXY, in either case, name for a URL; empty: none."""
+    parts = urlsplit(url)
+    proxy = urllib.request.getproxies().get(parts.scheme, "")
+    if not proxy or urllib.request.proxy_bypass(parts.netloc.rpartition("@")[2]):
+        return ""
+    return proxy if "://" in proxy else f"http://{proxy}"
+
+
+@functools.cache
+def _default_authorities() -> str:
+    """The system's bundle, or certifi's: the path in pycurl's wheel exists on some systems only."""
+    path = ssl.get_default_verify_paths().cafile
+    return path if path is not None and os.access(path, os.R_OK) else certifi.where()
+
+
+class _Opened:
+    """A socket that is only made to be given away: pycurl duplicates its descriptor."""
+
+    def __init__(self, family: int, kind: int, protocol: int) -> None:
+        self._file = socket.socket(family, kind, protocol).detach()
+
+    def fileno(self) -> int:
+        """Its descriptor."""
+        return self._file
+
+    def __del__(self) -> None:
+        os.close(self._file)
+
+
+def _opened(guard: Guard, denied: Callable[[str], None], _purpose: int, address: Any) -> _Opened | int:
+    """As libcurl's `CURLOPT_OPENSOCKETFUNCTION`: the address is the one that is connected to."""
+    family, kind, protocol, place = address
+    if not guard.allows(place[0]):
+        denied(place[0])
+        return int(pycurl.SOCKET_BAD)
+    return _Opened(family, kind, protocol)

@@ -1,0 +1,64 @@
+"""
+Which addresses a request may lead to. Pure.
+
+Where only a request names an endpoint, the endpoint may not be an address of the pod itself or of its machine's
+metadata service, under whatever name or notation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+
+Network = IPv4Network | IPv6Network
+_ANY: dict[IPv4Address | IPv6Address, IPv4Address | IPv6Address] = {
+    IPv4Address(0): IPv4Address("127.0.0.1"),
+    IPv6Address(0): IPv6Address("::1"),
+}
+"""Linux connects to itself for `0.0.0.0` and `::`."""
+_NAT64 = (IPv6Network("64:ff9b::/96"), IPv6Network("64:ff9b:1::/48"))
+"""Source: RFC 6052 and RFC 8215; a gateway sends on to the IPv4 address in the last 32 bits."""
+_COMPATIBLE = IPv6Network("::/96")
+_ISATAP = (0x00005EFE, 0x02005EFE)
+"""Source: RFC 5214; bits 64 to 96 of an address that ends in an IPv4 address."""
+
+
+@dataclass(frozen=True)
+class Guard:
+    """Networks that are denied."""
+
+    denied: tuple[Network, ...] = ()
+
+    def allows(self, address: str) -> bool:
+        """Whether neither the address nor an address that it leads to is denied."""
+        return not any(
+            reached.version == network.version and reached in network
+            for reached in _reached(ip_address(address.partition("%")[0]))
+            for network in self.denied
+        )
+
+
+FREE = Guard()
+"""Every address is allowed: the stored config names the endpoint."""
+
+
+def _reached(address: IPv4Address | IPv6Address) -> Iterator[IPv4Address | IPv6Address]:
+    """The address, and those that a packet to it may end at."""
+    yield address
+    if address in _ANY:
+        yield _ANY[address]
+    if isinstance(address, IPv4Address):
+        return
+    number = int(address)
+    inner: list[int] = []
+    if address.ipv4_mapped is not None or address in _COMPATIBLE or any(address in network for network in _NAT64):
+        inner.append(number)
+    if number >> 32 & 0xFFFFFFFF in _ISATAP:
+        inner.append(number)
+    if address.sixtofour is not None:
+        inner.append(int(address.sixtofour))
+    if address.teredo is not None:
+        inner += [int(end) for end in address.teredo]
+    for each in inner:
+        yield from _reached(IPv4Address(each & 0xFFFFFFFF))

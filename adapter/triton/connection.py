@@ -1,0 +1,286 @@
+"""
+Whether Triton answers, waiting until it does, and whether it is still the same process.
+
+Triton is *away* when it is stopped, starting or exiting, or when it accepts connections and does not answer (it hangs). A
+connection that ends and a question without an answer are *breaks*. The first answer after a break is a *return*: what Triton
+holds may be gone. A return proves another process where the port was closed in between, or where the server's name (`--id`) is
+another one; in all other cases the index shows it (`confirm_restart`). Knows nothing of models.
+
+While Triton lists its repository it answers no other call (one thread serves all but inference). A question during a listing of
+ours has a longer deadline, and one that was sent just before the listing is asked again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+import structlog
+
+from adapter.backoff import doubling, set_within
+from adapter.errors import ServerDied, WrongServer
+from adapter.telemetry.metrics import TRITON_RESTARTS, TRITON_UP
+from adapter.triton.client import CallError, NobodyListens, PortClosed, TritonAway, TritonClient, TritonDied, TritonSilent, TritonStopping
+
+ASK_SECONDS = 1.0
+"""Deadline of ServerLive, which takes 0.15 ms."""
+LISTING_SECONDS, LISTING_FACTOR = 10.0, 4
+"""During a listing the deadline is 10 s, or four times as long as the listing before took."""
+FRESH_SECONDS = 2.6
+"""An answer counts for so long without asking again: a little longer than the watch needs to notice a hang."""
+WATCH_SECONDS = 1.5
+"""Between questions while Triton answers: with the deadline of one, a hang is noticed within 2.5 s."""
+REST_SECONDS = 0.02
+"""After each question of the watch: a peer may take connections and break them at once."""
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.05, 0.2
+"""Between questions while Triton is away."""
+
+T = TypeVar("T")
+log = structlog.stdlib.get_logger(__name__)
+
+
+class Connection:
+    """Asks Triton whether it is live, and remembers the answer. Times are those of the event loop."""
+
+    def __init__(self, client: TritonClient) -> None:
+        self._client = client
+        self._target = client.target
+        self._time = asyncio.get_running_loop().time
+        self.problem: str | None = f"Triton at {self._target} was not asked yet"
+        self.began_at: float | None = None
+        """
+        When the Triton that is there now first answered: a call that was sent earlier is not in it.
+
+        None before the first answer, and after the port was found closed.
+        """
+        self._answered_at: float | None = None
+        """When Triton last answered; None since the last break."""
+        self._silent_since: float | None = None
+        """When Triton last answered anything, or was first silent; None while its port is closed."""
+        self._is_told = False
+        """The log says that Triton is away."""
+        self._asking: asyncio.Task[bool] | None = None
+        self._answers = asyncio.Event()
+        """Set while Triton answers."""
+        self._news = asyncio.Event()
+        """Set when a connection comes or goes."""
+        self._breaks = 0
+        self._breaks_before: int | None = None
+        """Breaks until the last answer; None before the first answer."""
+        self._name: str | None = None
+        self._is_another = False
+        """The process that answers next is another one: the port was closed."""
+        self._restarts = 0
+        self._returned = asyncio.Event()
+        self._returned_as_another = False
+        self._is_counted = True
+        """The last return is in the metric, if it was a restart."""
+        self._listings = 0
+        """Begun until now."""
+        self._listing_since: float | None = None
+        self._listing_seconds = 0.0
+
+    # ---- whether Triton answers
+
+    @property
+    def is_live(self) -> bool:
+        """Triton has answered, and nothing has broken since. From any thread."""
+        return self.problem is None
+
+    def silent_seconds(self) -> float:
+        """Since Triton's last answer to anything, refusals included; 0 while its port is closed. From any thread."""
+        since = self._silent_since
+        return 0.0 if since is None else max(0.0, self._time() - since)
+
+    async def wait(self) -> None:
+        """Return as soon as Triton answers; at once if it just did."""
+        pauses = doubling(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
+        while not await self.answers():
+            await set_within(self._answers, next(pauses))
+
+    async def answers(self) -> bool:
+        """Whether Triton answers now: asked once, unless it just did. Never raises."""
+        return self._is_fresh() or await self.look()
+
+    async def look(self) -> bool:
+        """Ask once, in one question with all who ask meanwhile. Never raises."""
+        if self._asking is None or self._asking.done():
+            self._asking = asyncio.create_task(self._ask(), name="question for Triton")
+        return await asyncio.shield(self._asking)
+
+    async def retry_while_away(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Wait for Triton, then call; again where it was away after all. Raises everything but TritonAway."""
+        pauses = doubling(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
+        while True:
+            await self.wait()
+            breaks, listings = self._breaks, self._listings_over()
+            try:
+                answer = await call()
+            except TritonAway as away:
+                if not (isinstance(away, TritonSilent) and self._listings > listings):
+                    self.lost(away)
+            except ServerDied:
+                raise
+            except Exception:
+                self.heard()
+                raise
+            else:
+                self.heard()
+                if breaks == self._breaks and self._answered_at is not None:
+                    self._answered_at = self._time()
+                return answer
+            await asyncio.sleep(next(pauses))
+
+    async def watch(self) -> None:
+        """For ever: notice that Triton goes, hangs and comes back, without a call."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._client.follow_connection(self._connected), name="connection to Triton")
+            while True:
+                self._news.clear()
+                is_live = await self.look()
+                await asyncio.sleep(REST_SECONDS)
+                await set_within(self._news, (WATCH_SECONDS if is_live else LONGEST_PAUSE_SECONDS) - REST_SECONDS)
+
+    def heard(self) -> None:
+        """Triton has answered a call, be it with a refusal."""
+        self._silent_since = self._time()
+
+    def lost(self, failure: Exception) -> None:
+        """A call found Triton away, or another server in its place."""
+        if not self._is_told:
+            log.warning("triton.away", target=self._target, cause=str(failure))
+        self._is_told = True
+        self.problem = f"Triton does not answer at {self._target}: {failure}"
+        if isinstance(failure, TritonStopping) or not isinstance(failure, TritonAway):
+            self.heard()
+        elif isinstance(failure, NobodyListens):
+            self._silent_since = None
+        elif self._silent_since is None and not isinstance(failure, TritonDied):
+            self._silent_since = self._time()
+        if isinstance(failure, PortClosed):
+            self._is_another |= self._breaks_before is not None
+            self.began_at = None
+        self._break()
+        TRITON_UP.set(0)
+
+    @contextmanager
+    def listing(self) -> Iterator[None]:
+        """Inside, Triton is asked for its index; one at a time."""
+        self._listings += 1
+        began = self._listing_since = self._time()
+        try:
+            yield
+        finally:
+            self._listing_since, self._listing_seconds = None, self._time() - began
+
+    async def close(self) -> None:
+        """Ask no more."""
+        if self._asking is not None:
+            self._asking.cancel()
+            await asyncio.wait({self._asking})
+
+    # ---- whether it is the same process
+
+    @property
+    def restarts(self) -> int:
+        """How often Triton has certainly become another process, a death included that nothing has followed yet."""
+        return self._restarts + self._is_another
+
+    async def returned(self) -> bool:
+        """
+        Wait for the next return, or take those that came while no caller waited.
+
+        Returns:
+            Whether one of them is certainly another process.
+        """
+        await self._returned.wait()
+        self._returned.clear()
+        is_another, self._returned_as_another = self._returned_as_another, False
+        return is_another
+
+    def confirm_restart(self) -> None:
+        """The last return was a restart: the index shows that the models are gone. Counted once."""
+        if self.began_at is not None:
+            self.began_at = self._time()
+        if not self._is_counted:
+            self._is_counted = True
+            TRITON_RESTARTS.inc()
+            log.warning("triton.restarted", target=self._target)
+
+    # ---- asking
+
+    async def _ask(self) -> bool:
+        while True:
+            breaks, listings = self._breaks, self._listings_over()
+            try:
+                await self._client.live(self._deadline_seconds())
+                name = self._name if breaks == self._breaks_before else await self._ask_name()
+            except (CallError, WrongServer) as failure:
+                if isinstance(failure, TritonSilent) and self._listings > listings and self._is_early():
+                    continue  # the deadline was too short for the listing that has begun since
+                self.lost(failure)
+                return False
+            self.heard()
+            if breaks != self._breaks:
+                return False  # the answer may be older than the break
+            self._answered(name, breaks)
+            return True
+
+    async def _ask_name(self) -> str | None:
+        try:
+            return await self._client.name(self._deadline_seconds())
+        except TritonAway:
+            raise
+        except CallError as failure:
+            log.debug("metadata.refused", cause=str(failure))
+            return None
+
+    def _answered(self, name: str | None, breaks: int) -> None:
+        now = self._answered_at = self._time()
+        if self.problem is not None:
+            log.info("triton.answered", target=self._target)
+        self._is_told, self.problem = False, None
+        TRITON_UP.set(1)
+        self._answers.set()
+        has_returned = self._breaks_before not in (None, breaks)
+        if self.began_at is None:
+            self.began_at = now
+        if has_returned:
+            is_another = self._is_another or (None not in (name, self._name) and name != self._name)
+            self._is_another, self._is_counted = False, False
+            if is_another:
+                self._restarts += 1
+                self.confirm_restart()
+            self._returned_as_another |= is_another
+            self._returned.set()
+        self._breaks_before, self._name = breaks, name
+
+    def _connected(self, is_connected: bool) -> None:
+        if not is_connected:
+            self._break()
+        self._news.set()
+
+    def _break(self) -> None:
+        self._breaks += 1
+        self._answered_at = None
+        self._answers.clear()
+
+    def _is_fresh(self) -> bool:
+        return self._answered_at is not None and self._time() - self._answered_at < FRESH_SECONDS
+
+    # ---- listings
+
+    def _listings_over(self) -> int:
+        return self._listings - (self._listing_since is not None)
+
+    def _most_listing_seconds(self) -> float:
+        return max(LISTING_SECONDS, LISTING_FACTOR * self._listing_seconds)
+
+    def _deadline_seconds(self) -> float:
+        return ASK_SECONDS if self._listing_since is None else self._most_listing_seconds()
+
+    def _is_early(self) -> bool:
+        """Triton may still be at the listing; or it has ended."""
+        return self._listing_since is None or self._time() - self._listing_since < self._most_listing_seconds()

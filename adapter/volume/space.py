@@ -1,0 +1,239 @@
+"""
+How many bytes of ours the volume holds, how many it may hold, and who gives way when more are needed.
+
+All that is ours counts, a file with several names once: what is placed, idle artifacts, staging, trash. A writer
+reserves first, and two that fit alone but not together are not both told that they fit. Idle artifacts give
+way before anything is refused, also in the middle of a write. Asked from any thread; blocks while files are deleted.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Literal, TypeVar, cast
+
+from adapter.errors import DiskFull
+from adapter.telemetry.metrics import VOLUME_BUDGET_BYTES, VOLUME_BYTES
+from adapter.units import show_bytes
+from adapter.volume.trash import Trash
+
+T = TypeVar("T")
+Kind = Literal["placed", "idle", "trash"]
+"""Of bytes that others count; staging is counted here."""
+SETTLE_SECONDS = 5.0
+"""Longest wait for files that are being deleted, before something is refused for the want of their bytes."""
+SPARE_PART = 5
+"""This part of the file system stays free of idle artifacts, where no budget was set."""
+FULL = (errno.ENOSPC, errno.EDQUOT)
+"""What a file system says that has no bytes or inodes left, or whose quota is used up."""
+
+
+class Space:
+    """The budget of the volume."""
+
+    def __init__(self, folder: Path, max_bytes: int, *, refuses: bool, trash: Trash | None = None) -> None:
+        """
+        Args:
+            folder: on the volume.
+            max_bytes: that may be held in all; 0 keeps nothing idle, and bounds nothing.
+            refuses: whether what cannot fit is refused, or only makes idle artifacts go.
+            trash: where files go to be deleted.
+        """
+        self.max_bytes = max_bytes
+        self.refuses = refuses
+        self.give_way: Callable[[int], int] = lambda _: 0
+        """Removes idle artifacts of at least these bytes, if there are; returns how many bytes went. The cache sets it."""
+        self._folder = folder
+        self._trash = trash
+        self._counters: dict[Kind, list[Callable[[], int]]] = {"placed": [], "idle": [], "trash": [trash.size_bytes] if trash else []}
+        self._reservations: set[Reservation] = set()
+        self._lock = threading.Lock()
+        self._deciding = threading.Lock()
+        """Held while idle artifacts give way, and from the question whether something fits until it is reserved."""
+        self._rounds = 0
+        """How often something has given way."""
+
+    def counted_by(self, kind: Kind, counter: Callable[[], int]) -> None:
+        """One more counter of bytes of this kind. It is asked from any thread, and must not reserve."""
+        self._counters[kind].append(counter)
+
+    def show_metrics(self) -> None:
+        """Tell the metrics, which ask whenever they are read; they do not keep this object alive."""
+        VOLUME_BUDGET_BYTES.set(self.max_bytes)
+        for kind in ("staging", *self._counters):
+            VOLUME_BYTES.labels(kind).set_function(partial(_asked, weakref.ref(self), kind))
+
+    def held_bytes(self) -> int:
+        """All bytes of ours."""
+        return self.staging_bytes() + sum(self.counted_bytes(kind) for kind in self._counters)
+
+    def counted_bytes(self, kind: Kind) -> int:
+        """Bytes of this kind."""
+        return sum(counter() for counter in self._counters[kind])
+
+    def staging_bytes(self) -> int:
+        """Bytes that are reserved: written, or about to be."""
+        return sum(reserved.size_bytes for reserved in self._reserved())
+
+    @contextmanager
+    def reservation(self) -> Iterator[Reservation]:
+        """While inside, what was reserved counts as staging. Hand what was written over to its next counter before leaving."""
+        reserved = Reservation(self)
+        with self._lock:
+            self._reservations.add(reserved)
+        try:
+            yield reserved
+        finally:
+            with self._lock:
+                self._reservations.remove(reserved)
+
+    def reserve(self, reserved: Reservation, more_bytes: int, files: int) -> None:
+        """As `Reservation.grow`."""
+        problem = self._reserve(reserved, more_bytes, files)
+        if problem and self._trash_settled():
+            problem = self._reserve(reserved, more_bytes, files)
+        if problem:
+            raise DiskFull(problem)
+
+    def insist(self, action: Callable[[], T], missing_bytes: int = 1) -> T:
+        """As `Reservation.insist`, for a reservation that misses these bytes."""
+        is_settled = False
+        while True:
+            rounds = self._rounds
+            try:
+                return action()
+            except OSError as error:
+                if error.errno not in FULL:
+                    raise
+                with self._deciding:
+                    if self._rounds != rounds or self._gave_way(missing_bytes):
+                        continue
+                if is_settled or not self._trash_settled():
+                    raise
+                is_settled = True
+
+    def _reserve(self, reserved: Reservation, more_bytes: int, files: int) -> str | None:
+        """Why it does not fit."""
+        with self._deciding:
+            problem = self._budget_problem(more_bytes) or self._volume_problem(more_bytes, files)
+            if problem is None:
+                reserved.change(more_bytes)
+            return problem
+
+    def _budget_problem(self, more_bytes: int) -> str | None:
+        if not self.max_bytes or not more_bytes:
+            return None
+        while (missing := max(self.held_bytes() + more_bytes - self.max_bytes, self._crowding_bytes(more_bytes))) > 0:
+            idle_bytes = self.counted_bytes("idle")
+            is_hopeless = self.refuses and missing > idle_bytes  # nothing need give way for what is refused all the same
+            if is_hopeless or not idle_bytes or not self._gave_way(missing):
+                return self._refusal(more_bytes) if self.refuses else None
+        return None
+
+    def _crowding_bytes(self, more_bytes: int) -> int:
+        """
+        How many bytes too many the file system would have, all writers together, for files that we need not keep.
+
+        Source: Kubernetes evicts pods of a node whose file system has less than 10 % (of images: 15 %) free.
+        """
+        if self.refuses:
+            return 0
+        state = os.statvfs(self._folder)
+        return more_bytes + state.f_blocks * state.f_frsize // SPARE_PART - self._free_bytes()
+
+    def _refusal(self, more_bytes: int) -> str:
+        """Without what is idle: that would give way."""
+        held = [f"placed models hold {show_bytes(self.counted_bytes('placed'))}", f"running pulls {show_bytes(self.staging_bytes())}"]
+        if trash := self.counted_bytes("trash"):
+            held.append(f"files that are not deleted yet {show_bytes(trash)}")
+        most = f"{', '.join(held[:-1])} and {held[-1]}"
+        needed, allowed = show_bytes(more_bytes), show_bytes(self.max_bytes)
+        return f"CACHE_MAX_BYTES is reached: the files need {needed}, and of the {allowed} that it allows {most}"
+
+    def _volume_problem(self, more_bytes: int, files: int) -> str | None:
+        while more_bytes > (free := self._free_bytes()):
+            if more_bytes > free + self.counted_bytes("idle") or not self._gave_way(more_bytes - free):
+                return f"the volume has no room: the files need {show_bytes(more_bytes)}, free are {show_bytes(max(free, 0))}"
+        while (state := os.statvfs(self._folder)).f_files and files > state.f_favail:
+            if not self._gave_way(1):
+                return f"the volume has no room: {files} files are needed, free are {state.f_favail} inodes"
+        return None
+
+    def _gave_way(self, size_bytes: int) -> bool:
+        if not self.give_way(max(size_bytes, 1)):
+            return False
+        self._rounds += 1
+        return True
+
+    def _trash_settled(self) -> bool:
+        return self._trash is not None and self._trash.settled(SETTLE_SECONDS)
+
+    def _free_bytes(self) -> int:
+        """Of the file system, without what is reserved and has no place yet."""
+        state = os.statvfs(self._folder)
+        promised = sum(max(reserved.size_bytes - reserved.written_bytes, 0) for reserved in self._reserved())
+        return state.f_bavail * state.f_frsize - promised
+
+    def _reserved(self) -> list[Reservation]:
+        with self._lock:
+            return list(self._reservations)
+
+
+def _asked(asked: weakref.ref[Space], kind: str) -> int:
+    space = asked()
+    if space is None:
+        return 0
+    return space.staging_bytes() if kind == "staging" else space.counted_bytes(cast("Kind", kind))
+
+
+class Reservation:
+    """Bytes that are about to be written, or lie in staging. Asked from any thread."""
+
+    def __init__(self, space: Space) -> None:
+        self._space = space
+        self._lock = threading.Lock()
+        self.size_bytes = 0
+        self.written_bytes = 0
+
+    def grow(self, more_bytes: int, files: int = 0) -> None:
+        """
+        Reserve more, and make sure that the volume has free inodes for these files.
+
+        Raises:
+            DiskFull: it does not fit, though all that is idle has given way; with the arithmetic.
+            OSError: the volume cannot be asked; see `Volume.writing`.
+        """
+        self._space.reserve(self, more_bytes, files)
+
+    def change(self, size_bytes: int) -> None:
+        """Count more or less without asking: a file was deleted, or turned out smaller."""
+        with self._lock:
+            self.size_bytes += size_bytes
+
+    def wrote(self, size_bytes: int) -> None:
+        """These of the reserved bytes have their place on the volume."""
+        with self._lock:
+            self.written_bytes += size_bytes
+
+    def insist(self, action: Callable[[], T]) -> T:
+        """
+        Do something that writes; where the volume is full, idle artifacts give way, and it is done again.
+
+        Raises:
+            OSError: nothing that is idle is left; see `Volume.writing`.
+        """
+        return self._space.insist(action, self.size_bytes - self.written_bytes)
+
+    def write(self, file: int, content: bytes | memoryview, offset: int) -> None:
+        """Write all of it at this place of an open file, as `insist`. Raises OSError."""
+        view = memoryview(content)
+        while view:
+            written = self.insist(partial(os.pwrite, file, view, offset))
+            offset += written
+            view = view[written:]

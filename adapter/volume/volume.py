@@ -1,0 +1,154 @@
+"""
+The adapter's claim on the shared volume: what is staged, published, and how things leave.
+
+Owns Triton's repository folder and the adapter's own folder (`folders`: staging, artifacts, trash, a lock file that keeps
+a second adapter out). Both lie on one file system: what is staged becomes visible by rename, and files are placed by hard
+link. Staging names are random, never a model id, so nothing that an earlier process left can be mistaken for ours. Nothing
+else on the volume is touched.
+
+Knows nothing of storage or of Triton: both stage and discard through it. All calls block;
+run them in a thread.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from adapter.volume.disk_failure import failure_in_words
+from adapter.volume.folders import Folders, VolumeError, make_plain_directory
+from adapter.volume.leaving import Leaving
+from adapter.volume.trash import Trash
+
+__all__ = ["FILE_MODE", "Volume", "VolumeError", "make_plain_directory"]
+
+FILE_MODE = 0o644
+
+_CHECK = re.compile(r"\.check-[0-9a-f]{16}")
+"""Files with which a start tries what placing needs; of one that ended there."""
+
+
+class Volume:
+    """The adapter's claim on the shared volume. `claim` comes first, `close` last."""
+
+    def __init__(self, repository_dir: Path, cache_dir: Path) -> None:
+        self._folders = Folders(repository_dir, cache_dir)
+        self.repository_dir = repository_dir
+        self.cache_dir = cache_dir
+        self.staging_dir = self._folders.staging_dir
+        self.artifacts_dir = self._folders.artifacts_dir
+        self.trash_dir = self._folders.trash_dir
+        self.trash = Trash(self.trash_dir)
+        self._leaving = Leaving(self._folders, self.trash)
+
+    @property
+    def problem(self) -> str | None:
+        """Why nothing can be written any more: another adapter has taken the folder over. From any thread."""
+        return self._folders.problem
+
+    def claim(self) -> None:
+        """
+        Make the folders, keep other adapters out, and remove what an earlier process left in staging and trash.
+
+        The repository folder keeps its content: Triton may be serving from it. So does the folder of artifacts, which
+        the cache reads.
+
+        Raises:
+            VolumeError: not writable, not one file system, or another adapter is there.
+        """
+        try:
+            self._folders.claim()
+            self.trash.home = self._folders.mount
+            self._folders.check_links()
+            self._clear_residue()
+        except OSError as error:
+            self.close()
+            raise VolumeError(f"cannot clear {self.cache_dir} of what an earlier adapter left: {error.strerror}") from error
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Let another adapter in. The folders stay."""
+        self._folders.release()
+
+    def restore(self) -> None:
+        """Make folders again that were deleted while we work; as `Folders.restore`. Every write begins with it."""
+        self._folders.restore()
+
+    def new_staging(self) -> Path:
+        """A new empty directory. Raises OSError, AdapterError; see `writing`."""
+        self.restore()
+        self.tidy()
+        path = self.staging_dir / secrets.token_hex(8)
+        try:
+            make_plain_directory(path)
+        except OSError:
+            self.discard(path)  # where not even the directory can be taken away again
+            raise
+        return path
+
+    def publish(self, staged: Path, name: str | None = None) -> Path:
+        """
+        Turn a staged directory into an artifact, in one rename.
+
+        Args:
+            staged: from `new_staging`.
+            name: of the artifact, a plain one that nothing has. Without it a random one.
+
+        Raises:
+            OSError, AdapterError: see `writing`.
+        """
+        self.restore()
+        target = self.artifacts_dir / (name or secrets.token_hex(8))
+        self.move_in(staged, target)
+        return target
+
+    def move_in(self, staged: Path, target: Path) -> None:
+        """Give what is staged a name in a folder of ours, in one rename. Raises OSError; see `writing`."""
+        self._leaving.move_in(staged, target)
+
+    def keep(self, path: Path) -> None:
+        """What could not be discarded stays after all."""
+        self._leaving.keep(path)
+
+    def discard(self, path: Path, *, is_counted_elsewhere: bool = False) -> None:
+        """
+        Take a file or directory out of sight at once, then delete it as far as permitted. Never raises; an absent path is fine.
+
+        Args:
+            path: what goes.
+            is_counted_elsewhere: whether the caller counts its bytes until this returns; a reservation counts what is staged.
+        """
+        self._leaving.discard(path, is_counted_elsewhere=is_counted_elsewhere)
+
+    def tidy(self) -> None:
+        """Delete what a failed disk has kept from being deleted, if it is time for another try. Never raises."""
+        self._leaving.tidy()
+
+    @contextmanager
+    def writing(self, needed_bytes: int) -> Iterator[None]:
+        """
+        Say in words what goes wrong while files of these bytes are written inside.
+
+        Raises:
+            DiskFull: no bytes or inodes are left, or the quota is used up.
+            VolumeFailed: the volume is read-only, or cannot be used for another reason.
+            AdapterError: a folder was deleted.
+        """
+        try:
+            yield
+        except OSError as error:
+            raise failure_in_words(error, self.cache_dir, needed_bytes) from error
+
+    def _clear_residue(self) -> None:
+        for entry in list(self.staging_dir.iterdir()):
+            self.discard(entry)
+        for name in os.listdir(self.repository_dir):  # noqa: PTH208 - plain names, undecodable ones too
+            if _CHECK.fullmatch(name) and (path := self.repository_dir / name).is_file():
+                self.discard(path)
+        self.trash.clear()

@@ -1,0 +1,38 @@
+"""Each planted mistake fits today's code; each package has some."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from tests.prove.net import MISTAKES
+from tests.prove.net.mistakes import TOP, Mistake
+
+NO_RULES_OF_THEIR_OWN = {"_pb"}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.name)
+def test_a_mistake_fits_todays_code(mistake: Mistake) -> None:
+    path = TOP / mistake.file
+    changed = mistake.applied(path.read_text())
+
+    if path.suffix == ".py":
+        compile(changed, mistake.file, "exec")
+    assert [name for name in mistake.first if not (TOP / "tests" / name).is_file()] == []
+
+
+def test_every_package_has_some() -> None:
+    packages = {path.parent.name for path in (TOP / "adapter").glob("*/__init__.py")} - NO_RULES_OF_THEIR_OWN
+
+    assert packages - {mistake.package for mistake in MISTAKES} == set()
+    assert len(MISTAKES) >= 60
+    assert [name for name, count in Counter(mistake.name for mistake in MISTAKES).items() if count > 1] == []
+
+
+def test_a_patch_that_does_not_fit_is_refused() -> None:
+    mistake = Mistake("x", "", "a.py", "one", "two", ())
+
+    for text, times in (("three", 0), ("one one", 2)):
+        with pytest.raises(ValueError, match=f"x: a.py has {times} times"):
+            mistake.applied(text)

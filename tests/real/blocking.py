@@ -1,0 +1,96 @@
+"""Buckets asked from a test's own thread: an event loop with an engine runs in another one."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import threading
+from collections.abc import Coroutine, Mapping
+from concurrent.futures import CancelledError
+from typing import Any, TypeVar
+
+from adapter.storage.bucket import PAGE_OBJECTS, Bucket, FileSink, Page, Read, Sink, StoredObject
+from adapter.storage.net.engine import Engine
+from adapter.storage.net.guard import FREE, Guard
+from adapter.storage.secret.merging import StorageConfig
+from adapter.storage.stores.clients import Clients, Means
+from adapter.storage.stores.table import BUCKETS
+from adapter.workers import Stop, Workers
+
+T = TypeVar("T")
+
+
+@functools.cache
+def loop() -> asyncio.AbstractEventLoop:
+    """For all tests of a process."""
+    made = asyncio.new_event_loop()
+    threading.Thread(target=made.run_forever, name="loop-of-tests", daemon=True).start()
+    return made
+
+
+def run(work: Coroutine[Any, Any, T], stop: Stop | None = None) -> T:
+    """The result of a coroutine. Raises what it raises; Stopped."""
+    stop = stop or Stop()
+    try:
+        stop.check()
+    except BaseException:
+        work.close()
+        raise
+    future = asyncio.run_coroutine_threadsafe(work, loop())
+
+    def end() -> None:
+        future.cancel()
+
+    with stop.waking(end):
+        try:
+            return future.result()
+        except CancelledError:
+            stop.check()
+            raise
+
+
+class BlockingBucket:
+    """A bucket whose calls block, until a stop."""
+
+    def __init__(self, bucket: Bucket) -> None:
+        self.bucket = bucket
+        self.kind, self.place, self.endpoint, self.words = bucket.kind, bucket.place, bucket.endpoint, bucket.words
+
+    def list_page(self, prefix: str, stop: Stop, *, token: str | None = None, limit: int = PAGE_OBJECTS, by_folder: bool = False) -> Page:
+        """As `Bucket`."""
+        return run(self.bucket.list_page(prefix, token=token, limit=limit, by_folder=by_folder), stop)
+
+    def read(self, wanted: StoredObject, start: int, length: int, sink: Sink, stop: Stop) -> None:
+        """As `Bucket`."""
+
+        def wanted_still(chunk: bytes | memoryview) -> None:
+            stop.check()
+            sink(chunk)
+
+        read = Read(wanted, start, length, sink if isinstance(sink, FileSink) else wanted_still)
+        run(self.bucket.read((read,)), stop)
+
+
+@functools.cache
+def engine() -> Engine:
+    """For all tests of a process."""
+    return Engine(1)
+
+
+@functools.cache
+def _blocking() -> Workers:
+    return Workers("blocking", 16)
+
+
+class BlockingClients:
+    """As `Clients`, for a test's own thread."""
+
+    def __init__(self, stores: Mapping[str, Any] = BUCKETS, guard: Guard = FREE) -> None:
+        self._clients = Clients(stores, Means(engine=engine(), blocking=_blocking(), asking=_blocking(), guard=guard))
+
+    def bucket(self, config: StorageConfig, stop: Stop | None = None) -> BlockingBucket:
+        """The bucket of a config."""
+        return BlockingBucket(run(self._clients.bucket(config), stop))
+
+    def close(self) -> None:
+        """Nothing is kept open here."""

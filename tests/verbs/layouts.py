@@ -1,0 +1,116 @@
+"""The verb `layout` over a folder that a test describes, and its picture as data."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google.protobuf import json_format, text_format
+from tritonclient.grpc import model_config_pb2
+
+from adapter import cli
+
+CASES = Path(__file__).parent / "cases"
+Files = Mapping[str, str | bytes]
+
+
+@dataclass
+class Shown:
+    """What the verb showed."""
+
+    code: int
+    text: str
+    errors: str
+    placed: dict[str, dict[str, str]] = field(default_factory=dict)
+    """Of each Triton model: path → where it comes from."""
+    directories: dict[str, list[str]] = field(default_factory=dict)
+    """Of each Triton model: directories that are made empty."""
+    configs: dict[str, str] = field(default_factory=dict)
+    """Of each Triton model: its `config.pbtxt` as it would be written."""
+    warnings: list[str] = field(default_factory=list)
+    refusal: str = ""
+    """The line that says why the model cannot be loaded, and what Triton expects."""
+    not_placed: str = ""
+
+
+def rows(name: str) -> list[Any]:
+    """The table of this name, as parameters with an id each."""
+    table = json.loads((CASES / f"{name}.json").read_text())
+    return [pytest.param(row, id=str(row.get("name", number)).replace(" ", "-")) for number, row in enumerate(table)]
+
+
+def shown(folder: Path, files: Files, type_name: str = "", **options: Any) -> Shown:
+    """`layout` of these files. Options: model_id, schema (JSON's value, or bytes), top, allow_decoupled, is_single_file."""
+    top = folder / "model"
+    top.mkdir()
+    for path, content in files.items():
+        (top / path).parent.mkdir(parents=True, exist_ok=True)
+        (top / path).write_bytes(content.encode("utf-8", "surrogateescape") if isinstance(content, str) else content)
+    path = top / next(iter(files)) if options.get("is_single_file") else top
+    words = ["layout", os.fspath(path), "--type", type_name, f"--model-id={options.get('model_id', 'm')}"]
+    if (schema := options.get("schema")) is not None:
+        (folder / "_schema.json").write_bytes(schema if isinstance(schema, bytes) else json.dumps(schema).encode())
+        words += ["--schema", os.fspath(folder / "_schema.json")]
+    words += ["--allow-decoupled"] if options.get("allow_decoupled") else []
+    words += ["--top-model", options["top"]] if options.get("top") else []
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patched, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        patched.setenv("COLUMNS", "1")  # one tree above the other
+        code = cli.main(words)
+    return _read(code, out.getvalue(), err.getvalue())
+
+
+def _read(code: int, text: str, errors: str) -> Shown:
+    found = Shown(code, text, errors)
+    for block in (block.removesuffix("\n") for block in text.split("\n\n")):
+        head = block.partition("\n")[0]
+        if "\nplaced:\n" in block:
+            _placed(block.partition("\nplaced:\n")[2].split("\n"), found)
+        elif head.startswith("warning: "):
+            found.warnings.append(block.removeprefix("warning: "))
+        elif head.startswith("not placed: "):
+            found.not_placed = block.removeprefix("not placed: ")
+        elif head.startswith("the model cannot be loaded: "):
+            found.refusal += block.removeprefix("the model cannot be loaded: ")
+    for name, config in re.findall(r"^(\S.*)/config\.pbtxt:\n((?:  .*\n|\n(?=  |\n  ))*)", text, re.MULTILINE):
+        found.configs[name] = "" if config == "  (empty)\n" else re.sub("^  ", "", config, flags=re.MULTILINE)
+    if code == cli.FAILED:
+        found.refusal = found.refusal or text
+        found.refusal += "".join(f"; {line}" for line in text.split("\n") if re.match("Triton expects (?!.*:$)", line))
+    return found
+
+
+def _placed(lines: list[str], found: Shown) -> None:
+    """The indented tree, line by line; a directory that nothing is in is one that is made."""
+    parents: list[str] = []
+    for line, follower in zip(lines, [*lines[1:], ""], strict=True):
+        depth = (len(line) - len(line.lstrip(" "))) // 2 - 1
+        name, _, note = line.strip(" ").partition("  ")
+        path = "/".join([*parents[:depth], name.removesuffix("/")])
+        model, _, inner = path.partition("/")
+        if name.endswith("/"):
+            parents[depth:] = [name.removesuffix("/")]
+            found.placed.setdefault(model, {})
+            is_empty = (len(follower) - len(follower.lstrip(" "))) // 2 - 1 <= depth
+            if is_empty and inner:
+                found.directories.setdefault(model, []).append(inner)
+        elif note != "(written)":
+            found.placed[model][inner] = note.removeprefix("<- ") or inner
+
+
+def config_of(text: str) -> model_config_pb2.ModelConfig:
+    """A config as Triton's own message; fails on what Triton could not parse."""
+    return text_format.Parse(text, model_config_pb2.ModelConfig())
+
+
+def config_from(fields: Mapping[str, Any]) -> model_config_pb2.ModelConfig:
+    """Triton's message from JSON's form of its fields."""
+    return json_format.ParseDict(dict(fields), model_config_pb2.ModelConfig())

@@ -1,0 +1,230 @@
+"""`layout`: what would be placed, or what is wrong with the tree, without any server."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from adapter import cli
+from tests.builders import a_forest
+
+Files = Mapping[str, str]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Callable[[Files], Path]:
+    """A folder `net` with these files."""
+
+    def make(files: Files) -> Path:
+        top = tmp_path / "net"
+        for path, content in files.items():
+            (top / path).parent.mkdir(parents=True, exist_ok=True)
+            (top / path).write_text(content)
+        return top
+
+    return make
+
+
+@dataclass
+class Report:
+    """What the verb said."""
+
+    fits: bool
+    text: str
+    errors: str
+
+
+def report(path: Path, type_name: str = "onnx", *, model_id: str = "", schema: Path | None = None, columns: int = 100) -> Report:
+    words = ["layout", os.fspath(path), "--type", type_name, *(["--model-id", model_id] if model_id else [])]
+    words += ["--schema", os.fspath(schema)] if schema else []
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patched, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        patched.setenv("COLUMNS", str(columns))
+        code = cli.main(words)
+    return Report(code == cli.OK, out.getvalue(), err.getvalue())
+
+
+def test_what_fits_is_shown_beside_what_was_found(folder):
+    """The renamed file with where it comes from, the version that is served, and what is left out."""
+    found = report(folder({"7/resnet.onnx": "", "1/old.onnx": "", "README.md": ""}))
+
+    assert found.fits
+    assert found.text.split("\n", 1)[1] == (
+        "\n"
+        "found:             placed:\n"
+        "  1/                 net/\n"
+        "    old.onnx           7/\n"
+        "  7/                     model.onnx  <- 7/resnet.onnx\n"
+        "    resnet.onnx        README.md\n"
+        "  README.md\n"
+        "\n"
+        "net/config.pbtxt: none; Triton tells the backend from the files' names\n"
+        "\n"
+        "not placed: 1/old.onnx\n"
+    )
+
+
+def test_the_config_is_shown_as_it_would_be_written(folder, tmp_path):
+    """Its name removed, the schema's tensors in it."""
+    schema = tmp_path / "schema.json"
+    schema.write_text('{"inputs": [{"name": "x", "datatype": "FP32", "shape": [-1, 4]}]}')
+    found = report(folder({"config.pbtxt": 'name: "other"\nbackend: "onnxruntime"\n', "1/model.onnx": ""}), model_id="m-1", schema=schema)
+
+    assert found.fits
+    assert "    config.pbtxt  (written)\n" in found.text
+    assert found.text.endswith(
+        'm-1/config.pbtxt:\n  backend: "onnxruntime"\n  input {\n    name: "x"\n    data_type: TYPE_FP32\n    dims: [ -1, 4 ]\n  }\n'
+    )
+
+
+def test_a_refusal_shows_the_tree_that_triton_expects(folder):
+    """Reason first, both trees side by side, and the alternatives."""
+    found = report(folder({"net.xml": "", "weights/net.bin": ""}), "openvino")
+
+    assert not found.fits
+    assert found.text.split("\n", 1)[1] == (
+        "\n"
+        "the model cannot be loaded: the weights net.bin of net.xml are not there\n"
+        "\n"
+        "found:         Triton expects:\n"
+        "  weights/       1/\n"
+        "    net.bin        model.bin\n"
+        "  net.xml          model.xml\n"
+        "\n"
+        "Triton expects for type openvino 1/model.xml and 1/model.bin\n"
+    )
+
+
+def test_what_a_config_says_counts_more_than_the_type(folder):
+    """The tree of its backend is expected."""
+    found = report(folder({"config.pbtxt": 'backend: "tensorrt"', "labels.txt": ""}), "onnx")
+
+    assert "Triton expects config.pbtxt and 1/model.plan\n" in found.text
+    assert "    model.plan\n" in found.text
+
+
+def test_narrow_terminals_get_one_tree_above_the_other(folder):
+    """Nothing is cut."""
+    found = report(folder({"a.txt": "", "b.txt": ""}), columns=20)
+
+    assert "found:\n  a.txt\n  b.txt\nTriton expects:\n  1/\n    model.onnx\n" in found.text
+
+
+def test_a_single_file_is_a_model_too(folder):
+    """As when the model path names an object."""
+    found = report(folder({"resnet.onnx": ""}) / "resnet.onnx", model_id="m")
+
+    assert found.fits
+    assert "model.onnx  <- resnet.onnx" in found.text
+
+
+def test_a_forests_config_says_what_its_file_says(folder):
+    """As a load would, after the pull: the format by its content, the numbers from the file."""
+    top = folder({"README.md": ""})
+    (top / "churn.model").write_bytes(a_forest("ubj", 4, 3))
+    for path in (top, top / "churn.model"):
+        found = report(path, "xgboost", model_id="m")
+
+        assert found.fits
+        assert "xgboost.ubj   <- churn.model" in found.text.replace("xgboost.ubj  <-", "xgboost.ubj   <-")
+        assert "dims: [ 4 ]" in found.text and "dims: [ 3 ]" in found.text and 'string_value: "xgboost_ubj"' in found.text
+
+
+def test_a_forest_that_does_not_say_its_numbers_is_refused_before_uploading(folder):
+    """With the advice, and without trees that are not the reason."""
+    found = report(folder({"churn.json": "{}"}), "xgboost")
+
+    assert not found.fits
+    assert (
+        "churn.json: what the FIL backend must be told of this forest cannot be taken from the file: it has no learner_model_param"
+        in found.text
+    )
+
+
+def test_an_unknown_type_is_noted(folder):
+    """It may be a misspelt one."""
+    found = report(folder({"x": ""}), "onx")
+
+    assert found.fits
+    assert "note: onx is not one of the types dali, ensemble, fil," in found.text
+
+
+def test_links_that_lead_out_are_refused(folder, tmp_path):
+    """They would not survive an upload, nor be followed on a claim."""
+    top = folder({"1/model.onnx": ""})
+    (top / "1" / "data").symlink_to("/etc")
+
+    assert "leads out of" in report(top).text
+    assert not report(top).fits
+
+
+def test_versions_may_be_links_to_directories_of_other_names(folder):
+    """On a volume: the newest version is served, whatever its directory is called."""
+    top = folder({"v2/net.onnx": "old", "v3/net.onnx": "new", "labels.txt": "cat"})
+    for version in ("2", "3"):
+        (top / version).symlink_to(f"v{version}")
+    found = report(top)
+
+    assert found.fits
+    assert "model.onnx  <- 3/net.onnx\n" in found.text
+    assert "not placed: 2/net.onnx, v2/net.onnx, v3/net.onnx\n" in found.text
+
+
+@pytest.mark.parametrize(("files", "code"), [({"model.onnx": ""}, 0), ({"a": "", "b": ""}, 1), ({}, 2)])
+def test_the_command_ends_with_what_was_found(files, code, folder, capsys, monkeypatch):
+    """0 it fits, 1 it does not, 2 there is nothing."""
+    monkeypatch.setenv("COLUMNS", "100")
+
+    assert cli.main(["layout", os.fspath(folder(files)), "--type", "onnx"]) == code
+
+    out, err = capsys.readouterr()
+    assert bool(out) == (code != 2)
+    assert ("does not exist" in err) == (code == 2)
+
+
+def test_a_bundle_without_top_model_is_refused_until_it_is_named(folder, capsys):
+    """By an option that stands for `storage_params`."""
+    top = folder({"a/config.pbtxt": 'backend: "python"', "a/1/model.py": "", "b/config.pbtxt": 'backend: "python"', "b/1/model.py": ""})
+
+    assert cli.main(["layout", str(top)]) == 1
+    assert "pipeline/" in capsys.readouterr().out
+    assert cli.main(["layout", str(top), "--top-model", "b"]) == 0
+    assert "net~inner~a" in capsys.readouterr().out
+    assert cli.main(["layout", str(top), "--top-model", "x/y"]) == 2
+    assert "adapter.topModel must be the name of a directory" in capsys.readouterr().err
+
+
+def test_long_directories_are_shown_in_part(folder):
+    """Twenty entries and a count, in every directory; what is not printable is a question mark."""
+    found = report(folder({"a\nb": "", **{f"d/{number:03}": "" for number in range(25)}}), "", columns=1).text
+
+    assert "  d/\n    000\n" in found
+    assert "    019\n    … and 5 more\n  a?b\n" in found
+
+
+def test_what_is_not_there_cannot_be_looked_at(folder, tmp_path):
+    """Neither model nor schema, and an id that could never be loaded."""
+    (tmp_path / "empty").mkdir()
+    top = folder({"model.onnx": ""})
+    for path, model_id, schema, words in (
+        (tmp_path / "absent", "", None, "does not exist"),
+        (tmp_path / "empty", "", None, "holds no files"),
+        (top, "a/b", None, "contains '/'"),
+        (top, "", tmp_path / "absent.json", "absent.json cannot be read"),
+    ):
+        found = report(path, model_id=model_id, schema=schema)
+        assert words in found.errors and found.text == ""
+
+
+def test_a_decoupled_model_fits_with_the_option_that_allows_it(folder, capsys):
+    """It stands for the storage parameter."""
+    top = os.fspath(folder({"model.json": "{}"}))
+
+    assert cli.main(["layout", top, "--type", "vllm", "--allow-decoupled"]) == 0
+    assert "warning: the model is decoupled: it may answer a request any number of times" in capsys.readouterr().out

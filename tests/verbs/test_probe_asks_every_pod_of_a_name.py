@@ -1,0 +1,272 @@
+"""`probe --host`: every address of a name is asked over HTTP, within one bound, and no pod is no failure."""
+
+import contextlib
+import errno
+import io
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from adapter import cli
+from adapter.telemetry import pods
+from adapter.telemetry.http import Heartbeat, TelemetryServer
+
+NAME = "adapters.models.svc"
+FREE_BESIDE = ("127.0.0.2", "127.0.0.3", "127.0.0.4")
+"""On Linux all of 127.0.0.0/8 is this machine: each address is a pod of its own."""
+Answer = tuple[int, bytes]
+
+
+@pytest.fixture
+def names(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What a name stands for: addresses, or what `getaddrinfo` raises, or a call. Addresses stand for themselves."""
+    known: dict[str, Any] = {}
+    genuine = socket.getaddrinfo
+
+    def look_up(host: str, port: Any, *args: Any, **options: Any) -> Any:
+        found = known.get(host)
+        if found is None:
+            return genuine(host, port, *args, **options)
+        found = found() if callable(found) else found
+        if isinstance(found, Exception):
+            raise found
+        families = [socket.AF_INET6 if ":" in each else socket.AF_INET for each in found]
+        return [(family, socket.SOCK_STREAM, 6, "", (each, 0)) for family, each in zip(families, found, strict=True)]
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    return known
+
+
+@contextmanager
+def answering(address: str, port: int, answer: Answer) -> Iterator[tuple[int, list[str]]]:
+    """A pod that answers so; its port, and the paths that it was asked for."""
+    asked: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_response(answer[0])
+            self.end_headers()
+            self.wfile.write(answer[1])
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with ThreadingHTTPServer((address, port), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield server.server_port, asked
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def ask(port: int, *, ready: bool = True, timeout_seconds: float = 10, name: str = NAME) -> tuple[bool, list[str]]:
+    """Whether the exit code is 0, and the lines."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        words = ["--ready"] if ready else []
+        code = cli.main(["probe", *words, "--host", f"{name}:{port}", "--timeout", str(timeout_seconds)])
+    return code == cli.OK, out.getvalue().splitlines()
+
+
+def raising(code: int) -> socket.gaierror:
+    return socket.gaierror(code, "Temporary failure in name resolution")
+
+
+def test_every_address_has_a_line_and_one_bad_pod_decides(names: dict[str, Any]) -> None:
+    """The address, the status, the text; sorted, so that two runs can be compared."""
+    names[NAME] = FREE_BESIDE[::-1]
+    with ExitStack() as stack:
+        port, _ = stack.enter_context(answering(FREE_BESIDE[0], 0, (200, b"ready\n")))
+        stack.enter_context(answering(FREE_BESIDE[1], port, (503, b"not ready: Triton does not answer at localhost:8001\n")))
+        are_well, lines = ask(port)
+
+    assert not are_well
+    assert lines == [
+        f"127.0.0.2:{port}: 200 ready",
+        f"127.0.0.3:{port}: 503 not ready: Triton does not answer at localhost:8001",
+        f"127.0.0.4:{port}: no answer: connection refused",
+    ]
+
+
+@pytest.mark.parametrize(("ready", "path", "word"), [(True, "/readyz", "ready"), (False, "/healthz", "alive")])
+def test_both_questions_go_to_the_adapters_own_server(ready: bool, path: str, word: str, names: dict[str, Any]) -> None:
+    """The words that a pod is known by are the ones that the adapter says; IPv6 has its brackets."""
+    server = TelemetryServer(port=0, heartbeat=Heartbeat(), readiness=lambda: None, notice=lambda: None)
+    written = ["127.0.0.1", *(["[::1]"] if socket.has_dualstack_ipv6() else [])]
+    names[NAME] = [address.strip("[]") for address in written]
+    try:
+        assert ask(server.port, ready=ready) == (True, [f"{address}:{server.port}: 200 {word}" for address in written])
+    finally:
+        server.close()
+    with answering("127.0.0.1", 0, (200, b"ready; restoring 7 of 10\n")) as (port, asked):
+        assert ask(port, ready=ready, name="127.0.0.1")[0] is ready
+        assert asked == [path]
+
+
+def test_another_server_is_no_ready_adapter(names: dict[str, Any]) -> None:
+    """A Service that selects the wrong pods, or a page of a proxy; what it says cannot spoil the terminal."""
+    names[NAME] = [FREE_BESIDE[0]]
+    with answering(FREE_BESIDE[0], 0, (200, b"<html>\x1b[31m\r\nhello\xff")) as (port, _):
+        assert ask(port) == (False, [f"127.0.0.2:{port}: 200 is no adapter's answer: <html> [31m hello�"])
+
+
+@pytest.mark.parametrize("code", [socket.EAI_NONAME, socket.EAI_NODATA])
+def test_a_name_without_an_address_is_no_failure(code: int, names: dict[str, Any]) -> None:
+    """Scale to zero: a headless Service without pods."""
+    names[NAME] = raising(code)
+
+    assert ask(9464) == (True, [f"{NAME} has no address, so there is no pod: with scale to zero, pods come with the first model"])
+
+
+def test_a_name_server_that_is_away_is_asked_again(names: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says nothing about pods, neither yes nor no."""
+    monkeypatch.setattr(pods, "PAUSE_SECONDS", 0.01)
+    outcomes = iter([raising(socket.EAI_AGAIN), raising(socket.EAI_AGAIN), [FREE_BESIDE[0]]])
+    names[NAME] = lambda: next(outcomes)
+    with answering(FREE_BESIDE[0], 0, (200, b"ready\n")) as (port, _):
+        assert ask(port) == (True, [f"127.0.0.2:{port}: 200 ready"])
+
+
+@pytest.mark.parametrize(("code", "seconds"), [(socket.EAI_AGAIN, 2), (socket.EAI_FAIL, 60)])
+def test_a_look_up_that_stays_without_an_answer_is_a_failure(
+    code: int, seconds: float, names: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Never "no pod". What cannot pass is told at once."""
+    monkeypatch.setattr(pods, "PAUSE_SECONDS", 0.02)
+    names[NAME] = lambda: raising(code)
+    begun = time.monotonic()
+
+    assert ask(9464, timeout_seconds=seconds) == (False, [f"{NAME} cannot be looked up: temporary failure in name resolution"])
+    assert time.monotonic() - begun < 30
+
+
+@pytest.mark.parametrize("name", ["a..b", "x" * 64])
+def test_what_no_host_can_be_called_is_told(name: str) -> None:
+    """Python's resolver raises something else for these."""
+    assert ask(9464, name=name) == (False, [f"{name} cannot be looked up: it cannot be the name of a host"])
+
+
+def test_one_bound_holds_for_the_look_up(names: dict[str, Any]) -> None:
+    """A resolver cannot be interrupted, so it is left behind."""
+    held = threading.Event()
+    names[NAME] = held.wait
+    try:
+        assert ask(9464, timeout_seconds=0.05) == (False, [f"{NAME} cannot be looked up: no answer of a name server"])
+    finally:
+        names[NAME] = raising(socket.EAI_FAIL)
+        held.set()
+
+
+def test_one_bound_holds_for_all_pods_together(names: dict[str, Any]) -> None:
+    """A pod that accepts and says nothing, one that lets each byte wait, and one that is well."""
+    names[NAME] = FREE_BESIDE
+    with ExitStack() as stack:
+        silent = stack.enter_context(closing(socket.socket()))
+        silent.bind((FREE_BESIDE[0], 0))
+        silent.listen()
+        port = silent.getsockname()[1]
+        stack.enter_context(dripping(FREE_BESIDE[1], port))
+        stack.enter_context(answering(FREE_BESIDE[2], port, (200, b"ready\n")))
+        are_well, lines = ask(port, timeout_seconds=0.7)
+
+    nothing = "no answer: nothing within 0.7 s"
+    assert not are_well
+    assert lines == [f"127.0.0.2:{port}: {nothing}", f"127.0.0.3:{port}: {nothing}", f"127.0.0.4:{port}: 200 ready"]
+
+
+@contextmanager
+def dripping(address: str, port: int) -> Iterator[None]:
+    """A server whose answer never ends: a byte of a header now and then."""
+    done = threading.Event()
+    listener = socket.create_server((address, port))
+
+    def drip() -> None:
+        connection, _ = listener.accept()
+        with connection:
+            connection.sendall(b"HTTP/1.1 200 OK\r\nX: ")
+            while not done.wait(0.05):
+                connection.sendall(b"x")
+
+    thread = threading.Thread(target=drip)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+        listener.close()
+
+
+@pytest.mark.parametrize("spoil", [lambda c: c.sendall(b"SSH-2.0-x\r\n"), lambda c: c.shutdown(socket.SHUT_RDWR)])
+def test_what_is_no_http_is_no_answer(spoil: Callable[[socket.socket], None], names: dict[str, Any]) -> None:
+    """Words for the cause, no traceback."""
+    with closing(socket.create_server((FREE_BESIDE[0], 0))) as listener:
+        names[NAME] = [FREE_BESIDE[0]]
+
+        def serve() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(100)
+                spoil(connection)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        are_well, (line,) = ask(listener.getsockname()[1])
+        thread.join()
+
+    assert not are_well
+    assert ": no answer: " in line
+
+
+def test_no_proxy_of_the_environment_is_used(names: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cluster's proxy knows no pod."""
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    names[NAME] = [FREE_BESIDE[0]]
+    with answering(FREE_BESIDE[0], 0, (200, b"ready\n")) as (port, _):
+        assert ask(port)[0]
+
+
+@pytest.mark.parametrize(("status", "code"), [(200, 0), (503, 1)])
+def test_the_exit_code_says_whether_all_are_well(
+    status: int, code: int, names: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By the command's own words. It needs no setting."""
+    monkeypatch.setenv("ADAPTER_ENDPOINT", "wrong")
+    names[NAME] = [FREE_BESIDE[0]]
+    with answering(FREE_BESIDE[0], 0, (status, b"ready\n")) as (port, asked):
+        assert cli.main(["probe", "--ready", "--host", f"{NAME}:{port}", "--timeout", "7"]) == code
+        assert cli.main(["probe", "--host", f"{NAME}:{port}"]) == 1
+    assert asked == ["/readyz", "/healthz"]
+    assert capsys.readouterr().out.splitlines()[0] == f"127.0.0.2:{port}: {status} ready"
+
+
+@pytest.mark.parametrize("host", ["nameonly", "name:", ":9464", "name:0", "name:x", "unix:/run/mm.sock", "http://name:9464"])
+def test_a_host_is_a_name_and_a_port(host: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Wrong usage."""
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["probe", "--ready", "--host", host])
+
+    assert caught.value.code == 2
+    assert f"{host!r} is not NAME:PORT" in capsys.readouterr().err
+
+
+def test_an_unreachable_address_is_told_in_words(names: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a machine without IPv6 says it."""
+
+    def refuse(*_: Any, **__: Any) -> socket.socket:
+        raise OSError(errno.ENETUNREACH, "Network is unreachable")
+
+    monkeypatch.setattr(socket, "create_connection", refuse)
+    names[NAME] = ["fd00::1"]
+
+    assert ask(9464) == (False, ["[fd00::1]:9464: no answer: network is unreachable"])

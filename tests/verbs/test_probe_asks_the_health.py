@@ -1,0 +1,123 @@
+"""One line and the truth, from outside the process, whatever answers or does not."""
+
+import asyncio
+import contextlib
+import io
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+
+import pytest
+
+from adapter import cli
+from adapter.spi.listen import listen
+from adapter.spi.servicer import ModelRuntime
+from adapter.units import Endpoint, parse_endpoint
+from tests.fakes.lifecycle import FakeLifecycle
+from tests.unit.spi.serving import capacity
+
+
+class Readiness:
+    """Set by the test."""
+
+    problem: str | None = None
+
+    def __call__(self) -> str | None:
+        return self.problem
+
+
+@asynccontextmanager
+async def running(readiness: Readiness) -> AsyncIterator[Endpoint]:
+    server = await listen(
+        endpoint=Endpoint(host="127.0.0.1", port=0),
+        runtime=ModelRuntime(lifecycle=FakeLifecycle(), capacity=capacity(), reserved_ids=frozenset()),
+        readiness=readiness,
+        reflection=False,
+    )
+    try:
+        yield parse_endpoint(server.addresses[0])
+    finally:
+        await server.stop(0)
+
+
+async def ask(endpoint: Endpoint, *, ready: bool = False, timeout_seconds: float = 10) -> tuple[bool, str]:
+    """Whether the exit code is 0, and the line; the probe blocks, so it gets a thread."""
+    out = io.StringIO()
+    words = ["probe", *(["--ready"] if ready else []), "--timeout", str(timeout_seconds)]
+    with pytest.MonkeyPatch.context() as patched, contextlib.redirect_stdout(out):
+        patched.setenv("ADAPTER_ENDPOINT", str(endpoint))
+        code = await asyncio.to_thread(cli.main, words)
+    return code == cli.OK, out.getvalue().removesuffix("\n")
+
+
+async def test_alive_and_ready_are_different_questions() -> None:
+    """A kubelet must not restart an adapter because Triton is away."""
+    readiness = Readiness()
+    async with running(readiness) as endpoint:
+        assert await ask(endpoint) == (True, "alive")
+        assert await ask(endpoint, ready=True) == (True, "ready")
+
+        readiness.problem = "Triton does not answer on localhost:8001"
+
+        assert await ask(endpoint) == (True, "alive")
+        assert await ask(endpoint, ready=True) == (False, "not ready: Triton does not answer on localhost:8001")
+
+
+async def test_reason_arrives_whatever_its_characters() -> None:
+    """Metadata holds printable ASCII only; the reason is for people."""
+    readiness = Readiness()
+    readiness.problem = "100 % für\nnichts − 語 😀"
+    async with running(readiness) as endpoint:
+        assert await ask(endpoint, ready=True) == (False, "not ready: 100 % für nichts − 語 😀")
+
+
+async def test_nobody_listens() -> None:
+    """The cause in words, not gRPC's list of addresses."""
+    with closing(socket.socket()) as unused:
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
+
+    assert await ask(Endpoint(host="127.0.0.1", port=port)) == (False, f"no answer from 127.0.0.1:{port}: connection refused")
+
+
+async def test_no_socket_is_there(tmp_path: Path) -> None:
+    """The path is named."""
+    path = tmp_path / "mm.sock"
+
+    assert await ask(Endpoint(socket=path)) == (False, f"no answer from unix:{path}: no such file or directory")
+
+
+async def test_silent_peer_is_given_up_on() -> None:
+    """A port that accepts and says nothing."""
+    with closing(socket.socket()) as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        endpoint = Endpoint(host="127.0.0.1", port=silent.getsockname()[1])
+
+        assert await ask(endpoint, timeout_seconds=0.1) == (False, f"no answer from {endpoint}: nothing within 0.1 s")
+
+
+async def test_other_server_is_not_taken_for_an_adapter() -> None:
+    """A gRPC server without the health service."""
+    from grpc import aio  # noqa: PLC0415 - only here
+
+    server = aio.server()
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+
+    is_well, line = await ask(Endpoint(host="127.0.0.1", port=port))
+    await server.stop(0)
+
+    assert not is_well
+    assert line.startswith(f"no answer from 127.0.0.1:{port}: unimplemented")
+
+
+@pytest.mark.parametrize("module", ["boto3", "structlog", "google.protobuf", "prometheus_client", "tritonclient", "adapter.spi.servicer"])
+def test_probe_does_not_import_what_it_does_not_need(module: str) -> None:
+    """It starts every few seconds."""
+    code = f"import sys, adapter.cli, adapter.spi.probe; sys.exit({module!r} in sys.modules)"
+
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,217 @@
+"""Words in, exit codes out: 0 done, 1 it did not work, 2 wrong usage or settings."""
+
+import gc
+import os
+import subprocess
+import sys
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import adapter
+from adapter import cli
+from adapter.settings import Settings, all_fields
+
+PROGRAM = "modelmesh-triton-adapter"
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """None of the machine's own settings."""
+    for entry in all_fields():
+        monkeypatch.delenv(entry.metadata["env"], raising=False)
+    monkeypatch.delenv("MAX_CONC_KERAS_CONV_PROCS", raising=False)
+    return monkeypatch
+
+
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
+    """Settings that `app.serve` was called with; it ends with exit code 7."""
+    calls: list[Settings] = []
+
+    def serve(settings: Settings) -> int:
+        calls.append(settings)
+        return 7
+
+    app: Any = ModuleType("adapter.app")
+    app.serve = serve
+    monkeypatch.setitem(sys.modules, "adapter.app", app)
+    monkeypatch.setattr(adapter, "app", app, raising=False)
+    return calls
+
+
+def test_without_a_verb_it_explains_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing was asked, nothing was done."""
+    assert cli.main([]) == 2
+    assert f"usage: {PROGRAM}" in capsys.readouterr().err
+
+
+def test_unknown_verb_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    """As argparse says it."""
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["dance"])
+
+    assert caught.value.code == 2
+    assert "dance" in capsys.readouterr().err
+
+
+def test_serve_passes_the_settings_and_the_exit_code(served: list[Settings], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process ends as the app says."""
+    monkeypatch.setenv("CONTAINER_MEM_REQ_BYTES", "8Gi")
+
+    assert cli.main(["serve"]) == 7
+    assert served == [Settings.from_env({"CONTAINER_MEM_REQ_BYTES": "8Gi"})]
+
+
+def test_garbage_is_collected_again_when_a_start_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until the adapter runs it is not: a collection would look through what is being imported."""
+    was_on: list[bool] = []
+
+    def serve(_: Settings) -> int:
+        was_on.append(gc.isenabled())
+        return 1
+
+    app: Any = ModuleType("adapter.app")
+    app.serve = serve
+    monkeypatch.setitem(sys.modules, "adapter.app", app)
+    monkeypatch.setattr(adapter, "app", app, raising=False)
+    monkeypatch.setenv("CONTAINER_MEM_REQ_BYTES", "8Gi")
+
+    assert cli.main(["serve"]) == 1
+    assert was_on == [False] and gc.isenabled()
+
+
+def test_serve_with_mistakes_lists_them_all_and_starts_nothing(
+    served: list[Settings], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In words, on standard error, exit code 2."""
+    monkeypatch.setenv("ADAPTER_PORT", "eighty")
+
+    assert cli.main(["serve"]) == 2
+
+    out, err = capsys.readouterr()
+    assert served == []
+    assert out == ""
+    assert "ADAPTER_PORT: 'eighty' is not a whole number" in err
+    assert "CONTAINER_MEM_REQ_BYTES is missing" in err
+    assert "Traceback" not in err
+
+
+def test_retired_variable_is_a_warning_only(
+    served: list[Settings], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A running install swaps the image."""
+    monkeypatch.setenv("CONTAINER_MEM_REQ_BYTES", "8Gi")
+    monkeypatch.setenv("MAX_CONC_KERAS_CONV_PROCS", "2")
+
+    assert cli.main(["serve"]) == 7
+    assert "warning: MAX_CONC_KERAS_CONV_PROCS has no effect any more" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("columns", [40, 80, 140])
+def test_settings_are_wrapped_for_the_terminal(columns: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every name, unit and default; no line wider than the terminal, as far as names allow."""
+    monkeypatch.setenv("COLUMNS", str(columns))
+
+    assert cli.main(["settings"]) == 0
+
+    out = capsys.readouterr().out
+    assert max(map(len, out.splitlines())) <= max(columns, 60)
+    assert [entry.metadata["env"] for entry in all_fields()] == [line.split()[0] for line in out.splitlines() if not line.startswith(" ")]
+    assert "MODELSIZE_MULTIPLIER  (factor, default 1.25)" in out
+    assert "`" not in out
+
+
+def test_settings_as_markdown_are_a_table(capsys: pytest.CaptureFixture[str]) -> None:
+    """What the README shows: one row for each setting, four cells in each row."""
+    assert cli.main(["settings", "--markdown"]) == 0
+
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "| variable | unit | default | meaning |"
+    assert len(lines) == 2 + len(list(all_fields()))
+    assert {line.count(" | ") for line in lines[2:]} == {3}
+    assert (
+        "| `METRICS_PORT` | port | `9464` | `/metrics`, `/healthz`, `/readyz`, `/healthz/triton` over HTTP on all interfaces; 0 = off |"
+        in lines
+    )
+
+
+@pytest.mark.parametrize(("is_well", "code"), [(True, 0), (False, 1)])
+def test_probe_prints_one_line_and_ends_with_it(
+    is_well: bool, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Asked where the adapter listens."""
+    asked: list[tuple[str, bool, float]] = []
+
+    def probe(endpoint: object, *, ready: bool, timeout_seconds: float) -> tuple[bool, str]:
+        asked.append((str(endpoint), ready, timeout_seconds))
+        return is_well, "the line"
+
+    monkeypatch.setattr("adapter.spi.probe.probe", probe)
+    monkeypatch.setenv("ADAPTER_ENDPOINT", "unix:/run/mm.sock")
+
+    assert cli.main(["probe"]) == code
+    assert cli.main(["probe", "--ready", "--timeout", "0.5"]) == code
+
+    assert asked == [("unix:/run/mm.sock", False, 5.0), ("unix:/run/mm.sock", True, 0.5)]
+    assert capsys.readouterr().out == "the line\nthe line\n"
+
+
+@pytest.mark.parametrize("timeout", ["0", "-1", "soon"])
+def test_probe_wants_a_time_above_zero(timeout: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Wrong usage."""
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["probe", f"--timeout={timeout}"])
+
+    assert caught.value.code == 2
+    assert timeout in capsys.readouterr().err
+
+
+def test_probe_with_a_wrong_endpoint_says_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Settings are checked for every verb that uses them."""
+    monkeypatch.setenv("ADAPTER_ENDPOINT", "8085")
+
+    assert cli.main(["probe"]) == 2
+    assert "ADAPTER_ENDPOINT: '8085' is not an endpoint" in capsys.readouterr().err
+
+
+def test_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    """Of the installed package, or the word that there is none."""
+    assert cli.main(["--version"]) == 0
+    assert capsys.readouterr().out.split()[0] == PROGRAM
+
+
+def test_module_is_the_command() -> None:
+    """`python -m adapter` for those who have not installed the script."""
+    environ = {**os.environ, "COLUMNS": "80"}
+    done = subprocess.run([sys.executable, "-m", "adapter", "settings"], capture_output=True, text=True, check=False, env=environ)
+
+    assert done.returncode == 0
+    assert done.stdout == cli.settings_table(80)
+
+
+@pytest.mark.parametrize("words", [["models", "some-model"], ["models", "--jsn"]])
+def test_models_takes_no_more_words(words: list[str]) -> None:
+    """Wrong usage."""
+    with pytest.raises(SystemExit) as caught:
+        cli.main(words)
+
+    assert caught.value.code == 2
+
+
+def test_a_reader_that_has_read_enough_is_no_trouble() -> None:
+    """`| head -1`: no traceback."""
+    code = f"{sys.executable} -m adapter settings | (exec 0<&-; true); echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", code], capture_output=True, text=True, check=False)
+
+    assert (done.stdout, done.stderr) == ("0\n", "")
+
+
+def test_letters_that_a_terminal_does_not_have_are_escaped() -> None:
+    """The documents' own dashes, for instance, in an ASCII locale."""
+    environ = {**os.environ, "COLUMNS": "80", "PYTHONIOENCODING": "ascii:strict"}
+    done = subprocess.run([sys.executable, "-m", "adapter", "settings"], capture_output=True, text=True, check=False, env=environ)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "\\u2212" in done.stdout or "\\xd7" in done.stdout
