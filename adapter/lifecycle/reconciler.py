@@ -66,8 +66,7 @@ class Reconciler:
         self._looking: asyncio.Task[None] | None = None
         self._unseen: dict[str, Model] = {}
         """To be looked at: what Triton may have lost."""
-        self._returns = 0
-        self._returned_at = 0.0
+        self._returns, self._returned_at = 0, 0.0
         self._is_another = False
         """One of the returns since the last look was certainly another process."""
         self._has_news = asyncio.Event()
@@ -84,8 +83,7 @@ class Reconciler:
         """Models that are left alone now."""
         self._lost = 0
         """Models that were LOST in this restore, which is over when none is left and no look is due."""
-        self._crashes = 0
-        self._crashed_at = 0.0
+        self._crashes, self._crashed_at = 0, 0.0
         self._given_up: str | None = None
         RESTORE_PENDING.set_function(self._pending)
 
