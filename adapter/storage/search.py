@@ -34,12 +34,10 @@ class Search:
     """Told what is waited for, by the search and by the model that it finds."""
     is_survey: bool = False
     """A quick look, which no load waits for."""
-    reader: str = ""
-    """Stands for the config that it is made with, and the paths; set when they are known."""
+    origin: str = ""
+    """Stands for the model of one owner (`cache.identity.origin_of`); set when the config is known."""
     endpoint: str = ""
     """That it asks, as far as the config tells: searches of one endpoint share a queue. Set by the finder."""
-    server: str = ""
-    """Stands for whose objects that config leads to, whatever the credentials; set with `reader`."""
     seen_bytes: int = 0
     """Of the files that were listed so far."""
     wanted: Wanted = nothing

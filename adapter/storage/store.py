@@ -23,7 +23,7 @@ from adapter.model import Artifact, ModelSpec, Survey
 from adapter.ports import StoredModel, Wanted, nothing
 from adapter.settings import CACHE_DIR, PullSettings
 from adapter.storage.cache.cache import Cache
-from adapter.storage.cache.identity import reader_of, server_of
+from adapter.storage.cache.identity import origin_of
 from adapter.storage.cache.stale import found_soon, stale_model
 from adapter.storage.mounted.claims import Claims
 from adapter.storage.mounted.folders import Folders
@@ -148,9 +148,9 @@ class Store:
         with waits.on("the volume to tell what the cache has"):
             await self._cache.ready()
         finder, config = await self._finder(search)
-        candidate = self._cache.candidate(search.reader)
+        candidate = self._cache.candidate(search.origin)
         if candidate is not None:
-            async with self._cache.heeding_refusals(search.reader):
+            async with self._cache.heeding_refusals(search.origin):
                 cause, found = await found_soon(finder.find(config, search), waits)
             if found is not None:
                 return await found.open()
@@ -217,8 +217,7 @@ class Store:
         """Who finds the model in the store that the request's config names."""
         with search.waits.on("the storage config to be read"):
             config = await self._configs.resolve(search.spec)
-        search.reader = reader_of(self._digests, config, search.spec)
-        search.server = server_of(self._digests, config, BINDINGS.get(config.type, NOTHING))
+        search.origin = origin_of(self._digests, config, BINDINGS.get(config.type, NOTHING), search.spec)
         return self._finders.of(config), config
 
     def _may_be_local(self, spec: ModelSpec) -> bool:

@@ -13,7 +13,7 @@ from adapter.digests import Digests
 from adapter.errors import AdapterError
 from adapter.model import ModelSpec
 from adapter.parameters import split
-from adapter.storage.cache.identity import reader_of, server_of
+from adapter.storage.cache.identity import origin_of
 from adapter.storage.secret.config import StorageConfigs
 from adapter.storage.secret.merging import merged
 from adapter.storage.stores.table import BINDINGS, BUCKETS
@@ -94,8 +94,8 @@ def test_any_config_and_parameters_are_merged_or_refused_without_their_values(
     binding = BINDINGS.get(config.type)
     if binding is not None:
         digests = Digests(b"salt" * 8)
-        assert server_of(digests, config, binding) == server_of(digests, config, binding)
-        assert reader_of(digests, config, spec_of(params, bucket))
+        spec = spec_of(params, bucket)
+        assert origin_of(digests, config, binding, spec) == origin_of(digests, config, binding, spec)
 
 
 @pytest.fixture(scope="module")

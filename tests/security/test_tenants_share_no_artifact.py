@@ -100,12 +100,12 @@ async def test_a_server_of_ones_own_gives_and_gets_its_own_bytes_only(bed: Store
         assert await given(bed, asked) == content
 
 
-async def test_other_credentials_for_the_same_place_share_the_artifact(bed: StoreBed) -> None:
-    """They have read one byte of it with credentials of their own."""
+async def test_credentials_of_a_request_share_no_artifact_with_the_stored_ones(bed: StoreBed) -> None:
+    """They pull a copy of their own, and so must be allowed to read."""
     bed.configure("k", S3)
     await given(bed, {})
     await given(bed, dict.fromkeys(OWN_S3, "guest"))
-    assert len(list(bed.volume.artifacts_dir.iterdir())) == 1
+    assert len(list(bed.volume.artifacts_dir.iterdir())) == 2
 
 
 def test_nobody_uses_up_the_crashes_of_somebody_elses_model() -> None:

@@ -10,7 +10,7 @@ import os
 import re
 import secrets
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -70,7 +70,7 @@ class Artifacts:
         for name in names:
             stop.check()
             try:
-                left_bytes -= _record_bytes(self.volume.artifacts_dir / name)
+                left_bytes -= records.state_of(self.volume.artifacts_dir / name)[0]
                 if left_bytes < 0:
                     raise Unusable("more records than are read at a start")
                 usable.append(self._found(name, stop))
@@ -118,23 +118,18 @@ class Artifacts:
             _log.info("cache.evicted", artifacts=len(gone), freed=show_bytes(freed), wanted=show_bytes(wanted_bytes))
         return freed
 
-    def confirm(self, entry: Entry, reader: str, now: float) -> None:
-        """The reader may have it. What cannot be written down is lost with this process."""
-        removed = self.table.confirm(entry, reader, now)
+    def confirm(self, entry: Entry, seconds: float) -> None:
+        """Its owner has listed it then; 0: was refused. What cannot be written down is lost with this process."""
+        entry.confirmed = seconds
         if entry.key is not None:
-            with _told(entry):
-                records.add_reader(self.folder(entry), reader, now)
-                records.remove_readers(self.folder(entry), removed)
+            try:
+                records.confirm(self.folder(entry), seconds)
+            except OSError as error:
+                _log.info("cache.not_recorded", key=entry.key, cause=str(error))
 
-    def forget(self, entries: Iterable[Entry], reader: str) -> None:
-        """The reader may not have these any more."""
-        for entry in entries:
-            with _told(entry):
-                records.remove_readers(self.folder(entry), [reader])
-
-    def content(self, origin: str, stored: StoredObject, reader: str, stop: Stop) -> bytes | None:
-        """A small file, from an artifact that this reader may have."""
-        for entry in self.table.of_origin(origin, reader)[:_LOOKED_AT]:
+    def content(self, origin: str, stored: StoredObject, stop: Stop) -> bytes | None:
+        """A small file, from an artifact of this origin."""
+        for entry in self.table.of_origin(origin)[:_LOOKED_AT]:
             with self._held(entry, stop) as record:
                 file = None if record is None else record.find(stored)
                 if file is not None and (content := _read(self.folder(entry), file)) is not None:
@@ -147,40 +142,36 @@ class Artifacts:
             file = next((file for file in record.files if file.path == path), None) if record else None
             return None if file is None else _read(self.folder(entry), file)
 
-    def listing(self, key: str, reader: str) -> Listing | None:
-        """What an unpacked artifact holds, if this reader may have it."""
+    def listing(self, key: str) -> Listing | None:
+        """What an unpacked artifact holds, unless the store has refused its owner since."""
         entry = self.table.find(key)
-        if entry is None or reader not in self.table.readers(entry):
+        if entry is None or not entry.confirmed:
             return None
         try:
             return records.read(self.folder(entry), key).listing
         except Unusable:
             return None
 
-    def link(self, target: Path, origin: str, missing: dict[str, StoredObject], stop: Stop) -> tuple[dict[int, int], set[str]]:
+    def link(self, target: Path, origin: str, missing: dict[str, StoredObject], stop: Stop) -> dict[int, int]:
         """
         Give the files that other versions of this model have a name in the target, and take them off `missing`.
 
         Returns:
-            Inode → bytes of them, and who may have all artifacts that they are from.
+            Inode → bytes of them.
         """
         linked: dict[int, int] = {}
-        readers: list[set[str]] = []
         for entry in self.table.of_origin(origin)[:_LOOKED_AT] if missing else ():
             with self._held(entry, stop) as record:
                 if record is None or record.archive is not None:
                     continue
                 known = {file.source: file.path for file in record.files}
-                before = len(missing)
                 for path, stored in list(missing.items()):
                     stop.check()
                     source = known.get(version_of(stored))
                     if source is not None and (inode := _linked(self.folder(entry) / source, target, path)):
                         linked[inode] = stored.size_bytes
                         del missing[path]
-                if len(missing) < before:
-                    readers.append(self.table.readers(entry))
-        return linked, set.intersection(*readers) if readers else set()
+        return linked
 
     @contextmanager
     def _held(self, entry: Entry, stop: Stop) -> Iterator[ArtifactRecord | None]:
@@ -203,12 +194,12 @@ class Artifacts:
         record = records.read(folder, key)
         inodes = records.check(folder, record, stop.check)
         try:
-            for other in set(os.listdir(folder)) - {FILES, SCHEMA, records.NAME, records.READERS}:  # noqa: PTH208 - plain names
+            for other in set(os.listdir(folder)) - {FILES, SCHEMA, records.NAME}:  # noqa: PTH208 - plain names
                 self.volume.discard(folder / other)
         except OSError as error:
             raise Unusable("no record") from error
-        size, readers = _record_bytes(folder), records.readers_of(folder)
-        return Entry(name=name, key=key, origin=record.origin, inodes=inodes, record_bytes=size, readers=readers)
+        size, confirmed = records.state_of(folder)
+        return Entry(name=name, key=key, origin=record.origin, inodes=inodes, record_bytes=size, confirmed=confirmed)
 
 
 def _last_used_first(folder: Path) -> list[str]:
@@ -218,23 +209,6 @@ def _last_used_first(folder: Path) -> list[str]:
             with suppress(OSError):
                 used[entry.name] = entry.stat(follow_symlinks=False).st_mtime_ns
     return sorted(used, key=lambda name: -used[name])
-
-
-def _record_bytes(folder: Path) -> int:
-    """Of the record of the artifact in this folder; 0 where there is none that would be read."""
-    try:
-        size_bytes = os.lstat(folder / records.NAME).st_size
-    except OSError:
-        return 0
-    return size_bytes if size_bytes <= records.MAX_BYTES else 0
-
-
-@contextmanager
-def _told(entry: Entry) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        _log.info("cache.not_recorded", key=entry.key, cause=str(error))
 
 
 def _read(folder: Path, file: KeptFile) -> bytes | None:

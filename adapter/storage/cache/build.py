@@ -45,8 +45,6 @@ class Build:
         """Set by `begin`."""
         self.linked_bytes = 0
         """Of the files that other artifacts have too."""
-        self.linked_from: set[str] = set()
-        """Who may have all of those."""
 
     def begin(self, contents: Mapping[StoredObject, bytes], stop: Stop) -> dict[str, StoredObject]:
         """
@@ -63,7 +61,7 @@ class Build:
             self.staged = self._reserved.insist(self._volume.new_staging)
             self._reserved.insist(partial(make_plain_directory, self.staged / FILES))
             if self._is_kept and not self._identity.is_unpacked:
-                linked, self.linked_from = self._artifacts.link(self.staged, self._identity.origin, missing, stop)
+                linked = self._artifacts.link(self.staged, self._identity.origin, missing, stop)
                 self.linked_bytes = sum(linked.values())
                 self._pending = Entry(name=self.staged.name, key=None, origin=self._identity.origin, inodes=linked)
                 self._artifacts.table.add(self._pending, 1)
@@ -74,13 +72,13 @@ class Build:
                     del missing[path]
         return missing
 
-    def finish(self, listing: Listing, readers: Mapping[str, float], stop: Stop) -> Entry:
+    def finish(self, listing: Listing, confirmed: float, stop: Stop) -> Entry:
         """
         Publish it, with one user.
 
         Args:
             listing: what the store has.
-            readers: who may have it.
+            confirmed: when that was listed, in seconds since the boot.
             stop: as ever.
 
         Raises:
@@ -99,10 +97,10 @@ class Build:
                 record = ArtifactRecord(
                     boot_id=boot_id(), key=identity.key, origin=identity.origin, listing=listing, files=kept, archive=whole
                 )
-                record_bytes = self._written(record, readers)
+                record_bytes = self._written(record, confirmed)
                 key = identity.key if record_bytes else None
             entry = Entry(
-                name=new_name(key), key=key, origin=identity.origin, inodes=inodes, record_bytes=record_bytes, readers=dict(readers)
+                name=new_name(key), key=key, origin=identity.origin, inodes=inodes, record_bytes=record_bytes, confirmed=confirmed
             )
             stop.check()
             self._reserved.insist(lambda: self._volume.publish(self.staged, entry.name))
@@ -125,7 +123,7 @@ class Build:
             self._artifacts.table.gone(self._pending)
             self._pending = None
 
-    def _written(self, record: ArtifactRecord, readers: Mapping[str, float]) -> int:
+    def _written(self, record: ArtifactRecord, confirmed: float) -> int:
         """Bytes of the record in the staged directory; 0: it is too long."""
         content = records.dump(record)
         if len(content) > records.MAX_BYTES:
@@ -134,9 +132,7 @@ class Build:
             return 0
         self._reserved.change(len(content))
         self._reserved.insist(partial(_write_whole, self.staged / records.NAME, content, records.MODE))
-        self._reserved.insist(partial((self.staged / records.READERS).mkdir, records.FOLDER_MODE, exist_ok=True))
-        for reader, confirmed in readers.items():
-            self._reserved.insist(partial(records.add_reader, self.staged, reader, confirmed))
+        records.confirm(self.staged, confirmed)
         return len(content)
 
     def _write(self, path: str, content: bytes) -> None:

@@ -1,8 +1,9 @@
 """
 The cache: an artifact that is what a caller has listed, made or found, for callers that may have it.
 
-An artifact is given only to a caller that has listed the model with its own credentials, and has read of it once: leave
-to list is no leave to read. Its files are looked at before each use. The table decides; the disk is met in threads.
+An artifact belongs to one owner (`identity.origin_of`), and is given after a listing with the owner's credentials; after a refusal
+of the store they read one byte of it first, since leave to list is no leave to read. Its files are looked at before each use. The
+table decides; the disk is met in threads.
 
 Every wait here may be cancelled: what was held is let go, and what was begun is undone or goes on for others.
 """
@@ -44,8 +45,6 @@ class Wanted:
     """False: two of them cannot be told apart, so it is made for this load alone."""
     listing: Listing | None
     """What the store has now; None: an archive, which tells when it is unpacked."""
-    reader: str
-    """As `reader_of`."""
     waits: Waits
 
 
@@ -129,40 +128,40 @@ class Cache:
         Raises:
             SourceError, DiskFull, InvalidModel: as the source; the artifact is there, but not for these credentials.
         """
-        async with self.heeding_refusals(wanted.reader):
+        async with self.heeding_refusals(wanted.identity.origin):
             return await self._taken(wanted, source)
 
-    async def content(self, origin: str, stored: StoredObject, reader: str) -> bytes | None:
-        """A small file, from an artifact that this reader may have; None: it must be read from the store."""
+    async def content(self, origin: str, stored: StoredObject) -> bytes | None:
+        """A small file, from an artifact of this origin; None: it must be read from the store."""
         await self.ready()
-        if not self.has_some(origin, reader):
+        if not self.has_some(origin):
             return None
-        return await self._files.run(partial(self._artifacts.content, origin, stored, reader))
+        return await self._files.run(partial(self._artifacts.content, origin, stored))
 
-    def has_some(self, origin: str, reader: str) -> bool:
-        """Whether there is any version of this model that this reader may have. From any thread; asks no disk."""
-        return bool(self._table.of_origin(origin, reader))
+    def has_some(self, origin: str) -> bool:
+        """Whether there is any version of this model that its owner may have. From any thread; asks no disk."""
+        return bool(self._table.of_origin(origin))
 
-    def listing(self, key: str, reader: str) -> Listing | None:
-        """What an unpacked artifact holds, if it is known and this reader may have it. Blocks."""
-        return self._artifacts.listing(key, reader)
+    def listing(self, key: str) -> Listing | None:
+        """What an unpacked artifact holds, if it is known. Blocks."""
+        return self._artifacts.listing(key)
 
-    def candidate(self, reader: str) -> Entry | None:
-        """The artifact that this reader was confirmed for last: what may be given while its store is away. Asks no disk."""
-        return self._table.last_of(reader)
+    def candidate(self, origin: str) -> Entry | None:
+        """The artifact that was confirmed last: what may be given while its store is away. Asks no disk."""
+        return self._table.last_of(origin)
 
     @asynccontextmanager
-    async def heeding_refusals(self, reader: str) -> AsyncIterator[None]:
+    async def heeding_refusals(self, origin: str) -> AsyncIterator[None]:
         """
-        While inside, a refusal of the store goes through, and the reader may have nothing until it has listed and read again.
+        While inside, a refusal of the store goes through, and the owner may have nothing until it has listed and read again.
 
         What the store has said last holds while the store is away.
         """
         try:
             yield
         except (SourceDenied, SourceNotFound):
-            if entries := self._table.forget(reader):
-                await self._files.run_to_end(lambda _: self._artifacts.forget(entries, reader))
+            for entry in self._table.forget(origin):
+                await self._files.run_to_end(partial(self._forgotten, entry))
             raise
 
     async def recalled(self, entry: Entry) -> Listing | None:
@@ -240,7 +239,7 @@ class Cache:
 
     async def _joined(self, key: str, wanted: Wanted, source: Source) -> Taken | None:
         """What the pull of the first caller has made; None: one has ended meanwhile, so look again."""
-        landed = await self._flights.join(key, wanted.reader, wanted.waits, partial(self._build, wanted, source))
+        landed = await self._flights.join(key, wanted.waits, partial(self._build, wanted, source))
         if landed is None:
             return None
         made = landed.result
@@ -249,11 +248,11 @@ class Cache:
         return await self._given(made.entry, made.listing, wanted, source)
 
     async def _given(self, entry: Entry, listing: Listing, wanted: Wanted, source: Source) -> Taken:
-        """Let the reader have an artifact that is held; it is let go on failure. Raises SourceError: its credentials may not read it."""
+        """Give an artifact that is held; it is let go on failure. Raises SourceError: the credentials may not read it."""
         try:
-            if wanted.reader not in self._table.readers(entry) and not source.has_read:
+            if not entry.confirmed and not source.has_read:
                 await _proven(wanted, source)
-            await self._files.run(lambda _: self._artifacts.confirm(entry, wanted.reader, self._now()))
+            await self._files.run(lambda _: self._artifacts.confirm(entry, self._now()))
         except BaseException:
             await self._let_go(entry)
             raise
@@ -267,10 +266,8 @@ class Cache:
             build = Build(self._artifacts, reserved, wanted.identity, is_kept=wanted.is_versioned)
             try:
                 missing = await self._files.run(partial(build.begin, dict(source.contents)))
-                if build.linked_bytes and not source.has_read and wanted.reader not in build.linked_from:
-                    await _proven(wanted, source)
                 listing = await source.fill(build.staged, missing, reserved, waits)
-                entry = await self._files.run(partial(build.finish, listing, {wanted.reader: self._now()}))
+                entry = await self._files.run(partial(build.finish, listing, self._now()))
             except BaseException:
                 await self._files.run_to_end(build.undo)
                 raise
@@ -279,6 +276,9 @@ class Cache:
         CACHE_REQUESTS.labels("miss").inc()
         CACHE_SAVED_BYTES.inc(build.linked_bytes)
         return _Made(entry, listing)
+
+    def _forgotten(self, entry: Entry, _stop: Stop) -> None:
+        self._artifacts.confirm(entry, 0.0)
 
     async def _let_go(self, entry: Entry) -> None:
         await self._files.run_to_end(lambda _: self._artifacts.let_go(entry))

@@ -2,8 +2,7 @@
 Of all callers that want the same at one time, one has it done, and the others wait for that.
 
 The work is a task of its own. A caller that is cancelled leaves it; the last one to leave cancels the work and waits for
-its end. The work may wait as long as any of its callers may. Where it failed with other credentials, the next caller
-begins it again, with its own.
+its end. The work may wait as long as any of its callers may.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from adapter.errors import AdapterError, InvalidRequest, SourceChanged, SourceError
+from adapter.errors import AdapterError
 from adapter.waits import Waits
 
 T = TypeVar("T")
@@ -25,7 +24,6 @@ Work = Callable[[Waits, Callable[[], int]], Coroutine[Any, Any, T]]
 
 @dataclass(eq=False)
 class _Flight(Generic[T]):
-    who: str
     waits: Waits
     members: int = 0
     is_ending: bool = False
@@ -49,16 +47,15 @@ class Flights(Generic[T]):
         self._abandoned = abandoned
         self._flights: dict[str, _Flight[T]] = {}
 
-    async def join(self, key: str, who: str, waits: Waits, work: Work[T]) -> Landed[T] | None:
+    async def join(self, key: str, waits: Waits, work: Work[T]) -> Landed[T] | None:
         """
         What the work gives; that of another caller, if it is under way.
 
         Returns:
-            None when other work has ended meanwhile, which may have left what is wanted: look again, then ask again.
+            None when work that was given up has ended meanwhile: look again, then ask again.
 
         Args:
             key: of what is wanted.
-            who: with which credentials: what fails for one may work for another.
             waits: of the caller.
             work: when its last await is over, the number of those who wait for it is final: each of them gets the result.
 
@@ -72,16 +69,14 @@ class Flights(Generic[T]):
             return None
         is_own = flight is None
         if flight is None:
-            flight = self._begin(key, who, waits, work)
+            flight = self._begin(key, waits, work)
         try:
             return Landed(await self._wait(flight, waits), is_own)
         except AdapterError as error:
-            if is_own or flight.who == who or isinstance(error, SourceChanged) or not isinstance(error, SourceError | InvalidRequest):
-                raise copy.copy(error) from error
-            return None
+            raise copy.copy(error) from error
 
-    def _begin(self, key: str, who: str, waits: Waits, work: Work[T]) -> _Flight[T]:
-        flight: _Flight[T] = _Flight(who, waits.to_share())
+    def _begin(self, key: str, waits: Waits, work: Work[T]) -> _Flight[T]:
+        flight: _Flight[T] = _Flight(waits.to_share())
         flight.task = asyncio.create_task(self._fly(key, flight, work), name=f"pull {key}")
         # of a task that is cancelled before its first step, nothing else runs
         flight.task.add_done_callback(lambda _: self._end(key, flight))

@@ -1,8 +1,7 @@
 """
-What an artifact is: where its model lies, and which version of which object each file is. Pure.
+What an artifact is: whose model, where it lies, and which version of which object each file is. Pure.
 
-Equal identities are equal content, so an identity is a key. Who may have the artifact is another question:
-a `reader` stands for the credentials, and all else of a storage config, with which a model was asked for.
+Equal identities are equal content for the same owner, so an identity is a key.
 """
 
 from __future__ import annotations
@@ -15,12 +14,12 @@ from functools import cached_property
 
 from adapter.digests import Digests
 from adapter.model import ModelSpec
-from adapter.storage.bucket import Bucket, StoredObject
+from adapter.storage.bucket import StoredObject
 from adapter.storage.secret.binding import Binding
 from adapter.storage.secret.merging import StorageConfig
 
 DIGEST = "[0-9a-f]{64}"
-"""Pattern of a key, and of a reader."""
+"""Pattern of a key."""
 FILES = "files"
 """Folder of an artifact: every file at its listing path."""
 SCHEMA = "schema"
@@ -55,53 +54,29 @@ class Identity:
         return _digest(self.origin, *lines)
 
 
-def origin_of(server: str, bucket: Bucket, model: str, reader: str = "") -> str:
+def origin_of(digests: Digests, config: StorageConfig, binding: Binding, spec: ModelSpec) -> str:
     """
-    Digest of where a model lies. Artifacts of one origin are versions of one model.
+    Digest of a model of one owner. Artifacts of one origin are its versions, and only this owner gets them.
 
-    Args:
-        server: as `server_of`. The bucket's own `endpoint` is for people: two servers may have one.
-        bucket: where the model was found.
-        model: the listing's `origin`.
-        reader: as `reader_of`, where versions mean nothing to another one.
+    The owner is the storage key, whatever its credentials are now; a request with credentials of its own is another owner for each
+    of them. A server that a request names may list the keys, versions and sizes of anybody's model. So all fields count that decide
+    whose objects a request sees: proxies route by scheme, path, query, region, addressing, trusted certificates. Where headers can be
+    set, credentials count too: they may choose the file. What may be a secret is salted.
     """
-    return _digest(server, bucket.kind, bucket.endpoint, bucket.place, model, reader)
-
-
-def server_of(digests: Digests, config: StorageConfig, binding: Binding) -> str:
-    """
-    Digest of all that decides whose objects a request sees: every field of the merged config that only says who asks left out.
-
-    A server that a request names may list the keys, versions and sizes of anybody's model. So its scheme, path and query
-    count, its region, addressing and trusted certificates, and every header but `Authorization`: proxies route by any of them.
-    What may be a secret is salted.
-    """
-    plain: dict[str, object] = {"type": config.type, "bucket": config.bucket}
+    counts_credentials = config.has_own_credentials or bool(binding.collection)
+    plain: dict[str, object] = {
+        "config": config.label, "type": config.type, "bucket": config.bucket, "path": spec.path, "schema_path": spec.schema_path,
+    }  # fmt: skip
     salted: dict[str, object] = {}
     for name, value in config.values.items():
-        if name in _NO_PLACES or (name in binding.credentials and name not in (*binding.places, binding.collection)):
+        is_credential = name in binding.credentials
+        if name in _NO_PLACES or (is_credential and name not in binding.places and not counts_credentials):
             continue
-        if name == binding.collection and isinstance(value, Mapping):
-            salted |= {f"{name}.{key}": each for key, each in value.items() if key.lower() != "authorization"}
-        elif name in binding.credentials or name not in (*_PLAIN, *binding.places) or _SECRET_MARKS.intersection(str(value)):
+        if is_credential or name not in (*_PLAIN, *binding.places) or _SECRET_MARKS.intersection(str(value)):
             salted[name] = value
         else:
-            plain[name] = value
+            plain[f"values.{name}"] = value
     return _digest(json.dumps(plain, sort_keys=True), digests.of_values(salted) if salted else "")
-
-
-def reader_of(digests: Digests, config: StorageConfig, spec: ModelSpec) -> str:
-    """Salted digest of who asks for what: all of the merged config, credentials too, and the paths."""
-    return digests.of_values(
-        {
-            "values": config.values,
-            "type": config.type,
-            "bucket": config.bucket,
-            "is_unsigned": config.is_unsigned,
-            "path": spec.path,
-            "schema_path": spec.schema_path,
-        }
-    )
 
 
 def _digest(*texts: str) -> str:

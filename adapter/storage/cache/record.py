@@ -1,22 +1,17 @@
 """
 `meta.json` of an artifact: what it is, and how each file looked when it was whole. Written once, when the artifact is made.
 
-Beside it lies the folder `readers`, with an empty file for each reader: its time is that of the last confirmation, in
-seconds since the boot. Both are hostile on reading, since a Triton that runs as root can write the volume: the record is
-bounded, of the right types, its paths stay below the artifact, and its key must be what its content says. Blocks; runs
-in threads.
+Its time of modification is that of the owner's last listing, in seconds since the boot; 0 after a refusal. It is hostile on reading,
+since a Triton that runs as root can write the volume: the record is bounded, of the right types, its paths stay below the artifact,
+and its key must be what its content says. Blocks; runs in threads.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import stat
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import contextmanager, suppress
-from itertools import islice
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -24,21 +19,14 @@ from adapter.boot import boot_id
 from adapter.model import MAX_SIZE_BYTES, Listing
 from adapter.paths import directories_of, path_problem
 from adapter.storage.bucket import StoredObject
-from adapter.storage.cache.identity import ARCHIVE, DIGEST, FILES, SCHEMA, Identity
+from adapter.storage.cache.identity import ARCHIVE, FILES, SCHEMA, Identity
 from adapter.volume.trees import read_below
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-FORMAT = 2
+FORMAT = 3
 NAME = "meta.json"
-READERS = "readers"
-MODE, FOLDER_MODE = 0o600, 0o700
+MODE = 0o600
 MAX_BYTES = 8 * 1024 * 1024
 """Of one record: about 25,000 files. What has more is not kept."""
-MAX_READERS = 64
-"""The last ones that were confirmed: a caller that rotates credentials becomes another reader each time."""
-_READER = re.compile(DIGEST)
 _NANO = 10**9
 
 
@@ -204,36 +192,19 @@ def look(folder: Path, objects: Mapping[str, StoredObject]) -> tuple[tuple[KeptF
     return tuple(kept), inodes
 
 
-def readers_of(folder: Path) -> dict[str, float]:
-    """Who may have the artifact in this folder → when that was confirmed, in seconds since the boot."""
-    found: dict[str, float] = {}
-    with suppress(OSError), _readers(folder) as held, os.scandir(held) as entries:
-        for entry in islice(entries, 2 * MAX_READERS):
-            if _READER.fullmatch(entry.name):
-                found[entry.name] = entry.stat(follow_symlinks=False).st_mtime_ns / _NANO
-    return found
-
-
-def add_reader(folder: Path, reader: str, confirmed: float) -> None:
-    """Write down that this reader was confirmed now. Raises OSError."""
-    time_ns = int(confirmed * _NANO)
-    with _readers(folder) as held:
-        os.close(os.open(reader, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, MODE, dir_fd=held))
-        os.utime(reader, ns=(time_ns, time_ns), dir_fd=held, follow_symlinks=False)
-
-
-def remove_readers(folder: Path, readers: Iterable[str]) -> None:
-    """These may not have it any more. Raises OSError."""
-    with _readers(folder) as held:
-        for reader in readers:
-            with suppress(FileNotFoundError):
-                os.unlink(reader, dir_fd=held)
-
-
-@contextmanager
-def _readers(folder: Path) -> Iterator[int]:
-    held = os.open(folder / READERS, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+def state_of(folder: Path) -> tuple[int, float]:
+    """Bytes of the record of the artifact in this folder, and when it was confirmed; 0 and 0 where there is none that would be read."""
     try:
-        yield held
+        state = os.lstat(folder / NAME)
+    except OSError:
+        return 0, 0.0
+    return (state.st_size, state.st_mtime_ns / _NANO) if state.st_size <= MAX_BYTES else (0, 0.0)
+
+
+def confirm(folder: Path, seconds: float) -> None:
+    """Write down when the artifact was confirmed. Raises OSError."""
+    held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        os.utime(NAME, ns=(int(seconds * _NANO),) * 2, dir_fd=held, follow_symlinks=False)
     finally:
         os.close(held)

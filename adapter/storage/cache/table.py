@@ -10,10 +10,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import count
-
-from adapter.storage.cache.record import MAX_READERS
 
 
 @dataclass(eq=False, kw_only=True)
@@ -28,8 +26,8 @@ class Entry:
     inodes: Mapping[int, int]
     """Inode → bytes of every file. Artifacts share the files that they have in common."""
     record_bytes: int = 0
-    readers: dict[str, float] = field(default_factory=dict)
-    """Who may have it → when that was confirmed last, in seconds since the boot."""
+    confirmed: float = 0.0
+    """When its owner has listed it last, in seconds since the boot; 0: the store has refused the owner since."""
     users: int = 0
     last_use: int = 0
     is_listed: bool = False
@@ -79,9 +77,8 @@ class Table:
         self._clock = count(1)
         self._by_name: dict[str, Entry] = {}
         self._by_key: dict[str, Entry] = {}
-        """Those that are listed, as in the next two."""
+        """Those that are listed, as in the next one."""
         self._of_origin: dict[str, dict[str, Entry]] = {}
-        self._of_reader: dict[str, dict[str, Entry]] = {}
         self._idle: dict[str, Entry] = {}
         """By name, the least recently used one first."""
         self._all, self._placed = _Bytes(), _Bytes()
@@ -96,8 +93,6 @@ class Table:
                 entry.is_listed = True
                 self._by_key[entry.key] = entry
                 self._of_origin.setdefault(entry.origin, {})[entry.name] = entry
-                for reader in entry.readers:
-                    self._of_reader.setdefault(reader, {})[entry.name] = entry
             self._use(entry, users)
 
     def use(self, entry: Entry, more: int) -> bool:
@@ -162,42 +157,22 @@ class Table:
                     gone.append(entry)
             return gone, before - self._all.total
 
-    def of_origin(self, origin: str, reader: str | None = None) -> list[Entry]:
-        """Artifacts of one model, the last used one first; only those that this reader may have, if one is named."""
+    def of_origin(self, origin: str) -> list[Entry]:
+        """Artifacts of one model that the store has not refused since, the last used one first."""
         with self._lock:
-            found = [entry for entry in self._of_origin.get(origin, {}).values() if reader is None or reader in entry.readers]
+            found = [entry for entry in self._of_origin.get(origin, {}).values() if entry.confirmed]
         return sorted(found, key=lambda entry: -entry.last_use)
 
-    def last_of(self, reader: str) -> Entry | None:
-        """The artifact that this reader was confirmed for last."""
-        with self._lock:
-            found = self._of_reader.get(reader, {}).values()
-            return max(found, key=lambda entry: entry.readers[reader], default=None)
+    def last_of(self, origin: str) -> Entry | None:
+        """The one that was confirmed last."""
+        return max(self.of_origin(origin), key=lambda entry: entry.confirmed, default=None)
 
-    def confirm(self, entry: Entry, reader: str, now: float) -> list[str]:
-        """The reader may have the artifact, and the listing of now leads to it. Returns readers that make place for it."""
-        with self._lock:
-            entry.readers[reader] = now
-            if entry.is_listed:
-                self._of_reader.setdefault(reader, {})[entry.name] = entry
-            oldest = sorted(entry.readers, key=entry.readers.__getitem__)[:-MAX_READERS]
-            for each in oldest:
-                del entry.readers[each]
-                _leave(self._of_reader, each, entry)
-            return oldest
-
-    def forget(self, reader: str) -> list[Entry]:
-        """The reader may have nothing any more. Returns the artifacts that it had."""
-        with self._lock:
-            entries = list(self._of_reader.pop(reader, {}).values())
-            for entry in entries:
-                del entry.readers[reader]
-            return entries
-
-    def readers(self, entry: Entry) -> set[str]:
-        """Who may have it."""
-        with self._lock:
-            return set(entry.readers)
+    def forget(self, origin: str) -> list[Entry]:
+        """The store has refused the owner. Returns the artifacts that were confirmed."""
+        entries = self.of_origin(origin)
+        for entry in entries:
+            entry.confirmed = 0.0
+        return entries
 
     def placed_bytes(self) -> int:
         """Of artifacts that have users, each file once."""
@@ -239,14 +214,7 @@ class Table:
         if entry.is_listed and entry.key is not None:
             entry.is_listed = False
             del self._by_key[entry.key]
-            _leave(self._of_origin, entry.origin, entry)
-            for reader in entry.readers:
-                _leave(self._of_reader, reader, entry)
-
-
-def _leave(index: dict[str, dict[str, Entry]], at: str, entry: Entry) -> None:
-    entries = index.get(at)
-    if entries is not None:
-        entries.pop(entry.name, None)
-        if not entries:
-            del index[at]
+            entries = self._of_origin[entry.origin]
+            del entries[entry.name]
+            if not entries:
+                del self._of_origin[entry.origin]

@@ -12,7 +12,7 @@ from adapter.ports import Wanted
 from adapter.storage.bucket import Bucket, Read, StoredObject
 from adapter.storage.cache.cache import Cache
 from adapter.storage.cache.cache import Wanted as WantedArtifact
-from adapter.storage.cache.identity import FILES, SCHEMA, Identity, origin_of
+from adapter.storage.cache.identity import FILES, SCHEMA, Identity
 from adapter.storage.pull.listing import FoundModel
 from adapter.storage.pull.puller import Puller
 from adapter.storage.pull.verified import Content
@@ -38,23 +38,19 @@ class Means:
 class RemoteModel:
     """Implements `Found`, `StoredModel` and the cache's `Source`."""
 
-    def __init__(
-        self, found: FoundModel, *, means: Means, search: Search, bucket_for: Callable[[Waits], Bucket], is_shared: bool = True
-    ) -> None:
+    def __init__(self, found: FoundModel, *, means: Means, search: Search, bucket_for: Callable[[Waits], Bucket]) -> None:
         """
         Args:
             found: what was listed.
             means: what it is read and pulled with.
             search: that has found it.
             bucket_for: the bucket for work that may go on for others: what it waits for is noted there.
-            is_shared: whether a version of an object is the same for every config.
         """
         self.found = found
         self.waits = search.waits
-        self.reader = search.reader
         self.endpoint = search.endpoint
         self.bucket_for = bucket_for
-        self.origin = origin_of(search.server, found.bucket, found.listing.origin, "" if is_shared else search.reader)
+        self.origin = search.origin
         self.has_read = False
         self._means = means
         self._contents: dict[StoredObject, bytes] = {}
@@ -82,8 +78,8 @@ class RemoteModel:
         stored = self.found.stored(file)
         content = self._ahead.pop(file, b"")
         if stored.size_bytes and not content:
-            known = await self._means.cache.content(self.origin, stored, self.reader) if stored.is_versioned else None
-            async with self._means.cache.heeding_refusals(self.reader):
+            known = await self._means.cache.content(self.origin, stored) if stored.is_versioned else None
+            async with self._means.cache.heeding_refusals(self.origin):
                 content = await self._got(stored, stored.size_bytes) if known is None else known
         if stored.is_versioned:
             self._contents[stored] = content
@@ -100,7 +96,7 @@ class RemoteModel:
         Raises:
             InvalidModel: from `wanted`. Else as `read`.
         """
-        if self._means.cache.has_some(self.origin, self.reader):
+        if self._means.cache.has_some(self.origin):
             return
         for file in await self._means.files.run_large(lambda: wanted(self.listing), len(self.listing.files)):
             self._ahead[file] = await self.peek(file)
@@ -117,7 +113,7 @@ class RemoteModel:
         schema = await self.schema()
         identity = await self._means.files.run_large(lambda: self._identity(files, schema), len(files))
         is_versioned = self.listing.is_versioned
-        request = WantedArtifact(identity=identity, is_versioned=is_versioned, listing=self.listing, reader=self.reader, waits=self.waits)
+        request = WantedArtifact(identity=identity, is_versioned=is_versioned, listing=self.listing, waits=self.waits)
         return (await self._means.cache.take(request, self)).artifact
 
     async def ends(self, artifact: Artifact, counts: Mapping[SourceFile, Count | None]) -> Mapping[SourceFile, Ends]:

@@ -58,7 +58,7 @@ class PackedModel:
         found = remote.found
         self._archive = found.stored(found.listing.files[0])
         self._is_versioned = found.listing.is_versioned
-        self.listing = unpacker.cache.listing(self._identity().key, remote.reader) if self._is_versioned else None
+        self.listing = unpacker.cache.listing(self._identity().key) if self._is_versioned else None
         """As `Found`."""
 
     @property
@@ -91,7 +91,7 @@ class PackedModel:
         """
         await self.remote.schema()
         remote = self.remote
-        wanted = Wanted(identity=self._identity(), is_versioned=self._is_versioned, listing=None, reader=remote.reader, waits=remote.waits)
+        wanted = Wanted(identity=self._identity(), is_versioned=self._is_versioned, listing=None, waits=remote.waits)
         return await self.unpacker.cache.take(wanted, self)
 
     async def prove(self, stored: StoredObject) -> None:

@@ -31,6 +31,8 @@ class StorageConfig:
     """For people: which file it is from."""
     is_unsigned: bool = False
     """The request goes to an endpoint that the stored credentials do not belong to."""
+    has_own_credentials: bool = False
+    """The request brings credentials."""
     requested: frozenset[str] = frozenset()
     """Names of the fields whose value only the request names: neither the stored config nor its `credential_endpoints` do."""
 
@@ -90,7 +92,15 @@ def merged(stored: Mapping[str, object], spec: ModelSpec, label: str, bindings: 
     if bucket is not None and not isinstance(bucket, str):
         raise InvalidRequest(f"{label}: bucket is not a string")
     bucket = text_of(bucket)
-    return StorageConfig(type=kind, bucket=bucket, values=values, label=label, is_unsigned=is_unsigned, requested=requested)
+    return StorageConfig(
+        type=kind,
+        bucket=bucket,
+        values=values,
+        label=label,
+        is_unsigned=is_unsigned,
+        has_own_credentials=bool(own),
+        requested=requested,
+    )
 
 
 def _kind_of(values: Mapping[str, object], params: Mapping[str, str], label: str, bindings: Mapping[str, Binding]) -> str:

@@ -57,8 +57,6 @@ class BucketStore:
     """
     client: Callable[[Any, Means], Client]
     """Makes it, in a thread and without asking the network: it may import the library of a vendor. Raises InvalidRequest."""
-    has_versions_of_config: bool = False
-    """Whether an object's version means nothing to another config, because more of the config than the place tells which object it is."""
 
 
 class Clients:

@@ -63,7 +63,7 @@ class InBuckets:
             return await self._found(config, search)
 
     async def _found(self, config: StorageConfig, search: Search) -> RemoteModel | PackedModel:
-        patience = Patience(waits=search.waits, health=self.health, jitter=self.jitter, reader=search.reader, is_survey=search.is_survey)
+        patience = Patience(waits=search.waits, health=self.health, jitter=self.jitter, reader=search.origin, is_survey=search.is_survey)
         with search.waits.on(f"a client for {config.label}"):
             bare = await self.clients.bucket(config)
         found = await find_model(RetriedBucket(bare, patience), search, self.means.files)
@@ -71,8 +71,7 @@ class InBuckets:
         def bucket_for(waits: Waits) -> Bucket:
             return RetriedBucket(bare, replace(patience, waits=waits))
 
-        is_shared = not BUCKETS[config.type].has_versions_of_config
-        remote = RemoteModel(found, means=self.means, search=search, bucket_for=bucket_for, is_shared=is_shared)
+        remote = RemoteModel(found, means=self.means, search=search, bucket_for=bucket_for)
         if config.fields.flag("unpack", default=False) and found.single is not None and is_archive(found.listing.name):
             packed = await self.means.files.run(lambda _: PackedModel(remote, self.unpacker))
             await search.tell(packed)

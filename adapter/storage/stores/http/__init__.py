@@ -20,4 +20,4 @@ class _HttpClient:
         return HttpBucket(config, self._connection, self._means.engine, self._means.guard)
 
 
-STORE = BucketStore(BINDING, connection_of, _HttpClient, has_versions_of_config=True)
+STORE = BucketStore(BINDING, connection_of, _HttpClient)

@@ -1,4 +1,4 @@
-"""`stale`: what this very reader was confirmed for last, when storage is away; never when storage says no."""
+"""`stale`: what its owner has listed last, when storage is away; never when storage says no."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def test_the_next_process_gives_it_too(cache):
 
 
 async def test_without_confirmation_nothing_is_given(cache):
-    """Another storage key, another path, other parameters, another schema: all of that is another reader."""
+    """Another storage key, another path, other parameters, another schema: all of that is another model or owner."""
     cache.put(MODEL)
     cache.bucket.put("other/model.onnx", b"abc")
     await cache.asked()

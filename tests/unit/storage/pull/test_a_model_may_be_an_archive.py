@@ -161,6 +161,9 @@ async def test_another_server_has_other_archives(kept):
     """A bucket of one name, with an object of one version: the listing of one server says nothing of the other's."""
     kept.bucket.etag = lambda key: "1"
     for server in ("a", "b"):
-        kept.bucket.endpoint = server
+        kept.configure("k", {"type": "s3", "bucket": "b", "endpoint_url": f"http://{server}"})
         kept.bucket.put("m.zip", zip_of([(server, b"content")]))
-        assert [file.path for file in (await opened(kept.store, spec("m.zip"))).listing.files] == [server]
+        assert [
+            file.path
+            for file in (await opened(kept.store, a_spec("m.zip", storage_key="k", storage_params={"unpack": "true"}))).listing.files
+        ] == [server]
