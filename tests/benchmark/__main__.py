@@ -15,7 +15,6 @@ from typing import Any
 
 from tests.benchmark import svg
 from tests.benchmark.amounts import ALTERNATIVES, Amounts
-from tests.benchmark.bed import PEERS_PYTHON, Place
 from tests.benchmark.curves import curves
 from tests.benchmark.fronts import fronts
 from tests.benchmark.lifecycle import lifecycle
@@ -25,6 +24,7 @@ from tests.benchmark.plans import plans
 from tests.benchmark.profile import profile
 from tests.benchmark.pulls import checks, fair, pull, small, stores
 from tests.benchmark.report import Finding, markdown, ratios, regressions, rows_of, to_json, told
+from tests.benchmark.rig import PEERS_PYTHON, Place
 from tests.benchmark.start import start
 from tests.benchmark.unload_beside_inference import beside
 from tests.benchmark.whole import whole

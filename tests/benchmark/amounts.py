@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tests.benchmark.bed import PEERS, Client, Place
 from tests.benchmark.over_spi import GO
+from tests.benchmark.rig import PEERS, Client, Place
 
 ALTERNATIVES = (*PEERS, GO)
 

@@ -9,9 +9,9 @@ from subprocess import SubprocessError
 
 import grpc
 
-from tests.benchmark.bed import BenchServer, Client, Place, WrongBytes, measured
 from tests.benchmark.gauge import MIB, Figures
 from tests.benchmark.report import Finding, Row
+from tests.benchmark.rig import BenchServer, Client, Place, WrongBytes, measured
 from tests.real.children import PartError
 
 Value = Callable[[Figures], float]

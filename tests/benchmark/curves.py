@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from tests.benchmark.amounts import Amounts
-from tests.benchmark.bed import OURS, BenchServer, Client, Network
 from tests.benchmark.contest import Entry, contest, rate
 from tests.benchmark.gauge import MIB
 from tests.benchmark.pulls import LOOPBACK
 from tests.benchmark.report import Curve, Finding
-from tests.benchmark.server.shelf import size_of
+from tests.benchmark.rig import OURS, BenchServer, Client, Network
+from tests.benchmark.server.stock import size_of
 
 SIZES_MIB = (1, 4, 16, 64, 256, 1024, 2048)
 LATENCIES_MS = (0, 5, 10, 20, 30, 50)

@@ -26,7 +26,7 @@ from tests.benchmark.fronts_client import Client, GrpcClient, binary_request, js
 from tests.benchmark.fronts_unload import TRITONS, unloads
 from tests.benchmark.gauge import exact_cpu_seconds_of
 from tests.benchmark.report import OURS, Finding, Row
-from tests.fronts.bed import FrontsPod
+from tests.fronts.rig import FrontsPod
 from tests.real import models
 from tests.real.children import Child, PartError, bare_environment
 from tests.real.llm_models import repeat

@@ -18,7 +18,7 @@ from secrets import token_hex
 
 from tests.benchmark.fronts_client import Client, json_request, percentile
 from tests.benchmark.report import OURS, Finding, Row
-from tests.fronts.bed import Answer, FrontsPod, Http
+from tests.fronts.rig import Answer, FrontsPod, Http
 from tests.real import models
 from tests.real.children import PartError
 from tests.real.polls import until

@@ -13,8 +13,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.benchmark.bed import OF_THEIR_VENV, PEERS_PYTHON
 from tests.benchmark.go_adapter import MODULE, build
+from tests.benchmark.rig import OF_THEIR_VENV, PEERS_PYTHON
 from tests.real.children import PARTS, TOP, bare_environment
 
 CONSTRAINTS = TOP / "scripts" / "constraints.txt"

@@ -37,7 +37,7 @@ from tests.fakes.triton import FakeTriton
 
 ROUNDS, BLOCKS, WARM = 200, 5, 10
 SETTLED = 300
-"""Loads before the first that counts: the same for a bed with few models as for one with many."""
+"""Loads before the first that counts: the same for a rig with few models as for one with many."""
 AT_ONCE = 8
 GOAL_TRIPS, GOAL_TRIPS_P99 = 7.0, 33.0
 """Own time of a load, in bare round trips: the median, and the 99th percentile."""
@@ -122,16 +122,16 @@ def lifecycle(amounts: Amounts) -> Finding:
 async def _measure(finding: Finding, known: tuple[int, ...]) -> None:
     loads: list[tuple[float, float]] = []
     tails: list[tuple[float, float]] = []
-    async with bridge() as bed:
+    async with bridge() as rig:
         for warm in range(SETTLED):
-            await bed.load(f"w{warm}")
-            await bed.unload(f"w{warm}")
+            await rig.load(f"w{warm}")
+            await rig.unload(f"w{warm}")
         resident, before = status_mib("VmRSS"), 0
         await _idle(finding)
         for count in sorted(known):
-            await _fill(bed, before, count)
+            await _fill(rig, before, count)
             before = count
-            trips, fake, pairs, cpu = await _interleaved(bed)
+            trips, fake, pairs, cpu = await _interleaved(rig)
             trip = statistics.median(trips)
             own = [(load - statistics.median(fake)) / trip for load, _ in pairs]
             middle, tail = statistics.median(own), statistics.quantiles(own, n=100)[98]
@@ -145,7 +145,7 @@ async def _measure(finding: Finding, known: tuple[int, ...]) -> None:
             loads.append((count, middle))
             tails.append((count, tail))
             if count == known[0]:
-                finding.notes.append(f"{AT_ONCE} at once: {await _at_once(bed):.0f} loads/s.")
+                finding.notes.append(f"{AT_ONCE} at once: {await _at_once(rig):.0f} loads/s.")
         if before >= 5000:
             above = status_mib("VmRSS") - resident
             finding.rows += _row(f"memory of {before} models (the fake Triton's, too)", above, MOST_MIB_AT_5000, "MiB", None)
@@ -156,23 +156,23 @@ async def _measure(finding: Finding, known: tuple[int, ...]) -> None:
     )
 
 
-async def _fill(bed: Bridge, first: int, count: int) -> None:
+async def _fill(rig: Bridge, first: int, count: int) -> None:
     async def some(start: int) -> None:
         for number in range(start, count, AT_ONCE):
-            await bed.load(f"k{number}")
+            await rig.load(f"k{number}")
 
     await asyncio.gather(*(some(first + each) for each in range(AT_ONCE)))
 
 
-async def _at_once(bed: Bridge) -> float:
+async def _at_once(rig: Bridge) -> float:
     began = time.perf_counter()
-    await asyncio.gather(*(bed.load(f"p{number}") for number in range(ROUNDS)))
+    await asyncio.gather(*(rig.load(f"p{number}") for number in range(ROUNDS)))
     seconds = time.perf_counter() - began
-    await asyncio.gather(*(bed.unload(f"p{number}") for number in range(ROUNDS)))
+    await asyncio.gather(*(rig.unload(f"p{number}") for number in range(ROUNDS)))
     return ROUNDS / seconds
 
 
-async def _asked_of_triton(bed: Bridge) -> list[str]:
+async def _asked_of_triton(rig: Bridge) -> list[str]:
     """
     The calls to Triton of a load that follows another, in their order.
 
@@ -180,21 +180,21 @@ async def _asked_of_triton(bed: Bridge) -> list[str]:
     """
     seen: Counter[tuple[str, ...]] = Counter()
     for _ in range(WARM):
-        before = bed.triton.calls.copy()
-        await bed.load("x")
-        seen[tuple(sorted((bed.triton.calls - before).elements()))] += 1
-        await bed.unload("x")
+        before = rig.triton.calls.copy()
+        await rig.load("x")
+        seen[tuple(sorted((rig.triton.calls - before).elements()))] += 1
+        await rig.unload("x")
     [(usual, _)] = seen.most_common(1)
     return sorted(usual, key=list(ASKED).index)
 
 
-async def _bare(bed: Bridge, asked: list[str], times: int) -> list[float]:
+async def _bare(rig: Bridge, asked: list[str], times: int) -> list[float]:
     """The same calls to Triton without the adapter."""
-    repository = bed.folder / "_triton_models/bare"
+    repository = rig.folder / "_triton_models/bare"
     (repository / "1").mkdir(parents=True, exist_ok=True)
     (repository / "1/model.py").touch()
     (repository / "config.pbtxt").write_text('backend: "python"\n')
-    client = TritonClient(bed.triton.target)
+    client = TritonClient(rig.triton.target)
     found = []
     for number in range(WARM + times):
         began = time.perf_counter()
@@ -230,20 +230,20 @@ async def _round_trips(times: int) -> list[float]:
     return found
 
 
-async def _interleaved(bed: Bridge) -> tuple[list[float], list[float], list[tuple[float, float]], float]:
+async def _interleaved(rig: Bridge) -> tuple[list[float], list[float], list[tuple[float, float]], float]:
     """Seconds of round trips, of Triton's part, and of loads and unloads, in turns; CPU milliseconds of a load and its unload."""
     trips: list[float] = []
     fake: list[float] = []
     pairs: list[tuple[float, float]] = []
     used = 0.0
-    asked = await _asked_of_triton(bed)
+    asked = await _asked_of_triton(rig)
     for _ in range(BLOCKS):
         trips += await _round_trips(ROUNDS // BLOCKS)
-        fake += await _bare(bed, asked, ROUNDS // BLOCKS)
+        fake += await _bare(rig, asked, ROUNDS // BLOCKS)
         before = cpu_seconds()
         names = [f"x{number}" for number in range(ROUNDS // BLOCKS)]
-        loads = [await bed.load(name) for name in names]  # by themselves, as the others: the fake's index takes long, in this process
-        pairs += zip(loads, [await bed.unload(name) for name in names], strict=True)
+        loads = [await rig.load(name) for name in names]  # by themselves, as the others: the fake's index takes long, in this process
+        pairs += zip(loads, [await rig.unload(name) for name in names], strict=True)
         used += cpu_seconds() - before
     return trips, fake, pairs, used / len(pairs) * 1000
 

@@ -10,8 +10,8 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.benchmark.bed import Client, Place, child_environment
 from tests.benchmark.rclone import rclone_program
+from tests.benchmark.rig import Client, Place, child_environment
 
 PACKAGES = ("botocore", "pycurl", "grpcio")
 OF_PEERS = ("awscrt", "obstore", "pycurl")

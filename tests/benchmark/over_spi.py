@@ -9,10 +9,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.benchmark.bed import OURS, Client, Place
 from tests.benchmark.gauge import Figures, Job, gauged
 from tests.benchmark.go_adapter import GoAdapter, is_built
 from tests.benchmark.ours import storage_config
+from tests.benchmark.rig import OURS, Client, Place
 from tests.fakes.background_triton import BackgroundTriton
 from tests.real.adapter import AdapterProcess
 from tests.real.mesh import Mesh

@@ -6,8 +6,8 @@ import subprocess
 import sys
 
 from tests.benchmark.amounts import Amounts
-from tests.benchmark.bed import child_environment
 from tests.benchmark.report import Finding
+from tests.benchmark.rig import child_environment
 from tests.real.children import TOP
 
 PROGRAM = "tests/benchmark/test_large_models.py"

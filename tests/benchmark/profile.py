@@ -12,10 +12,10 @@ from collections import Counter
 from adapter.settings import Settings
 from adapter.telemetry import logs
 from tests.benchmark.amounts import Amounts
-from tests.benchmark.bed import OURS, BenchServer, measured
 from tests.benchmark.lifecycle import bridge
 from tests.benchmark.pulls import BIG, LOOPBACK, MANY, TLS
 from tests.benchmark.report import Finding
+from tests.benchmark.rig import OURS, BenchServer, measured
 from tests.benchmark.sampling import shown
 
 FILES_TIMES, LOADS = 5, 1000
@@ -44,12 +44,12 @@ def profile(amounts: Amounts) -> Finding:
 async def _loads(count: int) -> dict[str, list[tuple[str, float]]]:
     """Of the thread of the event loop, each call counted: what runs there is short, and no sampler sees it."""
     profiler = cProfile.Profile(time.thread_time)
-    async with bridge() as bed:
+    async with bridge() as rig:
         profiler.enable()
         for number in range(count):
-            await bed.load(f"m{number}")
+            await rig.load(f"m{number}")
         for number in range(count):
-            await bed.unload(f"m{number}")
+            await rig.unload(f"m{number}")
         profiler.disable()
     rooms: Counter[str] = Counter()
     functions: Counter[str] = Counter()

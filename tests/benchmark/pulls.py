@@ -6,11 +6,11 @@ from contextlib import ExitStack
 from dataclasses import replace
 
 from tests.benchmark.amounts import Amounts
-from tests.benchmark.bed import OURS, BenchServer, Network
 from tests.benchmark.contest import Entry, Rule, contest, files_a_second, rate
 from tests.benchmark.gauge import MIB
 from tests.benchmark.report import Finding, Row
-from tests.benchmark.server.shelf import size_of
+from tests.benchmark.rig import OURS, BenchServer, Network
+from tests.benchmark.server.stock import size_of
 
 LOOPBACK = Network("loopback, http")
 TLS = Network("loopback, https", is_tls=True)

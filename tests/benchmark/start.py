@@ -27,9 +27,9 @@ from pathlib import Path
 
 from adapter._pb import model_runtime_pb2 as spi
 from tests.benchmark.amounts import Amounts
-from tests.benchmark.bed import START_SECONDS, BenchServer, Network
 from tests.benchmark.gauge import exact_cpu_seconds_of, status_mib
 from tests.benchmark.report import OURS, Finding, Row
+from tests.benchmark.rig import START_SECONDS, BenchServer, Network
 from tests.fakes.background_triton import BackgroundTriton
 from tests.real.adapter import AdapterProcess
 from tests.real.children import TOP, bare_environment

@@ -14,10 +14,10 @@ import pytest
 from tests.benchmark import __main__ as command
 from tests.benchmark import install
 from tests.benchmark.amounts import Amounts
-from tests.benchmark.bed import OF_THEIR_VENV, BenchServer, Client, Network, Place
 from tests.benchmark.contest import Entry, contest, rate
 from tests.benchmark.gauge import MIB, Figures, Job
 from tests.benchmark.report import Curve, Finding, Row, regressions
+from tests.benchmark.rig import OF_THEIR_VENV, BenchServer, Client, Network, Place
 from tests.real.children import TOP
 from tests.real.polls import until
 

@@ -9,10 +9,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.benchmark.bed import OF_THEIR_VENV, OURS, PEERS, BenchServer, Client, Network, Place, WrongBytes, check, measured
 from tests.benchmark.gauge import Figures
 from tests.benchmark.over_spi import OVER_SPI
-from tests.benchmark.server.shelf import Shelf, items_of
+from tests.benchmark.rig import OF_THEIR_VENV, OURS, PEERS, BenchServer, Client, Network, Place, WrongBytes, check, measured
+from tests.benchmark.server.stock import Stock, items_of
 from tests.benchmark.server.tongues import Tongues, asked
 from tests.real.polls import until
 from tests.real.ports import is_listening
@@ -34,7 +34,7 @@ def tls_server() -> Iterator[BenchServer]:
 
 @pytest.fixture
 def tongues() -> Tongues:
-    return Tongues(Shelf(item for spec in SPECS for item in items_of(spec)), "crc32")
+    return Tongues(Stock(item for spec in SPECS for item in items_of(spec)), "crc32")
 
 
 @pytest.mark.parametrize("store", ["s3", *(pytest.param(name, marks=pytest.mark.long) for name in ("gcs", "azure", "http"))])

@@ -75,7 +75,7 @@ instance_group [ { kind: KIND_CPU count: 1 } ]
 """It must not write beside its files: Triton would load it again, and every ensemble over it, with the next load of one."""
 
 
-class Bed:
+class Rig:
     """The real Triton, the adapter, and the models on a mounted claim."""
 
     def __init__(self, stack: ExitStack) -> None:
@@ -134,33 +134,33 @@ class Bed:
         return times
 
 
-def _turn(bed: Bed) -> list[float]:
+def _turn(rig: Rig) -> list[float]:
     end = time.monotonic() + TURN_SECONDS
-    return bed.timed(lambda: time.monotonic() < end)
+    return rig.timed(lambda: time.monotonic() < end)
 
 
-def _pending(bed: Bed, names: list[str]) -> tuple[list[float], list[float], float]:
+def _pending(rig: Rig, names: list[str]) -> tuple[list[float], list[float], float]:
     """Times while these models are busy, while their unloads wait for that, and the looks for them in each second."""
-    bed.gate.unlink(missing_ok=True)
-    requests = [bed.begin(name) for name in names]
+    rig.gate.unlink(missing_ok=True)
+    requests = [rig.begin(name) for name in names]
     time.sleep(SETTLE_SECONDS)
-    busy = _turn(bed)
-    unloads = [bed.begin_unload(name) for name in names]
-    until(lambda: bed.freed(names) == len(names), "all unloads wait")
-    looks, began = bed.looks(), time.monotonic()
-    times = _turn(bed)
-    rate = (bed.looks() - looks) / (time.monotonic() - began)
-    bed.gate.touch()
+    busy = _turn(rig)
+    unloads = [rig.begin_unload(name) for name in names]
+    until(lambda: rig.freed(names) == len(names), "all unloads wait")
+    looks, began = rig.looks(), time.monotonic()
+    times = _turn(rig)
+    rate = (rig.looks() - looks) / (time.monotonic() - began)
+    rig.gate.touch()
     for call in (*requests, *unloads):
         call.result()
     return busy, times, rate
 
 
-def _listing_ms(bed: Bed) -> float:
+def _listing_ms(rig: Rig) -> float:
     times = []
     for _ in range(20):
         began = time.perf_counter()
-        bed.mesh.triton.RepositoryIndex(v2.RepositoryIndexRequest(), timeout=LONG_ENOUGH_SECONDS)
+        rig.mesh.triton.RepositoryIndex(v2.RepositoryIndexRequest(), timeout=LONG_ENOUGH_SECONDS)
         times.append((time.perf_counter() - began) * 1000)
         time.sleep(0.05)
     return statistics.median(times)
@@ -177,16 +177,16 @@ def beside(amounts: Amounts) -> Finding:
     waiting: list[list[float]] = []
     rates = []
     with ExitStack() as stack:
-        bed = Bed(stack)
-        bed.load(names)
+        rig = Rig(stack)
+        rig.load(names)
         for _ in range(max(LEAST_ROUNDS, amounts.rounds)):
-            quiet.append(_turn(bed))
-            before, times, rate = _pending(bed, some)
+            quiet.append(_turn(rig))
+            before, times, rate = _pending(rig, some)
             busy.append(before)
             waiting.append(times)
             rates.append(rate)
-            bed.load(some)
-        listing_ms = _listing_ms(bed)
+            rig.load(some)
+        listing_ms = _listing_ms(rig)
     case = f"{models_loaded} models loaded, {len(some)} unloads wait"
     for what, of in (("p50", statistics.median), ("99th percentile", lambda times: statistics.quantiles(times, n=100)[98])):
         finding.rows += [

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.benchmark.amounts import Amounts
-from tests.benchmark.bed import OURS, BenchServer
 from tests.benchmark.contest import Entry, contest, files_a_second, rate
 from tests.benchmark.over_spi import GO, OVER_SPI
 from tests.benchmark.pulls import BIG, FAR, LOOPBACK, MANY, TLS, many_of
 from tests.benchmark.report import Finding
-from tests.benchmark.server.shelf import size_of
+from tests.benchmark.rig import OURS, BenchServer
+from tests.benchmark.server.stock import size_of
 
 
 def whole(amounts: Amounts) -> Finding:

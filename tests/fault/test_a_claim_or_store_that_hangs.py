@@ -29,7 +29,7 @@ from tests.fakes.slow_volume import SlowVolume, can_mount
 from tests.fakes.triton import FakeTriton
 from tests.fault.conftest import BUCKET, System, until
 from tests.real.adapter import AdapterProcess
-from tests.unit.storage.beds import write_tree
+from tests.unit.storage.rigs import write_tree
 
 Code = grpc.StatusCode
 MODEL = b"class TritonPythonModel: pass"

@@ -10,7 +10,7 @@ from typing import Any
 import grpc
 import pytest
 
-from tests.benchmark.server.shelf import Shelf, items_of
+from tests.benchmark.server.stock import Stock, items_of
 from tests.benchmark.server.tongues import ACCOUNT, Tongues
 from tests.benchmark.server.wire import Manners, Server
 from tests.fault.conftest import System
@@ -35,7 +35,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[Server]:
     algorithm: str = getattr(request, "param", "")
     if algorithm == "crc64nvme":
         pytest.importorskip("anycrc", reason="the compiled code that verifies CRC64NVME is not installed")
-    made = Server(0, Tongues(Shelf(item for spec in SPECS for item in items_of(spec)), algorithm), Manners(), 1)
+    made = Server(0, Tongues(Stock(item for spec in SPECS for item in items_of(spec)), algorithm), Manners(), 1)
     made.serve_in_thread()
     yield made
     made.close()

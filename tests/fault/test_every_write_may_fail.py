@@ -65,7 +65,7 @@ WORDS = {
 
 
 @dataclass
-class Bed:
+class Rig:
     """An adapter that can be started again over one volume, one Triton and one store."""
 
     root: Path
@@ -187,7 +187,7 @@ SCENES = {
 
 
 @pytest.fixture
-async def bed(tmp_path: Path, config: Path, s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Bed]:
+async def rig(tmp_path: Path, config: Path, s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Rig]:
     for module, name in (
         (journal_module, "FIRST_PAUSE_SECONDS"),
         (journal_module, "LONGEST_PAUSE_SECONDS"),
@@ -204,104 +204,104 @@ async def bed(tmp_path: Path, config: Path, s3: S3Server, monkeypatch: pytest.Mo
             "REQUEST_ENDPOINTS_DENIED": "",
         }  # fmt: skip
         with FailingDisk(root).installed() as disk:
-            bed = Bed(root, disk, triton, s3, environ)
-            yield bed
+            rig = Rig(root, disk, triton, s3, environ)
+            yield rig
             disk.mend()
-            await bed.stop()
+            await rig.stop()
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=str)
 @pytest.mark.parametrize("name", SCENES)
-async def test_every_write_of_a_step_may_fail(bed: Bed, request: pytest.FixtureRequest, name: str, fault: Fault) -> None:
+async def test_every_write_of_a_step_may_fail(rig: Rig, request: pytest.FixtureRequest, name: str, fault: Fault) -> None:
     scene = SCENES[name]
-    bed.environ["CACHE_MAX_BYTES"] = "1GiB" if scene.keeps else "0"
-    bed.has_archive = scene.act == "load_packed"
-    await bed.start()
-    bed.put()
+    rig.environ["CACHE_MAX_BYTES"] = "1GiB" if scene.keeps else "0"
+    rig.has_archive = scene.act == "load_packed"
+    await rig.start()
+    rig.put()
     for call in calls_to_fail(request, fault):
         for before in scene.before:
-            await run(bed, before)
-        bed.disk.break_at(call, fault)
-        failure = await outcome(bed, scene.act)
-        where = f"call {call}: {bed.disk.failed}"
-        bed.check_visible()
+            await run(rig, before)
+        rig.disk.break_at(call, fault)
+        failure = await outcome(rig, scene.act)
+        where = f"call {call}: {rig.disk.failed}"
+        rig.check_visible()
         if scene.act == "unload":
             assert failure is None, f"{where}: {failure}"
-            assert bed.triton.in_memory == {}, where
+            assert rig.triton.in_memory == {}, where
         elif failure is None:
-            assert bed.triton.in_memory == {"m": 1}, where
+            assert rig.triton.in_memory == {"m": 1}, where
         else:
             code, words = WORDS[fault.number]
             assert (failure.code(), bool(re.match(words, failure.details() or ""))) == (code, True), f"{where}: {failure.details()}"
-        await bed.settled()
-        failed = bed.disk.mend()
-        await run(bed, scene.act)
-        await run(bed, "load")
-        bed.check_visible()
-        assert bed.triton.in_memory == {"m": 1}, where
-        assert bed.miscounted_bytes() == 0, where
-        await run(bed, "unload")
-        await bed.settled()
-        await bed.emptied(where, with_kept=scene.keeps)
-        assert bed.miscounted_bytes() == 0, where
+        await rig.settled()
+        failed = rig.disk.mend()
+        await run(rig, scene.act)
+        await run(rig, "load")
+        rig.check_visible()
+        assert rig.triton.in_memory == {"m": 1}, where
+        assert rig.miscounted_bytes() == 0, where
+        await run(rig, "unload")
+        await rig.settled()
+        await rig.emptied(where, with_kept=scene.keeps)
+        assert rig.miscounted_bytes() == 0, where
         if not failed:
             return
     raise AssertionError("the step has more writing calls than a step can have")
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=str)
-async def test_every_write_of_a_start_may_fail(bed: Bed, request: pytest.FixtureRequest, fault: Fault) -> None:
+async def test_every_write_of_a_start_may_fail(rig: Rig, request: pytest.FixtureRequest, fault: Fault) -> None:
     """It starts, or ends in a sentence; with the disk mended, a start finds the model that serves, and nothing else is left."""
-    bed.environ["CACHE_MAX_BYTES"] = "1GiB"
-    await bed.start()
-    bed.put()
-    await bed.load()
+    rig.environ["CACHE_MAX_BYTES"] = "1GiB"
+    await rig.start()
+    rig.put()
+    await rig.load()
     for call in calls_to_fail(request, fault):
-        await bed.stop()
-        half = bed.root / "_adapter" / "staging" / "of-one-that-died"
+        await rig.stop()
+        half = rig.root / "_adapter" / "staging" / "of-one-that-died"
         half.mkdir(parents=True, exist_ok=True)
         (half / "f").write_bytes(b"x")
-        bed.disk.break_at(call, fault)
+        rig.disk.break_at(call, fault)
         try:
-            await bed.start()
-            await until(lambda: bed.triton.in_memory == {"m": 1}, "the model serves")
+            await rig.start()
+            await until(lambda: rig.triton.in_memory == {"m": 1}, "the model serves")
         except StartError as ended:
-            assert os.strerror(fault.number) in str(ended), f"call {call}: {bed.disk.failed}"
-        bed.check_visible()
-        failed = bed.disk.mend()
-        await bed.stop()
-        await bed.start()
-        await bed.load()
-        assert bed.triton.in_memory == {"m": 1}
-        await bed.emptied(f"call {call}: {failed}", but=["_triton_models/m"], with_kept=True)
-        assert bed.miscounted_bytes() == 0, f"call {call}: {failed}"
+            assert os.strerror(fault.number) in str(ended), f"call {call}: {rig.disk.failed}"
+        rig.check_visible()
+        failed = rig.disk.mend()
+        await rig.stop()
+        await rig.start()
+        await rig.load()
+        assert rig.triton.in_memory == {"m": 1}
+        await rig.emptied(f"call {call}: {failed}", but=["_triton_models/m"], with_kept=True)
+        assert rig.miscounted_bytes() == 0, f"call {call}: {failed}"
         if not failed:
             return
     raise AssertionError("a start has more writing calls than a start can have")
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=str)
-async def test_every_write_of_a_purge_may_fail(bed: Bed, request: pytest.FixtureRequest, fault: Fault) -> None:
+async def test_every_write_of_a_purge_may_fail(rig: Rig, request: pytest.FixtureRequest, fault: Fault) -> None:
     """As ModelMesh begins: it asks until the answer is READY. Nothing is in memory then, and nothing is left when the disk is mended."""
-    bed.environ["CACHE_MAX_BYTES"] = "0"
-    await bed.start()
-    bed.put()
+    rig.environ["CACHE_MAX_BYTES"] = "0"
+    await rig.start()
+    rig.put()
     for call in calls_to_fail(request, fault):
-        await bed.load()
-        bed.disk.break_at(call, fault)
-        is_ready = await bed.is_ready()
-        where = f"call {call}: {bed.disk.failed}"
-        bed.check_visible()
-        assert not is_ready or bed.triton.in_memory == {}, where
-        failed = bed.disk.mend()
+        await rig.load()
+        rig.disk.break_at(call, fault)
+        is_ready = await rig.is_ready()
+        where = f"call {call}: {rig.disk.failed}"
+        rig.check_visible()
+        assert not is_ready or rig.triton.in_memory == {}, where
+        failed = rig.disk.mend()
         async with asyncio.timeout(20):
             while not is_ready:
-                is_ready = await bed.is_ready()
-        assert bed.triton.in_memory == {}, where
-        await bed.load()
-        await bed.unload()
-        await bed.emptied(where, with_kept=False)
-        assert bed.miscounted_bytes() == 0, where
+                is_ready = await rig.is_ready()
+        assert rig.triton.in_memory == {}, where
+        await rig.load()
+        await rig.unload()
+        await rig.emptied(where, with_kept=False)
+        assert rig.miscounted_bytes() == 0, where
         if not failed:
             return
     raise AssertionError("a purge has more writing calls than a purge can have")
@@ -313,17 +313,17 @@ def calls_to_fail(request: pytest.FixtureRequest, fault: Fault) -> range:
     return range(1, MOST_CALLS) if every else range(1 + STRIDE * FAULTS.index(fault), MOST_CALLS, STRIDE * len(FAULTS))
 
 
-async def run(bed: Bed, step: str) -> None:
+async def run(rig: Rig, step: str) -> None:
     """A step that must work."""
-    done = getattr(bed, step)()
+    done = getattr(rig, step)()
     if done is not None:
         await done
 
 
-async def outcome(bed: Bed, step: str) -> grpc.aio.AioRpcError | None:
+async def outcome(rig: Rig, step: str) -> grpc.aio.AioRpcError | None:
     """How a step fails."""
     try:
-        await run(bed, step)
+        await run(rig, step)
     except grpc.aio.AioRpcError as failure:
         return failure
     return None

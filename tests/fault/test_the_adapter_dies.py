@@ -37,15 +37,15 @@ async def died(trial: Trial, kills: int) -> None:
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize(("bed", "share"), [("the fake Triton", 1.0), ("the real Triton", 0.3)])
+@pytest.mark.parametrize(("rig", "share"), [("the fake Triton", 1.0), ("the real Triton", 0.3)])
 async def test_an_adapter_that_is_killed_at_any_point_loses_nothing(
-    bed: str, share: float, tmp_path: Path, config: Path, s3: S3Server, request: pytest.FixtureRequest, shown: Callable[..., None]
+    rig: str, share: float, tmp_path: Path, config: Path, s3: S3Server, request: pytest.FixtureRequest, shown: Callable[..., None]
 ) -> None:
     seed, asked = request.config.getoption("--kills-seed"), request.config.getoption("--kills")
     kills = max(1, int(asked * share))
     volume = tmp_path / "volume"
     async with contextlib.AsyncExitStack() as stack:
-        if bed == "the fake Triton":
+        if rig == "the fake Triton":
             fake = await stack.enter_async_context(FakeTriton(volume / "_triton_models"))
             fake.repository.mkdir(parents=True)
             fake.default = Behaviour(load_seconds=0.05, unload_seconds=0.05)
@@ -59,5 +59,5 @@ async def test_an_adapter_that_is_killed_at_any_point_loses_nothing(
 
     command = f"scripts/test tests/fault/test_the_adapter_dies.py --kills {asked} --kills-seed {seed}"
     for fault, row in sorted(trial.table.items()):
-        shown(f"kill -9 of the adapter, {kills} times, over {bed} ({command})", fault=fault, **asdict(row))
+        shown(f"kill -9 of the adapter, {kills} times, over {rig} ({command})", fault=fault, **asdict(row))
     assert not trial.problems, "\n".join([f"seed {seed}", *trial.problems])

@@ -2,8 +2,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.fronts import llm_bed
-from tests.fronts.bed import FrontsPod
+from tests.fronts import llm_rig
+from tests.fronts.rig import FrontsPod
 
 
 @pytest.fixture(scope="session")
@@ -22,7 +22,7 @@ def pod(shared_pod: FrontsPod) -> Iterator[FrontsPod]:
 
 @pytest.fixture(scope="session")
 def language_models(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FrontsPod]:
-    """A pod with all of `llm_bed.MODELS`; paths that name no model are for `vllm`."""
+    """A pod with all of `llm_rig.MODELS`; paths that name no model are for `vllm`."""
     with FrontsPod(tmp_path_factory.mktemp("language_models"), {"LMI_MODEL": "vllm"}) as pod:
-        llm_bed.load(pod, llm_bed.MODELS)
+        llm_rig.load(pod, llm_rig.MODELS)
         yield pod

@@ -10,7 +10,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Mapping
 
-from tests.fronts.bed import Answer, FrontsPod
+from tests.fronts.rig import Answer, FrontsPod
 
 POLL_SECONDS = 0.2
 

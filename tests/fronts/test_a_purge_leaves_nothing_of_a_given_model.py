@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.fronts.bed import FrontsPod
+from tests.fronts.rig import FrontsPod
 from tests.real.mesh import Mesh
 from tests.real.models import affine
 from tests.real.ports import free_ports

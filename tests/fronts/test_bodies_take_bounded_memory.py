@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fronts.bed import Answer, FrontsPod, Http, infer_body
+from tests.fronts.rig import Answer, FrontsPod, Http, infer_body
 from tests.real.models import affine
 from tests.real.polls import until
 

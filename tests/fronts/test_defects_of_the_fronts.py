@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.fronts.bed import FrontsPod
+from tests.fronts.rig import FrontsPod
 from tests.real.llm_models import vllm
 from tests.real.models import Files
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.fronts.bed import FrontsPod, Http
+from tests.fronts.rig import FrontsPod, Http
 from tests.real.llm_models import mock_llm, repeat, trtllm, vllm, waiter
 from tests.real.polls import until
 

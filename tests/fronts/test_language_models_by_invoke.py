@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.fronts.bed import Answer, FrontsPod
+from tests.fronts.rig import Answer, FrontsPod
 from tests.real.llm_models import mock_llm, vllm
 from tests.real.models import affine
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adapter.fronts.llm.parameters import ALIASES, RULES
-from tests.fronts.bed import FrontsPod, Http
-from tests.fronts.llm_bed import BACKENDS, ask, cancelled_in, left, lines, near, token
+from tests.fronts.llm_rig import BACKENDS, ask, cancelled_in, left, lines, near, token
+from tests.fronts.rig import FrontsPod, Http
 from tests.real.models import sleeper
 from tests.real.polls import until
 

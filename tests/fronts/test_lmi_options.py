@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.fronts.bed import Answer, FrontsPod, Http
-from tests.fronts.llm_bed import EVENTS, LINES, ask, env, lines, load, token, with_options
+from tests.fronts.llm_rig import EVENTS, LINES, ask, env, lines, load, token, with_options
+from tests.fronts.rig import Answer, FrontsPod, Http
 from tests.real.llm_models import llm_api, trtllm, vllm
 from tests.real.models import Files, affine, write
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from tests.fronts.bed import FrontsPod, Http, infer_body
 from tests.fronts.install import python
+from tests.fronts.rig import FrontsPod, Http, infer_body
 from tests.real.children import bare_environment
 from tests.real.llm_models import vllm
 from tests.real.models import affine

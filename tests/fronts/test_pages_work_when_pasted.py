@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.fronts.bed import FrontsPod
 from tests.fronts.install import python
+from tests.fronts.rig import FrontsPod
 from tests.real.children import TOP
 from tests.real.llm_models import vllm
 from tests.real.models import affine

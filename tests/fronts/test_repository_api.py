@@ -12,7 +12,7 @@ import pytest
 import tritonclient.http as triton_http
 from tritonclient.utils import InferenceServerException
 
-from tests.fronts.bed import Answer, FrontsPod, infer_body
+from tests.fronts.rig import Answer, FrontsPod, infer_body
 from tests.real.mesh import Mesh
 from tests.real.models import affine, ensemble, write
 from tests.real.polls import until

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests.fakes.v2_server import V2Server
-from tests.fronts.bed import FrontsPod, Http, infer_body
+from tests.fronts.rig import FrontsPod, Http, infer_body
 from tests.real.adapter import AdapterProcess
 from tests.real.certificates import make_certificates
 from tests.real.polls import until

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.fronts.bed import FrontsPod, Http
 from tests.fronts.install import python
-from tests.fronts.llm_bed import EVENTS, cancelled_in, env, left, lines
+from tests.fronts.llm_rig import EVENTS, cancelled_in, env, left, lines
+from tests.fronts.rig import FrontsPod, Http
 from tests.real.parts import or_skip
 
 CLIENT_SECONDS = 100

@@ -18,7 +18,7 @@ from botocore import UNSIGNED
 from botocore.client import Config
 from botocore.exceptions import ClientError
 
-from tests.fronts.bed import FrontsPod, infer_body, rest_of
+from tests.fronts.rig import FrontsPod, infer_body, rest_of
 from tests.integration.conftest import get
 from tests.real.models import Files, affine, ensemble, pipeline, sleeper
 from tests.real.polls import until

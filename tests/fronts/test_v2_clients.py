@@ -11,9 +11,9 @@ import pytest
 import tritonclient.http.aio as triton_http
 from tritonclient.utils import InferenceServerException
 
-from tests.fronts.bed import FrontsPod
 from tests.fronts.echo import echo
 from tests.fronts.install import python
+from tests.fronts.rig import FrontsPod
 from tests.real.parts import or_skip
 
 CLIENT_SECONDS = 100

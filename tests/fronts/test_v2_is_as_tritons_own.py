@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.fronts.bed import Answer, FrontsPod, Http
 from tests.fronts.echo import DATATYPES, echo, parameters_seen
+from tests.fronts.rig import Answer, FrontsPod, Http
 from tests.real.models import affine, ensemble
 
 ECHO = "/v2/models/echo/infer"

@@ -15,7 +15,7 @@ import pytest
 import tritonclient.http as triton_http
 from onnx import TensorProto
 
-from tests.fronts.bed import FrontsPod, Http, infer_body
+from tests.fronts.rig import FrontsPod, Http, infer_body
 from tests.real.llm_models import repeat, waiter
 from tests.real.models import identity, sleeper, text_statistics
 from tests.real.polls import until

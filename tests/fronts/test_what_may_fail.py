@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from onnx import TensorProto
 
-from tests.fronts.bed import FrontsPod, Http
 from tests.fronts.platform import Platform
+from tests.fronts.rig import FrontsPod, Http
 from tests.integration.conftest import get
 from tests.real.adapter import AdapterProcess
 from tests.real.certificates import make_certificates

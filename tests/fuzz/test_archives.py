@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from adapter.errors import DiskFull, InvalidModel
 from tests.fuzz.fuzzing import check_words, fuzzed, mutated, texts
-from tests.security.archive_bed import Ground, ground_in
+from tests.security.archive_rig import Ground, ground_in
 
 BOUND_BYTES = 200_000
 NAMES = ["config.pbtxt", "1/model.onnx", "1/", "a", "a/b", "../x", "/abs", "a/../../x", ".", "..", "", "x" * 255, "a//b", "\\x", "1/zeros"]

@@ -18,7 +18,7 @@ from adapter.workers import Stop
 from tests.fakes.hell import Hell, Peer, answering
 from tests.fuzz.fuzzing import SECRET, check_words, fuzzed, mutated, numbers, texts, trees, wire_texts
 from tests.real.blocking import BlockingClients, run
-from tests.unit.storage.beds import make_config, make_search
+from tests.unit.storage.rigs import make_config, make_search
 
 _XML = '<?xml version="1.0" encoding="UTF-8"?>'
 HONEST = {
@@ -64,7 +64,7 @@ class Answering:
 
 
 @dataclass
-class Bed:
+class Rig:
     clients: BlockingClients
     url: str
     answer: Answering
@@ -77,10 +77,10 @@ class Bed:
 
 
 @pytest.fixture(scope="module")
-def bed() -> Iterator[Bed]:
+def rig() -> Iterator[Rig]:
     answer, clients = Answering(), BlockingClients()
     with Hell(answer) as server:
-        yield Bed(clients, server.url, answer)
+        yield Rig(clients, server.url, answer)
 
 
 def check_page(page: Page) -> None:
@@ -92,9 +92,9 @@ def check_page(page: Page) -> None:
 
 
 @pytest.mark.parametrize("kind", sorted(HONEST))
-def test_the_honest_answers_are_pages(bed: Bed, kind: str) -> None:
+def test_the_honest_answers_are_pages(rig: Rig, kind: str) -> None:
     """Otherwise the tests that follow prove little."""
-    page = bed.page(kind, 200, HONEST[kind].encode(), by_folder=True)
+    page = rig.page(kind, 200, HONEST[kind].encode(), by_folder=True)
     check_page(page)
     assert page.objects and page.folders == ("m/2/",) and page.next_token == "t"
 
@@ -105,10 +105,10 @@ answers = st.sampled_from(sorted(HONEST)).flatmap(
 
 
 @fuzzed(answer=answers, status=st.sampled_from([200] * 12 + [206, 204, 400, 403, 404, 412, 429, 500, 503]), by_folder=st.booleans())
-def test_any_answer_of_a_store_is_a_page_or_words(bed: Bed, answer: tuple[str, bytes], status: int, by_folder: bool) -> None:
+def test_any_answer_of_a_store_is_a_page_or_words(rig: Rig, answer: tuple[str, bytes], status: int, by_folder: bool) -> None:
     kind, body = answer
     try:
-        page = bed.page(kind, status, body, by_folder)
+        page = rig.page(kind, status, body, by_folder)
     except AdapterError as error:
         event(f"{kind}: {error.reason}")
         check_words(error)

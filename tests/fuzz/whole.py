@@ -20,7 +20,7 @@ from adapter.wiring import Adapter, build
 from tests.builders import load_request
 from tests.fakes.memory_bucket import MemoryBucket
 from tests.fakes.triton import FakeTriton
-from tests.unit.storage.beds import MemoryClients
+from tests.unit.storage.rigs import MemoryClients
 
 MODEL = {"m/config.pbtxt": b'backend: "python"', "m/1/model.py": b"class TritonPythonModel:\n    pass\n"}
 OTHERS = {

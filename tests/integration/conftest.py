@@ -33,7 +33,7 @@ TEXT = {"TEXT": np.array(["x y"], dtype=np.object_)}
 
 
 @dataclass(frozen=True)
-class Bed:
+class Rig:
     """A Triton and the volume that it shares with the adapter."""
 
     triton_target: str
@@ -63,9 +63,9 @@ def until_it_is_why(adapter: AdapterProcess, words: str) -> None:
     until(lambda: words in get(f"{adapter.metrics_url}/readyz")[1], f"/readyz says: {words}")
 
 
-def until_nothing_is_left(mesh: Mesh, bed: Bed) -> None:
+def until_nothing_is_left(mesh: Mesh, rig: Rig) -> None:
     """For a load that failed: its answer waits for the undo two seconds and no longer, and a busy machine needs more."""
-    until(lambda: mesh.index() == {} and bed.leftovers() == [], "nothing is left in Triton's index and on the volume")
+    until(lambda: mesh.index() == {} and rig.leftovers() == [], "nothing is left in Triton's index and on the volume")
 
 
 @pytest.fixture(scope="session")
@@ -80,16 +80,16 @@ def storage_config(s3: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 
 @pytest.fixture(scope="module")
-def bed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
+def rig(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
     """Its Triton completes configs where the module says `COMPLETES_CONFIGS = True`: models without a config need it."""
     endpoint = request.config.getoption("--triton-endpoint")
     if endpoint:
-        yield Bed(endpoint, Path(request.config.getoption("--triton-volume")))
+        yield Rig(endpoint, Path(request.config.getoption("--triton-volume")))
         return
     volume = tmp_path_factory.mktemp("volume")
     (volume / "_triton_models").mkdir()
     with Triton(volume / "_triton_models", completes=getattr(request.module, "COMPLETES_CONFIGS", False)) as triton:
-        yield Bed(triton.grpc_target, volume)
+        yield Rig(triton.grpc_target, volume)
 
 
 @pytest.fixture
@@ -104,16 +104,16 @@ def put(s3: S3Server) -> Put:
 
 
 @pytest.fixture
-def start_adapter(bed: Bed, storage_config: Path) -> Iterator[Start]:
-    """Start an adapter over the bed; settings as keywords. All are stopped at the end."""
+def start_adapter(rig: Rig, storage_config: Path) -> Iterator[Start]:
+    """Start an adapter over the rig; settings as keywords. All are stopped at the end."""
     with ExitStack() as stack:
 
         def start(**env: str) -> AdapterProcess:
             return stack.enter_context(
                 AdapterProcess(
-                    volume=bed.volume,
+                    volume=rig.volume,
                     storage_config=storage_config,
-                    triton_target=bed.triton_target,
+                    triton_target=rig.triton_target,
                     env={"LOADTIME_TIMEOUT": "90000", "LOADING_CONCURRENCY": "2"} | env,
                 )
             )
@@ -134,8 +134,8 @@ def adapter(start_adapter: Start) -> AdapterProcess:
 
 
 @pytest.fixture
-def mesh(adapter: AdapterProcess, bed: Bed) -> Iterator[Mesh]:
+def mesh(adapter: AdapterProcess, rig: Rig) -> Iterator[Mesh]:
     """ModelMesh, after its start: nothing is loaded."""
-    with Mesh(adapter.channel_target, bed.triton_target) as mesh:
+    with Mesh(adapter.channel_target, rig.triton_target) as mesh:
         mesh.start()
         yield mesh

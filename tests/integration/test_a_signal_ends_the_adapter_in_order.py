@@ -8,18 +8,18 @@ from collections.abc import Callable
 import grpc
 import pytest
 
-from tests.integration.conftest import Bed, Pod, Put, Start, until_it_is_why
+from tests.integration.conftest import Pod, Put, Rig, Start, until_it_is_why
 from tests.real.mesh import Mesh
 from tests.real.models import sleeper, text_statistics
 
 
 @pytest.mark.parametrize("with_load", [pytest.param(False, marks=pytest.mark.long), True], ids=["idle", "while it loads"])
-def test_sigterm_ends_with_code_0_and_nothing_half_done(start_adapter: Start, bed: Bed, put: Put, with_load: bool) -> None:
+def test_sigterm_ends_with_code_0_and_nothing_half_done(start_adapter: Start, rig: Rig, put: Put, with_load: bool) -> None:
     """What runs is finished or undone within the grace period; unloads are answered meanwhile."""
     put("slow", dict(sleeper(start_seconds=3)))
     put("texts", dict(text_statistics()))
     adapter = start_adapter()
-    with Mesh(adapter.channel_target, bed.triton_target) as mesh:
+    with Mesh(adapter.channel_target, rig.triton_target) as mesh:
         mesh.start()
         mesh.load("t", "python", "texts")
         load = mesh.start_load("slow", "python", "slow") if with_load else None

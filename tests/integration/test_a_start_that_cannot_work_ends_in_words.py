@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from tests.integration.conftest import Bed
+from tests.integration.conftest import Rig
 from tests.real.adapter import AdapterProcess
 
 
-def test_a_second_adapter_on_the_volume_ends_in_one_sentence(adapter: AdapterProcess, bed: Bed, storage_config: Path) -> None:
-    second = AdapterProcess(volume=bed.volume, storage_config=storage_config, triton_target=bed.triton_target, env={}, wait=False)
+def test_a_second_adapter_on_the_volume_ends_in_one_sentence(adapter: AdapterProcess, rig: Rig, storage_config: Path) -> None:
+    second = AdapterProcess(volume=rig.volume, storage_config=storage_config, triton_target=rig.triton_target, env={}, wait=False)
     with second:
         assert second.wait(20) == 1
         assert "another adapter" in second.log_text()

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.integration.conftest import BUCKET, TEXT, Bed, Put, get, until_nothing_is_left
+from tests.integration.conftest import BUCKET, TEXT, Put, Rig, get, until_nothing_is_left
 from tests.real.adapter import AdapterProcess
 from tests.real.anybody import UID, UNSET, as_anybody, check_permitted
 from tests.real.mesh import Mesh
@@ -82,7 +82,7 @@ def test_any_user_on_a_read_only_root_loads_serves_and_leaves_nothing(volume: Pa
             assert get(f"{adapter.metrics_url}/readyz")[0] == 200
             mesh.unload("t")
             mesh.unload("l")
-            until_nothing_is_left(mesh, Bed(triton.grpc_target, volume))
+            until_nothing_is_left(mesh, Rig(triton.grpc_target, volume))
         said = adapter.log_text()
 
     assert all(word not in said for word in ("Traceback", "Read-only", "Permission denied", "KeyError", "HOME"))

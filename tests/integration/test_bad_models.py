@@ -10,7 +10,7 @@ import pytest
 
 from tests.builders import load_request
 from tests.integration.bad_models import BAD_MODELS, PYTHON, BadModel, request_of
-from tests.integration.conftest import BUCKET, Bed, Start, until_nothing_is_left
+from tests.integration.conftest import BUCKET, Rig, Start, until_nothing_is_left
 from tests.real.adapter import AdapterProcess
 from tests.real.children import TOP
 from tests.real.mesh import Mesh
@@ -27,7 +27,7 @@ def bucket(s3: S3Server) -> None:
 
 
 @pytest.mark.parametrize("bad", BAD_MODELS, ids=lambda bad: bad.name)
-def test_a_bad_model_is_refused_in_words(bad: BadModel, mesh: Mesh, bed: Bed, s3: S3Server) -> None:
+def test_a_bad_model_is_refused_in_words(bad: BadModel, mesh: Mesh, rig: Rig, s3: S3Server) -> None:
     with pytest.raises(grpc.RpcError) as refused:
         mesh.runtime.loadModel(request_of(bad), timeout=60)
 
@@ -36,20 +36,20 @@ def test_a_bad_model_is_refused_in_words(bad: BadModel, mesh: Mesh, bed: Bed, s3
     assert [word for word in bad.words if word not in text] == [], text
     assert "\n" not in text
     assert s3.secret_key not in text
-    until_nothing_is_left(mesh, bed)
+    until_nothing_is_left(mesh, rig)
 
 
-def test_storage_that_is_away_is_asked_until_the_budget_ends(start_adapter: Start, bed: Bed) -> None:
+def test_storage_that_is_away_is_asked_until_the_budget_ends(start_adapter: Start, rig: Rig) -> None:
     """And the answer comes within the timeout that ModelMesh was told, with the cause."""
     away = {"storage_params": {"endpoint_url": "http://127.0.0.1:9"}}
-    with Mesh(start_adapter(LOADTIME_TIMEOUT="6000").channel_target, bed.triton_target) as mesh:
+    with Mesh(start_adapter(LOADTIME_TIMEOUT="6000").channel_target, rig.triton_target) as mesh:
         mesh.start()
         with pytest.raises(grpc.RpcError) as refused:
             mesh.runtime.loadModel(load_request("bad", "python", "m", **away), timeout=6)
 
         assert refused.value.code() is grpc.StatusCode.UNAVAILABLE, refused.value.details()
         assert "127.0.0.1:9" in refused.value.details()
-        until_nothing_is_left(mesh, bed)
+        until_nothing_is_left(mesh, rig)
 
 
 @pytest.mark.long

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tritonclient.grpc import service_pb2 as v2
 
-from tests.integration.conftest import Bed, Put, until_nothing_is_left
+from tests.integration.conftest import Put, Rig, until_nothing_is_left
 from tests.real.adapter import AdapterProcess
 from tests.real.mesh import Mesh
 from tests.real.models import affine, ensemble, pipeline, text_statistics
@@ -28,7 +28,7 @@ def put_bundle(put: Put, kind: str, path: str, factor: float, summand: float, **
 
 
 @pytest.mark.parametrize("kind", ["ensemble", pytest.param("pipeline", marks=pytest.mark.long)])
-def test_two_bundles_answer_under_their_ids_side_by_side(kind: str, mesh: Mesh, put: Put, bed: Bed) -> None:
+def test_two_bundles_answer_under_their_ids_side_by_side(kind: str, mesh: Mesh, put: Put, rig: Rig) -> None:
     """Their inner models have the same names; unloading one leaves the other as it was."""
     put_bundle(put, kind, f"{kind}-one", 2, 1)
     put_bundle(put, kind, f"{kind}-two", -1, 10)
@@ -47,7 +47,7 @@ def test_two_bundles_answer_under_their_ids_side_by_side(kind: str, mesh: Mesh, 
     mesh.unload("two")
     assert mesh.index() == {}
     assert [name for name in ("one~inner~scale", "two", "two~inner~scale", "two~inner~shift") if mesh.serves(name)] == []
-    assert bed.leftovers() == []
+    assert rig.leftovers() == []
 
 
 def test_a_single_model_may_have_the_name_of_an_inner_one(mesh: Mesh, put: Put) -> None:
@@ -63,7 +63,7 @@ def test_a_single_model_may_have_the_name_of_an_inner_one(mesh: Mesh, put: Put) 
 
 @pytest.mark.long
 def test_an_adapter_that_restarts_takes_whole_bundles_over(
-    mesh: Mesh, put: Put, bed: Bed, adapter: AdapterProcess, start_adapter: Callable[..., AdapterProcess]
+    mesh: Mesh, put: Put, rig: Rig, adapter: AdapterProcess, start_adapter: Callable[..., AdapterProcess]
 ) -> None:
     """They serve on, and an unload by the new adapter frees every model of theirs."""
     put_bundle(put, "ensemble", "e", 2, 1)
@@ -72,7 +72,7 @@ def test_an_adapter_that_restarts_takes_whole_bundles_over(
     mesh.load("p", "python", "p")
     adapter.kill()
 
-    with Mesh(start_adapter().channel_target, bed.triton_target) as later:
+    with Mesh(start_adapter().channel_target, rig.triton_target) as later:
         assert answer(later, "e") == [3.0, 5.0, -5.0]
         later.unload("e")
         assert later.index() == dict.fromkeys(["p", "p~inner~scale", "p~inner~shift"], "READY")
@@ -80,12 +80,12 @@ def test_an_adapter_that_restarts_takes_whole_bundles_over(
         assert answer(later, "p") == [4.0, 7.0, -8.0]
         later.unload("p")
         assert later.index() == {}
-    assert bed.leftovers() == []
+    assert rig.leftovers() == []
 
 
 @pytest.mark.long
 def test_a_bundle_that_lost_a_model_is_freed_by_the_next_adapter(
-    mesh: Mesh, put: Put, bed: Bed, adapter: AdapterProcess, start_adapter: Callable[..., AdapterProcess]
+    mesh: Mesh, put: Put, rig: Rig, adapter: AdapterProcess, start_adapter: Callable[..., AdapterProcess]
 ) -> None:
     """Half a bundle is no loaded model."""
     put_bundle(put, "pipeline", "p", 3, 1)
@@ -93,7 +93,7 @@ def test_a_bundle_that_lost_a_model_is_freed_by_the_next_adapter(
     adapter.kill()
     mesh.triton.RepositoryModelUnload(v2.RepositoryModelUnloadRequest(model_name="p"))
 
-    with Mesh(start_adapter().channel_target, bed.triton_target) as later:
+    with Mesh(start_adapter().channel_target, rig.triton_target) as later:
         later.load("p", "python", "p")
         assert answer(later, "p") == [4.0, 7.0, -8.0]
         later.unload("p")
@@ -101,7 +101,7 @@ def test_a_bundle_that_lost_a_model_is_freed_by_the_next_adapter(
 
 
 @pytest.mark.long
-def test_a_purge_takes_bundles_out(mesh: Mesh, put: Put, bed: Bed) -> None:
+def test_a_purge_takes_bundles_out(mesh: Mesh, put: Put, rig: Rig) -> None:
     """Every model of them."""
     put_bundle(put, "ensemble", "e", 2, 1)
     put_bundle(put, "pipeline", "p", 3, 1)
@@ -111,11 +111,11 @@ def test_a_purge_takes_bundles_out(mesh: Mesh, put: Put, bed: Bed) -> None:
     mesh.start()
 
     assert mesh.index() == {}
-    assert bed.leftovers() == []
+    assert rig.leftovers() == []
 
 
 @pytest.mark.parametrize("kind", BUNDLES)
-def test_an_inner_model_that_triton_refuses_is_named(kind: str, mesh: Mesh, put: Put, bed: Bed) -> None:
+def test_an_inner_model_that_triton_refuses_is_named(kind: str, mesh: Mesh, put: Put, rig: Rig) -> None:
     """With its own reason; nothing of the bundle is left."""
     broken = dict(affine(1, 1)) | {"1/model.py": b"import a_module_that_is_not_there\n"}
     put_bundle(put, kind, f"broken-{kind}", 2, 1, shift=broken)
@@ -126,10 +126,10 @@ def test_an_inner_model_that_triton_refuses_is_named(kind: str, mesh: Mesh, put:
     assert refused.value.code() is grpc.StatusCode.INTERNAL
     assert "inner model shift: " in refused.value.details()
     assert "a_module_that_is_not_there" in refused.value.details()
-    until_nothing_is_left(mesh, bed)
+    until_nothing_is_left(mesh, rig)
 
 
-def test_a_step_that_is_not_in_the_bundle_is_refused_before_triton_is_asked(mesh: Mesh, put: Put, bed: Bed) -> None:
+def test_a_step_that_is_not_in_the_bundle_is_refused_before_triton_is_asked(mesh: Mesh, put: Put, rig: Rig) -> None:
     """With the models that are there."""
     files = {path: content for path, content in ensemble(scale=affine(2, 0), shift=affine(1, 1)).items() if not path.startswith("shift/")}
     put("torn", files)
@@ -139,4 +139,4 @@ def test_a_step_that_is_not_in_the_bundle_is_refused_before_triton_is_asked(mesh
 
     assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert "an ensemble step in both/config.pbtxt names shift, and the models here are both, scale" in refused.value.details()
-    assert bed.leftovers() == []
+    assert rig.leftovers() == []

@@ -8,7 +8,7 @@ import grpc
 import numpy as np
 import pytest
 
-from tests.integration.conftest import Bed
+from tests.integration.conftest import Rig
 from tests.real.mesh import Mesh
 from tests.real.models import affine, digits_classifier
 
@@ -31,16 +31,16 @@ def test_a_comment_in_latin_1_a_set_default_and_the_largest_version_are_legal(me
     assert mesh.infer("odd", {"X": X})["Y"].tolist() == [3.0, 6.0]
 
 
-def test_files_beside_the_versions_are_placed_beside_them(mesh: Mesh, put: Put, bed: Bed) -> None:
+def test_files_beside_the_versions_are_placed_beside_them(mesh: Mesh, put: Put, rig: Rig) -> None:
     """Triton takes no notice; the model's author had a reason."""
     put("beside", {"7/model.onnx": digits_classifier().onnx_bytes(), "labels.txt": b"zero", "env.tar.gz": b"no archive"})
 
     mesh.load("beside", "onnx", "beside")
 
-    assert {path.name for path in (bed.repository / "beside").iterdir()} == {"7", "labels.txt", "env.tar.gz"}
+    assert {path.name for path in (rig.repository / "beside").iterdir()} == {"7", "labels.txt", "env.tar.gz"}
 
 
-def test_a_value_that_protobuf_would_refuse_is_told_before_triton_is_asked(mesh: Mesh, put: Put, bed: Bed) -> None:
+def test_a_value_that_protobuf_would_refuse_is_told_before_triton_is_asked(mesh: Mesh, put: Put, rig: Rig) -> None:
     """With its line, and the word that seems to be meant."""
     files = dict(affine(3, 0))
     files["config.pbtxt"] = files["config.pbtxt"].replace(b"TYPE_FP32", b"TYPE_FLOAT", 1)
@@ -51,4 +51,4 @@ def test_a_value_that_protobuf_would_refuse_is_told_before_triton_is_asked(mesh:
 
     assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert "line 3, column 32: data_type cannot be TYPE_FLOAT; TYPE_FP32 seems to be meant" in refused.value.details()
-    assert bed.leftovers() == []
+    assert rig.leftovers() == []

@@ -6,7 +6,7 @@ import grpc
 import pytest
 
 from adapter._pb import model_runtime_pb2 as spi
-from tests.integration.conftest import Bed, Put
+from tests.integration.conftest import Put, Rig
 from tests.real.mesh import Mesh
 from tests.real.models import text_statistics
 
@@ -31,12 +31,12 @@ def test_model_size_is_the_loaded_one(mesh: Mesh, put: Put) -> None:
     assert mesh.runtime.modelSize(spi.ModelSizeRequest(modelId="t")).sizeInBytes == loaded.sizeInBytes
 
 
-def test_a_model_that_cannot_fit_is_refused_and_the_rest_serves_on(start_adapter, bed: Bed, put: Put) -> None:
+def test_a_model_that_cannot_fit_is_refused_and_the_rest_serves_on(start_adapter, rig: Rig, put: Put) -> None:
     """The reason reaches the model's status: predicted small, refused by loadModel with the arithmetic."""
     put("texts", dict(text_statistics()))
     put("large", {"model.onnx": b"x" * (30 << 20)})
     adapter = start_adapter(CONTAINER_MEM_REQ_BYTES="288MiB", MEM_BUFFER_BYTES="256MiB")
-    with Mesh(adapter.channel_target, bed.triton_target) as mesh:
+    with Mesh(adapter.channel_target, rig.triton_target) as mesh:
         mesh.start()
         mesh.load("small", "python", "texts")
         assert 8192 < mesh.predict("large", "onnx", "large") < 1 << 20
@@ -45,5 +45,5 @@ def test_a_model_that_cannot_fit_is_refused_and_the_rest_serves_on(start_adapter
 
     assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
     assert "× 1.25" in refused.value.details()
-    with Mesh(adapter.channel_target, bed.triton_target) as mesh:
+    with Mesh(adapter.channel_target, rig.triton_target) as mesh:
         assert mesh.index() == {"small": "READY"}

@@ -10,7 +10,7 @@ import grpc
 import numpy as np
 import pytest
 
-from tests.integration.conftest import BUCKET, TEXT, Bed, Put, Start
+from tests.integration.conftest import BUCKET, TEXT, Put, Rig, Start
 from tests.real.adapter import AdapterProcess
 from tests.real.mesh import Mesh
 from tests.real.models import count_text, digits_classifier, text_statistics
@@ -57,14 +57,14 @@ def test_two_models_of_one_path_live_side_by_side(mesh: Mesh, put: Put) -> None:
 
 
 @pytest.mark.long
-def test_2500_objects_load_whole_and_siblings_stay_out(mesh: Mesh, put: Put, s3: S3Server, bed: Bed) -> None:
+def test_2500_objects_load_whole_and_siblings_stay_out(mesh: Mesh, put: Put, s3: S3Server, rig: Rig) -> None:
     """More than two pages of a listing, some objects empty; `m-2/` sorts before `m/`."""
     files = dict(text_statistics()) | {f"1/data/{n % 50:02}/{n:04}.bin": b"" if n % 100 == 0 else b"%d" % n for n in range(2498)}
     s3.put_folder(BUCKET, "many/m", files)
     s3.put_folder(BUCKET, "many/m-2", {f"stranger-{n}": b"x" for n in range(150)})
 
     mesh.load("many", "python", "many/m")
-    placed = bed.repository / "many"
+    placed = rig.repository / "many"
     found = {path.relative_to(placed).as_posix() for path in placed.rglob("*") if path.is_file() and "__pycache__" not in path.parts}
 
     assert found == set(files)
@@ -98,14 +98,14 @@ def test_a_schema_becomes_inputs_and_outputs(mesh: Mesh, put: Put) -> None:
     np.testing.assert_allclose(answer, digits.predict(digits.images[:5]), atol=1e-5)
 
 
-def test_files_of_the_storage_helper_are_served_in_place(start_adapter: Start, bed: Bed) -> None:
+def test_files_of_the_storage_helper_are_served_in_place(start_adapter: Start, rig: Rig) -> None:
     """An absolute path with `disk_size_bytes` was pulled by ModelMesh's own puller: linked, and never deleted by us."""
-    folder = bed.volume / "helped" / "texts"
+    folder = rig.volume / "helped" / "texts"
     for name, content in text_statistics().items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(content)
     adapter = start_adapter()
-    with Mesh(adapter.channel_target, bed.triton_target) as mesh:
+    with Mesh(adapter.channel_target, rig.triton_target) as mesh:
         mesh.start()
         key = {"storage_key": None, "disk_size_bytes": 1_000_000}
         assert 8192 < mesh.predict("helped", "python", str(folder), **key) < 100_000, "what is there counts, not what is said of it"
@@ -114,12 +114,12 @@ def test_files_of_the_storage_helper_are_served_in_place(start_adapter: Start, b
         mesh.unload("helped")
         assert mesh.index() == {}
     assert (folder / "1/model.py").is_file()
-    for path in sorted((bed.volume / "helped").rglob("*"), reverse=True):
+    for path in sorted((rig.volume / "helped").rglob("*"), reverse=True):
         path.rmdir() if path.is_dir() else path.unlink()
-    (bed.volume / "helped").rmdir()
+    (rig.volume / "helped").rmdir()
 
 
-def test_s3_over_https_with_a_private_authority(bed: Bed, tmp_path: Path) -> None:
+def test_s3_over_https_with_a_private_authority(rig: Rig, tmp_path: Path) -> None:
     """The authority's certificate lies in the secret; without it the store is not trusted, and the text says so."""
     (tmp_path / "config").mkdir()
     with S3Server(tmp_path / "s3", tls=True) as s3:
@@ -128,8 +128,8 @@ def test_s3_over_https_with_a_private_authority(bed: Bed, tmp_path: Path) -> Non
         (tmp_path / "config/s3").write_text(json.dumps(config))
         (tmp_path / "config/untrusted").write_text(json.dumps(config | {"certificate": ""}))
         with (
-            AdapterProcess(volume=bed.volume, storage_config=tmp_path / "config", triton_target=bed.triton_target, env={}) as adapter,
-            Mesh(adapter.channel_target, bed.triton_target) as mesh,
+            AdapterProcess(volume=rig.volume, storage_config=tmp_path / "config", triton_target=rig.triton_target, env={}) as adapter,
+            Mesh(adapter.channel_target, rig.triton_target) as mesh,
         ):
             mesh.start()
             mesh.load("private", "python", "texts")
@@ -141,7 +141,7 @@ def test_s3_over_https_with_a_private_authority(bed: Bed, tmp_path: Path) -> Non
     assert "certificate" in refused.value.details()
 
 
-def test_many_callers_at_once_get_their_models(mesh: Mesh, put: Put, bed: Bed) -> None:
+def test_many_callers_at_once_get_their_models(mesh: Mesh, put: Put, rig: Rig) -> None:
     """Loads and unloads of different ids overlap; nothing is left at the end."""
     put("texts", dict(text_statistics()))
     failures: list[Exception] = []
@@ -162,4 +162,4 @@ def test_many_callers_at_once_get_their_models(mesh: Mesh, put: Put, bed: Bed) -
 
     assert failures == []
     assert mesh.index() == {}
-    assert bed.leftovers() == []
+    assert rig.leftovers() == []

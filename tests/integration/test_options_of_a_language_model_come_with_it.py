@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.fronts.bed import Http
-from tests.fronts.llm_bed import EVENTS, ask, lines, with_options
-from tests.integration.conftest import Bed, Start
+from tests.fronts.llm_rig import EVENTS, ask, lines, with_options
+from tests.fronts.rig import Http
+from tests.integration.conftest import Rig, Start
 from tests.real.llm_models import vllm
 from tests.real.mesh import Mesh
 from tests.real.ports import free_ports
@@ -14,13 +14,13 @@ from tests.real.ports import free_ports
 Put = Callable[[str, dict[str, bytes]], None]
 
 
-def test_options_come_from_the_bucket(start_adapter: Start, bed: Bed, put: Put) -> None:
+def test_options_come_from_the_bucket(start_adapter: Start, rig: Rig, put: Put) -> None:
     (port,) = free_ports(1)
     http = Http(port)
     adapter = start_adapter(LMI_PORT=str(port), HTTP_ADDRESS="127.0.0.1")
     put("tgi", dict(with_options(vllm(), "option.tgi_compat=true")))
     put("plain", dict(vllm()))
-    with Mesh(adapter.channel_target, bed.triton_target) as mesh:
+    with Mesh(adapter.channel_target, rig.triton_target) as mesh:
         mesh.start()
         mesh.load("one", "python", "tgi")
         mesh.load("two", "python", "plain")

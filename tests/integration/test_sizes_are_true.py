@@ -10,7 +10,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from tests.integration.conftest import BUCKET, TEXT, Bed, Put, Start
+from tests.integration.conftest import BUCKET, TEXT, Put, Rig, Start
 from tests.real.mesh import Mesh
 from tests.real.models import text_statistics
 from tests.real.polls import until
@@ -28,9 +28,9 @@ SMALL = {"CONTAINER_MEM_REQ_BYTES": "272MiB", "MEM_BUFFER_BYTES": "256MiB"}
 
 
 @pytest.fixture
-def small(start_adapter: Start, bed: Bed) -> Iterator[Mesh]:
+def small(start_adapter: Start, rig: Rig) -> Iterator[Mesh]:
     """ModelMesh after its start, with an adapter that has a capacity of 16 MiB."""
-    with Mesh(start_adapter(**SMALL).channel_target, bed.triton_target) as mesh:
+    with Mesh(start_adapter(**SMALL).channel_target, rig.triton_target) as mesh:
         mesh.start()
         yield mesh
 
@@ -99,12 +99,12 @@ def fill(folder: Path) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("where", ["a bucket", "a claim"])
 def test_a_prediction_of_50_000_files_is_in_time(
-    where: str, start_adapter: Start, bed: Bed, s3: S3Server, tmp_path: Path, shown: Callable[..., None]
+    where: str, start_adapter: Start, rig: Rig, s3: S3Server, tmp_path: Path, shown: Callable[..., None]
 ) -> None:
     """The deadline holds over listing, reading and planning; others are answered meanwhile. Writing the files takes most of the time."""
     fill(s3.root / BUCKET / "many" if where == "a bucket" else tmp_path / "claim" / "many")
     key = {} if where == "a bucket" else {"storage_params": {"type": "pvc", "name": "claim"}}
-    with Mesh(start_adapter(PVC_MOUNTS_DIR=str(tmp_path)).channel_target, bed.triton_target) as mesh:
+    with Mesh(start_adapter(PVC_MOUNTS_DIR=str(tmp_path)).channel_target, rig.triton_target) as mesh:
         mesh.start()
         seconds: list[float] = []
 

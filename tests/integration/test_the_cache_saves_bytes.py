@@ -117,7 +117,7 @@ class Shop:
 
 
 @pytest.fixture(scope="module")
-def triton_bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Triton]]:
+def triton_rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Triton]]:
     volume = tmp_path_factory.mktemp("cached")
     (volume / "_triton_models").mkdir()
     with Triton(volume / "_triton_models") as triton:
@@ -125,8 +125,8 @@ def triton_bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path,
 
 
 @pytest.fixture
-def shop(triton_bed: tuple[Path, Triton], s3: S3Server, tmp_path: Path) -> Iterator[Shop]:
-    volume, triton = triton_bed
+def shop(triton_rig: tuple[Path, Triton], s3: S3Server, tmp_path: Path) -> Iterator[Shop]:
+    volume, triton = triton_rig
     cache = volume / tmp_path.name
     with ExitStack() as stack:
         proxy = stack.enter_context(S3Proxy(s3.endpoint_url))

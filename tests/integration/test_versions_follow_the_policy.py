@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tritonclient.grpc import service_pb2 as v2
 
-from tests.integration.conftest import Bed, Pod, Put
+from tests.integration.conftest import Pod, Put, Rig
 from tests.real.mesh import Mesh
 from tests.real.models import affine
 from tests.real.polls import until
@@ -37,15 +37,15 @@ def versions(policy: str) -> dict[str, bytes]:
         ("version_policy { specific { versions: [ 1, 7 ] } }", {"1"}),
     ],
 )
-def test_a_policy_s_versions_are_pulled_and_served_and_no_others(policy: str, served: set[str], mesh: Mesh, put: Put, bed: Bed) -> None:
+def test_a_policy_s_versions_are_pulled_and_served_and_no_others(policy: str, served: set[str], mesh: Mesh, put: Put, rig: Rig) -> None:
     """On disk is what Triton has loaded; without a version in the request the highest answers."""
     put(f"policy-{len(policy)}", versions(policy))
     mesh.load("m", "python", f"policy-{len(policy)}")
 
     rows = mesh.triton.RepositoryIndex(v2.RepositoryIndexRequest(), timeout=10).models
     assert {row.version for row in rows if row.state == "READY"} == served
-    assert {path.name for path in (bed.repository / "m").iterdir()} == {"config.pbtxt", *served}
-    assert not {path.parent.name for path in bed.volume.rglob("model.py")} - served
+    assert {path.name for path in (rig.repository / "m").iterdir()} == {"config.pbtxt", *served}
+    assert not {path.parent.name for path in rig.volume.rglob("model.py")} - served
     highest = max(FACTORS[version] for version in served)
     assert mesh.infer("m", {"X": X})["Y"].tolist() == [highest * 1.0, highest * 2.0]
 
@@ -73,6 +73,6 @@ def is_clean(pod: Pod) -> bool:
     if not pod.triton.is_running:
         pod.triton.start()
     try:
-        return pod.mesh.index() == {} and Bed(pod.triton.grpc_target, pod.triton.repository.parent).leftovers() == []
+        return pod.mesh.index() == {} and Rig(pod.triton.grpc_target, pod.triton.repository.parent).leftovers() == []
     except grpc.RpcError:  # it dies just now
         return False

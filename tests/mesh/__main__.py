@@ -37,7 +37,7 @@ STUCK_TIMEOUT_MS = 15_000
 
 
 @dataclass
-class Bed:
+class Rig:
     """What a run stands on."""
 
     adapter: str
@@ -107,10 +107,10 @@ def _count(word: str) -> int:
 
 
 async def _run(stack: ExitStack, chosen: argparse.Namespace) -> int:
-    given = Bed(chosen.adapter, chosen.triton, chosen.volume)
-    bed = given if chosen.adapter else await asyncio.to_thread(_own, stack, chosen)
+    given = Rig(chosen.adapter, chosen.triton, chosen.volume)
+    rig = given if chosen.adapter else await asyncio.to_thread(_own, stack, chosen)
     watch = Watch(knows_faults=not chosen.adapter)
-    async with GrpcRuntime(bed.adapter, bed.triton) as runtime:
+    async with GrpcRuntime(rig.adapter, rig.triton) as runtime:
         mesh = Mesh(
             runtime,
             times=Times().hurried(chosen.hurry),
@@ -118,22 +118,22 @@ async def _run(stack: ExitStack, chosen: argparse.Namespace) -> int:
             unload_bound_seconds=chosen.unload_bound,
             churn_seconds=None if chosen.churn else 0.0,
         )
-        print(f"ModelMesh starts: asks the adapter at {bed.adapter} for the runtime's status, for {mesh.times.start:g} s at most")
+        print(f"ModelMesh starts: asks the adapter at {rig.adapter} for the runtime's status, for {mesh.times.start:g} s at most")
         if chosen.adapter:
             registration = Registration(chosen.path, chosen.type, chosen.key)
-            bed.cases = await cases_of(mesh, registration, chosen.models)
+            rig.cases = await cases_of(mesh, registration, chosen.models)
             try:
                 await runtime.index()
             except CallError as error:
                 raise FatalError(f"no rule can be judged without Triton's index: {error}") from None
-        faults = bed.faults | mesh_faults(mesh) if chosen.faults else {}
+        faults = rig.faults | mesh_faults(mesh) if chosen.faults else {}
         session = Session(
             mesh=mesh,
-            cases=bed.cases,
+            cases=rig.cases,
             seconds=chosen.seconds,
             rate=chosen.rate,
             seed=chosen.seed,
-            volume=bed.volume,
+            volume=rig.volume,
             faults=faults,
             fault_pause=chosen.fault_pause,
             keeps_going=chosen.keep_going,
@@ -149,7 +149,7 @@ async def _run(stack: ExitStack, chosen: argparse.Namespace) -> int:
     return HELD if held else BROKEN
 
 
-def _own(stack: ExitStack, chosen: argparse.Namespace) -> Bed:
+def _own(stack: ExitStack, chosen: argparse.Namespace) -> Rig:
     parts = stack.enter_context(Parts({"LOADTIME_TIMEOUT": str(STUCK_TIMEOUT_MS)} if chosen.stuck else {}))
     cases = populate(chosen.models, random.Random(chosen.seed), parts.put, stuck_seconds=chosen.stuck)
     faults: dict[str, Fault] = {
@@ -159,7 +159,7 @@ def _own(stack: ExitStack, chosen: argparse.Namespace) -> Bed:
         f"the store is away ({chosen.away:g} s)": partial(parts.take_store_away, chosen.away),
     }
     print(f"adapter {parts.adapter.channel_target}, its log {parts.adapter.log_path}\nTriton {parts.triton.grpc_target}")
-    return Bed(parts.adapter.channel_target, parts.triton.grpc_target, parts.volume, cases, faults)
+    return Rig(parts.adapter.channel_target, parts.triton.grpc_target, parts.volume, cases, faults)
 
 
 class _Screen:

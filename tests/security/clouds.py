@@ -16,7 +16,7 @@ from adapter.workers import Stop
 from tests.fakes.hell import Behaviour, Peer, answering, honest
 from tests.real.blocking import BlockingClients
 from tests.real.certificates import Certificates, make_certificates
-from tests.unit.storage.beds import make_config
+from tests.unit.storage.rigs import make_config
 
 KEY, ETAG = "m/file", "0x8D4BCC2E4835CD0"
 CONTENT = bytes(range(256)) * 1200

@@ -14,7 +14,7 @@ from tests.fakes.hell import Hell
 from tests.real.adapter import AdapterProcess
 from tests.real.mesh import Mesh
 from tests.real.pod import Pod
-from tests.security.archive_bed import Ground, ground_in
+from tests.security.archive_rig import Ground, ground_in
 from tests.security.stores import STORES, HonestStore
 
 BUDGET_SECONDS = 4

@@ -22,7 +22,7 @@ from adapter.lifecycle import planning
 from adapter.model import Layout
 from adapter.volume.volume import Volume
 from tests.builders import a_spec
-from tests.unit.storage.beds import make_bed, opened
+from tests.unit.storage.rigs import make_rig, opened
 
 MANY = 100_000
 DEPTH = 400
@@ -183,12 +183,12 @@ async def _outcome(name: str, folder: Path) -> dict[str, object]:
     schema = objects.pop("schema.json", None)
     volume = Volume(folder / "models" / "_triton_models", folder / "models" / "_adapter")
     volume.claim()
-    bed = make_bed(folder, volume)
-    bed.bucket._page_objects = MANY  # the fake sorts all of its keys for each page
+    rig = make_rig(folder, volume)
+    rig.bucket._page_objects = MANY  # the fake sorts all of its keys for each page
     for path, content in objects.items():
-        bed.bucket.put(f"m/{path}", content)
+        rig.bucket.put(f"m/{path}", content)
     if schema is not None:
-        bed.bucket.put("schema.json", schema)
+        rig.bucket.put("schema.json", schema)
     spec = a_spec("m", model_id="m", model_type=model_type, storage_key="default", schema_path=None if schema is None else "schema.json")
     planned_in: set[str] = set()
     plan = rules.plan
@@ -201,13 +201,13 @@ async def _outcome(name: str, folder: Path) -> dict[str, object]:
     before = _forget_peak()
     made = planning.Planning()
     try:
-        layout = await made.layout(spec, await opened(bed.store, spec))
+        layout = await made.layout(spec, await opened(rig.store, spec))
         told: dict[str, object] = {"words": "layout", "files": len(layout.files)}
     except AdapterError as error:
         told = {"class": type(error).__name__, "words": error.text}
     finally:
         made.close()
-        bed.store.close()
+        rig.store.close()
         volume.close()
     is_large = len(objects) > planning.QUICK_ITEMS
     return told | {"grown": _peak() - before, "on_loop": is_large and threading.main_thread().name in planned_in}

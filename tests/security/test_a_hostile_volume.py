@@ -43,7 +43,7 @@ from tests.builders import a_spec, zip_of
 from tests.fakes.background_triton import BackgroundTriton
 from tests.real.adapter import AdapterProcess
 from tests.security.chosen import long_but
-from tests.unit.storage.beds import StoreBed, folder_content, make_bed, opened
+from tests.unit.storage.rigs import StoreRig, folder_content, make_rig, opened
 
 SECRET = b'{"secret_access_key": "of the pod"}'
 
@@ -138,8 +138,8 @@ def test_a_lock_that_is_a_link_makes_no_file_elsewhere(tmp_path: Path, claim: Pa
 
 
 @pytest.fixture
-def bed(tmp_path: Path, volume: Volume) -> Iterator[StoreBed]:
-    made = make_bed(tmp_path, volume, cache_bytes=1 << 30)
+def rig(tmp_path: Path, volume: Volume) -> Iterator[StoreRig]:
+    made = make_rig(tmp_path, volume, cache_bytes=1 << 30)
     yield made
     made.store.close()
 
@@ -172,15 +172,15 @@ SWAPS = [a_link, a_linked_folder, a_pipe, an_endless_device, a_long_file]
 
 @pytest.mark.parametrize("swapped", SWAPS)
 async def test_what_was_unpacked_is_not_read_through_what_came_in_its_place(
-    bed: StoreBed, tmp_path: Path, swapped: Callable[[Path, Path], None]
+    rig: StoreRig, tmp_path: Path, swapped: Callable[[Path, Path], None]
 ) -> None:
     """A config is read between the unpacking and the placing, and quoted where it is wrong."""
     secret = tmp_path / "secret/key"
     secret.parent.mkdir()
     secret.write_bytes(SECRET)
-    bed.bucket.put("m.zip", zip_of([("conf/config.pbtxt", b"x" * len(SECRET)), ("1/model.onnx", b"abc")]))
-    model = await opened(bed.store, a_spec("m.zip", storage_params={"unpack": "true"}), 60)
-    (folder,) = bed.volume.artifacts_dir.iterdir()
+    rig.bucket.put("m.zip", zip_of([("conf/config.pbtxt", b"x" * len(SECRET)), ("1/model.onnx", b"abc")]))
+    model = await opened(rig.store, a_spec("m.zip", storage_params={"unpack": "true"}), 60)
+    (folder,) = rig.volume.artifacts_dir.iterdir()
     file = folder / "files/conf/config.pbtxt"
     file.unlink()
     swapped(file, secret)
@@ -193,7 +193,7 @@ async def test_what_was_unpacked_is_not_read_through_what_came_in_its_place(
 
 @pytest.mark.parametrize("swapped", SWAPS)
 async def test_what_the_cache_has_is_not_read_through_what_came_in_its_place(
-    bed: StoreBed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, swapped: Callable[[Path, Path], None]
+    rig: StoreRig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, swapped: Callable[[Path, Path], None]
 ) -> None:
     """The files are swapped between the look at them and the reading: the config comes from the store then."""
     secret = tmp_path / "secret/key"
@@ -201,15 +201,15 @@ async def test_what_the_cache_has_is_not_read_through_what_came_in_its_place(
     secret.write_bytes(SECRET)
     files = {"m/conf/config.pbtxt": b"x" * len(SECRET), "m/1/model.onnx": b"abc"}
     for key, content in files.items():
-        bed.bucket.put(key, content)
-    model = await opened(bed.store, a_spec("m"), 60)
-    await bed.store.release(await model.fetch(model.listing.files))
-    (folder,) = bed.volume.artifacts_dir.iterdir()
+        rig.bucket.put(key, content)
+    model = await opened(rig.store, a_spec("m"), 60)
+    await rig.store.release(await model.fetch(model.listing.files))
+    (folder,) = rig.volume.artifacts_dir.iterdir()
     file = folder / "files/conf/config.pbtxt"
     monkeypatch.setattr("adapter.storage.cache.record.check", lambda *_: {})
     file.unlink()
     swapped(file, secret)
-    again = await opened(bed.store, a_spec("m"), 60)
+    again = await opened(rig.store, a_spec("m"), 60)
     (config,) = (file for file in again.listing.files if file.path == "conf/config.pbtxt")
     async with asyncio.timeout(20):
         assert await again.read(config) == b"x" * len(SECRET)

@@ -15,17 +15,17 @@ from adapter.errors import InvalidModel, InvalidRequest
 from adapter.volume.volume import Volume
 from tests.builders import a_spec
 from tests.security.archive_forge import LINK_MODE, Tarred, Zipped, forged_tar, forged_zip, long_name, pax
-from tests.unit.storage.beds import StoreBed, make_bed, opened
+from tests.unit.storage.rigs import StoreRig, make_rig, opened
 
 OK = Tarred(b"ok", b"content")
 DEEP = b"d/" * 1200 + b"f"
 
 
 @pytest.fixture
-def bed(tmp_path: Path) -> Iterator[StoreBed]:
+def rig(tmp_path: Path) -> Iterator[StoreRig]:
     volume = Volume(tmp_path / "models" / "_triton_models", tmp_path / "models" / "_adapter")
     volume.claim()
-    made = make_bed(tmp_path, volume)
+    made = make_rig(tmp_path, volume)
     yield made
     made.store.close()
     volume.close()
@@ -35,9 +35,9 @@ def spec(path: str):
     return a_spec(path, storage_params={"unpack": "true"})
 
 
-async def is_settled(bed: StoreBed) -> bool:
+async def is_settled(rig: StoreRig) -> bool:
     """Once deletions in threads are through."""
-    volume = bed.volume
+    volume = rig.volume
     for _ in range(5000):
         if not any(os.listdir(folder) for folder in (volume.staging_dir, volume.artifacts_dir, volume.trash_dir)):
             return True
@@ -61,32 +61,32 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-async def test_a_hostile_archive_leaves_nothing(bed: StoreBed, name: str) -> None:
+async def test_a_hostile_archive_leaves_nothing(rig: StoreRig, name: str) -> None:
     """And its words are those of a model, with one line."""
-    bed.bucket.put(name, HOSTILE[name])
+    rig.bucket.put(name, HOSTILE[name])
     with pytest.raises(InvalidModel) as caught:
-        await opened(bed.store, spec(name))
+        await opened(rig.store, spec(name))
     assert (caught.value.reason, "\n" in caught.value.text) == ("invalid_model", False)
-    assert await is_settled(bed)
-    bed.bucket.put("honest.tgz", gzip.compress(forged_tar([OK])))
-    model = await opened(bed.store, spec("honest.tgz"))
+    assert await is_settled(rig)
+    rig.bucket.put("honest.tgz", gzip.compress(forged_tar([OK])))
+    model = await opened(rig.store, spec("honest.tgz"))
     assert [(file.path, file.size_bytes) for file in model.listing.files] == [("ok", 7)]
     del model
     gc.collect()
-    assert await is_settled(bed)
+    assert await is_settled(rig)
 
 
-async def test_a_folder_around_the_deepest_path_is_taken_off(bed: StoreBed) -> None:
+async def test_a_folder_around_the_deepest_path_is_taken_off(rig: StoreRig) -> None:
     """What is listed then is what lies there: 499 levels, links of the archive with their lengths."""
     path = b"/".join([b"d"] * 498) + b"/f"
     entries = [long_name(b"m/" + path), Tarred(b"a", b"abc"), Tarred(b"m/l", kind=b"1", link=b"")]
-    bed.bucket.put("m.tar", forged_tar([*entries[:2], pax((b"linkpath", b"m/" + path)), entries[2]]))
-    model = await opened(bed.store, spec("m.tar"))
+    rig.bucket.put("m.tar", forged_tar([*entries[:2], pax((b"linkpath", b"m/" + path)), entries[2]]))
+    model = await opened(rig.store, spec("m.tar"))
     assert [(file.path, file.size_bytes) for file in model.listing.files] == [(path.decode(), 3), ("l", 3)]
     assert await model.read(model.listing.files[0]) == b"abc"
     artifact = await model.fetch(model.listing.files)
-    await bed.store.release(artifact)
-    assert await is_settled(bed)
+    await rig.store.release(artifact)
+    assert await is_settled(rig)
 
 
 KEYS = {
@@ -97,10 +97,10 @@ KEYS = {
 
 
 @pytest.mark.parametrize("what", KEYS)
-async def test_keys_of_a_bucket_have_the_same_bounds(bed: StoreBed, what: str) -> None:
+async def test_keys_of_a_bucket_have_the_same_bounds(rig: StoreRig, what: str) -> None:
     """Before a byte is pulled: what no volume could hold, or what would need 100,000 folders of long names."""
     for key in KEYS[what]:
-        bed.bucket.put(key, b"x")
+        rig.bucket.put(key, b"x")
     with pytest.raises(InvalidRequest, match=r"more than (500 levels|3072 bytes|32 MiB, all)"):
-        await opened(bed.store, a_spec("m"))
-    assert not [call for call in bed.bucket.calls if call.startswith("read")]
+        await opened(rig.store, a_spec("m"))
+    assert not [call for call in rig.bucket.calls if call.startswith("read")]

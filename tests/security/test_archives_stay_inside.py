@@ -11,7 +11,6 @@ import pytest
 
 from adapter.errors import InvalidModel
 from adapter.storage.search import MAX_OBJECTS
-from tests.security.archive_bed import MIB, Ground
 from tests.security.archive_forge import (
     BLOCK,
     LINK_MODE,
@@ -22,6 +21,7 @@ from tests.security.archive_forge import (
     long_name,
     pax,
 )
+from tests.security.archive_rig import MIB, Ground
 
 OK = Tarred(b"ok", b"content")
 

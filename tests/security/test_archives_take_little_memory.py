@@ -18,7 +18,6 @@ from pathlib import Path
 import pytest
 
 from tests.security import unmeasured
-from tests.security.archive_bed import MIB, quick_folder
 from tests.security.archive_forge import (
     BLOCK,
     LINK_MODE,
@@ -32,6 +31,7 @@ from tests.security.archive_forge import (
     long_name,
     pax,
 )
+from tests.security.archive_rig import MIB, quick_folder
 from tests.security.chosen import long_but
 
 MOST_MIB = 64

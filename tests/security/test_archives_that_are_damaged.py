@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from adapter.errors import InvalidModel
-from tests.security.archive_bed import Ground
 from tests.security.archive_forge import Tarred, forged_tar, pax
+from tests.security.archive_rig import Ground
 from tests.security.chosen import long_but
 
 FILES = {"config.pbtxt": b"platform: x", "1/model.onnx": random.Random(8).randbytes(300), "1/zeros": bytes(700)}

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.security.archive_bed import Ground
+from tests.security.archive_rig import Ground
 
 LONG = "/".join(["a directory of a long name"] * 12) + "/weights.bin"
 FILES = {

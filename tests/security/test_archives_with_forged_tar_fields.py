@@ -6,7 +6,6 @@ import gzip
 
 import pytest
 
-from tests.security.archive_bed import Ground
 from tests.security.archive_forge import (
     BLOCK,
     Tarred,
@@ -14,6 +13,7 @@ from tests.security.archive_forge import (
     long_name,
     pax,
 )
+from tests.security.archive_rig import Ground
 
 OK = Tarred(b"ok", b"content")
 

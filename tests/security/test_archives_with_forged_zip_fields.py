@@ -8,7 +8,6 @@ import zlib
 
 import pytest
 
-from tests.security.archive_bed import Ground
 from tests.security.archive_forge import (
     LINK_MODE,
     Zipped,
@@ -17,6 +16,7 @@ from tests.security.archive_forge import (
     forged_zip,
     parts_of_zip,
 )
+from tests.security.archive_rig import Ground
 
 ODD = {
     "trailing slash of a file": Zipped(b"a/", b"x"),

@@ -21,7 +21,7 @@ from adapter.waits import Waits
 from adapter.workers import Workers
 from tests.builders import a_spec
 from tests.real.s3 import S3Server
-from tests.unit.storage.beds import make_config
+from tests.unit.storage.rigs import make_config
 
 LABEL = "storage config 'k'"
 PLACES = {"s3": {"bucket": "b"}, "gcs": {"bucket": "b"}, "azure": {"account_name": "a"}, "http": {"url": "https://h"}}

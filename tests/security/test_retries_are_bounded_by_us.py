@@ -14,7 +14,7 @@ from adapter.storage.store import Store
 from adapter.volume.volume import Volume
 from adapter.waits import Waits
 from tests.builders import a_spec
-from tests.contract.bucket.model_beds import make_store
+from tests.contract.bucket.model_rigs import make_store
 from tests.fakes.hell import Hell, answering, honest, in_turn, trickled_headers
 from tests.security.chosen import long_but
 

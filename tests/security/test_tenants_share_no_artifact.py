@@ -19,7 +19,7 @@ from adapter.storage.secret.merging import StorageConfig
 from adapter.volume.volume import Volume
 from tests.builders import a_spec
 from tests.fakes.memory_bucket import MemoryBucket
-from tests.unit.storage.beds import StoreBed, make_bed, opened
+from tests.unit.storage.rigs import StoreRig, make_rig, opened
 
 S3 = {"type": "s3", "endpoint_url": "http://gateway:9000/team-a", "bucket": "b", "access_key_id": "a", "secret_access_key": "x"}
 HTTP = {"type": "http", "url": "http://gateway/models", "headers.Host": "team-a", "headers.Authorization": "Bearer aaa"}
@@ -67,11 +67,11 @@ VICTIMS, EVIL = b"of the victim" * 10, b"of the enemy!" * 10
 
 
 @pytest.fixture
-def bed(tmp_path: Path) -> Iterator[StoreBed]:
+def rig(tmp_path: Path) -> Iterator[StoreRig]:
     """A cache, and servers of two people."""
     volume = Volume(tmp_path / "models/_triton_models", tmp_path / "models/_adapter")
     volume.claim()
-    made = make_bed(tmp_path, volume, cache_bytes=1 << 30)
+    made = make_rig(tmp_path, volume, cache_bytes=1 << 30)
 
     async def bucket(config: StorageConfig) -> MemoryBucket:
         return AsListed(EVIL if "evil" in str(config.values) else VICTIMS, config, VICTIMS)
@@ -82,30 +82,30 @@ def bed(tmp_path: Path) -> Iterator[StoreBed]:
     volume.close()
 
 
-async def given(bed: StoreBed, params: dict[str, str]) -> bytes:
-    model = await opened(bed.store, a_spec(PATH, storage_key="k", storage_params=params), 60)
+async def given(rig: StoreRig, params: dict[str, str]) -> bytes:
+    model = await opened(rig.store, a_spec(PATH, storage_key="k", storage_params=params), 60)
     artifact = await model.fetch(model.listing.files)
     content = (artifact.root / PATH).read_bytes()
-    await bed.store.release(artifact)
+    await rig.store.release(artifact)
     return content
 
 
 @pytest.mark.parametrize("name", LEADING_ELSEWHERE)
 @pytest.mark.parametrize("who_is_first", ["victim", "enemy"])
-async def test_a_server_of_ones_own_gives_and_gets_its_own_bytes_only(bed: StoreBed, name: str, who_is_first: str) -> None:
+async def test_a_server_of_ones_own_gives_and_gets_its_own_bytes_only(rig: StoreRig, name: str, who_is_first: str) -> None:
     stored, params = LEADING_ELSEWHERE[name]
-    bed.configure("k", stored)
+    rig.configure("k", stored)
     wanted = [({}, VICTIMS), (params, EVIL)]
     for asked, content in wanted if who_is_first == "victim" else wanted[::-1]:
-        assert await given(bed, asked) == content
+        assert await given(rig, asked) == content
 
 
-async def test_credentials_of_a_request_share_no_artifact_with_the_stored_ones(bed: StoreBed) -> None:
+async def test_credentials_of_a_request_share_no_artifact_with_the_stored_ones(rig: StoreRig) -> None:
     """They pull a copy of their own, and so must be allowed to read."""
-    bed.configure("k", S3)
-    await given(bed, {})
-    await given(bed, dict.fromkeys(OWN_S3, "guest"))
-    assert len(list(bed.volume.artifacts_dir.iterdir())) == 2
+    rig.configure("k", S3)
+    await given(rig, {})
+    await given(rig, dict.fromkeys(OWN_S3, "guest"))
+    assert len(list(rig.volume.artifacts_dir.iterdir())) == 2
 
 
 def test_nobody_uses_up_the_crashes_of_somebody_elses_model() -> None:

@@ -14,7 +14,7 @@ from tests.fakes.hell import Hell, answering, by_target, endless_body, honest, i
 from tests.real.blocking import BlockingClients, run
 from tests.security import unmeasured
 from tests.security.chosen import long_but
-from tests.unit.storage.beds import make_config, make_search
+from tests.unit.storage.rigs import make_config, make_search
 
 MIB = 1024 * 1024
 KEYS = {"access_key_id": "AKIDEXAMPLE", "secret_access_key": "a-secret-key"}
@@ -140,7 +140,7 @@ CHILD = textwrap.dedent(
     from adapter.errors import SourceUnavailable
     from adapter.workers import Stop
     from tests.real.blocking import BlockingClients
-    from tests.unit.storage.beds import make_config
+    from tests.unit.storage.rigs import make_config
 
     def peak():
         with open("/proc/self/status") as status:

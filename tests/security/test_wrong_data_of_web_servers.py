@@ -19,7 +19,7 @@ from adapter.workers import Stop
 from tests.builders import a_spec
 from tests.fakes.hell import Hell, answering, bomb, by_target, endless_body, honest, in_turn, redirecting
 from tests.real.blocking import BlockingClients
-from tests.unit.storage.beds import make_config, opened
+from tests.unit.storage.rigs import make_config, opened
 
 MIB = 1024 * 1024
 CONTENT = bytes(range(256)) * 40

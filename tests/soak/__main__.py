@@ -11,12 +11,12 @@ from pathlib import Path
 
 from tests.real.install import CannotRunError
 from tests.soak.curves import grown
-from tests.soak.soak import BEDS, Outcome, soaked
+from tests.soak.soak import RIGS, Outcome, soaked
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description="Loads and unloads for a long time; nothing may grow.")
-    parser.add_argument("--triton", choices=BEDS, default="fake", help="which Triton")
+    parser.add_argument("--triton", choices=RIGS, default="fake", help="which Triton")
     parser.add_argument("--cycles", type=int, default=5_000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", type=Path, help="a file for the outcome, for other programs")

@@ -35,7 +35,7 @@ from tests.soak.inside import SOCKET
 from tests.soak.traffic import IDS, PATHS, REFUSED, Traffic
 
 BUCKET = "models"
-BEDS = ("fake", "real")
+RIGS = ("fake", "real")
 LANES = {"fake": 3, "real": 8}
 """Cycles at a time. The real Triton needs a second for each unload of a python model."""
 WARM_LOADS = 24
@@ -77,7 +77,7 @@ method that ends with another code begins some thirty, which a short run meets u
 """
 
 
-def bounds(bed: str, cycles: int) -> dict[str, Bound | None]:
+def bounds(rig: str, cycles: int) -> dict[str, Bound | None]:
     """
     Of each curve of a run.
 
@@ -86,7 +86,7 @@ def bounds(bed: str, cycles: int) -> dict[str, Bound | None]:
     made = {name: bound for name, (_, bound) in BOUNDS.items()}
     if cycles < LONG_RUN:
         return made | {"a load": Bound(5_000), "an unload": Bound(5_000), "series of metrics": Bound(250)}
-    return made | dict.fromkeys(("a load", "an unload"), Bound(50 if bed == "fake" else 600, 0.5))
+    return made | dict.fromkeys(("a load", "an unload"), Bound(50 if rig == "fake" else 600, 0.5))
 
 
 @dataclass(frozen=True)
@@ -115,23 +115,23 @@ class Outcome:
         return f"{self.cycles} cycles in {self.seconds:.0f} s ({kinds})"
 
 
-async def soaked(bed: str, cycles: int, folder: Path, *, seed: int = 1, tell: Callable[[str], None] = lambda _: None) -> Outcome:
-    """Run so many cycles in this folder. `bed`: which Triton. Raises PartError or CannotRunError when a part does not start."""
+async def soaked(rig: str, cycles: int, folder: Path, *, seed: int = 1, tell: Callable[[str], None] = lambda _: None) -> Outcome:
+    """Run so many cycles in this folder. `rig`: which Triton. Raises PartError or CannotRunError when a part does not start."""
     stretches = max(FEWEST_STRETCHES, min(STRETCHES, cycles // 10))
     began = time.monotonic()
-    async with _running(bed, folder, random.Random(seed), bounds(bed, cycles)) as run:
-        await run.traffic.warm(WARM_LOADS, LANES[bed])
+    async with _running(rig, folder, random.Random(seed), bounds(rig, cycles)) as run:
+        await run.traffic.warm(WARM_LOADS, LANES[rig])
         done = 0
         for number in range(1, stretches + 1):
             wanted = cycles * number // stretches
-            await run.traffic.stretch(wanted - done, LANES[bed])
+            await run.traffic.stretch(wanted - done, LANES[rig])
             done = wanted
             if run.traffic.is_lost:
                 break
             await run.look()
             if number % 6 == 0:
                 memory = run.curves["memory (RSS)"].values[-1]
-                tell(f"{done} of {cycles} cycles over the {bed} Triton, {time.monotonic() - began:.0f} s, {memory:.0f} MiB")
+                tell(f"{done} of {cycles} cycles over the {rig} Triton, {time.monotonic() - began:.0f} s, {memory:.0f} MiB")
         problems = [*run.traffic.problems, *await run.left()]
         curves = [curve for curve in run.curves.values() if curve.values]
         return Outcome(curves, problems, done, time.monotonic() - began, dict(run.traffic.tried), run.grown_entries())
@@ -209,7 +209,7 @@ class _Run:
 
 
 @asynccontextmanager
-async def _running(bed: str, folder: Path, dice: random.Random, judged: dict[str, Bound | None]) -> AsyncIterator[_Run]:
+async def _running(rig: str, folder: Path, dice: random.Random, judged: dict[str, Bound | None]) -> AsyncIterator[_Run]:
     volume, config, counts = folder / "volume", folder / "config", folder / "counts.sock"
     config.mkdir(parents=True)
     (volume / "_triton_models").mkdir(parents=True)
@@ -225,7 +225,7 @@ async def _running(bed: str, folder: Path, dice: random.Random, judged: dict[str
         s3.put_folder(BUCKET, REFUSED, dict(affine(1, 1)) | {"1/model.py": b"raise ValueError('a soak wants it so')\n"})
         (config / "s3").write_text(json.dumps(s3.storage_config(BUCKET)))
         real = None
-        if bed == "fake":
+        if rig == "fake":
             fake = await stack.enter_async_context(FakeTriton(volume / "_triton_models"))
             fake.default.load_seconds = fake.default.unload_seconds = 0.001
             for number in range(IDS):
@@ -237,7 +237,7 @@ async def _running(bed: str, folder: Path, dice: random.Random, judged: dict[str
             )
             target = real.grpc_target
         env = {
-            "LOADING_CONCURRENCY": str(LANES[bed]), "TRITON_LOAD_THREADS": "8", "LOADTIME_TIMEOUT": "90000", "CACHE_MAX_BYTES": CACHE,
+            "LOADING_CONCURRENCY": str(LANES[rig]), "TRITON_LOAD_THREADS": "8", "LOADTIME_TIMEOUT": "90000", "CACHE_MAX_BYTES": CACHE,
             SOCKET: str(counts), "LOG_LEVEL": "warning",
         }  # fmt: skip
         adapter = AdapterProcess(volume=volume, storage_config=config, triton_target=target, env=env, module="tests.soak.inside")

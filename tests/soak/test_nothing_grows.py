@@ -31,17 +31,17 @@ def test_a_leak_is_seen_and_noise_is_none() -> None:
     assert not grown([curve([float(-number) for number in range(30)], bound)])
 
 
-@pytest.mark.parametrize("bed", ["fake", pytest.param("real", marks=[pytest.mark.real_triton, pytest.mark.long])])
+@pytest.mark.parametrize("rig", ["fake", pytest.param("real", marks=[pytest.mark.real_triton, pytest.mark.long])])
 @pytest.mark.timeout(1800)
-async def test_nothing_grows_over_many_cycles(bed: str, tmp_path: Path, request: pytest.FixtureRequest, shown: Callable[..., None]) -> None:
+async def test_nothing_grows_over_many_cycles(rig: str, tmp_path: Path, request: pytest.FixtureRequest, shown: Callable[..., None]) -> None:
     asked = request.config.getoption("--soak")
-    cycles = asked if bed == "fake" else max(1, asked // REAL_SHARE)
+    cycles = asked if rig == "fake" else max(1, asked // REAL_SHARE)
     try:
-        outcome = await soaked(bed, cycles, tmp_path)
+        outcome = await soaked(rig, cycles, tmp_path)
     except CannotRunError as reason:
         pytest.skip(f"the real Triton cannot run here: {reason}")
 
-    title = f"soak over the {bed} Triton (python -m tests.soak --triton {bed} --cycles {cycles}): {outcome.note}"
+    title = f"soak over the {rig} Triton (python -m tests.soak --triton {rig} --cycles {cycles}): {outcome.note}"
     for each in outcome.curves:
         shown(title, **each.row())
     curves = {each.name: each for each in outcome.curves}

@@ -12,7 +12,7 @@ import ssl
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.benchmark.server.shelf import Shelf, items_of
+from tests.benchmark.server.stock import Stock, items_of
 from tests.benchmark.server.tongues import CHECKSUMS, Tongues
 from tests.benchmark.server.wire import Manners, Server
 from tests.real.certificates import make_certificates
@@ -35,10 +35,10 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("object", nargs="+", help="PATH=SIZE (big/model.onnx=2GiB), or PATH=COUNTxSIZE ('many/{}=1000x64KiB')")
     given = parser.parse_args(words)
     try:
-        shelf = Shelf(item for spec in given.object for item in items_of(spec))
+        stock = Stock(item for spec in given.object for item in items_of(spec))
     except (ValueError, KeyError) as error:
         parser.error(f"not an object: {error}")
-    for item in shelf.items.values() if given.checksums else ():
+    for item in stock.items.values() if given.checksums else ():
         item.checksum(given.checksums)  # once for all processes
     context = None
     if given.tls is not None:
@@ -47,7 +47,7 @@ def main(words: Sequence[str] | None = None) -> None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(given.tls / "server.pem", given.tls / "server.key")
     manners = Manners(given.latency_ms / 1000, int(given.connection_mb * 1_000_000), context)
-    server = Server(given.port, Tongues(shelf, given.checksums, are_pages_whole=given.whole_pages), manners, given.processes)
+    server = Server(given.port, Tongues(stock, given.checksums, are_pages_whole=given.whole_pages), manners, given.processes)
     print(server.url, flush=True)
     server.serve()
 

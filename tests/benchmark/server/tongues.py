@@ -16,7 +16,7 @@ from email.utils import formatdate
 from urllib.parse import parse_qs, quote, unquote
 from xml.sax.saxutils import escape
 
-from tests.benchmark.server.shelf import PAGE_OBJECTS, Item, Shelf
+from tests.benchmark.server.stock import PAGE_OBJECTS, Item, Stock
 
 ACCOUNT = "account"
 WRITTEN = formatdate(1_700_000_000, usegmt=True)
@@ -72,16 +72,16 @@ def asked(target: str, method: str, headers: Mapping[str, str]) -> Asked:
 
 
 class Tongues:
-    """Answers of all stores over one shelf."""
+    """Answers of all stores over one stock."""
 
-    def __init__(self, shelf: Shelf, checksums: str = "", *, are_pages_whole: bool = False) -> None:
+    def __init__(self, stock: Stock, checksums: str = "", *, are_pages_whole: bool = False) -> None:
         """
         Args:
-            shelf: all objects.
+            stock: all objects.
             checksums: one of `CHECKSUMS`, told where the store would tell that of the whole object; nothing without it.
             are_pages_whole: listings of S3 have 1,000 rows a page, however few are asked for, as those of some small servers.
         """
-        self._shelf = shelf
+        self._stock = stock
         self.checksums = checksums
         self._are_pages_whole = are_pages_whole
 
@@ -102,7 +102,7 @@ class Tongues:
     def _read(self, request: Asked, key: str, headers: Query | None = None, *, if_range: bool = False) -> Answer:
         """A GET or HEAD of an object, as all stores agree on it."""
         kind = "head" if request.method == "HEAD" else "get"
-        item = self._shelf.items.get(key)
+        item = self._stock.items.get(key)
         if item is None:
             return Answer(404, kind, text=b"<Error><Code>NoSuchKey</Code></Error>")
         etag = f'"{item.etag}"'
@@ -121,7 +121,7 @@ class Tongues:
 
     def _s3_read(self, request: Asked, key: str) -> Answer:
         headers = {"x-amz-request-id": "0123456789ABCDEF", "Server": "bench"}
-        item = self._shelf.items.get(key)
+        item = self._stock.items.get(key)
         is_asked = request.headers.get("x-amz-checksum-mode", "").upper() == "ENABLED"
         if item is not None and self.checksums in CHECKSUMS[:4] and is_asked and "range" not in request.headers:
             headers |= {f"x-amz-checksum-{self.checksums}": self._told(item), "x-amz-checksum-type": "FULL_OBJECT"}
@@ -131,7 +131,7 @@ class Tongues:
         prefix, token = query.get("prefix", ""), query.get("continuation-token", "")
         limit = _limit(None if self._are_pages_whole else query.get("max-keys"))
         after = _unpacked(token) if token else query.get("start-after", query.get("marker", ""))
-        page = self._shelf.page(prefix, query.get("delimiter", ""), after, limit)
+        page = self._stock.page(prefix, query.get("delimiter", ""), after, limit)
         is_quoted = query.get("encoding-type") == "url"
 
         def name(text: str) -> str:
@@ -155,7 +155,7 @@ class Tongues:
 
     def _gcs_list(self, query: Query) -> Answer:
         token = query.get("pageToken", "")
-        page = self._shelf.page(
+        page = self._stock.page(
             query.get("prefix", ""), query.get("delimiter", ""), _unpacked(token) if token else "", _limit(query.get("maxResults"))
         )
         rows = [
@@ -170,7 +170,7 @@ class Tongues:
 
     def _gcs_read(self, request: Asked, rest: str) -> Answer:
         key = unquote(rest.partition("/o/")[2])
-        item = self._shelf.items.get(key)
+        item = self._stock.items.get(key)
         if item is None or request.query.get("generation", item.generation) != item.generation:
             return Answer(404, "get", text=b"Not Found")
         headers = {
@@ -184,20 +184,20 @@ class Tongues:
 
     def _azure_read(self, request: Asked, key: str) -> Answer:
         headers = {"x-ms-blob-type": "BlockBlob", "x-ms-version": "2023-11-03"}
-        item = self._shelf.items.get(unquote(key))
+        item = self._stock.items.get(unquote(key))
         if item is not None and self.checksums == "md5":
             headers["x-ms-blob-content-md5"] = self._told(item)
         return self._read(request, unquote(key), headers)
 
     def _web_read(self, request: Asked, key: str) -> Answer:
-        item = self._shelf.items.get(key)
+        item = self._stock.items.get(key)
         is_told = item is not None and self.checksums == "sha256"
         headers = {"Repr-Digest": f"sha-256=:{self._told(item)}:"} if is_told and item is not None else {}
         return self._read(request, key, headers, if_range=True)
 
     def _azure_list(self, query: Query, container: str) -> Answer:
         marker = query.get("marker", "")
-        page = self._shelf.page(
+        page = self._stock.page(
             query.get("prefix", ""), query.get("delimiter", ""), _unpacked(marker) if marker else "", _limit(query.get("maxresults"))
         )
         rows = [

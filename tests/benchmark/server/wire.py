@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from email.utils import formatdate
 from http import HTTPStatus
 
-from tests.benchmark.server.shelf import block
+from tests.benchmark.server.stock import block
 from tests.benchmark.server.tongues import Answer, Tongues, asked
 from tests.real.leash import PR_SET_PDEATHSIG
 

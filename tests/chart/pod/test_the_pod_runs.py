@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 from tests.chart.controller import assemble
-from tests.chart.pod.bed import KEY, Bed, running
 from tests.chart.pod.env import CannotStartError, words
 from tests.chart.pod.pod import Done, Pod
+from tests.chart.pod.rig import KEY, Rig, running
 from tests.chart.pod.runtime import ADDRESS
 from tests.chart.render import of_kind, render, the_runtime
 from tests.chart.soundness import ADAPTER, TRITON
@@ -90,29 +90,29 @@ def get(pod: Pod, port: int, path: str) -> tuple[int, str]:
         return answer.status, answer.read().decode()
 
 
-def serve_onnx(bed: Bed) -> None:
+def serve_onnx(rig: Rig) -> None:
     """Loaded, asked, unloaded; nothing stays."""
     digits = digits_classifier()
     content = digits.onnx_bytes()
-    assert bed.load("digits", "onnx", {"model.onnx": content}) > len(content)
-    answer = bed.mesh.infer("digits", {"image": digits.images[:8]})["probabilities"]
+    assert rig.load("digits", "onnx", {"model.onnx": content}) > len(content)
+    answer = rig.mesh.infer("digits", {"image": digits.images[:8]})["probabilities"]
     np.testing.assert_allclose(answer, digits.predict(digits.images[:8]), rtol=1e-4, atol=1e-6)
-    unload(bed, "digits")
+    unload(rig, "digits")
 
 
-def serve_python(bed: Bed, bytecode_of: int | None) -> None:
+def serve_python(rig: Rig, bytecode_of: int | None) -> None:
     """The same. `bytecode_of`: who writes some beside the code; None: nobody can."""
-    bed.load("texts", "python", text_statistics())
-    assert (bed.mesh.infer("texts", TEXT)["COUNTS"] == [[3, 2]]).all()
-    written = {path.stat().st_uid for path in (bed.volume / "_triton_models" / "texts").rglob("*.pyc")}
+    rig.load("texts", "python", text_statistics())
+    assert (rig.mesh.infer("texts", TEXT)["COUNTS"] == [[3, 2]]).all()
+    written = {path.stat().st_uid for path in (rig.volume / "_triton_models" / "texts").rglob("*.pyc")}
     assert written == ({bytecode_of} if bytecode_of is not None else set())
-    unload(bed, "texts")
+    unload(rig, "texts")
 
 
-def unload(bed: Bed, model_id: str) -> None:
-    bed.mesh.unload(model_id)
-    until(lambda: bed.left() == [], "nothing is left on the volume")
-    assert bed.mesh.index() == {}
+def unload(rig: Rig, model_id: str) -> None:
+    rig.mesh.unload(model_id)
+    until(lambda: rig.left() == [], "nothing is left on the volume")
+    assert rig.mesh.index() == {}
 
 
 def check_log(pod: Pod) -> None:
@@ -133,11 +133,11 @@ def check_log(pod: Pod) -> None:
 def test_it_loads_serves_unloads_and_ends(mode: str, users: str, tmp_path: Path) -> None:
     """On a read-only root, from the mounted secret; the probes are the pod's own; SIGTERM ends each container in order."""
     sets, bytecode_of = USERS[users]
-    with running(pod_of({"runtime.mode": mode, **sets}), tmp_path) as bed:
-        pod = bed.pod
-        serve_python(bed, bytecode_of)
+    with running(pod_of({"runtime.mode": mode, **sets}), tmp_path) as rig:
+        pod = rig.pod
+        serve_python(rig, bytecode_of)
         if mode != "builtInAdapter" and users == "both are 1000":
-            serve_onnx(bed)
+            serve_onnx(rig)
         assert "Read-only file system" in pod.exec(TRITON, ["sh", "-c", "echo > /x"]).text
         ready = pod.exec(ADAPTER, ["modelmesh-triton-adapter", "probe", "--ready", "--host", f"{ADDRESS}:9464"])
         assert (ready.code, ready.text) == (0, f"{ADDRESS}:9464: 200 ready\n")
@@ -152,28 +152,28 @@ def test_it_loads_serves_unloads_and_ends(mode: str, users: str, tmp_path: Path)
 @pytest.mark.long
 def test_the_image_takes_the_place_of_the_built_in_adapter(tmp_path: Path) -> None:
     """Under ModelMesh Serving's own runtime, which is not changed: the controller's environment, its file, its users."""
-    with running(assemble(copy.deepcopy(UPSTREAM)), tmp_path) as bed:
-        serve_onnx(bed)
-        env = bed.pod.env(ADAPTER)
+    with running(assemble(copy.deepcopy(UPSTREAM)), tmp_path) as rig:
+        serve_onnx(rig)
+        env = rig.pod.env(ADAPTER)
         assert env["RUNTIME_VERSION"] == "5000/tritonserver:23.04-py3@sha256:0af1"
-        status = bed.mesh.status()
+        status = rig.mesh.status()
         assert (status.capacityInBytes, status.maxLoadingConcurrency) == (1024**3 - 128 * 1024**2, 2)
         assert (status.modelLoadingTimeoutMs, status.runtimeVersion) == (90_000, "2.51.0")
-        check_log(bed.pod)
+        check_log(rig.pod)
 
 
 @pytest.mark.long
 def test_metrics_can_be_reached_from_outside_and_nothing_else(tmp_path: Path) -> None:
     """Whoever reaches Triton's ports may load models; whoever reaches the adapter's may purge them."""
-    with running(pod_of({}), tmp_path) as bed:
-        declared = {port["name"]: port["containerPort"] for name in (TRITON, ADAPTER) for port in bed.pod.container(name)["ports"]}
+    with running(pod_of({}), tmp_path) as rig:
+        declared = {port["name"]: port["containerPort"] for name in (TRITON, ADAPTER) for port in rig.pod.container(name)["ports"]}
         assert declared == {"triton-metrics": 8002, "adapter-metrics": 9464}
-        assert "# TYPE nv_" in get(bed.pod, 8002, "/metrics")[1]
-        assert "triton_adapter_triton_up 1.0" in get(bed.pod, 9464, "/metrics")[1]
-        assert get(bed.pod, 9464, "/readyz") == (200, "ready\n")
+        assert "# TYPE nv_" in get(rig.pod, 8002, "/metrics")[1]
+        assert "triton_adapter_triton_up 1.0" in get(rig.pod, 9464, "/metrics")[1]
+        assert get(rig.pod, 9464, "/readyz") == (200, "ready\n")
         for port in (8000, 8001, 8085):
             with pytest.raises((OSError, http.client.HTTPException)):
-                get(bed.pod, port, "/v2/health/live")
+                get(rig.pod, port, "/v2/health/live")
 
 
 @pytest.mark.long
@@ -181,18 +181,18 @@ def test_only_the_adapter_controls_a_triton_with_restricted_protocols(tmp_path: 
     """The value comes from one secret into both containers, spaces, quotes and dollars included."""
     sets = {"triton.restrictedProtocols.enabled": True, "triton.restrictedProtocols.existingSecret": "triton-control"}
     wall = "a $HOME 'b' \"c\" $(d) `e`"
-    with running(pod_of(sets), tmp_path, secrets={"triton-control": {"value": wall}}) as bed:
-        bed.load("texts", "python", text_statistics())
-        assert (bed.mesh.infer("texts", TEXT)["COUNTS"] == [[3, 2]]).all()
+    with running(pod_of(sets), tmp_path, secrets={"triton-control": {"value": wall}}) as rig:
+        rig.load("texts", "python", text_statistics())
+        assert (rig.mesh.infer("texts", TEXT)["COUNTS"] == [[3, 2]]).all()
         for call in WALLED:
             with pytest.raises(grpc.RpcError, match="This protocol is restricted"):
-                bed.call(call)
-        assert bed.pod.probe(TRITON).code == 0
-        bed.mesh.unload("texts")
-        check_log(bed.pod)
-        stored = json.loads((bed.pod.behind(ADAPTER, "/storage-config") / KEY).read_text())["secret_access_key"]
-        said = bed.pod.log(ADAPTER)
-        assert [secret for secret in (wall, stored) if secret in said or secret in bed.pod.exec(ADAPTER, ["ps", "axww"]).text] == []
+                rig.call(call)
+        assert rig.pod.probe(TRITON).code == 0
+        rig.mesh.unload("texts")
+        check_log(rig.pod)
+        stored = json.loads((rig.pod.behind(ADAPTER, "/storage-config") / KEY).read_text())["secret_access_key"]
+        said = rig.pod.log(ADAPTER)
+        assert [secret for secret in (wall, stored) if secret in said or secret in rig.pod.exec(ADAPTER, ["ps", "axww"]).text] == []
 
 
 @pytest.mark.long
@@ -217,8 +217,8 @@ def test_a_service_called_metrics_is_no_trouble(tmp_path: Path) -> None:
         container["env"] = [
             *({"name": name, "value": link} for name, link in links.items() if name not in written), *(container.get("env") or ()),
         ]  # fmt: skip
-    with running(template, tmp_path) as bed:
-        assert get(bed.pod, 9464, "/readyz") == (200, "ready\n")
+    with running(template, tmp_path) as rig:
+        assert get(rig.pod, 9464, "/readyz") == (200, "ready\n")
 
 
 @pytest.mark.long
@@ -254,11 +254,11 @@ def test_a_model_is_served_from_a_claim(mode: str, tmp_path: Path) -> None:
     secrets = {"storage-config": {"ours": json.dumps({"type": "pvc", "name": "models"})}}
     with running(
         assemble(the_runtime(render(sets={"runtime.mode": mode})), claims=("models",)), tmp_path, secrets=secrets, claims={"models": claim}
-    ) as bed:
-        bed.mesh.load("texts", "python", "some/texts", storage_key="ours")
-        assert (bed.mesh.infer("texts", TEXT)["COUNTS"] == [[3, 2]]).all()
-        unload(bed, "texts")
-        check_log(bed.pod)
+    ) as rig:
+        rig.mesh.load("texts", "python", "some/texts", storage_key="ours")
+        assert (rig.mesh.infer("texts", TEXT)["COUNTS"] == [[3, 2]]).all()
+        unload(rig, "texts")
+        check_log(rig.pod)
     assert list(claim.rglob("__pycache__")) == []
 
 
@@ -269,19 +269,19 @@ def test_helm_test_tells_a_pod_from_none_and_from_a_broken_name_server(tmp_path:
     assert service["spec"]["clusterIP"] == "None"
     assert service["spec"]["publishNotReadyAddresses"] is True
     name = f"{service['metadata']['name']}.models.svc.cluster.local"
-    with running(pod_of({}), tmp_path) as bed:
+    with running(pod_of({}), tmp_path) as rig:
         command = words(test["spec"]["containers"][0], {}, ["modelmesh-triton-adapter"])
-        bed.pod.names({name: [ADDRESS]})
-        assert bed.pod.exec(ADAPTER, command) == Done(0, f"{ADDRESS}:9464: 200 ready\n")
+        rig.pod.names({name: [ADDRESS]})
+        assert rig.pod.exec(ADAPTER, command) == Done(0, f"{ADDRESS}:9464: 200 ready\n")
         without: list[dict[str, list[str]]] = [{}, {name: []}]
         for nobody in without:
-            bed.pod.names(nobody)
-            none = bed.pod.exec(ADAPTER, command)
+            rig.pod.names(nobody)
+            none = rig.pod.exec(ADAPTER, command)
             assert none.code == 0
             assert "has no address, so there is no pod: with scale to zero, pods come with the first model" in none.text
-        bed.pod.names({name: [ADDRESS, "10.244.7.8"]})
-        assert bed.pod.exec(ADAPTER, command) == Done(1, f"{ADDRESS}:9464: 200 ready\n10.244.7.8:9464: no answer: network is unreachable\n")
-        bed.pod.names({name: None, **{f"{name}.{search}": None for search in SEARCHED}})
-        broken = bed.pod.exec(ADAPTER, [*command, "--timeout", "1"])
+        rig.pod.names({name: [ADDRESS, "10.244.7.8"]})
+        assert rig.pod.exec(ADAPTER, command) == Done(1, f"{ADDRESS}:9464: 200 ready\n10.244.7.8:9464: no answer: network is unreachable\n")
+        rig.pod.names({name: None, **{f"{name}.{search}": None for search in SEARCHED}})
+        broken = rig.pod.exec(ADAPTER, [*command, "--timeout", "1"])
         assert broken.code == 1
         assert broken.text.endswith("cannot be looked up: temporary failure in name resolution\n")

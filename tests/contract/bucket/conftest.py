@@ -1,4 +1,4 @@
-"""One bed for each kind of store: the same suite runs on all of them."""
+"""One rig for each kind of store: the same suite runs on all of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from adapter.storage.bucket import Bucket, StoredObject
 from adapter.storage.stores.table import BUCKETS
 from adapter.volume.volume import Volume
 from adapter.workers import Stop
-from tests.contract.bucket.model_beds import SHELVES, ModelBed, Shelf, make_store
+from tests.contract.bucket.model_rigs import STOCKS, ModelRig, Stock, make_store
 from tests.fakes.memory_bucket import MemoryBucket
 from tests.fakes.s3_proxy import S3Proxy
 from tests.real import parts
@@ -22,13 +22,13 @@ from tests.real.blocking import BlockingBucket, BlockingClients
 from tests.real.clouds import AzureServer, GcsServer
 from tests.real.s3 import S3Server
 from tests.real.web import WebServer
-from tests.unit.storage.beds import make_config
+from tests.unit.storage.rigs import make_config
 
 _numbers = itertools.count()
 
 
 @dataclass(frozen=True)
-class Bed:
+class Rig:
     """An empty bucket and ways to change it behind its back."""
 
     bucket: BlockingBucket
@@ -103,23 +103,23 @@ def web_server() -> Iterator[WebServer]:
 
 
 @pytest.fixture(params=["memory", *BUCKETS])
-def bed(request: pytest.FixtureRequest) -> Bed:
+def rig(request: pytest.FixtureRequest) -> Rig:
     """An empty bucket of each kind of store."""
     if request.param == "memory":
         bucket, absent = MemoryBucket(), MemoryBucket(bucket="absent")
         absent.remove_bucket()
-        return Bed(BlockingBucket(bucket), bucket.put, bucket.remove, BlockingBucket(absent))
-    shelf = SHELVES[request.param](request)
+        return Rig(BlockingBucket(bucket), bucket.put, bucket.remove, BlockingBucket(absent))
+    stock = STOCKS[request.param](request)
     absent_fields = {"azure": {"container": "no-such-bucket"}, "http": {"url": "http://127.0.0.1:1"}}
-    absent_bucket = bucket_of(shelf.config, **absent_fields.get(request.param, {"bucket": "no-such-bucket"}))
-    return Bed(bucket_of(shelf.config), shelf.put, shelf.remove, absent_bucket, lists=shelf.has_folders)
+    absent_bucket = bucket_of(stock.config, **absent_fields.get(request.param, {"bucket": "no-such-bucket"}))
+    return Rig(bucket_of(stock.config), stock.put, stock.remove, absent_bucket, lists=stock.has_folders)
 
 
 @dataclass(frozen=True)
-class SpoiledBed:
+class SpoiledRig:
     """A bucket with one object behind a proxy that spoils answers."""
 
-    shelf: Shelf
+    stock: Stock
     proxy: S3Proxy
     config: Mapping[str, str]
     """Leads through the proxy."""
@@ -146,22 +146,22 @@ class SpoiledBed:
         return bucket_of(self.config, **changes)
 
 
-def spoiled_bed(request: pytest.FixtureRequest, kind: str) -> Iterator[SpoiledBed]:
+def spoiled_rig(request: pytest.FixtureRequest, kind: str) -> Iterator[SpoiledRig]:
     """One of a kind of store."""
-    shelf = SHELVES[kind](request)
+    stock = STOCKS[kind](request)
     content = bytes(range(256)) * 1200
-    shelf.put("m/file", content)
+    stock.put("m/file", content)
     place = "url" if kind == "http" else "endpoint_url"
-    server = urlsplit(shelf.config[place])
-    with S3Proxy(shelf.config[place]) as proxy:
-        config = {**shelf.config, place: f"{proxy.endpoint_url}{server.path}"}
-        yield SpoiledBed(shelf, proxy, config, bucket_of(config), "m/file", content)
+    server = urlsplit(stock.config[place])
+    with S3Proxy(stock.config[place]) as proxy:
+        config = {**stock.config, place: f"{proxy.endpoint_url}{server.path}"}
+        yield SpoiledRig(stock, proxy, config, bucket_of(config), "m/file", content)
 
 
 @pytest.fixture(params=list(BUCKETS))
-def spoiled(request: pytest.FixtureRequest) -> Iterator[SpoiledBed]:
+def spoiled(request: pytest.FixtureRequest) -> Iterator[SpoiledRig]:
     """Of each kind of store that is asked over a network."""
-    yield from spoiled_bed(request, request.param)
+    yield from spoiled_rig(request, request.param)
 
 
 @pytest.fixture
@@ -173,18 +173,18 @@ def volume(tmp_path: Path) -> Iterator[Volume]:
     made.close()
 
 
-@pytest.fixture(params=list(SHELVES))
-def models(request: pytest.FixtureRequest, tmp_path: Path, volume: Volume) -> Iterator[ModelBed]:
+@pytest.fixture(params=list(STOCKS))
+def models(request: pytest.FixtureRequest, tmp_path: Path, volume: Volume) -> Iterator[ModelRig]:
     """A store over each storage type."""
-    shelf = SHELVES[request.param](request)
-    made = ModelBed(shelf, make_store(tmp_path, volume, shelf.config), volume)
+    stock = STOCKS[request.param](request)
+    made = ModelRig(stock, make_store(tmp_path, volume, stock.config), volume)
     yield made
     made.store.close()
 
 
 @pytest.fixture
-def folders(models: ModelBed) -> ModelBed:
+def folders(models: ModelRig) -> ModelRig:
     """Of those, the ones that know folders."""
-    if not models.shelf.has_folders:
-        pytest.skip(f"type {models.shelf.config['type']} has single files only")
+    if not models.stock.has_folders:
+        pytest.skip(f"type {models.stock.config['type']} has single files only")
     return models

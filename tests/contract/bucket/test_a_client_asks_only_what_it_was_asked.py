@@ -8,7 +8,7 @@ from adapter.errors import AdapterError
 from adapter.workers import Stop
 from tests.fakes.s3_proxy import Fault
 from tests.real.blocking import BlockingClients
-from tests.unit.storage.beds import make_config
+from tests.unit.storage.rigs import make_config
 
 
 def test_every_request_is_one_that_we_asked_for(spoiled):

@@ -12,7 +12,7 @@ import pytest
 
 from adapter.waits import Waits
 from tests.builders import a_spec
-from tests.contract.bucket.model_beds import make_store
+from tests.contract.bucket.model_rigs import make_store
 
 SOON_SECONDS = 20
 """Several connect timeouts: making a client is slow on a busy machine."""

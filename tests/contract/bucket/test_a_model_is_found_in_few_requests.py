@@ -11,7 +11,7 @@ from adapter.storage.bucket import PAGE_OBJECTS
 from adapter.storage.pull.listing import find_model
 from adapter.storage.stores.table import BUCKETS
 from tests.real.blocking import run
-from tests.unit.storage.beds import make_search
+from tests.unit.storage.rigs import make_search
 
 PAGE = 25
 """Rows of a page here, so that a few objects make several."""
@@ -87,7 +87,7 @@ def asked_in(spoiled, cases, shown):
     answers = {}
     for number, (title, case) in enumerate(cases.items()):
         for key in case.keys:
-            spoiled.shelf.put(f"case-{number}/{key}", b"x")
+            spoiled.stock.put(f"case-{number}/{key}", b"x")
         spoiled.proxy.requests.clear()
         finds = found(Paged(spoiled.bucket.bucket), f"case-{number}", case.schema)
         answers[title] = (len(spoiled.proxy.requests), finds)

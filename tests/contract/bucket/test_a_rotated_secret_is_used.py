@@ -9,10 +9,10 @@ import pytest
 
 from adapter.errors import InvalidRequest, SourceDenied
 from tests.builders import a_spec
-from tests.contract.bucket.model_beds import make_store
+from tests.contract.bucket.model_rigs import make_store
 from tests.fakes.web import Answer, Web
 from tests.real.s3 import S3Server
-from tests.unit.storage.beds import opened
+from tests.unit.storage.rigs import opened
 
 
 class MountedSecret:

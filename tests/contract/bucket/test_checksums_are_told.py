@@ -62,7 +62,7 @@ class Told(FileSink):
         self.content += chunk
 
 
-class Bed:
+class Rig:
     """A store whose answers to reads a test chooses."""
 
     def __init__(self, kind: str) -> None:
@@ -106,53 +106,53 @@ class Bed:
 
 
 @contextmanager
-def bed_of(kind: str) -> Iterator[Bed]:
+def rig_of(kind: str) -> Iterator[Rig]:
     with pytest.MonkeyPatch.context() as patched:
         for name in VARIABLES:
             patched.delenv(name, raising=False)
-        made = Bed(kind)
+        made = Rig(kind)
         with Hell(made.answer) as server:
             made.begin(server)
             yield made
 
 
 @pytest.fixture(params=list(STORES))
-def bed(request):
+def rig(request):
     """Of each kind of store."""
-    with bed_of(request.param) as made:
+    with rig_of(request.param) as made:
         yield made
 
 
 @pytest.fixture
 def s3():
     """Of S3, whose listing promises a checksum."""
-    with bed_of("s3") as made:
+    with rig_of("s3") as made:
         made.promise(PROMISE)
         yield made
 
 
-def test_the_answer_with_the_object_tells_it(bed):
+def test_the_answer_with_the_object_tells_it(rig):
     """Without a request more; the bytes are those of the checksum."""
-    headers, algorithm = TOLD[bed.kind]
-    sink = bed.told(headers)
+    headers, algorithm = TOLD[rig.kind]
+    sink = rig.told(headers)
 
     assert [each.algorithm for each in sink.told] == [algorithm]
     sink.run.end()
-    wrong = bed.told(headers, content=CONTENT[:-1] + b"?")
+    wrong = rig.told(headers, content=CONTENT[:-1] + b"?")
     with pytest.raises(SourceUnavailable, match="not those that were stored"):
         wrong.run.end()
 
 
-def test_an_answer_that_tells_nothing_is_as_good(bed):
-    assert bed.told({}).told == []
+def test_an_answer_that_tells_nothing_is_as_good(rig):
+    assert rig.told({}).told == []
 
 
 @pytest.mark.parametrize("nonsense", NONSENSE, ids=[repr(text[:20]) for text in NONSENSE])
-def test_nonsense_is_nothing(bed, nonsense):
+def test_nonsense_is_nothing(rig, nonsense):
     """Neither a failure nor a proof."""
-    headers, _ = TOLD[bed.kind]
+    headers, _ = TOLD[rig.kind]
     first = next(iter(headers))
-    sink = bed.told({**headers, first: nonsense})
+    sink = rig.told({**headers, first: nonsense})
 
     assert sink.told == []
     assert not sink.sees_bytes
@@ -168,16 +168,16 @@ def test_parts_checksums_are_none_of_the_whole(s3):
 
 
 def test_blobs_whose_writes_do_not_renew_the_property_tell_nothing():
-    with bed_of("azure") as bed:
+    with rig_of("azure") as rig:
         for kind in ("PageBlob", "AppendBlob", ""):
-            assert bed.told({**TOLD["azure"][0], "x-ms-blob-type": kind}).told == []
+            assert rig.told({**TOLD["azure"][0], "x-ms-blob-type": kind}).told == []
 
 
 def test_a_range_tells_what_the_store_knows_of_the_whole():
     """Google and Azure; of S3 it is asked for."""
     for kind in ("gcs", "azure"):
-        with bed_of(kind) as bed:
-            assert len(bed.told(TOLD[kind][0], 100, 1000).told) == 1
+        with rig_of(kind) as rig:
+            assert len(rig.told(TOLD[kind][0], 100, 1000).told) == 1
 
 
 def test_one_part_asks_s3_once(s3):

@@ -13,25 +13,25 @@ from adapter.workers import Stop, Stopped
 ODD_KEYS = ["m/a b.bin", "m/plus+sign", "m/100%.txt", "m/ünï-日本.bin", "m/amp&eq=q?", "m/#hash", "m/semi;colon", "m/'quote'", "m/~tilde"]
 
 
-def test_a_page_holds_keys_sizes_and_etags_in_order(bed):
+def test_a_page_holds_keys_sizes_and_etags_in_order(rig):
     """A listing is everything below the prefix, sorted, with sizes."""
-    bed.require_listings()
+    rig.require_listings()
     for key, size in (("m/b", 3), ("m/a/x", 0), ("m/a/y", 70_000), ("n/a", 1)):
-        bed.put(key, bytes(size))
-    page = bed.bucket.list_page("m/", Stop())
+        rig.put(key, bytes(size))
+    page = rig.bucket.list_page("m/", Stop())
     assert [(row.key, row.size_bytes) for row in page.objects] == [("m/a/x", 0), ("m/a/y", 70_000), ("m/b", 3)]
     assert page.next_token is None
 
 
-def test_pages_join_without_gap_or_overlap(bed):
+def test_pages_join_without_gap_or_overlap(rig):
     """Following the tokens gives every key once."""
-    bed.require_listings()
+    rig.require_listings()
     keys = [f"m/f{number:02}" for number in range(25)]
     for key in keys:
-        bed.put(key, b"x")
+        rig.put(key, b"x")
     seen, token, pages = [], None, 0
     while True:
-        page = bed.bucket.list_page("m/", Stop(), token=token, limit=10)
+        page = rig.bucket.list_page("m/", Stop(), token=token, limit=10)
         seen += [row.key for row in page.objects]
         pages += 1
         token = page.next_token
@@ -41,105 +41,105 @@ def test_pages_join_without_gap_or_overlap(bed):
     assert pages == 3
 
 
-def test_a_prefix_is_plain_text(bed):
+def test_a_prefix_is_plain_text(rig):
     """A prefix without slash also finds what goes on behind it."""
-    bed.require_listings()
+    rig.require_listings()
     for key in ("resnet-v2/a", "resnet/a", "resnet"[:5] + "x"):
-        bed.put(key, b"x")
-    assert [row.key for row in bed.bucket.list_page("resnet", Stop()).objects] == ["resnet-v2/a", "resnet/a"]
+        rig.put(key, b"x")
+    assert [row.key for row in rig.bucket.list_page("resnet", Stop()).objects] == ["resnet-v2/a", "resnet/a"]
 
 
-def test_by_folder_shows_one_level(bed):
+def test_by_folder_shows_one_level(rig):
     """Folders instead of what lies in them."""
-    bed.require_listings()
+    rig.require_listings()
     for key in ("p/a/1", "p/a/2", "p/b/1", "p/file"):
-        bed.put(key, b"x")
-    page = bed.bucket.list_page("p/", Stop(), by_folder=True)
+        rig.put(key, b"x")
+    page = rig.bucket.list_page("p/", Stop(), by_folder=True)
     assert page.folders == ("p/a/", "p/b/")
     assert [row.key for row in page.objects] == ["p/file"]
 
 
-def test_nothing_below_a_prefix_is_an_empty_page(bed):
+def test_nothing_below_a_prefix_is_an_empty_page(rig):
     """Not an error: the caller knows what it means."""
-    page = bed.bucket.list_page("nothing/", Stop())
+    page = rig.bucket.list_page("nothing/", Stop())
     assert page.objects == () and page.folders == () and page.next_token is None
 
 
 @pytest.mark.parametrize("key", ODD_KEYS)
-def test_odd_keys_survive(bed, key):
+def test_odd_keys_survive(rig, key):
     """What may be in a key is listed and read as it is."""
-    bed.put(key, b"content")
+    rig.put(key, b"content")
     content = bytearray()
-    bed.bucket.read(bed.stored(key), 0, 7, content.extend, Stop())
+    rig.bucket.read(rig.stored(key), 0, 7, content.extend, Stop())
     assert bytes(content) == b"content"
 
 
 @pytest.mark.parametrize(("start", "length"), [(0, 300_000), (0, 1), (299_999, 1), (1000, 270_000), (0, 0), (17, 0)])
-def test_a_read_gives_exactly_the_range(bed, start, length):
+def test_a_read_gives_exactly_the_range(rig, start, length):
     """Not a byte more or less, in order."""
     content = os.urandom(300_000)
-    bed.put("m/file", content)
+    rig.put("m/file", content)
     got = bytearray()
-    bed.bucket.read(bed.stored("m/file"), start, length, got.extend, Stop())
+    rig.bucket.read(rig.stored("m/file"), start, length, got.extend, Stop())
     assert bytes(got) == content[start : start + length]
 
 
-def test_an_etag_is_bare_stable_and_tells_versions_apart(bed):
+def test_an_etag_is_bare_stable_and_tells_versions_apart(rig):
     """Quotes are gone; the same content listed twice is the same version; another content is another."""
-    bed.put("m/file", b"one")
-    first, again = bed.stored("m/file"), bed.stored("m/file")
-    bed.put("m/file", b"two")
+    rig.put("m/file", b"one")
+    first, again = rig.stored("m/file"), rig.stored("m/file")
+    rig.put("m/file", b"two")
     assert first == again
     assert first.etag and not set('"W/') & set(first.etag)
-    assert bed.stored("m/file").etag != first.etag
+    assert rig.stored("m/file").etag != first.etag
 
 
 @pytest.mark.parametrize("new", [b"NEW CONTENT", b"short", b"much longer content than before"])
 @pytest.mark.parametrize(("start", "length"), [(0, 11), (2, 4), (9, 2)])
-def test_a_replaced_object_is_never_read(bed, new, start, length):
+def test_a_replaced_object_is_never_read(rig, new, start, length):
     """Another version than the listed one is SourceChanged, and no byte of it reaches the sink."""
-    bed.put("m/file", b"old content")
-    listed = bed.stored("m/file")
-    bed.put("m/file", new)
+    rig.put("m/file", b"old content")
+    listed = rig.stored("m/file")
+    rig.put("m/file", new)
     got = bytearray()
     with pytest.raises(SourceChanged, match=r"m/file.* after the listing"):
-        bed.bucket.read(listed, start, length, got.extend, Stop())
+        rig.bucket.read(listed, start, length, got.extend, Stop())
     assert not got
 
 
-def test_a_listed_object_that_is_gone_was_changed(bed):
+def test_a_listed_object_that_is_gone_was_changed(rig):
     """The listing is out of date, not wrong: list again."""
-    bed.put("m/file", b"content")
-    listed = bed.stored("m/file")
-    bed.remove("m/file")
+    rig.put("m/file", b"content")
+    listed = rig.stored("m/file")
+    rig.remove("m/file")
     with pytest.raises(SourceChanged, match=r"'m/file' (has gone|was replaced) after the listing"):
-        bed.bucket.read(listed, 0, 7, bytearray().extend, Stop())
+        rig.bucket.read(listed, 0, 7, bytearray().extend, Stop())
 
 
-def test_a_bucket_that_does_not_exist_is_not_found(bed):
+def test_a_bucket_that_does_not_exist_is_not_found(rig):
     """Named, for the person who misspelled it."""
-    bed.require_listings()
+    rig.require_listings()
     with pytest.raises(SourceNotFound, match=r"there is no .*(absent|no-such-bucket)"):
-        bed.absent.list_page("m/", Stop())
+        rig.absent.list_page("m/", Stop())
 
 
-def test_a_stopped_call_does_nothing(bed):
+def test_a_stopped_call_does_nothing(rig):
     """Work that is no longer wanted does not start."""
-    bed.put("m/file", b"content")
-    listed = bed.stored("m/file")
+    rig.put("m/file", b"content")
+    listed = rig.stored("m/file")
     stop = Stop()
     stop.set()
     got = bytearray()
     with pytest.raises(Stopped):
-        bed.bucket.list_page("m/", stop)
+        rig.bucket.list_page("m/", stop)
     with pytest.raises(Stopped):
-        bed.bucket.read(listed, 0, 7, got.extend, stop)
+        rig.bucket.read(listed, 0, 7, got.extend, stop)
     assert not got
 
 
-def test_a_stop_during_a_read_ends_it(bed):
+def test_a_stop_during_a_read_ends_it(rig):
     """Nothing reaches the sink after the stop."""
-    bed.put("m/file", bytes(1_000_000))
+    rig.put("m/file", bytes(1_000_000))
     stop, got = Stop(), []
 
     def sink(chunk: bytes) -> None:
@@ -147,30 +147,30 @@ def test_a_stop_during_a_read_ends_it(bed):
         stop.set()
 
     with pytest.raises(Stopped):
-        bed.bucket.read(bed.stored("m/file"), 0, 1_000_000, sink, stop)
+        rig.bucket.read(rig.stored("m/file"), 0, 1_000_000, sink, stop)
     assert len(got) == 1
 
 
-def test_what_the_sink_raises_goes_through(bed):
+def test_what_the_sink_raises_goes_through(rig):
     """A full disk must not look like a store that is away."""
-    bed.put("m/file", b"content")
+    rig.put("m/file", b"content")
 
     def sink(_: bytes) -> None:
         raise OSError(28, "No space left on device")
 
     with pytest.raises(OSError, match="No space left"):
-        bed.bucket.read(bed.stored("m/file"), 0, 7, sink, Stop())
+        rig.bucket.read(rig.stored("m/file"), 0, 7, sink, Stop())
 
 
-def test_a_source_is_used_from_many_threads(bed):
+def test_a_source_is_used_from_many_threads(rig):
     """One source, many reads at once, no mixture."""
     contents = {f"m/f{number}": os.urandom(100_000) for number in range(16)}
     for key, content in contents.items():
-        bed.put(key, content)
+        rig.put(key, content)
 
     def read(key: str) -> bytes:
         got = bytearray()
-        bed.bucket.read(bed.stored(key), 0, 100_000, got.extend, Stop())
+        rig.bucket.read(rig.stored(key), 0, 100_000, got.extend, Stop())
         return bytes(got)
 
     with ThreadPoolExecutor(8) as pool:

@@ -9,7 +9,7 @@ import pytest
 
 from adapter.errors import InvalidRequest, SourceChanged, SourceNotFound
 from tests.builders import a_spec
-from tests.unit.storage.beds import opened
+from tests.unit.storage.rigs import opened
 
 CONTENT = os.urandom(3_000_017)
 """Of three parts."""
@@ -23,14 +23,14 @@ async def fetched(models, model):
     """Every file of the artifact, by its path in the listing; then the artifact is released."""
     artifact = await model.fetch(model.listing.files)
     content = {file.path: (artifact.root / file.path).read_bytes() for file in model.listing.files}
-    assert artifact.is_ours is models.shelf.is_copied
+    assert artifact.is_ours is models.stock.is_copied
     await models.store.release(artifact)
     return content
 
 
 async def test_a_single_file_is_a_model(models):
     """Listed with its size, fetched whole, nothing left after release."""
-    models.shelf.put("deep/er/model.onnx", CONTENT)
+    models.stock.put("deep/er/model.onnx", CONTENT)
     model = await opened(models.store, spec("/deep/er/model.onnx"))
     assert model.listing.is_single_file and model.listing.name == "model.onnx"
     assert [(file.path, file.size_bytes) for file in model.listing.files] == [("model.onnx", len(CONTENT))]
@@ -42,8 +42,8 @@ async def test_a_folder_is_a_model(folders):
     """All of it, empty files too, and nothing of a neighbour with a longer name."""
     tree = {"config.pbtxt": b"", "1/model.onnx": CONTENT, "1/pkg/__init__.py": b"", "labels.txt": b"a\nb"}
     for path, content in tree.items():
-        folders.shelf.put(f"a/m/{path}", content)
-    folders.shelf.put("a/m-2/file", b"neighbour")
+        folders.stock.put(f"a/m/{path}", content)
+    folders.stock.put("a/m-2/file", b"neighbour")
     model = await opened(folders.store, spec("a/m/"))
     assert not model.listing.is_single_file
     assert [file.path for file in model.listing.files] == sorted(tree)
@@ -53,15 +53,15 @@ async def test_a_folder_is_a_model(folders):
 
 async def test_an_empty_file_is_a_file(models):
     """Nothing is asked for, something is there."""
-    models.shelf.put("m.txt", b"")
+    models.stock.put("m.txt", b"")
     model = await opened(models.store, spec("m.txt"))
     assert await fetched(models, model) == {"m.txt": b""}
 
 
 async def test_small_files_are_read_into_memory(folders):
     """A config.pbtxt, before anything is fetched; and a schema from elsewhere, also of the model's own name."""
-    folders.shelf.put("m/config.pbtxt", b"platform: x")
-    folders.shelf.put("schemas/m", b"{}")
+    folders.stock.put("m/config.pbtxt", b"platform: x")
+    folders.stock.put("schemas/m", b"{}")
     model = await opened(folders.store, spec("m", schema_path="/schemas/m"))
     assert await model.read(model.listing.find("config.pbtxt")) == b"platform: x"
     assert await model.read(model.listing.schema) == b"{}"
@@ -69,7 +69,7 @@ async def test_small_files_are_read_into_memory(folders):
 
 async def test_nothing_there_is_not_found(models):
     """Said with the path."""
-    models.shelf.put("m/file", b"x")
+    models.stock.put("m/file", b"x")
     for absent in ("absent", "m/absent", "file"):
         with pytest.raises(SourceNotFound, match=absent):
             await opened(models.store, spec(absent))
@@ -86,22 +86,22 @@ async def test_a_path_with_dots_is_refused(models, path):
 
 async def test_two_listings_of_one_content_are_equal(models):
     """And of another content are not: that is how an equal load is known."""
-    models.shelf.put("m/file", b"old content")
+    models.stock.put("m/file", b"old content")
     first = (await opened(models.store, spec("m/file"))).listing
     assert (await opened(models.store, spec("m/file"))).listing == first
-    models.shelf.put("m/file", b"new, longer content")
+    models.stock.put("m/file", b"new, longer content")
     assert (await opened(models.store, spec("m/file"))).listing != first
 
 
 @pytest.mark.parametrize("new", [b"another, longer content", None])
 async def test_a_file_that_changes_before_it_is_fetched_is_noticed(models, new):
     """Replaced or gone: the load lists again."""
-    models.shelf.put("m/file", b"old content")
+    models.stock.put("m/file", b"old content")
     model = await opened(models.store, spec("m/file"))
     if new is None:
-        models.shelf.remove("m/file")
+        models.stock.remove("m/file")
     else:
-        models.shelf.put("m/file", new)
+        models.stock.put("m/file", new)
     with pytest.raises(SourceChanged, match="after the listing"):
         await model.fetch(model.listing.files)
     assert models.is_clean
@@ -109,7 +109,7 @@ async def test_a_file_that_changes_before_it_is_fetched_is_noticed(models, new):
 
 async def test_a_survey_tells_what_a_listing_would(models):
     """Sizes for a prediction."""
-    models.shelf.put("m/file", CONTENT)
+    models.stock.put("m/file", CONTENT)
     survey = await models.store.survey(spec("m/file"), 20)
     assert survey.seen_bytes == survey.listing.size_bytes == len(CONTENT)
 
@@ -122,7 +122,7 @@ async def test_prepare_warns_of_nothing(models, capsys):
 
 async def test_a_cancelled_fetch_leaves_nothing(models):
     """Whenever the cancel comes."""
-    models.shelf.put("m/file", CONTENT)
+    models.stock.put("m/file", CONTENT)
     model = await opened(models.store, spec("m/file"))
     for turns in range(0, 60, 7):
         task = asyncio.create_task(model.fetch(model.listing.files))

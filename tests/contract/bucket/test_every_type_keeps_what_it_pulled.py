@@ -13,18 +13,18 @@ from adapter.errors import SourceNotFound
 from adapter.telemetry.metrics import REGISTRY
 from adapter.volume.volume import Volume
 from tests.builders import a_spec, zip_of
-from tests.contract.bucket.model_beds import SHELVES, ModelBed, make_store
+from tests.contract.bucket.model_rigs import STOCKS, ModelRig, make_store
 from tests.fakes.web import Answer, Web
-from tests.unit.storage.beds import opened
+from tests.unit.storage.rigs import opened
 
 CONTENT = os.urandom(2_000_017)
 
 
-@pytest.fixture(params=list(SHELVES))
-def kept(request: pytest.FixtureRequest, tmp_path: Path, volume: Volume) -> Iterator[ModelBed]:
+@pytest.fixture(params=list(STOCKS))
+def kept(request: pytest.FixtureRequest, tmp_path: Path, volume: Volume) -> Iterator[ModelRig]:
     """A store over each storage type, with room for idle artifacts."""
-    shelf = SHELVES[request.param](request)
-    made = ModelBed(shelf, make_store(tmp_path, volume, shelf.config, cache_bytes=1 << 30), volume)
+    stock = STOCKS[request.param](request)
+    made = ModelRig(stock, make_store(tmp_path, volume, stock.config, cache_bytes=1 << 30), volume)
     yield made
     made.store.close()
 
@@ -35,46 +35,46 @@ def pulled() -> float:
     return sum(sample.value for sample in samples if sample.name == "triton_adapter_pulled_bytes_total")
 
 
-async def load(bed: ModelBed, path: str, **params: str) -> tuple[dict[str, bytes], float]:
+async def load(rig: ModelRig, path: str, **params: str) -> tuple[dict[str, bytes], float]:
     """The files of a model, and how many bytes were pulled for them. The artifact is released."""
     before = pulled()
-    model = await opened(bed.store, a_spec(path, storage_key="k", storage_params=params))
+    model = await opened(rig.store, a_spec(path, storage_key="k", storage_params=params))
     artifact = await model.fetch(model.listing.files)
     content = {file.path: (artifact.root / file.path).read_bytes() for file in model.listing.files}
-    await bed.store.release(artifact)
+    await rig.store.release(artifact)
     return content, pulled() - before
 
 
-async def test_a_model_is_pulled_once(kept: ModelBed) -> None:
+async def test_a_model_is_pulled_once(kept: ModelRig) -> None:
     """Until it changes; and what is gone is gone."""
-    kept.shelf.put("m/file", CONTENT)
-    kept.shelf.settle("m/file")
-    first = len(CONTENT) if kept.shelf.is_copied else 0
+    kept.stock.put("m/file", CONTENT)
+    kept.stock.settle("m/file")
+    first = len(CONTENT) if kept.stock.is_copied else 0
     assert await load(kept, "m/file") == ({"file": CONTENT}, first)
     assert await load(kept, "m/file") == ({"file": CONTENT}, 0)
-    kept.shelf.put("m/file", b"other")
-    kept.shelf.settle("m/file")
+    kept.stock.put("m/file", b"other")
+    kept.stock.settle("m/file")
     assert (await load(kept, "m/file"))[0] == {"file": b"other"}
-    assert any(kept.volume.artifacts_dir.iterdir()) is kept.shelf.is_copied
-    kept.shelf.remove("m/file")
+    assert any(kept.volume.artifacts_dir.iterdir()) is kept.stock.is_copied
+    kept.stock.remove("m/file")
     with pytest.raises(SourceNotFound):
         await load(kept, "m/file")
 
 
-async def test_two_contents_of_one_second_and_one_length_are_two(kept: ModelBed) -> None:
+async def test_two_contents_of_one_second_and_one_length_are_two(kept: ModelRig) -> None:
     """Also where the only version is a date in seconds."""
     for content in (b"one", b"two", b"six"):
-        kept.shelf.put("m/file", content)
+        kept.stock.put("m/file", content)
         assert (await load(kept, "m/file"))[0] == {"file": content}
 
 
-async def test_an_archive_is_pulled_and_unpacked_once(kept: ModelBed) -> None:
+async def test_an_archive_is_pulled_and_unpacked_once(kept: ModelRig) -> None:
     """Known by the archive's version."""
-    if not kept.shelf.is_copied:
+    if not kept.stock.is_copied:
         pytest.skip("a claim has no archives")
     archive = zip_of([("1/model.onnx", CONTENT), ("labels.txt", b"a")])
-    kept.shelf.put("m.zip", archive)
-    kept.shelf.settle("m.zip")
+    kept.stock.put("m.zip", archive)
+    kept.stock.settle("m.zip")
     files = {"1/model.onnx": CONTENT, "labels.txt": b"a"}
     assert await load(kept, "m.zip", unpack="true") == (files, len(archive))
     assert await load(kept, "m.zip", unpack="true") == (files, 0)

@@ -15,7 +15,7 @@ from tests.fakes.hell import Hell, answering, by_target, honest
 from tests.fakes.http_proxy import VARIABLES, HttpProxy, password_of
 from tests.real.blocking import BlockingClients
 from tests.real.certificates import make_certificates
-from tests.unit.storage.beds import make_config
+from tests.unit.storage.rigs import make_config
 
 CONTENT = b"content" * 1000
 LISTING = (

@@ -17,7 +17,7 @@ from adapter.storage.pull.puller import PartSizes
 from adapter.storage.store import Store
 from tests.builders import a_spec
 from tests.fakes.s3_proxy import Fault
-from tests.unit.storage.beds import StoreBed, opened
+from tests.unit.storage.rigs import StoreRig, opened
 
 MIB = 1024 * 1024
 CONTENT = os.urandom(5 * MIB + 17)
@@ -26,7 +26,7 @@ PROMPT_SECONDS = 3
 
 
 @pytest.fixture
-def bed(tmp_path, volume, s3_server, proxy, bucket):
+def rig(tmp_path, volume, s3_server, proxy, bucket):
     """A store whose storage config leads through the proxy; the bucket holds `m` of six parts and two small files."""
     (tmp_path / "config").mkdir()
     config = s3_server.storage_config(bucket) | {"endpoint_url": proxy.endpoint_url}
@@ -41,12 +41,12 @@ def bed(tmp_path, volume, s3_server, proxy, bucket):
         unpack_max_bytes=100 * MIB,
     )
     store = Store(settings=settings, root=tmp_path / "models", volume=volume, sizes=PartSizes(MIB, MIB), jitter=lambda: 1.0)
-    yield StoreBed(tmp_path / "models", volume, None, None, tmp_path / "config", store)
+    yield StoreRig(tmp_path / "models", volume, None, None, tmp_path / "config", store)
     store.close()
 
 
-async def pull(bed, *, seconds=math.inf, **fields):
-    model = await opened(bed.store, a_spec(**fields), seconds)
+async def pull(rig, *, seconds=math.inf, **fields):
+    model = await opened(rig.store, a_spec(**fields), seconds)
     return await model.fetch(model.listing.files)
 
 
@@ -73,16 +73,16 @@ PASSING = [
 
 
 @pytest.mark.parametrize(("name", "fault", "having", "times"), PASSING, ids=[row[0] for row in PASSING])
-async def test_what_passes_is_not_noticed(bed, proxy, name, fault, having, times):
+async def test_what_passes_is_not_noticed(rig, proxy, name, fault, having, times):
     """The artifact is whole."""
     proxy.next(fault, times=times, having=having)
-    assert contents(await pull(bed)) == WHOLE
+    assert contents(await pull(rig)) == WHOLE
 
 
-async def test_a_truncated_body_is_resumed_not_repeated(bed, proxy):
+async def test_a_truncated_body_is_resumed_not_repeated(rig, proxy):
     """The bytes that came are not asked for again."""
     proxy.next(Fault(cut_after_bytes=300_000), having="/m/large")
-    assert contents(await pull(bed)) == WHOLE
+    assert contents(await pull(rig)) == WHOLE
     assert len([line for line in proxy.requests if "/m/large" in line]) == 7
 
 
@@ -100,73 +100,73 @@ LASTING = [
 
 
 @pytest.mark.parametrize(("name", "fault", "having", "expected"), LASTING, ids=[row[0] for row in LASTING])
-async def test_what_lasts_is_an_error_and_leaves_nothing(bed, proxy, name, fault, having, expected):
+async def test_what_lasts_is_an_error_and_leaves_nothing(rig, proxy, name, fault, having, expected):
     """With its own class, and no rubbish on the volume."""
     proxy.next(fault, times=60, having=having)
     with pytest.raises(expected):
-        await pull(bed, seconds=2)
-    assert bed.is_clean
+        await pull(rig, seconds=2)
+    assert rig.is_clean
 
 
-async def test_a_store_that_says_slow_down_is_not_hammered(bed, proxy):
+async def test_a_store_that_says_slow_down_is_not_hammered(rig, proxy):
     """Four threads meet it at once; then one of them tries, for all."""
-    model = await opened(bed.store, a_spec(), 6)
+    model = await opened(rig.store, a_spec(), 6)
     before = len(proxy.requests)
     proxy.next(Fault(status=503, code="SlowDown"), times=500)
     with pytest.raises(SourceUnavailable, match=r"SlowDown, HTTP 503\)?; tried \d+ times in \d+\.\d s$"):
         await model.fetch(model.listing.files)
     assert len(proxy.requests) - before <= 4 + 8
-    assert bed.is_clean
+    assert rig.is_clean
 
 
-async def test_a_store_that_comes_back_is_asked_by_all_at_once(bed, proxy):
+async def test_a_store_that_comes_back_is_asked_by_all_at_once(rig, proxy):
     """One try tells it to the others."""
     proxy.next(Fault(status=503, code="SlowDown"), times=5, having="/m/")
-    assert contents(await pull(bed, seconds=60)) == WHOLE
+    assert contents(await pull(rig, seconds=60)) == WHOLE
 
 
-async def test_a_bucket_that_does_not_exist(bed, s3_server):
+async def test_a_bucket_that_does_not_exist(rig, s3_server):
     """The real server's answer."""
     with pytest.raises(SourceNotFound, match=r"there is no bucket 'no-such-bucket' at 127.0.0.1"):
-        await pull(bed, bucket="no-such-bucket")
+        await pull(rig, bucket="no-such-bucket")
 
 
 @pytest.mark.parametrize("new", [os.urandom(len(CONTENT)), b"short", CONTENT + b"longer"])
-async def test_an_object_replaced_during_its_pull_is_never_a_mixture(bed, proxy, s3_server, bucket, new):
+async def test_an_object_replaced_during_its_pull_is_never_a_mixture(rig, proxy, s3_server, bucket, new):
     """Between two of its parts; the next pull gets the new one."""
     replace = Fault(first=lambda: s3_server.put(bucket, "m/large", new))
     for _ in range(3):
         proxy.next(Fault(), having="/m/large")
     proxy.next(replace, having="/m/large")
     with pytest.raises(SourceChanged, match="'m/large' was replaced after the listing"):
-        await pull(bed)
-    assert bed.is_clean
-    assert contents(await pull(bed)) == WHOLE | {"large": new}
+        await pull(rig)
+    assert rig.is_clean
+    assert contents(await pull(rig)) == WHOLE | {"large": new}
 
 
-async def test_an_object_deleted_between_listing_and_pull(bed, s3_server, bucket):
+async def test_an_object_deleted_between_listing_and_pull(rig, s3_server, bucket):
     """Changed, so that the load lists again."""
-    model = await opened(bed.store, a_spec())
+    model = await opened(rig.store, a_spec())
     (s3_server.root / bucket / "m/small").unlink()
     with pytest.raises(SourceChanged, match="'m/small' has gone"):
         await model.fetch(model.listing.files)
-    assert bed.is_clean
+    assert rig.is_clean
 
 
 @pytest.mark.parametrize("after_bytes", [-1, 0, 300_000])
-async def test_a_cancel_of_a_pull_that_hangs_is_prompt_and_leaves_nothing(bed, proxy, after_bytes):
+async def test_a_cancel_of_a_pull_that_hangs_is_prompt_and_leaves_nothing(rig, proxy, after_bytes):
     """All its threads hang, before the headers or in the body."""
     before = {thread.ident for thread in threading.enumerate()}
     proxy.next(Fault(hang_after_bytes=after_bytes), times=4, having="/m/large")
-    task = asyncio.create_task(pull(bed))
+    task = asyncio.create_task(pull(rig))
     assert await asyncio.get_running_loop().run_in_executor(None, proxy.hanging.wait, 20)
     begun = time.monotonic()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
     assert time.monotonic() - begun < PROMPT_SECONDS
-    assert bed.is_clean
-    bed.store.close()
+    assert rig.is_clean
+    rig.store.close()
     for thread in threading.enumerate():
         if thread.ident not in before and thread.name.startswith(("pull", "ask", "volume")):
             thread.join(PROMPT_SECONDS)
@@ -174,10 +174,10 @@ async def test_a_cancel_of_a_pull_that_hangs_is_prompt_and_leaves_nothing(bed, p
 
 
 @pytest.mark.parametrize("after_bytes", [-1, 50])
-async def test_a_cancel_of_a_listing_that_hangs_is_prompt(bed, proxy, after_bytes):
+async def test_a_cancel_of_a_listing_that_hangs_is_prompt(rig, proxy, after_bytes):
     """An open has left nothing to clean."""
     proxy.next(Fault(hang_after_bytes=after_bytes), having="list-type")
-    task = asyncio.create_task(opened(bed.store, a_spec()))
+    task = asyncio.create_task(opened(rig.store, a_spec()))
     assert await asyncio.get_running_loop().run_in_executor(None, proxy.hanging.wait, 20)
     begun = time.monotonic()
     task.cancel()
@@ -186,18 +186,18 @@ async def test_a_cancel_of_a_listing_that_hangs_is_prompt(bed, proxy, after_byte
     assert time.monotonic() - begun < PROMPT_SECONDS
 
 
-async def test_a_survey_of_a_store_that_hangs_ends_in_time(bed, proxy):
+async def test_a_survey_of_a_store_that_hangs_ends_in_time(rig, proxy):
     """ModelMesh waits half a second for a prediction, and the store would be waited for ten."""
-    await bed.store.prepare()
+    await rig.store.prepare()
     proxy.next(Fault(hang_after_bytes=-1), times=2, having="list-type")
     for _ in range(2):
         begun = time.monotonic()
-        survey = await bed.store.survey(a_spec(), 0.3)
+        survey = await rig.store.survey(a_spec(), 0.3)
         assert (survey.seen_bytes, survey.listing) == (0, None)
         assert time.monotonic() - begun < PROMPT_SECONDS
 
 
-async def test_a_disk_that_fills_up_in_a_pull_is_disk_full(bed, monkeypatch):
+async def test_a_disk_that_fills_up_in_a_pull_is_disk_full(rig, monkeypatch):
     """And not a store that is away: no retries."""
 
     def full(*_: object) -> int:
@@ -205,22 +205,22 @@ async def test_a_disk_that_fills_up_in_a_pull_is_disk_full(bed, monkeypatch):
 
     monkeypatch.setattr(os, "pwrite", full)
     with pytest.raises(DiskFull, match="the files need 5 MiB"):
-        await pull(bed)
-    assert bed.is_clean
+        await pull(rig)
+    assert rig.is_clean
 
 
-async def test_1200_objects_some_empty_beside_a_sibling(bed, s3_server, bucket):
+async def test_1200_objects_some_empty_beside_a_sibling(rig, s3_server, bucket):
     """All pages, every file, nothing of the neighbour."""
     for number in range(1200):
         s3_server.put(bucket, f"many/d{number % 25}/f{number}", b"" if number % 100 == 0 else b"%d" % number)
     s3_server.put(bucket, "many-2/x", b"sibling")
-    artifact = await pull(bed, path="/many/")
+    artifact = await pull(rig, path="/many/")
     found = {path.name: path.read_bytes() for path in artifact.root.rglob("*") if path.is_file()}
     assert found == {f"f{number}": b"" if number % 100 == 0 else b"%d" % number for number in range(1200)}
 
 
-async def test_a_real_store_names_what_is_near(bed, s3_server, bucket):
+async def test_a_real_store_names_what_is_near(rig, s3_server, bucket):
     """Bucket, path and near misses, from the real listing."""
     s3_server.put(bucket, "models/resnet50/1/model.onnx", b"x")
     with pytest.raises(SourceNotFound, match=f"there is no model at 'models/resnet5' in s3://{bucket}; close to it: 'models/resnet50/'"):
-        await opened(bed.store, a_spec("models/resnet5"))
+        await opened(rig.store, a_spec("models/resnet5"))

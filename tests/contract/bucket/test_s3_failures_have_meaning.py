@@ -14,15 +14,15 @@ from adapter.storage.bucket import StoredObject
 from adapter.storage.stores.s3 import place
 from adapter.storage.stores.s3.config import connection_of
 from adapter.workers import Stop
-from tests.contract.bucket.conftest import bucket_of, spoiled_bed
+from tests.contract.bucket.conftest import bucket_of, spoiled_rig
 from tests.fakes.s3_proxy import Fault
-from tests.unit.storage.beds import make_config
+from tests.unit.storage.rigs import make_config
 
 
 @pytest.fixture
 def spoiled(request):
     """A bucket of a real S3 server with one object of 307,200 bytes, behind a proxy."""
-    yield from spoiled_bed(request, "s3")
+    yield from spoiled_rig(request, "s3")
 
 
 ANSWERS = [
@@ -207,8 +207,8 @@ def test_a_proxy_of_the_environment_is_used(spoiled, monkeypatch):
     for name in ("no_proxy", "NO_PROXY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("http_proxy", spoiled.proxy.endpoint_url)
-    server, name = spoiled.shelf.config["endpoint_url"], spoiled.config["bucket"]
-    assert bucket_of(spoiled.shelf.config).list_page("m/", Stop()).objects
+    server, name = spoiled.stock.config["endpoint_url"], spoiled.config["bucket"]
+    assert bucket_of(spoiled.stock.config).list_page("m/", Stop()).objects
     assert [line.split("?")[0] for line in spoiled.proxy.requests] == [f"GET {server}/{name}"]
 
 

@@ -24,7 +24,7 @@ from tests.fakes.hell import Hell, answering, by_target, in_turn, resetting, sil
 from tests.fakes.http_proxy import VARIABLES, HttpProxy
 from tests.real.blocking import BlockingClients
 from tests.real.polls import until
-from tests.unit.storage.beds import make_config
+from tests.unit.storage.rigs import make_config
 
 PROMPT_SECONDS = 3
 EMPTY_LISTING = b"<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>"

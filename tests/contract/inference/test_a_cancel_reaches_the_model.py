@@ -12,7 +12,7 @@ import pytest
 
 from adapter.inference import InferenceFailed
 from adapter.triton.inference.client import TritonInference
-from tests.contract.inference.bed import prompt, wait
+from tests.contract.inference.rig import prompt, wait
 from tests.real.triton import Triton
 
 pytestmark = pytest.mark.real_triton

@@ -9,7 +9,7 @@ import pytest
 
 from adapter.inference import Failure, Inference, InferenceFailed, InferRequest, InferResponse
 from adapter.triton.inference.client import TritonInference
-from tests.contract.inference.bed import all_of, of, prompt, texts, wait
+from tests.contract.inference.rig import all_of, of, prompt, texts, wait
 from tests.real.triton import Triton
 
 pytestmark = pytest.mark.real_triton

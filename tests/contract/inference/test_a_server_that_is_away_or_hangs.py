@@ -12,7 +12,7 @@ import pytest
 
 from adapter.inference import Failure, Inference, InferenceFailed
 from adapter.triton.inference.client import TritonInference
-from tests.contract.inference.bed import all_of, prompt, wait
+from tests.contract.inference.rig import all_of, prompt, wait
 from tests.fakes.v2_server import V2Server
 from tests.real import install, llm_models, models
 from tests.real.ports import free_ports

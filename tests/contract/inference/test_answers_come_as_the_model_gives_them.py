@@ -11,7 +11,7 @@ import pytest
 
 from adapter.inference import Failure, InferenceFailed, WantedOutput
 from adapter.triton.inference.client import TritonInference
-from tests.contract.inference.bed import all_of, numbers, of, prompt, texts, wait, words
+from tests.contract.inference.rig import all_of, numbers, of, prompt, texts, wait, words
 
 pytestmark = pytest.mark.real_triton
 

@@ -14,7 +14,7 @@ from adapter.inference import Failure, InferenceFailed
 from adapter.triton.inference.client import TritonInference
 from adapter.triton.inference.mesh import BINARY_HEADER, HEADER, MeshInference
 from adapter.triton.inference.pinned import pinned
-from tests.contract.inference.bed import all_of, of, texts
+from tests.contract.inference.rig import all_of, of, texts
 from tests.fakes.v2_server import V2Server
 from tests.real.certificates import make_certificates
 from tests.real.ports import free_ports

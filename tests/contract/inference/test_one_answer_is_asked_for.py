@@ -11,7 +11,7 @@ from adapter.fronts.answers import HttpError
 from adapter.fronts.asking import informed, one
 from adapter.inference import Failure, InferenceFailed, InferResponse, ModelInfo
 from adapter.triton.inference.client import TritonInference
-from tests.contract.inference.bed import numbers, of, prompt, texts, wait, words
+from tests.contract.inference.rig import numbers, of, prompt, texts, wait, words
 from tests.fakes.v2_server import V2Server
 from tests.real.triton import Triton
 

@@ -13,8 +13,8 @@ import pytest
 
 from adapter.inference import Failure, InferenceFailed, TensorInfo
 from adapter.triton.inference.client import TritonInference
-from tests.contract.inference.bed import wait
 from tests.contract.inference.conftest import MODELS
+from tests.contract.inference.rig import wait
 from tests.fakes.v2_server import V2Server
 from tests.real.triton import Triton
 

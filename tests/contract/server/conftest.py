@@ -1,4 +1,4 @@
-"""Every test of this folder that takes a `bed` runs twice: on the fake, and on the real Triton."""
+"""Every test of this folder that takes a `rig` runs twice: on the fake, and on the real Triton."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.contract.server.bed import Bed, FakeBed, RealBed
+from tests.contract.server.rig import FakeRig, RealRig, Rig
 from tests.real import install
 
-KINDS = [pytest.param(FakeBed, id="fake"), pytest.param(RealBed, id="real", marks=pytest.mark.real_triton)]
+KINDS = [pytest.param(FakeRig, id="fake"), pytest.param(RealRig, id="real", marks=pytest.mark.real_triton)]
 
 
 @pytest.fixture(params=KINDS)
-def kind(request: pytest.FixtureRequest) -> type[Bed]:
+def kind(request: pytest.FixtureRequest) -> type[Rig]:
     """Which Triton."""
-    if request.param is RealBed:
+    if request.param is RealRig:
         try:
             install.install()
         except install.CannotRunError as reason:
@@ -28,24 +28,24 @@ def kind(request: pytest.FixtureRequest) -> type[Bed]:
 
 
 @pytest_asyncio.fixture
-async def make_bed(kind: type[Bed], tmp_path: Path) -> AsyncIterator[Callable[..., Bed]]:
-    """Beds whose Triton is not started yet; closed at the end."""
-    beds: list[Bed] = []
+async def make_rig(kind: type[Rig], tmp_path: Path) -> AsyncIterator[Callable[..., Rig]]:
+    """Rigs whose Triton is not started yet; closed at the end."""
+    rigs: list[Rig] = []
 
-    def make(**options: Any) -> Bed:
-        bed = kind(tmp_path / f"volume-{len(beds)}", **options)
-        beds.append(bed)
-        return bed
+    def make(**options: Any) -> Rig:
+        rig = kind(tmp_path / f"volume-{len(rigs)}", **options)
+        rigs.append(rig)
+        return rig
 
     yield make
-    for bed in beds:
-        await bed.close()
+    for rig in rigs:
+        await rig.close()
     assert [task.get_name() for task in asyncio.all_tasks() - {asyncio.current_task()}] == []
 
 
 @pytest_asyncio.fixture
-async def bed(make_bed: Callable[..., Bed]) -> Bed:
+async def rig(make_rig: Callable[..., Rig]) -> Rig:
     """A running Triton in explicit mode over an empty repository."""
-    bed = make_bed()
-    await bed.start()
-    return bed
+    rig = make_rig()
+    await rig.start()
+    return rig

@@ -13,27 +13,27 @@ import pytest_asyncio
 from adapter.errors import ModelRefused, ServerDied, WrongServer
 from adapter.model import ServerModel
 from adapter.triton.client import CallRefused, TritonAway, TritonClient
-from tests.contract.server.bed import FakeBed, unnoticed
+from tests.contract.server.rig import FakeRig, unnoticed
 
 
 @pytest_asyncio.fixture
-async def fake(tmp_path: Path) -> AsyncIterator[FakeBed]:
+async def fake(tmp_path: Path) -> AsyncIterator[FakeRig]:
     """Started, with a client of the plain kind beside our server."""
-    bed = FakeBed(tmp_path)
-    await bed.start()
-    yield bed
-    await bed.close()
+    rig = FakeRig(tmp_path)
+    await rig.start()
+    yield rig
+    await rig.close()
 
 
 @pytest_asyncio.fixture
-async def client(fake: FakeBed) -> AsyncIterator[TritonClient]:
+async def client(fake: FakeRig) -> AsyncIterator[TritonClient]:
     """Nothing waits or repeats here."""
     client = TritonClient(fake.target)
     yield client
     await client.close()
 
 
-async def test_a_hung_load_takes_a_thread_and_can_not_be_unloaded(fake: FakeBed, client: TritonClient) -> None:
+async def test_a_hung_load_takes_a_thread_and_can_not_be_unloaded(fake: FakeRig, client: TritonClient) -> None:
     """As the python backend does without model.py: four of them, and nothing loads any more."""
     for number in range(4):
         await fake.place(f"hung{number}")
@@ -54,7 +54,7 @@ async def test_a_hung_load_takes_a_thread_and_can_not_be_unloaded(fake: FakeBed,
 
 
 @pytest.mark.parametrize("cause", ["backend", "version"])
-async def test_a_model_can_take_triton_down(fake: FakeBed, cause: str) -> None:
+async def test_a_model_can_take_triton_down(fake: FakeRig, cause: str) -> None:
     """Every model is gone, and the load is not repeated."""
     server = fake.connect()
     await fake.place("other")
@@ -74,7 +74,7 @@ async def test_a_model_can_take_triton_down(fake: FakeBed, cause: str) -> None:
     assert fake.triton.journal == [("load", "other"), ("load", "m")]
 
 
-async def test_a_stopping_triton_refuses_calls(fake: FakeBed, client: TritonClient) -> None:
+async def test_a_stopping_triton_refuses_calls(fake: FakeRig, client: TritonClient) -> None:
     """Until it starts again."""
     fake.triton.is_exiting = True
 
@@ -84,7 +84,7 @@ async def test_a_stopping_triton_refuses_calls(fake: FakeBed, client: TritonClie
         await client.load("m")
 
 
-async def test_listings_can_fail(fake: FakeBed, client: TritonClient) -> None:
+async def test_listings_can_fail(fake: FakeRig, client: TritonClient) -> None:
     """So many times."""
     fake.triton.failing_listings = 1
 
@@ -93,7 +93,7 @@ async def test_listings_can_fail(fake: FakeBed, client: TritonClient) -> None:
     assert await client.index() == []
 
 
-async def test_memory_is_reported(fake: FakeBed) -> None:
+async def test_memory_is_reported(fake: FakeRig) -> None:
     """As ONNX Runtime and TensorRT do on a GPU."""
     server = fake.connect()
     await fake.place("m")
@@ -103,7 +103,7 @@ async def test_memory_is_reported(fake: FakeBed) -> None:
     assert await server.reported_bytes("m") == 123456
 
 
-async def test_an_endless_reason_is_read_from_the_index(fake: FakeBed) -> None:
+async def test_an_endless_reason_is_read_from_the_index(fake: FakeRig) -> None:
     """It is too long for any trailer."""
     server = fake.connect()
     await fake.place("m", error="x" * 2_000_000)
@@ -112,7 +112,7 @@ async def test_an_endless_reason_is_read_from_the_index(fake: FakeBed) -> None:
         await server.load("m", unnoticed)
 
 
-async def test_the_mode_can_change(fake: FakeBed) -> None:
+async def test_the_mode_can_change(fake: FakeRig) -> None:
     """Someone restarts Triton with other flags."""
     server = fake.connect()
     await server.verify()
@@ -122,7 +122,7 @@ async def test_the_mode_can_change(fake: FakeBed) -> None:
         await server.verify()
 
 
-async def test_hidden_copies_are_counted(fake: FakeBed, client: TritonClient) -> None:
+async def test_hidden_copies_are_counted(fake: FakeRig, client: TritonClient) -> None:
     """A load during the unload holds the memory twice, whatever the index says."""
     await fake.place("m", hold="unload")
     await client.load("m")
@@ -137,7 +137,7 @@ async def test_hidden_copies_are_counted(fake: FakeBed, client: TritonClient) ->
             await asyncio.sleep(0.01)
 
 
-async def test_loads_at_once_are_counted(fake: FakeBed) -> None:
+async def test_loads_at_once_are_counted(fake: FakeRig) -> None:
     """What a server sees of its caller's bound."""
     server = fake.connect(max_loading=3)
     for number in range(12):
@@ -150,7 +150,7 @@ async def test_loads_at_once_are_counted(fake: FakeBed) -> None:
     assert fake.triton.calls["RepositoryModelLoad"] == 12
 
 
-async def test_ten_thousand_models_are_listed_quickly(fake: FakeBed, client: TritonClient) -> None:
+async def test_ten_thousand_models_are_listed_quickly(fake: FakeRig, client: TritonClient) -> None:
     """Tests of that size are about the adapter."""
     for number in range(10_000):
         (fake.repository.folder / f"m{number}").mkdir()

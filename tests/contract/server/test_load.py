@@ -7,35 +7,35 @@ import asyncio
 import pytest
 
 from adapter.errors import ModelRefused
-from tests.contract.server.bed import FAILING_LINE, Bed, is_still_running, unnoticed
+from tests.contract.server.rig import FAILING_LINE, Rig, is_still_running, unnoticed
 
 
-async def test_a_loaded_model_serves(bed: Bed) -> None:
+async def test_a_loaded_model_serves(rig: Rig) -> None:
     """When load returns, the model is READY and answers."""
-    server = bed.connect()
-    await bed.place("m")
+    server = rig.connect()
+    await rig.place("m")
 
     await server.load("m", unnoticed)
 
-    assert await bed.states("m") == ["READY"]
+    assert await rig.states("m") == ["READY"]
     assert await server.is_ready("m")
-    assert await bed.infer("m", 2.5) == 2.5
+    assert await rig.infer("m", 2.5) == 2.5
 
 
-async def test_every_version_is_loaded(bed: Bed) -> None:
+async def test_every_version_is_loaded(rig: Rig) -> None:
     """A model with several versions has a row for each."""
-    server = bed.connect()
-    await bed.place("m", versions=("1", "3"))
+    server = rig.connect()
+    await rig.place("m", versions=("1", "3"))
 
     await server.load("m", unnoticed)
 
     assert sorted((row.version, row.state) for row in await server.index()) == [("1", "READY"), ("3", "READY")]
 
 
-async def test_a_model_that_reports_no_memory_counts_as_zero(bed: Bed) -> None:
+async def test_a_model_that_reports_no_memory_counts_as_zero(rig: Rig) -> None:
     """Most backends report nothing; an unknown model, and one that was unloaded, has no statistics at all."""
-    server = bed.connect()
-    await bed.place("m")
+    server = rig.connect()
+    await rig.place("m")
     await server.load("m", unnoticed)
 
     assert await server.reported_bytes("m") == 0
@@ -45,27 +45,27 @@ async def test_a_model_that_reports_no_memory_counts_as_zero(bed: Bed) -> None:
     assert not await server.is_ready("m")
 
 
-async def test_an_unknown_model_is_not_ready(bed: Bed) -> None:
+async def test_an_unknown_model_is_not_ready(rig: Rig) -> None:
     """Asking is no error."""
-    assert not await bed.connect().is_ready("unknown")
+    assert not await rig.connect().is_ready("unknown")
 
 
-async def test_a_failed_load_begins_with_the_cause(bed: Bed) -> None:
+async def test_a_failed_load_begins_with_the_cause(rig: Rig) -> None:
     """The user reads what the model's code said, and where; not Triton's frame around it."""
-    server = bed.connect()
-    await bed.place("m", error="weights are corrupt")
+    server = rig.connect()
+    await rig.place("m", error="weights are corrupt")
 
     with pytest.raises(ModelRefused) as refused:
         await server.load("m", unnoticed)
 
     assert refused.value.text == f"RuntimeError: weights are corrupt (1/model.py line {FAILING_LINE}, in initialize)"
-    assert await bed.states("m") == ["UNAVAILABLE"]
+    assert await rig.states("m") == ["UNAVAILABLE"]
 
 
-async def test_a_long_reason_arrives(bed: Bed) -> None:
+async def test_a_long_reason_arrives(rig: Rig) -> None:
     """Longer than gRPC's default limit of 16 KiB for trailers; its end may be cut."""
-    server = bed.connect()
-    await bed.place("m", error="é" * 20_000)
+    server = rig.connect()
+    await rig.place("m", error="é" * 20_000)
 
     with pytest.raises(ModelRefused) as refused:
         await server.load("m", unnoticed)
@@ -74,19 +74,19 @@ async def test_a_long_reason_arrives(bed: Bed) -> None:
     assert len(refused.value.text) <= 3000
 
 
-async def test_a_model_that_triton_cannot_read_is_pointed_to_the_log(bed: Bed) -> None:
+async def test_a_model_that_triton_cannot_read_is_pointed_to_the_log(rig: Rig) -> None:
     """Triton tells its log only."""
-    server = bed.connect()
-    await bed.repository.ensure_directory("empty")
+    server = rig.connect()
+    await rig.repository.ensure_directory("empty")
 
     with pytest.raises(ModelRefused, match=r"could not read the model from its repository.*log"):
         await server.load("empty", unnoticed)
 
 
-async def test_a_model_without_versions_is_refused(bed: Bed) -> None:
+async def test_a_model_without_versions_is_refused(rig: Rig) -> None:
     """The reason comes without the frame."""
-    server = bed.connect()
-    await bed.place("m", versions=("v1",))
+    server = rig.connect()
+    await rig.place("m", versions=("v1",))
 
     with pytest.raises(ModelRefused) as refused:
         await server.load("m", unnoticed)
@@ -94,49 +94,49 @@ async def test_a_model_without_versions_is_refused(bed: Bed) -> None:
     assert refused.value.text.startswith("at least one version must be available")
 
 
-async def test_a_failed_model_loads_when_it_is_placed_anew(bed: Bed) -> None:
+async def test_a_failed_model_loads_when_it_is_placed_anew(rig: Rig) -> None:
     """A refusal leaves nothing that stands in the way."""
-    server = bed.connect()
-    await bed.place("m", error="weights are corrupt")
+    server = rig.connect()
+    await rig.place("m", error="weights are corrupt")
     with pytest.raises(ModelRefused):
         await server.load("m", unnoticed)
     await server.unload("m")
-    await bed.place("m")
+    await rig.place("m")
 
     await server.load("m", unnoticed)
 
-    assert await bed.infer("m") == 1.5
+    assert await rig.infer("m") == 1.5
 
 
-async def test_a_given_up_load_gives_its_slot_to_the_next_and_keeps_its_place(bed: Bed) -> None:
+async def test_a_given_up_load_gives_its_slot_to_the_next_and_keeps_its_place(rig: Rig) -> None:
     """Triton goes on with it, and has another thread: one more model loads meanwhile, and not two."""
-    server = bed.connect(max_loading=1, load_threads=2)
-    await bed.place("slow", hold="load")
-    await bed.place("next")
-    await bed.place("held", hold="load")
-    await bed.place("last")
+    server = rig.connect(max_loading=1, load_threads=2)
+    await rig.place("slow", hold="load")
+    await rig.place("next")
+    await rig.place("held", hold="load")
+    await rig.place("last")
     given_up = asyncio.create_task(server.load("slow", unnoticed))
-    await bed.until_state("slow", "LOADING")
+    await rig.until_state("slow", "LOADING")
     given_up.cancel()
     await asyncio.wait({given_up})
     assert given_up.cancelled()
 
     await server.load("next", unnoticed)
 
-    assert await bed.states("slow") == ["LOADING"]
+    assert await rig.states("slow") == ["LOADING"]
     assert server.queue() is None
     given_up = asyncio.create_task(server.load("held", unnoticed))
-    await bed.until_state("held", "LOADING")
+    await rig.until_state("held", "LOADING")
     given_up.cancel()
     await asyncio.wait({given_up})
     last = asyncio.create_task(server.load("last", unnoticed))
     assert await is_still_running(last)
     assert "though nobody waits for the end any more" in (server.queue() or "")
-    assert await bed.states("last") == [""]
-    bed.let_go("slow", "load")
+    assert await rig.states("last") == [""]
+    rig.let_go("slow", "load")
     await last
 
-    assert await bed.states("slow") == ["READY"]
-    bed.let_go("held", "load")
-    await bed.until_state("held", "READY")
+    assert await rig.states("slow") == ["READY"]
+    rig.let_go("held", "load")
+    await rig.until_state("held", "READY")
     assert server.queue() is None

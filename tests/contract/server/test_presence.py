@@ -11,16 +11,16 @@ import pytest
 from adapter.errors import ServerDied
 from adapter.telemetry.metrics import REGISTRY
 from adapter.triton.server import TritonServer
-from tests.contract.server.bed import Bed, is_still_running, unnoticed
+from tests.contract.server.rig import Rig, is_still_running, unnoticed
 
 
-async def test_calls_wait_for_a_triton_that_is_not_there_yet(make_bed: Callable[..., Bed]) -> None:
+async def test_calls_wait_for_a_triton_that_is_not_there_yet(make_rig: Callable[..., Rig]) -> None:
     """Both a load and an unload: failing would brand the model for minutes."""
-    bed = make_bed()
-    await bed.start()
-    await bed.kill()
-    server = bed.connect()
-    await bed.place("m")
+    rig = make_rig()
+    await rig.start()
+    await rig.kill()
+    server = rig.connect()
+    await rig.place("m")
     load = asyncio.create_task(server.load("m", unnoticed))
     unload = asyncio.create_task(server.unload("other"))
     assert await is_still_running(load)
@@ -28,67 +28,67 @@ async def test_calls_wait_for_a_triton_that_is_not_there_yet(make_bed: Callable[
     assert server.problem is not None
     assert "does not answer" in server.problem
 
-    await bed.start()
+    await rig.start()
     async with asyncio.timeout(20):
         await asyncio.gather(load, unload)
 
-    assert await bed.states("m") == ["READY"]
+    assert await rig.states("m") == ["READY"]
     assert server.problem is None
 
 
-async def test_a_restarted_triton_has_forgotten_its_models(bed: Bed) -> None:
+async def test_a_restarted_triton_has_forgotten_its_models(rig: Rig) -> None:
     """The view tells the truth, and the models load again over the same connection."""
-    server = bed.connect()
-    await bed.place("m")
+    server = rig.connect()
+    await rig.place("m")
     await server.load("m", unnoticed)
-    await bed.kill()
-    await bed.start()
+    await rig.kill()
+    await rig.start()
 
     assert not await server.is_ready("m")
     assert [row.state for row in await server.index()] == [""]
     await server.load("m", unnoticed)
-    assert await bed.infer("m") == 1.5
+    assert await rig.infer("m") == 1.5
 
 
-async def test_a_load_that_triton_died_over_is_not_repeated(bed: Bed) -> None:
+async def test_a_load_that_triton_died_over_is_not_repeated(rig: Rig) -> None:
     """The model may be what killed it."""
-    server = bed.connect()
-    await bed.place("m", hold="load")
+    server = rig.connect()
+    await rig.place("m", hold="load")
     load = asyncio.create_task(server.load("m", unnoticed))
-    await bed.until_state("m", "LOADING")
+    await rig.until_state("m", "LOADING")
 
-    await bed.kill()
-    await bed.start()
+    await rig.kill()
+    await rig.start()
 
     with pytest.raises(ServerDied, match="Triton died while it was loading the model"):
         async with asyncio.timeout(10):
             await load
-    assert await bed.states("m") == [""]
+    assert await rig.states("m") == [""]
 
 
-async def test_an_unload_goes_on_over_a_restart(bed: Bed) -> None:
+async def test_an_unload_goes_on_over_a_restart(rig: Rig) -> None:
     """A Triton that died has freed everything."""
-    server = bed.connect()
-    await bed.place("m", hold="unload")
+    server = rig.connect()
+    await rig.place("m", hold="unload")
     await server.load("m", unnoticed)
     unload = asyncio.create_task(server.unload("m"))
-    await bed.until_state("m", "UNLOADING")
+    await rig.until_state("m", "UNLOADING")
 
-    await bed.kill()
+    await rig.kill()
     assert await is_still_running(unload)
-    await bed.start()
+    await rig.start()
     async with asyncio.timeout(10):
         await unload
 
-    assert await bed.states("m") == [""]
+    assert await rig.states("m") == [""]
 
 
-async def test_a_hung_triton_is_away(bed: Bed) -> None:
+async def test_a_hung_triton_is_away(rig: Rig) -> None:
     """It accepts connections and answers nothing. Who gives up on an unload is told why."""
-    server = bed.connect()
-    await bed.place("m")
+    server = rig.connect()
+    await rig.place("m")
     await server.load("m", unnoticed)
-    bed.freeze()
+    rig.freeze()
     watch = asyncio.create_task(server.watch())
     await until(lambda: server.problem is not None)
     unload = asyncio.create_task(server.unload("other"))
@@ -98,37 +98,37 @@ async def test_a_hung_triton_is_away(bed: Bed) -> None:
             await asyncio.sleep(0.05)
 
     assert await is_still_running(unload)
-    bed.thaw()
+    rig.thaw()
     await unload
     await server.unload("m")
-    assert await bed.states("m") == ["UNAVAILABLE"]
+    assert await rig.states("m") == ["UNAVAILABLE"]
     watch.cancel()
     await asyncio.wait({watch})
 
 
-async def test_a_triton_on_a_unix_socket_is_as_good(make_bed: Callable[..., Bed]) -> None:
+async def test_a_triton_on_a_unix_socket_is_as_good(make_rig: Callable[..., Rig]) -> None:
     """Also after a restart."""
-    bed = make_bed(on_socket=True)
-    await bed.start()
-    server = bed.connect()
-    assert bed.target.startswith("unix:/")
+    rig = make_rig(on_socket=True)
+    await rig.start()
+    server = rig.connect()
+    assert rig.target.startswith("unix:/")
     assert await server.verify() == "2.51.0"
-    await bed.place("m")
+    await rig.place("m")
     await server.load("m", unnoticed)
-    await bed.kill()
-    await bed.start()
+    await rig.kill()
+    await rig.start()
 
     async with asyncio.timeout(10):
         await server.load("m", unnoticed)
         await server.unload("m")
 
-    assert await bed.states("m") == ["UNAVAILABLE"]
+    assert await rig.states("m") == ["UNAVAILABLE"]
 
 
 @asynccontextmanager
-async def watched(bed: Bed) -> AsyncIterator[TritonServer]:
+async def watched(rig: Rig) -> AsyncIterator[TritonServer]:
     """Our server with its watch, after Triton's first answer."""
-    server = bed.connect()
+    server = rig.connect()
     watch = asyncio.create_task(server.watch())
     await until(lambda: server.problem is None)
     yield server
@@ -160,14 +160,14 @@ def restarts() -> float:
     return REGISTRY.get_sample_value("triton_adapter_triton_restarts_total") or 0
 
 
-async def test_the_watch_notices_a_triton_that_goes_and_comes(bed: Bed) -> None:
+async def test_the_watch_notices_a_triton_that_goes_and_comes(rig: Rig) -> None:
     """Without any call from ModelMesh. Its port was closed, so it is another process, and that is counted once."""
     before = restarts()
-    async with watched(bed) as server:
+    async with watched(rig) as server:
         assert await tells_nothing(server), "the first answer is no return"
-        await bed.kill()
+        await rig.kill()
         await until(lambda: server.problem is not None)
-        await bed.start()
+        await rig.start()
 
         assert await returned(server) is True
         assert server.problem is None
@@ -177,15 +177,15 @@ async def test_the_watch_notices_a_triton_that_goes_and_comes(bed: Bed) -> None:
 
 
 @pytest.mark.parametrize("name", [None, "triton"])
-async def test_a_triton_that_another_one_replaces_at_once_has_returned(make_bed: Callable[..., Bed], name: str | None) -> None:
+async def test_a_triton_that_another_one_replaces_at_once_has_returned(make_rig: Callable[..., Rig], name: str | None) -> None:
     """Nobody may see a closed port. Another name proves the restart; under the same name the index must show it."""
     before = restarts()
-    bed = make_bed(name=name)
-    await bed.start()
-    await bed.place("m")
-    async with watched(bed) as server:
+    rig = make_rig(name=name)
+    await rig.start()
+    await rig.place("m")
+    async with watched(rig) as server:
         await server.load("m", unnoticed)
-        await bed.replace()
+        await rig.replace()
 
         is_certain = await returned(server)
         assert is_certain or name
@@ -194,35 +194,35 @@ async def test_a_triton_that_another_one_replaces_at_once_has_returned(make_bed:
     assert restarts() == before + 1
 
 
-async def test_a_hang_is_a_return_that_proves_nothing(bed: Bed) -> None:
+async def test_a_hang_is_a_return_that_proves_nothing(rig: Rig) -> None:
     """As SIGSTOP for a while: the models are there."""
     before = restarts()
-    await bed.place("m")
-    async with watched(bed) as server:
+    await rig.place("m")
+    async with watched(rig) as server:
         await server.load("m", unnoticed)
-        bed.freeze()
+        rig.freeze()
         await until(lambda: server.problem is not None)
         assert await tells_nothing(server)
-        bed.thaw()
+        rig.thaw()
 
         assert await returned(server) is False
         assert await server.is_ready("m")
     assert restarts() == before
 
 
-async def test_an_old_connection_that_ends_proves_nothing(make_bed: Callable[..., Bed]) -> None:
+async def test_an_old_connection_that_ends_proves_nothing(make_rig: Callable[..., Rig]) -> None:
     """With --grpc-max-connection-age; a load that takes longer than that is waited for all the same."""
     before = restarts()
-    bed = make_bed(connection_seconds=0.5)
-    await bed.start()
-    await bed.place("m", hold="load")
-    async with watched(bed) as server:
+    rig = make_rig(connection_seconds=0.5)
+    await rig.start()
+    await rig.place("m", hold="load")
+    async with watched(rig) as server:
         load = asyncio.create_task(server.load("m", unnoticed))
-        await bed.until_held("m", "load")
+        await rig.until_held("m", "load")
         for _ in range(3):
             assert await returned(server) is False
         assert not load.done()
-        bed.let_go("m", "load")
+        rig.let_go("m", "load")
         async with asyncio.timeout(20):
             await load
 
@@ -230,56 +230,56 @@ async def test_an_old_connection_that_ends_proves_nothing(make_bed: Callable[...
     assert restarts() == before
 
 
-async def test_what_follows_a_load_does_not_hang_nor_claim_what_is_gone(bed: Bed) -> None:
+async def test_what_follows_a_load_does_not_hang_nor_claim_what_is_gone(rig: Rig) -> None:
     """Triton dies between its answer to a load and the questions for size and readiness."""
-    async with watched(bed) as server:
-        await bed.place("m")
+    async with watched(rig) as server:
+        await rig.place("m")
         await server.load("m", unnoticed)
-        await bed.kill()
+        await rig.kill()
         size, is_ready = (asyncio.create_task(ask("m")) for ask in (server.reported_bytes, server.is_ready))
         assert await is_still_running(size)
         is_ready.cancel()
         await asyncio.wait({is_ready})
         assert is_ready.cancelled(), "whoever waits may give up"
-        await bed.start()
+        await rig.start()
 
         async with asyncio.timeout(20):
             assert await size is None
             assert not await server.is_ready("m")
 
 
-async def test_a_triton_that_restarts_again_and_again_is_told_to_the_end(bed: Bed) -> None:
+async def test_a_triton_that_restarts_again_and_again_is_told_to_the_end(rig: Rig) -> None:
     """Returns may fall together; the last one is told, and no restart is counted twice."""
     before = restarts()
-    async with watched(bed) as server:
+    async with watched(rig) as server:
         for _ in range(4):
-            await bed.kill()
-            await bed.start()
+            await rig.kill()
+            await rig.start()
         await until(lambda: server.problem is None)
         while not await tells_nothing(server):
             pass
-        await bed.kill()
-        await bed.start()
+        await rig.kill()
+        await rig.start()
 
         assert await returned(server) is True
         server.confirm_restart()
     assert before + 2 <= restarts() <= before + 5
 
 
-async def test_a_triton_that_answers_late_while_it_lists_has_not_been_away(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_triton_that_answers_late_while_it_lists_has_not_been_away(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """One thread lists and answers: what gets no answer meanwhile proves nothing."""
     monkeypatch.setattr("adapter.triton.connection.FRESH_SECONDS", 10)  # the question is sent to a Triton that has just answered
-    await bed.place("m")
-    async with watched(bed) as server:
+    await rig.place("m")
+    async with watched(rig) as server:
         await server.load("m", unnoticed)
         assert await server._connection.look()
-        bed.freeze()
+        rig.freeze()
         listing = asyncio.create_task(server.index())
         ready = asyncio.create_task(server.is_ready("m"))
         assert await tells_nothing(server)
         assert await tells_nothing(server)
         assert server.problem is None
-        bed.thaw()
+        rig.thaw()
 
         async with asyncio.timeout(20):
             assert [row.state for row in await listing] == ["READY"]
@@ -287,11 +287,11 @@ async def test_a_triton_that_answers_late_while_it_lists_has_not_been_away(bed: 
         assert await tells_nothing(server)
 
 
-async def test_who_asks_for_the_index_at_a_time_shares_the_answer(bed: Bed) -> None:
+async def test_who_asks_for_the_index_at_a_time_shares_the_answer(rig: Rig) -> None:
     """Each gets the rows of the models that he asked for."""
-    server = bed.connect()
-    await bed.place("m")
-    await bed.place("n")
+    server = rig.connect()
+    await rig.place("m")
+    await rig.place("n")
 
     answers = await asyncio.gather(*(server.index((name,)) for name in ["m", "n"] * 50))
 

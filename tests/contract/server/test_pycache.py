@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import os
 
-from tests.contract.server.bed import Bed, RealBed, unnoticed
+from tests.contract.server.rig import RealRig, Rig, unnoticed
 
 
-async def test_an_empty_pycache_does_not_disturb_loading(bed: Bed) -> None:
+async def test_an_empty_pycache_does_not_disturb_loading(rig: Rig) -> None:
     """In each version; the directory stays the same one while the stub writes, and all of it goes with the model."""
-    server = bed.connect()
-    await bed.place("m", versions=("1", "2"))
-    identity = (await bed.repository.inventory())["m"].identity
-    folder = bed.repository.folder / "m"
+    server = rig.connect()
+    await rig.place("m", versions=("1", "2"))
+    identity = (await rig.repository.inventory())["m"].identity
+    folder = rig.repository.folder / "m"
     assert [os.listdir(folder / version / "__pycache__") for version in ("1", "2")] == [[], []]
 
     await server.load("m", unnoticed)
 
     assert await server.is_ready("m")
-    assert await bed.states("m") == ["READY", "READY"]
+    assert await rig.states("m") == ["READY", "READY"]
     written = [path.parent.name for path in folder.rglob("*.pyc")]
-    assert written == (["__pycache__"] * 2 if isinstance(bed, RealBed) else [])
-    assert (await bed.repository.inventory())["m"].identity == identity
+    assert written == (["__pycache__"] * 2 if isinstance(rig, RealRig) else [])
+    assert (await rig.repository.inventory())["m"].identity == identity
     await server.unload("m")
-    await bed.repository.remove("m")
-    assert os.listdir(bed.repository.folder) == os.listdir(bed.volume.trash_dir) == []
-    assert bed.volume.trash.size_bytes() == 0
+    await rig.repository.remove("m")
+    assert os.listdir(rig.repository.folder) == os.listdir(rig.volume.trash_dir) == []
+    assert rig.volume.trash.size_bytes() == 0

@@ -11,17 +11,17 @@ import grpc.aio
 import pytest
 
 from adapter.triton.stubs import service_pb2 as pb
-from tests.contract.server.bed import FAILING_LINE, Bed
+from tests.contract.server.rig import FAILING_LINE, Rig
 
 
-def load(bed: Bed, name: str) -> grpc.aio.UnaryUnaryCall:
+def load(rig: Rig, name: str) -> grpc.aio.UnaryUnaryCall:
     """A RepositoryModelLoad under way."""
-    return bed.stub().RepositoryModelLoad(pb.RepositoryModelLoadRequest(model_name=name))
+    return rig.stub().RepositoryModelLoad(pb.RepositoryModelLoadRequest(model_name=name))
 
 
-def unload(bed: Bed, name: str) -> grpc.aio.UnaryUnaryCall:
+def unload(rig: Rig, name: str) -> grpc.aio.UnaryUnaryCall:
     """A RepositoryModelUnload under way."""
-    return bed.stub().RepositoryModelUnload(pb.RepositoryModelUnloadRequest(model_name=name))
+    return rig.stub().RepositoryModelUnload(pb.RepositoryModelUnloadRequest(model_name=name))
 
 
 async def refusal(call: grpc.aio.UnaryUnaryCall) -> tuple[grpc.StatusCode, str]:
@@ -31,174 +31,174 @@ async def refusal(call: grpc.aio.UnaryUnaryCall) -> tuple[grpc.StatusCode, str]:
     return failed.value.code(), failed.value.details() or ""
 
 
-async def test_the_unload_call_returns_before_the_memory_is_free(bed: Bed) -> None:
+async def test_the_unload_call_returns_before_the_memory_is_free(rig: Rig) -> None:
     """The reason for the whole wait."""
-    await bed.place("m", hold="unload")
-    await load(bed, "m")
+    await rig.place("m", hold="unload")
+    await load(rig, "m")
 
-    await unload(bed, "m")
+    await unload(rig, "m")
 
-    assert await bed.states("m") == ["UNLOADING"]
-    bed.let_go("m", "unload")
-    await bed.until_state("m", "UNAVAILABLE")
-    assert [row.reason for row in await bed.rows("m")] == ["unloaded"]
+    assert await rig.states("m") == ["UNLOADING"]
+    rig.let_go("m", "unload")
+    await rig.until_state("m", "UNAVAILABLE")
+    assert [row.reason for row in await rig.rows("m")] == ["unloaded"]
 
 
-async def test_nothing_but_the_index_tells_a_model_that_is_being_freed_from_one_that_is_gone(bed: Bed) -> None:
+async def test_nothing_but_the_index_tells_a_model_that_is_being_freed_from_one_that_is_gone(rig: Rig) -> None:
     """Cheaper calls say the same of both: they look for versions that are READY."""
-    await bed.place("m", hold="unload")
-    await load(bed, "m")
-    await unload(bed, "m")
+    await rig.place("m", hold="unload")
+    await load(rig, "m")
+    await unload(rig, "m")
     told: dict[str, list[object]] = {}
     for state in ("UNLOADING", "UNAVAILABLE"):
-        await bed.until_state("m", state)
+        await rig.until_state("m", state)
         told[state] = [
-            (await bed.stub().ModelReady(pb.ModelReadyRequest(name="m"))).ready,
-            await refusal(bed.stub().ModelStatistics(pb.ModelStatisticsRequest(name="m"))),
-            await refusal(bed.stub().ModelInfer(pb.ModelInferRequest(model_name="m"))),
+            (await rig.stub().ModelReady(pb.ModelReadyRequest(name="m"))).ready,
+            await refusal(rig.stub().ModelStatistics(pb.ModelStatisticsRequest(name="m"))),
+            await refusal(rig.stub().ModelInfer(pb.ModelInferRequest(model_name="m"))),
         ]
         if state == "UNLOADING":
-            bed.let_go("m", "unload")
+            rig.let_go("m", "unload")
 
     assert told["UNLOADING"] == told["UNAVAILABLE"]
     assert told["UNLOADING"][0] is False
 
 
-async def test_a_cancelled_load_goes_on(bed: Bed) -> None:
+async def test_a_cancelled_load_goes_on(rig: Rig) -> None:
     """Neither a cancel nor a deadline reaches it."""
-    await bed.place("m", hold="load")
-    call = load(bed, "m")
-    await bed.until_state("m", "LOADING")
+    await rig.place("m", hold="load")
+    call = load(rig, "m")
+    await rig.until_state("m", "LOADING")
 
     call.cancel()
-    bed.let_go("m", "load")
+    rig.let_go("m", "load")
 
-    await bed.until_state("m", "READY")
+    await rig.until_state("m", "READY")
     assert call.cancelled()
 
 
-async def test_the_index_lists_existing_directories_only(bed: Bed) -> None:
+async def test_the_index_lists_existing_directories_only(rig: Rig) -> None:
     """A model in memory is not enough, and a directory that was never loaded has an empty state."""
-    await bed.place("m")
-    await load(bed, "m")
-    await bed.repository.remove("m")
-    assert await bed.rows() == []
+    await rig.place("m")
+    await load(rig, "m")
+    await rig.repository.remove("m")
+    assert await rig.rows() == []
 
-    await bed.repository.ensure_directory("m")
-    await bed.repository.ensure_directory("other")
+    await rig.repository.ensure_directory("m")
+    await rig.repository.ensure_directory("other")
 
-    assert await bed.states("m") == ["READY"]
-    assert [(row.version, row.state) for row in await bed.rows("other")] == [("", "")]
+    assert await rig.states("m") == ["READY"]
+    assert [(row.version, row.state) for row in await rig.rows("other")] == [("", "")]
 
 
-async def test_files_in_the_repository_are_ignored(bed: Bed) -> None:
+async def test_files_in_the_repository_are_ignored(rig: Rig) -> None:
     """Only directories, and links to them, are models."""
-    (bed.repository.folder / "file").write_text("")
-    os.mkdir(bed.root / "outside")
-    (bed.repository.folder / "link").symlink_to(bed.root / "outside")
+    (rig.repository.folder / "file").write_text("")
+    os.mkdir(rig.root / "outside")
+    (rig.repository.folder / "link").symlink_to(rig.root / "outside")
 
-    assert [row.name for row in await bed.rows()] == ["link"]
+    assert [row.name for row in await rig.rows()] == ["link"]
 
 
-async def test_one_dangling_link_breaks_the_index_for_all(bed: Bed) -> None:
+async def test_one_dangling_link_breaks_the_index_for_all(rig: Rig) -> None:
     """INTERNAL, until it is gone."""
-    (bed.repository.folder / "stray").symlink_to("/nowhere/at/all")
+    (rig.repository.folder / "stray").symlink_to("/nowhere/at/all")
 
-    code, text = await refusal(bed.stub().RepositoryIndex(pb.RepositoryIndexRequest()))
+    code, text = await refusal(rig.stub().RepositoryIndex(pb.RepositoryIndexRequest()))
 
     assert code is grpc.StatusCode.INTERNAL
     assert text.startswith("failed to stat file")
 
 
-async def test_an_equal_load_is_a_no_op_and_newer_files_are_loaded(bed: Bed) -> None:
+async def test_an_equal_load_is_a_no_op_and_newer_files_are_loaded(rig: Rig) -> None:
     """
     The old copy serves until the new one is ready.
 
     After a first load the files of a python model *are* newer: its stub has written `__pycache__`.
     """
-    await bed.place("m")
-    await load(bed, "m")
-    await load(bed, "m")
-    bed.hold("m", "load")
+    await rig.place("m")
+    await load(rig, "m")
+    await load(rig, "m")
+    rig.hold("m", "load")
     async with asyncio.timeout(20):
-        await load(bed, "m")
-    bed.let_go("m", "load")
-    await bed.place("m", error="a worse one")
+        await load(rig, "m")
+    rig.let_go("m", "load")
+    await rig.place("m", error="a worse one")
 
-    code, text = await refusal(load(bed, "m"))
+    code, text = await refusal(load(rig, "m"))
 
     assert code is grpc.StatusCode.INVALID_ARGUMENT
     assert "a worse one" in text
-    assert await bed.infer("m") == 1.5
+    assert await rig.infer("m") == 1.5
 
 
-async def test_a_load_during_the_unload_hides_the_old_copy(bed: Bed) -> None:
+async def test_a_load_during_the_unload_hides_the_old_copy(rig: Rig) -> None:
     """READY, although the memory is held twice: why we never load before the unload is done."""
-    await bed.place("m", hold="unload")
-    await load(bed, "m")
-    await unload(bed, "m")
-    assert await bed.states("m") == ["UNLOADING"]
+    await rig.place("m", hold="unload")
+    await load(rig, "m")
+    await unload(rig, "m")
+    assert await rig.states("m") == ["UNLOADING"]
 
-    await load(bed, "m")
+    await load(rig, "m")
 
-    assert await bed.states("m") == ["READY"]
-    bed.let_go("m", "unload")
+    assert await rig.states("m") == ["READY"]
+    rig.let_go("m", "unload")
 
 
-async def test_what_cannot_be_attempted_is_internal(bed: Bed) -> None:
+async def test_what_cannot_be_attempted_is_internal(rig: Rig) -> None:
     """No directory, or nothing in it: the reason is in the log only."""
-    await bed.repository.ensure_directory("empty")
+    await rig.repository.ensure_directory("empty")
 
     for name in ("missing", "empty"):
-        assert await refusal(load(bed, name)) == (
+        assert await refusal(load(rig, name)) == (
             grpc.StatusCode.INTERNAL,
             f"failed to load '{name}', failed to poll from model repository",
         )
 
 
-async def test_a_failed_load_is_an_invalid_argument_in_a_frame(bed: Bed) -> None:
+async def test_a_failed_load_is_an_invalid_argument_in_a_frame(rig: Rig) -> None:
     """And the index keeps the reason without the frame."""
-    await bed.place("m", error="weights are corrupt")
+    await rig.place("m", error="weights are corrupt")
 
-    code, text = await refusal(load(bed, "m"))
+    code, text = await refusal(load(rig, "m"))
 
-    reason = f"Internal: RuntimeError: weights are corrupt\n\nAt:\n  {bed.repository.folder}/m/1/model.py({FAILING_LINE}): initialize\n"
+    reason = f"Internal: RuntimeError: weights are corrupt\n\nAt:\n  {rig.repository.folder}/m/1/model.py({FAILING_LINE}): initialize\n"
     assert code is grpc.StatusCode.INVALID_ARGUMENT
     assert text == f"load failed for model 'm': version 1 is at UNAVAILABLE state: {reason};\n"
-    assert [(row.state, row.reason) for row in await bed.rows("m")] == [("UNAVAILABLE", reason)]
+    assert [(row.state, row.reason) for row in await rig.rows("m")] == [("UNAVAILABLE", reason)]
 
 
-async def test_a_server_in_another_mode_says_unavailable(make_bed: Callable[..., Bed]) -> None:
+async def test_a_server_in_another_mode_says_unavailable(make_rig: Callable[..., Rig]) -> None:
     """The code of a Triton that is away."""
-    bed = make_bed(explicit=False)
-    await bed.start()
+    rig = make_rig(explicit=False)
+    await rig.start()
 
-    for call in (load(bed, "m"), unload(bed, "m")):
+    for call in (load(rig, "m"), unload(rig, "m")):
         assert await refusal(call) == (
             grpc.StatusCode.UNAVAILABLE,
             "explicit model load / unload is not allowed if polling is enabled",
         )
 
 
-async def test_inference_of_what_is_not_loaded_is_not_found(bed: Bed) -> None:
+async def test_inference_of_what_is_not_loaded_is_not_found(rig: Rig) -> None:
     """What makes ModelMesh load it again."""
-    await bed.place("m")
-    await load(bed, "m")
-    await unload(bed, "m")
-    await bed.until_state("m", "UNAVAILABLE")
+    await rig.place("m")
+    await load(rig, "m")
+    await unload(rig, "m")
+    await rig.until_state("m", "UNAVAILABLE")
 
     for name in ("m", "unknown"):
         with pytest.raises(grpc.aio.AioRpcError) as failed:
-            await bed.infer(name)
+            await rig.infer(name)
         assert failed.value.code() is grpc.StatusCode.NOT_FOUND
 
 
-async def test_statistics_show_models_without_a_directory(bed: Bed) -> None:
+async def test_statistics_show_models_without_a_directory(rig: Rig) -> None:
     """The only way to find them."""
-    await bed.place("m")
-    await load(bed, "m")
-    await bed.repository.remove("m")
+    await rig.place("m")
+    await load(rig, "m")
+    await rig.repository.remove("m")
 
-    statistics = await bed.stub().ModelStatistics(pb.ModelStatisticsRequest())
+    statistics = await rig.stub().ModelStatistics(pb.ModelStatisticsRequest())
 
     assert [(model.name, model.version) for model in statistics.model_stats] == [("m", "1")]

@@ -12,7 +12,7 @@ from aiohttp import web
 from adapter.fronts.answers import json_answer
 from adapter.fronts.bodies import body_of
 from adapter.fronts.unpacking import MOST_MEMBERS
-from tests.unit.fronts.beds import parts_of, route, served
+from tests.unit.fronts.rigs import parts_of, route, served
 
 LIMIT = 200_000
 LONG = b"".join(hashlib.sha256(b"%d" % number).digest() for number in range(6000))

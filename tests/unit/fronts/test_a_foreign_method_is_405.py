@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from adapter.fronts.answers import json_answer
 from adapter.telemetry.metrics import REGISTRY
-from tests.unit.fronts.beds import parts_of, route, served
+from tests.unit.fronts.rigs import parts_of, route, served
 
 
 async def handler(_request: web.Request) -> web.Response:

@@ -7,7 +7,7 @@ from aiohttp import web
 
 from adapter.fronts import bodies
 from adapter.fronts.answers import json_answer
-from tests.unit.fronts.beds import route, served
+from tests.unit.fronts.rigs import route, served
 
 
 async def test_a_body_that_does_not_come_is_408(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from adapter.fronts.answers import json_answer
 from adapter.fronts.bodies import body_of
-from tests.unit.fronts.beds import SECONDS, parts_of, route, served
+from tests.unit.fronts.rigs import SECONDS, parts_of, route, served
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 

@@ -6,7 +6,7 @@ import pytest
 from aiohttp import web
 
 from adapter.fronts.answers import json_answer
-from tests.unit.fronts.beds import parts_of, route, served
+from tests.unit.fronts.rigs import parts_of, route, served
 
 
 async def handler(_request: web.Request) -> web.Response:

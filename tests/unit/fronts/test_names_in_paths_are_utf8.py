@@ -10,7 +10,7 @@ from aiohttp import web
 
 from adapter.fronts.answers import json_answer
 from adapter.fronts.edge import name_in
-from tests.unit.fronts.beds import parts_of, route, served
+from tests.unit.fronts.rigs import parts_of, route, served
 
 
 async def named(request: web.Request) -> web.Response:

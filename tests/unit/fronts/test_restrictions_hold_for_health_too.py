@@ -7,7 +7,7 @@ from aiohttp import web
 
 from adapter.fronts.answers import json_answer
 from adapter.fronts.edge import Route
-from tests.unit.fronts.beds import parts_of, served
+from tests.unit.fronts.rigs import parts_of, served
 
 
 @pytest.mark.parametrize("is_draining", [False, True])

@@ -9,7 +9,7 @@ from aiohttp import web
 
 from adapter.fronts.accept import coding_of, takes_json
 from adapter.fronts.answers import COMPRESSED_FROM_BYTES, bytes_answer, compressed
-from tests.unit.fronts.beds import parts_of, route, served
+from tests.unit.fronts.rigs import parts_of, route, served
 
 
 @pytest.mark.parametrize(

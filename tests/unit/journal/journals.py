@@ -23,7 +23,7 @@ def a_record(model_id: str = "m", *, state: str = "loaded", size_bytes: int = 1,
     return Record(model_id=model_id, state=state, size_bytes=size_bytes, **known | fields)
 
 
-class Bed:
+class Rig:
     """The file, and a process after another."""
 
     def __init__(self, folder: Path) -> None:

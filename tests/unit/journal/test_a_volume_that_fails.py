@@ -18,7 +18,7 @@ from structlog.testing import capture_logs
 from adapter.journal import file as journal_file
 from adapter.journal import journal as journal_module
 from adapter.journal.file import JournalProblem
-from tests.unit.journal.journals import Bed, a_record
+from tests.unit.journal.journals import Rig, a_record
 
 TOP = Path(__file__).parents[3]
 
@@ -57,27 +57,27 @@ REAL_WRITE = os.write
 
 
 @pytest.fixture
-def disk(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
-    disk = Disk(bed.folder)
+def disk(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
+    disk = Disk(rig.folder)
     monkeypatch.setattr(journal_module, "FIRST_PAUSE_SECONDS", 0.02)
     monkeypatch.setattr(journal_file.os, "write", disk.write)
     yield disk
     disk.goes_on.set()
 
 
-async def until_read(bed: Bed, ids: set[str]) -> None:
+async def until_read(rig: Rig, ids: set[str]) -> None:
     async with asyncio.timeout(20):
         while True:
             try:
-                if set(bed.found().records) == ids:
+                if set(rig.found().records) == ids:
                     return
             except JournalProblem:  # none, or one that was emptied where its name could not be deleted
                 pass
             await asyncio.sleep(0.01)
 
 
-async def test_where_nothing_can_be_appended_a_shorter_file_may_fit(bed: Bed, disk: Disk) -> None:
-    journal = bed.start()
+async def test_where_nothing_can_be_appended_a_shorter_file_may_fit(rig: Rig, disk: Disk) -> None:
+    journal = rig.start()
     for number in range(20):
         journal.note(a_record("a", size_bytes=number))
         await journal.written()
@@ -87,18 +87,18 @@ async def test_where_nothing_can_be_appended_a_shorter_file_may_fit(bed: Bed, di
     for number in range(80):  # all of them in one batch
         journal.note(a_record(f"b{number}"))
         journal.forget(a_record(f"b{number}"))
-    disk.size = bed.path.stat().st_size + 2_000  # the batch fits in part; the new file has two lines
+    disk.size = rig.path.stat().st_size + 2_000  # the batch fits in part; the new file has two lines
     disk.goes_on.set()
 
     await journal.written()
 
-    assert {name: record.size_bytes for name, record in bed.found().records.items()} == {"a": 20}
-    assert len(bed.path.read_text().splitlines()) == 2
+    assert {name: record.size_bytes for name, record in rig.found().records.items()} == {"a": 20}
+    assert len(rig.path.read_text().splitlines()) == 2
 
 
-async def test_a_full_disk_leaves_no_file_rather_than_one_that_is_not_true(bed: Bed, disk: Disk) -> None:
+async def test_a_full_disk_leaves_no_file_rather_than_one_that_is_not_true(rig: Rig, disk: Disk) -> None:
     """One line in the log, however often it is tried; with room again, all that is known is written by itself."""
-    journal = bed.start()
+    journal = rig.start()
     journal.note(a_record("a", state="loading"))
     await journal.written()
     disk.size = 0
@@ -106,7 +106,7 @@ async def test_a_full_disk_leaves_no_file_rather_than_one_that_is_not_true(bed: 
         for number in range(50):
             journal.note(a_record("a", state="loaded", size_bytes=number))
             await journal.written()
-            assert not bed.path.exists()
+            assert not rig.path.exists()
         journal.note(a_record("b"))
         async with asyncio.timeout(20):
             tries = disk.tries
@@ -115,15 +115,15 @@ async def test_a_full_disk_leaves_no_file_rather_than_one_that_is_not_true(bed: 
         assert [line["event"] for line in told] == ["journal.dropped"]
         assert told[0]["cause"] == "No space left on device"
         disk.size = float("inf")
-        await until_read(bed, {"a", "b"})
+        await until_read(rig, {"a", "b"})
     assert [line["event"] for line in told] == ["journal.dropped", "journal.begun_again"]
-    assert bed.found().records["a"].size_bytes == 49
-    assert [path for path in bed.folder.iterdir() if "new" in path.name] == []
+    assert rig.found().records["a"].size_bytes == 49
+    assert [path for path in rig.folder.iterdir() if "new" in path.name] == []
 
 
-async def test_while_a_file_comes_back_who_waits_waits_for_what_was_noted_meanwhile(bed: Bed, disk: Disk) -> None:
+async def test_while_a_file_comes_back_who_waits_waits_for_what_was_noted_meanwhile(rig: Rig, disk: Disk) -> None:
     """Otherwise a kill at that moment would leave an older state than one that was confirmed."""
-    journal = bed.start()
+    journal = rig.start()
     disk.size = 0
     journal.note(a_record("a", size_bytes=1))
     await journal.written()
@@ -139,11 +139,11 @@ async def test_while_a_file_comes_back_who_waits_waits_for_what_was_noted_meanwh
     disk.goes_on.set()
     await waiting
 
-    assert bed.found().records["a"].size_bytes == 2
+    assert rig.found().records["a"].size_bytes == 2
 
 
-async def test_a_volume_that_hangs_holds_up_those_who_wait_and_nobody_else(bed: Bed, disk: Disk) -> None:
-    journal = bed.start()
+async def test_a_volume_that_hangs_holds_up_those_who_wait_and_nobody_else(rig: Rig, disk: Disk) -> None:
+    journal = rig.start()
     journal.note(a_record("before"))
     await journal.written()
     disk.goes_on.clear()
@@ -161,7 +161,7 @@ async def test_a_volume_that_hangs_holds_up_those_who_wait_and_nobody_else(bed: 
     disk.goes_on.set()
     await asyncio.gather(*waiting)
     await journal.written()
-    assert bed.found().records["many"].size_bytes == 999
+    assert rig.found().records["many"].size_bytes == 999
 
 
 async def _noted(journal: journal_module.Journal, model_id: str) -> None:
@@ -169,9 +169,9 @@ async def _noted(journal: journal_module.Journal, model_id: str) -> None:
     await journal.written()
 
 
-async def test_a_volume_that_hangs_does_not_keep_the_process(bed: Bed, disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_volume_that_hangs_does_not_keep_the_process(rig: Rig, disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal_module, "END_SECONDS", 0.05)
-    journal = bed.start()
+    journal = rig.start()
     disk.goes_on.clear()
     journal.note(a_record("a"))
     began = time.perf_counter()
@@ -180,37 +180,37 @@ async def test_a_volume_that_hangs_does_not_keep_the_process(bed: Bed, disk: Dis
     disk.goes_on.set()
 
 
-async def test_a_folder_that_is_gone_is_a_journal_that_is_dropped(bed: Bed, disk: Disk, tmp_path: Path) -> None:
-    journal = bed.start()
+async def test_a_folder_that_is_gone_is_a_journal_that_is_dropped(rig: Rig, disk: Disk, tmp_path: Path) -> None:
+    journal = rig.start()
     moved = tmp_path.with_name(f"{tmp_path.name}-moved")
-    bed.folder.rename(moved)
+    rig.folder.rename(moved)
     journal.note(a_record("a"))
     await journal.written()
-    assert not bed.path.exists()
+    assert not rig.path.exists()
 
-    moved.rename(bed.folder)
-    await until_read(bed, {"a"})
+    moved.rename(rig.folder)
+    await until_read(rig, {"a"})
 
 
-async def test_what_cannot_be_written_at_the_start_is_no_trouble(bed: Bed, disk: Disk) -> None:
+async def test_what_cannot_be_written_at_the_start_is_no_trouble(rig: Rig, disk: Disk) -> None:
     disk.size = 0
-    journal = bed.start()
+    journal = rig.start()
     journal.note(a_record("a"))
     await journal.written()
-    assert not bed.path.exists()
+    assert not rig.path.exists()
     disk.size = float("inf")
-    await until_read(bed, {"a"})
+    await until_read(rig, {"a"})
 
 
-async def test_whatever_goes_wrong_in_the_thread_wakes_those_who_wait(bed: Bed, disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
-    journal = bed.start()
+async def test_whatever_goes_wrong_in_the_thread_wakes_those_who_wait(rig: Rig, disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal = rig.start()
     with monkeypatch.context() as patch:
         patch.setattr(journal_module, "line_of", lambda _: 1 / 0)
         journal.note(a_record("a"))
         await journal.written()
-        assert not bed.path.exists()
+        assert not rig.path.exists()
     journal.note(a_record("b"))
-    await until_read(bed, {"a", "b"})
+    await until_read(rig, {"a", "b"})
 
 
 REAL_DISK = """

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 
 from adapter.journal.file import NoJournal
-from tests.unit.journal.journals import Bed, a_record
+from tests.unit.journal.journals import Rig, a_record
 
 TOP = Path(__file__).parents[3]
 KILLS = 12
 
 
-def start(bed: Bed, seed: int) -> subprocess.Popen[bytes]:
+def start(rig: Rig, seed: int) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-B", "-m", "tests.unit.journal.child", str(bed.path), str(seed)], cwd=TOP, stdout=subprocess.PIPE
+        [sys.executable, "-B", "-m", "tests.unit.journal.child", str(rig.path), str(seed)], cwd=TOP, stdout=subprocess.PIPE
     )
 
 
@@ -34,32 +34,32 @@ def possible(known: dict[str, int], told: Iterable[bytes]) -> dict[str, list[int
     return states
 
 
-async def test_a_file_that_is_deleted_or_replaced_meanwhile_is_written_anew(bed: Bed, tmp_path: Path) -> None:
-    journal = bed.start()
+async def test_a_file_that_is_deleted_or_replaced_meanwhile_is_written_anew(rig: Rig, tmp_path: Path) -> None:
+    journal = rig.start()
     journal.note(a_record("a"))
     await journal.written()
-    bed.path.unlink()
+    rig.path.unlink()
     with pytest.raises(NoJournal):
-        bed.found()
+        rig.found()
     journal.note(a_record("b"))
     await journal.written()
-    assert set(bed.found().records) == {"a", "b"}
+    assert set(rig.found().records) == {"a", "b"}
 
-    bed.path.rename(tmp_path / "moved")
-    bed.path.symlink_to(tmp_path / "moved")
+    rig.path.rename(tmp_path / "moved")
+    rig.path.symlink_to(tmp_path / "moved")
     journal.note(a_record("c"))
     await journal.written()
-    assert set(bed.found().records) == {"a", "b", "c"} and not bed.path.is_symlink()
+    assert set(rig.found().records) == {"a", "b", "c"} and not rig.path.is_symlink()
 
-    with bed.path.open("a") as file:
+    with rig.path.open("a") as file:
         file.write('{"id": "intruder"')
     journal.note(a_record("d"))
     await journal.written()
-    assert set(bed.found().records) == {"a", "b", "c", "d"}
+    assert set(rig.found().records) == {"a", "b", "c", "d"}
 
-    bed.path.unlink()
-    bed.path.mkdir()
-    (bed.path.with_name("journal.jsonl.new")).mkdir()
+    rig.path.unlink()
+    rig.path.mkdir()
+    (rig.path.with_name("journal.jsonl.new")).mkdir()
     journal.note(a_record("e"))
     await journal.written()
-    assert set(bed.found().records) == {"a", "b", "c", "d", "e"}
+    assert set(rig.found().records) == {"a", "b", "c", "d", "e"}

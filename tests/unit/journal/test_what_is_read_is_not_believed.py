@@ -21,35 +21,35 @@ from adapter.boot import boot_id, boot_seconds
 from adapter.journal.file import MAX_ENTRIES, MAX_FILE_BYTES, JournalProblem, OtherBoot
 from adapter.journal.lines import MAX_LINE_BYTES, line_of
 from adapter.model import Crashes
-from tests.unit.journal.journals import BOOT, Bed, a_record
+from tests.unit.journal.journals import BOOT, Rig, a_record
 
 GOOD = json.loads(line_of(a_record("m")))
 CRASH = json.loads(line_of(Crashes(digest="cc", count=2, last=3.0)))
 
 
-async def works_anew(bed: Bed, *words: str) -> None:
+async def works_anew(rig: Rig, *words: str) -> None:
     """What is there says nothing, is out of the way, is told once, and the journal of this process works."""
     with capture_logs() as told:
-        journal = bed.start()
+        journal = rig.start()
     assert journal.records == {} and journal.crashes == {}
     assert [line["event"] for line in told] == ["journal.ignored"]
     assert all(word in told[0]["cause"] for word in words), told[0]["cause"]
     journal.note(a_record("new"))
     await journal.written()
-    assert set(bed.found().records) == {"new"}
-    assert len(bed.trash) == 1
+    assert set(rig.found().records) == {"new"}
+    assert len(rig.trash) == 1
 
 
-async def test_another_boot_is_another_journal_with_another_salt(bed: Bed) -> None:
-    first = bed.start("boot-0")
+async def test_another_boot_is_another_journal_with_another_salt(rig: Rig) -> None:
+    first = rig.start("boot-0")
     first.note(a_record("old"))
     await first.written()
     first.close()
 
     with pytest.raises(OtherBoot, match="the machine has restarted"):
-        bed.found()
-    await works_anew(bed, "the machine has restarted")
-    assert bed.start().digests.of_values({}) != first.digests.of_values({})
+        rig.found()
+    await works_anew(rig, "the machine has restarted")
+    assert rig.start().digests.of_values({}) != first.digests.of_values({})
 
 
 @pytest.mark.parametrize(
@@ -64,39 +64,39 @@ async def test_another_boot_is_another_journal_with_another_salt(bed: Bed) -> No
         b'{"format": 1, "boot_id": "boot-1", "salt": "' + b"5a" * 32 + b'", "more": "' + b"x" * MAX_LINE_BYTES + b'"}\n',
     ],
 )  # fmt: skip
-async def test_a_file_that_does_not_begin_as_a_journal_is_none(bed: Bed, content: bytes) -> None:
-    bed.path.write_bytes(content)
-    await works_anew(bed, "its first line is not a journal's")
+async def test_a_file_that_does_not_begin_as_a_journal_is_none(rig: Rig, content: bytes) -> None:
+    rig.path.write_bytes(content)
+    await works_anew(rig, "its first line is not a journal's")
 
 
 @pytest.mark.parametrize("kind", ["link", "dangling", "pipe", "socket", "folder", "device", "huge"])
-async def test_what_is_no_journal_at_all_is_put_away_unopened(bed: Bed, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_is_no_journal_at_all_is_put_away_unopened(rig: Rig, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """None of it hangs, follows a link, or reads more than its bound."""
     elsewhere = tmp_path / "elsewhere"
-    good = Bed(tmp_path)
+    good = Rig(tmp_path)
     good.path = elsewhere
     good.write(GOOD)
     before = elsewhere.read_bytes()
     if kind in ("link", "dangling"):
-        bed.path.symlink_to(elsewhere if kind == "link" else tmp_path / "nowhere")
+        rig.path.symlink_to(elsewhere if kind == "link" else tmp_path / "nowhere")
     elif kind == "pipe":
-        os.mkfifo(bed.path)
+        os.mkfifo(rig.path)
     elif kind == "socket":
         monkeypatch.chdir(tmp_path)  # its name may have 107 bytes
         with socket.socket(socket.AF_UNIX) as made:
-            made.bind(bed.path.name)
+            made.bind(rig.path.name)
     elif kind == "folder":
-        bed.path.mkdir()
-        (bed.path / "file").touch()
+        rig.path.mkdir()
+        (rig.path / "file").touch()
     elif kind == "device":
         try:
-            os.mknod(bed.path, 0o600 | stat.S_IFCHR, os.makedev(1, 5))  # /dev/zero
+            os.mknod(rig.path, 0o600 | stat.S_IFCHR, os.makedev(1, 5))  # /dev/zero
         except PermissionError:
             pytest.skip("this user cannot make devices")
     else:
-        with bed.path.open("wb") as file:
+        with rig.path.open("wb") as file:
             file.truncate(MAX_FILE_BYTES + 1)
-    await works_anew(bed)
+    await works_anew(rig)
     assert elsewhere.read_bytes() == before
 
 
@@ -115,10 +115,10 @@ def spoiled() -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("line", spoiled(), ids=lambda line: ",".join(f"{k}={v!r:.20}" for k, v in line.items() if GOOD[k] != v))
-async def test_a_line_with_a_value_that_cannot_be_is_dropped(bed: Bed, line: dict[str, Any]) -> None:
-    bed.write({**GOOD, "id": "before"}, line, {**GOOD, "id": "after"})
+async def test_a_line_with_a_value_that_cannot_be_is_dropped(rig: Rig, line: dict[str, Any]) -> None:
+    rig.write({**GOOD, "id": "before"}, line, {**GOOD, "id": "after"})
 
-    assert set(bed.start().records) == {"before", "after"}
+    assert set(rig.start().records) == {"before", "after"}
 
 
 @pytest.mark.parametrize(
@@ -137,31 +137,31 @@ async def test_a_line_with_a_value_that_cannot_be_is_dropped(bed: Bed, line: dic
     ],
     ids=lambda line: f"{line!r:.60}",
 )  # fmt: skip
-async def test_a_line_that_is_none_is_dropped_and_its_neighbours_are_not(bed: Bed, line: Any) -> None:
-    bed.write({**GOOD, "id": "before"}, CRASH, line, {**GOOD, "id": "after"})
+async def test_a_line_that_is_none_is_dropped_and_its_neighbours_are_not(rig: Rig, line: Any) -> None:
+    rig.write({**GOOD, "id": "before"}, CRASH, line, {**GOOD, "id": "after"})
 
-    journal = bed.start()
+    journal = rig.start()
 
     assert set(journal.records) == {"before", "after"}
     assert journal.crashes == {"cc": Crashes(digest="cc", count=2, last=3.0)}
-    assert not bed.trash
+    assert not rig.trash
 
 
-async def test_a_torn_tail_is_dropped_and_nothing_is_appended_to_it(bed: Bed) -> None:
+async def test_a_torn_tail_is_dropped_and_nothing_is_appended_to_it(rig: Rig) -> None:
     """At lengths that a killed process may have left, the first and the last among them."""
     tail = line_of(a_record("b"))
     for length in (1, *range(2, len(tail), 9), len(tail) - 1):
-        bed.write({**GOOD, "id": "a"}, tail[:length], end=b"")
-        journal = bed.start()
+        rig.write({**GOOD, "id": "a"}, tail[:length], end=b"")
+        journal = rig.start()
         assert set(journal.records) == {"a"}
         journal.note(a_record("c"))
         await journal.written()
         journal.close()
-        assert set(bed.found().records) == {"a", "c"}
+        assert set(rig.found().records) == {"a", "c"}
 
 
 @pytest.mark.parametrize("kind", ["wide", "no line"])
-async def test_the_largest_file_that_is_read_takes_bounded_memory(bed: Bed, kind: str) -> None:
+async def test_the_largest_file_that_is_read_takes_bounded_memory(rig: Rig, kind: str) -> None:
     """Texts that Python holds four bytes a letter for, and a line without an end."""
     if kind == "wide":
         wide = "x" * 199 + "\U0001f600"
@@ -169,7 +169,7 @@ async def test_the_largest_file_that_is_read_takes_bounded_memory(bed: Bed, kind
     else:
         lines = iter([])
     head = json.dumps({"format": 1, "boot_id": BOOT, "salt": "5a" * 32}).encode() + b"\n"
-    with bed.path.open("wb") as file:
+    with rig.path.open("wb") as file:
         file.write(head)
         for line in lines:
             if file.tell() + len(line) >= MAX_FILE_BYTES:
@@ -179,7 +179,7 @@ async def test_the_largest_file_that_is_read_takes_bounded_memory(bed: Bed, kind
             file.truncate(MAX_FILE_BYTES)
     tracemalloc.start()
     try:
-        found = bed.found()
+        found = rig.found()
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -188,8 +188,8 @@ async def test_the_largest_file_that_is_read_takes_bounded_memory(bed: Bed, kind
     assert peak < 160 << 20, f"{peak >> 20} MiB"
 
 
-async def test_a_file_that_may_not_be_read_says_so(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
-    bed.write(GOOD)
+async def test_a_file_that_may_not_be_read_says_so(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    rig.write(GOOD)
 
     def refuse(*_: object, **__: object) -> int:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
@@ -197,7 +197,7 @@ async def test_a_file_that_may_not_be_read_says_so(bed: Bed, monkeypatch: pytest
     with monkeypatch.context() as patch:
         patch.setattr("adapter.journal.file.os.open", refuse)
         with pytest.raises(JournalProblem, match="it cannot be read: Permission denied"):
-            bed.found()
+            rig.found()
 
 
 def test_the_boot_of_the_kernel_is_the_same_for_every_process() -> None:

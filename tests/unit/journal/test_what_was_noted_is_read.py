@@ -17,11 +17,11 @@ from adapter.lifecycle.registry import Registry
 from adapter.lifecycle.states import State
 from adapter.model import MAX_NAME_BYTES, MAX_URL_BYTES, Content, Crashes, Named
 from tests.builders import a_listing, a_spec
-from tests.unit.journal.journals import Bed, a_record
+from tests.unit.journal.journals import Rig, a_record
 
 
-async def test_a_later_process_reads_what_was_noted(bed: Bed) -> None:
-    journal = bed.start()
+async def test_a_later_process_reads_what_was_noted(rig: Rig) -> None:
+    journal = rig.start()
     full = a_record("full")
     bare = a_record("bare", storage_key=None, content=None, artifact_key=None, placed=None, path="", model_type="", confirmed=0.0)
     partly = a_record("partly", content=Content("aa", None, "bb"))
@@ -30,17 +30,17 @@ async def test_a_later_process_reads_what_was_noted(bed: Bed) -> None:
         journal.note(entry)
     await journal.written()
 
-    later = bed.start()
+    later = rig.start()
 
     assert later.records == {"full": full, "bare": bare, "partly": partly} == journal.records
     assert later.crashes == {"cc": crashes} == journal.crashes
     assert later.digests.of_spec(a_spec()) == journal.digests.of_spec(a_spec())
-    assert bed.trash == []
+    assert rig.trash == []
 
 
-async def test_what_a_front_calls_a_model_is_kept_at_any_length(bed: Bed) -> None:
+async def test_what_a_front_calls_a_model_is_kept_at_any_length(rig: Rig) -> None:
     """Also where each letter takes six bytes in the file."""
-    journal = bed.start()
+    journal = rig.start()
     records = {
         "a": a_record("a", named=Named("a b%?é", "/opt/ml/models/a/../a/model")),
         "long": a_record("long", named=Named("\x7f" * MAX_NAME_BYTES, "\x7f" * MAX_URL_BYTES)),
@@ -50,7 +50,7 @@ async def test_what_a_front_calls_a_model_is_kept_at_any_length(bed: Bed) -> Non
         journal.note(record)
     await journal.written()
 
-    assert bed.start().records == records
+    assert rig.start().records == records
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "a\\b", "a\0", "a\n", "\ud800", "é" * (MAX_NAME_BYTES // 2 + 1)])
@@ -61,8 +61,8 @@ def test_a_name_that_cannot_be_kept_is_refused(name: str) -> None:
         Named("m", "/m\n" if name else "")
 
 
-async def test_the_last_note_of_an_id_counts_also_in_one_batch_and_over_processes(bed: Bed) -> None:
-    journal = bed.start()
+async def test_the_last_note_of_an_id_counts_also_in_one_batch_and_over_processes(rig: Rig) -> None:
+    journal = rig.start()
     for size in range(50):
         journal.note(a_record("a", size_bytes=size))
         journal.note(a_record("b", size_bytes=size))
@@ -73,51 +73,51 @@ async def test_the_last_note_of_an_id_counts_also_in_one_batch_and_over_processe
     await journal.written()
     journal.close()
 
-    later = bed.start()
+    later = rig.start()
     assert {name: record.size_bytes for name, record in later.records.items()} == {"a": 49}
     assert later.crashes == {}
     later.note(a_record("a", size_bytes=50))
     later.note(a_record("b", size_bytes=51))
     await later.written()
 
-    assert {name: record.size_bytes for name, record in bed.found().records.items()} == {"a": 50, "b": 51}
+    assert {name: record.size_bytes for name, record in rig.found().records.items()} == {"a": 50, "b": 51}
 
 
-async def test_nobody_else_may_read_the_file_whatever_the_umask_and_whoever_changed_it(bed: Bed) -> None:
+async def test_nobody_else_may_read_the_file_whatever_the_umask_and_whoever_changed_it(rig: Rig) -> None:
     """A cluster's fsGroup opens files of a volume to the group; then they are closed again, and still believed."""
-    journal = bed.start()
+    journal = rig.start()
     journal.note(a_record("a"))
     await journal.written()
     journal.close()
-    assert stat.S_IMODE(bed.path.stat().st_mode) == 0o600
-    bed.path.chmod(0o660)
+    assert stat.S_IMODE(rig.path.stat().st_mode) == 0o600
+    rig.path.chmod(0o660)
 
-    later = bed.start()
+    later = rig.start()
     later.note(a_record("b"))
     await later.written()
 
-    assert stat.S_IMODE(bed.path.stat().st_mode) == 0o600
-    assert set(bed.found().records) == {"a", "b"}
+    assert stat.S_IMODE(rig.path.stat().st_mode) == 0o600
+    assert set(rig.found().records) == {"a", "b"}
 
 
-async def test_two_thousand_ids_and_twenty_thousand_notes_stay_within_twice_what_is_held(bed: Bed) -> None:
+async def test_two_thousand_ids_and_twenty_thousand_notes_stay_within_twice_what_is_held(rig: Rig) -> None:
     """Also while it grows: the file is looked at all along."""
-    journal = bed.start()
+    journal = rig.start()
     most = 0
     for number in range(20_000):
         journal.note(a_record(f"model-{number % 2_000}", size_bytes=number))
         if number % 1_000 == 999:
             await journal.written()
-            most = max(most, bed.path.stat().st_size)
+            most = max(most, rig.path.stat().st_size)
     held = sum(len(line_of(record)) for record in journal.records.values())
 
     assert most <= 2 * held + SLACK_BYTES + 1_000
-    assert [record.size_bytes for record in bed.found().records.values()] == list(range(18_000, 20_000))
+    assert [record.size_bytes for record in rig.found().records.values()] == list(range(18_000, 20_000))
 
 
-async def test_memory_is_bounded_by_the_ids_and_not_by_the_notes(bed: Bed) -> None:
+async def test_memory_is_bounded_by_the_ids_and_not_by_the_notes(rig: Rig) -> None:
     """Even where nothing is written meanwhile: this loop gives nobody else a turn for long."""
-    journal = bed.start()
+    journal = rig.start()
 
     async def note(rounds: int) -> int:
         for number in range(rounds):
@@ -135,23 +135,23 @@ async def test_memory_is_bounded_by_the_ids_and_not_by_the_notes(bed: Bed) -> No
     assert many < few + 100 * 4_096
 
 
-async def test_long_and_strange_texts_are_kept_as_far_as_they_are_for_people(bed: Bed) -> None:
+async def test_long_and_strange_texts_are_kept_as_far_as_they_are_for_people(rig: Rig) -> None:
     """The id is what everything hangs on: all of it is kept."""
     ids = ["ä" * 127, "\x01" * 255, "\U0001f600" * 63, 'a b\n{}"\\\x7f\x85\u2028', " "]
-    journal = bed.start()
+    journal = rig.start()
     for model_id in ids:
         journal.note(a_record(model_id, path="\U0001f600" * 5_000, model_type="t" * 5_000, storage_key="\x00" * 5_000))
     await journal.written()
 
-    records = bed.found().records
+    records = rig.found().records
     assert list(records) == ids
-    assert bed.path.read_bytes().isascii()
-    assert bed.path.read_text().isprintable() is False  # newlines
-    assert all(line.isprintable() for line in bed.path.read_text().split("\n"))
+    assert rig.path.read_bytes().isascii()
+    assert rig.path.read_text().isprintable() is False  # newlines
+    assert all(line.isprintable() for line in rig.path.read_text().split("\n"))
 
 
-async def test_a_journal_that_is_closed_has_written_all_and_takes_no_more(bed: Bed) -> None:
-    journal = bed.start()
+async def test_a_journal_that_is_closed_has_written_all_and_takes_no_more(rig: Rig) -> None:
+    journal = rig.start()
     for number in range(1_000):
         journal.note(a_record(f"m{number}"))
     journal.close()
@@ -159,12 +159,12 @@ async def test_a_journal_that_is_closed_has_written_all_and_takes_no_more(bed: B
     await journal.written()
     journal.close()
 
-    assert len(bed.found().records) == 1_000
+    assert len(rig.found().records) == 1_000
 
 
-async def test_no_secret_of_a_spec_reaches_the_file(bed: Bed) -> None:
+async def test_no_secret_of_a_spec_reaches_the_file(rig: Rig) -> None:
     """Neither of the parameters, nor of the path, nor something that a guess can be tried against without the salt."""
-    journal = bed.start()
+    journal = rig.start()
     registry = Registry(journal)
     spec = a_spec(
         "https://user:pa55word-7@host/models/a?sig=5ecret5ig%3D&X-Amz-Signature=deadbeefcafe",
@@ -176,16 +176,16 @@ async def test_no_secret_of_a_spec_reaches_the_file(bed: Bed) -> None:
     await journal.written()
     journal.close()
 
-    text = bed.path.read_text()
+    text = rig.path.read_text()
     assert json.loads(text.splitlines()[1])["path"].startswith("https://host/models/a")
     for secret in ("pa55word", "5ecret5ig", "deadbeefcafe", "wJalrXUtnFEMI"):
         assert secret not in text
     assert Digests(b"").of_spec(spec) not in text
 
 
-async def test_the_registrys_states_are_all_ones_that_a_reader_takes(bed: Bed) -> None:
+async def test_the_registrys_states_are_all_ones_that_a_reader_takes(rig: Rig) -> None:
     """Through a life of a model: each state is read as it was noted, and of one that is absent nothing is left."""
-    journal = bed.start()
+    journal = rig.start()
     registry = Registry(journal)
     model = Model("a", spec=a_spec("p", model_id="a"))
     for state in (
@@ -193,8 +193,8 @@ async def test_the_registrys_states_are_all_ones_that_a_reader_takes(bed: Bed) -
     ):  # fmt: skip
         registry.move(model, state)
         await journal.written()
-        assert bed.found().records["a"].state == model.state.value
+        assert rig.found().records["a"].state == model.state.value
     registry.move(model, State.ABSENT)
     await journal.written()
 
-    assert bed.found().records == {}
+    assert rig.found().records == {}

@@ -9,7 +9,7 @@ import pytest
 
 from adapter.volume.volume import Volume
 from tests.fakes.memory_bucket import MemoryBucket
-from tests.unit.storage.beds import StoreBed, make_bed
+from tests.unit.storage.rigs import StoreRig, make_rig
 
 
 @pytest.fixture
@@ -28,16 +28,16 @@ def bucket() -> MemoryBucket:
 
 
 @pytest.fixture
-def bed(tmp_path: Path, volume: Volume) -> Iterator[StoreBed]:
+def rig(tmp_path: Path, volume: Volume) -> Iterator[StoreRig]:
     """A store over an empty bucket in memory."""
-    made = make_bed(tmp_path, volume)
+    made = make_rig(tmp_path, volume)
     yield made
     made.store.close()
 
 
 @pytest.fixture
-def kept(tmp_path: Path, volume: Volume) -> Iterator[StoreBed]:
+def kept(tmp_path: Path, volume: Volume) -> Iterator[StoreRig]:
     """The same, and what was pulled is kept."""
-    made = make_bed(tmp_path, volume, cache_bytes=1 << 30)
+    made = make_rig(tmp_path, volume, cache_bytes=1 << 30)
     yield made
     made.store.close()

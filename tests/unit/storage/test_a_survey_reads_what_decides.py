@@ -9,7 +9,7 @@ import pytest
 from adapter.errors import InvalidModel, SourceUnavailable
 from adapter.storage.search import READ_LIMIT_BYTES
 from tests.builders import a_spec
-from tests.unit.storage.beds import hang_after_pages_of, reached, write_tree
+from tests.unit.storage.rigs import hang_after_pages_of, reached, write_tree
 
 CONFIG = b'backend: "python"\n'
 IN_A_CLAIM = a_spec(storage_params={"type": "pvc", "name": "c"})
@@ -24,75 +24,75 @@ def texts(survey):
 
 
 @pytest.mark.parametrize("where", ["a bucket", "a claim", "the model volume"])
-async def test_what_is_wanted_is_read(bed, tmp_path, where):
+async def test_what_is_wanted_is_read(rig, tmp_path, where):
     """With the threads of surveys, wherever the model lies."""
     files = {"m/config.pbtxt": CONFIG, "m/1/model.py": b"abc"}
     for path, content in files.items():
-        bed.bucket.put(path, content)
+        rig.bucket.put(path, content)
     write_tree(tmp_path / "claims/c", files)
-    write_tree(bed.root, files)
-    spec = {"a bucket": a_spec(), "a claim": IN_A_CLAIM, "the model volume": a_spec(str(bed.root / "m"), disk_size_bytes=3)}[where]
+    write_tree(rig.root, files)
+    spec = {"a bucket": a_spec(), "a claim": IN_A_CLAIM, "the model volume": a_spec(str(rig.root / "m"), disk_size_bytes=3)}[where]
 
-    survey = await bed.store.survey(spec, 20, configs)
+    survey = await rig.store.survey(spec, 20, configs)
 
     assert texts(survey) == {"config.pbtxt": CONFIG}
     assert (survey.seen_bytes, survey.seen) == (3 + len(CONFIG), ()), "the listing has them all"
-    assert texts(await bed.store.survey(spec, 20)) == {}
+    assert texts(await rig.store.survey(spec, 20)) == {}
 
 
-async def test_an_empty_file_is_not_asked_for(bed):
+async def test_an_empty_file_is_not_asked_for(rig):
     """A store has no range of it."""
-    bed.bucket.put("m/config.pbtxt", b"")
-    bed.bucket.put("m/1/model.py", b"abc")
-    assert texts(await bed.store.survey(a_spec(), 20, configs)) == {"config.pbtxt": b""}
+    rig.bucket.put("m/config.pbtxt", b"")
+    rig.bucket.put("m/1/model.py", b"abc")
+    assert texts(await rig.store.survey(a_spec(), 20, configs)) == {"config.pbtxt": b""}
 
 
-async def test_a_file_that_cannot_be_read_costs_the_listing_nothing(bed):
+async def test_a_file_that_cannot_be_read_costs_the_listing_nothing(rig):
     """Nor one that is too large."""
-    bed.bucket.put("m/config.pbtxt", CONFIG)
-    bed.bucket.put("m/1/model.py", b"abc")
-    bed.bucket.fail("read", SourceUnavailable("away", can_pass=False))
-    survey = await bed.store.survey(a_spec(), 20, configs)
+    rig.bucket.put("m/config.pbtxt", CONFIG)
+    rig.bucket.put("m/1/model.py", b"abc")
+    rig.bucket.fail("read", SourceUnavailable("away", can_pass=False))
+    survey = await rig.store.survey(a_spec(), 20, configs)
     assert (survey.listing.size_bytes, texts(survey)) == (3 + len(CONFIG), {})
 
-    bed.bucket.put("m/config.pbtxt", bytes(READ_LIMIT_BYTES + 1))
-    survey = await bed.store.survey(a_spec(), 20, configs)
+    rig.bucket.put("m/config.pbtxt", bytes(READ_LIMIT_BYTES + 1))
+    survey = await rig.store.survey(a_spec(), 20, configs)
     assert (len(survey.listing.files), texts(survey)) == (2, {})
 
 
-async def test_a_file_that_is_not_read_in_time_costs_the_listing_nothing(bed):
+async def test_a_file_that_is_not_read_in_time_costs_the_listing_nothing(rig):
     """The time is over all of it."""
-    bed.bucket.put("m/config.pbtxt", CONFIG)
-    bed.bucket.put("m/1/model.py", b"abc")
-    bed.bucket.hang("read")
-    survey = asyncio.create_task(bed.store.survey(a_spec(), 0.3, configs))
-    await reached(bed.bucket.hanging)
+    rig.bucket.put("m/config.pbtxt", CONFIG)
+    rig.bucket.put("m/1/model.py", b"abc")
+    rig.bucket.hang("read")
+    survey = asyncio.create_task(rig.store.survey(a_spec(), 0.3, configs))
+    await reached(rig.bucket.hanging)
 
     assert (len((await survey).listing.files), texts(await survey)) == (2, {})
-    while bed.bucket.active:
+    while rig.bucket.active:
         await asyncio.sleep(0)
 
 
-async def test_who_wants_the_impossible_is_told_so(bed):
+async def test_who_wants_the_impossible_is_told_so(rig):
     """As by a plan: configs of a bundle that are too long together."""
-    bed.bucket.put("m/model", b"abc")
+    rig.bucket.put("m/model", b"abc")
 
     def refuse(_listing):
         raise InvalidModel("too long")
 
     with pytest.raises(InvalidModel, match="too long"):
-        await bed.store.survey(a_spec(), 20, refuse)
+        await rig.store.survey(a_spec(), 20, refuse)
 
 
-async def test_half_a_listing_is_told_with_its_files(bed):
+async def test_half_a_listing_is_told_with_its_files(rig):
     """As far as it has come when the time is up; in the order of the store."""
     for number in range(10):
-        bed.bucket.put(f"m/{number}/model.py", bytes(100))
-    hang_after_pages_of(bed.bucket, 5)
-    survey = asyncio.create_task(bed.store.survey(a_spec(), 0.3, configs))
-    await reached(bed.bucket.hanging)
+        rig.bucket.put(f"m/{number}/model.py", bytes(100))
+    hang_after_pages_of(rig.bucket, 5)
+    survey = asyncio.create_task(rig.store.survey(a_spec(), 0.3, configs))
+    await reached(rig.bucket.hanging)
 
     assert ((await survey).listing, (await survey).seen_bytes) == (None, 500)
     assert [file.path for file in (await survey).seen] == [f"{number}/model.py" for number in range(5)]
-    while bed.bucket.active:
+    while rig.bucket.active:
         await asyncio.sleep(0)

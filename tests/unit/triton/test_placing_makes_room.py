@@ -20,7 +20,7 @@ CONFIG = bytes(50_000)
 LAYOUT = Layout({f"{version}/model.py": SourceFile("model.py", 4, "e") for version in range(1, 11)}, {"config.pbtxt": CONFIG})
 
 
-class Bed:
+class Rig:
     """A repository on a small disk, with a budget and idle artifacts."""
 
     def __init__(self, volume: Volume, max_bytes: int, *, refuses: bool) -> None:
@@ -38,52 +38,52 @@ class Bed:
 
 
 @pytest.fixture
-def make(tmp_path: Path) -> Iterator[Callable[..., Bed]]:
-    beds: list[Bed] = []
+def make(tmp_path: Path) -> Iterator[Callable[..., Rig]]:
+    rigs: list[Rig] = []
     with small_disk(tmp_path / "small", inodes=400) as root:
         volume = Volume(root / "_triton_models", root / "_adapter")
         volume.claim()
 
-        def made(max_bytes: int = 0, *, refuses: bool = False) -> Bed:
-            beds.append(Bed(volume, max_bytes, refuses=refuses))
-            return beds[-1]
+        def made(max_bytes: int = 0, *, refuses: bool = False) -> Rig:
+            rigs.append(Rig(volume, max_bytes, refuses=refuses))
+            return rigs[-1]
 
         yield made
-        for bed in beds:
-            bed.repository.close()
+        for rig in rigs:
+            rig.repository.close()
         volume.close()
 
 
 @pytest.mark.parametrize("sizes_bytes", [(1,), (1 << 20, 4096)])
-async def test_idle_artifacts_give_way_to_a_model_that_is_placed(make: Callable[..., Bed], sizes_bytes: tuple[int, ...]) -> None:
+async def test_idle_artifacts_give_way_to_a_model_that_is_placed(make: Callable[..., Rig], sizes_bytes: tuple[int, ...]) -> None:
     """For inodes and for bytes; the model is whole."""
-    bed = make()
+    rig = make()
     for size_bytes in sizes_bytes:
-        bed.idle.fill(size_bytes)
-    before = len(bed.idle.files)
+        rig.idle.fill(size_bytes)
+    before = len(rig.idle.files)
 
-    await bed.repository.place("m", LAYOUT, bed.artifact)
+    await rig.repository.place("m", LAYOUT, rig.artifact)
 
-    folder = bed.repository.folder / "m"
+    folder = rig.repository.folder / "m"
     assert (folder / "config.pbtxt").read_bytes() == CONFIG
     assert [(folder / f"{version}/model.py").read_bytes() for version in range(1, 11)] == [b"pass"] * 10
-    assert os.listdir(bed.volume.staging_dir) == []
-    assert len(bed.idle.files) < before
-    assert bed.space.counted_bytes("placed") == len(CONFIG)
-    assert bed.space.staging_bytes() == 0
+    assert os.listdir(rig.volume.staging_dir) == []
+    assert len(rig.idle.files) < before
+    assert rig.space.counted_bytes("placed") == len(CONFIG)
+    assert rig.space.staging_bytes() == 0
 
 
-async def test_written_configs_are_within_the_budget(make: Callable[..., Bed]) -> None:
+async def test_written_configs_are_within_the_budget(make: Callable[..., Rig]) -> None:
     """Idle artifacts go first; what is beyond the budget is refused with the setting, and nothing is left."""
-    bed = make(60_000, refuses=True)
-    bed.idle.add(20_000)
+    rig = make(60_000, refuses=True)
+    rig.idle.add(20_000)
 
-    await bed.repository.place("m", LAYOUT, bed.artifact)
-    assert bed.idle.files == [] and bed.space.held_bytes() == 50_000
+    await rig.repository.place("m", LAYOUT, rig.artifact)
+    assert rig.idle.files == [] and rig.space.held_bytes() == 50_000
     with pytest.raises(DiskFull, match=r"^CACHE_MAX_BYTES is reached: the files need 50000 bytes"):
-        await bed.repository.place("n", LAYOUT, bed.artifact)
-    assert os.listdir(bed.repository.folder) == ["m"]
-    await bed.repository.remove("m")
-    await bed.repository.place("n", LAYOUT, bed.artifact)
-    await bed.repository.remove("n")
-    assert bed.is_clean and bed.space.held_bytes() == 0
+        await rig.repository.place("n", LAYOUT, rig.artifact)
+    assert os.listdir(rig.repository.folder) == ["m"]
+    await rig.repository.remove("m")
+    await rig.repository.place("n", LAYOUT, rig.artifact)
+    await rig.repository.remove("n")
+    assert rig.is_clean and rig.space.held_bytes() == 0

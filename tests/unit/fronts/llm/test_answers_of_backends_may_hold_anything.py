@@ -15,7 +15,7 @@ from adapter.fronts.llm.backends import Piece, Profile, Token, profile_of
 from adapter.fronts.llm.collecting import Collector
 from adapter.fronts.llm.schemas import Lmi, Tgi
 from adapter.inference import InferenceFailed, Tensor
-from tests.unit.fronts.llm.beds import LLM_API, PLAIN, TRTLLM, VLLM, named, numbers, texts, wishes
+from tests.unit.fronts.llm.rigs import LLM_API, PLAIN, TRTLLM, VLLM, named, numbers, texts, wishes
 
 PROFILES = [profile_of(info) for info in (VLLM, TRTLLM, LLM_API, PLAIN)]
 VLLMS, TRTLLMS, LLM_APIS, _ = PROFILES

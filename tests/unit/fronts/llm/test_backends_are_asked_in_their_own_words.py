@@ -14,7 +14,7 @@ from adapter.fronts.llm.backends import Question, profile_of
 from adapter.fronts.llm.parameters import RULES, BadParameter, BadPayload
 from adapter.inference import ModelInfo
 from tests.real.llm_models import LLM_API_INPUTS, TRTLLM_INPUTS, VLLM_INPUTS
-from tests.unit.fronts.llm.beds import LLM_API, PLAIN, PLAIN_INPUTS, TRTLLM, VLLM, an_info, values, wishes
+from tests.unit.fronts.llm.rigs import LLM_API, PLAIN, PLAIN_INPUTS, TRTLLM, VLLM, an_info, values, wishes
 
 QUIET = Question(is_stream=False, has_tokens=False, has_reason=False)
 ALL = Question(is_stream=True, has_tokens=True, has_reason=True)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from adapter.errors import InvalidModel
 from adapter.fronts.llm.options import Options, options_of, read
-from tests.unit.fronts.llm.beds import settings
+from tests.unit.fronts.llm.rigs import settings
 
 BASIC = st.characters(max_codepoint=0xFFFF, exclude_categories=("Cs",))
 PLAIN = Options(is_tgi_compatible=False, output_formatter="auto", is_streaming=False, is_dynamic=False, is_strict=False)

@@ -19,7 +19,7 @@ from adapter.volume.space import Space
 from adapter.volume.volume import Volume
 from tests.builders import a_spec
 from tests.fakes.memory_bucket import MemoryBucket
-from tests.unit.storage.beds import StoreBed, make_bed, opened
+from tests.unit.storage.rigs import StoreRig, make_rig, opened
 
 MODEL = {"m/config.pbtxt": b'backend: "onnxruntime"', "m/1/model.onnx": b"one" * 100, "m/1/weights.bin": b"two" * 1000}
 
@@ -56,29 +56,29 @@ class Guarded:
 
 
 @dataclass
-class CacheBed:
+class CacheRig:
     """A store with a cache; `again` is the next process over the same volume."""
 
-    bed: StoreBed
+    rig: StoreRig
     rights: dict[str, Rights]
-    again: Callable[..., CacheBed]
+    again: Callable[..., CacheRig]
 
     @property
     def bucket(self) -> MemoryBucket:
-        return self.bed.bucket
+        return self.rig.bucket
 
     @property
     def volume(self) -> Volume:
-        return self.bed.volume
+        return self.rig.volume
 
     @property
     def store(self) -> Store:
-        return self.bed.store
+        return self.rig.store
 
     @property
     def space(self) -> Space:
-        assert self.bed.space is not None
-        return self.bed.space
+        assert self.rig.space is not None
+        return self.rig.space
 
     @property
     def artifacts(self) -> list[Path]:
@@ -92,21 +92,21 @@ class CacheBed:
 
     def identity(self, name: str, **rights: bool) -> Rights:
         """One more storage key, with credentials that have these rights."""
-        self.bed.configure(name, {"type": "s3", "bucket": "b", "access_key_id": name, "secret_access_key": "x"})
+        self.rig.configure(name, {"type": "s3", "bucket": "b", "access_key_id": name, "secret_access_key": "x"})
         made = self.rights[f"storage config {name!r}"] = Rights(**rights)
         return made
 
     async def load(self, spec: ModelSpec | None = None, *, seconds: float = 60.0) -> Artifact:
         """What a load does: list, read what the layout needs, fetch what the layout has."""
         spec = spec or a_spec("m")
-        model = await opened(self.bed.store, spec, seconds)
+        model = await opened(self.rig.store, spec, seconds)
         contents = {file: await model.read(file) for file in rules.wanted(model.listing)}
         return await model.fetch(rules.plan(spec, model.listing, contents).files)
 
     async def asked(self, spec: ModelSpec | None = None) -> list[str]:
         """The calls that such a load makes. Its artifact is given up."""
         before = len(self.bucket.calls)
-        await self.bed.store.release(await self.load(spec))
+        await self.rig.store.release(await self.load(spec))
         return self.bucket.calls[before:]
 
 
@@ -126,22 +126,22 @@ def pages(calls: list[str]) -> list[str]:
 
 
 @pytest.fixture
-def make_cache(tmp_path: Path, volume: Volume) -> Iterator[Callable[..., CacheBed]]:
+def make_cache(tmp_path: Path, volume: Volume) -> Iterator[Callable[..., CacheRig]]:
     """Stores over one volume and one bucket, one after the other."""
     stores = []
     rights: dict[str, Rights] = {}
     bucket = MemoryBucket()
 
-    def make(*, cache_bytes: int = 1 << 30, salt: bytes = b"salt") -> CacheBed:
-        bed = make_bed(tmp_path, volume, cache_bytes=cache_bytes, salt=salt)
-        bed.bucket = bed.clients.only = bucket
+    def make(*, cache_bytes: int = 1 << 30, salt: bytes = b"salt") -> CacheRig:
+        rig = make_rig(tmp_path, volume, cache_bytes=cache_bytes, salt=salt)
+        rig.bucket = rig.clients.only = bucket
 
         async def of(config: StorageConfig) -> Guarded:
             return Guarded(bucket, rights.setdefault(config.label, Rights()))
 
-        bed.clients.bucket = of
-        stores.append(bed.store)
-        return CacheBed(bed, rights, make)
+        rig.clients.bucket = of
+        stores.append(rig.store)
+        return CacheRig(rig, rights, make)
 
     yield make
     for store in stores:
@@ -149,6 +149,6 @@ def make_cache(tmp_path: Path, volume: Volume) -> Iterator[Callable[..., CacheBe
 
 
 @pytest.fixture
-def cache(make_cache: Callable[..., CacheBed]) -> CacheBed:
+def cache(make_cache: Callable[..., CacheRig]) -> CacheRig:
     """With room for everything."""
     return make_cache()

@@ -99,10 +99,10 @@ async def test_what_storage_has_said_last_holds_while_it_is_away(cache, answer):
     with pytest.raises(type(answer)):
         await cache.load(spec)
     cache.bucket.fail("list", AWAY, times=1000)
-    for bed in (cache, cache.again()):
+    for rig in (cache, cache.again()):
         with pytest.raises(SourceUnavailable, match="cannot be reached"):
-            await bed.load(spec, seconds=SECONDS)
-        assert (await bed.load(seconds=SECONDS)).key, "another storage key was not refused"
+            await rig.load(spec, seconds=SECONDS)
+        assert (await rig.load(seconds=SECONDS)).key, "another storage key was not refused"
     cache.bucket._faults["list"].clear()
     await cache.asked(spec)
     cache.bucket.fail("list", AWAY, times=1000)
@@ -132,7 +132,7 @@ async def test_a_long_listing_is_no_silence(cache, monkeypatch):
         return 0.0
 
     monkeypatch.setattr(waits, "silent_seconds", silent)
-    model = await cache.bed.store.open(a_spec("m"), waits)
+    model = await cache.rig.store.open(a_spec("m"), waits)
     assert {file.path: file.size_bytes for file in model.listing.files}["1/model.onnx"] == len(b"changed")
 
 
@@ -153,7 +153,7 @@ async def test_another_type_of_the_same_path_needs_what_is_there(cache):
     cache.put({"m/1/model.onnx": b"abc", "m/2/model.onnx": b"abc"})
     await cache.asked(a_spec("m", model_type="onnx"))
     cache.bucket.fail("list", AWAY, times=1000)
-    model = await cache.bed.store.open(a_spec("m"), a_waits(SECONDS))
+    model = await cache.rig.store.open(a_spec("m"), a_waits(SECONDS))
     assert (await model.fetch(tuple(file for file in model.listing.files if file.path.startswith("2/")))).key
     with pytest.raises(SourceUnavailable, match="cannot be reached"):
         await model.fetch(model.listing.files)
@@ -166,11 +166,11 @@ async def test_an_archive_and_a_schema_are_given_too(cache):
     cache.bucket.put("m.zip", zip_of([("1/model.onnx", b"abc")]))
     cache.bucket.put("s.json", b"{}")
     spec = a_spec("m.zip", model_type="onnx", storage_params={"unpack": "true"}, schema_path="s.json")
-    model = await cache.bed.store.open(spec, a_waits(60))
+    model = await cache.rig.store.open(spec, a_waits(60))
     assert await model.read(model.listing.schema) == b"{}"
     first = await model.fetch(model.listing.files)
     cache.bucket.fail("list", AWAY, times=1000)
-    model = await cache.bed.store.open(spec, a_waits(SECONDS))
+    model = await cache.rig.store.open(spec, a_waits(SECONDS))
     assert await model.read(model.listing.schema) == b"{}"
     assert await model.fetch(model.listing.files) == first
 

@@ -75,9 +75,9 @@ async def test_after_a_refusal_the_owner_shows_that_it_may_read(cache):
     with pytest.raises(SourceDenied, match="403 for the listing"):
         await cache.load(spec)
     rights.may_list, rights.may_read = True, False
-    for bed in (cache, cache.again()):
+    for rig in (cache, cache.again()):
         with pytest.raises(SourceDenied, match="403 for the object"):
-            await bed.load(spec)
+            await rig.load(spec)
     rights.may_read = True
     assert await cache.asked(spec) == ["list m", "read m/model.onnx 0+1"]
     assert await cache.asked(spec) == ["list m"]
@@ -91,5 +91,5 @@ async def test_a_known_archive_is_told_to_its_owner_alone(kept_archive):
     cache.identity("nosy", may_read=False)
     with pytest.raises(SourceDenied, match="403 for the object"):
         await cache.load(nosy)
-    assert (await cache.bed.store.survey(nosy, 20)).listing is None
-    assert (await cache.bed.store.survey(spec(), 20)).listing is not None
+    assert (await cache.rig.store.survey(nosy, 20)).listing is None
+    assert (await cache.rig.store.survey(spec(), 20)).listing is not None

@@ -9,8 +9,8 @@ import shutil
 import pytest
 
 from tests.builders import a_spec
-from tests.unit.storage.beds import folder_content
 from tests.unit.storage.cache.conftest import MODEL, content_of, counted, pages
+from tests.unit.storage.rigs import folder_content
 
 LISTING = ["list m"]
 
@@ -102,7 +102,7 @@ async def test_another_storage_key_or_place_has_another_artifact(cache):
     cache.put()
     await cache.asked()
     for artifacts, config in enumerate(({}, {"endpoint_url": "http://elsewhere"}), 2):
-        cache.bed.configure("k", {"type": "s3", "bucket": "b", **config})
+        cache.rig.configure("k", {"type": "s3", "bucket": "b", **config})
         assert len(await cache.asked(a_spec("m", storage_key="k"))) == 4
         assert len(cache.artifacts) == artifacts
 
@@ -113,7 +113,7 @@ async def test_a_storage_key_keeps_its_artifact_when_its_credentials_change(cach
     cache.identity("k")
     spec = a_spec("m", storage_key="k")
     await cache.asked(spec)
-    cache.bed.configure("k", {"type": "s3", "bucket": "b", "access_key_id": "k", "secret_access_key": "rotated"})
+    cache.rig.configure("k", {"type": "s3", "bucket": "b", "access_key_id": "k", "secret_access_key": "rotated"})
     assert await cache.asked(spec) == LISTING
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from adapter.errors import InvalidModel, InvalidRequest, SourceNotFound
 from tests.builders import a_spec
-from tests.unit.storage.beds import make_bed, opened, write_tree
+from tests.unit.storage.rigs import make_rig, opened, write_tree
 
 
 @pytest.fixture
@@ -19,12 +19,12 @@ def claim(tmp_path):
 
 
 @pytest.fixture
-def open_model(bed, claim):
+def open_model(rig, claim):
     """Open a model through the store."""
-    bed.configure("k", {"type": "pvc", "name": "c"})
+    rig.configure("k", {"type": "pvc", "name": "c"})
 
     async def run(path="m", **fields):
-        return await opened(bed.store, a_spec(path, **{"storage_key": "k"} | fields))
+        return await opened(rig.store, a_spec(path, **{"storage_key": "k"} | fields))
 
     return run
 
@@ -33,7 +33,7 @@ def paths(model):
     return [file.path for file in model.listing.files]
 
 
-async def test_a_directory_is_its_own_artifact(open_model, claim, bed):
+async def test_a_directory_is_its_own_artifact(open_model, claim, rig):
     """Nothing is copied, nothing is ours, and releasing it deletes nothing."""
     write_tree(claim, {"a/m/1/model.onnx": b"abc", "a/m/config.pbtxt": b"", "other/x": b""})
     model = await open_model("/a/m/")
@@ -41,8 +41,8 @@ async def test_a_directory_is_its_own_artifact(open_model, claim, bed):
     assert (model.listing.origin, model.listing.name, model.listing.is_single_file) == ("pvc://c/a/m", "m", False)
     artifact = await model.fetch(model.listing.files)
     assert (artifact.root, artifact.is_ours) == (claim / "a/m", False)
-    await bed.store.release(artifact)
-    assert (claim / "a/m/1/model.onnx").exists() and bed.is_clean
+    await rig.store.release(artifact)
+    assert (claim / "a/m/1/model.onnx").exists() and rig.is_clean
 
 
 @pytest.mark.parametrize("path", ["", "/", "//"])
@@ -130,17 +130,17 @@ async def test_a_claim_is_one_name(open_model, name):
 
 
 @pytest.mark.parametrize("name", [None, "", " ", 7, {"a": "b"}])
-async def test_a_config_without_a_claim_is_invalid(bed, name):
+async def test_a_config_without_a_claim_is_invalid(rig, name):
     """Whatever JSON can say instead of a name."""
-    bed.configure("k", {"type": "pvc", "name": name})
+    rig.configure("k", {"type": "pvc", "name": name})
     with pytest.raises(InvalidRequest, match=r"^no claim: neither storage config 'k' nor storage_params has the name"):
-        await opened(bed.store, a_spec(storage_key="k"))
+        await opened(rig.store, a_spec(storage_key="k"))
 
 
-async def test_parameters_alone_name_a_claim(bed, claim):
+async def test_parameters_alone_name_a_claim(rig, claim):
     """As a storageUri `pvc://claim/path` arrives: no storage key at all."""
     write_tree(claim, {"m/file": b"abc"})
-    assert paths(await opened(bed.store, a_spec(storage_params={"type": "pvc", "name": "c"}))) == ["file"]
+    assert paths(await opened(rig.store, a_spec(storage_params={"type": "pvc", "name": "c"}))) == ["file"]
 
 
 async def test_a_directory_without_files_is_not_found(open_model, claim):
@@ -171,32 +171,32 @@ HELPED = [
 @pytest.mark.parametrize("embedded", [None, False])
 async def test_the_storage_helper_links_to_a_claim(tmp_path, volume, claim, embedded, target, is_good):
     """Source: pullman's pvc provider: ROOT_MODEL_DIR/<id>/<name> is a link."""
-    bed = make_bed(tmp_path, volume, embedded=embedded)
+    rig = make_rig(tmp_path, volume, embedded=embedded)
     write_tree(claim, {"m/1/model.onnx": b"abc", "x": b"y"})
     (claim / "m/x").symlink_to("../x")
-    (bed.root / "id").mkdir()
-    (bed.root / "id/m").symlink_to(target.format(claim=claim, claims=claim.parent))
-    spec = a_spec(str(bed.root / "id/m"), disk_size_bytes=3)
+    (rig.root / "id").mkdir()
+    (rig.root / "id/m").symlink_to(target.format(claim=claim, claims=claim.parent))
+    spec = a_spec(str(rig.root / "id/m"), disk_size_bytes=3)
     if is_good:
-        model = await opened(bed.store, spec)
+        model = await opened(rig.store, spec)
         assert model.listing.size_bytes in (4, 5)
         artifact = await model.fetch(model.listing.files)
-        assert (artifact.root, artifact.is_ours) == (bed.root / "id/m", False)
+        assert (artifact.root, artifact.is_ours) == (rig.root / "id/m", False)
     else:
         with pytest.raises(InvalidModel, match="leads out of"):
-            await opened(bed.store, spec)
-    bed.store.close()
+            await opened(rig.store, spec)
+    rig.store.close()
 
 
-async def test_a_helped_model_stays_in_its_claim(bed, claim):
+async def test_a_helped_model_stays_in_its_claim(rig, claim):
     """A link from it into another claim is an escape; the schema may lie in a claim too."""
     write_tree(claim, {"m/model": b"abc", "s.json": b"{}"})
-    (bed.root / "id").mkdir()
-    (bed.root / "id/m").symlink_to(claim / "m")
-    (bed.root / "id/_schema.json").symlink_to(claim / "s.json")
-    spec = a_spec(str(bed.root / "id/m"), disk_size_bytes=3, schema_path=str(bed.root / "id/_schema.json"))
-    model = await opened(bed.store, spec)
+    (rig.root / "id").mkdir()
+    (rig.root / "id/m").symlink_to(claim / "m")
+    (rig.root / "id/_schema.json").symlink_to(claim / "s.json")
+    spec = a_spec(str(rig.root / "id/m"), disk_size_bytes=3, schema_path=str(rig.root / "id/_schema.json"))
+    model = await opened(rig.store, spec)
     assert await model.read(model.listing.schema) == b"{}"
     (claim / "m/x").symlink_to("../../other/secret")
     with pytest.raises(InvalidModel, match=rf"leads out of {claim}"):
-        await opened(bed.store, spec)
+        await opened(rig.store, spec)

@@ -17,7 +17,7 @@ from adapter.ports import StoredModel
 from adapter.triton.repository import Repository
 from adapter.volume.volume import Volume
 from tests.builders import a_spec
-from tests.unit.storage.beds import make_bed, opened, reached, write_tree
+from tests.unit.storage.rigs import make_rig, opened, reached, write_tree
 
 MODEL = {"config.pbtxt": b'backend: "python"', "1/model.py": b"print()"}
 
@@ -32,13 +32,13 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 async def find(tmp_path: Path, folder: Path, volume: Volume):
-    bed = make_bed(tmp_path, volume)
+    rig = make_rig(tmp_path, volume)
 
     async def run(path: object, seconds: float = 20, *, below: Path = folder) -> StoredModel:
-        return await opened(bed.store, a_front_spec(below, str(path)), seconds)
+        return await opened(rig.store, a_front_spec(below, str(path)), seconds)
 
     yield run
-    bed.store.close()
+    rig.store.close()
 
 
 Find = Callable[..., object]
@@ -108,12 +108,12 @@ async def test_a_path_may_lead_from_one_folder_to_the_next(
     (third / "back").symlink_to(folder / "far")
     (folder / "out").symlink_to(second / "../opt/secret")
     (third / "twice").symlink_to("../second/../third/back")
-    bed = make_bed(tmp_path, volume)
+    rig = make_rig(tmp_path, volume)
     seen = seen_outside(monkeypatch, tmp_path / "opt/secret")
 
     async def end(path: Path | str, *folders: Path) -> Path:
         spec = a_spec(str(path), folders=folders, named=Named("n", str(path)))
-        return (await (await opened(bed.store, spec, 20)).fetch(())).root
+        return (await (await opened(rig.store, spec, 20)).fetch(())).root
 
     try:
         for path in (folder / "far/model", third / "back/model", third / "twice/model", f"/{second}/deep/model"):
@@ -124,7 +124,7 @@ async def test_a_path_may_lead_from_one_folder_to_the_next(
             with pytest.raises(InvalidRequest):
                 await end(path, folder, second, third)
     finally:
-        bed.store.close()
+        rig.store.close()
     assert not seen
 
 
@@ -234,12 +234,12 @@ async def test_a_folder_that_hangs_holds_up_nobody_else(find, folder: Path, tmp_
 
 
 async def test_a_survey_looks_there_too(tmp_path: Path, folder: Path, volume: Volume) -> None:
-    bed = make_bed(tmp_path, volume)
+    rig = make_rig(tmp_path, volume)
     try:
-        told = await bed.store.survey(a_front_spec(folder, str(folder / "hash/model")), 5)
+        told = await rig.store.survey(a_front_spec(folder, str(folder / "hash/model")), 5)
         assert told.listing is not None
         assert told.seen_bytes == told.listing.size_bytes == sum(map(len, MODEL.values()))
         with pytest.raises(AdapterError):
-            await bed.store.survey(a_front_spec(folder, str(folder / "../../secret")), 5)
+            await rig.store.survey(a_front_spec(folder, str(folder / "../../secret")), 5)
     finally:
-        bed.store.close()
+        rig.store.close()

@@ -16,7 +16,7 @@ from adapter.storage.search import READ_LIMIT_BYTES
 from adapter.volume.volume import Volume
 from adapter.workers import Stop, Stopped, Workers
 from tests.builders import a_spec
-from tests.unit.storage.beds import make_bed, make_search, opened, write_tree
+from tests.unit.storage.rigs import make_rig, make_search, opened, write_tree
 
 
 @pytest.fixture
@@ -146,10 +146,10 @@ async def test_our_own_folders_hold_no_models(tmp_path, path):
     volume.claim()
     write_tree(root, {"_triton_models/x/1/model": b"t", "_adapter/lock": b"", "cache/ours/artifacts/x": b"a"})
     (root / "link").symlink_to("cache/ours/artifacts")
-    bed = make_bed(tmp_path, volume)
+    rig = make_rig(tmp_path, volume)
     with pytest.raises((InvalidRequest, InvalidModel), match="a folder of the adapter's own"):
-        await opened(bed.store, a_spec(str(root / path), disk_size_bytes=1))
-    bed.store.close()
+        await opened(rig.store, a_spec(str(root / path), disk_size_bytes=1))
+    rig.store.close()
     volume.close()
 
 
@@ -158,10 +158,10 @@ async def test_what_lies_beside_the_cache_is_a_model(tmp_path):
     volume = Volume(tmp_path / "models/_triton_models", tmp_path / "models/cache/ours")
     volume.claim()
     write_tree(tmp_path / "models/cache", {"m/file": b"abc"})
-    bed = make_bed(tmp_path, volume)
+    rig = make_rig(tmp_path, volume)
     spec = a_spec(str(tmp_path / "models/cache/m"), disk_size_bytes=1)
-    assert (await opened(bed.store, spec)).listing.size_bytes == 3
-    bed.store.close()
+    assert (await opened(rig.store, spec)).listing.size_bytes == 3
+    rig.store.close()
     volume.close()
 
 

@@ -14,7 +14,7 @@ from adapter.storage.pull.listing import find_model
 from adapter.workers import Workers
 from tests.fakes.memory_bucket import MemoryBucket
 from tests.real.blocking import run
-from tests.unit.storage.beds import make_search
+from tests.unit.storage.rigs import make_search
 
 
 def find(bucket, path, schema_path=None, search=None):

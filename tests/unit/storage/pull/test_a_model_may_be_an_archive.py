@@ -10,7 +10,7 @@ import pytest
 
 from adapter.errors import InvalidRequest, NoCapacity, SourceChanged
 from tests.builders import a_spec, tar_of, zip_of
-from tests.unit.storage.beds import folder_content, opened
+from tests.unit.storage.rigs import folder_content, opened
 
 TREE = {"config.pbtxt": b"platform: x", "1/model.onnx": b"abc"}
 
@@ -19,9 +19,9 @@ def spec(path="m.tar.gz", **params):
     return a_spec(path, storage_params={"unpack": "true"} | params)
 
 
-async def settled(bed):
+async def settled(rig):
     """Once deletions in threads are through."""
-    volume = bed.volume
+    volume = rig.volume
     for _ in range(5000):
         if not any(os.listdir(folder) for folder in (volume.staging_dir, volume.artifacts_dir, volume.trash_dir)):
             return True
@@ -31,84 +31,84 @@ async def settled(bed):
 
 @pytest.mark.parametrize(("name", "make"), [("m.tar.gz", tar_of), ("m.zip", zip_of)])
 @pytest.mark.parametrize("top", ["", "my-model/", "./"])
-async def test_the_files_in_it_are_the_model(bed, name, make, top):
+async def test_the_files_in_it_are_the_model(rig, name, make, top):
     """One folder around them all is taken off."""
-    bed.bucket.put(f"a/{name}", make([(top + path, content) for path, content in TREE.items()]))
-    model = await opened(bed.store, spec(f"a/{name}"))
+    rig.bucket.put(f"a/{name}", make([(top + path, content) for path, content in TREE.items()]))
+    model = await opened(rig.store, spec(f"a/{name}"))
     assert [file.path for file in model.listing.files] == ["1/model.onnx", "config.pbtxt"]
     assert (model.listing.name, model.listing.is_single_file) == (name, False)
     assert await model.read(model.listing.find("config.pbtxt")) == b"platform: x"
     artifact = await model.fetch(model.listing.files)
     assert artifact.is_ours and folder_content(artifact.root) == ["1/", "1/model.onnx", "config.pbtxt"]
-    await bed.store.release(artifact)
-    assert await settled(bed)
+    await rig.store.release(artifact)
+    assert await settled(rig)
 
 
-async def test_a_version_folder_is_kept(bed):
+async def test_a_version_folder_is_kept(rig):
     """It says something."""
-    bed.bucket.put("m.zip", zip_of([("7/model.onnx", b"abc")]))
-    assert [file.path for file in (await opened(bed.store, spec("m.zip"))).listing.files] == ["7/model.onnx"]
+    rig.bucket.put("m.zip", zip_of([("7/model.onnx", b"abc")]))
+    assert [file.path for file in (await opened(rig.store, spec("m.zip"))).listing.files] == ["7/model.onnx"]
 
 
-async def test_one_file_in_an_archive_is_a_single_file(bed):
+async def test_one_file_in_an_archive_is_a_single_file(rig):
     """As if it lay there by itself."""
-    bed.bucket.put("m.zip", zip_of([("model.onnx", b"abc")]))
-    assert (await opened(bed.store, spec("m.zip"))).listing.is_single_file
+    rig.bucket.put("m.zip", zip_of([("model.onnx", b"abc")]))
+    assert (await opened(rig.store, spec("m.zip"))).listing.is_single_file
 
 
-async def test_without_the_key_an_archive_is_a_file(bed):
+async def test_without_the_key_an_archive_is_a_file(rig):
     """Nobody asked; so is what is not named as one, and a folder."""
-    bed.bucket.put("m.tar.gz", tar_of([("a", b"x")]))
-    bed.bucket.put("model.onnx", b"abc")
-    bed.bucket.put("f.zip/x", b"abc")
+    rig.bucket.put("m.tar.gz", tar_of([("a", b"x")]))
+    rig.bucket.put("model.onnx", b"abc")
+    rig.bucket.put("f.zip/x", b"abc")
     for wanted, path in ((a_spec("m.tar.gz"), "m.tar.gz"), (spec("model.onnx"), "model.onnx"), (spec("f.zip"), "x")):
-        assert [file.path for file in (await opened(bed.store, wanted)).listing.files] == [path]
+        assert [file.path for file in (await opened(rig.store, wanted)).listing.files] == [path]
     with pytest.raises(InvalidRequest, match="unpack is not a boolean"):
-        await opened(bed.store, spec(unpack="maybe"))
+        await opened(rig.store, spec(unpack="maybe"))
 
 
-async def test_what_nobody_fetches_goes(bed):
+async def test_what_nobody_fetches_goes(rig):
     """A model that does not fit is refused between opening and fetching."""
-    bed.bucket.put("m.tar.gz", tar_of(list(TREE.items())))
+    rig.bucket.put("m.tar.gz", tar_of(list(TREE.items())))
 
     async def refused():
-        await opened(bed.store, spec())
+        await opened(rig.store, spec())
         raise NoCapacity("does not fit")
 
     with pytest.raises(NoCapacity):
         await refused()
     gc.collect()
-    assert await settled(bed)
+    assert await settled(rig)
 
 
-def reads(bed):
-    return [call for call in bed.bucket.calls if call.startswith("read")]
+def reads(rig):
+    return [call for call in rig.bucket.calls if call.startswith("read")]
 
 
-async def test_an_equal_load_pulls_nothing(bed):
+async def test_an_equal_load_pulls_nothing(rig):
     """While the model is placed, what its archive holds is known; an archive that was given up is pulled again."""
-    bed.bucket.put("m.tar.gz", tar_of(list(TREE.items())))
-    first = await opened(bed.store, spec())
+    rig.bucket.put("m.tar.gz", tar_of(list(TREE.items())))
+    first = await opened(rig.store, spec())
     artifact = await first.fetch(first.listing.files)
-    bed.bucket.calls.clear()
-    again = await opened(bed.store, spec())
+    rig.bucket.calls.clear()
+    again = await opened(rig.store, spec())
     assert again.listing == first.listing
     assert await again.read(again.listing.find("config.pbtxt")) == b"platform: x"
-    assert bed.bucket.calls == ["list m.tar.gz"]
+    assert rig.bucket.calls == ["list m.tar.gz"]
     del again
-    await bed.store.release(artifact)
+    await rig.store.release(artifact)
     gc.collect()
-    assert await settled(bed)
-    await opened(bed.store, spec())
-    assert len(reads(bed)) == 1
+    assert await settled(rig)
+    await opened(rig.store, spec())
+    assert len(reads(rig)) == 1
 
 
-async def test_another_archive_is_another_listing(bed):
+async def test_another_archive_is_another_listing(rig):
     """Even when its files have the same names and lengths."""
-    bed.bucket.put("m.tar.gz", tar_of([("a", b"one")]))
-    first = await opened(bed.store, spec())
-    bed.bucket.put("m.tar.gz", tar_of([("a", b"two")]))
-    assert (await opened(bed.store, spec())).listing != first.listing
+    rig.bucket.put("m.tar.gz", tar_of([("a", b"one")]))
+    first = await opened(rig.store, spec())
+    rig.bucket.put("m.tar.gz", tar_of([("a", b"two")]))
+    assert (await opened(rig.store, spec())).listing != first.listing
 
 
 async def test_an_archive_that_is_replaced_meanwhile_is_changed(kept):
@@ -123,29 +123,29 @@ async def test_an_archive_that_is_replaced_meanwhile_is_changed(kept):
         await again.fetch(again.listing.files)
 
 
-async def test_a_schema_lies_beside_the_archive(bed):
+async def test_a_schema_lies_beside_the_archive(rig):
     """In the bucket, as for any model."""
-    bed.bucket.put("m.tar.gz", tar_of([("a", b"one")]))
-    bed.bucket.put("s.json", b"{}")
-    model = await opened(bed.store, a_spec("m.tar.gz", storage_params={"unpack": "true"}, schema_path="s.json"))
+    rig.bucket.put("m.tar.gz", tar_of([("a", b"one")]))
+    rig.bucket.put("s.json", b"{}")
+    model = await opened(rig.store, a_spec("m.tar.gz", storage_params={"unpack": "true"}, schema_path="s.json"))
     assert await model.read(model.listing.schema) == b"{}"
 
 
-async def test_a_survey_does_not_pull(bed):
+async def test_a_survey_does_not_pull(rig):
     """Until it was unpacked once, the archive's own size is a lower bound."""
     content = tar_of(list(TREE.items()))
-    bed.bucket.put("m.tar.gz", content)
-    survey = await bed.store.survey(spec(), 20)
+    rig.bucket.put("m.tar.gz", content)
+    survey = await rig.store.survey(spec(), 20)
     assert (survey.seen_bytes, survey.listing) == (len(content), None)
-    model = await opened(bed.store, spec())
-    assert (await bed.store.survey(spec(), 20)).listing == model.listing
+    model = await opened(rig.store, spec())
+    assert (await rig.store.survey(spec(), 20)).listing == model.listing
 
 
-async def test_a_cancel_leaves_nothing(bed):
+async def test_a_cancel_leaves_nothing(rig):
     """Whenever it comes."""
     for turns in range(0, 120, 11):
-        bed.bucket.put("m.tar.gz", tar_of([(f"f{number}", b"%d" % turns * 1000) for number in range(50)]))  # a version not seen before
-        task = asyncio.create_task(opened(bed.store, spec()))
+        rig.bucket.put("m.tar.gz", tar_of([(f"f{number}", b"%d" % turns * 1000) for number in range(50)]))  # a version not seen before
+        task = asyncio.create_task(opened(rig.store, spec()))
         for _ in range(turns):
             await asyncio.sleep(0.0001)
         task.cancel()
@@ -154,7 +154,7 @@ async def test_a_cancel_leaves_nothing(bed):
             raise asyncio.CancelledError
         del task
         gc.collect()
-        assert await settled(bed)
+        assert await settled(rig)
 
 
 async def test_another_server_has_other_archives(kept):

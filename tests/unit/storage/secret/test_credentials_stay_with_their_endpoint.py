@@ -9,7 +9,7 @@ from adapter.storage.secret.merging import merged
 from adapter.storage.stores.s3.config import connection_of
 from adapter.storage.stores.table import BINDINGS, BUCKETS
 from tests.builders import a_spec
-from tests.unit.storage.beds import make_config
+from tests.unit.storage.rigs import make_config
 
 STORED = {
     "type": "s3", "bucket": "b", "access_key_id": "stored-id", "secret_access_key": "stored-secret", "session_token": "stored-token",

@@ -7,7 +7,7 @@ import pytest
 from adapter.storage.stores.table import BUCKETS
 from tests.real.blocking import BlockingClients
 from tests.real.certificates import make_certificates
-from tests.unit.storage.beds import make_config
+from tests.unit.storage.rigs import make_config
 
 CONNECTION_STRING = "DefaultEndpointsProtocol=https;AccountName=a;AccountKey=c2VjcmV0LTQ=;EndpointSuffix=core.windows.net"
 # type, fields, what must never show

@@ -8,7 +8,7 @@ import pytest
 
 from adapter.errors import InvalidRequest
 from tests.real.blocking import BlockingClients
-from tests.unit.storage.beds import make_config
+from tests.unit.storage.rigs import make_config
 
 
 def test_a_missing_extra_is_named(monkeypatch):

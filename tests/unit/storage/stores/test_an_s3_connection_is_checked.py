@@ -7,7 +7,7 @@ import pytest
 from adapter.errors import InvalidRequest
 from adapter.storage.stores.s3.config import S3Connection, connection_of
 from tests.real.s3 import S3Server
-from tests.unit.storage.beds import make_config
+from tests.unit.storage.rigs import make_config
 
 KEYS = {"access_key_id": "the-key-id", "secret_access_key": "the-secret"}
 

@@ -20,7 +20,7 @@ from adapter.workers import Stop
 from tests.fakes.hell import Hell, answering, honest
 from tests.real.blocking import BlockingClients
 from tests.security.stores import CONTENT, ETAG, KEY, STORES
-from tests.unit.storage.beds import make_config
+from tests.unit.storage.rigs import make_config
 
 MIB = 1024 * 1024
 PARTS, PART_BYTES = 50, 1000

@@ -8,7 +8,7 @@ from adapter.storage.secret.fields import Secret
 from adapter.storage.secret.merging import merged
 from adapter.storage.stores.table import BINDINGS, BUCKETS
 from tests.builders import a_spec
-from tests.contract.bucket.model_beds import SHELVES
+from tests.contract.bucket.model_rigs import STOCKS
 from tests.unit.storage.secret.test_credentials_stay_with_their_endpoint import BOUND
 from tests.unit.storage.secret.test_what_is_secret_is_remembered import SECRETS
 
@@ -21,8 +21,8 @@ ELSEWHERE = {
 """What leads a request to a place of its own."""
 
 
-def test_the_contract_suite_has_a_bed_for_every_row() -> None:
-    assert {*BUCKETS, "pvc"} == {kind.partition(" ")[0] for kind in SHELVES}
+def test_the_contract_suite_has_a_rig_for_every_row() -> None:
+    assert {*BUCKETS, "pvc"} == {kind.partition(" ")[0] for kind in STOCKS}
 
 
 def test_the_rules_of_secrets_have_cases_for_every_row() -> None:

@@ -18,7 +18,7 @@ from adapter.errors import InvalidRequest
 from adapter.storage.stores.s3.config import connection_of
 from adapter.storage.stores.s3.place import BucketPlace, host_of, place_of
 from adapter.storage.stores.s3.signing import Signer
-from tests.unit.storage.beds import make_config
+from tests.unit.storage.rigs import make_config
 
 SAFE = "/~"
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=60)

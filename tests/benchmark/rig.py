@@ -20,7 +20,7 @@ from types import TracebackType
 from tests.benchmark.gauge import MIB, Figures, Job
 from tests.benchmark.peers import target
 from tests.benchmark.rclone import rclone, rclone_program
-from tests.benchmark.server.shelf import items_of
+from tests.benchmark.server.stock import items_of
 from tests.real.children import PARTS, TOP, Child, bare_environment
 from tests.real.ports import free_ports
 

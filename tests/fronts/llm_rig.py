@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
-from tests.fronts.bed import Answer, FrontsPod, Http
+from tests.fronts.rig import Answer, FrontsPod, Http
 from tests.real.llm_models import llm_api, mock_llm, plain, trtllm, vllm
 from tests.real.models import Files
 from tests.real.polls import until

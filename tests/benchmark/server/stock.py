@@ -95,7 +95,7 @@ class Page:
     """The next page begins behind it; None after the last one."""
 
 
-class Shelf:
+class Stock:
     """All objects, in the order of their keys."""
 
     def __init__(self, items: Iterable[Item]) -> None:

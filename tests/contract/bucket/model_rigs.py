@@ -1,4 +1,4 @@
-"""One bed for each storage type, seen as the lifecycle sees it: a store, a storage secret, and a place to put files."""
+"""One rig for each storage type, seen as the lifecycle sees it: a store, a storage secret, and a place to put files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _numbers = itertools.count()
 
 
 @dataclass(frozen=True)
-class Shelf:
+class Stock:
     """An empty bucket, container, claim or web site, and the storage config that leads to it."""
 
     config: dict[str, str]
@@ -42,10 +42,10 @@ class Shelf:
 
 
 @dataclass(frozen=True)
-class ModelBed:
-    """A store whose storage key `k` leads to a shelf."""
+class ModelRig:
+    """A store whose storage key `k` leads to a stock."""
 
-    shelf: Shelf
+    stock: Stock
     store: Store
     volume: Volume
 
@@ -78,40 +78,40 @@ def make_store(folder: Path, volume: Volume, config: dict[str, str], *, threads:
     )
 
 
-def s3_shelf(request: pytest.FixtureRequest) -> Shelf:
+def s3_stock(request: pytest.FixtureRequest) -> Stock:
     """A bucket of a real S3 server."""
     server: S3Server = request.getfixturevalue("s3_server")
     bucket: str = request.getfixturevalue("bucket")
-    return Shelf(
+    return Stock(
         server.storage_config(bucket),
         lambda key, content: server.put(bucket, key, content),
         lambda key: (server.root / bucket / key).unlink(),
     )
 
 
-def pvc_shelf(request: pytest.FixtureRequest) -> Shelf:
+def pvc_stock(request: pytest.FixtureRequest) -> Stock:
     """A folder where a claim would be mounted."""
     claim: Path = request.getfixturevalue("tmp_path") / "claims" / "my-claim"
     claim.mkdir(parents=True)
-    return Shelf({"type": "pvc", "name": "my-claim"}, _writer(claim), lambda key: (claim / key).unlink(), is_copied=False)
+    return Stock({"type": "pvc", "name": "my-claim"}, _writer(claim), lambda key: (claim / key).unlink(), is_copied=False)
 
 
-def http_shelf(request: pytest.FixtureRequest) -> Shelf:
+def http_stock(request: pytest.FixtureRequest) -> Stock:
     """A real web server with ETags and ranges."""
     server: WebServer = request.getfixturevalue("web_server")
     place = f"site-{next(_numbers)}"
     put, remove = _writer(server.root / place), lambda key: (server.root / place / key).unlink()
-    return Shelf({"type": "http", "url": f"{server.url}/{place}"}, put, remove, has_folders=False)
+    return Stock({"type": "http", "url": f"{server.url}/{place}"}, put, remove, has_folders=False)
 
 
-def plain_http_shelf(request: pytest.FixtureRequest) -> Shelf:
+def plain_http_stock(request: pytest.FixtureRequest) -> Stock:
     """A real web server without."""
     folder: Path = request.getfixturevalue("tmp_path") / "site"
     folder.mkdir()
     web = plain_web(folder)
     url = web.__enter__()
     request.addfinalizer(lambda: web.__exit__(None, None, None))
-    return Shelf(
+    return Stock(
         {"type": "http", "url": f"{url}/"},
         _writer(folder),
         lambda key: (folder / key).unlink(),
@@ -120,20 +120,20 @@ def plain_http_shelf(request: pytest.FixtureRequest) -> Shelf:
     )
 
 
-def gcs_shelf(request: pytest.FixtureRequest) -> Shelf:
+def gcs_stock(request: pytest.FixtureRequest) -> Stock:
     """A bucket of an emulator."""
     server: GcsServer = request.getfixturevalue("gcs_server")
     name = f"bucket-{next(_numbers)}"
     server.make_bucket(name)
-    return Shelf(server.storage_config(name), lambda key, content: server.put(name, key, content), lambda key: server.remove(name, key))
+    return Stock(server.storage_config(name), lambda key, content: server.put(name, key, content), lambda key: server.remove(name, key))
 
 
-def azure_shelf(request: pytest.FixtureRequest) -> Shelf:
+def azure_stock(request: pytest.FixtureRequest) -> Stock:
     """A container of an emulator."""
     server: AzureServer = request.getfixturevalue("azure_server")
     name = f"container-{next(_numbers)}"
     server.make_container(name)
-    return Shelf(server.storage_config(name), lambda key, content: server.put(name, key, content), lambda key: server.remove(name, key))
+    return Stock(server.storage_config(name), lambda key, content: server.put(name, key, content), lambda key: server.remove(name, key))
 
 
 def _writer(folder: Path) -> Callable[[str, bytes], None]:
@@ -146,11 +146,11 @@ def _writer(folder: Path) -> Callable[[str, bytes], None]:
     return put
 
 
-SHELVES: dict[str, Callable[[pytest.FixtureRequest], Shelf]] = {
-    "s3": s3_shelf,
-    "gcs": gcs_shelf,
-    "azure": azure_shelf,
-    "pvc": pvc_shelf,
-    "http": http_shelf,
-    "http without ranges": plain_http_shelf,
+STOCKS: dict[str, Callable[[pytest.FixtureRequest], Stock]] = {
+    "s3": s3_stock,
+    "gcs": gcs_stock,
+    "azure": azure_stock,
+    "pvc": pvc_stock,
+    "http": http_stock,
+    "http without ranges": plain_http_stock,
 }

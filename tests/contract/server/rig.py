@@ -69,7 +69,7 @@ async def is_still_running(task: asyncio.Task[Any]) -> bool:
     return not task.done()
 
 
-class Bed(ABC):
+class Rig(ABC):
     """What a test of the suite works with."""
 
     def __init__(self, root: Path) -> None:
@@ -199,7 +199,7 @@ class Bed(ABC):
         self.volume.close()
 
 
-class FakeBed(Bed):
+class FakeRig(Rig):
     """Over the fake."""
 
     def __init__(
@@ -256,7 +256,7 @@ class FakeBed(Bed):
         await self.triton.stop()
 
 
-class RealBed(Bed):
+class RealRig(Rig):
     """Over the real one."""
 
     def __init__(

@@ -25,7 +25,7 @@ PULLER = 2000
 
 
 @dataclass(frozen=True)
-class Bed:
+class Rig:
     """Both containers are well, and ModelMesh was told READY."""
 
     pod: Pod
@@ -77,7 +77,7 @@ class Bed:
 
 
 @contextmanager
-def running(template: Mapping[str, Any], folder: Path, *, secrets: Objects = NONE, claims: Mapping[str, Path] = NONE) -> Iterator[Bed]:
+def running(template: Mapping[str, Any], folder: Path, *, secrets: Objects = NONE, claims: Mapping[str, Path] = NONE) -> Iterator[Rig]:
     """
     The two containers, from nothing to READY. `storage-config` has the S3 server, beside what is given.
 
@@ -96,4 +96,4 @@ def running(template: Mapping[str, Any], folder: Path, *, secrets: Objects = NON
             pod.until_well(name)
         mesh = stack.enter_context(Mesh(f"127.0.0.1:{pod.forward(8085)}", f"127.0.0.1:{pod.forward(8001)}"))
         mesh.start()
-        yield Bed(pod, mesh, s3, pod.env(ADAPTER).get("ROOT_MODEL_DIR", "/models"), helped)
+        yield Rig(pod, mesh, s3, pod.env(ADAPTER).get("ROOT_MODEL_DIR", "/models"), helped)

@@ -79,7 +79,7 @@ class MemoryClients:
 
 
 @dataclass
-class StoreBed:
+class StoreRig:
     """A store whose volume, config folder and bucket a test can look at."""
 
     root: Path
@@ -100,7 +100,7 @@ class StoreBed:
         return not any(folder_content(folder) for folder in (self.volume.staging_dir, self.volume.artifacts_dir, self.volume.trash_dir))
 
 
-def make_bed(
+def make_rig(
     folder: Path,
     volume: Volume,
     *,
@@ -109,7 +109,7 @@ def make_bed(
     sizes: PartSizes = PART_SIZES,
     cache_bytes: int = 0,
     salt: bytes = b"salt",
-) -> StoreBed:
+) -> StoreRig:
     """A store over memory, which keeps idle artifacts up to so many bytes."""
     config_dir = folder / "storage-config"
     config_dir.mkdir(exist_ok=True)
@@ -135,9 +135,9 @@ def make_bed(
         sizes=sizes,
         jitter=lambda: 0.0,
     )
-    bed = StoreBed(root, volume, bucket, clients, config_dir, store, space)
-    bed.configure("default", {"type": "s3", "bucket": "b"})
-    return bed
+    rig = StoreRig(root, volume, bucket, clients, config_dir, store, space)
+    rig.configure("default", {"type": "s3", "bucket": "b"})
+    return rig
 
 
 def folder_content(folder: Path) -> list[str]:
