@@ -55,6 +55,11 @@ class Search:
         if self.is_survey:
             self.seen.append(file)
 
+    def forget(self) -> None:
+        """What was listed is listed again."""
+        self.seen_bytes = 0
+        self.seen.clear()
+
     async def tell(self, found: Found) -> None:
         """
         Of a survey: note the whole listing, then read what is wanted.

@@ -20,9 +20,7 @@ from typing import Any
 
 import pytest
 
-from adapter.storage.pull import preallocation
-
-GROWING = ("open", "write", "mkdir", "link", "symlink", "fallocate")
+GROWING = ("open", "write", "mkdir", "link", "symlink")
 """What needs bytes or inodes."""
 SHRINKING = ("rename", "chmod", "unlink", "rmdir", "truncate", "utime")
 _BY_PATH = {
@@ -117,7 +115,6 @@ class FailingDisk:
             patch.setattr(os, "splice", self._splice(os.splice))
             for name, kind in _BY_BOTH.items():
                 patch.setattr(os, name, self._by_both(getattr(os, name), kind))
-            patch.setattr(preallocation, "fallocate", self._by_descriptor(preallocation.fallocate, "fallocate"))
             patch.setattr(os, "open", self._open(os.open))
             opened = self._file(io.open)
             patch.setattr(io, "open", opened)

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from adapter.storage.pull import preallocation
 from tests.simulation.fibers import Killed
 from tests.simulation.loop import LIFE, Life
 
@@ -61,8 +60,6 @@ class Files:
         with ExitStack() as stack:
             for name in CHANGES:
                 stack.enter_context(mock.patch.object(os, name, self._changing(name, getattr(os, name))))
-            fallocate = self._changing("fallocate", preallocation.fallocate)
-            stack.enter_context(mock.patch.object(preallocation, "fallocate", fallocate))
             stack.enter_context(mock.patch.object(os, "open", self._opening(os.open)))
             stack.enter_context(mock.patch.object(os, "close", self._closing(os.close)))
             stack.enter_context(mock.patch.object(os, "statvfs", lambda _: ROOM))

@@ -5,9 +5,8 @@ An object whose key is exactly the path is the model. Else everything below `pat
 (`resnet-v2/` beside `resnet/`) never leaks in, and an object wins over a folder of its name. Zero-byte objects are
 files; only keys that end in `/` are markers. What could not be a file on disk refuses the whole model.
 
-One listing tells both: of all keys that start with the path, without a slash. It is left where its order proves that
-all of the folder was listed (`siblings`). Where siblings fill its pages and it does not, the folder is listed by itself.
-Knows no store.
+One listing tells both: of all keys that start with the path, without a slash. Where siblings fill its first page, the folder is
+listed by itself. Knows no store.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from __future__ import annotations
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TypeVar
 
 from adapter.errors import InvalidRequest, SourceDenied, SourceNotFound, SourceUnavailable
@@ -22,7 +22,6 @@ from adapter.model import Listing, SourceFile
 from adapter.paths import TreeTooLarge, directories_of, path_problem
 from adapter.storage.bucket import Bucket, Page, StoredObject
 from adapter.storage.pull.near import near_misses
-from adapter.storage.pull.siblings import FEW, Siblings
 from adapter.storage.search import MAX_OBJECTS, Search, clean_path, shown
 from adapter.workers import Workers
 
@@ -32,6 +31,8 @@ MAX_PAGES = 10_000
 """Of a listing, empty ones included: a hundred times what the largest model has in pages of 1,000."""
 MAX_NAMES_BYTES = 48 * 1024 * 1024
 """Most memory that paths and versions of a model's files may take together; 100,000 files have about 25 MiB of them."""
+_FEW = 20
+"""Rows that ascend, of a store that sorts; siblings that are remembered as hints."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,10 +105,10 @@ class _Lies:
 
 
 async def _lies_at(bucket: Bucket, key: str, search: Search, threads: Workers | None) -> _Lies:
-    tree, siblings = _Tree(bucket, f"{key}/", search, threads), Siblings(key)
+    tree, beside = _Tree(bucket, f"{key}/", search, threads), list[str]()
     pages = _pages(bucket, key)
     try:
-        first = await anext(pages)
+        page: Page | None = await anext(pages)
     except (SourceDenied, InvalidRequest) as refusal:
         # leave may be for the folder alone, and S3's directory buckets take no prefix without a slash
         try:
@@ -117,17 +118,20 @@ async def _lies_at(bucket: Bucket, key: str, search: Search, threads: Workers | 
         if not files:
             raise
         return _Lies(files=files)
-    page: Page | None = first
     while page is not None:
         if single := next((stored for stored in page.objects if stored.key == key), None):
             return _Lies(single=single)
-        await tree.grow(page, siblings)
-        if siblings.prove_the_folder_whole:
-            break
-        if page.next_token and siblings.are_in_the_way:
-            return _Lies(files=await _below(bucket, tree), beside=tuple(siblings.first))
+        await tree.grow(page)
+        beside += [stored.key for stored in page.objects if not stored.key.startswith(tree.prefix)][: _FEW - len(beside)]
+        if page.next_token and beside and _ascends(page):  # an object of the path's own name would have come first
+            return _Lies(files=await _below(bucket, tree), beside=tuple(beside))
         page = await anext(pages, None)
-    return _Lies(files=await tree.files(), beside=tuple(siblings.first))
+    return _Lies(files=await tree.files(), beside=tuple(beside))
+
+
+def _ascends(page: Page) -> bool:
+    keys = [stored.key for stored in page.objects if not stored.key.endswith("/")]  # Azure sorts the names of folders without it
+    return len(keys) >= _FEW and all(one < other for one, other in pairwise(keys))
 
 
 class _Tree:
@@ -141,22 +145,15 @@ class _Tree:
         self._origin = f"{bucket.place}/{prefix.rstrip('/')}"
         self._files: list[SourceFile] = []
         self._names_bytes = 0
-        self._told: set[int] = set()
 
     def begin_again(self) -> None:
-        """For another listing. The search is told of a file once."""
-        self._told = {hash(file) for file in self._files}
+        """For another listing."""
+        self._search.forget()
         self._files, self._names_bytes = [], 0
 
-    async def grow(self, page: Page, siblings: Siblings | None = None) -> None:
+    async def grow(self, page: Page) -> None:
         """Take what is below the prefix. Raises InvalidRequest: too much for one model, or no file on disk."""
-
-        def take() -> None:
-            self._take(page)
-            if siblings is not None:
-                siblings.see(page)
-
-        await self._done(take, len(page.objects))
+        await self._done(lambda: self._take(page), len(page.objects))
 
     async def files(self) -> tuple[SourceFile, ...]:
         """All of them, sorted. Raises InvalidRequest: no file system could hold them. Raises SourceUnavailable: one was listed twice."""
@@ -175,8 +172,7 @@ class _Tree:
                 raise InvalidRequest(f"{where} cannot be a file on disk: below the model it {problem}")
             file = SourceFile(path, stored.size_bytes, stored.etag)
             self._files.append(file)
-            if not self._told or hash(file) not in self._told:
-                self._search.saw(file)
+            self._search.saw(file)
             self._names_bytes += sys.getsizeof(path) + sys.getsizeof(stored.etag)
             if self._names_bytes > MAX_NAMES_BYTES:
                 raise InvalidRequest(f"{self._origin} has names of more than {MAX_NAMES_BYTES >> 20} MiB together; is it really one model?")
@@ -224,7 +220,7 @@ async def _pages(bucket: Bucket, prefix: str) -> AsyncIterator[Page]:
 
 
 async def _exact(bucket: Bucket, key: str, what: str) -> StoredObject:
-    page = await bucket.list_page(key, limit=FEW)
+    page = await bucket.list_page(key, limit=_FEW)
     for stored in page.objects:
         if stored.key == key:
             return stored

@@ -19,7 +19,6 @@ from adapter.errors import SourceUnavailable
 from adapter.paths import directories_of
 from adapter.storage.bucket import FileSink, StoredObject
 from adapter.storage.checksums import Checksum
-from adapter.storage.pull import preallocation
 from adapter.storage.pull.verified import Run, Whole
 from adapter.volume.space import Reservation
 from adapter.volume.volume import FILE_MODE, Volume, make_plain_directory
@@ -39,14 +38,6 @@ class Part:
     def is_whole(self) -> bool:
         """All of the object."""
         return self.length == self.stored.size_bytes
-
-
-@dataclass(frozen=True)
-class _Begun:
-    """A file that several spans make."""
-
-    has_space: bool
-    whole: Whole
 
 
 class StagedFiles:
@@ -69,7 +60,8 @@ class StagedFiles:
         self._reserved = reserved
         self._total_bytes = sum(stored.size_bytes for stored in objects.values())
         self._made = staged
-        self._begun: dict[str, _Begun] = {}
+        self._cut: dict[str, Whole] = {}
+        """Files that come in parts."""
         self._open: set[int] = set()
         self.moved_bytes = 0
         """Of all parts, on the volume."""
@@ -88,27 +80,26 @@ class StagedFiles:
                     self._reserved.insist(partial(make_plain_directory, self._made / directory))
             for path, stored in self._objects.items():
                 stop.check()
-                if path in cut:
-                    self._begin(path, stored)
-                elif not stored.size_bytes:
+                if path in cut or not stored.size_bytes:
                     os.close(self._reserved.insist(partial(_open, f"{self._made}/{path}", is_new=True)))
+                if path in cut:
+                    self._cut[path] = Whole(stored, self._place)
 
     def sink(self, part: Part) -> PartFile:
         """Where the bytes of a part go."""
-        begun = self._begun.get(part.path)
-        run = Run(begun.whole if begun else Whole(part.stored, self._place), part.start, part.length)
-        return PartFile(self, part, run, is_counted=not (begun and begun.has_space))
+        whole = self._cut.get(part.path) or Whole(part.stored, self._place)
+        return PartFile(self, part, Run(whole, part.start, part.length))
 
     def open(self, path: str) -> int:
         """A file to write, which `close` or `undo` closes. Raises DiskFull, AdapterError."""
         assert self._made is not None  # noqa: S101 - prepare has run
         with self._volume.writing(self._total_bytes):
-            file = self._reserved.insist(lambda: _open(f"{self._made}/{path}", is_new=path not in self._begun))
+            file = self._reserved.insist(lambda: _open(f"{self._made}/{path}", is_new=path not in self._cut))
         self._open.add(file)
         return file
 
     def wrote(self, size_bytes: int) -> None:
-        """These bytes had no place before."""
+        """These bytes have their place now."""
         self._reserved.wrote(size_bytes)
 
     def write(self, file: int, chunk: bytes | memoryview, offset: int) -> None:
@@ -142,31 +133,20 @@ class StagedFiles:
         if self._made is not None:
             self._volume.discard(self._made)
 
-    def _begin(self, path: str, stored: StoredObject) -> None:
-        file = self._reserved.insist(lambda: _open(f"{self._made}/{path}", is_new=True))
-        try:
-            has_space = self._reserved.insist(lambda: preallocation.preallocate(file, stored.size_bytes))
-            self._begun[path] = _Begun(has_space, Whole(stored, self._place))
-            if has_space:
-                self._reserved.wrote(stored.size_bytes)
-        finally:
-            os.close(file)
-
 
 class PartFile(FileSink):
     """
     Writes what comes of a part to where it belongs.
 
-    `end` counts what had no place before: DiskFull and AdapterError are raised when the volume takes none. With the last part of
+    `end` counts what has its place now: DiskFull and AdapterError are raised when the volume takes none. With the last part of
     a file, what has come is compared with what the store says of the whole: SourceUnavailable is raised when these are not the
     bytes that were stored. The file is opened when the first bytes come.
     """
 
-    def __init__(self, files: StagedFiles, part: Part, run: Run, *, is_counted: bool) -> None:
+    def __init__(self, files: StagedFiles, part: Part, run: Run) -> None:
         self._files = files
         self._part = part
         self._run = run
-        self._is_counted = is_counted
         self._file = -1
         self._offset = part.start
 
@@ -192,8 +172,7 @@ class PartFile(FileSink):
         if self._file < 0:
             self._file = self._files.open(self._part.path)
         self._files.close(self._file)
-        if self._is_counted:
-            self._files.wrote(self._part.length)
+        self._files.wrote(self._part.length)
         self._run.end()
         self._files.ended += 1
 

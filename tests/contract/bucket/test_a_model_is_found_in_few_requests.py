@@ -60,9 +60,9 @@ CASES = {
     "a folder of three pages": Case(many("m/f", 60), 3, many("f", 60)),
     "a folder among a few siblings": Case(["m-v2/x", "m.txt", "m/x", "m0/x"], 1, ["x"]),
     "a folder behind pages of siblings": Case([*many("m-", 60), "m/x"], 2, ["x"]),
-    "a folder before pages of siblings": Case([*many("m0", 60), "m/x"], 1, ["x"]),
-    "a folder of two pages before pages of siblings": Case([*many("m0", 60), *many("m/f", 40)], 2, many("f", 40)),
-    "a model beside pages of models": Case(models(["m", *many("m1", 60)], "1/x", "c"), 1, ["1/x", "c"]),
+    "a folder before pages of siblings": Case([*many("m0", 60), "m/x"], 2, ["x"]),
+    "a folder of two pages before pages of siblings": Case([*many("m0", 60), *many("m/f", 40)], 4, many("f", 40)),
+    "a model beside pages of models": Case(models(["m", *many("m1", 60)], "1/x", "c"), 2, ["1/x", "c"]),
     "a model of one level beside pages of such": Case(models(["m", *many("m1", 60)], "x"), 2, ["x"]),
     "an object": Case(["m"], 1, ["m"]),
     "an object and a schema": Case(["m", "s/_schema.json"], 2, ["m"], schema="s/_schema.json"),
@@ -97,7 +97,7 @@ def asked_in(spoiled, cases, shown):
 
 @pytest.mark.parametrize("spoiled", LISTING, indirect=True)
 def test_one_listing_finds_a_model(spoiled, shown):
-    """One for each page of the model; one more where siblings fill a page without a proof; one for a schema, and one for hints."""
+    """One for each page of the model; one more where siblings fill the first page; one for a schema, and one for hints."""
     is_file_system = spoiled.bucket.kind == "s3"  # the S3 server of the tests keeps its objects in one
     cases = {title: case for title, case in CASES.items() if case.in_file_system or not is_file_system}
     assert asked_in(spoiled, cases, shown) == {title: (case.requests, case.finds) for title, case in cases.items()}

@@ -254,13 +254,12 @@ ASKED = [
     (many("m/"), many(""), ["m", "m", "m"]),
     ([*many("m/"), "m0", "mm/x"], many(""), ["m", "m", "m"]),
     ([*many("m-"), "m/x"], ["x"], ["m", "m/"]),
-    ([*many("m0"), "m/x"], ["x"], ["m"]),
-    ([f"{model}/{file}" for model in ("m", *many("m1")) for file in ("1/x", "c")], ["1/x", "c"], ["m"]),
+    ([*many("m0"), "m/x"], ["x"], ["m", "m/"]),
+    ([f"{model}/{file}" for model in ("m", *many("m1")) for file in ("1/x", "c")], ["1/x", "c"], ["m", "m/"]),
     ([f"{model}/x" for model in ("m", *many("m1"))], ["x"], ["m", "m/"]),
-    ([f"{model}/{file}" for model in ("m", *many("ma")) for file in ("1/x", "c")], ["1/x", "c"], ["m"]),
+    ([f"{model}/{file}" for model in ("m", *many("ma")) for file in ("1/x", "c")], ["1/x", "c"], ["m", "m/"]),
     ([*many("m-"), "m/", *many("m/")], many(""), ["m", "m/", "m/", "m/"]),
-    ([*many("m0"), *many("m/f", 40)], many("f", 40), ["m", "m"]),
-    ([*many("m0"), *many("m/", 40)], many("", 40), ["m", "m"]),
+    ([*many("m0"), *many("m/f", 40)], many("f", 40), ["m", "m", "m/", "m/"]),
 ]
 
 
