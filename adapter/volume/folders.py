@@ -8,6 +8,8 @@ All calls block.
 from __future__ import annotations
 
 import errno
+import fcntl
+import os
 import secrets
 import stat
 import threading
@@ -18,11 +20,11 @@ import structlog
 
 from adapter.errors import AdapterError, StartError
 from adapter.volume.disk_failure import failure_in_words
-from adapter.volume.folder_lock import FolderLock
+from adapter.volume.trees import mount_of
 
 DIRECTORY_MODE = 0o755
 """Triton runs as another user, and must be able to enter."""
-
+_LOCK_MODE = 0o644
 _ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EBADF)
 """As `Path.is_dir` has it."""
 
@@ -42,7 +44,9 @@ class Folders:
         self.staging_dir = cache_dir / "staging"
         self.artifacts_dir = cache_dir / "artifacts"
         self.trash_dir = cache_dir / "trash"
-        self._lock = FolderLock(cache_dir / "lock")
+        self._lock_path = cache_dir / "lock"
+        self._lock: int | None = None
+        """The lock file that we hold: the kernel lets go of it when the process ends, however it ends."""
         self._restoring = threading.Lock()
         self.problem: str | None = None
         """Another adapter has taken the folder over. From any thread."""
@@ -50,7 +54,7 @@ class Folders:
     @property
     def mount(self) -> str | None:
         """The mount on which the adapter's own folder lies, as `trees.mount_of`; None before `claim`."""
-        return self._lock.mount
+        return None if self._lock is None else mount_of(self._lock)
 
     def claim(self) -> None:
         """
@@ -62,14 +66,21 @@ class Folders:
         """
         _claim_directory(self.repository_dir)
         _claim_directory(self.cache_dir)
-        self._take_lock()
+        try:
+            self._take_lock()
+        except BlockingIOError:
+            raise VolumeError(f"another adapter already works on {self.cache_dir} (it holds {self._lock_path})") from None
+        except OSError as error:
+            raise VolumeError(f"cannot write or lock {self._lock_path}: {error.strerror}") from error
         for folder in (self.staging_dir, self.artifacts_dir, self.trash_dir):
             _drop_link(folder)
             _claim_directory(folder)
 
     def release(self) -> None:
         """Let another adapter in. The folders stay."""
-        self._lock.release()
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
     def restore(self) -> None:
         """
@@ -79,30 +90,28 @@ class Folders:
             AdapterError: names the folder; another adapter has taken it over, or it cannot be made.
             OSError: the folder cannot be looked at.
         """
-        if not self._lock.is_in_place:
+        if not self._holds_lock():
             with self._restoring:
-                self._restore_lock()
+                if not self._holds_lock():
+                    self._restore_lock()
         self.problem = None
         self._restore_folders()
 
     def _restore_lock(self) -> None:
         """The lock went with the folder: it is taken again where no other adapter has it."""
-        if self._lock.is_in_place:
-            return
         if self.cache_dir.is_symlink():  # it would lead what we write and delete elsewhere
             self.problem = f"the folder {self.cache_dir} was replaced by a link while the adapter was working; restart the adapter"
             raise AdapterError(self.problem)
         try:
             _make_directory(self.cache_dir)
-            _drop_link(self._lock.path)
-            self._lock.take()
+            self._take_lock()
         except BlockingIOError:
-            self.problem = f"another adapter has taken over {self.cache_dir}, which was deleted (it holds {self._lock.path})"
+            self.problem = f"another adapter has taken over {self.cache_dir}, which was deleted (it holds {self._lock_path})"
             raise AdapterError(self.problem) from None
         except OSError as error:
             what = f"the folder {self.cache_dir} was deleted, and cannot be made again: "
             raise failure_in_words(error, self.cache_dir, 0, what) from error
-        _log.warning("volume.lock_taken_again", path=str(self._lock.path))
+        _log.warning("volume.lock_taken_again", path=str(self._lock_path))
 
     def _restore_folders(self) -> None:
         for folder in (self.repository_dir, self.staging_dir, self.artifacts_dir, self.trash_dir):
@@ -144,13 +153,28 @@ class Folders:
             ) from error
 
     def _take_lock(self) -> None:
+        """Hold the file instead of an earlier one. Raises BlockingIOError: another process holds it. Raises OSError."""
+        _drop_link(self._lock_path)
+        file = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, _LOCK_MODE)
         try:
-            _drop_link(self._lock.path)
-            self._lock.take()
-        except BlockingIOError:
-            raise VolumeError(f"another adapter already works on {self.cache_dir} (it holds {self._lock.path})") from None
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(file)
+            raise
+        self.release()
+        self._lock = file
+
+    def _holds_lock(self) -> bool:
+        """Whether the file in the folder is the one that we hold. Raises OSError: the folder cannot be looked at."""
+        held = self._lock  # `release` may come meanwhile
+        if held is None:
+            return False
+        try:
+            return os.path.samestat(os.fstat(held), self._lock_path.lstat())
         except OSError as error:
-            raise VolumeError(f"cannot write or lock {self._lock.path}: {error.strerror}") from error
+            if error.errno in _ABSENT:
+                return False
+            raise
 
 
 def make_plain_directory(path: Path) -> None:

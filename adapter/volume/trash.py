@@ -1,10 +1,10 @@
 """
-What left our folders and is being deleted, or could not be.
+How things leave our folders: out of sight by a rename into the trash, then deleted.
 
-Things come here by rename, so they are out of sight at once. Deleting takes time, and a root Triton's files in
-directories of its own cannot be deleted by another user: such leftovers stay, are counted, and are tried again at start.
-Nothing is deleted on another mount than the volume's: each writer of the volume could have put a link in the place of
-a folder, and it would lead to what others have mounted beside it. All calls block, from any thread; none raises.
+What cannot be deleted (a root Triton's files, a disk that has failed) stays whole, is counted, and is tried again. A name that had to
+leave and could not may be wanted again, or be given to something else: `keep` and `move_in` tell it, so that a later try takes away
+only what had to leave. Nothing is deleted on another mount than the volume's: each writer of the volume could have put a link in the
+place of a folder, and it would lead to what others have mounted beside it. All calls block, from any thread; only `move_in` raises.
 """
 
 from __future__ import annotations
@@ -15,36 +15,40 @@ import secrets
 import shutil
 import stat
 import threading
+import time
 from itertools import islice
 from pathlib import Path
 
 import structlog
 
+from adapter.errors import AdapterError, VolumeFailed
 from adapter.telemetry.metrics import LEFTOVERS
+from adapter.volume.folders import Folders
 from adapter.volume.trees import mount_of, own_bytes
 
+RETRY_SECONDS = 60.0
 AT_ONCE = 64
-"""Most leftovers of a failed disk that are tried again in one go."""
-_FINAL = (errno.ENOTEMPTY, errno.EEXIST)
-"""A folder that is not empty because of what is in it: that has a reason of its own."""
+"""Most leftovers that are tried again in one go."""
+_STAYS = (errno.ENOENT, errno.ENOTDIR, errno.EXDEV, errno.EACCES, errno.EPERM)
+"""Of a rename: what cannot move for such a reason is deleted where it is."""
 
 _log = structlog.stdlib.get_logger(__name__)
 
 
 class Trash:
-    """The folder of what goes."""
+    """The folder of what goes, and the way there."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.home: str | None = None
-        """The volume's mount, as `mount_of`; None: not known yet, so anything may be deleted."""
+    def __init__(self, folders: Folders) -> None:
+        self._folders = folders
         self._left: dict[Path, int] = {}
-        """What could not be deleted, with its bytes."""
-        self._put_off: dict[Path, None] = {}
-        """Of these, what the disk kept without a ban: tried again, in this order."""
+        """What could not be deleted, with its bytes; what was tried last comes last."""
         self._going: dict[Path, int] = {}
         """What is being deleted, with its bytes."""
         self._changed = threading.Condition()
+        self._moving = threading.Lock()
+        """Around what gives a name in a folder of ours to something else than what had to leave and could not."""
+        self._tidying = threading.Lock()
+        self._tidy_at = 0.0
 
     def size_bytes(self) -> int:
         """Of leftovers, and of what is being deleted; files that are also elsewhere not counted."""
@@ -60,122 +64,131 @@ class Trash:
             self._changed.wait_for(lambda: not before & set(self._going), seconds)
             return not before <= set(self._going)
 
-    @property
-    def has_put_off(self) -> bool:
-        """Whether there is anything to try again."""
-        return bool(self._put_off)
+    def move_in(self, staged: Path, target: Path) -> None:
+        """Give what is staged a name in a folder of ours, whatever had to leave from there before and could not. Raises OSError."""
+        with self._moving:
+            staged.rename(target)
+            self._forget(target)
 
-    def put_off_paths(self) -> list[Path]:
-        """What to try again, a bounded number of them; those come last the next time."""
-        with self._changed:
-            paths = list(islice(self._put_off, AT_ONCE))
-            for path in paths:
-                self._put_off[path] = self._put_off.pop(path)
-            return paths
+    def keep(self, path: Path) -> None:
+        """It had to leave, and could not; now it is wanted again."""
+        with self._moving:
+            self._forget(path)
 
-    def put_off(self, path: Path) -> None:
-        """It stays where it is for now, and is to be tried again. Does not raise."""
-        self._leave(path, can_pass=True)
-
-    def has(self, path: Path) -> bool:
-        """Whether it has been put off."""
-        with self._changed:
-            return path in self._put_off
-
-    def forget(self, path: Path) -> None:
-        """What is called so now is not what could not be deleted."""
-        with self._changed:
-            self._put_off.pop(path, None)
-            if self._left.pop(path, None) is not None:
-                LEFTOVERS.set(len(self._left))
-
-    def new_place(self) -> Path:
-        """A name in the folder that nothing has."""
-        return self.folder / secrets.token_hex(8)
-
-    def delete(self, path: Path, *, is_counted_elsewhere: bool = False) -> bool:
+    def discard(self, path: Path, *, is_counted_elsewhere: bool = False) -> None:
         """
-        Delete it, as far as permitted; absent is fine. Returns whether it is gone.
+        Take a file or directory out of sight at once, then delete it as far as permitted; an absent path is fine.
 
         Args:
-            path: in the folder, or elsewhere if it could not be moved.
-            is_counted_elsewhere: whether its bytes are counted by others until it is gone.
+            path: what goes.
+            is_counted_elsewhere: whether the caller counts its bytes until this returns; a reservation counts what is staged.
         """
-        try:
-            parent = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-        except OSError as error:
-            if not os.path.lexists(path):
-                return True
-            self._leave(path, can_pass=_can_pass(error))
-            return False
-        try:
-            if self.home is not None and mount_of(parent) != self.home:
-                _log.warning("volume.not_deleted", path=str(path), cause="a link leads to it, out of the volume")
-                return False
-            return self._delete(path, parent, is_counted_elsewhere=is_counted_elsewhere)
-        finally:
-            os.close(parent)
+        if not os.path.lexists(path):
+            return
+        is_counted_elsewhere |= path.parent == self._folders.staging_dir
+        gone = self._moved_out(path)
+        if gone is None:  # half of it would be worse than all of it
+            self._leave(path)
+        elif self._is_deleted(gone, is_counted_elsewhere=is_counted_elsewhere):
+            self.tidy()
+            return
+        _log.warning("volume.leftover_kept", path=str(gone or path))
 
-    def _delete(self, path: Path, parent: int, *, is_counted_elsewhere: bool) -> bool:
-        size_bytes = 0 if is_counted_elsewhere else own_bytes([path])
-        with self._changed:
-            self._going[path] = size_bytes
-        failures: list[BaseException] = []
+    def tidy(self) -> None:
+        """Delete what could not be deleted before, if it is time for another try."""
+        if not self._left or time.monotonic() < self._tidy_at or not self._tidying.acquire(blocking=False):
+            return
         try:
-            _delete(path.name, parent, failures)
-        finally:
-            is_left = os.path.lexists(path)
-            if is_left:
-                self._leave(path, can_pass=any(map(_can_pass, failures)))
-            else:
-                self.forget(path)
             with self._changed:
-                del self._going[path]
-                self._changed.notify_all()
-        return not is_left
-
-    def _leave(self, path: Path, *, can_pass: bool) -> None:
-        left_bytes = own_bytes([path])
-        with self._changed:
-            self._left[path] = left_bytes
-            LEFTOVERS.set(len(self._left))
-            self._put_off.pop(path, None)
-            if can_pass:
-                self._put_off[path] = None
+                paths = list(islice(self._left, AT_ONCE))
+            for path in paths:
+                with self._moving:
+                    if path not in self._left:
+                        continue
+                    gone = self._moved_out(path)
+                    if gone is None or gone.parent != self._folders.trash_dir:  # what has that name by then may be another thing
+                        self._leave(path)
+                        continue
+                if self._is_deleted(gone):
+                    _log.info("volume.leftover_deleted", path=str(path))
+        finally:
+            self._tidy_at = time.monotonic() + RETRY_SECONDS
+            self._tidying.release()
 
     def clear(self) -> None:
         """Delete what lies in the folder, also of an earlier process. Raises OSError: the folder cannot be read."""
         with self._changed:
             self._left.clear()
-            self._put_off.clear()
             LEFTOVERS.set(0)
-        left = sum(not self.delete(entry) for entry in list(self.folder.iterdir()))
+        left = sum(not self._is_deleted(entry) for entry in list(self._folders.trash_dir.iterdir()))
         if left:
-            _log.warning("volume.leftovers_kept", count=left, folder=str(self.folder))
+            _log.warning("volume.leftovers_kept", count=left, folder=str(self._folders.trash_dir))
 
+    def _moved_out(self, path: Path) -> Path | None:
+        """Where it is now: in the trash, or where it was if it is to be deleted there. None: the disk does not let it go."""
+        trash = self._folders.trash_dir
+        if path.parent == trash:
+            return path
+        gone = trash / secrets.token_hex(8)
+        try:
+            self._folders.restore()
+            path.rename(gone)
+        except (OSError, AdapterError) as error:
+            _log.debug("volume.rename_failed", path=str(path), error=str(error))
+            is_disk = error.errno not in _STAYS if isinstance(error, OSError) else isinstance(error, VolumeFailed)
+            return None if is_disk and path.parent != self._folders.staging_dir else path
+        self._forget(path)
+        return gone
 
-def _can_pass(failure: BaseException) -> bool:
-    """Another user's files stay another user's; a disk may be mended."""
-    return isinstance(failure, OSError) and not isinstance(failure, PermissionError | FileNotFoundError) and failure.errno not in _FINAL
+    def _is_deleted(self, path: Path, *, is_counted_elsewhere: bool = False) -> bool:
+        """Delete it, as far as permitted."""
+        with self._changed:
+            self._going[path] = 0 if is_counted_elsewhere else own_bytes([path])
+        is_ours = True
+        try:
+            is_ours = self._delete(path)
+        finally:
+            is_left = os.path.lexists(path)
+            if not is_left:
+                self._forget(path)
+            elif is_ours:
+                self._leave(path)
+            with self._changed:
+                del self._going[path]
+                self._changed.notify_all()
+        return not is_left
 
+    def _delete(self, path: Path) -> bool:
+        """In the very folder that has the path now. Returns False, and does nothing, where that lies on another mount."""
+        try:
+            parent = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError:
+            return True
+        try:
+            if self._folders.mount not in (None, mount_of(parent)):
+                _log.warning("volume.not_deleted", path=str(path), cause="a link leads to it, out of the volume")
+                return False
+            if stat.S_ISDIR(os.lstat(path.name, dir_fd=parent).st_mode):
+                shutil.rmtree(path.name, ignore_errors=True, dir_fd=parent)
+            else:
+                os.unlink(path.name, dir_fd=parent)
+        except RecursionError:  # directories in directories, made to be kept
+            _log.warning("volume.too_deep", path=str(path))
+        except OSError as error:
+            _log.debug("volume.unlink_failed", path=str(path), error=error.strerror)
+        finally:
+            os.close(parent)
+        return True
 
-def _delete(name: str, parent: int, failures: list[BaseException]) -> None:
-    """In this very folder, whatever has its path meanwhile."""
-    try:
-        if stat.S_ISDIR(os.lstat(name, dir_fd=parent).st_mode):
-            shutil.rmtree(name, onerror=lambda _call, _path, failure: _note(failures, failure[1]), dir_fd=parent)
-        else:
-            os.unlink(name, dir_fd=parent)
-    except RecursionError:  # directories in directories, made to be kept
-        _log.warning("volume.too_deep", name=repr(name))
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        _note(failures, error)
-        _log.debug("volume.unlink_failed", name=repr(name), error=error.strerror)
+    def _leave(self, path: Path) -> None:
+        left_bytes = own_bytes([path])
+        with self._changed:
+            self._left.pop(path, None)
+            self._left[path] = left_bytes
+            LEFTOVERS.set(len(self._left))
 
-
-def _note(failures: list[BaseException], failure: BaseException) -> None:
-    """One of a kind is enough."""
-    if (len(failures) < AT_ONCE and _can_pass(failure)) or not failures:
-        failures.append(failure)
+    def _forget(self, path: Path) -> None:
+        """What is called so now is not what could not be deleted."""
+        with self._changed:
+            if self._left.pop(path, None) is not None:
+                LEFTOVERS.set(len(self._left))

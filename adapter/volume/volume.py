@@ -21,7 +21,6 @@ from pathlib import Path
 
 from adapter.volume.disk_failure import failure_in_words
 from adapter.volume.folders import Folders, VolumeError, make_plain_directory
-from adapter.volume.leaving import Leaving
 from adapter.volume.trash import Trash
 
 __all__ = ["FILE_MODE", "Volume", "VolumeError", "make_plain_directory"]
@@ -42,8 +41,7 @@ class Volume:
         self.staging_dir = self._folders.staging_dir
         self.artifacts_dir = self._folders.artifacts_dir
         self.trash_dir = self._folders.trash_dir
-        self.trash = Trash(self.trash_dir)
-        self._leaving = Leaving(self._folders, self.trash)
+        self.trash = Trash(self._folders)
 
     @property
     def problem(self) -> str | None:
@@ -62,7 +60,6 @@ class Volume:
         """
         try:
             self._folders.claim()
-            self.trash.home = self._folders.mount
             self._folders.check_links()
             self._clear_residue()
         except OSError as error:
@@ -110,25 +107,19 @@ class Volume:
 
     def move_in(self, staged: Path, target: Path) -> None:
         """Give what is staged a name in a folder of ours, in one rename. Raises OSError; see `writing`."""
-        self._leaving.move_in(staged, target)
+        self.trash.move_in(staged, target)
 
     def keep(self, path: Path) -> None:
         """What could not be discarded stays after all."""
-        self._leaving.keep(path)
+        self.trash.keep(path)
 
     def discard(self, path: Path, *, is_counted_elsewhere: bool = False) -> None:
-        """
-        Take a file or directory out of sight at once, then delete it as far as permitted. Never raises; an absent path is fine.
-
-        Args:
-            path: what goes.
-            is_counted_elsewhere: whether the caller counts its bytes until this returns; a reservation counts what is staged.
-        """
-        self._leaving.discard(path, is_counted_elsewhere=is_counted_elsewhere)
+        """As `Trash.discard`. Never raises."""
+        self.trash.discard(path, is_counted_elsewhere=is_counted_elsewhere)
 
     def tidy(self) -> None:
-        """Delete what a failed disk has kept from being deleted, if it is time for another try. Never raises."""
-        self._leaving.tidy()
+        """As `Trash.tidy`. Never raises."""
+        self.trash.tidy()
 
     @contextmanager
     def writing(self, needed_bytes: int) -> Iterator[None]:

@@ -30,7 +30,7 @@ from adapter._pb import model_runtime_pb2_grpc as spi_rpc
 from adapter.errors import StartError
 from adapter.journal import journal as journal_module
 from adapter.settings import Settings
-from adapter.volume import leaving as leaving_module
+from adapter.volume import trash as trash_module
 from adapter.volume.trees import own_bytes
 from adapter.wiring import Adapter, build
 from tests.builders import load_request
@@ -191,7 +191,7 @@ async def rig(tmp_path: Path, config: Path, s3: S3Server, monkeypatch: pytest.Mo
     for module, name in (
         (journal_module, "FIRST_PAUSE_SECONDS"),
         (journal_module, "LONGEST_PAUSE_SECONDS"),
-        (leaving_module, "RETRY_SECONDS"),
+        (trash_module, "RETRY_SECONDS"),
     ):
         monkeypatch.setattr(module, name, 0.01)
     root = tmp_path / "volume"

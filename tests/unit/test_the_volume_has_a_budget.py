@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -139,12 +140,12 @@ def test_bytes_that_are_being_deleted_are_waited_for(tmp_path: Path, monkeypatch
     artifact.mkdir()
     (artifact / "file").write_bytes(bytes(80))
     reached, go_on = threading.Event(), threading.Event()
-    delete = trash._delete
+    rmtree = shutil.rmtree
 
-    def slow(name: str, parent: int, failures: list[BaseException]) -> None:
+    def slow(*arguments: Any, **options: Any) -> None:
         reached.set()
         go_on.wait(20)
-        delete(name, parent, failures)
+        rmtree(*arguments, **options)
 
     class Waited(threading.Condition):
         """Lets the deletion go on when somebody waits for it."""
@@ -153,7 +154,7 @@ def test_bytes_that_are_being_deleted_are_waited_for(tmp_path: Path, monkeypatch
             threading.Thread(target=go_on.set).start()
             return super().wait_for(*arguments)
 
-    monkeypatch.setattr(trash, "_delete", slow)
+    monkeypatch.setattr(trash.shutil, "rmtree", slow)
     volume.trash._changed = Waited()
     going = threading.Thread(target=volume.discard, args=[artifact])
     going.start()

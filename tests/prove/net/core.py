@@ -261,7 +261,7 @@ MISTAKES = (
     Mistake(
         "second adapter",
         "A second adapter on the same volume starts.",
-        "adapter/volume/folder_lock.py",
+        "adapter/volume/folders.py",
         "fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)",
         "fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)",
         ("integration/test_a_start_that_cannot_work_ends_in_words.py",),
@@ -334,8 +334,8 @@ MISTAKES = (
         "behind a link",
         "A purge deletes what lies behind a link to another mount.",
         "adapter/volume/trash.py",
-        "if self.home is not None and mount_of(parent) != self.home:",
-        "if self.home is None and parent < 0:",
+        "if self._folders.mount not in (None, mount_of(parent)):",
+        "if parent < 0:",
         ("security/test_a_hostile_volume.py",),
     ),
 )
