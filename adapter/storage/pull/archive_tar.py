@@ -30,7 +30,7 @@ _MAX_OF_ALL = 32
 _MAX_OF_ALL_CHARACTERS = 64 * 1024
 _SPARSE, _MAP = "GNU.sparse.", "GNU.sparse.map"
 _REAL_SIZES = {"GNU.sparse.size", "GNU.sparse.realsize"}
-_BROKEN = (tarfile.TarError, RecursionError, ValueError, AttributeError, IndexError, TypeError, OverflowError, struct.error)
+_BROKEN = (tarfile.TarError, ValueError, AttributeError, IndexError, TypeError, OverflowError, struct.error)
 """What `tarfile` raises on bytes that are no archive."""
 
 
@@ -134,5 +134,7 @@ def _told() -> Iterator[None]:
         yield
     except Damaged:
         raise
+    except RecursionError as error:
+        raise Damaged("an extended header follows another without end") from error
     except _BROKEN as error:
         raise Damaged(shown(str(error))) from error

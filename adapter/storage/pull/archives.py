@@ -8,9 +8,10 @@ and `archive_gzip`. What is wrong with an archive is a fact about the model, in 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import BinaryIO, cast
 
 from adapter.errors import InvalidRequest
-from adapter.storage.pull.archive_gzip import gunzipped
+from adapter.storage.pull.archive_gzip import Gunzipped
 from adapter.storage.pull.archive_tar import untar
 from adapter.storage.pull.archive_tree import ArchiveTree, Damaged
 from adapter.storage.pull.archive_zip import unzip
@@ -92,11 +93,8 @@ class Unpacking:
             unzip(archive, tree, self._stop)
             return
         with archive.open("rb") as file:
-            if name.endswith(".tar"):
-                untar(file, tree, self._stop, is_packed=False)
-                return
-            with gunzipped(file, self._stop) as content:
-                untar(content, tree, self._stop, is_packed=True)
+            is_packed = not name.endswith(".tar")
+            untar(cast("BinaryIO", Gunzipped(file, self._stop)) if is_packed else file, tree, self._stop, is_packed=is_packed)
 
     def _other_kind(self, archive: Path) -> str | None:
         """What it begins like, where that is not its name's kind."""
