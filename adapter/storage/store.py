@@ -41,8 +41,8 @@ from adapter.storage.secret.config import StorageConfigs
 from adapter.storage.secret.merging import StorageConfig
 from adapter.storage.stores.clients import Clients
 from adapter.storage.stores.clients import Means as ClientMeans
-from adapter.storage.stores.health import Health
 from adapter.storage.stores.table import BINDINGS, BUCKETS, Finders, InBuckets, KeptClients
+from adapter.storage.stores.tries import endpoints
 from adapter.volume.space import Space
 from adapter.volume.volume import Volume
 from adapter.waits import Waits
@@ -114,11 +114,10 @@ class Store:
         unpacker = Unpacker(
             volume=volume, cache=cache, puller=puller, pulls=self._unpacks, files=self._files, max_bytes=settings.unpack_max_bytes
         )
-        self._health = Health()
         of_models = Means(cache=cache, puller=puller, asks=EndpointQueues(ASKING), files=self._files)
         surveys = EndpointQueues(SURVEYING)
         in_buckets = InBuckets(
-            clients=self._clients, means=of_models, unpacker=unpacker, health=self._health, surveys=surveys, jitter=jitter
+            clients=self._clients, means=of_models, unpacker=unpacker, endpoints=endpoints(), surveys=surveys, jitter=jitter
         )
         self._finders = Finders(in_buckets, Claims(self._claims))
 

@@ -132,7 +132,7 @@ async def test_a_byte_now_and_then_does_not_make_a_load_endless(store, hell):
 
 async def test_a_probe_that_is_given_headers_for_ever_lets_the_others_go(store, hell, monkeypatch):
     """Another load of the same endpoint does not wait for it longer than for a try."""
-    monkeypatch.setattr("adapter.storage.stores.health.TRY_SECONDS", 0.5)
+    monkeypatch.setattr("adapter.storage.stores.tries.TRY_SECONDS", 0.5)
     hell.behaviour = in_turn(away(), trickled_headers(0.05), honest(CONTENT, VERSION))
     slow = asyncio.create_task(refusal_or_listing(store))
     while len(hell.requests) < 2:

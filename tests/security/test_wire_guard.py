@@ -154,6 +154,27 @@ def test_certificates_are_checked_against_the_name(monkeypatch, server_tls, ca_f
     assert not failed.value.can_pass
 
 
+def test_a_connection_of_a_request_without_a_guard_is_not_used(tls, ca_file):
+    """It was not checked where it leads. One that was checked is used again."""
+    with hell.Hell(hell.honest(b"x"), tls=tls) as server:
+        url = f"{server.url.replace('127.0.0.1', 'localhost')}/"
+        for guard, connections in ((FREE, 1), (METADATA, 2), (METADATA, 2), (FREE, 2)):
+            assert asked(url, guard=guard, ca_file=ca_file) == b"x"
+            assert server.connections == connections
+
+
+@pytest.mark.parametrize(
+    "url", ["http://{host}@allowed.test/", "http://allowed.test@{host}/", "http://allowed.test#@{host}/", "http://{host}\\@allowed.test/"]
+)
+def test_two_readings_of_a_url_lead_to_no_denied_address(url, monkeypatch):
+    """Whatever libcurl takes for the host, it connects to the addresses of the host that was checked."""
+    answering_in_turn(monkeypatch, "allowed.test", ["192.0.2.1"])
+    with hell.Hell(hell.honest(b"secret")) as server:
+        with pytest.raises(Unanswered):
+            asked(url.format(host=f"127.0.0.1:{server.port}"), guard=DEFAULT)
+        assert server.connections == 0
+
+
 @pytest.mark.parametrize("scheme", ["http", "https"])
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.1", "2130706433", "localhost", "[::1]", "[::ffff:127.0.0.1]", "127.0.0.1."])
 def test_a_proxy_is_not_asked_for_a_denied_address(scheme, host):

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import functools
 import os
-import socket
 import ssl
 import urllib.request
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -40,12 +38,8 @@ class Access:
     proxy: str = field(default="", repr=False)
     """URL with credentials; empty: none."""
 
-    def apply(self, curl: Any, denied: Callable[[str], None]) -> None:
-        """
-        Set it on a handle of pycurl.
-
-        `denied`: told of an address that the guard forbids, in the thread of the transfer.
-        """
+    def apply(self, curl: Any) -> None:
+        """Set trust and proxy on a handle of pycurl. The engine heeds the guard."""
         trust = self.trust
         if not trust.verify:
             curl.setopt(pycurl.SSL_VERIFYPEER, 0)
@@ -65,8 +59,6 @@ class Access:
             if parts.username is not None:
                 curl.setopt(pycurl.PROXYUSERNAME, unquote(parts.username).encode())
                 curl.setopt(pycurl.PROXYPASSWORD, unquote(parts.password or "").encode())
-        elif self.guard.denied:
-            curl.setopt(pycurl.OPENSOCKETFUNCTION, functools.partial(_opened, self.guard, denied))
 
 
 def proxy_for(url: str) -> str:
@@ -83,26 +75,3 @@ def _default_authorities() -> str:
     """The system's bundle, or certifi's: the path in pycurl's wheel exists on some systems only."""
     path = ssl.get_default_verify_paths().cafile
     return path if path is not None and os.access(path, os.R_OK) else certifi.where()
-
-
-class _Opened:
-    """A socket that is only made to be given away: pycurl duplicates its descriptor."""
-
-    def __init__(self, family: int, kind: int, protocol: int) -> None:
-        self._file = socket.socket(family, kind, protocol).detach()
-
-    def fileno(self) -> int:
-        """Its descriptor."""
-        return self._file
-
-    def __del__(self) -> None:
-        os.close(self._file)
-
-
-def _opened(guard: Guard, denied: Callable[[str], None], _purpose: int, address: Any) -> _Opened | int:
-    """As libcurl's `CURLOPT_OPENSOCKETFUNCTION`: the address is the one that is connected to."""
-    family, kind, protocol, place = address
-    if not guard.allows(place[0]):
-        denied(place[0])
-        return int(pycurl.SOCKET_BAD)
-    return _Opened(family, kind, protocol)

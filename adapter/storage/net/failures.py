@@ -17,6 +17,9 @@ CONNECT_SECONDS = 3
 ANSWER_SECONDS = 10
 """For the whole head of an answer, and then between the bytes of its body."""
 CUT = "the connection was cut"
+UNRESOLVED = f"its name was not resolved within {CONNECT_SECONDS} s (are the name servers away?)"
+NAMES_AWAY = "its name cannot be resolved (name servers cannot tell now)"
+_NOT_HTTP = "its answer is not HTTP"
 _WEIRD_SERVER_REPLY, _PROXY, _TOO_LARGE = 8, 97, 100
 """Source: curl/curl.h, as the others that pycurl has no name for."""
 _CAUSES = {
@@ -26,13 +29,13 @@ _CAUSES = {
     pycurl.E_PARTIAL_FILE: "its answer ended early",
     pycurl.E_SSL_CONNECT_ERROR: "TLS failed; is the endpoint https?",
     pycurl.E_URL_MALFORMAT: "its name is not a host name",
-    _WEIRD_SERVER_REPLY: "its answer is not HTTP",
-    pycurl.E_UNSUPPORTED_PROTOCOL: "its answer is not HTTP",
-    pycurl.E_HTTP2: "its answer is not HTTP",
+    _WEIRD_SERVER_REPLY: _NOT_HTTP,
+    pycurl.E_UNSUPPORTED_PROTOCOL: _NOT_HTTP,
+    pycurl.E_HTTP2: _NOT_HTTP,
     pycurl.E_BAD_CONTENT_ENCODING: "its answer has an encoding that was not asked for",
-    _TOO_LARGE: "its answer is not HTTP",
+    _TOO_LARGE: _NOT_HTTP,
 }
-_PROXY_ERRORS = (pycurl.E_COULDNT_RESOLVE_PROXY, _PROXY)
+_UNKNOWN_NAMES = (pycurl.E_COULDNT_RESOLVE_HOST, pycurl.E_COULDNT_RESOLVE_PROXY)
 _CERTIFICATE = re.compile(r"(?:certificate problem|verify result): ([\w ,'/-]{1,80}?)(?: \(\d+\))?$")
 _NO_TUNNEL = 400
 """A proxy that makes no tunnel answers CONNECT with such a status, or with a higher one."""
@@ -41,49 +44,41 @@ _NO_TUNNEL = 400
 class Unanswered(Exception):
     """No whole answer has come. The text is the cause, for people."""
 
-    can_pass = True
-    """Whether the same request may get an answer later."""
-    was_connected = False
-    """Whether the server took the connection."""
+    def __init__(self, cause: str, *, can_pass: bool = True, was_connected: bool = False) -> None:
+        """
+        Args:
+            cause: in words.
+            can_pass: whether the same request may get an answer later.
+            was_connected: whether the server took the connection.
+        """
+        super().__init__(cause)
+        self.can_pass = can_pass
+        self.was_connected = was_connected
 
 
-class UnansweredForGood(Unanswered):
-    """The certificate is not trusted, the name does not exist."""
-
-    can_pass = False
+class UnknownName(Unanswered):
+    """libcurl found no address, and does not tell why (`Names.addresses` does)."""
 
 
-class TooMuch(UnansweredForGood):
+class TooMuch(Unanswered):
     """The server sent more than the request may take."""
 
     def __init__(self, what: str, most_bytes: int) -> None:
         """`what`: `headers`, `an error`, `an answer`."""
         size = f"{most_bytes >> 20} MiB" if most_bytes >= 1 << 20 else f"{most_bytes >> 10} KiB"
-        super().__init__(f"it sent {what} of more than {size}")
+        super().__init__(f"it sent {what} of more than {size}", can_pass=False)
 
 
-class DeniedAddress(UnansweredForGood):
+class DeniedAddress(Unanswered):
     """The address may not be connected to for a request."""
 
     def __init__(self, address: str) -> None:
-        super().__init__(f"{address} may not be dialled for a request (REQUEST_ENDPOINTS_DENIED)")
-
-
-def silent() -> Unanswered:
-    """Nothing has come for too long."""
-    failure = Unanswered(f"no answer within {ANSWER_SECONDS} s")
-    failure.was_connected = True
-    return failure
-
-
-def slow_head() -> Unanswered:
-    """Some of the head has come, and it did not end in time."""
-    return Unanswered(f"the headers of its answer did not end within {ANSWER_SECONDS} s")
+        super().__init__(f"{address} may not be dialled for a request (REQUEST_ENDPOINTS_DENIED)", can_pass=False)
 
 
 def failure_of(curl: Any, code: int, text: str, *, uses_proxy: bool) -> Unanswered:
     """
-    The meaning of a failed transfer, except for a name that was not found (`Names.why_unknown`).
+    The meaning of a failed transfer.
 
     Args:
         curl: pycurl's handle, after the transfer.
@@ -91,38 +86,28 @@ def failure_of(curl: Any, code: int, text: str, *, uses_proxy: bool) -> Unanswer
         text: libcurl's words.
         uses_proxy: whether the server is reached through one.
     """
+    if code in _UNKNOWN_NAMES:
+        return UnknownName(NAMES_AWAY)
+    was_connected = code != pycurl.E_COULDNT_CONNECT and bool(curl.getinfo(pycurl.PRETRANSFER_TIME))
+    cause = _cause(curl, code, text)
+    if uses_proxy and (code == _PROXY or not was_connected):
+        cause += " (on the way to the proxy)"
+    return Unanswered(cause, can_pass=code != pycurl.E_PEER_FAILED_VERIFICATION, was_connected=was_connected)
+
+
+def _cause(curl: Any, code: int, text: str) -> str:
     if code == pycurl.E_OPERATION_TIMEDOUT:
-        failure = Unanswered(_late(curl))
-    elif code == pycurl.E_PEER_FAILED_VERIFICATION:
-        failure = UnansweredForGood(_untrusted(text))
-    elif code == pycurl.E_COULDNT_CONNECT:
+        if not curl.getinfo(pycurl.NAMELOOKUP_TIME):
+            return UNRESOLVED
+        what = "its TLS handshake did not end" if curl.getinfo(pycurl.CONNECT_TIME) else "no connection"
+        return f"{what} within {CONNECT_SECONDS} s"
+    if code == pycurl.E_PEER_FAILED_VERIFICATION:
+        found = _CERTIFICATE.search(text)
+        problem = "is for another host name" if found is None else f"is not trusted ({found[1]}); a private CA goes into `certificate`"
+        return f"its TLS certificate {problem}"
+    if code == pycurl.E_COULDNT_CONNECT:
         number = int(curl.getinfo(pycurl.OS_ERRNO))
-        failure = Unanswered("the connection was refused" if number == 111 else os.strerror(number) if number else "no connection")
-    elif code == pycurl.E_RECV_ERROR and curl.getinfo(pycurl.HTTP_CONNECTCODE) >= _NO_TUNNEL:
-        failure = Unanswered("no tunnel was made")
-    else:
-        failure = Unanswered(_CAUSES.get(code, f"the transfer failed (libcurl {code})"))
-        failure.was_connected = bool(curl.getinfo(pycurl.PRETRANSFER_TIME))
-    if uses_proxy and (code in _PROXY_ERRORS or not curl.getinfo(pycurl.PRETRANSFER_TIME)):
-        return type(failure)(f"{failure} (on the way to the proxy)")
-    return failure
-
-
-def unresolved() -> Unanswered:
-    """Name servers said nothing."""
-    return Unanswered(f"its name was not resolved within {CONNECT_SECONDS} s (are the name servers away?)")
-
-
-def _late(curl: Any) -> str:
-    if not curl.getinfo(pycurl.NAMELOOKUP_TIME):
-        return str(unresolved())
-    if not curl.getinfo(pycurl.CONNECT_TIME):
-        return f"no connection within {CONNECT_SECONDS} s"
-    return f"its TLS handshake did not end within {CONNECT_SECONDS} s"
-
-
-def _untrusted(text: str) -> str:
-    found = _CERTIFICATE.search(text)
-    if found is None:
-        return "its TLS certificate is for another host name"
-    return f"its TLS certificate is not trusted ({found[1]}); a private CA goes into `certificate`"
+        return "the connection was refused" if number == 111 else os.strerror(number) if number else "no connection"
+    if code == pycurl.E_RECV_ERROR and curl.getinfo(pycurl.HTTP_CONNECTCODE) >= _NO_TUNNEL:
+        return "no tunnel was made"
+    return _CAUSES.get(code, f"the transfer failed (libcurl {code})")

@@ -17,9 +17,16 @@ _ANY: dict[IPv4Address | IPv6Address, IPv4Address | IPv6Address] = {
     IPv6Address(0): IPv6Address("::1"),
 }
 """Linux connects to itself for `0.0.0.0` and `::`."""
-_NAT64 = (IPv6Network("64:ff9b::/96"), IPv6Network("64:ff9b:1::/48"))
-"""Source: RFC 6052 and RFC 8215; a gateway sends on to the IPv4 address in the last 32 bits."""
-_COMPATIBLE = IPv6Network("::/96")
+_HOLDING_IPV4 = (
+    (IPv6Network("::/96"), 0, 0),  # IPv4-compatible
+    (IPv6Network("::ffff:0:0/96"), 0, 0),  # IPv4-mapped
+    (IPv6Network("64:ff9b::/96"), 0, 0),  # NAT64, RFC 6052
+    (IPv6Network("64:ff9b:1::/48"), 0, 0),  # NAT64, RFC 8215
+    (IPv6Network("2002::/16"), 80, 0),  # 6to4, RFC 3056
+    (IPv6Network("2001::/32"), 64, 0),  # Teredo's server, RFC 4380
+    (IPv6Network("2001::/32"), 0, 0xFFFFFFFF),  # Teredo's client
+)
+"""Networks whose addresses lead to an IPv4 address: by how many bits that is shifted, and which of its bits are inverted."""
 _ISATAP = (0x00005EFE, 0x02005EFE)
 """Source: RFC 5214; bits 64 to 96 of an address that ends in an IPv4 address."""
 
@@ -51,14 +58,8 @@ def _reached(address: IPv4Address | IPv6Address) -> Iterator[IPv4Address | IPv6A
     if isinstance(address, IPv4Address):
         return
     number = int(address)
-    inner: list[int] = []
-    if address.ipv4_mapped is not None or address in _COMPATIBLE or any(address in network for network in _NAT64):
-        inner.append(number)
+    inner = [number >> shift ^ inverted for network, shift, inverted in _HOLDING_IPV4 if address in network]
     if number >> 32 & 0xFFFFFFFF in _ISATAP:
         inner.append(number)
-    if address.sixtofour is not None:
-        inner.append(int(address.sixtofour))
-    if address.teredo is not None:
-        inner += [int(end) for end in address.teredo]
     for each in inner:
         yield from _reached(IPv4Address(each & 0xFFFFFFFF))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 
-from adapter.storage.net.failures import CONNECT_SECONDS, Unanswered, UnansweredForGood, unresolved
+from adapter.storage.net.failures import CONNECT_SECONDS, NAMES_AWAY, UNRESOLVED, Unanswered
 from adapter.workers import Workers
 
 THREADS = 8
@@ -31,23 +31,14 @@ class Names:
             async with asyncio.timeout(CONNECT_SECONDS):
                 found = await asyncio.wrap_future(asked)
         except TimeoutError:
-            raise unresolved() from None
+            raise Unanswered(UNRESOLVED) from None
         except socket.gaierror as error:
             if error.errno == socket.EAI_NONAME:
-                raise UnansweredForGood("its name cannot be resolved (there is no such name)") from error
-            can_tell = "" if error.errno != socket.EAI_AGAIN else " (name servers cannot tell now)"
-            raise Unanswered(f"its name cannot be resolved{can_tell}") from error
+                raise Unanswered("its name cannot be resolved (there is no such name)", can_pass=False) from error
+            raise Unanswered(NAMES_AWAY if error.errno == socket.EAI_AGAIN else "its name cannot be resolved") from error
         except (UnicodeError, OSError) as error:
-            raise UnansweredForGood("its name is not a host name") from error
+            raise Unanswered("its name is not a host name", can_pass=False) from error
         return tuple(dict.fromkeys(str(place[0]) for *_, place in found))
-
-    async def why_unknown(self, host: str) -> Unanswered:
-        """Why libcurl found no address, which it does not tell."""
-        try:
-            await self.addresses(host)
-        except Unanswered as failure:
-            return failure
-        return Unanswered("its name cannot be resolved (name servers cannot tell now)")
 
     def close(self) -> None:
         """Take no more work."""

@@ -1,15 +1,19 @@
-"""One request under way: its head, its body, its times; and libcurl's handle for it."""
+"""One request under way: its head, its body, its times, and libcurl's handle for it."""
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import time
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+from urllib.parse import urlsplit
 
 import pycurl
 
-from adapter.storage.net.access import Access
-from adapter.storage.net.failures import ANSWER_SECONDS, CONNECT_SECONDS, DeniedAddress, TooMuch, silent, slow_head
+from adapter.storage.net.failures import ANSWER_SECONDS, CONNECT_SECONDS, TooMuch, Unanswered
 from adapter.storage.net.messages import ERROR_BYTES, Head, Request, head_of
 
 HEAD_BYTES = 256 * 1024
@@ -32,178 +36,172 @@ _GOOD = (200, 206)
 _FIRST_FINAL = 200
 
 
-@dataclass(slots=True)
-class Answer:
-    """Who waits for a transfer, and how it has ended."""
-
-    loop: asyncio.AbstractEventLoop
-    ended: asyncio.Future[tuple[Head, BaseException | None]]
-    error: BaseException | None = None
-
-
-class UnknownNameError(Exception):
-    """libcurl found no address."""
+_BUFFERS: deque[memoryview] = deque(maxlen=16)
+"""Idle ones: to make one takes as long as to receive a small file."""
 
 
 class Transfer:
     """One request under way, and those that come after it. Belongs to the engine's thread once it was started."""
 
-    __slots__ = (
-        "answer", "began",
-        "came_bytes", "curl", "error", "filled", "has_head", "has_moved", "head", "head_bytes", "heard", "is_good", "left_bytes",
-        "lines", "pieces",
-        "pinned", "request",
-    )  # fmt: skip
-
-    def __init__(self, request: Request, answer: Answer, pinned: str) -> None:
-        self.answer = answer
-        self.pinned = pinned
+    def __init__(self, request: Request, addresses: Sequence[str]) -> None:
+        """Made on the event loop. `addresses`: the only ones that are connected to; none: those that libcurl finds."""
+        self._loop = asyncio.get_running_loop()
+        self.ended: asyncio.Future[Head] = self._loop.create_future()
+        """The head of the last answer, or why there is none. After that nothing reaches a sink."""
+        self.curl: Any = None
         self.error: BaseException | None = None
-        self.curl: Handle | None = None
-        self.begin(request)
+        """Why the transfer shall end, whatever libcurl says."""
+        self._addresses = addresses
+        self._buffer = _BUFFERS.pop() if _BUFFERS else memoryview(bytearray(BUFFER_BYTES))
+        self.reset(request)
 
-    def begin(self, request: Request) -> None:
+    def reset(self, request: Request) -> None:
         """Nothing has come of this one."""
         self.request = request
-        self.head = Head()
-        self.lines: list[bytes] = []
-        self.head_bytes = 0
-        self.has_head = self.is_good = self.has_moved = False
-        self.left_bytes = request.most_bytes
-        self.pieces = self.came_bytes = 0
-        self.filled = 0
-        """Bytes in the buffer of the handle."""
-        self.began = self.heard = time.monotonic()
+        self._head = Head()
+        self._lines: list[bytes] = []
+        self._head_bytes = 0
+        self._came_bytes = self._pieces = 0
+        """Of the body."""
+        self._filled = 0
+        """Bytes in the buffer."""
+        self._heard = time.monotonic()
+        """When the request began, its head was whole, or bytes of its body came."""
 
-    def header(self, line: bytes) -> None:
-        """A line of the head, or a trailer. Raises TooMuch, and what the sink raises."""
-        self.head_bytes += len(line)
-        if self.head_bytes > HEAD_BYTES:
-            raise TooMuch("headers", HEAD_BYTES)
-        if self.has_head:
-            return
-        if line not in (b"\r\n", b"\n"):
-            self.lines.append(line)
-            return
-        head = self.head = head_of(self.lines)
-        self.lines.clear()
-        if head.status >= _FIRST_FINAL:
-            self.has_head, self.is_good = True, head.status in _GOOD
-            self.heard = time.monotonic()
-            if self.is_good:
-                self.request.sink.begin(head)
-            else:
-                self.left_bytes = ERROR_BYTES
+    def open(self) -> Any:
+        """Set the handle up for the request. Raises ValueError, pycurl.error: no request can have such a URL or header."""
+        request = self.request
+        curl = self.curl = self.curl or self._made()
+        lines = [f"{name}: {value}" if value else f"{name};" for name, value in request.headers.items()]
+        if any("\n" in line or "\r" in line for line in lines):
+            raise ValueError("a header of two lines")
+        curl.setopt(pycurl.URL, request.url)
+        curl.setopt(pycurl.HTTPHEADER, lines + [f"{name}:" for name in _OF_LIBCURL if name not in request.headers])
+        if self._addresses:  # under a name of our own, so that no other connection and no other look-up serves this request
+            parts = urlsplit(request.url)
+            port = parts.port or (443 if parts.scheme == "https" else 80)
+            name = f"{hashlib.sha256(repr(self._addresses).encode()).hexdigest()[:32]}.invalid"
+            curl.setopt(pycurl.CONNECT_TO, [f"::{name}:{port}"])
+            curl.setopt(pycurl.RESOLVE, [f"+{name}:{port}:{','.join(self._addresses)}"])
+        return curl
 
-    def body(self, chunk: memoryview, buffer: memoryview) -> None:
-        """Bytes of the body, 16 KiB at most. Raises as `header`."""
-        count = len(chunk)
-        self.pieces += 1
-        self.came_bytes += count
-        if self.pieces > _FEW_PIECES and self.pieces * _LEAST_MEAN_BYTES > self.came_bytes:
-            raise TooMuch("framing", _FEW_PIECES * _LEAST_MEAN_BYTES)
-        self.left_bytes -= count
-        if self.left_bytes < 0:
-            raise TooMuch("an answer", self.request.most_bytes) if self.is_good else TooMuch("an error", ERROR_BYTES)
-        filled = self.filled + count
-        if filled > BUFFER_BYTES:
-            self.flush(buffer)
-            filled = count
-        buffer[filled - count : filled] = chunk
-        self.filled, self.has_moved = filled, True
-
-    def flush(self, buffer: memoryview) -> None:
-        """Give the sink what has come. Raises what the sink raises."""
-        filled, self.filled = self.filled, 0
-        if self.is_good:
-            self.request.sink.take(buffer[:filled])
-        else:
-            self.head.error += bytes(buffer[:filled])
-
-    def lateness(self, now: float) -> BaseException | None:
-        """What is wrong with the time that it takes. libcurl bounds what comes before the request is sent."""
-        if self.has_moved:
-            self.heard, self.has_moved = now, False
-        if self.has_head:
-            return silent() if now - self.heard > ANSWER_SECONDS else None
-        before = float(self.curl.curl.getinfo(pycurl.PRETRANSFER_TIME)) if self.curl is not None else 0.0
-        if now - self.began - (before or CONNECT_SECONDS + TICK_SECONDS) <= ANSWER_SECONDS:
-            return None
-        return slow_head() if self.head_bytes else silent()
-
-
-class Handle:
-    """A handle of libcurl for one access, used for one transfer after the other."""
-
-    __slots__ = ("buffer", "curl", "transfer")
-
-    def __init__(self, access: Access) -> None:
-        self.transfer: Transfer | None = None
-        self.buffer = memoryview(b"")
-        """Lent for each transfer."""
-        curl = self.curl = pycurl.Curl()
+    def _made(self) -> Any:
+        curl, request = pycurl.Curl(), self.request
         curl.setopt(pycurl.NOSIGNAL, 1)
         curl.setopt(pycurl.PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS)
         curl.setopt(pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_1_1)
+        curl.setopt(pycurl.CONNECTTIMEOUT, CONNECT_SECONDS)
         curl.setopt(pycurl.MAXAGE_CONN, _KEPT_SECONDS)
         curl.setopt(pycurl.TCP_KEEPALIVE, 1)
         curl.setopt(pycurl.BUFFERSIZE, _RECEIVED_BYTES)
         curl.setopt(_SUPPRESS_CONNECT_HEADERS, 1)
         curl.setopt(pycurl.PATH_AS_IS, 1)
-        curl.setopt(pycurl.HEADERFUNCTION, self._on_header)
-        curl.setopt(pycurl.WRITEFUNCTION, self._on_body, use_memoryview=True)
-        access.apply(curl, self._on_denied)
-
-    def begin(self, transfer: Transfer) -> None:
-        """Take a transfer. Raises ValueError, pycurl.error: no request can have such a URL or header."""
-        self.transfer, request, curl = transfer, transfer.request, self.curl
-        transfer.curl = self
-        lines = [f"{name}: {value}" if value else f"{name};" for name, value in request.headers.items()]
-        if any("\n" in line or "\r" in line for line in lines):
-            raise ValueError("a header of two lines")
-        curl.setopt(pycurl.URL, request.url)
-        curl.setopt(pycurl.CONNECTTIMEOUT, CONNECT_SECONDS)
-        curl.setopt(pycurl.HTTPHEADER, lines + [f"{name}:" for name in _OF_LIBCURL if name not in request.headers])
-        if transfer.pinned:
-            curl.setopt(pycurl.RESOLVE, [transfer.pinned])
+        curl.setopt(pycurl.HEADERFUNCTION, self._caught(self._header))
+        curl.setopt(pycurl.WRITEFUNCTION, self._caught(self._body), use_memoryview=True)
         if request.method == "HEAD":
             curl.setopt(pycurl.NOBODY, 1)
-        elif request.method == "GET":
-            curl.setopt(pycurl.HTTPGET, 1)
-        else:
+        elif request.method != "GET":
             curl.setopt(pycurl.POSTFIELDS, request.body or b"")
-        if request.method in ("GET", "HEAD", "POST"):
-            curl.unsetopt(pycurl.CUSTOMREQUEST)
-        else:
             curl.setopt(pycurl.CUSTOMREQUEST, request.method)
+        request.access.apply(curl)
+        return curl
+
+    def _caught(self, take: Callable[[Any], None]) -> Callable[[Any], int | None]:
+        """A callback of libcurl's, which only ends the transfer when it fails."""
+
+        def callback(came: Any) -> int | None:
+            try:
+                take(came)
+            except BaseException as error:  # noqa: BLE001 - `fetch` raises it
+                self.error = error
+                return -1
+            return None
+
+        return callback
+
+    @property
+    def _has_head(self) -> bool:
+        return self._head.status >= _FIRST_FINAL
+
+    @property
+    def _is_good(self) -> bool:
+        return self._head.status in _GOOD
+
+    def _header(self, line: bytes) -> None:
+        """A line of the head, or a trailer. Raises TooMuch, and what the sink raises."""
+        self._head_bytes += len(line)
+        if self._head_bytes > HEAD_BYTES:
+            raise TooMuch("headers", HEAD_BYTES)
+        if self._has_head:
+            return
+        if line not in (b"\r\n", b"\n"):
+            self._lines.append(line)
+            return
+        self._head, self._lines = head_of(self._lines), []
+        if self._has_head:
+            self._heard = time.monotonic()
+        if self._is_good:
+            self.request.sink.begin(self._head)
+
+    def _body(self, chunk: memoryview) -> None:
+        """Bytes of the body, 16 KiB at most. Raises as `_header`."""
+        self._heard = time.monotonic()
+        self._pieces += 1
+        self._came_bytes += len(chunk)
+        if self._pieces > _FEW_PIECES and self._pieces * _LEAST_MEAN_BYTES > self._came_bytes:
+            raise TooMuch("framing", _FEW_PIECES * _LEAST_MEAN_BYTES)
+        what, most_bytes = ("an answer", self.request.most_bytes) if self._is_good else ("an error", ERROR_BYTES)
+        if self._came_bytes > most_bytes:
+            raise TooMuch(what, most_bytes)
+        if self._filled + len(chunk) > BUFFER_BYTES:
+            self.flush()
+        self._buffer[self._filled : self._filled + len(chunk)] = chunk
+        self._filled += len(chunk)
 
     def flush(self) -> None:
         """Give the sink what has come. Raises what the sink raises."""
-        if self.transfer is not None and self.transfer.filled:
-            self.transfer.flush(self.buffer)
+        filled, self._filled = self._filled, 0
+        if not self._is_good:
+            self._head.error += bytes(self._buffer[:filled])
+        elif filled:
+            self.request.sink.take(self._buffer[:filled])
 
-    def _on_header(self, line: bytes) -> int | None:
-        transfer = self.transfer
-        if transfer is None:
-            return -1
-        try:
-            transfer.header(line)
-        except BaseException as error:  # noqa: BLE001 - `fetch` raises it; libcurl shall only end the transfer
-            transfer.error = error
-            return -1
-        return None
+    def lateness(self, now: float) -> Unanswered | None:
+        """What is wrong with the time that it takes. libcurl bounds what comes before the request is sent."""
+        silent_seconds = now - self._heard
+        if not self._has_head:
+            silent_seconds -= float(self.curl.getinfo(pycurl.PRETRANSFER_TIME)) or CONNECT_SECONDS + TICK_SECONDS
+        if silent_seconds <= ANSWER_SECONDS:
+            return None
+        if self._head_bytes and not self._has_head:
+            return Unanswered(f"the headers of its answer did not end within {ANSWER_SECONDS} s")
+        return Unanswered(f"no answer within {ANSWER_SECONDS} s", was_connected=True)
 
-    def _on_body(self, chunk: memoryview) -> int | None:
-        transfer = self.transfer
-        if transfer is None:
-            return -1
-        try:
-            transfer.body(chunk, self.buffer)
-        except BaseException as error:  # noqa: BLE001 - likewise
-            transfer.error = error
-            return -1
-        return None
+    def followed(self, failure: Unanswered | None) -> Request | None:
+        """
+        What is asked next, after the answer has ended; None: nothing.
 
-    def _on_denied(self, address: str) -> None:
-        if self.transfer is not None:
-            self.transfer.error = DeniedAddress(address)
+        Raises:
+            the failure: but what came before it reaches the sink.
+            whatever a sink raises.
+        """
+        if self.error is not None:
+            raise self.error
+        self.flush()
+        if failure is not None:
+            raise failure
+        if not self._is_good:
+            return None
+        self.request.sink.end()
+        return self.request.then() if self.request.then is not None else None
+
+    def close(self, error: BaseException | None = None) -> None:
+        """Tell that it has ended. The connection is the worker's, and stays."""
+        if self.curl is not None:
+            self.curl.close()
+        _BUFFERS.append(self._buffer)
+        with suppress(RuntimeError):  # the loop has ended, and with it all that waited
+            if error is not None:
+                self._loop.call_soon_threadsafe(self.ended.set_exception, error)
+            else:
+                self._loop.call_soon_threadsafe(self.ended.set_result, self._head)

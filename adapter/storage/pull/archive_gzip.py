@@ -31,7 +31,7 @@ class Gunzipped(io.RawIOBase):
         self._content = gzip.GzipFile(fileobj=cast("Any", _Packed(file, stop)), mode="rb")
 
     def read(self, size: int = -1, /) -> bytes:
-        """At most so many bytes; fewer at the end alone."""
+        """At most these bytes; fewer at the end alone."""
         try:
             return self._content.read(size)
         except (gzip.BadGzipFile, zlib.error) as error:

@@ -8,7 +8,7 @@ a row in `Finders` with a finder of its own.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 from adapter.errors import InvalidRequest
@@ -23,8 +23,7 @@ from adapter.storage.search import Finder, Search
 from adapter.storage.secret.endpoints import endpoint_of
 from adapter.storage.secret.merging import StorageConfig
 from adapter.storage.stores import azure, gcs, http, s3
-from adapter.storage.stores.health import Health
-from adapter.storage.stores.tries import Patience, RetriedBucket
+from adapter.storage.stores.tries import Endpoints, RetriedBucket
 from adapter.waits import Waits
 
 BUCKETS = {"s3": s3.STORE, "http": http.STORE, "gcs": gcs.STORE, "azure": azure.STORE}
@@ -50,7 +49,7 @@ class InBuckets:
     clients: KeptClients
     means: Means
     unpacker: Unpacker
-    health: Health
+    endpoints: Endpoints
     surveys: EndpointQueues
     """For searches that no load waits for."""
     jitter: Callable[[], float]
@@ -63,14 +62,15 @@ class InBuckets:
             return await self._found(config, search)
 
     async def _found(self, config: StorageConfig, search: Search) -> RemoteModel | PackedModel:
-        patience = Patience(waits=search.waits, health=self.health, jitter=self.jitter, reader=search.origin, is_survey=search.is_survey)
         with search.waits.on(f"a client for {config.label}"):
             bare = await self.clients.bucket(config)
-        found = await find_model(RetriedBucket(bare, patience), search, self.means.files)
 
         def bucket_for(waits: Waits) -> Bucket:
-            return RetriedBucket(bare, replace(patience, waits=waits))
+            if search.is_survey:  # it has no time for a second try
+                return bare
+            return RetriedBucket(bare, waits, known=self.endpoints, reader=search.origin, jitter=self.jitter)
 
+        found = await find_model(bucket_for(search.waits), search, self.means.files)
         remote = RemoteModel(found, means=self.means, search=search, bucket_for=bucket_for)
         if config.fields.flag("unpack", default=False) and found.single is not None and is_archive(found.listing.name):
             packed = await self.means.files.run(lambda _: PackedModel(remote, self.unpacker))

@@ -169,7 +169,7 @@ MISTAKES = (
         "no pause between tries",
         "A store that fails is asked again without a pause.",
         "adapter/storage/stores/tries.py",
-        "await asyncio.sleep(min(pause, left - as_long))",
+        "await asyncio.sleep(pause)",
         "await asyncio.sleep(0)",
         ("contract/bucket/test_pulls_live_through_faults.py", "security/test_retries_are_bounded_by_us.py"),
     ),
@@ -192,9 +192,9 @@ MISTAKES = (
     Mistake(
         "away for each load anew",
         "Each load spends its whole time on an endpoint that is known to be away.",
-        "adapter/storage/stores/health.py",
-        "is_last = trouble.ends(waits, now)",
-        "is_last = False",
+        "adapter/storage/stores/tries.py",
+        "if is_last := trouble.is_away_for(self._waits.began):",
+        "if is_last := False:",
         ("fault/test_storage_faults.py", "contract/bucket/test_pulls_live_through_faults.py"),
     ),
     Mistake(
@@ -217,8 +217,8 @@ MISTAKES = (
         "silence without end",
         "An answer that stops in its body is waited for until the load ends.",
         "adapter/storage/net/transfer.py",
-        "return silent() if now - self.heard > ANSWER_SECONDS else None",
-        "return None",
+        "if silent_seconds <= ANSWER_SECONDS:",
+        "if self._has_head or silent_seconds <= ANSWER_SECONDS:",
         ("security/test_clouds_waits.py", "security/test_every_store_meets_the_server_from_hell.py"),
     ),
 )

@@ -67,7 +67,7 @@ async def test_without_the_key_an_archive_is_a_file(rig):
         await opened(rig.store, spec(unpack="maybe"))
 
 
-async def test_what_nobody_fetches_goes(rig):
+async def test_what_is_not_fetched_goes(rig):
     """A model that does not fit is refused between opening and fetching."""
     rig.bucket.put("m.tar.gz", tar_of(list(TREE.items())))
 
