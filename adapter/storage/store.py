@@ -2,8 +2,9 @@
 The model store: where a model comes from.
 
 Implements `ports.ModelStore`. Owns the engine of all downloads, and threads for what blocks: `volume` (our own folders, quick,
-never blocked by a store or a claim), `look` (models that are files of our own volume), `unpack`, `secret` (the mounted
-secret), `identity` (libraries that fetch credentials), and two for each claim, or folder of a front's, that is used. Knows
+never blocked by a store or a claim), `look` (what the cache has), `unpack`, `secret` (the mounted secret), `identity`
+(libraries that fetch credentials), `own` (models that are files of our own volume), and two for each claim, or folder of a
+front's, that is used. Knows
 nothing of Triton, and of no type of store.
 """
 
@@ -25,10 +26,8 @@ from adapter.settings import CACHE_DIR, PullSettings
 from adapter.storage.cache.cache import Cache
 from adapter.storage.cache.identity import origin_of
 from adapter.storage.cache.stale import found_soon, stale_model
-from adapter.storage.mounted.claims import Claims
-from adapter.storage.mounted.folders import Folders
-from adapter.storage.mounted.helped import HelpedModels, is_below
-from adapter.storage.mounted.reads import ClaimsReads
+from adapter.storage.mounted.finders import Claims, Folders, HelpedModels, is_below
+from adapter.storage.mounted.reads import MountedReads
 from adapter.storage.net.engine import Engine
 from adapter.storage.net.guard import Guard
 from adapter.storage.pull.puller import PART_SIZES, PartSizes, Puller
@@ -99,13 +98,13 @@ class Store:
         self._secrets = Workers("secret", _SECRET_THREADS)
         self._identities = Workers("identity", _IDENTITY_THREADS)
         self._configs = StorageConfigs(settings.config_dir, BINDINGS, self._secrets.executor)
-        self._claims = ClaimsReads(settings.pvc_mounts, self._looks)
+        self._mounted = MountedReads(settings.pvc_mounts)
         self._engine = Engine(min(processors(), _MOST_ENGINES))  # last: the other threads end with their pools, these by `close`
         means = ClientMeans(engine=self._engine, blocking=self._secrets, asking=self._identities, guard=Guard(settings.denied_networks))
         self._clients = clients or Clients(BUCKETS, means)
         own = (volume.repository_dir, volume.cache_dir, root / CACHE_DIR)
-        self._folders = Folders()
-        self._helped = HelpedModels(root, own, self._claims, self._looks)
+        self._folders = Folders(self._mounted)
+        self._helped = HelpedModels(root, own, self._mounted)
         self._left: set[asyncio.Task[Found]] = set()
         """Surveys that were given up, until they have ended."""
         self._cache = cache = Cache(volume=volume, space=space, files=self._files, looks=self._looks)
@@ -119,7 +118,7 @@ class Store:
         in_buckets = InBuckets(
             clients=self._clients, means=of_models, unpacker=unpacker, endpoints=endpoints(), surveys=surveys, jitter=jitter
         )
-        self._finders = Finders(in_buckets, Claims(self._claims))
+        self._finders = Finders(in_buckets, Claims(self._mounted))
 
     async def ready(self) -> None:
         """Look at what the cache has, and take out what it cannot use."""
@@ -204,8 +203,7 @@ class Store:
             self._unpacks,
             self._files,
             self._looks,
-            self._claims,
-            self._folders,
+            self._mounted,
             self._secrets,
             self._identities,
             self._engine,

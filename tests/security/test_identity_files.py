@@ -12,7 +12,7 @@ import pytest
 
 from adapter.errors import InvalidRequest, SourceUnavailable
 from adapter.storage.mounted import local
-from adapter.storage.mounted.reads import OwnReads
+from adapter.storage.mounted.reads import VolumeReads
 from adapter.storage.secret import files, trust
 from adapter.storage.secret.config import StorageConfigs
 from adapter.storage.secret.merging import merged
@@ -143,9 +143,8 @@ async def test_a_file_of_a_claim_is_read_as_it_was_listed(becomes: str, tmp_path
     path.parent.mkdir()
     path.write_text("x")
     listing = local.list_folder(path.parent)
-    workers = Workers("look", 1)
-    listed = local.Listed(listing, path.parent, None)
-    model = local.LocalModel(listed, reads=OwnReads(workers), waits=Waits(time.monotonic))
+    reads = VolumeReads("own", "the model volume")
+    model = local.LocalModel(listing=listing, path=path.parent, schema=None, reads=reads, waits=Waits(time.monotonic))
     monkeypatch.setattr(local, "_check_unchanged", lambda *_: None)
     path.unlink()
     try:
@@ -157,7 +156,7 @@ async def test_a_file_of_a_claim_is_read_as_it_was_listed(becomes: str, tmp_path
             path.write_text("x" * 1000)
             assert len(await model.read(listing.files[0])) == 2, "one byte more than was listed is enough to know"
     finally:
-        workers.close()
+        reads.close()
 
 
 def test_a_hostile_certificate_costs_one_look_at_each_byte() -> None:

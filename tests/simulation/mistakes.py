@@ -21,7 +21,7 @@ from adapter.lifecycle.reconciler import Reconciler
 from adapter.lifecycle.states import State
 from adapter.storage.cache.cache import Cache
 from adapter.storage.cache.identity import Identity
-from adapter.storage.mounted.reads import ClaimReads
+from adapter.storage.mounted.reads import VolumeReads
 from adapter.triton.freed import HELD, FreedWatch
 from adapter.triton.identity import identity_of
 from adapter.triton.index import Index, Listing
@@ -226,10 +226,10 @@ def _all_unloads_at_once() -> Any:
 def _claim_read_by_others() -> Any:
     """The threads of our own volume look into a claim."""
 
-    async def shared(self: ClaimReads, waits: Any, work: Any) -> Any:
+    async def shared(self: VolumeReads, waits: Any, work: Any) -> Any:
         return await Workers("shared", 4).run(work)
 
-    return mock.patch.object(ClaimReads, "run", shared)
+    return mock.patch.object(VolumeReads, "run", shared)
 
 
 def _nobody_undoes() -> Any:

@@ -12,20 +12,20 @@ import errno
 import os
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
-from adapter.errors import InvalidModel
+from adapter.errors import InvalidModel, SourceNotFound
 
-_NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.EINVAL)
-"""What a file system says of a path that leads to nothing, or is no link; whatever else it says is trouble of its own."""
+NOWHERE = "nowhere"
+CIRCLE = "round in a circle"
+_NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
+"""What a file system says of a path that leads to nothing; any other error is trouble of its own."""
 _MOST_LINKS = 40
 """The kernel follows no more. Source: path_resolution(7)."""
 
 
 class LeadsAstray(Exception):
-    """A path does not lead to anything that it may lead to: `out of …`, `nowhere` or `round in a circle`."""
+    """A path does not lead to anything that it may lead to: `out of …`, `into …`, `nowhere` or `round in a circle`."""
 
     def __init__(self, text: str, rest: Path = Path()) -> None:
         """`rest`: the absolute path as it goes on outside, where nothing was looked at; else empty."""
@@ -60,41 +60,30 @@ def steps(path: Path) -> Iterator[tuple[str, list[str]]]:
             continue
         links += 1
         if links > _MOST_LINKS:
-            raise LeadsAstray("round in a circle")
+            raise LeadsAstray(CIRCLE)
         here = "/" if target.startswith("/") else os.path.dirname(here)  # noqa: PTH120 - likewise
         ahead += reversed(target.split("/"))
     yield here, ahead
 
 
-def claim_on_the_way(path: Path, mounts: Path) -> str | None:
-    """
-    The first claim on the way to the end of an absolute path. Nothing in a claim is looked at.
-
-    Args:
-        path: may begin in a claim. One that leads nowhere counts up to there.
-        mounts: the folder of claims.
-    """
-    folder = os.path.realpath(mounts)
-    with suppress(LeadsAstray, OSError):
-        for here, _ in steps(path):
-            above, _, name = here.rpartition("/")
-            if above == folder:
-                return name
-    return None
-
-
-@dataclass(frozen=True)
 class Bounds:
-    """Folders that a model, and the links in it, may lead to."""
+    """Where a model, and the links in it, may lead. Of folders inside each other, the innermost decides."""
 
-    folders: tuple[Path, ...] = ()
-    """Everything in these, and themselves."""
-    root: Path | None = None
-    """Everything in it, but not itself."""
-    own: tuple[Path, ...] = ()
-    """Of the root: the adapter's own folders. No model is made of another model's placed files."""
-    mounts: Path | None = None
-    """Of the root: where claims are mounted. Only those among `folders` may be entered."""
+    def __init__(self, *folders: Path, closed: tuple[Path, ...] = ()) -> None:
+        """
+        Look at the folders. Blocks.
+
+        Args:
+            folders: everything in these, and themselves. Texts name the first.
+            closed: nothing in these.
+        """
+        self._top = folders[0]
+        self._is_open = {os.path.realpath(folder): folder in folders for folder in (*closed, *folders)}
+        self._way = {"/"}
+        """Places on the way to the folders, by the names with which they are configured: these folders may be links."""
+        for folder in (*folders, *closed):
+            with suppress(LeadsAstray):
+                self._way.update(here for here, _ in steps(folder))
 
     def end(self, path: Path) -> Path:
         """
@@ -106,77 +95,39 @@ class Bounds:
         """
         here = "/"
         for here, ahead in steps(path):
-            if not self._has(here) and here not in self._way:
-                raise LeadsAstray(f"out of {self._top}", Path(here, *reversed(ahead)))
-        if not self._has(here):
-            raise LeadsAstray(f"out of {self._top}")
+            if here not in self._way and (refusal := self.refusal(here)):
+                raise LeadsAstray(refusal, Path(here, *reversed(ahead)))
+        if refusal := self.refusal(here):
+            raise LeadsAstray(refusal)
         return Path(here)
 
-    def check(self, link: Path) -> Path:
-        """As `end`, for a link. Raises InvalidModel: it leads astray."""
-        try:
-            return self.end(link)
-        except LeadsAstray as astray:
-            raise self._refused(link, astray) from astray
+    def check(self, path: Path, absent: str = "") -> Path:
+        """
+        As `end`, for a path of a request, or a link in a model.
 
-    def found(self, path: Path) -> Path | None:
-        """As `check`, for a path that may be no link; None: nothing has this name."""
+        Raises:
+            InvalidModel: it leads astray.
+            SourceNotFound: it leads nowhere; with the text `absent`, if there is one.
+        """
         try:
             return self.end(path)
         except LeadsAstray as astray:
-            if str(astray) == "nowhere" and not is_there(path):
-                return None
-            raise self._refused(path, astray) from astray
+            if absent and str(astray) == NOWHERE:
+                raise SourceNotFound(absent) from astray
+            raise InvalidModel(f"{path} leads {astray}; a model's links must stay below {self._top}") from astray
 
-    def _refused(self, link: Path, astray: LeadsAstray) -> InvalidModel:
-        return InvalidModel(f"the link {link} leads {astray}; a model's links must stay below {self._top}")
-
-    @property
-    def _top(self) -> Path | None:
-        return self.folders[0] if self.folders else self.root
-
-    @cached_property
-    def _real(self) -> list[str]:
-        return [os.path.realpath(folder) for folder in self.folders]
-
-    @cached_property
-    def _real_root(self) -> tuple[str, list[str], str | None]:
-        root = os.path.realpath(self.root or "/")
-        own = [os.path.realpath(folder) for folder in self.own]
-        return root, own, None if self.mounts is None else os.path.realpath(self.mounts)
-
-    @cached_property
-    def _way(self) -> set[str]:
-        """Places on the way to the folders, by the names with which they are configured: these folders may be links."""
-        found = {"/"}
-        for folder in (*self.folders, *(() if self.root is None else (self.root,))):
-            with suppress(LeadsAstray):
-                for here, _ in steps(folder):
-                    found.add(here)
-        return found
-
-    def _has(self, place: str) -> bool:
-        if any(_is_in(place, folder) for folder in self._real):
-            return True
-        if self.root is None:
-            return False
-        root, own, mounts = self._real_root
-        if any(_is_in(place, folder) for folder in own):
-            raise LeadsAstray("into a folder of the adapter's own")
-        return place != root and _is_in(place, root) and (mounts is None or not _is_in(place, mounts))
+    def refusal(self, place: str) -> str | None:
+        """Where a real path leads that may not be entered; None: it may."""
+        around = max((folder for folder in self._is_open if is_in(place, folder)), key=len, default=None)
+        if around is not None and self._is_open[around]:
+            return None
+        is_inside = around is not None and is_in(around, os.path.realpath(self._top))
+        return f"into {around}, where no model may lie" if is_inside else f"out of {self._top}"
 
 
-def is_there(path: Path) -> bool:
-    """Whether anything has this name; the last link is not followed. Raises OSError: the file system cannot tell."""
-    try:
-        os.lstat(path)
-    except OSError as error:
-        if error.errno not in _NOT_THERE:
-            raise
-        return False
-    except ValueError:  # no name at all: it has a NUL byte
-        return False
-    return True
+def is_in(path: str, folder: str) -> bool:
+    """Whether a real path is the folder, or lies in it."""
+    return folder in (path, "/") or path.startswith(f"{folder}/")
 
 
 def _target(path: str) -> str | None:
@@ -184,15 +135,10 @@ def _target(path: str) -> str | None:
     try:
         return os.readlink(path)  # noqa: PTH115 - the hot path of a listing with many links
     except ValueError as error:  # no name at all: it has a NUL byte
-        raise LeadsAstray("nowhere") from error
+        raise LeadsAstray(NOWHERE) from error
     except OSError as error:
         if error.errno == errno.EINVAL:
             return None
         if error.errno in _NOT_THERE:
-            raise LeadsAstray("nowhere") from error
+            raise LeadsAstray(NOWHERE) from error
         raise
-
-
-def _is_in(path: str, folder: str) -> bool:
-    """Whether it is the folder, or lies in it."""
-    return folder in (path, "/") or path.startswith(f"{folder}/")

@@ -16,41 +16,26 @@ from pathlib import Path
 from adapter.ends import Count, Ends, read_ends
 from adapter.errors import InvalidModel, SourceChanged, SourceNotFound, SourceUnavailable, VolumeFailed
 from adapter.model import Artifact, Listing, SourceFile
-from adapter.storage.mounted.bounds import Bounds
-from adapter.storage.mounted.reads import Reads
+from adapter.storage.mounted.bounds import CIRCLE, Bounds, is_in
+from adapter.storage.mounted.reads import VolumeReads
 from adapter.storage.search import MAX_OBJECTS, Search, check_readable, readable
 from adapter.storage.secret.files import opened
 from adapter.waits import Waits
 from adapter.workers import Stop
 
 
-@dataclass(frozen=True)
-class Listed:
-    """What was found, and where."""
+@dataclass(frozen=True, kw_only=True)
+class LocalModel:
+    """A model whose files belong to others. Implements `Found` and `StoredModel`."""
 
     listing: Listing
     path: Path
     """The model itself, a file or a directory."""
     schema: Path | None
-
-
-class LocalModel:
-    """A model whose files belong to others. Implements `Found` and `StoredModel`."""
-
-    def __init__(self, listed: Listed, *, reads: Reads, waits: Waits, schema_reads: Reads | None = None) -> None:
-        """
-        Args:
-            listed: what is there.
-            reads: threads of the volume that it is on.
-            waits: told what is waited for.
-            schema_reads: of the schema's volume, where that is another one.
-        """
-        self.listing = listed.listing
-        self._root = listed.path.parent if listed.listing.is_single_file else listed.path
-        self._schema = listed.schema
-        self._reads = reads
-        self._schema_reads = schema_reads or reads
-        self._waits = waits
+    reads: VolumeReads
+    """Threads of the volume that it is on."""
+    waits: Waits
+    """Told what is waited for."""
 
     async def open(self) -> LocalModel:
         """As `Found`."""
@@ -59,13 +44,11 @@ class LocalModel:
     async def read(self, file: SourceFile) -> bytes:
         """As `StoredModel`."""
         check_readable(file, self.listing.origin)
-        reads = self._schema_reads if file == self.listing.schema else self._reads
-        return await reads.run(self._waits, lambda _: self._read(file))
+        return await self.reads.run(self.waits, lambda _: self._read(file))
 
     async def peek(self, file: SourceFile) -> bytes | None:
-        """As `Found`: what lies elsewhere than the listed files is left to a load."""
-        is_elsewhere = file == self.listing.schema and self._schema_reads is not self._reads
-        return None if is_elsewhere else await self.read(file)
+        """As `Found`."""
+        return await self.read(file)
 
     async def fetch(self, files: tuple[SourceFile, ...]) -> Artifact:
         """Nothing is copied: the artifact is where the files are, if they are still as listed."""
@@ -75,7 +58,7 @@ class LocalModel:
                 stop.check()
                 _check_unchanged(self._path(file), file)
 
-        await self._reads.run(self._waits, check)
+        await self.reads.run(self.waits, check)
         return Artifact(root=self._root, is_ours=False)
 
     async def ends(self, artifact: Artifact, counts: Mapping[SourceFile, Count | None]) -> Mapping[SourceFile, Ends]:
@@ -85,12 +68,16 @@ class LocalModel:
             try:
                 return {file: read_ends(self._path(file), count, stop.check) for file, count in counts.items()}
             except VolumeFailed as error:
-                raise SourceUnavailable(f"{self._reads.holder}: {error.text}") from error
+                raise SourceUnavailable(f"{self.reads.holder}: {error.text}") from error
 
-        return await self._reads.run(self._waits, look)
+        return await self.reads.run(self.waits, look)
+
+    @property
+    def _root(self) -> Path:
+        return self.path.parent if self.listing.is_single_file else self.path
 
     def _path(self, file: SourceFile) -> Path:
-        return self._schema if self._schema is not None and file == self.listing.schema else self._root / file.path
+        return self.schema if self.schema is not None and file == self.listing.schema else self._root / file.path
 
     def _read(self, file: SourceFile) -> bytes:
         path = self._path(file)
@@ -110,67 +97,80 @@ def list_folder(path: Path) -> Listing:
         SourceUnavailable: it cannot be read.
         InvalidModel: a link leads elsewhere, nowhere, or round in a circle.
     """
-    top = Path(os.path.abspath(path))  # noqa: PTH100 - the last link is followed below
-    if not top.exists():
-        raise SourceNotFound(f"{path} does not exist")
-    bounds = Bounds(root=top.resolve().parent)
     with readable(path):
-        return Walk(None, Stop()).listing(top, bounds, origin=str(path), name=top.name, schema=None)
+        if not path.exists():
+            raise SourceNotFound(f"{path} does not exist")
+        real = path.resolve()
+        name = Path(os.path.abspath(path)).name  # noqa: PTH100 - a link keeps its name
+        return Tree(Bounds(real.parent), Stop()).listing(real, None, origin=str(path), name=name)
 
 
-class Walk:
-    """Files of a tree, links followed. Counts entries, so that links cannot multiply without end."""
+class Tree:
+    """Files below a place, links followed. Counts entries, so that links cannot multiply without end."""
 
-    def __init__(self, search: Search | None, stop: Stop) -> None:
+    def __init__(self, bounds: Bounds, stop: Stop, search: Search | None = None) -> None:
         """`search` is told what is seen on the way; `stop` ends the listing between entries."""
-        self._search = search
+        self._bounds = bounds
         self._stop = stop
+        self._search = search
         self._entries = 0
 
-    def listing(self, path: Path, bounds: Bounds, *, origin: str, name: str, schema: Path | None) -> Listing:
+    def listing(self, path: Path, schema: Path | None, *, origin: str, name: str) -> Listing:
         """
-        What is at a path that exists, with the schema at another one.
+        What is at a path within the bounds, with the schema at another one.
 
         Raises:
             SourceNotFound: a directory without files.
             InvalidModel: not files and directories, or links that lead out of the bounds.
             SourceUnavailable: something cannot be read.
         """
-        is_single = not stat.S_ISDIR(_state(path).st_mode)
-        found = [self.file(path, path.name)] if is_single else sorted(self._tree(path, bounds), key=lambda file: file.path)
-        if not found:
+        try:
+            is_single = not stat.S_ISDIR(path.stat().st_mode)
+            files = [self._file(path, path.name)] if is_single else sorted(self._below(path), key=lambda file: file.path)
+            described = self._file(schema, schema.name) if schema else None
+        except OSError as error:
+            raise SourceUnavailable(f"{error.filename or path} cannot be read: {error.strerror}") from error
+        if not files:
             raise SourceNotFound(f"the directory {path} holds no files")
-        described = self.file(schema, schema.name) if schema else None
-        return Listing(origin=origin, name=name, is_single_file=is_single, files=tuple(found), schema=described)
+        return Listing(origin=origin, name=name, is_single_file=is_single, files=tuple(files), schema=described)
 
-    def _tree(self, top: Path, bounds: Bounds) -> list[SourceFile]:
+    def _below(self, top: Path) -> list[SourceFile]:
         files: list[SourceFile] = []
-        pending: list[tuple[Path, str, tuple[tuple[int, int], ...]]] = [(top, "", (_identity(top),))]
+        pending: list[tuple[Path, str, tuple[str, ...]]] = [(top, "", (str(self._bounds.check(top)),))]
         while pending:
-            directory, prefix, above = pending.pop()
-            for entry in self._entries_of(top, directory, prefix):
-                path = f"{prefix}{entry.name}"
-                if entry.is_symlink():
-                    bounds.check(Path(entry.path))
-                if not _is_directory(entry):
-                    files.append(self.file(Path(entry.path), path))
-                    continue
-                identity = _identity(Path(entry.path))
-                if identity in above:
-                    raise InvalidModel(f"the link {entry.path} leads round in a circle")
-                pending.append((Path(entry.path), f"{path}/", (*above, identity)))
+            directory, prefix, reals = pending.pop()
+            with os.scandir(directory) as entries:
+                for entry in entries:
+                    path, name = Path(entry.path), f"{prefix}{entry.name}"
+                    self._count(top, name)
+                    real = self._real(entry, reals)
+                    if entry.is_dir():
+                        pending.append((path, f"{name}/", (*reals, real) if entry.is_symlink() else (*reals[:-1], real)))
+                    else:
+                        files.append(self._file(path, name))
         return files
 
-    def file(self, path: Path, name: str) -> SourceFile:
+    def _real(self, entry: os.DirEntry[str], reals: tuple[str, ...]) -> str:
         """
-        One file, as it is listed under this name.
+        The real path of an entry, within the bounds.
 
-        Raises:
-            InvalidModel: it is no file.
-            SourceUnavailable: it cannot be read.
+        Args:
+            entry: not looked at yet.
+            reals: real paths of its directory, last, and of each directory above from which a link was followed.
         """
+        if not entry.is_symlink():
+            real = f"{reals[-1]}/{entry.name}"
+            if refusal := self._bounds.refusal(real):
+                raise InvalidModel(f"{entry.path} leads {refusal}")
+            return real
+        real = str(self._bounds.check(Path(entry.path)))
+        if any(is_in(each, real) for each in reals):
+            raise InvalidModel(f"the link {entry.path} leads {CIRCLE}")
+        return real
+
+    def _file(self, path: Path, name: str) -> SourceFile:
         self._stop.check()
-        state = _state(path)
+        state = path.stat()
         if not stat.S_ISREG(state.st_mode):
             raise InvalidModel(f"{path} is neither a file nor a directory")
         file = SourceFile(name, state.st_size, _etag(state))
@@ -178,16 +178,8 @@ class Walk:
             self._search.saw(file)
         return file
 
-    def _entries_of(self, top: Path, directory: Path, prefix: str) -> list[os.DirEntry[str]]:
-        """Counted while they come: a directory may have millions, and a network volume may take its time for them."""
-        entries = []
-        with readable(directory), os.scandir(directory) as found:
-            for entry in found:
-                self._count(top, f"{prefix}{entry.name}")
-                entries.append(entry)
-        return entries
-
     def _count(self, top: Path, path: str) -> None:
+        """Counted while they come: a directory may have millions, and a network volume may take its time for them."""
         self._stop.check()
         self._entries += 1
         if self._entries > MAX_OBJECTS:
@@ -196,21 +188,6 @@ class Walk:
             path.encode("utf-8")
         except UnicodeEncodeError as error:
             raise InvalidModel(f"{path!r} in {top} is a name that is not UTF-8") from error
-
-
-def _is_directory(entry: os.DirEntry[str]) -> bool:
-    with readable(Path(entry.path)):
-        return entry.is_dir()
-
-
-def _state(path: Path) -> os.stat_result:
-    with readable(path):
-        return path.stat()
-
-
-def _identity(path: Path) -> tuple[int, int]:
-    state = _state(path)
-    return state.st_dev, state.st_ino
 
 
 def _etag(state: os.stat_result) -> str:

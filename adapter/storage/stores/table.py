@@ -13,7 +13,7 @@ from typing import Protocol
 
 from adapter.errors import InvalidRequest
 from adapter.storage.bucket import Bucket
-from adapter.storage.mounted.claims import Claims
+from adapter.storage.mounted.finders import Claims
 from adapter.storage.pull.archives import is_archive
 from adapter.storage.pull.listing import find_model
 from adapter.storage.pull.remote import Means, RemoteModel

@@ -9,12 +9,12 @@ import pytest
 from adapter.errors import InvalidModel, InvalidRequest, SourceChanged, SourceError, SourceNotFound
 from adapter.storage.mounted import local
 from adapter.storage.mounted.bounds import Bounds
-from adapter.storage.mounted.helped import HelpedModels
-from adapter.storage.mounted.local import Walk
-from adapter.storage.mounted.reads import ClaimsReads
+from adapter.storage.mounted.finders import HelpedModels
+from adapter.storage.mounted.local import Tree
+from adapter.storage.mounted.reads import MountedReads
 from adapter.storage.search import READ_LIMIT_BYTES
 from adapter.volume.volume import Volume
-from adapter.workers import Stop, Stopped, Workers
+from adapter.workers import Stop, Stopped
 from tests.builders import a_spec
 from tests.unit.storage.rigs import make_rig, make_search, opened, write_tree
 
@@ -28,20 +28,19 @@ def root(tmp_path):
 
 
 @pytest.fixture
-def files():
+async def reads(tmp_path):
     """Threads for reads."""
-    workers = Workers("files", 2)
-    yield workers
-    workers.close()
+    reads = MountedReads(tmp_path / "claims")
+    yield reads
+    reads.close()
 
 
 @pytest.fixture
-def find(root, files, tmp_path):
+def find(root, reads):
     """List a path below the root."""
-    claims = ClaimsReads(tmp_path / "claims", files)
 
     async def run(path, *, schema_path=None):
-        models = HelpedModels(root, (root / "_triton_models", root / "_adapter"), claims, files)
+        models = HelpedModels(root, (root / "_triton_models", root / "_adapter"), reads)
         search = make_search(str(root / path), schema_path=schema_path, disk_size_bytes=1)
         found = await models.find(search)
         assert search.seen_bytes == found.listing.size_bytes + (found.listing.schema.size_bytes if found.listing.schema else 0)
@@ -131,9 +130,9 @@ OUTSIDE = ["/etc/passwd", "{root}", "{root}/", "{root}/../x", "{root}/a/../../x"
 
 
 @pytest.mark.parametrize("path", OUTSIDE)
-async def test_a_path_outside_of_the_root_is_invalid(root, files, tmp_path, path):
+async def test_a_path_outside_of_the_root_is_invalid(root, reads, path):
     """Also by dots, and by a name that only starts like it."""
-    models = HelpedModels(root, (), ClaimsReads(tmp_path / "claims", files), files)
+    models = HelpedModels(root, (), reads)
     with pytest.raises(InvalidRequest, match="is not an absolute path below"):
         await models.find(make_search(path.format(root=root), disk_size_bytes=1))
 
@@ -147,10 +146,21 @@ async def test_our_own_folders_hold_no_models(tmp_path, path):
     write_tree(root, {"_triton_models/x/1/model": b"t", "_adapter/lock": b"", "cache/ours/artifacts/x": b"a"})
     (root / "link").symlink_to("cache/ours/artifacts")
     rig = make_rig(tmp_path, volume)
-    with pytest.raises((InvalidRequest, InvalidModel), match="a folder of the adapter's own"):
+    with pytest.raises((InvalidRequest, InvalidModel), match=r"leads into .*, where no model may lie"):
         await opened(rig.store, a_spec(str(root / path), disk_size_bytes=1))
     rig.store.close()
     volume.close()
+
+
+async def test_a_model_that_holds_a_folder_of_our_own_is_refused(root, reads):
+    """By its directories, and by a link to the folder above."""
+    write_tree(root, {"id/model": b"", "id/link/x": b""})
+    (root / "id/link/away").symlink_to(root / "above")
+    write_tree(root, {"above/cache/lock": b""})
+    models = HelpedModels(root, (root / "above/cache",), reads)
+    for path in ("above", "id"):
+        with pytest.raises(InvalidModel, match=r"leads into .*, where no model may lie"):
+            await models.find(make_search(str(root / path), disk_size_bytes=1))
 
 
 async def test_what_lies_beside_the_cache_is_a_model(tmp_path):
@@ -193,13 +203,13 @@ BAD_LINKS = [
     ("x", "/etc/passwd", "leads out of"),
     ("x", "../../../outside", "leads out of"),
     ("x", "/etc", "leads out of"),
-    ("x", "../..", "leads out of"),
+    ("x", "../..", "leads round in a circle"),
     ("x", "absent", "leads nowhere"),
     ("x", "x", "leads round in a circle"),
     ("sub/x", "..", "leads round in a circle"),
     ("sub/x", ".", "leads round in a circle"),
-    ("x", "../../_adapter", "a folder of the adapter's own"),
-    ("x", "../../_triton_models/x", "a folder of the adapter's own"),
+    ("x", "../../_adapter", "where no model may lie"),
+    ("x", "../../_triton_models/x", "where no model may lie"),
 ]
 
 
@@ -259,13 +269,13 @@ async def test_a_name_that_is_not_utf8_refuses_the_model(root, find):
         await find("m")
 
 
-def test_a_stop_ends_the_walk(root):
-    """A cancelled load does not walk on."""
+def test_a_stop_ends_the_listing(root):
+    """A cancelled load lists nothing more."""
     write_tree(root / "m", {"file": b""})
     stop = Stop()
     stop.set()
     with pytest.raises(Stopped):
-        Walk(None, stop).listing(root / "m", Bounds(root=root), origin="m", name="m", schema=None)
+        Tree(Bounds(root), stop).listing(root / "m", None, origin="m", name="m")
 
 
 async def test_a_directory_that_cannot_be_read_is_a_source_error(root, find, monkeypatch):
