@@ -17,11 +17,10 @@ from typing import NoReturn
 
 import structlog
 
-from adapter import rest_proxy
 from adapter.errors import StartError
 from adapter.settings import ProxySettings, Settings, TelemetrySettings
 from adapter.telemetry import logs
-from adapter.wiring import build
+from adapter.wiring import build, build_proxy
 
 SETTLED, UNSETTLED = 0, 1
 CANNOT_START = 1
@@ -52,7 +51,7 @@ def _run(telemetry: TelemetrySettings, serving: Coroutine[None, None, NoReturn])
 
 async def _serve_proxy(settings: ProxySettings) -> NoReturn:
     asked = _on_signals()
-    async with rest_proxy.build(settings) as doors:
+    async with build_proxy(settings) as doors:
         gc.freeze()
         gc.enable()
         log.info("rest_proxy.started", port=settings.v2.port, modelmesh=str(settings.v2.endpoint))

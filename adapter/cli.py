@@ -64,9 +64,7 @@ def _run(chosen: argparse.Namespace) -> int:
         return _layout(chosen)
     if chosen.verb == "models":
         return _models(is_json=chosen.json, drift_only=chosen.drift)
-    if chosen.host is not None:
-        return _probe_pods(chosen.host, ready=chosen.ready, timeout_seconds=chosen.timeout)
-    return _probe(ready=chosen.ready, timeout_seconds=chosen.timeout)
+    return _probe(chosen)
 
 
 def settings_markdown() -> str:
@@ -170,51 +168,45 @@ def _print_settings(*, is_markdown: bool) -> int:
     return OK
 
 
-def _probe(*, ready: bool, timeout_seconds: float) -> int:
-    endpoint = read_group(SpiSettings).listen
-    if endpoint is None:
-        return _probe_over_http(ready=ready, timeout_seconds=timeout_seconds)
-    from adapter.spi.probe import probe  # noqa: PLC0415 - brings gRPC
+def _probe(chosen: argparse.Namespace) -> int:
+    if chosen.host is None:
+        is_well, lines = _ask_adapter(ready=chosen.ready, timeout_seconds=chosen.timeout)
+    else:
+        from adapter.telemetry import pods  # noqa: PLC0415 - only for this option
 
-    is_well, line = probe(endpoint, ready=ready, timeout_seconds=timeout_seconds)
-    _say(f"{line}\n")
+        is_well, lines = pods.ask(chosen.host, ready=chosen.ready, timeout_seconds=chosen.timeout)
+    _say("".join(f"{line}\n" for line in lines))
     return OK if is_well else FAILED
 
 
-def _probe_over_http(*, ready: bool, timeout_seconds: float) -> int:
-    """Of an adapter that serves HTTP fronts alone."""
-    http = _own_http()
-    if http is None:
-        _say("cannot be asked: ADAPTER_PORT and METRICS_PORT are 0\n")
-        return FAILED
-    return _probe_pods(http, ready=ready, timeout_seconds=timeout_seconds)
+def _ask_adapter(*, ready: bool, timeout_seconds: float) -> tuple[bool, Sequence[str]]:
+    """The health of the adapter that has these settings; over HTTP where it has no interface for ModelMesh."""
+    endpoint = read_group(SpiSettings).listen
+    if endpoint is not None:
+        from adapter.spi.probe import probe  # noqa: PLC0415 - brings gRPC
 
+        is_well, line = probe(endpoint, ready=ready, timeout_seconds=timeout_seconds)
+        return is_well, [line]
+    http_port = read_group(TelemetrySettings).metrics_port
+    if not http_port:
+        return False, ["cannot be asked: ADAPTER_PORT and METRICS_PORT are 0"]
+    from adapter.telemetry import pods  # noqa: PLC0415 - only for this case
 
-def _own_http() -> Endpoint | None:
-    port = read_group(TelemetrySettings).metrics_port
-    return Endpoint(host="127.0.0.1", port=port) if port else None
-
-
-def _probe_pods(service: Endpoint, *, ready: bool, timeout_seconds: float) -> int:
-    from adapter.telemetry import pods  # noqa: PLC0415 - only for this option
-
-    are_well, lines = pods.ask(service, ready=ready, timeout_seconds=timeout_seconds)
-    _say("".join(f"{line}\n" for line in lines))
-    return OK if are_well else FAILED
+    return pods.ask(Endpoint(host="127.0.0.1", port=http_port), ready=ready, timeout_seconds=timeout_seconds)
 
 
 def _layout(chosen: argparse.Namespace) -> int:
-    from adapter import layout_lint  # noqa: PLC0415 - only for this verb
+    from adapter.verbs import layout  # noqa: PLC0415 - only for this verb
 
     params = {} if chosen.top_model is None else {"adapter.topModel": chosen.top_model}
     if chosen.allow_decoupled:
         params["adapter.allowDecoupled"] = "true"
     columns = shutil.get_terminal_size().columns
     try:
-        report = layout_lint.examine(
+        report = layout.examine(
             chosen.path, type_name=chosen.type, model_id=chosen.model_id, schema_path=chosen.schema, params=params, columns=columns
         )
-    except layout_lint.CannotLookError as error:
+    except layout.CannotLookError as error:
         _complain(str(error))
         return USAGE
     _say(report.text)
@@ -222,25 +214,23 @@ def _layout(chosen: argparse.Namespace) -> int:
 
 
 def _models(*, is_json: bool, drift_only: bool) -> int:
-    volume, spi, triton = read_group(VolumeSettings), read_group(SpiSettings), read_group(TritonSettings)
-    http = _own_http()
-    from adapter.overview import text, view  # noqa: PLC0415 - brings gRPC
-    from adapter.telemetry import logs  # noqa: PLC0415 - likewise
+    volume, triton = read_group(VolumeSettings), read_group(TritonSettings)
+    from adapter.telemetry import logs  # noqa: PLC0415 - only for this verb
+    from adapter.verbs import models, models_text  # noqa: PLC0415 - brings gRPC
 
     logs.configure(TelemetrySettings(metrics_port=0, log_level="error", log_format="text"), sys.stderr)
-    places = view.Places(
-        adapter=spi.listen,
-        adapter_http=http,
+    places = models.Places(
+        ask_adapter=_ask_adapter,
         triton=triton.reach,
         triton_headers=triton.call_headers,
         repository_dir=volume.repository_dir,
         cache_dir=volume.cache_dir,
     )
-    seen = view.look(places)
+    seen = models.look(places)
     if is_json:
-        _say(text.as_json(seen, drift_only=drift_only))
+        _say(models_text.as_json(seen, drift_only=drift_only))
     else:
-        _say(text.text(seen, columns=shutil.get_terminal_size().columns, drift_only=drift_only))
+        _say(models_text.text(seen, columns=shutil.get_terminal_size().columns, drift_only=drift_only))
     return OK if seen.agrees else FAILED
 
 

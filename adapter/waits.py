@@ -1,5 +1,5 @@
 """
-What a load is waiting for now, in words, and how long it may wait.
+What a load is waiting for now, in words, and how long it may wait; pauses between tries.
 
 Whoever waits says so, from any thread; whoever gives up reads it. A load may wait for several things
 at once (a pull reads many parts): the one without progress for the longest time is told, with its
@@ -8,10 +8,11 @@ last trouble. Decides nothing.
 
 from __future__ import annotations
 
+import asyncio
 import math
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 
@@ -129,3 +130,18 @@ class Waits:
             return None if shared is None else shared.words()
         trouble = f" (last trouble: {wait.trouble})" if wait.trouble else ""
         return f"waiting for {wait.what} for {self.clock() - wait.since:.1f} s{trouble}"
+
+
+def doubling(first_seconds: float, longest_seconds: float) -> Iterator[float]:
+    """Endless pauses in seconds, each twice as long as the one before, up to the longest."""
+    pause = first_seconds
+    while True:
+        yield pause
+        pause = min(2 * pause, longest_seconds)
+
+
+async def set_within(event: asyncio.Event, seconds: float) -> None:
+    """Return when the event is set, or after the time."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()

@@ -1,5 +1,5 @@
 """
-Builds and connects the objects of a running adapter, and takes them apart: the only place that does.
+Builds and connects the objects of a running adapter, or of a REST proxy, and takes them apart: the only place that does.
 
 Order of start: the volume (a second adapter ends here), storage, Triton, the lifecycle, HTTP health,
 the SPI. Whatever ends the context, also a start that fails half way, closes in reverse what was made.
@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import structlog
 
-from adapter.backoff import set_within
 from adapter.companion import Companion
 from adapter.errors import StartError
 from adapter.journal.file import NAME as JOURNAL
@@ -25,9 +24,8 @@ from adapter.lifecycle.lifecycle import RuntimeLifecycle
 from adapter.lifecycle.repository_api import RepositoryCalls
 from adapter.model import OPTIONS_FILE
 from adapter.ports import Ports
-from adapter.rest_proxy import modelmesh
 from adapter.serving import RepositoryApi
-from adapter.settings import Settings, inherited
+from adapter.settings import ProxySettings, RestProxySettings, Settings, inherited
 from adapter.spi.listen import SpiServer, listen
 from adapter.spi.servicer import ModelRuntime
 from adapter.storage.store import Store
@@ -38,12 +36,15 @@ from adapter.triton.client import TritonClient
 from adapter.triton.repository import Repository
 from adapter.triton.server import TritonServer
 from adapter.triton.small_files import SmallFiles
+from adapter.units import Endpoint
 from adapter.volume.space import Space
 from adapter.volume.volume import Volume
+from adapter.waits import set_within
 from adapter.workers import retrieve
 
 if TYPE_CHECKING:
     from adapter.fronts.doors import Doors
+    from adapter.triton.inference.mesh import MeshInference
 
 READ_SECONDS = 5.0
 """Longest wait for what an earlier process has left in the cache; a load waits for it in any case."""
@@ -125,6 +126,38 @@ async def build(
         yield Adapter(volume=volume, space=space, lifecycle=lifecycle, spi=spi, companion=companion, fronts=fronts, root_tasks=root_tasks)
 
 
+@asynccontextmanager
+async def build_proxy(settings: ProxySettings) -> AsyncIterator[Doors]:
+    """
+    Open the V2 front before ModelMesh, in the place of a pod's REST proxy, and close it with the context. There is nothing else in it.
+
+    Source of the variables: KServe's `rest-proxy`, `proxy/main.go`.
+
+    Raises:
+        StartError: it cannot start.
+    """
+    with _needed_by("the REST proxy"):
+        from adapter.fronts import v2  # noqa: PLC0415 - an extra
+        from adapter.fronts.doors import Doors  # noqa: PLC0415
+    async with AsyncExitStack() as stack:
+        inference = _modelmesh(settings.v2.endpoint or settings.rest_proxy.endpoint, settings.rest_proxy)
+        stack.push_async_callback(inference.close)
+        doors = Doors()
+        stack.push_async_callback(doors.close)
+        variable = "V2_REST_PORT" if settings.v2.port != settings.rest_proxy.listen_port else "REST_PROXY_LISTEN_PORT"
+        await doors.open(v2.front(settings.v2, inference, inference), settings.v2.port, variable, settings.http)
+        yield doors
+
+
+@contextmanager
+def _needed_by(who: str) -> Iterator[None]:
+    """Libraries of an extra are imported inside. Raises StartError: one is not installed."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise StartError(f"{who} needs {error.name}, which is not installed: pip install 'modelmesh-triton-adapter[http]'") from error
+
+
 def _triton(stack: AsyncExitStack, settings: Settings, repository: Repository) -> TritonServer:
     server = TritonServer(
         client=TritonClient(settings.triton.target, settings.triton.call_headers),
@@ -191,12 +224,10 @@ async def _spi(stack: AsyncExitStack, settings: Settings, lifecycle: RuntimeLife
 
 async def _fronts(stack: AsyncExitStack, settings: Settings, lifecycle: RuntimeLifecycle, server: TritonServer) -> Doors:
     """The HTTP fronts that are on. Their libraries are imported here, so a pod without a front has none of them in memory."""
-    try:
+    with _needed_by("an HTTP front"):
         from adapter.fronts import llm, sagemaker, v2  # noqa: PLC0415 - as the docstring says
         from adapter.fronts.doors import Doors  # noqa: PLC0415
         from adapter.triton.inference.client import TritonInference  # noqa: PLC0415
-    except ModuleNotFoundError as error:
-        raise StartError(f"an HTTP front is on, but {error.name} is not installed: pip install 'modelmesh-triton-adapter[http]'") from error
     inference = TritonInference(settings.triton.target, settings.triton.call_headers)
     stack.push_async_callback(inference.close)
     files = SmallFiles(settings.volume.repository_dir, OPTIONS_FILE, llm.MOST_BYTES)
@@ -210,13 +241,29 @@ async def _fronts(stack: AsyncExitStack, settings: Settings, lifecycle: RuntimeL
     if settings.v2.port:
         there: TritonInference = inference
         if settings.v2.endpoint is not None:
-            there = modelmesh(settings.v2.endpoint, settings.rest_proxy)
+            there = _modelmesh(settings.v2.endpoint, settings.rest_proxy)
             stack.push_async_callback(there.close)
         api = _repository_api(settings, lifecycle, server) if settings.v2.has_repository else None
         await doors.open(v2.front(settings.v2, there, inference, api), settings.v2.port, "V2_REST_PORT", settings.http)
     if settings.llm.port:
         await doors.open(llm.front(settings.llm, lifecycle, inference, answering), settings.llm.port, "LMI_PORT", settings.http)
     return doors
+
+
+def _modelmesh(endpoint: Endpoint, proxy: RestProxySettings) -> MeshInference:
+    """
+    A client of ModelMesh, or of whatever server V2_REST_ENDPOINT names.
+
+    Raises:
+        StartError: TLS is wanted and its files cannot be used.
+    """
+    from adapter.triton.inference.mesh import MeshInference  # noqa: PLC0415 - brings gRPC, in a process that has a front
+    from adapter.triton.inference.pinned import pinned  # noqa: PLC0415
+
+    if not proxy.listen_port:
+        return MeshInference(endpoint.target)
+    tls = pinned(proxy.certificate, proxy.key) if proxy.uses_tls and proxy.certificate and proxy.key else None
+    return MeshInference(endpoint.target, tls=tls, max_message_bytes=proxy.max_message_bytes)
 
 
 def _repository_api(settings: Settings, lifecycle: RuntimeLifecycle, server: TritonServer) -> RepositoryApi:

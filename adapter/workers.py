@@ -2,8 +2,7 @@
 Bounded threads for blocking work, whose calls are never left behind unseen.
 
 All threads of a pool exist from its construction, and are daemons: a limit of processes is met at the start, in words, and never
-in the middle of a load; and a call that hangs does not keep the process. The thread that became idle last has the next call: its
-stack is still in the processor's caches (in turns, 128 threads take five times as much CPU for a short call as one).
+in the middle of a load; and a call that hangs does not keep the process.
 
 A cancelled `asyncio.to_thread` keeps running and may write into files that its owner deletes meanwhile. Here every piece of work
 gets a `Stop`, checks it, and the caller's cancellation goes on only when the thread has ended. The event loop's default executor
@@ -15,12 +14,12 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import Any, ParamSpec, TypeVar
 
 from adapter.errors import StartError
@@ -56,8 +55,9 @@ class Threads(Executor):
     """
 
     def __init__(self, name: str, count: int) -> None:
-        self._calls = _Calls()
-        """The threads know this alone: they end when nobody has the pool any more."""
+        self._calls: SimpleQueue[_Item | None] = SimpleQueue()
+        """The threads know this alone: they end when nobody has the pool any more. None ends them, one after another."""
+        self._is_open = True
         for number in range(count):
             try:
                 threading.Thread(target=_serve, args=(self._calls,), name=f"{name}_{number}", daemon=True).start()
@@ -69,83 +69,33 @@ class Threads(Executor):
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Run the call in the next free thread. Raises RuntimeError after `shutdown`."""
+        if not self._is_open:
+            raise RuntimeError("these threads take no more work")
         future: Future[T] = Future()
-        self._calls.give((future, partial(fn, *args, **kwargs)))
+        self._calls.put((future, partial(fn, *args, **kwargs)))
+        if not self._is_open:  # closed meanwhile by another thread, which may have cancelled the calls before this one came
+            self.shutdown()
         return future
 
     def shutdown(self, wait: bool = False, *, cancel_futures: bool = True) -> None:
         """Cancel the calls that no thread has begun, and let the threads end; never waits for them."""
-        self._calls.close()
+        self._is_open = False
+        with suppress(Empty):
+            while True:
+                if item := self._calls.get_nowait():
+                    item[0].cancel()
+        self._calls.put(None)
 
     def __del__(self) -> None:
         """An owner whose constructor failed half way closes nothing."""
         self.shutdown()
 
 
-class _IdleThread:
-    """Where one thread waits for its next call."""
-
-    def __init__(self) -> None:
-        self.turn = threading.Lock()
-        """Held, but for the moment in which the thread is woken."""
-        self.turn.acquire()
-        self.item: _Item | None = None
-
-
-class _Calls:
-    """Calls that no thread has begun, and threads without a call. One of the two is empty."""
-
-    def __init__(self) -> None:
-        self._lock = threading.RLock()
-        """Reentrant: a finalizer that asks for work may run wherever memory is allocated, also in here."""
-        self._waiting: deque[_Item] = deque()
-        self._idle: list[_IdleThread] = []
-        """The last one became idle last."""
-        self._is_open = True
-
-    def give(self, item: _Item) -> None:
-        """To the thread that became idle last, or to the next one that does. Raises RuntimeError after `close`."""
-        with self._lock:
-            if not self._is_open:
-                raise RuntimeError("these threads take no more work")
-            if self._idle:
-                _wake(self._idle.pop(), item)
-            else:
-                self._waiting.append(item)
-
-    def take(self, idle: _IdleThread) -> _Item | None:
-        """Wait for a call; None: the thread ends."""
-        with self._lock:
-            if not self._is_open:
-                return None
-            self._idle.append(idle)
-            if self._waiting and self._idle and self._idle[-1] is idle:  # else a finalizer has just given it a call
-                self._idle.pop()
-                return self._waiting.popleft()
-        idle.turn.acquire()
-        item, idle.item = idle.item, None
-        return item
-
-    def close(self) -> None:
-        """Cancel what waits, and end the threads."""
-        with self._lock:
-            self._is_open = False
-            while self._waiting:
-                self._waiting.popleft()[0].cancel()
-            while self._idle:
-                _wake(self._idle.pop(), None)
-
-
-def _wake(idle: _IdleThread, item: _Item | None) -> None:
-    idle.item = item
-    idle.turn.release()
-
-
-def _serve(calls: _Calls) -> None:
-    idle = _IdleThread()
-    while (item := calls.take(idle)) is not None:
+def _serve(calls: SimpleQueue[_Item | None]) -> None:
+    while (item := calls.get()) is not None:
         _settle(*item)
         del item  # an idle thread holds nothing
+    calls.put(None)
 
 
 def _settle(future: Future[Any], call: Callable[[], Any]) -> None:

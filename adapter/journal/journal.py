@@ -18,13 +18,13 @@ from pathlib import Path
 
 import structlog
 
-from adapter.backoff import doubling
-from adapter.boot import boot_id, boot_seconds
 from adapter.digests import SALT_BYTES, Digests
 from adapter.errors import StartError
 from adapter.journal.file import MAX_ENTRIES, JournalFile, JournalProblem, NoJournal, OtherBoot, read
 from adapter.journal.lines import Entry, Key, head_line, key_of, line_of
 from adapter.model import Crashes, Record
+from adapter.volume.boot import boot_id, boot_seconds
+from adapter.waits import doubling
 
 FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 30.0

@@ -18,13 +18,13 @@ from typing import get_args
 
 import structlog
 
-from adapter.backoff import set_within
 from adapter.errors import AdapterError, some
 from adapter.inventory import Drift, by_owner, drift_of
 from adapter.lifecycle.registry import Registry
 from adapter.model import id_problem
 from adapter.ports import Ports
 from adapter.telemetry.metrics import INVENTORY_DRIFT
+from adapter.waits import set_within
 
 PAUSE_SECONDS = 60.0
 DRIFT_PAUSE_SECONDS = 5.0

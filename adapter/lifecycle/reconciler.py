@@ -23,7 +23,6 @@ from contextlib import contextmanager
 
 import structlog
 
-from adapter.backoff import doubling, set_within
 from adapter.errors import AdapterError, Superseded
 from adapter.inventory import by_owner, is_untouched
 from adapter.lifecycle.operation import Model, Operation
@@ -32,6 +31,7 @@ from adapter.lifecycle.states import State
 from adapter.lifecycle.work import Work
 from adapter.ports import Ports
 from adapter.telemetry.metrics import RESTORE_PENDING, RESTORES
+from adapter.waits import doubling, set_within
 
 MOST_CRASHES = 2
 """Deaths of Triton within one restore after which nothing more is restored."""

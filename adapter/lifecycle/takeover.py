@@ -19,7 +19,6 @@ from typing import Literal
 
 import structlog
 
-from adapter.backoff import doubling, set_within
 from adapter.errors import UNEXPECTED, AdapterError, Superseded, some
 from adapter.inventory import by_owner
 from adapter.lifecycle.adoption import Finding, Verdict, findings
@@ -32,6 +31,7 @@ from adapter.lifecycle.states import State
 from adapter.model import id_problem
 from adapter.ports import Ports
 from adapter.serving import RuntimeState
+from adapter.waits import doubling, set_within
 
 STATUS_PATIENCE_SECONDS = 1.0
 """How long a status question waits for a purge that may be about to end; ModelMesh asks every 2 s."""

@@ -17,8 +17,8 @@ from grpc import StatusCode, aio
 from grpc_health.v1 import health_pb2 as pb
 from grpc_health.v1 import health_pb2_grpc as rpc
 
-from adapter.backoff import set_within
 from adapter.spi.status import shown
+from adapter.waits import set_within
 
 READY_SERVICES = frozenset({"ready", "mmesh.ModelRuntime"})
 REASON_KEY = "reason"

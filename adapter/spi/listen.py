@@ -21,7 +21,6 @@ from grpc_health.v1 import health_pb2_grpc
 from adapter._pb import model_runtime_pb2_grpc
 from adapter.errors import ListenError
 from adapter.spi.health import Health
-from adapter.spi.interceptor import CallInterceptor
 from adapter.spi.servicer import ModelRuntime
 from adapter.units import Endpoint
 
@@ -72,7 +71,7 @@ async def listen(*, endpoint: Endpoint, runtime: ModelRuntime, readiness: Callab
     Raises:
         ListenError: it cannot be bound; the text says why.
     """
-    server = aio.server(options=OPTIONS, interceptors=(CallInterceptor(),), maximum_concurrent_rpcs=None)
+    server = aio.server(options=OPTIONS, maximum_concurrent_rpcs=None)
     health = Health(readiness)
     model_runtime_pb2_grpc.add_ModelRuntimeServicer_to_server(runtime, server)
     health_pb2_grpc.add_HealthServicer_to_server(health, server)

@@ -1,23 +1,32 @@
 """
 The five calls of `mmesh.ModelRuntime`: decode, call the lifecycle, encode. No decisions of its own.
 
-Failures leave as `AdapterError`; the interceptor makes a status of them.
+Around each call, `answered` writes its status, its metrics and one log line. Three facts about grpc.aio 1.85 shape it, each held by
+a test. A `CancelledError` that leaves a call because a *child* task was cancelled gives the caller no answer until its deadline. The
+text of an unmapped exception goes to the peer. `AbortError` is a plain `Exception`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import wraps
+from itertools import product
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+import structlog
+from grpc import StatusCode, aio
 
 from adapter._pb import model_runtime_pb2 as pb
 from adapter._pb import model_runtime_pb2_grpc as rpc
-from adapter.errors import InvalidRequest
+from adapter.errors import UNEXPECTED, AdapterError, InvalidRequest, Superseded, UnloadUnfinished, WrongServer
 from adapter.model import id_problem
 from adapter.serving import Lifecycle
 from adapter.settings import CapacitySettings
-from adapter.spi import codec
-from adapter.telemetry.logs import note
+from adapter.spi import codec, status
+from adapter.telemetry import metrics
+from adapter.telemetry.logs import note, noting
 
 if TYPE_CHECKING:
     from adapter._pb.model_runtime_pb2_grpc import _ServicerContext
@@ -27,8 +36,42 @@ INJECTED_METHODS = ("ModelInfer", "ModelMetadata", "ModelReady", "ModelConfig", 
 INJECTED_SERVICE = "inference.GRPCInferenceService"
 MODEL_NAME_PATH = (1,)
 """In each of those requests the model's name is field 1."""
-
+_SHOWN_ID_CHARACTERS = 300
 _VERSION = re.compile(r"v?(\d{1,6})(?:\.(\d{1,6}))?(?:\.(\d{1,6}))?(?:[-+.].*)?", re.DOTALL)
+
+Q = TypeVar("Q")
+R = TypeVar("R")
+log = structlog.stdlib.get_logger(__name__)
+
+
+def answered(call: Callable[[Any, Q, Any], Awaitable[R]]) -> Callable[[Any, Q, Any], Coroutine[Any, Any, R]]:
+    """A call that answers every failure with its status, and writes its metrics and its log line."""
+
+    @wraps(call)
+    async def answer(self: Any, request: Q, context: Any) -> R:
+        with noting() as notes:
+            line = _Line(call.__name__, getattr(request, "modelId", None), notes)
+            with structlog.contextvars.bound_contextvars(**line.place):
+                try:
+                    response = await call(self, request, context)
+                except asyncio.CancelledError:
+                    task = asyncio.current_task()
+                    if task is None or task.cancelling():
+                        line.write(StatusCode.CANCELLED, reason="cancelled")  # the peer went, its deadline passed, or we stop
+                        raise
+                    await _fail(line, context, Superseded("a later call for the same model overtook this one"))
+                except AdapterError as error:
+                    await _fail(line, context, error)
+                except aio.AbortError:
+                    line.write(_code_in(context), reason="aborted")
+                    raise
+                except Exception as error:  # noqa: BLE001 - logged with its traceback in the canonical line
+                    await _fail(line, context, AdapterError(UNEXPECTED), crash=error)
+                else:
+                    line.write(StatusCode.OK)
+                    return response
+
+    return answer
 
 
 class ModelRuntime(rpc.ModelRuntimeServicer):
@@ -40,13 +83,19 @@ class ModelRuntime(rpc.ModelRuntimeServicer):
         self._reserved_ids = reserved_ids
         self.has_told = asyncio.Event()
         """ModelMesh has had a status."""
+        for method, reason in product(("loadModel", "unloadModel"), status.reasons()):
+            metrics.FAILURES.labels(method, reason)  # from 0 on, or the first failure would be no increase
+        for method in pb.DESCRIPTOR.services_by_name["ModelRuntime"].methods_by_name:
+            metrics.FAILURES.labels(method, AdapterError.reason)
 
+    @answered
     async def loadModel(self, request: pb.LoadModelRequest, context: _ServicerContext) -> pb.LoadModelResponse:
         """Answers when Triton serves the model."""
         loaded = await self._lifecycle.load(codec.decode(request, self._reserved_ids))
         note(size_bytes=loaded.size_bytes)
         return pb.LoadModelResponse(sizeInBytes=loaded.size_bytes, maxConcurrency=loaded.max_concurrency)
 
+    @answered
     async def unloadModel(self, request: pb.UnloadModelRequest, context: _ServicerContext) -> pb.UnloadModelResponse:
         """
         Answers when the model's memory is free. An id that could never be loaded is free already.
@@ -59,6 +108,7 @@ class ModelRuntime(rpc.ModelRuntimeServicer):
             await self._lifecycle.unload(request.modelId)
         return pb.UnloadModelResponse()
 
+    @answered
     async def predictModelSize(self, request: pb.PredictModelSizeRequest, context: _ServicerContext) -> pb.PredictModelSizeResponse:
         """A request that loadModel will refuse gets the default: only loadModel's words reach the model's status."""
         try:
@@ -69,10 +119,12 @@ class ModelRuntime(rpc.ModelRuntimeServicer):
         note(size_bytes=size_bytes)
         return pb.PredictModelSizeResponse(sizeInBytes=size_bytes)
 
+    @answered
     async def modelSize(self, request: pb.ModelSizeRequest, context: _ServicerContext) -> pb.ModelSizeResponse:
         """Size of a loaded model."""
         return pb.ModelSizeResponse(sizeInBytes=await self._lifecycle.size_of(request.modelId))
 
+    @answered
     async def runtimeStatus(self, request: pb.RuntimeStatusRequest, context: _ServicerContext) -> pb.RuntimeStatusResponse:
         """STARTING or READY, never FAILING: that would end the ModelMesh process."""
         state = await self._lifecycle.status()
@@ -102,3 +154,49 @@ def numeric_version(version: str) -> int:
         return 0
     major, minor, patch = (min(int(part or 0), 999_999) for part in match.groups())
     return major * 1_000_000 + min(minor, 999) * 1_000 + min(patch, 999)
+
+
+def _code_in(context: Any) -> StatusCode:
+    """The code that a call aborted with; grpc.aio keeps its number."""
+    return next((code for code in StatusCode if context.code() in (code, code.value[0])), StatusCode.UNKNOWN)
+
+
+async def _fail(line: _Line, context: aio.ServicerContext[Any, Any], error: AdapterError, crash: Exception | None = None) -> NoReturn:
+    if line.model_id:
+        error.located(line.model_id, None)
+    code, text = status.code_of(error, line.method), status.text_of(error)
+    is_for_operators = crash is not None or isinstance(error, (WrongServer, UnloadUnfinished))
+    failure = {"error": text} | ({} if crash is None else {"exc_info": crash})
+    line.write(code, reason=error.reason, is_for_operators=is_for_operators, **failure)
+    await context.abort(code, text)
+
+
+class _Line:
+    """The metrics and the canonical log line of one call, written just before its answer leaves."""
+
+    def __init__(self, method: str, model_id: str | None, notes: dict[str, Any]) -> None:
+        self.method = method
+        self.model_id = model_id
+        self.place = {"method": method} | ({"model_id": model_id[:_SHOWN_ID_CHARACTERS]} if model_id else {})
+        """Bound to every line that is logged inside the call."""
+        self._notes = notes
+        self._started = asyncio.get_running_loop().time()
+
+    def write(self, code: StatusCode, reason: str | None = None, *, is_for_operators: bool = False, **failure: Any) -> None:
+        """Once for each call."""
+        seconds = asyncio.get_running_loop().time() - self._started
+        metrics.RPC_SECONDS.labels(self.method, code.name).observe(seconds)
+        if reason is not None:
+            metrics.FAILURES.labels(self.method, reason).inc()
+            failure = {"reason": reason, **failure}
+        outcome = {"code": code.name, "seconds": round(seconds, 4), **failure}
+        _level(code, is_for_operators)("rpc", **{**self._notes, **self.place, **outcome})
+
+
+def _level(code: StatusCode, is_for_operators: bool) -> Callable[..., Any]:
+    """Error: an operator must act. Warning: a model or a neighbour failed."""
+    if is_for_operators:
+        return log.error
+    if code in (StatusCode.OK, StatusCode.CANCELLED, StatusCode.ABORTED):
+        return log.info
+    return log.warning

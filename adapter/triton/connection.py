@@ -19,10 +19,10 @@ from typing import TypeVar
 
 import structlog
 
-from adapter.backoff import doubling, set_within
 from adapter.errors import ServerDied, WrongServer
 from adapter.telemetry.metrics import TRITON_RESTARTS, TRITON_UP
 from adapter.triton.client import CallError, NobodyListens, PortClosed, TritonAway, TritonClient, TritonDied, TritonSilent, TritonStopping
+from adapter.waits import doubling, set_within
 
 ASK_SECONDS = 1.0
 """Deadline of ServerLive, which takes 0.15 ms."""

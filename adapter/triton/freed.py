@@ -14,9 +14,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from adapter.backoff import doubling
 from adapter.triton.expected import Expected
 from adapter.triton.index import Index
+from adapter.waits import doubling
 
 LOADING = frozenset({"LOADING"})
 UNLOADING = frozenset({"UNLOADING"})

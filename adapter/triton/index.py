@@ -19,7 +19,6 @@ from functools import cached_property
 
 import structlog
 
-from adapter.backoff import doubling
 from adapter.errors import AdapterError, ServerError, WrongServer
 from adapter.inventory import by_owner
 from adapter.model import ServerModel, owner_of
@@ -29,6 +28,7 @@ from adapter.triton.connection import Connection
 from adapter.triton.reason import one_line
 from adapter.triton.repository import Repository
 from adapter.triton.throttle import SLOW_SECONDS, IndexThrottle
+from adapter.waits import doubling
 from adapter.workers import retrieve
 
 ATTEMPTS = 5

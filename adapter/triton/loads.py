@@ -20,7 +20,6 @@ from functools import partial
 
 import structlog
 
-from adapter.backoff import doubling
 from adapter.errors import BudgetExceeded, ModelRefused, ServerDied
 from adapter.model import INNER, Overrides, owner_of
 from adapter.triton.client import AnswerLost, TritonClient, TritonDied
@@ -29,6 +28,7 @@ from adapter.triton.index import Index
 from adapter.triton.reason import one_line
 from adapter.triton.repository import Repository
 from adapter.triton.slots import Slot, Slots
+from adapter.waits import doubling
 
 LONGEST_PAUSE_BETWEEN_LOOKS_SECONDS = 5.0
 """For a load without a caller, of which only the index can tell."""

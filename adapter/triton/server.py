@@ -14,7 +14,6 @@ from functools import partial
 
 import structlog
 
-from adapter.backoff import doubling
 from adapter.errors import AdapterError, ModelRefused, ServerError, WrongServer
 from adapter.model import Overrides, ServerModel
 from adapter.triton.client import CallError, TritonClient
@@ -24,6 +23,7 @@ from adapter.triton.loads import Loads
 from adapter.triton.repository import Repository
 from adapter.triton.stuck import Health, RestartAdvice
 from adapter.triton.unloads import Unloads
+from adapter.waits import doubling
 
 FIRST_VERIFY_SECONDS, LONGEST_VERIFY_SECONDS = 5.0, 60.0
 """Between two looks at a Triton that was found to be wrong, where no call asks."""

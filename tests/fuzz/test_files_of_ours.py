@@ -11,7 +11,6 @@ import msgspec
 from hypothesis import event
 from hypothesis import strategies as st
 
-from adapter.boot import boot_id
 from adapter.journal.file import JournalProblem, read
 from adapter.journal.journal import Journal
 from adapter.journal.lines import head_line, line_of, read_line
@@ -22,6 +21,7 @@ from adapter.storage.bucket import StoredObject
 from adapter.storage.cache import record as records
 from adapter.storage.cache.identity import FILES
 from adapter.storage.cache.record import ArtifactRecord, KeptFile, Unusable
+from adapter.volume.boot import boot_id
 from tests.fuzz.fuzzing import fuzzed, mutated, texts, trees
 
 BOOT = "boot-1"

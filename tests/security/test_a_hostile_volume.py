@@ -25,7 +25,6 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from adapter.boot import boot_id
 from adapter.errors import AdapterError, SourceError
 from adapter.journal.lines import line_of, read_line
 from adapter.model import Artifact, Content, Crashes, Layout, Listing, Record, SourceFile
@@ -36,6 +35,7 @@ from adapter.storage.cache.record import ArtifactRecord, KeptFile, Unusable
 from adapter.storage.cache.table import Table
 from adapter.storage.pull.staged import _open
 from adapter.triton.repository import Repository
+from adapter.volume.boot import boot_id
 from adapter.volume.folders import Folders
 from adapter.volume.volume import Volume
 from adapter.workers import Stop

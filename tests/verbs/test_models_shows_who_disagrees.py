@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from adapter.boot import boot_id
 from adapter.model import PROBE, Crashes
+from adapter.volume.boot import boot_id
 from tests.unit.journal.journals import DIGEST, a_record
 from tests.verbs.models import Place, drift
 
@@ -48,7 +48,7 @@ async def test_each_disagreement_has_its_word_and_its_advice(place: Place, reque
     assert (code, err) == (1, "")
     rows = [line.split()[-1] for line in out.split("\n") if line.startswith(("! ", "  "))]
     assert rows.index("lost") < rows.index("fine")
-    waits = "wait: the adapter loads it again" if found["adapter"]["alive"] else "start the adapter: it loads it again"
+    waits = "wait: the adapter loads it again" if found["adapter"]["alive"] else "start the adapter"
     assert f"lost (1): loaded, but this Triton was never asked for it: Triton has restarted; {waits}" in out
     assert "unknown (2): the adapter knows nothing of it, or of what lies in the folder under its id" in out
     assert ("1 model was under way: the next adapter finishes or undoes that" in out.replace("\n         ", " ")) is (

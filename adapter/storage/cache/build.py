@@ -13,7 +13,6 @@ from pathlib import Path
 
 import structlog
 
-from adapter.boot import boot_id
 from adapter.model import Listing
 from adapter.storage.bucket import StoredObject
 from adapter.storage.cache import record as records
@@ -21,6 +20,7 @@ from adapter.storage.cache.artifacts import Artifacts, new_name
 from adapter.storage.cache.identity import ARCHIVE, FILES, Identity
 from adapter.storage.cache.record import ArtifactRecord
 from adapter.storage.cache.table import Entry
+from adapter.volume.boot import boot_id
 from adapter.volume.space import Reservation
 from adapter.volume.volume import FILE_MODE, make_plain_directory
 from adapter.workers import Stop

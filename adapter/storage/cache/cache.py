@@ -18,7 +18,6 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from adapter.boot import boot_seconds
 from adapter.ends import Count, Ends, read_ends
 from adapter.errors import SourceDenied, SourceNotFound
 from adapter.model import Artifact, Listing, SourceFile
@@ -30,6 +29,7 @@ from adapter.storage.cache.identity import FILES, Identity
 from adapter.storage.cache.record import ArtifactRecord
 from adapter.storage.cache.table import Entry, Table
 from adapter.telemetry.metrics import CACHE_REQUESTS, CACHE_SAVED_BYTES
+from adapter.volume.boot import boot_seconds
 from adapter.volume.space import Reservation, Space
 from adapter.volume.volume import Volume
 from adapter.waits import Waits

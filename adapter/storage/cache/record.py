@@ -15,11 +15,11 @@ from pathlib import Path
 
 import msgspec
 
-from adapter.boot import boot_id
 from adapter.model import MAX_SIZE_BYTES, Listing
 from adapter.paths import directories_of, path_problem
 from adapter.storage.bucket import StoredObject
 from adapter.storage.cache.identity import ARCHIVE, FILES, SCHEMA, Identity
+from adapter.volume.boot import boot_id
 from adapter.volume.trees import read_below
 
 FORMAT = 3

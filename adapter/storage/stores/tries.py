@@ -25,13 +25,12 @@ from typing import TypeVar
 
 import structlog
 
-from adapter.backoff import set_within
 from adapter.errors import SourceChanged, SourceDenied, SourceNotFound, SourceUnavailable
 from adapter.storage.bucket import PAGE_OBJECTS, Bucket, Page, Read
 from adapter.storage.net.failures import ANSWER_SECONDS, CONNECT_SECONDS
 from adapter.storage.search import shown
 from adapter.telemetry.metrics import SOURCE_RETRIES
-from adapter.waits import Wait, Waits
+from adapter.waits import Wait, Waits, set_within
 
 T = TypeVar("T")
 FIRST_PAUSE_SECONDS = 0.2

@@ -325,7 +325,7 @@ MISTAKES = (
     Mistake(
         "drift is well",
         "`models` ends with 0 where the adapter, Triton and the volume disagree.",
-        "adapter/overview/view.py",
+        "adapter/verbs/models.py",
         "return not any(problems) and not any(sight.drift for sight in self.models)",
         "return not any(problems)",
         ("verbs/test_models_shows_who_disagrees.py",),

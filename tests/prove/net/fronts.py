@@ -96,7 +96,7 @@ MISTAKES = (
     Mistake(
         "proxy to another place",
         "The REST proxy does not ask the server that V2_REST_ENDPOINT names.",
-        "adapter/rest_proxy.py",
+        "adapter/wiring.py",
         "settings.v2.endpoint or settings.rest_proxy.endpoint",
         "settings.rest_proxy.endpoint",
         ("fronts/test_rest_proxy.py",),

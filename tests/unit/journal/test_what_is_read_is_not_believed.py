@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from adapter import boot
-from adapter.boot import boot_id, boot_seconds
 from adapter.journal.file import MAX_ENTRIES, MAX_FILE_BYTES, JournalProblem, OtherBoot
 from adapter.journal.lines import MAX_LINE_BYTES, line_of
 from adapter.model import Crashes
+from adapter.volume import boot
+from adapter.volume.boot import boot_id, boot_seconds
 from tests.unit.journal.journals import BOOT, Rig, a_record
 
 GOOD = json.loads(line_of(a_record("m")))
@@ -201,7 +201,7 @@ async def test_a_file_that_may_not_be_read_says_so(rig: Rig, monkeypatch: pytest
 
 
 def test_the_boot_of_the_kernel_is_the_same_for_every_process() -> None:
-    code = "from adapter.boot import boot_id, boot_seconds; print(boot_id(), boot_seconds())"
+    code = "from adapter.volume.boot import boot_id, boot_seconds; print(boot_id(), boot_seconds())"
     before = boot_seconds()
     name, seconds = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
 

@@ -18,8 +18,8 @@ from adapter.errors import some
 from adapter.inventory import Drift, is_untouched, serves
 from adapter.lifecycle.crashes import MOST_CRASHES, REMEMBERED_SECONDS
 from adapter.model import Crashes
-from adapter.overview.view import Sight, View
 from adapter.telemetry.redaction import redact
+from adapter.verbs.models import Sight, View
 
 JSON_FORMAT = 1
 MIN_WIDTH = 60
@@ -32,16 +32,13 @@ MEANINGS: dict[Drift, str] = {
     "no_folder": "loaded, but its files are not in the folder",
     "unknown": "the adapter knows nothing of it, or of what lies in the folder under its id",
 }
-ADVICE: dict[Drift, tuple[str, str]] = {
-    "lost": ("wait: the adapter loads it again", "start the adapter: it loads it again"),
-    "not_serving": ("read what Triton says; the next load of it begins anew", "start the adapter: it cleans up"),
-    "no_folder": (
-        "find out who deletes files on the volume; the next load of it begins anew",
-        "start the adapter; the next load of it begins anew",
-    ),
-    "unknown": ("find out who else loads models here; an unload of it frees it", "start the adapter: it takes it over or cleans up"),
+ADVICE: dict[Drift, str] = {
+    "lost": "wait: the adapter loads it again",
+    "not_serving": "read what Triton says; the next load of it begins anew",
+    "no_folder": "find out who deletes files on the volume; the next load of it begins anew",
+    "unknown": "find out who else loads models here; an unload of it frees it",
 }
-"""With the adapter alive, and without."""
+"""With the adapter alive; without, it must be started first."""
 LONGEST_REASON = 300
 SHOWN_CRASHES = 3
 
@@ -54,7 +51,7 @@ def text(view: View, *, columns: int, drift_only: bool) -> str:
     for drift, meaning in MEANINGS.items():
         group = [sight for sight in drifting if sight.drift == drift]
         if group:
-            what_to_do = ADVICE[drift][0 if view.health.is_alive else 1]
+            what_to_do = ADVICE[drift] if view.health.is_alive else "start the adapter"
             lines += [*_wrapped(f"{drift} ({len(group):,}): {meaning}; {what_to_do}.", width), *_table(group, view, width), ""]
     agreeing = [] if drift_only else [sight for sight in view.models if not sight.drift]
     if agreeing:

@@ -12,13 +12,13 @@ import pytest
 
 from adapter.inventory import Drift
 from adapter.model import Crashes, Placed, Record, ServerModel
-from adapter.overview.text import ADVICE, COLUMNS, MEANINGS, as_json, shown, text, triton_word
-from adapter.overview.view import Health, Places, Sight, View
 from adapter.units import Endpoint
+from adapter.verbs.models import Health, Places, Sight, View
+from adapter.verbs.models_text import ADVICE, COLUMNS, MEANINGS, as_json, shown, text, triton_word
 from tests.unit.journal.journals import DIGEST, a_record
 
 PLACES = Places(
-    adapter=Endpoint(host="localhost", port=8085),
+    ask_adapter=lambda **_: (True, ["alive"]),
     triton=Endpoint(host="localhost", port=8001),
     repository_dir=Path("/models/_triton_models"),
     cache_dir=Path("/models/_adapter"),

@@ -1,7 +1,7 @@
 """
 Which boot of the kernel this is, and how long ago it was.
 
-What is on a disk without fsync outlives every process, but not the kernel: whoever reads it compares the boot.
+What is on a disk without fsync outlives every process, but not the kernel: so a reader compares the boot.
 """
 
 from __future__ import annotations

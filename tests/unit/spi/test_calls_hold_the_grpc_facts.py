@@ -13,7 +13,7 @@ from adapter._pb import model_runtime_pb2 as pb
 from adapter.errors import Abandoned, AdapterError, ModelRefused, SourceDenied, UnloadUnfinished, WrongServer
 from adapter.model import ModelSpec
 from adapter.spi import status
-from adapter.spi.servicer import ModelRuntime
+from adapter.spi.servicer import ModelRuntime, answered
 from adapter.telemetry.logs import note
 from adapter.telemetry.metrics import REGISTRY
 from tests.fakes.lifecycle import FakeLifecycle
@@ -121,6 +121,7 @@ async def test_own_abort_of_a_call_passes_through(logs: Logs) -> None:
     """AbortError is a plain Exception; the status that was sent is not replaced."""
 
     class Aborting(ModelRuntime):
+        @answered
         async def loadModel(self, request: pb.LoadModelRequest, context: Any) -> pb.LoadModelResponse:
             await context.abort(grpc.StatusCode.ALREADY_EXISTS, "mine")
             return pb.LoadModelResponse()

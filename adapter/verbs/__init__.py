@@ -1,0 +1,1 @@
+"""What the verbs `layout` and `models` show. Nothing here changes anything."""
