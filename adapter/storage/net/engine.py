@@ -8,15 +8,19 @@ only ask (listings, tokens) have a thread that never writes to a disk.
 from __future__ import annotations
 
 import asyncio
+import socket
 from contextlib import suppress
 from urllib.parse import urlsplit
 
 from adapter.errors import StartError
-from adapter.storage.net.failures import DeniedAddress, Unanswered, UnknownName
+from adapter.storage.net.failures import CONNECT_SECONDS, NAMES_AWAY, UNRESOLVED, DeniedAddress, Unanswered, UnknownName
 from adapter.storage.net.messages import SMALL_BYTES, Head, Request
-from adapter.storage.net.names import Names
 from adapter.storage.net.transfer import Transfer
 from adapter.storage.net.worker import Worker
+from adapter.workers import Workers
+
+NAME_THREADS = 8
+"""The operating system's resolver blocks for as long as its name servers are silent, 5 to 30 s, and nothing wakes it."""
 
 
 class Engine:
@@ -31,7 +35,7 @@ class Engine:
             StartError: the process cannot have these threads.
         """
         self._workers: list[Worker] = []
-        self._names = Names()
+        self._names = Workers("name", NAME_THREADS)
         try:
             for name in ("net_ask", *(f"net_{number}" for number in range(threads))):
                 self._workers.append(Worker(name))
@@ -70,7 +74,7 @@ class Engine:
             transfer.ended.exception()
             raise
         except UnknownName as unknown:
-            await self._names.addresses(urlsplit(request.access.proxy or request.url).hostname or "")  # raises the reason
+            await self._addresses(urlsplit(request.access.proxy or request.url).hostname or "")  # raises the reason
             raise unknown from None
 
     def close(self) -> None:
@@ -91,7 +95,7 @@ class Engine:
         """
         proxy = request.access.proxy
         try:
-            addresses = await self._names.addresses((urlsplit(request.url).hostname or "").rstrip("."))
+            addresses = await self._addresses((urlsplit(request.url).hostname or "").rstrip("."))
         except Unanswered:
             if proxy:  # what the proxy alone knows is the proxy's to judge
                 return ()
@@ -100,6 +104,29 @@ class Engine:
             if not request.access.guard.allows(address):
                 raise DeniedAddress(address)
         return () if proxy else addresses
+
+    async def _addresses(self, host: str) -> tuple[str, ...]:
+        """
+        All addresses of a name, as numbers. Numbers in any notation are names as well.
+
+        A thread whose caller has given up is left behind.
+
+        Raises:
+            Unanswered: there is none, or name servers do not tell.
+        """
+        asked = self._names.executor.submit(socket.getaddrinfo, host.strip("[]"), None, type=socket.SOCK_STREAM)
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                found = await asyncio.wrap_future(asked)
+        except TimeoutError:
+            raise Unanswered(UNRESOLVED) from None
+        except socket.gaierror as error:
+            if error.errno == socket.EAI_NONAME:
+                raise Unanswered("its name cannot be resolved (there is no such name)", can_pass=False) from error
+            raise Unanswered(NAMES_AWAY if error.errno == socket.EAI_AGAIN else "its name cannot be resolved") from error
+        except (UnicodeError, OSError) as error:
+            raise Unanswered("its name is not a host name", can_pass=False) from error
+        return tuple(dict.fromkeys(str(place[0]) for *_, place in found))
 
     def _worker(self, written_bytes: int) -> Worker:
         if not written_bytes:

@@ -57,7 +57,7 @@ class Unanswered(Exception):
 
 
 class UnknownName(Unanswered):
-    """libcurl found no address, and does not tell why (`Names.addresses` does)."""
+    """libcurl found no address, and does not tell why (the engine asks once more)."""
 
 
 class TooMuch(Unanswered):

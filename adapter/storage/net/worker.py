@@ -45,13 +45,13 @@ class Worker:
         """When the times of the transfers are looked at next."""
         self._running: dict[Any, Transfer] = {}
         """By handle of libcurl."""
-        self._is_open = True
-        self._is_closed, self._lock = False, threading.Lock()
-        """Guards the wake-up."""
+        self._is_open, self._lock = True, threading.Lock()
+        """Guarded by the lock, as the wake-up is: it is closed when it is not open any more."""
         try:
             threading.Thread(target=self._run, name=name, daemon=True).start()
         except RuntimeError as error:
-            self._close()
+            self._is_open = False
+            self._end_thread()
             raise StartError(f"thread {name!r} cannot start: {error} (is there a limit of processes?)") from error
 
     @property
@@ -70,28 +70,17 @@ class Worker:
 
     def close(self) -> None:
         """End the thread, with all transfers. From any thread."""
-        with suppress(RuntimeError):  # it was closed before
-            self._order(self._leave)
+        with self._lock:
+            if self._is_open:
+                self._is_open = False
+                os.eventfd_write(self._wake, 1)
 
     def _order(self, what: Callable[[], None]) -> None:
         with self._lock:
-            if self._is_closed:
+            if not self._is_open:
                 raise RuntimeError("the engine is closed")
             self._orders.append(what)
             os.eventfd_write(self._wake, 1)
-
-    def _leave(self) -> None:
-        self._is_open = False
-
-    def _close(self) -> None:
-        with self._lock:
-            self._is_closed = True
-            while self._orders:
-                self._orders.popleft()()
-            self._end_all(_CancelledError())
-            self._multi.close()
-            self._epoll.close()
-            os.close(self._wake)
 
     def _run(self) -> None:
         while self._is_open:
@@ -100,7 +89,16 @@ class Worker:
             except pycurl.error as error:  # libcurl's own state is in doubt: what runs is tried again by its owners
                 _log.error("source.engine_failed", error=str(error))
                 self._end_all(Unanswered("the transfer failed"))
-        self._close()
+        self._end_thread()
+
+    def _end_thread(self) -> None:
+        while self._orders:
+            self._orders.popleft()()
+        self._end_all(_CancelledError())
+        self._multi.close()
+        self._epoll.close()
+        with self._lock:
+            os.close(self._wake)
 
     def _turn(self) -> None:
         """Wait for something to do, and do it."""

@@ -220,9 +220,7 @@ class _Call:
         self._cause = "no answer"
         self._loop = asyncio.get_running_loop()
         self._bound: asyncio.Timeout | None = None
-        """Of the try, until something has come."""
-        self._has_moved = False
-        """In this try."""
+        """Of the try, until bytes have come."""
         self._tries = 0
         """Since bytes came; those of others count that were waited for."""
 
@@ -257,18 +255,17 @@ class _Call:
     def moved(self) -> None:
         """Bytes have come. In the engine's thread."""
         self._wait.since = self._waits.clock()
-        if not self._has_moved:
-            self._has_moved = True
+        bound, self._bound = self._bound, None
+        if bound is not None:
             with suppress(RuntimeError):  # the loop has ended
-                self._loop.call_soon_threadsafe(self._progressed)
+                self._loop.call_soon_threadsafe(self._progressed, bound)
 
-    def _progressed(self) -> None:
+    def _progressed(self, bound: asyncio.Timeout) -> None:
         self.answered()
         self._wait.progressed()
         self._tries = 0
-        if self._bound is not None:
-            with suppress(RuntimeError):  # it has just expired
-                self._bound.reschedule(None)
+        with suppress(RuntimeError):  # it has just expired
+            bound.reschedule(None)
 
     async def _turn(self) -> tuple[float | None, bool]:
         """
@@ -281,27 +278,28 @@ class _Call:
             SourceUnavailable: not before the load's time is up, or the probe that it waited for has failed and it gets no other.
         """
         endpoint = self._failing = self._bucket.store if self._bucket.giver.trouble is None else self._bucket.giver
-        arrived, seen = self._waits.clock(), endpoint.failures
-        self._has_moved = False
+        now = end = arrived = self._waits.clock()
+        seen, is_last, is_over = endpoint.failures, False, False
         while (trouble := endpoint.trouble) is not None:
             now, end = self._waits.clock(), self._waits.until
             ready = max(now, trouble.next_probe)
             if is_last := trouble.is_away_for(self._waits.began):
                 ready, end = now, min(end, arrived + PROBE_SECONDS)
-            if ready >= end or (is_last and endpoint.failures > seen):
-                self._tries += endpoint.failures - seen
-                self._cause = trouble.cause
-                raise self._ended(self._wait.trouble or f"{self._words()} is away: {trouble.cause}")
+            is_over = ready >= end or (is_last and endpoint.failures > seen)
             if trouble.prober is not None:
                 ready = max(ready, trouble.prober.began + TRY_SECONDS)
-            if now >= ready:
-                self._tries += endpoint.failures - seen
-                self.began, trouble.prober = now, self
-                return end - now, is_last
-            await set_within(endpoint.changed, min(ready, end) - now)
+            if is_over or now >= ready:
+                break
+            await set_within(endpoint.changed, max(min(ready, end) - now, 0.001))  # not for less than a clock can tell
         self._tries += endpoint.failures - seen
         self.began = self._waits.clock()
-        return None, False
+        if trouble is None:
+            return None, False
+        if is_over:
+            self._cause = trouble.cause
+            raise self._ended(self._wait.trouble or f"{self._words()} is away: {trouble.cause}")
+        trouble.prober = self
+        return end - now, is_last
 
     def _silence(self, seconds: float) -> SourceUnavailable:
         if seconds < PROBE_SECONDS and self._wait.trouble:  # too short to prove a silence: what failed before tells more
