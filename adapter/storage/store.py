@@ -35,9 +35,8 @@ from adapter.storage.pull.remote import Means
 from adapter.storage.pull.unpacked import Unpacker
 from adapter.storage.queues import EndpointQueues
 from adapter.storage.search import Finder, Found, Search
-from adapter.storage.secret.binding import NOTHING
 from adapter.storage.secret.config import StorageConfigs
-from adapter.storage.secret.merging import StorageConfig
+from adapter.storage.secret.merging import NOTHING, StorageConfig
 from adapter.storage.stores.clients import Clients
 from adapter.storage.stores.clients import Means as ClientMeans
 from adapter.storage.stores.table import BINDINGS, BUCKETS, Finders, InBuckets, KeptClients

@@ -13,7 +13,7 @@ import pytest
 from adapter.errors import InvalidRequest, SourceUnavailable
 from adapter.storage.mounted import local
 from adapter.storage.mounted.reads import VolumeReads
-from adapter.storage.secret import files, trust
+from adapter.storage.secret import fields, trust
 from adapter.storage.secret.config import StorageConfigs
 from adapter.storage.secret.merging import merged
 from adapter.storage.stores.table import BINDINGS, BUCKETS
@@ -38,7 +38,7 @@ def pem() -> str:
 def odd_files(folder: Path) -> list[tuple[Path, str]]:
     """Paths that are no small regular file, and what is said of each."""
     os.mkfifo(folder / "fifo")
-    (folder / "large").write_bytes(b"x" * (files.MAX_BYTES + 1))
+    (folder / "large").write_bytes(b"x" * (fields.MAX_BYTES + 1))
     (folder / "link").symlink_to("/dev/zero")
     return [
         (Path("/dev/zero"), "not a regular file"),
@@ -68,7 +68,7 @@ def test_a_stored_bundle_is_a_small_regular_file(kind: str, tmp_path: Path, monk
 def test_a_bundle_may_be_a_link_as_kubernetes_mounts_it(tmp_path: Path, pem: str) -> None:
     """And as large as a config map can be."""
     (tmp_path / "..data").mkdir()
-    (tmp_path / "..data/ca.crt").write_text(pem + "#" * (files.MAX_BYTES - len(pem)))
+    (tmp_path / "..data/ca.crt").write_text(pem + "#" * (fields.MAX_BYTES - len(pem)))
     (tmp_path / "ca.crt").symlink_to("..data/ca.crt")
 
     made = BUCKETS["s3"].connection(make_config({"type": "s3", "ca_bundle": str(tmp_path / "ca.crt")}))
@@ -84,7 +84,7 @@ def test_a_request_opens_no_file_and_learns_of_none(kind: str, name: str, tmp_pa
     def never(*_: object) -> int:
         raise AssertionError("a file was opened")
 
-    monkeypatch.setattr(files, "opened", never)
+    monkeypatch.setattr(fields, "opened", never)
     own = {"s3": {"access_key_id": "i", "secret_access_key": "s"}, "http": {"headers.A": "b"}}.get(kind, {})
     said = set()
     for path, _ in odd_files(tmp_path):
@@ -107,7 +107,7 @@ async def test_the_storage_secret_is_read_the_same_way(tmp_path: Path) -> None:
             with pytest.raises(InvalidRequest, match=said):
                 await configs.resolve(a_spec(storage_key=f"key{number}"))
         content = json.dumps({"type": "s3", "bucket": "b"})
-        (tmp_path / "most").write_text(content + " " * (files.MAX_BYTES - len(content)))
+        (tmp_path / "most").write_text(content + " " * (fields.MAX_BYTES - len(content)))
         assert (await configs.resolve(a_spec(storage_key="most"))).bucket == "b"
     finally:
         workers.close()
@@ -120,7 +120,7 @@ def test_opening_leaves_no_file_behind(tmp_path: Path) -> None:
 
     for path in (tmp_path / "fifo", Path("/dev/zero"), tmp_path):
         with pytest.raises(OSError, match=r"not a regular file|Is a directory"):
-            files.read(path)
+            fields.read_small(path)
 
     assert sorted(os.listdir("/proc/self/fd")) == before
 
@@ -133,7 +133,7 @@ def test_a_file_that_turns_into_a_device_is_not_read(tmp_path: Path, monkeypatch
     monkeypatch.setattr(Path, "stat", lambda *_, **__: status)
 
     with pytest.raises(OSError, match="not a regular file"):
-        files.read(tmp_path / "fifo")
+        fields.read_small(tmp_path / "fifo")
 
 
 @pytest.mark.parametrize("becomes", ["a FIFO", "a large file"])
@@ -162,7 +162,7 @@ async def test_a_file_of_a_claim_is_read_as_it_was_listed(becomes: str, tmp_path
 def test_a_hostile_certificate_costs_one_look_at_each_byte() -> None:
     """A text of beginnings without an end took a minute for each megabyte, with the interpreter's lock held."""
     begin = "-----BEGIN CERTIFICATE-----\n"
-    text = begin * (files.MAX_BYTES // len(begin))
+    text = begin * (fields.MAX_BYTES // len(begin))
     started = time.perf_counter()
 
     with pytest.raises(InvalidRequest, match="certificate: no valid PEM certificate"):

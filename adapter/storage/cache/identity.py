@@ -15,8 +15,7 @@ from functools import cached_property
 from adapter.digests import Digests
 from adapter.model import ModelSpec
 from adapter.storage.bucket import StoredObject
-from adapter.storage.secret.binding import Binding
-from adapter.storage.secret.merging import StorageConfig
+from adapter.storage.secret.merging import Binding, StorageConfig
 
 DIGEST = "[0-9a-f]{64}"
 """Pattern of a key."""

@@ -19,7 +19,7 @@ from adapter.model import Artifact, Listing, SourceFile
 from adapter.storage.mounted.bounds import CIRCLE, Bounds, is_in
 from adapter.storage.mounted.reads import VolumeReads
 from adapter.storage.search import MAX_OBJECTS, Search, check_readable, readable
-from adapter.storage.secret.files import opened
+from adapter.storage.secret.fields import opened
 from adapter.waits import Waits
 from adapter.workers import Stop
 

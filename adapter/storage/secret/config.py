@@ -20,11 +20,10 @@ import structlog
 
 from adapter.errors import InvalidRequest, some
 from adapter.model import ModelSpec
-from adapter.storage.secret import files
-from adapter.storage.secret.binding import Binding
-from adapter.storage.secret.merging import StorageConfig, merged
+from adapter.storage.secret.fields import read_small
+from adapter.storage.secret.merging import Binding, StorageConfig, merged
 
-_read = aiofiles.os.wrap(files.read)
+_read = aiofiles.os.wrap(read_small)
 """Cancelled, it ends at once: a read that hangs ends by itself, and one that no thread has begun is not begun."""
 _SHOWN_KEYS = 20
 

@@ -1,13 +1,18 @@
 """
-How single fields of a storage config are read, and what wraps a secret.
+How single fields of a storage config are read, what wraps a secret, and how small files are read that a config names, or is.
 
-An empty string is an absent field. A value never reaches an error text; names of fields do.
+An empty string is an absent field. A value never reaches an error text; names of fields do. Nothing but regular files is
+opened, and a bounded part is read: a path may lead to a device that has no end, or to one that does something when it is opened.
 """
 
 from __future__ import annotations
 
+import errno
+import os
 import re
+import stat
 from collections.abc import Mapping
+from pathlib import Path
 
 from adapter.errors import InvalidRequest
 from adapter.storage.secret.endpoints import checked_endpoint
@@ -16,6 +21,9 @@ from adapter.units import parse_bool
 
 _BUCKET = re.compile(r"\$?[A-Za-z0-9._-]{1,255}|arn:[A-Za-z0-9:/._-]+")
 """Azure has `$root` and `$web`, Amazon has ARNs."""
+
+MAX_BYTES = 1024 * 1024
+"""Of one file. A secret or config map of Kubernetes is no larger. Source: kubernetes `MaxSecretSize`."""
 
 
 class Secret:
@@ -106,3 +114,36 @@ def check_all_or_none(label: str, values: Mapping[str, Secret | None]) -> None:
     if missing and len(missing) < len(values):
         given = [name for name in values if name not in missing]
         raise InvalidRequest(f"{label} has {' and '.join(given)} but no {' and no '.join(missing)}; give all of them, or none")
+
+
+def opened(path: str | Path, flags: int = os.O_RDONLY) -> int:
+    """
+    A regular file, opened without waiting; links are followed, since Kubernetes mounts links. An `opener` of Python's `open`.
+
+    Raises:
+        OSError: not there, not allowed, or not a regular file.
+    """
+    _check_regular(Path(path).stat())  # first: to open a device may have an effect
+    file = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+    try:
+        _check_regular(os.fstat(file))
+    except OSError:
+        os.close(file)
+        raise
+    return file
+
+
+def read_small(path: Path) -> bytes:
+    """The content of a small regular file. Blocks. Raises OSError, also when it is larger than `MAX_BYTES`."""
+    with open(path, "rb", opener=opened) as file:
+        content = file.read(MAX_BYTES + 1)
+    if len(content) > MAX_BYTES:
+        raise OSError(errno.EFBIG, f"larger than {MAX_BYTES} bytes")
+    return content
+
+
+def _check_regular(status: os.stat_result) -> None:
+    if stat.S_ISDIR(status.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(errno.EINVAL, "not a regular file")

@@ -13,12 +13,11 @@ import ssl
 from pathlib import Path
 
 from adapter.errors import InvalidRequest
-from adapter.storage.secret import files
-from adapter.storage.secret.binding import ALSO_FOR
-from adapter.storage.secret.fields import Fields
+from adapter.storage.secret.fields import MAX_BYTES, Fields, read_small
 
 MOUNTED_CA_BUNDLE = Path("/etc/ssl/custom-certs/cabundle.crt")
 """Where KServe mounts the bundle of `cabundle_configmap`. Source: kserve `constants.py`."""
+ALSO_FOR = "credential_endpoints"
 CERTIFICATE = "certificate"
 """Which a request may set beside its own credentials."""
 _BUNDLES = ("ca_bundle", "cabundle_configmap")
@@ -45,7 +44,7 @@ def trusted_pem(fields: Fields) -> str | None:
 
 def _read_bundle(path: Path, what: str) -> str:
     try:
-        return files.read(path).decode(errors="replace")
+        return read_small(path).decode(errors="replace")
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not a path"
         raise InvalidRequest(f"{what}: the file cannot be read ({reason})") from error
@@ -53,8 +52,8 @@ def _read_bundle(path: Path, what: str) -> str:
 
 def _checked_pem(text: str, what: str) -> str:
     """The certificates alone: OpenSSL refuses bundles whose comments are not ASCII."""
-    if len(text) > files.MAX_BYTES:
-        raise InvalidRequest(f"{what}: more than {files.MAX_BYTES} characters")
+    if len(text) > MAX_BYTES:
+        raise InvalidRequest(f"{what}: more than {MAX_BYTES} characters")
     pem = "\n".join(_PEM.findall(text))
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=pem)

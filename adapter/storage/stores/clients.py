@@ -15,8 +15,7 @@ from typing import Any, Protocol
 from adapter.storage.bucket import Bucket
 from adapter.storage.net.engine import Engine
 from adapter.storage.net.guard import FREE, Guard
-from adapter.storage.secret.binding import Binding
-from adapter.storage.secret.merging import StorageConfig
+from adapter.storage.secret.merging import Binding, StorageConfig
 from adapter.workers import Workers
 
 KEPT_CLIENTS = 32

@@ -10,8 +10,8 @@ from adapter.errors import InvalidRequest
 from adapter.storage.net.access import Access, Trust, proxy_for
 from adapter.storage.net.engine import Engine
 from adapter.storage.net.guard import FREE, Guard
+from adapter.storage.secret.endpoints import plain_http_refusal
 from adapter.storage.secret.merging import StorageConfig
-from adapter.storage.secret.tokens import plain_http_refusal
 from adapter.storage.stores.answers import Where
 from adapter.storage.stores.azure.config import AzureConnection, container_of, parts_of
 from adapter.storage.stores.azure.credentials import Credential, NoTokenError, credential_of, decoded

@@ -12,11 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from adapter.errors import InvalidRequest
-from adapter.storage.secret.binding import Binding, is_same_name, is_same_text
-from adapter.storage.secret.endpoints import is_same_endpoint
+from adapter.storage.secret.endpoints import is_same_endpoint, plain_http_refusal, tokens_may_go
 from adapter.storage.secret.fields import Secret, check_all_or_none, checked_bucket
-from adapter.storage.secret.merging import StorageConfig
-from adapter.storage.secret.tokens import plain_http_refusal, tokens_may_go
+from adapter.storage.secret.merging import Binding, StorageConfig, is_same_name, is_same_text
 from adapter.storage.secret.trust import trusted_pem
 
 PRINCIPAL = ("tenant_id", "client_id", "client_secret")
@@ -51,7 +49,7 @@ class AzureConnection:
     is_requested: bool = False
     """Only the request names the place, so addresses are checked before they are dialled (`Means.guard`)."""
     may_carry_tokens: bool = True
-    """Whether a bearer token of the pod's workload identity may go there; see `secret/tokens.py`."""
+    """Whether a bearer token of the pod's workload identity may go there; see `secret/endpoints.py`."""
 
 
 def connection_of(config: StorageConfig) -> AzureConnection:

@@ -9,8 +9,8 @@ from google.auth.exceptions import GoogleAuthError
 from adapter.storage.net.access import Access, Trust, proxy_for
 from adapter.storage.net.bridge import Bridge
 from adapter.storage.net.guard import FREE
+from adapter.storage.secret.endpoints import plain_http_refusal
 from adapter.storage.secret.merging import StorageConfig
-from adapter.storage.secret.tokens import plain_http_refusal
 from adapter.storage.stores.answers import Where
 from adapter.storage.stores.clients import Means
 from adapter.storage.stores.cloud import CloudBucket, Route

@@ -11,11 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from adapter.storage.secret.binding import Binding
-from adapter.storage.secret.endpoints import is_same_endpoint
+from adapter.storage.secret.endpoints import is_same_endpoint, plain_http_refusal, tokens_may_go
 from adapter.storage.secret.fields import Secret, check_all_or_none
-from adapter.storage.secret.merging import StorageConfig
-from adapter.storage.secret.tokens import plain_http_refusal, tokens_may_go
+from adapter.storage.secret.merging import Binding, StorageConfig
 from adapter.storage.secret.trust import trusted_pem
 
 KEY = ("client_email", "private_key")
@@ -41,7 +39,7 @@ class GcsConnection:
     is_token_uri_requested: bool = False
     """Likewise of `token_uri`."""
     may_carry_tokens: bool = True
-    """Whether a bearer token of the default credentials may go there; see `secret/tokens.py`."""
+    """Whether a bearer token of the default credentials may go there; see `secret/endpoints.py`."""
 
     @property
     def host(self) -> str:

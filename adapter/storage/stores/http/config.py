@@ -12,10 +12,9 @@ from dataclasses import dataclass, field
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from adapter.errors import InvalidRequest
-from adapter.storage.secret.binding import Binding
 from adapter.storage.secret.endpoints import checked_endpoint, is_same_origin
 from adapter.storage.secret.fields import Secret
-from adapter.storage.secret.merging import StorageConfig
+from adapter.storage.secret.merging import Binding, StorageConfig
 from adapter.storage.secret.trust import check_client_pem, trusted_pem
 
 BINDING = Binding(

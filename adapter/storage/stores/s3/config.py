@@ -16,11 +16,9 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from adapter.errors import InvalidRequest
-from adapter.storage.secret.binding import Binding
-from adapter.storage.secret.endpoints import is_same_endpoint
+from adapter.storage.secret.endpoints import is_same_endpoint, tokens_may_go
 from adapter.storage.secret.fields import Secret
-from adapter.storage.secret.merging import StorageConfig
-from adapter.storage.secret.tokens import tokens_may_go
+from adapter.storage.secret.merging import Binding, StorageConfig
 from adapter.storage.secret.trust import trusted_pem
 
 KEYS = ("access_key_id", "secret_access_key", "session_token")
@@ -59,7 +57,7 @@ class S3Connection:
     is_requested: bool = False
     """Only the request names the place, so addresses are checked before they are dialled (`Means.guard`)."""
     may_carry_tokens: bool = True
-    """Whether a session token of the default chain may go there; see `secret/tokens.py`."""
+    """Whether a session token of the default chain may go there; see `secret/endpoints.py`."""
 
     @property
     def host(self) -> str:
