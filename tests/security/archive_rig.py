@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from adapter.errors import InvalidModel
-from adapter.storage.pull.archives import Unpacking
+from adapter.storage.pull.archives import unpack
 from adapter.volume.space import Space
 from adapter.volume.volume import Volume
 from adapter.workers import Stop
@@ -38,7 +38,7 @@ class Ground:
         before = sorted(os.listdir(self.folder))
         try:
             with Space(self.volume.cache_dir, 0, refuses=False).reservation() as room:
-                sizes = Unpacking(name=name, target=target, reserved=room, max_bytes=max_bytes, stop=Stop()).run(archive)
+                sizes = unpack(archive, name=name, target=target, reserved=room, max_bytes=max_bytes, stop=Stop())
             found = {path: (target / path).read_bytes() for path in sizes}
             assert {path: len(content) for path, content in found.items()} == sizes
             return found

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from adapter.errors import InvalidRequest
-from adapter.storage.pull.archive_gzip import Gunzipped
+from adapter.storage.pull.archive_gzip import Gunzip
 from adapter.storage.pull.archive_tar import untar
 from adapter.storage.pull.archive_tree import ArchiveTree, Damaged
 from adapter.storage.pull.archive_zip import unzip
@@ -48,58 +48,51 @@ def is_archive(name: str) -> bool:
     return False
 
 
-class Unpacking:
-    """One archive on its way into an empty directory."""
+def unpack(archive: Path, *, name: str, target: Path, reserved: Reservation, max_bytes: int, stop: Stop) -> dict[str, int]:
+    """
+    Unpack one archive into an empty directory.
 
-    def __init__(self, *, name: str, target: Path, reserved: Reservation, max_bytes: int, stop: Stop) -> None:
-        """`name` is the archive's, and tells its kind; `target` is an empty directory; `reserved` grows; `max_bytes` bounds all files."""
-        self._name = name
-        self._target = target
-        self._reserved = reserved
-        self._max_bytes = max_bytes
-        self._stop = stop
+    Args:
+        archive: the file.
+        name: the archive's for people; it tells the kind.
+        target: the directory.
+        reserved: grows by what is unpacked.
+        max_bytes: bounds all files together.
+        stop: checked between steps.
 
-    def run(self, archive: Path) -> dict[str, int]:
-        """
-        Unpack it.
+    Returns:
+        Every file's length in bytes by its path below the target.
 
-        Returns:
-            Every file's length in bytes by its path below the target.
-
-        Raises:
-            InvalidModel: damaged, or with content that is not unpacked.
-            DiskFull: with both numbers.
-            OSError: the volume cannot be written; see `Volume.writing`.
-            Stopped: the work is no longer wanted.
-        """
-        tree = ArchiveTree(
-            name=self._name,
-            archive_bytes=archive.stat().st_size,
-            target=self._target,
-            reserved=self._reserved,
-            max_bytes=self._max_bytes,
-            stop=self._stop,
-        )
-        try:
-            self._unpack(archive, tree)
-        except Damaged as reason:
-            hint = self._other_kind(archive)
-            raise tree.refusal(f"is damaged, or not what its name says: {hint or reason}") from reason
-        return tree.finish()
-
-    def _unpack(self, archive: Path, tree: ArchiveTree) -> None:
-        name = self._name.lower()
-        if name.endswith(".zip"):
-            unzip(archive, tree, self._stop)
-            return
+    Raises:
+        InvalidModel: damaged, or with content that is not unpacked.
+        DiskFull: with both numbers.
+        OSError: the volume cannot be written; see `Volume.writing`.
+        Stopped: the work is no longer wanted.
+    """
+    archive_bytes = archive.stat().st_size
+    tree = ArchiveTree(name=name, archive_bytes=archive_bytes, target=target, reserved=reserved, max_bytes=max_bytes, stop=stop)
+    kind = _kind(name)
+    try:
         with archive.open("rb") as file:
-            is_packed = not name.endswith(".tar")
-            untar(cast("BinaryIO", Gunzipped(file, self._stop)) if is_packed else file, tree, self._stop, is_packed=is_packed)
+            if kind == "zip":
+                unzip(archive, tree, stop)
+            elif kind == "tar":
+                untar(file, tree, stop, is_packed=False)
+            else:
+                untar(cast("BinaryIO", Gunzip(file, stop)), tree, stop, is_packed=True)
+    except Damaged as reason:
+        found = _begins_like(archive) or kind
+        hint = reason if found == kind else f"it begins like {found}"
+        raise tree.refusal(f"is damaged, or not what its name says: {hint}") from reason
+    return tree.finish()
 
-    def _other_kind(self, archive: Path) -> str | None:
-        """What it begins like, where that is not its name's kind."""
-        with archive.open("rb") as file:
-            head = file.read(_HEAD_BYTES)
-        expected = {".zip": "zip", ".tar": "tar"}.get(self._name.lower()[-4:], "gzip")
-        kind = "tar" if head[257:262] == b"ustar" else next((kind for start, kind in _KINDS.items() if head.startswith(start)), expected)
-        return None if kind == expected else f"it begins like {kind}"
+
+def _kind(name: str) -> str:
+    return {".zip": "zip", ".tar": "tar"}.get(name.lower()[-4:], "gzip")
+
+
+def _begins_like(archive: Path) -> str | None:
+    """The kind that its first bytes tell."""
+    with archive.open("rb") as file:
+        head = file.read(_HEAD_BYTES)
+    return "tar" if head[257:262] == b"ustar" else next((kind for start, kind in _KINDS.items() if head.startswith(start)), None)

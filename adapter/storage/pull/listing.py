@@ -11,6 +11,7 @@ listed by itself. Knows no store.
 
 from __future__ import annotations
 
+import difflib
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass
@@ -21,7 +22,6 @@ from adapter.errors import InvalidRequest, SourceDenied, SourceNotFound, SourceU
 from adapter.model import Listing, SourceFile
 from adapter.paths import TreeTooLarge, directories_of, path_problem
 from adapter.storage.bucket import Bucket, Page, StoredObject
-from adapter.storage.pull.near import near_misses
 from adapter.storage.search import MAX_OBJECTS, Search, clean_path, shown
 from adapter.workers import Workers
 
@@ -31,6 +31,9 @@ MAX_PAGES = 10_000
 """Of a listing, empty ones included: a hundred times what the largest model has in pages of 1,000."""
 MAX_NAMES_BYTES = 48 * 1024 * 1024
 """Most memory that paths and versions of a model's files may take together; 100,000 files have about 25 MiB of them."""
+_NEAR_MISSES = 3
+_COMPARED_CHARACTERS = 48
+"""Of a name, where near ones are looked for: the time that comparing takes grows faster than the square of that."""
 _FEW = 20
 """Rows that ascend, of a store that sorts; siblings that are remembered as hints."""
 
@@ -228,6 +231,24 @@ async def _exact(bucket: Bucket, key: str, what: str) -> StoredObject:
 
 
 async def _nothing(bucket: Bucket, key: str, what: str, same_start: Iterable[str]) -> SourceNotFound:
-    near = await near_misses(bucket, key, same_start)
+    near = await _near_misses(bucket, key, same_start)
     hint = f"; close to it: {', '.join(shown(name) for name in near)}" if near else ""
     return SourceNotFound(f"there is no {what} at {shown(key)} in {bucket.place}{hint}")
+
+
+async def _near_misses(bucket: Bucket, key: str, same_start: Iterable[str]) -> list[str]:
+    """
+    Names that go on where the path ends (`same_start`: keys that were listed), then names in its folder that look alike.
+
+    One listing. Raises as the bucket.
+    """
+    parent = key[: key.rfind("/") + 1]
+    page = await bucket.list_page(parent, by_folder=True)
+    beside = {_compared(name, parent): name for name in (*page.folders, *(stored.key for stored in page.objects))}
+    longer = [name[: name.find("/", len(key)) + 1] or name for name in same_start if not name.startswith(f"{key}/")]
+    alike = difflib.get_close_matches(_compared(key, parent), list(beside), n=_NEAR_MISSES)
+    return list(dict.fromkeys([*longer, *(beside[name] for name in alike)]))[:_NEAR_MISSES]
+
+
+def _compared(name: str, parent: str) -> str:
+    return name.removeprefix(parent).rstrip("/")[:_COMPARED_CHARACTERS]

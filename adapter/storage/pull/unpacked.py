@@ -20,7 +20,7 @@ from adapter.model import Artifact, Listing, SourceFile
 from adapter.storage.bucket import StoredObject
 from adapter.storage.cache.cache import Cache, Taken, Wanted
 from adapter.storage.cache.identity import ARCHIVE, FILES, SCHEMA, Identity
-from adapter.storage.pull.archives import Unpacking
+from adapter.storage.pull.archives import unpack
 from adapter.storage.pull.listing import FoundModel
 from adapter.storage.pull.puller import Puller
 from adapter.storage.pull.remote import RemoteModel
@@ -116,7 +116,7 @@ class PackedModel:
         with means.volume.writing(found.listing.size_bytes):
             outer, target = staged / _OUTER, staged / FILES
             make_plain_directory(outer)
-            files = Unpacking(name=found.listing.name, target=outer, reserved=reserved, max_bytes=means.max_bytes, stop=stop).run(archive)
+            files = unpack(archive, name=found.listing.name, target=outer, reserved=reserved, max_bytes=means.max_bytes, stop=stop)
             names = list(outer.iterdir())
             target.rmdir()
             if len(names) == 1 and names[0].is_dir() and not names[0].name.isdecimal():
