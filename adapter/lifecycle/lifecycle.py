@@ -27,7 +27,6 @@ from adapter.errors import (
     UnloadUnfinished,
 )
 from adapter.lifecycle.audit import Audit
-from adapter.lifecycle.booking import Booking
 from adapter.lifecycle.crashes import CrashCounts
 from adapter.lifecycle.freeing import Freeing
 from adapter.lifecycle.known import Known
@@ -37,7 +36,7 @@ from adapter.lifecycle.planning import Planning
 from adapter.lifecycle.predicting import Predicting
 from adapter.lifecycle.reconciler import Reconciler
 from adapter.lifecycle.registry import Registry
-from adapter.lifecycle.sizing import Sizing
+from adapter.lifecycle.sizes import Sizes
 from adapter.lifecycle.states import State
 from adapter.lifecycle.takeover import Takeover
 from adapter.lifecycle.work import Work
@@ -69,9 +68,9 @@ class RuntimeLifecycle:
         self._digests = ports.journal.digests
         self._budget_seconds = capacity.budget_seconds
         self._announced_seconds = capacity.load_timeout_ms / 1000
-        self._sizing = sizing = Sizing(capacity, ports.journal.digests)
+        self._sizes = sizes = Sizes(self.registry, capacity, ports.journal.digests)
         self._planning = planning = Planning()
-        self._predicting = Predicting(store=ports.store, sizing=sizing, digests=ports.journal.digests)
+        self._predicting = Predicting(store=ports.store, sizes=sizes, digests=ports.journal.digests)
         self._audit = Audit(registry=self.registry, ports=ports, is_open=lambda: self._takeover.obstacle is None, reserved_ids=reserved_ids)
         crashes = CrashCounts(ports.journal)
         self._freeing = freeing = Freeing(registry=self.registry, ports=ports, bound_seconds=unload_timeout_seconds)
@@ -79,7 +78,7 @@ class RuntimeLifecycle:
             registry=self.registry,
             ports=ports,
             capacity=capacity,
-            booking=Booking(registry=self.registry, capacity=capacity, sizing=sizing),
+            sizes=sizes,
             planning=planning,
             freeing=freeing,
             crashes=crashes,
@@ -96,7 +95,7 @@ class RuntimeLifecycle:
         self._takeover = Takeover(
             registry=self.registry,
             ports=ports,
-            sizing=sizing,
+            sizes=sizes,
             reconciler=self._reconciler,
             crashes=crashes,
             on_open=self._audit.want,
@@ -190,7 +189,7 @@ class RuntimeLifecycle:
 
     def default_prediction(self) -> int:
         """Size of a model of which nothing is known, in bytes."""
-        return self._sizing.default_bytes
+        return self._sizes.default_bytes
 
     async def size_of(self, model_id: str) -> int:
         """Size in bytes of a model that is loaded, or that is restored, never 0. Raises ModelNotLoaded."""

@@ -26,12 +26,12 @@ from adapter.errors import (
 )
 from adapter.inventory import is_untouched
 from adapter.layout import rules
-from adapter.lifecycle.booking import Booking
 from adapter.lifecycle.crashes import CrashCounts
 from adapter.lifecycle.freeing import Freeing
 from adapter.lifecycle.operation import Model, Operation
 from adapter.lifecycle.planning import Planning
 from adapter.lifecycle.registry import Registry
+from adapter.lifecycle.sizes import Sizes
 from adapter.lifecycle.states import State
 from adapter.model import Layout, ModelSpec
 from adapter.ports import Ports
@@ -59,7 +59,7 @@ class Loading:
         registry: Registry,
         ports: Ports,
         capacity: CapacitySettings,
-        booking: Booking,
+        sizes: Sizes,
         planning: Planning,
         freeing: Freeing,
         crashes: CrashCounts,
@@ -69,7 +69,7 @@ class Loading:
         self._repository = ports.repository
         self._server = ports.server
         self._journal = ports.journal
-        self._booking = booking
+        self._sizes = sizes
         self._planning = planning
         self._freeing = freeing
         self._crashes = crashes
@@ -95,7 +95,7 @@ class Loading:
         for warning in layout.warnings if spec.named is None else ():  # they tell what ModelMesh does not forward
             log.warning("model.warning", model_id=model.model_id, warning=warning)
         try:
-            await self._send(operation, partial(self._booking.measured, model, spec, layout.size_bytes))
+            await self._send(operation, partial(self._sizes.measured, model, spec, layout.size_bytes))
         except ModelRefused as refused:
             if not layout.hint:
                 raise
@@ -107,7 +107,7 @@ class Loading:
         model = operation.model
         if model.content is not None:
             self._crashes.check(model.content)
-        await self._send(operation, partial(self._booking.restored, model), yields=operation.kind == "restore")
+        await self._send(operation, partial(self._sizes.restored, model), yields=operation.kind == "restore")
 
     # ---- whether there is anything to load
 
@@ -192,7 +192,7 @@ class Loading:
             layout = await self._planning.layout(spec, stored)
         content = await self._planning.content(spec, stored.listing, self._journal.digests)
         self._crashes.check(content)
-        self._booking.admit(model, spec, layout.size_bytes, content)
+        self._sizes.admit(model, spec, layout.size_bytes, content)
         model.spec, model.content = spec, content
         with operation.step("pull"):
             model.artifact = await stored.fetch(layout.files)

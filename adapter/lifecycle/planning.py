@@ -14,17 +14,17 @@ from adapter.digests import Digests
 from adapter.layout import rules
 from adapter.model import Artifact, Content, Layout, Listing, ModelSpec, SourceFile
 from adapter.ports import StoredModel
-from adapter.workers import QUICK_ITEMS, Workers
+from adapter.workers import Workers
 
-QUICK_BYTES = 8 * 1024
-"""Of config and schema, of which a plan takes some milliseconds at most: the loop can bear it."""
+BYTES_OF_AN_ITEM = 40
+"""Of config and schema, that take as long as one file: a plan of 8 KiB takes some milliseconds at most."""
 THREADS = 2
 """Nothing is read in them, so no volume can hold them."""
 
 
-def is_quick(listing: Listing, contents: Mapping[SourceFile, bytes] | None = None) -> bool:
-    """Whether the loop can bear a plan, or a digest, of this model."""
-    return len(listing.files) <= QUICK_ITEMS and sum(map(len, (contents or {}).values())) <= QUICK_BYTES
+def effort(listing: Listing, contents: Mapping[SourceFile, bytes] | None = None) -> int:
+    """Of a plan, or of a digest, in items of `Workers.run_large`."""
+    return len(listing.files) + sum(map(len, (contents or {}).values())) // BYTES_OF_AN_ITEM
 
 
 class Planning:
@@ -35,8 +35,10 @@ class Planning:
 
     async def layout(self, spec: ModelSpec, stored: StoredModel) -> Layout:
         """How the model will look to Triton. Raises InvalidModel, SourceError."""
-        contents = {file: await stored.read(file) for file in await self._wanted(spec, stored.listing)}
-        return await self._plan(spec, stored.listing, contents)
+        listing = stored.listing
+        wanted = await self._workers.run_large(lambda: rules.wanted(listing, spec), effort(listing))
+        contents = {file: await stored.read(file) for file in wanted}
+        return await self._workers.run_large(lambda: _planned(spec, listing, contents), effort(listing, contents))
 
     async def finished(self, layout: Layout, stored: StoredModel, artifact: Artifact) -> Layout:
         """
@@ -54,27 +56,15 @@ class Planning:
 
     async def content(self, spec: ModelSpec, listing: Listing, digests: Digests) -> Content:
         """What a model is loaded from."""
-        if is_quick(listing):
-            return _content(spec, listing, digests)
-        return await self._workers.run(lambda _: _content(spec, listing, digests))
+
+        def content() -> Content:
+            return Content(digests.of_spec(spec), digests.of_listing(listing), digests.of_crash(spec, listing))
+
+        return await self._workers.run_large(content, effort(listing))
 
     def close(self) -> None:
         """Take no more work."""
         self._workers.close()
-
-    async def _wanted(self, spec: ModelSpec, listing: Listing) -> tuple[SourceFile, ...]:
-        if is_quick(listing):
-            return rules.wanted(listing, spec)
-        return await self._workers.run(lambda _: rules.wanted(listing, spec))
-
-    async def _plan(self, spec: ModelSpec, listing: Listing, contents: dict[SourceFile, bytes]) -> Layout:
-        if is_quick(listing, contents):
-            return rules.plan(spec, listing, contents)
-        return await self._workers.run(lambda _: _planned(spec, listing, contents))
-
-
-def _content(spec: ModelSpec, listing: Listing, digests: Digests) -> Content:
-    return Content(digests.of_spec(spec), digests.of_listing(listing), digests.of_crash(spec, listing))
 
 
 def _planned(spec: ModelSpec, listing: Listing, contents: dict[SourceFile, bytes]) -> Layout:

@@ -3,28 +3,27 @@ Predictions: how big a model will be, told within one deadline whatever storage 
 
 A look into storage, reads, digests and plans go on in a task and in threads of their own, and better the guess as they
 come; when the time is up the best guess so far is the answer, and whatever hangs is left behind. What is left behind is
-bounded: each look is one of `MOST_LOOKS`, each long computation has one of `THREADS`, and who gets neither in time makes do
-without. That a model cannot fit is predicted only of a whole listing, for the files that would be served.
+bounded: each look is one of `MOST_LOOKS`, and long computations share `THREADS`. That a model cannot fit is predicted only
+of a whole listing, for the files that would be served.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
 
 import structlog
 
 from adapter.digests import Digests
 from adapter.errors import AdapterError, InvalidModel, SourceUnavailable
 from adapter.layout import rules
-from adapter.lifecycle.planning import is_quick
-from adapter.lifecycle.sizing import Sizing
+from adapter.lifecycle.planning import effort
+from adapter.lifecycle.sizes import Sizes
 from adapter.model import Listing, ModelSpec, SourceFile, Survey
 from adapter.ports import ModelStore
-from adapter.workers import Workers, retrieve
+from adapter.workers import Workers
 
 PREDICT_SECONDS = 0.3
 """For a whole prediction; ModelMesh waits 500 ms in all. Source: modelmesh `SidecarModelMesh.java` 118."""
@@ -35,119 +34,96 @@ THREADS = 2
 PLANNED_FILES_PER_SECOND = 200_000
 """A plan of more files than the time allows is not begun: nothing can stop it, and it holds up the loop."""
 MOST_LOOKS = 256
-"""Predictions that ask storage at once, those that were answered before their look had ended included."""
-
-T = TypeVar("T")
+"""Predictions that ask storage or compute at once, those that were answered before their look had ended included."""
 
 log = structlog.stdlib.get_logger(__name__)
 
 
 @dataclass
 class _Guess:
-    """The best answer so far, in bytes."""
+    """The best answer so far."""
 
     bytes: int
+    end: float
+    """When it is the answer, by the clock of the loop."""
 
 
 class Predicting:
     """Predicts sizes. Call `close` at the end."""
 
-    def __init__(self, *, store: ModelStore, sizing: Sizing, digests: Digests) -> None:
+    def __init__(self, *, store: ModelStore, sizes: Sizes, digests: Digests) -> None:
         """Raises StartError: the process cannot have the threads."""
         self._store = store
-        self._sizing = sizing
+        self._sizes = sizes
         self._digests = digests
         self._workers = Workers("predicting", THREADS)
         self._looks: set[asyncio.Task[None]] = set()
-        self._computations: set[asyncio.Task[Any]] = set()
-        """With a thread, or waiting for one; what is not wanted any more ends with its thread, or at once."""
 
     async def predict(self, spec: ModelSpec) -> int:
         """Best size that can be told within PREDICT_SECONDS, in bytes. Never raises."""
-        given = self._sizing.given(spec)
+        given = self._sizes.given(spec)
         if given is not None:
             return given
-        end = _now() + PREDICT_SECONDS
-        guess = _Guess(self._sizing.predict_blind(spec))
+        guess = _Guess(self._sizes.blind(spec) or self._sizes.default_bytes, _now() + PREDICT_SECONDS)
         if len(self._looks) >= MOST_LOOKS:
             return guess.bytes
-        look = asyncio.create_task(self._look(spec, guess, end), name=f"prediction {spec.model_id}")
+        look = asyncio.create_task(self._look(spec, guess), name=f"prediction {spec.model_id}")
         self._looks.add(look)
         look.add_done_callback(self._ended)
         try:
-            await asyncio.wait({look}, timeout=end - _now())
+            await asyncio.wait({look}, timeout=PREDICT_SECONDS)
         finally:
-            look.cancel()
+            look.cancel()  # it ends with its thread, or at once
         return guess.bytes
 
     def close(self) -> None:
         """Take no more work; does not wait for what runs."""
         self._workers.close()
 
-    def _computed_or_not(self, computation: asyncio.Task[Any]) -> None:
-        self._computations.discard(computation)
-        retrieve(computation)
-
     def _ended(self, look: asyncio.Task[None]) -> None:
         self._looks.discard(look)
         if not look.cancelled() and (error := look.exception()) is not None:
             log.error("prediction.crashed", exc_info=error)
 
-    async def _look(self, spec: ModelSpec, guess: _Guess, end: float) -> None:
+    async def _look(self, spec: ModelSpec, guess: _Guess) -> None:
         try:
             survey = await self._store.survey(spec, SURVEY_SECONDS, wanted)
             if survey.listing is not None:
-                await self._from_whole(spec, survey, survey.listing, guess, end)
-            elif survey.seen_bytes and not self._sizing.knows_blindly(spec):
-                await self._from_part(spec, survey, guess, end)
+                await self._from_whole(spec, survey, survey.listing, guess)
+            elif survey.seen_bytes and self._sizes.blind(spec) is None:
+                await self._from_part(spec, survey, guess)
         except SourceUnavailable as error:
             log.debug("prediction.blind", model_id=spec.model_id, cause=error.text)
         except AdapterError as error:  # the load will be refused with these words
             log.debug("prediction.defaulted", model_id=spec.model_id, cause=error.text)
-            guess.bytes = self._sizing.default_bytes
+            guess.bytes = self._sizes.default_bytes
 
-    async def _from_whole(self, spec: ModelSpec, survey: Survey, listing: Listing, guess: _Guess, end: float) -> None:
-        if (remembered := self._sizing.remembered(spec)) is not None:
+    async def _from_whole(self, spec: ModelSpec, survey: Survey, listing: Listing, guess: _Guess) -> None:
+        sizes = self._sizes
+        if (remembered := sizes.remembered(spec)) is not None:
             content, size = remembered
-            crash = await self._computed(lambda: self._digests.of_crash(spec, listing), end, is_small=is_quick(listing))
-            if crash is None:  # no time to compare: as where storage tells nothing
-                return
-            if crash == content.crash:
-                guess.bytes = self._sizing.predict_again(content, size)
+            if content.crash == await self._workers.run_large(lambda: self._digests.of_crash(spec, listing), effort(listing)):
+                guess.bytes = sizes.predicted(size, is_sure=content.listing is not None)  # without versions it may be another content
                 return
         if spec.size_hint_bytes:
             return
-        guess.bytes = self._sizing.predict_about(survey.seen_bytes)
-        served = await self._planned(spec, listing, survey.contents, end)
-        if served is not None:
-            guess.bytes = self._sizing.predict_served(served.bytes) if served.is_sure else self._sizing.predict_about(served.bytes)
+        guess.bytes = sizes.predicted(sizes.from_files(survey.seen_bytes))
+        if (served := await self._served(spec, listing, survey.contents, guess)) is not None:
+            guess.bytes = sizes.predicted(sizes.from_files(served.bytes), is_sure=served.is_sure)
 
-    async def _from_part(self, spec: ModelSpec, survey: Survey, guess: _Guess, end: float) -> None:
-        guess.bytes = self._sizing.predict_at_least(survey.seen_bytes)
+    async def _from_part(self, spec: ModelSpec, survey: Survey, guess: _Guess) -> None:
+        """At least the default, or more where more was seen."""
+        sizes = self._sizes
+        guess.bytes = max(sizes.predicted(sizes.from_files(survey.seen_bytes)), sizes.default_bytes)
         part = Listing(origin="", name=spec.path.strip("/").rpartition("/")[2], is_single_file=False, files=survey.seen)
         with suppress(InvalidModel):  # half a model need not be one
-            if (served := await self._planned(spec, part, {}, end)) is not None:
-                guess.bytes = self._sizing.predict_at_least(served.bytes)
+            if (served := await self._served(spec, part, {}, guess)) is not None:
+                guess.bytes = max(sizes.predicted(sizes.from_files(served.bytes)), sizes.default_bytes)
 
-    async def _planned(self, spec: ModelSpec, listing: Listing, contents: Mapping[SourceFile, bytes], end: float) -> Served | None:
-        if len(listing.files) > (end - _now()) * PLANNED_FILES_PER_SECOND:
+    async def _served(self, spec: ModelSpec, listing: Listing, contents: Mapping[SourceFile, bytes], guess: _Guess) -> Served | None:
+        if len(listing.files) > (guess.end - _now()) * PLANNED_FILES_PER_SECOND:
             return None
-        return await self._computed(lambda: served_bytes(spec, listing, contents), end, is_small=is_quick(listing, contents))
-
-    async def _computed(self, work: Callable[[], T], end: float, *, is_small: bool) -> T | None:
-        """What the work gives, done at once where it is small. None: it takes too long, or no thread is free in time."""
-        if (left_seconds := end - _now()) <= 0:
-            return None
-        if is_small:
-            return work()
-        computation = asyncio.create_task(self._workers.run(lambda _: work()))
-        self._computations.add(computation)
-        computation.add_done_callback(self._computed_or_not)
-        try:
-            done, _ = await asyncio.wait({computation}, timeout=left_seconds)
-        finally:
-            computation.cancel()  # it ends with its thread
-        return computation.result() if done else None
+        return await self._workers.run_large(lambda: served_bytes(spec, listing, contents), effort(listing, contents))
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from adapter.lifecycle.crashes import CrashCounts
 from adapter.lifecycle.operation import JOURNAL, Model, Operation
 from adapter.lifecycle.reconciler import Reconciler
 from adapter.lifecycle.registry import Registry
-from adapter.lifecycle.sizing import Sizing
+from adapter.lifecycle.sizes import Sizes
 from adapter.lifecycle.states import State
 from adapter.model import id_problem
 from adapter.ports import Ports
@@ -61,7 +61,7 @@ class Takeover:
         *,
         registry: Registry,
         ports: Ports,
-        sizing: Sizing,
+        sizes: Sizes,
         reconciler: Reconciler,
         crashes: CrashCounts,
         on_open: Callable[[], None],
@@ -76,7 +76,7 @@ class Takeover:
         self._repository = ports.repository
         self._journal = ports.journal
         self._server = ports.server
-        self._sizing = sizing
+        self._sizes = sizes
         self._version = version
         self._reserved_ids = reserved_ids
         self._task: asyncio.Task[None] | None = None
@@ -287,7 +287,7 @@ class Takeover:
         """Until it is taken down it is known by its name, and counts for what it may hold."""
         record, file_bytes = finding.record, finding.placed.size_bytes if finding.placed else 0
         model = Model(finding.model_id, earlier=record)
-        model.size_bytes = record.size_bytes if record is not None and record.size_bytes else self._sizing.adopted(file_bytes)
+        model.size_bytes = record.size_bytes if record is not None and record.size_bytes else self._sizes.adopted(file_bytes)
         self._registry.move(model, State.FAILED)
         return model
 
@@ -298,14 +298,14 @@ class Takeover:
         model.placed = finding.placed.identity if finding.placed else None
         state = State.LOADED if finding.verdict is Verdict.SERVES else State.LOST
         if record is None:
-            model.size_bytes = self._sizing.adopted(file_bytes)
+            model.size_bytes = self._sizes.adopted(file_bytes)
             self._registry.move(model, state)
             return
         is_thought = record.named is not None and not record.confirmed
         reported = 0 if record.size_bytes and not is_thought else await self._reported(finding.model_id)
-        model.size_bytes = (0 if reported else record.size_bytes) or self._sizing.adopted(file_bytes, reported)
+        model.size_bytes = (0 if reported else record.size_bytes) or self._sizes.adopted(file_bytes, reported)
         if record.content is not None:
-            self._sizing.remember(record.content, model.size_bytes)
+            self._sizes.remember(record.content, model.size_bytes)
         if record.artifact_key is not None:
             model.artifact = await self._store.reclaim(record.artifact_key)
         self._registry.adopt(model, state, record)

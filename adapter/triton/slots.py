@@ -5,14 +5,14 @@ Loads with a caller have a slot, and each load in Triton has a place. A load tha
 cannot cancel it) gives up its slot and keeps its place until it ends.
 
 Two classes wait: loads with a caller, and loads that yield to them (models that are loaded again in the background). First
-come, first served within a class. A free slot is handed to a waiter at once, so no load overtakes; a waiter that is cancelled
-in the moment in which it is served passes the slot on.
+come, first served within a class: each load has a ticket, and the lowest one has the next free slot.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+import itertools
+from bisect import insort
 from dataclasses import dataclass
 
 from adapter.errors import some
@@ -37,10 +37,11 @@ class Slots:
         self._places = places
         self._held: list[Slot] = []
         self._left: list[Slot] = []
-        self._called: deque[asyncio.Future[None]] = deque()
-        self._yielding: deque[asyncio.Future[None]] = deque()
-        self._handed = 0
-        """Slots that were given to a waiter that has not run since."""
+        self._numbers = itertools.count()
+        self._tickets: list[tuple[bool, int]] = []
+        """Of the loads that wait, in the order of their turns: whether it yields, and its number."""
+        self._changed = asyncio.Event()
+        """Set when a slot or a ticket is given back, then replaced."""
 
     async def take(self, model_id: str, *, yields: bool = False) -> Slot:
         """
@@ -50,17 +51,23 @@ class Slots:
             model_id: for whom; `queue` names it.
             yields: loads that do not yield are served first, also when they come later.
         """
-        if self._free() <= self._handed:
-            await self._turn(self._yielding if yields else self._called)
-        slot = Slot(model_id, _now())
-        self._held.append(slot)
+        ticket = (yields, next(self._numbers))
+        insort(self._tickets, ticket)
+        try:
+            while self._tickets[0] != ticket or self._free() <= 0:
+                await self._changed.wait()
+            slot = Slot(model_id, _now())
+            self._held.append(slot)
+        finally:
+            self._tickets.remove(ticket)
+            self._wake()
         return slot
 
     def leave(self, slot: Slot) -> None:
         """The caller has gone, and the load goes on: the next one may have the slot, where there is a place."""
         self._held.remove(slot)
         self._left.append(slot)
-        self._serve()
+        self._wake()
 
     def occupy(self, model_id: str) -> Slot:
         """A place for a load that is in Triton already, without a caller."""
@@ -71,7 +78,7 @@ class Slots:
     def give_back(self, slot: Slot) -> None:
         """The load has ended: the next one that waits may have slot and place."""
         (self._left if slot in self._left else self._held).remove(slot)
-        self._serve()
+        self._wake()
 
     def queue(self) -> str | None:
         """Which models hold the slots, or the places, and since when; None when the next one has its turn."""
@@ -97,27 +104,9 @@ class Slots:
     def _free(self) -> int:
         return min(self._count, self._places - len(self._left)) - len(self._held)
 
-    async def _turn(self, queue: deque[asyncio.Future[None]]) -> None:
-        turn = asyncio.get_running_loop().create_future()
-        queue.append(turn)
-        try:
-            await turn
-        except asyncio.CancelledError:
-            if turn in queue:
-                queue.remove(turn)
-            elif not turn.cancelled():  # served and cancelled at once
-                self._handed -= 1
-                self._serve()
-            raise
-        self._handed -= 1
-
-    def _serve(self) -> None:
-        for queue in (self._called, self._yielding):
-            while queue and self._free() > self._handed:
-                turn = queue.popleft()
-                if not turn.done():
-                    self._handed += 1
-                    turn.set_result(None)
+    def _wake(self) -> None:
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
 
 
 def _named(slots: list[Slot]) -> str:

@@ -133,7 +133,7 @@ class Ending:
         slots = adapter.server._loads._slots
         foreign = ("foreign", PROBE) if adapter.life in self._world.halved else "foreign"  # swept at the next start
         left: dict[str, object] = {
-            "slots": [slot.model_id for slot in (*slots._held, *slots._left)] + ["handed"] * slots._handed,
+            "slots": [slot.model_id for slot in (*slots._held, *slots._left)] + ["waiting"] * len(slots._tickets),
             "models": [model.model_id for model in adapter.lifecycle.registry],
             "memory": self._triton.held,
             "folder": [path.name for path in self._world.repository_dir.iterdir() if not path.name.startswith(foreign)],

@@ -12,12 +12,12 @@ from unittest import mock
 from adapter.journal import lines
 from adapter.journal.journal import Journal
 from adapter.lifecycle import predicting
-from adapter.lifecycle.booking import Booking
 from adapter.lifecycle.freeing import Freeing
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
 from adapter.lifecycle.loading import Loading
 from adapter.lifecycle.operation import Operation
 from adapter.lifecycle.reconciler import Reconciler
+from adapter.lifecycle.sizes import Sizes
 from adapter.lifecycle.states import State
 from adapter.storage.cache.cache import Cache
 from adapter.storage.cache.identity import Identity
@@ -36,15 +36,17 @@ Plant = Callable[[], Any]
 
 
 def _slot_kept_on_cancel() -> Any:
-    """Whoever is cancelled in the moment in which it is served keeps the slot."""
+    """A load that is cancelled while it waits for a slot keeps its turn."""
+    take = Slots.take
 
-    async def kept(self: Slots, queue: Any) -> None:
-        turn = asyncio.get_running_loop().create_future()
-        queue.append(turn)
-        await turn
-        self._handed -= 1
+    async def kept(self: Slots, model_id: str, *, yields: bool = False) -> Any:
+        try:
+            return await take(self, model_id, yields=yields)
+        except asyncio.CancelledError:
+            self._tickets.insert(0, (False, -1))
+            raise
 
-    return mock.patch.object(Slots, "_turn", kept)
+    return mock.patch.object(Slots, "take", kept)
 
 
 def _place_of_a_left_load_kept() -> Any:
@@ -245,28 +247,28 @@ def _nobody_undoes() -> Any:
 
 def _going_not_booked() -> Any:
     """Only what is loaded, or being loaded, counts for the memory."""
-    check = Booking._check
+    check = Sizes._check
 
-    def fewer(self: Booking, model: Any, size_bytes: int, what: str) -> None:
+    def fewer(self: Sizes, model: Any, size_bytes: int, what: str, *, is_booked: bool) -> None:
         going = [(other, other.size_bytes) for other in self._registry if other.state in (State.UNLOADING, State.FAILED, State.LOST)]
         for other, _ in going:
             other.size_bytes = 0
         try:
-            check(self, model, size_bytes, what)
+            check(self, model, size_bytes, what, is_booked=is_booked)
         finally:
             for other, size in going:
                 other.size_bytes = size
 
-    return mock.patch.object(Booking, "_check", fewer)
+    return mock.patch.object(Sizes, "_check", fewer)
 
 
 def _booked_late() -> Any:
     """A load that waits for its files is not in the book yet."""
 
-    def unbooked(self: Booking, model: Any, spec: Any, file_bytes: int, content: Any) -> None:
-        self._check(model, spec.size_hint_bytes or 0, "")
+    def unbooked(self: Sizes, model: Any, spec: Any, file_bytes: int, content: Any) -> None:
+        self._check(model, spec.size_hint_bytes or 0, "", is_booked=spec.named is not None)
 
-    return mock.patch.object(Booking, "admit", unbooked)
+    return mock.patch.object(Sizes, "admit", unbooked)
 
 
 def _name_not_kept() -> Any:

@@ -46,7 +46,7 @@ async def test_loads_that_come_at_once_never_have_more_than_the_capacity(lifecyc
     assert watch.most == FIT * SIZE_BYTES <= CAPACITY_BYTES
     assert world.trace.count("fetch") == len(world.memory) == len(world.placed) == len(lifecycle.known()) == FIT
     assert refused[0].text == (
-        f"model does not fit: {show_bytes(100 * MIB)} of files make {show_bytes(SIZE_BYTES)} beside {show_bytes(FIT * SIZE_BYTES)} "
+        f"model does not fit: {show_bytes(100 * MIB)} of files × 1.25 = {show_bytes(SIZE_BYTES)} beside {show_bytes(FIT * SIZE_BYTES)} "
         f"of {FIT} other models, but the capacity is {show_bytes(CAPACITY_BYTES)}"
     )
 
@@ -56,7 +56,7 @@ async def test_there_is_no_reserve_of_modelmeshs(lifecycle: RuntimeLifecycle, wo
     whole = a_front_model(world, "whole", mib=CAPACITY_BYTES // MIB * 4 // 5)
     assert (await lifecycle.load_new(whole)).size_bytes > capacity.usable_bytes
     await lifecycle.unload(whole.model_id)
-    with pytest.raises(NoCapacity, match=r"does not fit: 900 MiB .* make 1125 MiB .*, but the capacity is 1024 MiB"):
+    with pytest.raises(NoCapacity, match=r"does not fit: 900 MiB .* = 1125 MiB .*, but the capacity is 1024 MiB"):
         await lifecycle.load_new(a_front_model(world, "larger", mib=900))
 
 

@@ -9,7 +9,7 @@ from adapter.errors import AdapterError, InvalidModel, NoCapacity, SourceDenied,
 from adapter.lifecycle import predicting
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
 from adapter.lifecycle.predicting import MOST_LOOKS, PREDICT_SECONDS
-from adapter.lifecycle.sizing import UNFIT_BYTES
+from adapter.lifecycle.sizes import UNFIT_BYTES
 from adapter.model import Listing, SourceFile, Survey
 from adapter.settings import CapacitySettings
 from tests.builders import a_spec

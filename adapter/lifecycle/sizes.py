@@ -1,0 +1,178 @@
+"""
+How big a model is: said, remembered, estimated; whether it fits; and how much of the memory each model has. No I/O.
+
+Order of truth: a size given with the model (`adapter.modelSizeBytes`), what Triton's backend reports, the remembered size
+of the same listing, bytes of the files that are served × multiplier; where storage tells nothing, the size remembered of the
+same request, the file size that ModelMesh passed on × multiplier, the default. A report above the usable capacity counts
+more than what was given. No answer is ever 8 KiB or less, and no prediction is above the usable capacity.
+
+The table of models is the book. A model has its bytes from the moment in which its load is admitted until it is ABSENT: also
+while it is UNLOADING, FAILED or LOST. Decisions are synchronous: no load is admitted between a look at the sum and the entry.
+
+ModelMesh counts for itself, so one of its models needs to fit the usable capacity alone. A front's caller counts nothing: its
+load is *booked*, and refused where the sum of all models would be more than the capacity. No reserve is kept then; that is for
+ModelMesh's unloads. What was given for a booked model counts less than what Triton reports, and than what is remembered.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from adapter.digests import Digests
+from adapter.errors import NoCapacity
+from adapter.lifecycle.operation import Model
+from adapter.lifecycle.registry import Registry
+from adapter.lifecycle.states import State
+from adapter.model import Content, ModelSpec
+from adapter.settings import MIN_SIZE_BYTES, CapacitySettings
+from adapter.units import show_bytes
+
+UNFIT_BYTES = 16 * 1024
+"""
+Predicted for a model that is known not to fit: small, so that ModelMesh evicts nothing and does call
+loadModel, whose refusal then shows the reason. With a prediction above the capacity ModelMesh never
+calls loadModel, and the reason is not shown. Source: observed on ModelMesh.
+"""
+_REMEMBERED = 10_000
+_GOING = (State.UNLOADING, State.FAILED)
+
+
+class Sizes:
+    """Sizes in bytes of memory, from sizes in bytes of files."""
+
+    def __init__(self, registry: Registry, capacity: CapacitySettings, digests: Digests) -> None:
+        self._registry = registry
+        self._capacity = capacity
+        self._digests = digests
+        self._remembered: OrderedDict[str, tuple[Content, int]] = OrderedDict()
+        """By digest of what was asked for: the content that was measured last, as the journal has it, and its size."""
+
+    # ---- of a load
+
+    def admit(self, model: Model, spec: ModelSpec, file_bytes: int, content: Content) -> None:
+        """
+        Enter a load that knows its files, before anything is pulled.
+
+        Raises:
+            NoCapacity: it does not fit, with the arithmetic; nothing is entered.
+        """
+        known: list[tuple[int, str]] = []
+        if last := self._measured_of(content):
+            known.append((last, f"it took {show_bytes(last)} when it was loaded last"))
+        if given := spec.size_hint_bytes:
+            known.append((given, f"given as {show_bytes(given)}"))
+        if not known:
+            size = self.from_files(file_bytes)
+            known.append((size, f"{show_bytes(file_bytes)} of files × {self._capacity.multiplier:g} = {show_bytes(size)}"))
+        is_booked = spec.named is not None
+        for size, how in known[:1] if is_booked else known:
+            self._check(model, size, f"model does not fit: {how}", is_booked=is_booked)
+        model.size_bytes = max(known[0 if is_booked else -1][0], MIN_SIZE_BYTES)
+
+    def measured(self, model: Model, spec: ModelSpec, file_bytes: int, reported_bytes: int) -> int:
+        """
+        Size of a model that Triton has loaded now; remembered for the next prediction.
+
+        Raises:
+            NoCapacity: it is larger than what was admitted, and does not fit; remembered, too. The caller undoes the load, and the
+                model has its true size until that has ended.
+        """
+        given = spec.size_hint_bytes
+        size = (given or reported_bytes) if spec.named is None else (reported_bytes or given)
+        return self._loaded(model, size or self.from_files(file_bytes), reported_bytes, is_booked=spec.named is not None)
+
+    def restored(self, model: Model, reported_bytes: int) -> int:
+        """Size of a model that Triton has loaded again: as ModelMesh was told; of a booked one as before, or more. Raises as `measured`."""
+        is_booked = model.named is not None
+        size = max(model.size_bytes, reported_bytes) if is_booked else model.size_bytes
+        return self._loaded(model, size, reported_bytes, is_booked=is_booked)
+
+    def adopted(self, file_bytes: int, reported_bytes: int = 0) -> int:
+        """Size of a model that was loaded before this process began, and was not measured."""
+        return max(reported_bytes or self.from_files(file_bytes), MIN_SIZE_BYTES)
+
+    def remember(self, content: Content, size_bytes: int) -> None:
+        """Predict this size for the same request over the same content."""
+        self._remembered[content.spec] = content, size_bytes
+        self._remembered.move_to_end(content.spec)
+        if len(self._remembered) > _REMEMBERED:
+            self._remembered.popitem(last=False)
+
+    # ---- predictions
+
+    @property
+    def default_bytes(self) -> int:
+        """Size of a model of which nothing is known."""
+        return self.predicted(self._capacity.default_model_bytes)
+
+    def predicted(self, size_bytes: int, *, is_sure: bool = False) -> int:
+        """The size within the bounds of all predictions. That a model cannot fit is said only where the size is sure."""
+        if is_sure and not self._fits(size_bytes):
+            return UNFIT_BYTES
+        return max(min(size_bytes, self._capacity.usable_bytes), MIN_SIZE_BYTES)
+
+    def given(self, spec: ModelSpec) -> int | None:
+        """Prediction that needs no storage. None: no size was given, or Triton has shown that what was given is not true."""
+        remembered = self.remembered(spec)
+        if not spec.size_hint_bytes or (remembered is not None and not self._fits(remembered[1])):
+            return None
+        return self.predicted(spec.size_hint_bytes, is_sure=True)
+
+    def remembered(self, spec: ModelSpec) -> tuple[Content, int] | None:
+        """What was measured last of what is asked for, and its size in bytes."""
+        return self._remembered.get(self._digests.of_spec(spec))
+
+    def blind(self, spec: ModelSpec) -> int | None:
+        """
+        Prediction where storage tells nothing; None: nothing but the default.
+
+        What did not fit counts for nothing here: its load is refused while the listing is the same, and tried when it is another.
+        """
+        remembered = self.remembered(spec)
+        size = remembered[1] if remembered is not None and self._fits(remembered[1]) else self.from_files(spec.disk_size_bytes or 0)
+        size = spec.size_hint_bytes or size
+        return self.predicted(size) if size else None
+
+    def from_files(self, file_bytes: int) -> int:
+        """Bytes of memory for these bytes of files."""
+        return int(file_bytes * self._capacity.multiplier)
+
+    # ---- arithmetic
+
+    def _measured_of(self, content: Content) -> int:
+        """The remembered size of this very content; 0: none, or not known."""
+        known, size = self._remembered.get(content.spec, (None, 0))
+        return size if content.listing is not None and known == content else 0
+
+    def _loaded(self, model: Model, size_bytes: int, reported_bytes: int, *, is_booked: bool) -> int:
+        admitted, is_fact = model.size_bytes, not is_booked and not self._fits(reported_bytes)
+        size = model.size_bytes = max(reported_bytes if is_fact else size_bytes, MIN_SIZE_BYTES)
+        if model.content is not None:
+            self.remember(model.content, size)
+        if is_fact:
+            how = f"Triton's backend reports {show_bytes(size)}"
+            self._check(model, size, f"model does not fit and is unloaded again: {how}", is_booked=False)
+        elif is_booked and size > admitted:
+            how = f"it takes {show_bytes(size)} in Triton"
+            self._check(model, size, f"model does not fit and is unloaded again: {how}", is_booked=True)
+        return size
+
+    def _check(self, model: Model, size_bytes: int, what: str, *, is_booked: bool) -> None:
+        """Raises NoCapacity."""
+        usable, capacity = self._capacity.usable_bytes, self._capacity.capacity_bytes
+        if not is_booked:
+            if not self._fits(size_bytes):
+                reserve = f"(capacity {show_bytes(capacity)} less ModelMesh's reserve for unloads)"
+                raise NoCapacity(f"{what}, but the usable capacity is {show_bytes(usable)} {reserve}")
+            return
+        others = [other for other in self._registry if other is not model and other.size_bytes]
+        held = sum(other.size_bytes for other in others)
+        if held + max(size_bytes, MIN_SIZE_BYTES) <= capacity:
+            return
+        going = sum(other.state in _GOING for other in others)
+        unfreed = f", {going} of them not freed yet" if going else ""
+        beside = f" beside {show_bytes(held)} of {len(others)} other models{unfreed}" if others else ""
+        raise NoCapacity(f"{what}{beside}, but the capacity is {show_bytes(capacity)}")
+
+    def _fits(self, size_bytes: int) -> bool:
+        return size_bytes <= self._capacity.usable_bytes
