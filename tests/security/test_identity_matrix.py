@@ -167,7 +167,7 @@ def secrets_of(config: StorageConfig) -> str:
 
 def is_anonymous(config: StorageConfig) -> bool:
     """Nobody is asked for credentials. A web server has no chain to ask."""
-    return bool(getattr(BUCKETS[config.type].connection(config), "is_anonymous", not secrets_of(config)))
+    return BUCKETS[config.type].connection(config).is_anonymous
 
 
 def at(values: Mapping[str, object], path: str) -> object:

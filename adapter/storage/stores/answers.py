@@ -11,21 +11,16 @@ import re
 from dataclasses import dataclass
 
 from adapter.errors import AdapterError, InvalidRequest, SourceChanged, SourceDenied, SourceNotFound, SourceUnavailable
-from adapter.storage.bucket import StoredObject
 from adapter.storage.net.failures import CUT, DeniedAddress, TooMuch, Unanswered
 
 USER_AGENT = "modelmesh-triton-adapter"
 """There are servers that refuse requests without one."""
 GONE = (404, 410)
 REDIRECTS = (301, 302, 303, 307, 308)
-_CHANGED = (*GONE, 412, 416)
-"""Of an object that was listed before."""
 _DENIED = (401, 403, 407)
 _PASSING = (408, 425, 429)
 _YEAR_SECONDS = 366 * 24 * 3600.0
 _CODE = re.compile(r"[A-Za-z][A-Za-z0-9.]{0,63}")
-_CODE_ELEMENT = re.compile(rb"<Code>([^<]*)</Code>")
-"""Source: Amazon S3 API Reference, Error responses; Azure Storage, Status and error codes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,8 +55,7 @@ class Where:
         if kind is SourceDenied:
             return SourceDenied(f"{self.words} denied access {self._made_with()} ({named})")
         if kind is SourceChanged and key is not None:
-            what = "has gone" if status in GONE else "was replaced"
-            return SourceChanged(f"{key!r} {what} after the listing ({self.words}, {named})")
+            return self.changed(key, named, "has gone" if status in GONE else "was replaced")
         if kind is SourceNotFound:
             return SourceNotFound(f"there is no {self.words} ({named})")
         if kind is SourceUnavailable:
@@ -77,34 +71,21 @@ class Where:
         hint = self._hint if cause == CUT else ""
         return SourceUnavailable(f"{self.words} {problem}: {cause}{hint}", can_pass=failure.can_pass, cause=cause)
 
-    def no_credentials(self, reason: str) -> SourceDenied:
-        """No credentials were given out."""
-        return SourceDenied(f"no credentials for {self.words}: {reason}")
+    def wrong(self, what: str) -> SourceUnavailable:
+        """An answer that is not what was asked for, which can pass: `ended the body of 'k' 5 bytes early`."""
+        return SourceUnavailable(f"{self.words} {what}")
+
+    def other_range(self, key: str) -> SourceUnavailable:
+        """The body has other bytes than the bytes that were asked for."""
+        return self.wrong(f"did not answer the range of {key!r} that was asked for")
 
     def ended_early(self, key: str, missing: int) -> SourceUnavailable:
         """A body without its last bytes."""
         return SourceUnavailable(f"{self.words} ended the body of {key!r} {missing} bytes early", cause="its answers end early")
 
-    def other_range(self, key: str) -> SourceUnavailable:
-        """The body has other bytes than the bytes that were asked for."""
-        return SourceUnavailable(f"{self.words} did not answer the range of {key!r} that was asked for")
-
-    def went_on(self, key: str) -> SourceUnavailable:
-        """A body with more than its bytes."""
-        return SourceUnavailable(f"{self.words} sent more than was asked for of {key!r}")
-
-    def no_version(self, key: str, told_by: str) -> SourceUnavailable:
-        """An answer that might be of any version, although the listing has one."""
-        return SourceUnavailable(f"{self.words} answered without the {told_by} of {key!r} that was listed")
-
-    def other_version(self, key: str, told_by: str) -> SourceChanged:
-        """Servers exist that ignore the condition of a request, so answers are compared as well."""
-        return SourceChanged(f"{key!r} was replaced after the listing ({self.words}, another {told_by})")
-
-    def other_size(self, wanted: StoredObject, size_bytes: int) -> SourceChanged:
-        """A body, or the object that a part is of, has another length than the listed one."""
-        sizes = f"the object has {size_bytes} bytes, and had {wanted.size_bytes}"
-        return SourceChanged(f"{wanted.key!r} was replaced after the listing: {sizes} ({self.words})")
+    def changed(self, key: str, why: str, what: str = "was replaced") -> SourceChanged:
+        """The object is not the listed one. `why`: `another ETag`."""
+        return SourceChanged(f"{key!r} {what} after the listing ({self.words}, {why})")
 
     def _made_with(self) -> str:
         if self.is_unsigned:
@@ -122,12 +103,6 @@ def etag_of(text: str | None) -> str:
     return (text or "").removeprefix("W/").strip('"')
 
 
-def code_in(document: bytes) -> str | None:
-    """The short code in an error document of S3 or Azure; None where it has none."""
-    found = _CODE_ELEMENT.search(document)
-    return found[1].decode(errors="replace") if found else None
-
-
 def is_passing(status: int) -> bool:
     """Whether the same request may be answered another time."""
     return status >= 500 or status in _PASSING
@@ -136,13 +111,11 @@ def is_passing(status: int) -> bool:
 def _kind_of(status: int, *, is_listed: bool) -> type[AdapterError]:
     if status in _DENIED:
         return SourceDenied
-    if is_listed and status in _CHANGED:
-        return SourceChanged
     if status in GONE:
-        return SourceNotFound
-    if is_passing(status):
-        return SourceUnavailable
-    return InvalidRequest
+        return SourceChanged if is_listed else SourceNotFound
+    if is_listed and status in (412, 416):
+        return SourceChanged
+    return SourceUnavailable if is_passing(status) else InvalidRequest
 
 
 def _seconds(retry_after: str | None) -> float | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from adapter.storage.bucket import FileSink, Read, StoredObject
 from adapter.storage.checksums import Checksum
@@ -29,6 +28,11 @@ class Part:
     length: int
 
     @property
+    def last(self) -> int:
+        """Position of the last byte."""
+        return self.start + self.length - 1
+
+    @property
     def is_whole(self) -> bool:
         """All of the object."""
         return (self.start, self.length) == (0, self.wanted.size_bytes)
@@ -41,7 +45,7 @@ class Part:
     @property
     def range(self) -> str:
         """As the value of `Range`."""
-        return f"bytes={self.start}-{self.start + self.length - 1}"
+        return f"bytes={self.start}-{self.last}"
 
 
 def left_of(reads: Sequence[Read]) -> Iterator[Read]:
@@ -85,34 +89,41 @@ class Body:
 
     def begin(self, head: Head) -> None:
         """As `Sink`."""
-        part = self._part
+        part, headers = self._part, head.headers
         self._check(head)
-        is_part = head.status == PARTIAL or "content-range" in head.headers
-        told = told_by(head.headers)
-        check_told(told, part, self._where, is_part=is_part)
+        framing, length = headers.get("transfer-encoding", "").strip().lower(), length_of(headers)
+        if framing not in _PLAIN_FRAMINGS:
+            raise self._where.other_range(part.wanted.key)
+        is_part = head.status == PARTIAL or "content-range" in headers
+        if not is_part:
+            self._check_size(length)
+        else:
+            first, last, total = span_of(headers)
+            self._check_size(total)
+            is_plain = not headers.get("content-type", "").strip().lower().startswith("multipart/byteranges")
+            if not is_plain or (first, last) != (part.start, part.last) or length not in (None, part.length):
+                raise self._where.other_range(part.wanted.key)
         self._unwanted = 0 if is_part else part.start
-        self._is_framed = told.size_bytes is not None and not (told.framing or "").strip()
+        self._is_framed = length is not None and not framing
         if isinstance(self._read.sink, FileSink):
-            self._read.sink.expect(self._checksums(head.headers))
+            self._read.sink.expect(self._checksums(headers))
 
     def take(self, chunk: memoryview) -> None:
         """As `Sink`. Without a length the last bytes are held until the end shows that no others follow."""
-        if self._unwanted:
-            skipped = min(self._unwanted, len(chunk))
-            self._unwanted -= skipped
-            chunk = chunk[skipped:]
-            if not chunk:
-                return
+        skipped = min(self._unwanted, len(chunk))
+        self._unwanted -= skipped
+        chunk = chunk[skipped:]
         part = self._part
         if len(chunk) > self._missing:
-            if self._is_framed and part.start + part.length < part.wanted.size_bytes:  # the rest of the object
-                chunk = chunk[: self._missing]
-            else:
-                raise self._where.went_on(part.wanted.key)
+            if not self._is_framed or part.last + 1 == part.wanted.size_bytes:
+                raise self._where.wrong(f"sent more than was asked for of {part.wanted.key!r}")
+            chunk = chunk[: self._missing]  # the rest of the object
+        if not chunk:
+            return
         self._missing -= len(chunk)
         if not self._missing and not self._is_framed:
             self._held = bytes(chunk)
-        elif chunk:
+        else:
             self._read.give(chunk)
 
     def end(self) -> None:
@@ -123,76 +134,20 @@ class Body:
             self._read.give(self._held)
         self._read.end()
 
-
-@dataclass(frozen=True)
-class Told:
-    """What the headers of an answer say of its body."""
-
-    length: str | None
-    """`Content-Length`."""
-    span: str | None
-    """`Content-Range`."""
-    kind: str | None
-    """`Content-Type`."""
-    framing: str | None
-    """`Transfer-Encoding`."""
-
-    @property
-    def size_bytes(self) -> int | None:
-        """Of the body; None when the server does not say."""
-        return length_of(self.length)
+    def _check_size(self, size_bytes: int | None) -> None:
+        wanted = self._part.wanted
+        if size_bytes is not None and size_bytes != wanted.size_bytes:
+            raise self._where.changed(wanted.key, f"the object has {size_bytes} bytes, and had {wanted.size_bytes}")
 
 
-def told_by(headers: Mapping[str, str]) -> Told:
-    """What headers say, whose names are in lower case."""
-    return Told(*(headers.get(name) for name in ("content-length", "content-range", "content-type", "transfer-encoding")))
+def span_of(headers: Mapping[str, str]) -> tuple[int | None, ...]:
+    """First byte, last byte and length of the whole from `Content-Range`; each None when the server does not say."""
+    match = _SPAN.fullmatch(headers.get("content-range", "").strip())
+    return tuple(None if text in (None, "*") else int(text) for text in (match.groups() if match else (None, None, None)))
 
 
-class Span(NamedTuple):
-    """Of a part, from its `Content-Range`; each None when the server does not say."""
-
-    first: int | None
-    last: int | None
-    total: int | None
-
-
-def span_of(content_range: str | None) -> Span:
-    """What the header says, as far as it can be read."""
-    match = _SPAN.fullmatch((content_range or "").strip())
-    first, last, total = match.groups() if match else (None, None, None)
-    return Span(*(None if text in (None, "*") else int(text) for text in (first, last, total)))
-
-
-def length_of(content_length: str | None) -> int | None:
-    """What the header says; None when it cannot be read. The same number more than once is one: RFC 9110, 8.6."""
-    values = {value.strip() for value in (content_length or "").split(",")}
+def length_of(headers: Mapping[str, str]) -> int | None:
+    """`Content-Length`; None when it cannot be read. The same number more than once is one: RFC 9110, 8.6."""
+    values = {value.strip() for value in headers.get("content-length", "").split(",")}
     text = values.pop()
     return int(text) if not values and _LENGTH.fullmatch(text) else None
-
-
-def check_told(told: Told, part: Part, where: Where, *, is_part: bool) -> None:
-    """
-    Compare what the headers say with the part, or the whole, that was asked for.
-
-    Raises:
-        SourceUnavailable: the body is another part, or the headers contradict each other.
-        SourceChanged: the body is (a part) of an object of another length.
-    """
-    wanted = part.wanted
-    if (told.framing or "").strip().lower() not in _PLAIN_FRAMINGS:
-        raise where.other_range(wanted.key)
-    if not is_part:
-        check_size(told.size_bytes, wanted, where)
-        if told.span is None:
-            return
-    span = span_of(told.span)
-    check_size(span.total, wanted, where)
-    is_plain = not (told.kind or "").strip().lower().startswith("multipart/byteranges")
-    if not is_plain or (span.first, span.last) != (part.start, part.start + part.length - 1) or told.size_bytes not in (None, part.length):
-        raise where.other_range(wanted.key)
-
-
-def check_size(size_bytes: int | None, wanted: StoredObject, where: Where) -> None:
-    """Raise SourceChanged when the whole object has another length than the listed one."""
-    if size_bytes is not None and size_bytes != wanted.size_bytes:
-        raise where.other_size(wanted, size_bytes)

@@ -8,7 +8,7 @@ table hands in its rows.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -16,6 +16,7 @@ from adapter.storage.bucket import Bucket
 from adapter.storage.net.engine import Engine
 from adapter.storage.net.guard import FREE, Guard
 from adapter.storage.secret.merging import Binding, StorageConfig
+from adapter.storage.stores.connection import Connection
 from adapter.workers import Workers
 
 KEPT_CLIENTS = 32
@@ -41,13 +42,17 @@ class Means:
     guard: Guard = FREE
     """Of endpoints that only a request names."""
 
+    def guard_of(self, connection: Connection) -> Guard:
+        """Of the addresses of this connection."""
+        return self.guard if connection.is_requested else FREE
+
 
 @dataclass(frozen=True)
 class BucketStore:
     """A type of store that keeps buckets: a row of the table."""
 
     binding: Binding
-    connection: Callable[[StorageConfig], Hashable]
+    connection: Callable[[StorageConfig], Connection]
     """
     Reads what a client is made from; two equal connections share a client. Blocks. Raises InvalidRequest.
 
@@ -65,7 +70,7 @@ class Clients:
         """`stores` has the rows by type."""
         self._stores = stores
         self._means = means
-        self._kept: OrderedDict[tuple[str, Hashable], Client] = OrderedDict()
+        self._kept: OrderedDict[tuple[str, Connection], Client] = OrderedDict()
 
     async def warm(self, config: StorageConfig) -> None:
         """Make its client, without asking the network. Raises InvalidRequest."""

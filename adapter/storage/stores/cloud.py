@@ -1,5 +1,5 @@
 """
-A bucket of one of the clouds: sends what a dialect says, and checks the answers.
+A bucket of one of the clouds: signs and sends what a dialect says, and checks the answers.
 
 The only place where the clouds' dialects, which are pure, meet the network.
 """
@@ -7,24 +7,28 @@ The only place where the clouds' dialects, which are pure, meet the network.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
-from adapter.errors import AdapterError, SourceError, SourceUnavailable
+from adapter.errors import AdapterError, SourceDenied, SourceUnavailable
 from adapter.storage.bucket import PAGE_OBJECTS, Page, Read
 from adapter.storage.checksums import Checksum
-from adapter.storage.net.access import Access
-from adapter.storage.net.engine import Engine
+from adapter.storage.net.access import Access, proxy_for
 from adapter.storage.net.failures import Unanswered
-from adapter.storage.net.messages import Collected, Head, Request
+from adapter.storage.net.messages import Collected, Head, Request, Sink
+from adapter.storage.secret.merging import StorageConfig
 from adapter.storage.stores.answers import Where, etag_of
 from adapter.storage.stores.body import PARTIAL, Body, Part, left_of, written_bytes
+from adapter.storage.stores.clients import Means
+from adapter.storage.stores.connection import Connection
+from adapter.storage.stores.tokens import TokensAwayError
 
 PAGE_BYTES = 4 * 1024 * 1024
 """Most that an answer to a listing of 1,000 keys may have; see the dialects for what a key can take."""
-_OK = 200
-Then = Callable[[], Request | None]
+OK = 200
 _NO_ENCODINGS = ("", "identity")
+Sign = Callable[[str, str, Mapping[str, str]], tuple[str, Mapping[str, str]]]
+"""Method, URL and headers → the URL and the headers to send."""
 
 
 @dataclass(frozen=True)
@@ -37,141 +41,182 @@ class ListingQuery:
     by_folder: bool
 
 
-class Dialect(Protocol):
-    """What one kind of cloud says and understands. Pure."""
+class Dialect:
+    """What one kind of cloud says and understands. Pure: a subclass for each."""
 
-    owner: str
+    owner: ClassVar[str]
     """For people: `Google's`."""
-    version: str
+    version: ClassVar[str]
     """Header of an answer that has the version of an object, in lower case."""
-    version_name: str
+    version_name: ClassVar[str]
     """For people: `ETag`."""
+    meanings: ClassVar[Mapping[str, type[AdapterError]]] = {}
+    """Of the error codes that say more than their status."""
 
     def listing(self, wanted: ListingQuery) -> str:
         """Target of a listing: path and query below the bucket's base."""
-        ...
+        raise NotImplementedError
 
     def page_of(self, content: bytes, wanted: ListingQuery) -> Page:
         """The page in an answer of status 200. Raises ValueError: it is none."""
-        ...
+        raise NotImplementedError
 
     def object(self, part: Part) -> tuple[str, Mapping[str, str]]:
         """Target and headers of a read: the part, of the version that was listed."""
-        ...
+        raise NotImplementedError
 
     def checksums(self, headers: Mapping[str, str]) -> Sequence[Checksum]:
         """Of the whole object, from the answer to a read."""
-        ...
+        raise NotImplementedError
 
-    def check(self, head: Head, part: Part, where: Where) -> None:
-        """What else an answer of status 200 or 206 must be. Raises SourceError."""
-        ...
+    def is_answer(self, head: Head) -> bool:
+        """Whether an answer of status 200 or 206 may be what was asked for."""
+        return True
 
     def code(self, head: Head) -> str:
-        """The short code of an error answer, or what is in its place."""
-        ...
-
-    def meaning(self, code: str) -> type[AdapterError] | None:
-        """Of a code that says more than its status."""
-        ...
+        """The short code of an error answer, or what is in its place; empty: there is none."""
+        return ""
 
 
-Sign = Callable[[str, str, Mapping[str, str]], Mapping[str, str]]
-"""Method, URL and headers → the headers to send."""
+class NoCredentialsError(Exception):
+    """This identity gets no credentials. The text is the reason, with `{label}` for the storage config."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Route:
-    """Where requests of a bucket go, and how."""
+class CloudClient:
+    """A connection to a cloud: a subclass for each says who we are to it. Kept by `Clients`."""
 
-    base: str
-    """URL of the bucket, without a slash at its end."""
-    access: Access
-    sign: Sign
-    query: str = ""
-    """Put behind the query of each request: a signature."""
+    kind: ClassVar[str]
+    giver: ClassVar[str]
+    """For people, of what gives out credentials: `Google's`."""
+    credentials = "the credentials"
+    """For people: what requests are made with."""
+
+    def __init__(self, connection: Connection, means: Means) -> None:
+        self.means = means
+        self.host = self.endpoint = connection.host
+        """For people; and what shares its fate."""
+        self._trust = connection.trust
+        self._guard = means.guard_of(connection)
+
+    async def sign(self) -> Sign:
+        """How requests are signed now. Raises TokensAwayError, NoCredentialsError, InvalidRequest."""
+        raise NotImplementedError
+
+    def access(self, url: str) -> Access:
+        """Of a server of this connection."""
+        return Access(self._trust, self._guard, proxy_for(url))
 
 
 class CloudBucket:
     """One bucket. See `Bucket` for the contract."""
 
-    def __init__(self, *, kind: str, place: str, endpoint: str, dialect: Dialect, where: Where, engine: Engine) -> None:
-        self.kind = kind
-        self.place = place
-        self.endpoint = endpoint
-        self.words = where.words
+    def __init__(self, client: CloudClient, config: StorageConfig, *, place: str, base: str, dialect: Dialect, words: str) -> None:
+        """
+        Args:
+            client: of its connection.
+            config: that names it.
+            place: as `Bucket`.
+            base: URL of the bucket, without a slash at its end.
+            dialect: of its cloud.
+            words: as `Bucket`.
+        """
+        self.kind, self.endpoint, self.place, self.words = client.kind, client.endpoint, place, words
+        self._client = client
+        self._base = base
+        self._access = client.access(base)
         self._dialect = dialect
-        self._where = where
-        self._engine = engine
+        self._where = Where(
+            words=words,
+            label=config.label,
+            credentials=client.credentials,
+            is_plain_http=base.startswith("http:"),
+            is_unsigned=config.is_unsigned,
+        )
 
     async def list_page(self, prefix: str, *, token: str | None = None, limit: int = PAGE_OBJECTS, by_folder: bool = False) -> Page:
         """As the Protocol says."""
         wanted = ListingQuery(prefix, token, limit, by_folder)
         answer = _PageAnswer(lambda found: self._page(found, wanted))
-        head = await self._answer(_request(await self.route(), self._dialect.listing(wanted), {}, answer, most_bytes=PAGE_BYTES))
+        sign = await self.signer()
+        head = await self._answer(self._request(sign, (self._dialect.listing(wanted), {}), answer))
         if answer.page is None:
             raise self._refused(head, None)
         return answer.page
 
     async def read(self, reads: Sequence[Read]) -> None:
         """As the Protocol says. What is asked next is made in the engine's thread."""
-        route, left, key = await self.route(), left_of(reads), ""
+        sign, left, key = await self.signer(), left_of(reads), ""
 
         def asked() -> Request | None:
             nonlocal key
             if (read := next(left, None)) is None:
                 return None
             key, part = read.wanted.key, Part.left_of(read)
-            target, headers = self._dialect.object(part)
             body = Body(part, read, self._where, check=lambda head: self._check(head, part), checksums=self._dialect.checksums)
-            return _request(route, target, headers, body, most_bytes=read.wanted.size_bytes + PAGE_BYTES, then=asked)
+            return self._request(sign, self._dialect.object(part), body, most_bytes=read.wanted.size_bytes + PAGE_BYTES, then=asked)
 
         if (first := asked()) is None:
             return
         head = await self._answer(first, written=written_bytes(reads[0]))
-        if head.error or head.status not in (_OK, PARTIAL):
+        if head.error or head.status not in (OK, PARTIAL):
             raise self._refused(head, key)
 
-    async def route(self) -> Route:
-        """Where requests go now. Raises SourceError: there are no credentials."""
-        raise NotImplementedError
+    async def signer(self) -> Sign:
+        """What signs requests now. Raises SourceError: there are no credentials."""
+        client = self._client
+        try:
+            sign = await self._sign()
+        except TokensAwayError as error:
+            raise error.meaning(self._where, client.giver) from error
+        except NoCredentialsError as error:
+            raise SourceDenied(f"no credentials for {self.words}: {str(error).format(label=self._where.label)}") from error
+        self._where = replace(self._where, credentials=client.credentials)
+        return sign
+
+    async def _sign(self) -> Sign:
+        return await self._client.sign()
+
+    def _request(
+        self, sign: Sign, wanted: tuple[str, Mapping[str, str]], sink: Sink, *, most_bytes: int = PAGE_BYTES, method: str = "GET",
+        then: Callable[[], Request | None] | None = None,
+    ) -> Request:  # fmt: skip
+        """A signed one for a target below the base, with headers. Arguments as of `Request`."""
+        target, headers = wanted
+        url, given = sign(method, f"{self._base}{target}", {"Accept-Encoding": "identity", **headers})
+        return Request(url, given, sink, self._access, most_bytes, method, then=then)
 
     async def _answer(self, request: Request, *, written: int = 0) -> Head:
         try:
-            return await self._engine.fetch(request, written_bytes=written)
+            return await self._client.means.engine.fetch(request, written_bytes=written)
         except Unanswered as failure:
             raise self._where.unreachable(failure) from failure
 
     def _page(self, answer: Collected, wanted: ListingQuery) -> Page | None:
         """The page in an answer; None: the answer is of another status. Raises SourceUnavailable: it is no page."""
-        if answer.head.status != _OK:
+        if answer.head.status != OK:
             return None
         if answer.head.headers.get("content-encoding", "").strip().lower() not in _NO_ENCODINGS:
             raise self._where.unreachable(Unanswered("its answer has a Content-Encoding that was not asked for"))
         try:
             return self._dialect.page_of(answer.content, wanted)
         except (ValueError, RecursionError) as error:
-            raise self._not_ours() from error
+            owner = self._dialect.owner
+            raise SourceUnavailable(f"{self.words} gave an answer that is not {owner}", cause=f"its answers are not {owner}") from error
 
     def _check(self, head: Head, part: Part) -> None:
         dialect, key = self._dialect, part.wanted.key
         version = etag_of(head.headers.get(dialect.version))
         if part.wanted.etag and version != part.wanted.etag:
-            if version:
-                raise self._where.other_version(key, dialect.version_name)
-            raise self._where.no_version(key, dialect.version_name)
-        dialect.check(head, part, self._where)
+            if version:  # servers exist that ignore the condition of a request
+                raise self._where.changed(key, f"another {dialect.version_name}")
+            raise self._where.wrong(f"answered without the {dialect.version_name} of {key!r} that was listed")
+        if not dialect.is_answer(head):
+            raise self._where.other_range(key)
 
     def _refused(self, head: Head, key: str | None) -> AdapterError:
         code = self._dialect.code(head)
-        return self._where.refused(
-            head.status, code, key=key, kind=self._dialect.meaning(code), retry_after=head.headers.get("retry-after")
-        )
-
-    def _not_ours(self) -> SourceError:
-        return SourceUnavailable(
-            f"{self.words} gave an answer that is not {self._dialect.owner}", cause=f"its answers are not {self._dialect.owner}"
-        )
+        kind = self._dialect.meanings.get(code)
+        return self._where.refused(head.status, code, key=key, kind=kind, retry_after=head.headers.get("retry-after"))
 
 
 class _PageAnswer(Collected):
@@ -185,14 +230,3 @@ class _PageAnswer(Collected):
     def end(self) -> None:
         """As `Sink`."""
         self.page = self._read(self)
-
-
-def _request(
-    route: Route, target: str, headers: Mapping[str, str], sink: Body | Collected, *, most_bytes: int, then: Then | None = None
-) -> Request:
-    """A signed GET."""
-    url = f"{route.base}{target}"
-    if route.query:
-        url += f"{'&' if '?' in target else '?'}{route.query}"
-    given = route.sign("GET", url, {"Accept-Encoding": "identity", **headers})
-    return Request(url, given, sink, route.access, most_bytes, then=then)

@@ -14,6 +14,9 @@ from xml.parsers.expat import ExpatError, ParserCreate
 
 _WITH_ATTRIBUTES = re.compile(rb"<[^<>=]*=[^<>]*>?")
 _GOOD_ATTRIBUTES = re.compile(rb"""<\??[\w:.-]+(?:\s+[\w:.-]+\s*=\s*(?:"[^"<>]*"|'[^'<>]*'))*\s*[/?]?>""")
+_CODE = re.compile(rb"<Code>([^<]*)</Code>")
+ENCODED = "Encoded"
+"""Attribute of Azure's names that XML cannot hold."""
 _TEXT_BYTES = 32 * 1024
 """Most between two tags: a key has up to 1,024 bytes, all metadata of a blob 8 KiB."""
 
@@ -44,9 +47,17 @@ class Document:
 
     fields: Row = field(default_factory=dict)
     rows: list[tuple[str, Row]] = field(default_factory=list)
-    """Path of each row, and its fields; those of `Shape.lists` are joined by spaces."""
-    attributes: dict[int, dict[str, str]] = field(default_factory=dict)
-    """Number of a row → attributes of its `Name`."""
+    """Path of each row, and its fields; those of `Shape.lists` are joined by spaces. `ENCODED`: its name is."""
+
+
+def code_in(document: bytes) -> str:
+    """
+    The short code in an error document; empty where it has none.
+
+    Source: Amazon S3 API Reference, Error responses; Azure Storage, Status and error codes.
+    """
+    found = _CODE.search(document)
+    return found[1].decode(errors="replace") if found else ""
 
 
 def read_rows(document: bytes, shape: Shape) -> Document:
@@ -72,8 +83,8 @@ def read_rows(document: bytes, shape: Shape) -> Document:
         elif row is None and (below := "/".join(path[1:])) in shape.rows:
             row, row_depth, wanted = {}, len(path), shape.rows[below]
             found.rows.append((below, row))
-        elif row is not None and attributes and path[-1] == "Name":
-            found.attributes[len(found.rows) - 1] = attributes
+        elif row is not None and path[-1] == "Name" and attributes.get(ENCODED, "").lower() == "true":
+            row[ENCODED] = "true"
 
     def end(_: str) -> None:
         nonlocal row, wanted

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import os
-
-import botocore.session
 import pytest
-from botocore.exceptions import UnknownServiceError
-from botocore.loaders import Loader
 
 from adapter.errors import InvalidRequest, SourceChanged, SourceDenied, SourceNotFound, SourceUnavailable
 from adapter.storage.bucket import StoredObject
-from adapter.storage.stores.s3 import place
-from adapter.storage.stores.s3.config import connection_of
 from adapter.workers import Stop
 from tests.contract.bucket.conftest import bucket_of, spoiled_rig
 from tests.fakes.s3_proxy import Fault
-from tests.unit.storage.rigs import make_config
 
 
 @pytest.fixture
@@ -216,25 +208,6 @@ def test_addressing_follows_the_config(spoiled):
     """Path style by default with an endpoint of one's own."""
     spoiled.listed()
     assert spoiled.proxy.requests[-1].startswith(f"GET /{spoiled.config['bucket']}?")
-
-
-def test_a_place_is_found_without_a_look_into_the_folders_of_other_services(monkeypatch):
-    """botocore lists 400 of them, twice; every service that it finds is one of those whose folder has the name."""
-    place._session.cache_clear()
-    listed = []
-    original = os.listdir
-    monkeypatch.setattr(os, "listdir", lambda path=".": listed.append(path) or original(path))
-    place.place_of(connection_of(make_config({"type": "s3", "endpoint_url": "http://127.0.0.1:9"})), "b", "us-east-1")
-    assert 0 < len(listed) < 20
-    assert set(Loader().list_available_services("service-2")) <= set(place._Descriptions().list_available_services("service-2"))
-
-
-def test_a_service_that_nobody_describes_is_unknown():
-    """As botocore says it."""
-    session = botocore.session.Session()
-    session.register_component("data_loader", place._Descriptions())
-    with pytest.raises(UnknownServiceError, match="no-such-service"):
-        session.create_client("no-such-service", region_name="us-east-1")
 
 
 def test_two_regions_of_amazon_share_no_trouble():

@@ -7,3 +7,4 @@ from adapter.storage.stores.azure.config import BINDING, connection_of
 from adapter.storage.stores.clients import BucketStore
 
 STORE = BucketStore(BINDING, connection_of, AzureClient)
+"""Containers of Azure Blob Storage."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -25,8 +25,9 @@ from adapter.errors import InvalidRequest, SourceDenied
 from adapter.storage.net.bridge import Bridge
 from adapter.storage.net.failures import Unanswered
 from adapter.storage.stores.answers import is_passing
+from adapter.storage.stores.cloud import NoCredentialsError
 from adapter.storage.stores.gcs.config import GcsConnection
-from adapter.storage.stores.tokens import NO_ANSWER, Token, TokensAwayError
+from adapter.storage.stores.tokens import NEVER, NO_ANSWER, Token, TokensAwayError
 from adapter.workers import Stop
 
 TOKEN_URI = "https://oauth2.googleapis.com/token"  # noqa: S105 - an address
@@ -35,15 +36,6 @@ _SCOPES = ("https://www.googleapis.com/auth/devstorage.read_only",)
 _SEARCH_PAUSES_SECONDS = (0.0, 1.0, 2.0)
 """Before each look for a metadata server: a new pod's may need seconds to come up."""
 _MACHINE = Path("/sys/class/dmi/id/product_name")
-
-
-@dataclass(frozen=True)
-class _Answer:
-    """As google-auth's `Response`."""
-
-    status: int
-    headers: Mapping[str, str]
-    data: bytes
 
 
 class _Asking(Request):
@@ -59,7 +51,7 @@ class _Asking(Request):
 
     def __call__(
         self, url: str, method: str = "GET", body: Any = None, headers: Mapping[str, str] | None = None, timeout: Any = None, **_: Any
-    ) -> _Answer:
+    ) -> Any:
         """As google-auth's. Raises TokensAwayError."""
         self.last_place, self.searches = urlsplit(url).netloc, urlsplit(url).path in ("", "/")
         content = body.encode() if isinstance(body, str) else body
@@ -69,7 +61,7 @@ class _Asking(Request):
             raise TokensAwayError(self.last_place, failure) from failure
         if is_passing(head.status) and not self.searches:
             raise TokensAwayError(self.last_place, status=head.status, retry_after=head.headers.get("retry-after"))
-        return _Answer(head.status, head.headers, data)
+        return SimpleNamespace(status=head.status, headers=head.headers, data=data)
 
 
 class GoogleIdentity:
@@ -83,16 +75,16 @@ class GoogleIdentity:
         if connection.is_anonymous:
             self._found = AnonymousCredentials()
         elif connection.private_key is not None and connection.client_email is not None:
-            self._found = _of_key(connection)
+            self._found = _of_key(connection.client_email.reveal(), connection.private_key.reveal(), connection.giver.url)
             self.name = "the service account key"
 
-    def token(self, bridge: Bridge, stop: Stop) -> Token | None:
+    def token(self, bridge: Bridge, stop: Stop) -> Token:
         """
-        A new one, asked for over the bridge; None: requests are anonymous.
+        A new one, asked for over the bridge; an empty one: requests are anonymous.
 
         Raises:
             SourceDenied: the pod has default credentials that cannot be used.
-            GoogleAuthError: this identity gets none.
+            NoCredentialsError: this identity gets none.
             TokensAwayError: this can pass.
         """
         asking = _Asking(bridge, stop)
@@ -101,22 +93,20 @@ class GoogleIdentity:
             self._found = found or AnonymousCredentials()
             self.name = "the default credentials, because there is no private_key in the config" if found else NO_DEFAULT
         if isinstance(self._found, AnonymousCredentials):
-            return None
+            return Token("", NEVER)
         try:
             self._found.refresh(asking)
         except NO_ANSWER as error:
             raise TokensAwayError(asking.last_place) from error
+        except GoogleAuthError as error:
+            raise NoCredentialsError(f"{self.name} of {{label}} did not work ({type(error).__name__})") from error
         expiry = self._found.expiry
         return Token(str(self._found.token), expiry.timestamp() if expiry is not None else 0.0)
 
 
-def _of_key(connection: GcsConnection) -> Any:
-    account = {
-        "type": "service_account",
-        "client_email": connection.client_email.reveal() if connection.client_email else "",
-        "private_key": connection.private_key.reveal().replace("\\n", "\n") if connection.private_key else "",
-        "token_uri": connection.token_uri or TOKEN_URI,
-    }
+def _of_key(email: str, key: str, token_uri: str | None) -> Any:
+    pem = key.replace("\\n", "\n")
+    account = {"type": "service_account", "client_email": email, "private_key": pem, "token_uri": token_uri or TOKEN_URI}
     try:
         return service_account.Credentials.from_service_account_info(account, scopes=_SCOPES)
     except (GoogleAuthError, ValueError, TypeError):

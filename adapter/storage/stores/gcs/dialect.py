@@ -12,13 +12,11 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from adapter.errors import AdapterError
 from adapter.storage.bucket import PAGE_OBJECTS, Page, StoredObject
 from adapter.storage.checksums import Checksum, readable
 from adapter.storage.net.messages import Head
-from adapter.storage.stores.answers import Where
 from adapter.storage.stores.body import PARTIAL, Part
-from adapter.storage.stores.cloud import ListingQuery
+from adapter.storage.stores.cloud import Dialect, ListingQuery
 
 FIELDS = "items(name,size,generation),prefixes,nextPageToken"
 _MOST_QUOTES_OF_A_ROW = 160
@@ -37,14 +35,6 @@ class _Row(msgspec.Struct):
     """Google writes numbers of 64 bits as texts."""
     size: int | str = 0
 
-    @property
-    def stored(self) -> StoredObject:
-        """Raises ValueError: a number is none."""
-        size, generation = int(self.size), int(self.generation)
-        if not 0 <= size <= _MOST_BYTES_OF_A_FILE or generation < 0:
-            raise ValueError("not a size, or not a generation")
-        return StoredObject(self.name, size, str(generation))
-
 
 class _Answer(msgspec.Struct):
     items: list[_Row] | None = None
@@ -52,7 +42,7 @@ class _Answer(msgspec.Struct):
     nextPageToken: str | None = None  # noqa: N815 - Google's name
 
 
-class GcsDialect:
+class GcsDialect(Dialect):
     """As `Dialect`, for one bucket."""
 
     owner = "Google's"
@@ -76,7 +66,7 @@ class GcsDialect:
         if content.count(b'"') > _MOST_QUOTES_OF_A_ROW * PAGE_OBJECTS:  # before a parser makes many times as much of them
             raise ValueError("more than a page")
         answer = msgspec.json.decode(content, type=_Answer)
-        objects = tuple(row.stored for row in answer.items or ())
+        objects = tuple(_stored(row) for row in answer.items or ())
         folders = tuple(sorted(answer.prefixes or ()))
         if len(objects) + len(folders) > wanted.limit:
             raise ValueError("more rows than a page has")
@@ -93,16 +83,14 @@ class GcsDialect:
         pairs = (each.strip().partition("=") for each in headers.get("x-goog-hash", "").split(","))
         return readable((name, text) for name, _, text in pairs)
 
-    def check(self, head: Head, part: Part, where: Where) -> None:
-        """As `Dialect`."""
+    def is_answer(self, head: Head) -> bool:
+        """As `Dialect`. Nothing is unpacked on the way."""
         encoding = head.headers.get("content-encoding", "")
-        if head.status != PARTIAL or encoding not in ("", head.headers.get(_STORED_ENCODING, encoding)):
-            raise where.other_range(part.wanted.key)
+        return head.status == PARTIAL and encoding in ("", head.headers.get(_STORED_ENCODING, encoding))
 
-    def code(self, head: Head) -> str:
-        """As `Dialect`: Google's errors have none."""
-        return ""
 
-    def meaning(self, code: str) -> type[AdapterError] | None:
-        """As `Dialect`."""
-        return None
+def _stored(row: _Row) -> StoredObject:
+    size, generation = int(row.size), int(row.generation)
+    if not 0 <= size <= _MOST_BYTES_OF_A_FILE or generation < 0:
+        raise ValueError("not a size, or not a generation")
+    return StoredObject(row.name, size, str(generation))

@@ -13,26 +13,40 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from urllib.parse import SplitResult, quote, urljoin, urlsplit
 
-from adapter.errors import AdapterError, InvalidRequest
+from adapter.errors import InvalidRequest
 from adapter.storage.bucket import PAGE_OBJECTS, Page, Read, StoredObject
-from adapter.storage.net.access import Access, Trust, proxy_for
-from adapter.storage.net.engine import Engine
+from adapter.storage.net.access import Access, proxy_for
 from adapter.storage.net.failures import DeniedAddress, Unanswered
-from adapter.storage.net.guard import FREE, Guard
 from adapter.storage.net.messages import Collected, Head, Request
 from adapter.storage.secret.endpoints import is_same_endpoint, origin
 from adapter.storage.secret.merging import StorageConfig
 from adapter.storage.stores.answers import GONE, REDIRECTS, USER_AGENT, Where
-from adapter.storage.stores.body import PARTIAL, Body, Part, left_of, span_of, told_by, written_bytes
-from adapter.storage.stores.cloud import PAGE_BYTES
+from adapter.storage.stores.body import PARTIAL, Body, Part, left_of, length_of, span_of, written_bytes
+from adapter.storage.stores.clients import Means
+from adapter.storage.stores.cloud import OK, PAGE_BYTES
 from adapter.storage.stores.http.config import HttpConnection, headers_of, url_of
 from adapter.storage.stores.http.versions import checksums_of, encoding_of, guards, is_held_to, listed_version_of, version_of
 
 MAX_REDIRECTS = 5
-_OK = 200
-_FIRST_BYTE = "bytes=0-0"
+_UNSATISFIABLE = 416
+
+
+class HttpClient:
+    """As `Client`."""
+
+    def __init__(self, connection: HttpConnection, means: Means) -> None:
+        pem = connection.client_pem
+        self.engine = means.engine
+        self.redirected = Access(connection.trust, means.guard)
+        """Of a server that only a redirect names."""
+        self.own = Access(replace(connection.trust, client_pem=pem.reveal() if pem else None), means.guard_of(connection))
+
+    def bucket(self, config: StorageConfig) -> HttpBucket:
+        """As `Client`. Raises InvalidRequest: the URL or the headers are none."""
+        return HttpBucket(self, config)
 
 
 class HttpBucket:
@@ -40,86 +54,68 @@ class HttpBucket:
 
     kind = "http"
 
-    def __init__(self, config: StorageConfig, connection: HttpConnection, engine: Engine, guard: Guard) -> None:
-        """
-        Args:
-            config: of the request.
-            connection: made from it.
-            engine: to ask with.
-            guard: of addresses that only a request, or a redirect, names.
-
-        Raises:
-            InvalidRequest: the URL or the headers are none.
-        """
-        pem = connection.client_pem
-        self._engine = engine
-        self._trust = Trust(verify=connection.verify_tls, ca_pem=connection.ca_pem, client_pem=pem.reveal() if pem else None)
-        self._own_guard, self._guard = guard if connection.is_requested else FREE, guard
+    def __init__(self, client: HttpClient, config: StorageConfig) -> None:
+        self._client = client
         self._url = url_of(config)
-        self._headers = headers_of(config)
+        headers = headers_of(config)
+        self._headers = {name: secret.reveal() for name, secret in headers.items()}
         self.place = self.words = f"{origin(self._url)}{self._url.path.rstrip('/')}"
         self.endpoint = self._url.netloc
         self._where = Where(
             words=self.words,
             label=config.label,
-            credentials="the headers" if self._headers else "no headers",
+            credentials="the headers" if headers else "no headers",
             is_plain_http=self._url.scheme == "http",
-            is_unsigned=config.is_unsigned and not self._headers,
+            is_unsigned=config.is_unsigned and not headers,
         )
 
     async def list_page(self, prefix: str, *, token: str | None = None, limit: int = PAGE_OBJECTS, by_folder: bool = False) -> Page:
         """As the Protocol says, as far as a web server can."""
         if by_folder or token or not prefix or prefix.endswith("/"):
             return Page(objects=(), is_answer=False)
-        found = await self._described(prefix)
-        return Page(objects=() if found is None else (found,))
+        first = _FirstByte()
+        try:
+            head = await self._sent(prefix, {"Range": "bytes=0-0"}, first, PAGE_BYTES)
+        except _EnoughError:
+            head = first.head
+        return Page(objects=() if head.status in GONE else (self._described(prefix, head, has_come=first.has_come),))
 
     async def read(self, reads: Sequence[Read]) -> None:
         """As the Protocol says. A server without ranges is read from its start on; what comes before is thrown away."""
         for read in left_of(reads):
-            await self._read(read)
+            wanted, part = read.wanted, Part.left_of(read)
+            is_range = wanted.is_divisible and not part.is_whole
+            headers = guards(wanted.etag, is_range=is_range) | ({"Range": part.range} if is_range else {})
+            body = Body(part, read, self._where, check=partial(self._check, part), checksums=checksums_of)
+            head = await self._sent(wanted.key, headers, body, wanted.size_bytes + PAGE_BYTES, written=written_bytes(read))
+            if head.status not in (OK, PARTIAL):
+                raise self._where.refused(head.status, key=wanted.key, retry_after=head.headers.get("retry-after"))
 
-    async def _read(self, read: Read) -> None:
-        wanted, part = read.wanted, Part.left_of(read)
-        is_range = wanted.is_divisible and not part.is_whole
-        headers = guards(wanted.etag, is_range=is_range) | ({"Range": part.range} if is_range else {})
-        body = Body(part, read, self._where, check=lambda head: self._check(head, part), checksums=checksums_of)
-        head = await self._sent(wanted.key, headers, body, wanted.size_bytes + PAGE_BYTES, written=written_bytes(read))
-        if head.status not in (_OK, PARTIAL):
-            raise self._refused(head, wanted.key)
-
-    async def _described(self, key: str) -> StoredObject | None:
-        first = _FirstByte()
-        try:
-            head = await self._sent(key, {"Range": _FIRST_BYTE}, first, PAGE_BYTES)
-        except _EnoughError:
-            head = first.head
-        if head.status in GONE:
-            return None
-        version, told = listed_version_of(head.headers), told_by(head.headers)
-        span = span_of(told.span)
+    def _described(self, key: str, head: Head, *, has_come: bool) -> StoredObject:
+        """The file, from the answer to a request for its first byte."""
+        version, (first, last, size), is_divisible = listed_version_of(head.headers), span_of(head.headers), False
+        missing = "no total in its Content-Range"
         if head.status == PARTIAL:
-            if (span.first, span.last) != (0, 0):
+            if (first, last) != (0, 0):
                 raise self._where.other_range(key)
-            size, is_divisible = span.total, bool(version)
-            if not first.has_come:
+            if not has_come:
                 raise self._where.ended_early(key, 1)
-        elif head.status == 416 and span.total == 0:
-            size, is_divisible = 0, True
-        elif head.status == _OK:
-            size, is_divisible = told.size_bytes, False
+            is_divisible = bool(version)
+        elif head.status == _UNSATISFIABLE and size == 0:
+            is_divisible = True
+        elif head.status == OK:
+            size, missing = length_of(head.headers), "no Content-Length"
         else:
-            raise self._refused(head)
+            raise self._where.refused(head.status, retry_after=head.headers.get("retry-after"))
         self._check_encoding(key, head)
         if size is None:
-            missing = "no total in its Content-Range" if head.status == PARTIAL else "no Content-Length"
             raise InvalidRequest(f"{self.place} does not say how long {key!r} is ({missing}), so it cannot be pulled safely")
         return StoredObject(key, size, version, is_divisible)
 
-    def _check(self, head: Head, part: Part) -> None:
+    def _check(self, part: Part, head: Head) -> None:
         """The body is of the listed version."""
         if not is_held_to(part.wanted.etag, version_of(head.headers), is_part=head.status == PARTIAL):
-            raise self._where.other_version(part.wanted.key, "ETag or date")
+            raise self._where.changed(part.wanted.key, "another ETag or date")
         self._check_encoding(part.wanted.key, head)
 
     def _check_encoding(self, key: str, head: Head) -> None:
@@ -127,27 +123,19 @@ class HttpBucket:
             asked = "in an encoding that was not asked for"
             raise InvalidRequest(f"{self.place} sends {key!r} {asked} ({encoding}); have the server send the file as it is stored")
 
-    def _refused(self, head: Head, key: str | None = None) -> AdapterError:
-        return self._where.refused(head.status, key=key, retry_after=head.headers.get("retry-after"))
-
     async def _sent(self, key: str, headers: Mapping[str, str], sink: Body | _FirstByte, most_bytes: int, *, written: int = 0) -> Head:
         """The first answer that is not a redirect."""
         url = self._url._replace(path=f"{self._url.path.rstrip('/')}/{quote(key)}")
-        own = {name: secret.reveal() for name, secret in self._headers.items()}
         is_own = True
         for _ in range(MAX_REDIRECTS + 1):
-            trust = self._trust if is_own else replace(self._trust, client_pem=None)
-            access = Access(trust, self._own_guard if is_own else self._guard, proxy_for(url.geturl()))
-            given = {"User-Agent": USER_AGENT, **(own if is_own else {}), **headers, "Accept-Encoding": "identity"}
+            access = replace(self._client.own if is_own else self._client.redirected, proxy=proxy_for(url.geturl()))
+            given = {"User-Agent": USER_AGENT, **(self._headers if is_own else {}), **headers, "Accept-Encoding": "identity"}
             try:
-                head = await self._engine.fetch(Request(url.geturl(), given, sink, access, most_bytes), written_bytes=written)
-            except DeniedAddress as denied:
-                if is_own:
-                    raise self._where.unreachable(denied) from denied
-                raise InvalidRequest(
-                    f"{self.place} redirected to an address that may not be dialled (REQUEST_ENDPOINTS_DENIED)"
-                ) from denied
+                head = await self._client.engine.fetch(Request(url.geturl(), given, sink, access, most_bytes), written_bytes=written)
             except Unanswered as failure:
+                if isinstance(failure, DeniedAddress) and not is_own:
+                    denied = "to an address that may not be dialled (REQUEST_ENDPOINTS_DENIED)"
+                    raise InvalidRequest(f"{self.place} redirected {denied}") from failure
                 raise self._where.unreachable(failure) from failure
             if head.status not in REDIRECTS:
                 return head
@@ -180,7 +168,7 @@ class _FirstByte(Collected):
     def begin(self, head: Head) -> None:
         """As `Sink`. Raises `_EnoughError`: of the whole file the head is enough."""
         super().begin(head)
-        if head.status == _OK:
+        if head.status == OK:
             raise _EnoughError
 
     def take(self, chunk: memoryview) -> None:

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from adapter.errors import InvalidRequest
 from adapter.storage.secret.endpoints import checked_endpoint, is_same_origin
 from adapter.storage.secret.fields import Secret
 from adapter.storage.secret.merging import Binding, StorageConfig
-from adapter.storage.secret.trust import check_client_pem, trusted_pem
+from adapter.storage.secret.trust import check_client_pem
+from adapter.storage.stores.connection import Connection, fields_of
 
 BINDING = Binding(
     places={"url": is_same_origin},
@@ -36,20 +37,19 @@ _OURS = frozenset({
 
 
 @dataclass(frozen=True, kw_only=True)
-class HttpConnection:
-    """Everything that a client is made from. Headers and URL are no part of it: they go with each request."""
+class HttpConnection(Connection):
+    """Everything that a client is made from."""
 
-    verify_tls: bool = True
-    ca_pem: str | None = field(default=None, repr=False)
     client_pem: Secret | None = None
     """Certificate and key that are shown to the server."""
-    is_requested: bool = False
-    """Only the request names the place, so addresses are checked before they are dialled (`Means.guard`)."""
-    label: str = field(default="", compare=False)
 
 
 def connection_of(config: StorageConfig) -> HttpConnection:
-    """The connection fields of a storage config. Blocks: a CA bundle may be a file. Raises InvalidRequest, with the field's name."""
+    """
+    The connection fields of a storage config; headers and URL go with each request. Blocks: a CA bundle may be a file.
+
+    Raises InvalidRequest, with the field's name.
+    """
     fields = config.fields
     certificate, key = fields.text("client_certificate"), fields.secret("client_key")
     if (certificate is None) != (key is None):
@@ -57,13 +57,7 @@ def connection_of(config: StorageConfig) -> HttpConnection:
     client_pem = f"{certificate}\n{key.reveal()}\n" if certificate and key else None
     if client_pem is not None:
         check_client_pem(client_pem, config.label)
-    return HttpConnection(
-        verify_tls=fields.flag("verify_ssl", default=True),
-        ca_pem=trusted_pem(fields),
-        client_pem=Secret(client_pem) if client_pem is not None else None,
-        is_requested="url" in config.requested,
-        label=config.label,
-    )
+    return HttpConnection(client_pem=Secret(client_pem) if client_pem else None, **fields_of(config, "url"))
 
 
 def url_of(config: StorageConfig) -> SplitResult:

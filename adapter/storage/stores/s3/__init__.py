@@ -15,3 +15,4 @@ def _client(connection: Any, means: Means) -> Client:
 
 
 STORE = BucketStore(BINDING, connection_of, _client)
+"""Buckets of S3."""

@@ -1,101 +1,165 @@
-"""What is kept for a connection to S3: its credentials, and where its buckets are."""
+"""A connection to S3 (its credentials, and where its buckets are), and its buckets: other regions, and checksums that are asked for."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
+import functools
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import cast
 
 from botocore.credentials import Credentials, ReadOnlyCredentials
 
+from adapter.errors import AdapterError, InvalidRequest
+from adapter.storage.bucket import PAGE_OBJECTS, FileSink, Page, Read, StoredObject
+from adapter.storage.checksums import Checksum
 from adapter.storage.net.access import Trust
 from adapter.storage.net.bridge import Bridge
-from adapter.storage.net.guard import FREE
-from adapter.storage.secret.endpoints import plain_http_refusal
+from adapter.storage.net.messages import Collected, Head
 from adapter.storage.secret.merging import StorageConfig
-from adapter.storage.stores.answers import Where
+from adapter.storage.stores.answers import REDIRECTS, USER_AGENT, etag_of, is_passing
+from adapter.storage.stores.body import Part, left_of
 from adapter.storage.stores.clients import Means
-from adapter.storage.stores.cloud import PAGE_BYTES
-from adapter.storage.stores.s3.bucket import S3Bucket
+from adapter.storage.stores.cloud import OK, PAGE_BYTES, CloudBucket, CloudClient, Sign
 from adapter.storage.stores.s3.config import S3Connection
-from adapter.storage.stores.s3.credentials import Chain, ChainError, Keys
-from adapter.storage.stores.s3.place import BucketPlace, ca_bundle, place_of, region_of
-from adapter.storage.stores.tokens import Tokens, TokensAwayError
+from adapter.storage.stores.s3.credentials import Keys, asked
+from adapter.storage.stores.s3.dialect import S3Dialect
+from adapter.storage.stores.s3.place import of_environment, place_of
+from adapter.storage.stores.s3.signing import signed
+from adapter.storage.stores.tokens import Tokens
+from adapter.units import MIB
 
 TURN_SECONDS = 11 * 60
 """Left to live: below it, credentials are renewed by one caller for all. A minute more than botocore's own `mandatory` bound."""
 _OR_ELSE = 'give the storage config an access_key_id and a secret_access_key, or "anonymous": "true" for a public bucket'
 _KEPT_PLACES = 256
+_LARGE_BYTES = MIB
+"""Smaller objects come in one GET, which tells their checksum."""
+_NOT_IMPLEMENTED = 501
+_ELSEWHERE = frozenset({"AuthorizationHeaderMalformed", "IllegalLocationConstraintException", "PermanentRedirect", "TemporaryRedirect"})
+_REGION = re.compile(r"[a-z0-9-]{2,32}")
 
 
-class S3Client:
+class S3Client(CloudClient):
     """As `Client`."""
 
+    kind, giver = "s3", "AWS's"
+
     def __init__(self, connection: S3Connection, means: Means) -> None:
+        super().__init__(connection, means)
         self._connection = connection
-        self._means = means
-        self._trust = Trust(verify=connection.verify_tls, ca_pem=connection.ca_pem, ca_file=ca_bundle())
+        self._trust = replace(connection.trust, ca_file=of_environment("ca_bundle"))
+        self.region = connection.region or of_environment("region") or "us-east-1"
+        self.host = connection.host or "Amazon S3"
+        self.endpoint = connection.host or f"{self.host} ({self.region})"
         secrets = (connection.access_key_id, connection.secret_access_key, connection.session_token)
         keys = [secret.reveal() for secret in secrets if secret is not None]
         self._static = Credentials(*keys).get_frozen_credentials() if keys else None
-        needs_chain = self._static is None and not connection.is_anonymous
-        self._endpoint = connection.host if connection.endpoint_url else f"{connection.host} ({region_of(connection)})"
-        self._chain: Chain | None = None
-        self._tokens = Tokens(self._asked, early_seconds=TURN_SECONDS) if needs_chain else None
-        self._places: OrderedDict[tuple[str, str], BucketPlace] = OrderedDict()
+        self._tokens = None if keys or connection.is_anonymous else Tokens(self._ask, early_seconds=TURN_SECONDS)
+        self.place = functools.lru_cache(_KEPT_PLACES)(functools.partial(place_of, connection))
+        """Where a bucket is, by its name and region; see `place_of`."""
 
     def bucket(self, config: StorageConfig) -> S3Bucket:
         """As `Client`."""
-        connection, name = self._connection, config.required_bucket()
+        return S3Bucket(self, config, self._connection.url or "")
 
-        async def place(region: str | None) -> BucketPlace:
-            return await self._place(name, region)
-
-        where = Where(
-            words=f"bucket {name!r} at {connection.host}",
-            label=config.label,
-            credentials="the credentials",
-            is_plain_http=(connection.endpoint_url or "").startswith("http:"),
-            is_unsigned=config.is_unsigned,
-        )
-        return S3Bucket(
-            name=name,
-            endpoint=self._endpoint,
-            where=where,
-            engine=self._means.engine,
-            trust=self._trust,
-            guard=self._means.guard if connection.is_requested else FREE,
-            place=place,
-            keys=lambda: self._keys(where),
-        )
-
-    async def _keys(self, where: Where) -> ReadOnlyCredentials | None:
+    async def keys(self) -> ReadOnlyCredentials | None:
+        """What is signed with now; None: nothing is. Raises as `CloudClient.sign`."""
         if self._tokens is None:
             return self._static
+        keys = cast("ReadOnlyCredentials", cast("Keys", await self._tokens.value()).credentials)
+        if keys.token:
+            self._connection.check_token("the session token of the default credential chain", self.host, or_else=_OR_ELSE)
+        return keys
+
+    async def _ask(self) -> Keys:
+        assert self._tokens is not None  # noqa: S101 - they ask
+        bridge = Bridge(self.means.engine, Trust(ca_file=self._trust.ca_file), most_bytes=PAGE_BYTES, asks=self._tokens.asks)
+        return await self.means.asking.run(lambda stop: asked(self.region, bridge, stop))
+
+
+class S3Bucket(CloudBucket):
+    """One bucket. See `Bucket` for the contract."""
+
+    def __init__(self, client: S3Client, config: StorageConfig, base: str) -> None:
+        """`base`: as long as it is not known where the bucket is."""
+        self._name = name = config.required_bucket()
+        words = f"bucket {name!r} at {client.host}"
+        super().__init__(client, config, place=f"s3://{name}", base=base, dialect=S3Dialect(), words=words)
+        self._s3 = client
+        self._region = ""
+        """That is asked; empty: not known."""
+        self._other_region: str | None = None
+        """Where an answer says that the bucket is, until that was tried."""
+        self._checksums: dict[str, str] = {}
+        """Key of a large object → algorithm of a checksum of all of it, as listed."""
+
+    async def list_page(self, prefix: str, *, token: str | None = None, limit: int = PAGE_OBJECTS, by_folder: bool = False) -> Page:
+        """As the Protocol says. A bucket in another region is asked there, if its answer names the region."""
         try:
-            keys = cast("Keys", await self._tokens.value())
-        except TokensAwayError as error:
-            raise error.meaning(where, "AWS's") from error
-        except ChainError as error:
-            raise error.meaning(where) from error
-        connection = self._connection
-        if keys.credentials.token and not connection.may_carry_tokens:
-            raise plain_http_refusal("the session token of the default credential chain", connection.host, or_else=_OR_ELSE)
-        return cast("ReadOnlyCredentials", keys.credentials)
+            page = await super().list_page(prefix, token=token, limit=limit, by_folder=by_folder)
+        except InvalidRequest as elsewhere:
+            region, self._other_region = self._other_region, None
+            if region is None:
+                raise
+            await self._move(region)
+            try:
+                page = await super().list_page(prefix, token=token, limit=limit, by_folder=by_folder)
+            except InvalidRequest:
+                self._region, self._other_region = "", None
+                raise elsewhere from None
+        self._checksums |= {each.key: each.checksum for each in page.objects if each.size_bytes > _LARGE_BYTES and each.checksum}
+        return page
 
-    async def _asked(self) -> Keys:
-        if self._chain is None:
-            assert self._tokens is not None  # noqa: S101 - they ask
-            bridge = Bridge(self._means.engine, Trust(ca_file=self._trust.ca_file), most_bytes=PAGE_BYTES, asks=self._tokens.asks)
-            self._chain = Chain(region_of(self._connection), bridge)
-        return await self._means.asking.run(self._chain.ask)
+    async def read(self, reads: Sequence[Read]) -> None:
+        """As the Protocol says. An answer with a part of an object does not tell a checksum of all of it, so that is asked for."""
+        for read in left_of(reads):
+            algorithm = self._checksums.get(read.wanted.key)
+            if algorithm and isinstance(read.sink, FileSink) and read.length < read.wanted.size_bytes:
+                read.sink.expect((Checksum(algorithm),))
+                if read.sink.is_asking:
+                    read.sink.expect(await self._told(read.wanted))
+        await super().read(reads)
 
-    async def _place(self, bucket: str, region: str | None) -> BucketPlace:
-        def find() -> BucketPlace:
-            return place_of(self._connection, bucket, region or region_of(self._connection))
+    async def _sign(self) -> Sign:
+        keys = await self._s3.keys()
+        if not self._region:
+            await self._move(self._s3.region)
+        region = self._region
 
-        key = (bucket, region or "")
-        if key not in self._places:
-            self._places[key] = await self._means.blocking.run(lambda _: find())
-            if len(self._places) > _KEPT_PLACES:
-                self._places.popitem(last=False)
-        return self._places[key]
+        def sign(method: str, url: str, headers: Mapping[str, str]) -> tuple[str, Mapping[str, str]]:
+            given = {"User-Agent": USER_AGENT, **headers}
+            return url, given if keys is None else signed(method, url, given, keys, region)
+
+        return sign
+
+    async def _move(self, region: str) -> None:
+        place = await self._s3.means.blocking.run(lambda _: self._s3.place(self._name, region))
+        self._base, self._region = place.base, place.region
+        self._access = self._s3.access(place.base)
+
+    async def _told(self, wanted: StoredObject) -> Sequence[Checksum]:
+        """
+        What the store says by itself of all bytes of a version. A refusal says nothing: the GET will tell what is wrong.
+
+        Raises SourceUnavailable: another try may be answered.
+        """
+        whole = Part(wanted=wanted, start=0, length=wanted.size_bytes)
+        sign = await self.signer()
+        head = await self._answer(self._request(sign, self._dialect.object(whole), Collected(), method="HEAD"))
+        if is_passing(head.status) and head.status != _NOT_IMPLEMENTED:
+            raise self._where.refused(head.status, key=wanted.key, retry_after=head.headers.get("retry-after"))
+        is_version = etag_of(head.headers.get("etag")) == wanted.etag
+        return self._dialect.checksums(head.headers) if head.status == OK and is_version else ()
+
+    def _refused(self, head: Head, key: str | None) -> AdapterError:
+        code = self._dialect.code(head)
+        if head.status not in REDIRECTS and code not in _ELSEWHERE:
+            return super()._refused(head, key)
+        actual = head.headers.get("x-amz-bucket-region", "")
+        region = actual if _REGION.fullmatch(actual) else None
+        self._other_region = region if region != self._region else None
+        found = f"the bucket is in {region!r}" if region else "the bucket is in another region"
+        named = f"{code}, HTTP {head.status}" if code in _ELSEWHERE else f"HTTP {head.status}"
+        is_not = f"{self.words} is not in region {self._region!r}, {found} ({named})"
+        return InvalidRequest(f"{is_not}; set `region` (and endpoint_url) of {self._where.label}")

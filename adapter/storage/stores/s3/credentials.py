@@ -12,23 +12,26 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
+from types import SimpleNamespace
 from typing import Any, cast
 from urllib.parse import urlsplit
 
 import botocore.session
 from botocore import exceptions as boto
-from botocore.awsrequest import AWSPreparedRequest, AWSResponse
+from botocore.awsrequest import AWSPreparedRequest, AWSResponse, HeadersDict
 from botocore.config import Config
-from botocore.credentials import Credentials, ProcessProvider, RefreshableCredentials, create_credential_resolver
+from botocore.credentials import ProcessProvider, RefreshableCredentials, create_credential_resolver
 from botocore.parsers import ResponseParserError
 
-from adapter.errors import AdapterError, SourceDenied, SourceUnavailable
+from adapter.errors import AdapterError, SourceUnavailable
 from adapter.storage.net.bridge import Bridge
 from adapter.storage.net.failures import ANSWER_SECONDS, CONNECT_SECONDS, Unanswered
 from adapter.storage.stores.answers import Where
+from adapter.storage.stores.cloud import NoCredentialsError
 from adapter.storage.stores.s3.dialect import MEANINGS
 from adapter.storage.stores.tokens import NEVER, Token, TokensAwayError
 from adapter.workers import Stop
@@ -52,57 +55,61 @@ class Keys(Token):
     credentials: Any = None
 
 
-class ChainError(Exception):
-    """The chain gave nothing."""
+def asked(region: str, bridge: Bridge, stop: Stop) -> Keys:
+    """
+    What the chain gives. Blocks.
 
-    def __init__(self, cause: Exception) -> None:
-        super().__init__(str(cause))
-        self.cause = cause
+    Raises:
+        TokensAwayError: this can pass.
+        NoCredentialsError: the chain gives none.
+        Stopped: by the stop.
+    """
+    asking = _Asking(bridge, stop)
+    try:
+        session = botocore.session.Session()
+        session.set_default_client_config(_CONFIG)
+        session.register("before-send", cast("Any", asking.on_request))
+        resolver = create_credential_resolver(session, region_name=region)
+        _reach_through(resolver, asking)
+        found = resolver.load_credentials()
+        if found is None:
+            raise boto.NoCredentialsError
+        frozen = found.get_frozen_credentials()
+    except FAILURES as error:
+        stop.check()
+        raise asking.trouble or _meaning(error) from error
+    ends = found._expiry_time.timestamp() if isinstance(found, RefreshableCredentials) else NEVER  # type: ignore[attr-defined]
+    return Keys("", ends, frozen)
 
-    def meaning(self, where: Where) -> AdapterError:
-        """For the place that the credentials are for. What AWS says can pass is away, everything else a matter of credentials."""
-        cause = self.cause
-        if isinstance(cause, boto.ClientError) and MEANINGS.get(_code_of(cause)) is SourceUnavailable:
-            giver = replace(where, words=f"AWS, which gives out the credentials for {where.words},")
-            status = int(cause.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
-            return giver.refused(status, _code_of(cause), kind=SourceUnavailable)
-        if isinstance(cause, boto.NoCredentialsError):
-            chain = "the default credential chain (environment, web identity, instance role) has no credentials"
-        else:
-            code = _code_of(cause) if isinstance(cause, boto.ClientError) else type(cause).__name__
-            chain = f"the default credential chain failed ({code if code.isalnum() else type(cause).__name__})"
-        return SourceDenied(
-            f"no credentials for {where.words}: {where.label} has no access_key_id and secret_access_key, and {chain}; "
-            'give both, or anonymous "true" for a public bucket'
-        )
+
+def _meaning(error: Exception) -> Exception:
+    """What AWS says can pass is away, everything else a matter of credentials."""
+    failed = f"the default credential chain failed ({type(error).__name__})"
+    if isinstance(error, boto.NoCredentialsError):
+        failed = "the default credential chain (environment, web identity, instance role) has no credentials"
+    elif isinstance(error, boto.ClientError):
+        code = str(error.response.get("Error", {}).get("Code", ""))
+        if MEANINGS.get(code) is SourceUnavailable:
+            return _AwsAwayError(code, int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)))
+        failed = f"the default credential chain failed ({code})" if code.isalnum() else failed
+    instead = 'give both, or anonymous "true" for a public bucket'
+    return NoCredentialsError(f"{{label}} has no access_key_id and secret_access_key, and {failed}; {instead}")
 
 
-class Chain:
-    """Of one connection. Blocks: used in one thread at a time."""
+class _AwsAwayError(TokensAwayError):
+    """AWS says by a code that this can pass."""
 
-    def __init__(self, region: str, bridge: Bridge) -> None:
-        self._region = region
-        self._bridge = bridge
-        self._found: Credentials | None = None
+    def __init__(self, code: str, status: int) -> None:
+        super().__init__("AWS", status=status)
+        self._code = code
 
-    def ask(self, stop: Stop) -> Keys:
-        """Credentials, found or renewed. Raises TokensAwayError: this can pass. Raises ChainError, Stopped."""
-        asking = _Asking(self._bridge, stop)
-        try:
-            session = botocore.session.Session()
-            session.set_default_client_config(_CONFIG)
-            session.register("before-send", cast("Any", asking.on_request))
-            resolver = create_credential_resolver(session, region_name=self._region)
-            _reach_through(resolver, asking)
-            self._found = found = resolver.load_credentials()
-            if found is None:
-                raise boto.NoCredentialsError
-            frozen = found.get_frozen_credentials()
-        except FAILURES as error:
-            stop.check()
-            raise asking.trouble or ChainError(error) from error
-        ends = found._expiry_time.timestamp() if isinstance(found, RefreshableCredentials) else NEVER  # type: ignore[attr-defined]
-        return Keys("", ends, frozen)
+    def meaning(self, where: Where, owner: str) -> AdapterError:
+        """As `TokensAwayError`."""
+        giver = replace(where, words=f"{self.place}, which gives out {_GIVES} for {where.words},")
+        error = giver.refused(self.status, self._code, kind=SourceUnavailable)
+        assert isinstance(error, SourceUnavailable)  # noqa: S101 - of that kind
+        error.is_of_giver = True
+        return error
 
 
 class _Asking:
@@ -121,7 +128,7 @@ class _Asking:
     def send(self, request: AWSPreparedRequest, *, is_optional: bool = False, uses_proxies: bool = True) -> AWSResponse:
         """The whole answer. `is_optional`: most pods have nothing there, which is no trouble."""
         url, body = request.url, request.body
-        headers = {name: _text(value) for name, value in request.headers.items()}
+        headers = {name: value.decode() if isinstance(value, bytes) else str(value) for name, value in request.headers.items()}
         content = cast("bytes | None", body.encode() if isinstance(body, str) else body)
         host = urlsplit(url).netloc
         try:
@@ -135,50 +142,22 @@ class _Asking:
             raise boto.EndpointConnectionError(endpoint_url=url, error=failure) from failure
         if head.status >= _FIRST_AWAY_STATUS or head.status == _TOO_MANY:
             self.trouble = TokensAwayError(host, status=head.status, retry_after=head.headers.get("retry-after"), gives=_GIVES)
-        return AWSResponse(url, head.status, cast("Any", _Headers(head.headers)), cast("Any", _Raw(answer)))
-
-
-class _Metadata:
-    """What botocore's fetchers take for a session of its own."""
-
-    def __init__(self, asking: _Asking, *, is_optional: bool, uses_proxies: bool) -> None:
-        self._asking = asking
-        self._options = {"is_optional": is_optional, "uses_proxies": uses_proxies}
-
-    def send(self, request: AWSPreparedRequest) -> AWSResponse:
-        """The whole answer."""
-        return self._asking.send(request, **self._options)
-
-
-class _Headers(dict[str, str]):
-    def get(self, name: str, default: Any = None) -> Any:
-        return super().get(name.lower(), default)
-
-
-class _Raw:
-    def __init__(self, content: bytes) -> None:
-        self._content = content
-
-    def stream(self) -> Iterator[bytes]:
-        """All of it."""
-        return iter((self._content,))
+        raw = SimpleNamespace(stream=lambda: iter((answer,)))
+        return AWSResponse(url, head.status, cast("Any", HeadersDict(head.headers)), cast("Any", raw))
 
 
 def _reach_through(resolver: Any, asking: _Asking) -> None:
     role = resolver.get_provider("iam-role")._role_fetcher
-    role._session, role._num_attempts = _Metadata(asking, is_optional=True, uses_proxies=True), 1
+    role._session, role._num_attempts = SimpleNamespace(send=partial(asking.send, is_optional=True)), 1
     task = resolver.get_provider("container-role")._fetcher
-    task._session = _Metadata(asking, is_optional=False, uses_proxies=False)
+    task._session = SimpleNamespace(send=partial(asking.send, uses_proxies=False))
     task.RETRY_ATTEMPTS, task.SLEEP_TIME = 1, 0
-
-    def run(command: Any, **options: Any) -> _Program:
-        return _Program(command, asking.stop, options)
-
+    run = partial(_Program, asking.stop)
     resolver.get_provider("custom-process")._popen = run
     profiles = resolver.get_provider("assume-role")._profile_provider_builder
 
     def program_of(profile_name: str) -> ProcessProvider:
-        return ProcessProvider(profile_name, load_config=lambda: profiles._session.full_config, popen=run)
+        return ProcessProvider(profile_name, load_config=lambda: profiles._session.full_config, popen=cast("Callable[..., Any]", run))
 
     profiles._create_process_provider = program_of
 
@@ -186,7 +165,7 @@ def _reach_through(resolver: Any, asking: _Asking) -> None:
 class _Program:
     """A program that prints credentials, as `subprocess.Popen`: ended with all that it has started when its time is up, or by the stop."""
 
-    def __init__(self, command: Any, stop: Stop, options: Mapping[str, Any]) -> None:
+    def __init__(self, stop: Stop, command: Any, **options: Any) -> None:
         self._stop = stop
         self._child = subprocess.Popen(command, start_new_session=True, stdin=subprocess.DEVNULL, **options)  # noqa: S603 - the profile's own
         self.returncode: int | None = None
@@ -206,11 +185,3 @@ class _Program:
     def _end(self) -> None:
         with suppress(ProcessLookupError):
             os.killpg(self._child.pid, signal.SIGKILL)
-
-
-def _code_of(error: boto.ClientError) -> str:
-    return str(error.response.get("Error", {}).get("Code", ""))
-
-
-def _text(value: Any) -> str:
-    return value.decode() if isinstance(value, bytes) else str(value)

@@ -13,10 +13,10 @@ from adapter.errors import AdapterError, SourceDenied, SourceNotFound, SourceUna
 from adapter.storage.bucket import PAGE_OBJECTS, Page, StoredObject
 from adapter.storage.checksums import ALGORITHMS, Checksum, readable
 from adapter.storage.net.messages import Head
-from adapter.storage.stores.answers import Where, code_in, etag_of
+from adapter.storage.stores.answers import etag_of
 from adapter.storage.stores.body import Part
-from adapter.storage.stores.cloud import ListingQuery
-from adapter.storage.stores.xml_rows import Shape, read_rows
+from adapter.storage.stores.cloud import Dialect, ListingQuery
+from adapter.storage.stores.xml_rows import Shape, code_in, read_rows
 
 MOST_KEY_BYTES = 1024
 """Source: Amazon S3 User Guide, Naming Amazon S3 objects."""
@@ -58,12 +58,13 @@ MEANINGS: dict[str, type[AdapterError]] = {
 """Of the codes that say more than the status."""
 
 
-class S3Dialect:
+class S3Dialect(Dialect):
     """As `Dialect`."""
 
     owner = "S3's: is something else there?"
     version = "etag"
     version_name = "ETag"
+    meanings = MEANINGS
 
     def listing(self, wanted: ListingQuery) -> str:
         """As `Dialect`."""
@@ -106,16 +107,9 @@ class S3Dialect:
             return ()
         return readable((name, told) for name in ALGORITHMS if (told := headers.get(_CHECKSUM + name)))
 
-    def check(self, head: Head, part: Part, where: Where) -> None:
-        """As `Dialect`."""
-
     def code(self, head: Head) -> str:
         """As `Dialect`."""
-        return code_in(head.error) or ""
-
-    def meaning(self, code: str) -> type[AdapterError] | None:
-        """As `Dialect`."""
-        return MEANINGS.get(code)
+        return code_in(head.error)
 
 
 def full_checksum(algorithms: Sequence[str], kind: str | None) -> str:

@@ -25,7 +25,7 @@ def reached(stored, **params):
 def test_an_empty_endpoint_is_none():
     """It must not turn the stored one off: the keys would go to Amazon."""
     _, connection = reached(STORED, endpoint_url="")
-    assert connection.endpoint_url == "https://ours:9000"
+    assert connection.url == "https://ours:9000"
     assert connection.access_key_id.reveal() == "stored-id"
 
 
@@ -189,7 +189,7 @@ def test_repeated_and_new_parts_are_a_set_of_their_own():
 def test_trust_that_repeats_the_stored_one_changes_nothing():
     """A template may carry the same value in both."""
     _, connection = reached(STORED | {"verify_ssl": "false"}, verify_ssl="false")
-    assert connection.verify_tls is False and connection.access_key_id is not None
+    assert connection.trust.verify is False and connection.access_key_id is not None
 
 
 def test_own_keys_turn_a_stored_anonymous_off():

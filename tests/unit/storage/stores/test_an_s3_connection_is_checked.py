@@ -30,7 +30,7 @@ def test_all_fields_are_read():
     assert made.access_key_id.reveal() == "the-key-id"
     assert made.secret_access_key.reveal() == "the-secret"
     assert made.session_token.reveal() == "t"
-    assert (made.endpoint_url, made.region, made.addressing_style, made.host) == ("http://minio:9000", "eu-1", "virtual", "minio:9000")
+    assert (made.url, made.region, made.addressing_style, made.host) == ("http://minio:9000", "eu-1", "virtual", "minio:9000")
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_white_space_around_a_value_is_no_part_of_it():
 @pytest.mark.parametrize("flag", ["false", "0", False, "False"])
 def test_verify_ssl_as_people_write_it(flag):
     """KServe's users write 0."""
-    assert connection(verify_ssl=flag).verify_tls is False
+    assert connection(verify_ssl=flag).trust.verify is False
 
 
 # fields, words of the sentence
@@ -90,23 +90,23 @@ def test_a_wrong_field_is_named(fields, words):
 def test_a_certificate_is_taken_out_of_its_comments(pem):
     """Bundles hold names in every script; OpenSSL wants ASCII."""
     made = connection(certificate=f"# Autorité de certification\n{pem}\nübrig\n{pem}")
-    assert made.ca_pem.count("BEGIN CERTIFICATE") == 2
-    assert made.ca_pem.isascii()
+    assert made.trust.ca_pem.count("BEGIN CERTIFICATE") == 2
+    assert made.trust.ca_pem.isascii()
 
 
 def test_certificate_beats_ca_bundle(pem):
     """The bundle's file is not even looked for."""
-    assert connection(certificate=pem, ca_bundle="/no/such/file").ca_pem == connection(certificate=pem).ca_pem
+    assert connection(certificate=pem, ca_bundle="/no/such/file").trust == connection(certificate=pem).trust
 
 
 def test_a_private_key_is_no_certificate(pem):
     """A file that holds other PEM blocks as well is fine, one that holds no certificate is not."""
     key = "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"
-    assert "PRIVATE" not in connection(certificate=key + pem).ca_pem
+    assert "PRIVATE" not in connection(certificate=key + pem).trust.ca_pem
     with pytest.raises(InvalidRequest):
         connection(certificate=key)
 
 
 def test_an_endpoint_without_scheme_is_https():
     """As the Go adapter's SDK took it."""
-    assert connection(endpoint_url="minio.local:9000").endpoint_url == "https://minio.local:9000"
+    assert connection(endpoint_url="minio.local:9000").url == "https://minio.local:9000"

@@ -37,5 +37,5 @@ def test_a_place_of_the_requests_own_gets_no_identity(kind: str) -> None:
     connection = BUCKETS[kind].connection(config)
 
     assert config.is_unsigned
-    assert getattr(connection, "is_anonymous", True)
+    assert connection.is_anonymous
     assert [name for name, value in vars(connection).items() if isinstance(value, Secret)] == []
