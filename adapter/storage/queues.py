@@ -10,15 +10,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext
-from dataclasses import dataclass, field
+from weakref import WeakValueDictionary
 
 from adapter.waits import Waits
-
-
-@dataclass(eq=False)
-class _Queue:
-    turns: asyncio.Semaphore
-    users: int = field(default=0)
 
 
 class EndpointQueues:
@@ -28,23 +22,18 @@ class EndpointQueues:
         """`each`: requests of one endpoint at a time."""
         self._each = each
         self._all = asyncio.Semaphore(2 * each)
-        self._of: dict[str, _Queue] = {}
+        self._of: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+        """By endpoint. One that no request uses or waits for goes."""
 
     @asynccontextmanager
     async def turn(self, endpoint: str, waits: Waits) -> AsyncIterator[None]:
         """While inside, one request may be under way to this endpoint. Until there is a turn, that is what is waited for."""
-        queue = self._of.setdefault(endpoint, _Queue(asyncio.Semaphore(self._each)))
-        queue.users += 1
-        try:
-            async with (
-                _held(queue.turns, waits, f"a free request to {endpoint} (all {self._each} wait for it)"),
-                _held(self._all, waits, f"a free request to storage (all {2 * self._each} wait for stores)"),
-            ):
-                yield
-        finally:
-            queue.users -= 1
-            if not queue.users:
-                self._of.pop(endpoint, None)
+        turns = self._of.setdefault(endpoint, asyncio.Semaphore(self._each))
+        async with (
+            _held(turns, waits, f"a free request to {endpoint} (all {self._each} wait for it)"),
+            _held(self._all, waits, f"a free request to storage (all {2 * self._each} wait for stores)"),
+        ):
+            yield
 
 
 @asynccontextmanager
