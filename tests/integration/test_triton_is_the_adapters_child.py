@@ -74,7 +74,7 @@ def script(text: str) -> str:
 def launched(launch: Launch, text: str, **env: Any) -> AdapterProcess:
     """With a shell in Triton's place, when both run."""
     adapter = launch(script(text), **env)
-    until(lambda: "\nup\n" in adapter.log_text(), "the program is up")
+    until(lambda: "up" in adapter.log_text().splitlines(), "the program is up")
     return adapter
 
 

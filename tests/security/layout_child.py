@@ -21,6 +21,7 @@ from adapter.layout import rules
 from adapter.lifecycle import planning
 from adapter.model import Layout
 from adapter.volume.volume import Volume
+from adapter.workers import QUICK_ITEMS
 from tests.builders import a_spec
 from tests.unit.storage.rigs import make_rig, opened
 
@@ -209,7 +210,7 @@ async def _outcome(name: str, folder: Path) -> dict[str, object]:
         made.close()
         rig.store.close()
         volume.close()
-    is_large = len(objects) > planning.QUICK_ITEMS
+    is_large = len(objects) > QUICK_ITEMS
     return told | {"grown": _peak() - before, "on_loop": is_large and threading.main_thread().name in planned_in}
 
 
