@@ -63,6 +63,7 @@ class Transfer:
         self._head_bytes = 0
         self._came_bytes = self._pieces = 0
         """Of the body."""
+        self._most_bytes = ERROR_BYTES
         self._filled = 0
         """Bytes in the buffer."""
         self._heard = time.monotonic()
@@ -141,6 +142,7 @@ class Transfer:
         if self._has_head:
             self._heard = time.monotonic()
         if self._is_good:
+            self._most_bytes = self.request.most_bytes
             self.request.sink.begin(self._head)
 
     def _body(self, chunk: memoryview) -> None:
@@ -150,13 +152,14 @@ class Transfer:
         self._came_bytes += len(chunk)
         if self._pieces > _FEW_PIECES and self._pieces * _LEAST_MEAN_BYTES > self._came_bytes:
             raise TooMuch("framing", _FEW_PIECES * _LEAST_MEAN_BYTES)
-        what, most_bytes = ("an answer", self.request.most_bytes) if self._is_good else ("an error", ERROR_BYTES)
-        if self._came_bytes > most_bytes:
-            raise TooMuch(what, most_bytes)
-        if self._filled + len(chunk) > BUFFER_BYTES:
+        if self._came_bytes > self._most_bytes:
+            raise TooMuch("an answer" if self._is_good else "an error", self._most_bytes)
+        end = self._filled + len(chunk)
+        if end > BUFFER_BYTES:
             self.flush()
-        self._buffer[self._filled : self._filled + len(chunk)] = chunk
-        self._filled += len(chunk)
+            end = len(chunk)
+        self._buffer[end - len(chunk) : end] = chunk
+        self._filled = end
 
     def flush(self) -> None:
         """Give the sink what has come. Raises what the sink raises."""
