@@ -40,9 +40,12 @@ class Worker:
         self._epoll.register(self._wake, select.EPOLLIN)
         self._multi = pycurl.CurlMulti()
         self._multi.setopt(pycurl.M_SOCKETFUNCTION, self._on_socket)
+        self._multi.setopt(pycurl.M_TIMERFUNCTION, self._on_timer)
         self._multi.setopt(pycurl.M_MAXCONNECTS, KEPT_CONNECTIONS)
         self._tick = 0.0
         """When the times of the transfers are looked at next."""
+        self._due: float | None = None
+        """When libcurl wants to be called, whatever comes."""
         self._running: dict[Any, Transfer] = {}
         """By handle of libcurl."""
         self._is_open, self._lock = True, threading.Lock()
@@ -102,9 +105,10 @@ class Worker:
 
     def _turn(self) -> None:
         """Wait for something to do, and do it."""
-        pause = self._multi.timeout() / 1000  # negative: none
-        if self._running and not 0 <= pause <= TICK_SECONDS:
-            pause = TICK_SECONDS
+        ends = [self._tick] if self._running else []
+        if self._due is not None:
+            ends.append(self._due)
+        pause = max(0.0, min(ends) - time.monotonic()) if ends else -1.0
         for file, events in self._epoll.poll(pause):
             if file == self._wake:
                 os.eventfd_read(file)
@@ -113,9 +117,11 @@ class Worker:
                 self._multi.socket_action(file, bool(can_read) * pycurl.CSELECT_IN | bool(can_write) * pycurl.CSELECT_OUT)
         while self._orders:
             self._orders.popleft()()
-        self._multi.socket_action(pycurl.SOCKET_TIMEOUT, 0)
-        self._collect()
         now = time.monotonic()
+        if self._due is not None and now >= self._due:
+            self._due = None
+            self._multi.socket_action(pycurl.SOCKET_TIMEOUT, 0)
+        self._collect()
         if now >= self._tick:
             self._tick = now + TICK_SECONDS
             self._look(now)
@@ -184,3 +190,6 @@ class Worker:
         else:
             self._epoll.register(file, events)
             multi.assign(file, True)
+
+    def _on_timer(self, milliseconds: int) -> None:
+        self._due = None if milliseconds < 0 else time.monotonic() + milliseconds / 1000
