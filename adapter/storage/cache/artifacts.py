@@ -10,7 +10,7 @@ import os
 import re
 import secrets
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -119,13 +119,18 @@ class Artifacts:
         return freed
 
     def confirm(self, entry: Entry, seconds: float) -> None:
-        """Its owner has listed it then; 0: was refused. What cannot be written down is lost with this process."""
+        """Its owner has listed it then; 0: it was refused. What cannot be written down is lost with this process."""
         entry.confirmed = seconds
         if entry.key is not None:
             try:
                 records.confirm(self.folder(entry), seconds)
             except OSError as error:
                 _log.info("cache.not_recorded", key=entry.key, cause=str(error))
+
+    def refuse(self, entries: Iterable[Entry]) -> None:
+        """The store has refused their owner."""
+        for entry in entries:
+            self.confirm(entry, 0.0)
 
     def content(self, origin: str, stored: StoredObject, stop: Stop) -> bytes | None:
         """A small file, from an artifact of this origin."""

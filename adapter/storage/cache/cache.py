@@ -160,8 +160,8 @@ class Cache:
         try:
             yield
         except (SourceDenied, SourceNotFound):
-            for entry in self._table.forget(origin):
-                await self._files.run_to_end(partial(self._forgotten, entry))
+            if entries := self._table.forget(origin):
+                await self._files.run_to_end(lambda _: self._artifacts.refuse(entries))
             raise
 
     async def recalled(self, entry: Entry) -> Listing | None:
@@ -276,9 +276,6 @@ class Cache:
         CACHE_REQUESTS.labels("miss").inc()
         CACHE_SAVED_BYTES.inc(build.linked_bytes)
         return _Made(entry, listing)
-
-    def _forgotten(self, entry: Entry, _stop: Stop) -> None:
-        self._artifacts.confirm(entry, 0.0)
 
     async def _let_go(self, entry: Entry) -> None:
         await self._files.run_to_end(lambda _: self._artifacts.let_go(entry))
