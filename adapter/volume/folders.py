@@ -2,7 +2,7 @@
 The folders that are ours on the shared volume: claimed at the start, checked, and made again when they were deleted.
 
 A lock file keeps a second adapter out; folders are made again only as long as the lock file is still the one that we hold.
-All calls block.
+What a file system's errors mean is said in words here. All calls block.
 """
 
 from __future__ import annotations
@@ -11,22 +11,19 @@ import errno
 import fcntl
 import os
 import secrets
-import stat
 import threading
 from contextlib import suppress
 from pathlib import Path
 
 import structlog
 
-from adapter.errors import AdapterError, StartError
-from adapter.volume.disk_failure import failure_in_words
+from adapter.errors import AdapterError, DiskFull, StartError, VolumeFailed
+from adapter.units import show_bytes
 from adapter.volume.trees import mount_of
 
 DIRECTORY_MODE = 0o755
 """Triton runs as another user, and must be able to enter."""
 _LOCK_MODE = 0o644
-_ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EBADF)
-"""As `Path.is_dir` has it."""
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -36,7 +33,7 @@ class VolumeError(StartError):
 
 
 class Folders:
-    """Triton's repository folder and the adapter's own. `claim` comes first, `release` last."""
+    """Triton's repository folder and the adapter's own. `claim` comes first, `close` last."""
 
     def __init__(self, repository_dir: Path, cache_dir: Path) -> None:
         self.repository_dir = repository_dir
@@ -62,7 +59,7 @@ class Folders:
 
         Raises:
             VolumeError: not writable, or another adapter is there.
-            OSError: a link in the place of a folder cannot be taken away. The caller releases then.
+            OSError: a link in the place of a folder cannot be taken away. The caller closes then.
         """
         _claim_directory(self.repository_dir)
         _claim_directory(self.cache_dir)
@@ -76,7 +73,7 @@ class Folders:
             _drop_link(folder)
             _claim_directory(folder)
 
-    def release(self) -> None:
+    def close(self) -> None:
         """Let another adapter in. The folders stay."""
         if self._lock is not None:
             os.close(self._lock)
@@ -90,12 +87,11 @@ class Folders:
             AdapterError: names the folder; another adapter has taken it over, or it cannot be made.
             OSError: the folder cannot be looked at.
         """
-        if not self._holds_lock():
-            with self._restoring:
-                if not self._holds_lock():
-                    self._restore_lock()
-        self.problem = None
-        self._restore_folders()
+        with self._restoring:
+            if not self._holds_lock():
+                self._restore_lock()
+            self.problem = None
+            self._restore_folders()
 
     def _restore_lock(self) -> None:
         """The lock went with the folder: it is taken again where no other adapter has it."""
@@ -116,7 +112,7 @@ class Folders:
     def _restore_folders(self) -> None:
         for folder in (self.repository_dir, self.staging_dir, self.artifacts_dir, self.trash_dir):
             is_ours = folder != self.repository_dir
-            if not _is_directory(folder, follows=not is_ours):
+            if not folder.is_dir() or (is_ours and folder.is_symlink()):
                 try:
                     if is_ours:
                         _drop_link(folder)
@@ -139,18 +135,18 @@ class Folders:
             placed.hardlink_to(staged)
             placed.unlink()
             staged.rename(placed)
-            placed.unlink()
         except OSError as error:
-            for path in (staged, placed):
-                _unlink(path)
+            text = f"cannot move or hard-link a file from {self.cache_dir} to {self.repository_dir}: {error.strerror}"
             if error.errno == errno.EXDEV:
-                raise VolumeError(
+                text = (
                     f"{self.cache_dir} and {self.repository_dir} are on different file systems (or mounts), "
                     "but files are placed by rename and hard link; change CACHE_DIR"
-                ) from error
-            raise VolumeError(
-                f"cannot move or hard-link a file from {self.cache_dir} to {self.repository_dir}: {error.strerror}"
-            ) from error
+                )
+            raise VolumeError(text) from error
+        finally:
+            for path in (staged, placed):
+                with suppress(OSError):
+                    path.unlink()
 
     def _take_lock(self) -> None:
         """Hold the file instead of an earlier one. Raises BlockingIOError: another process holds it. Raises OSError."""
@@ -161,20 +157,16 @@ class Folders:
         except OSError:
             os.close(file)
             raise
-        self.release()
+        self.close()
         self._lock = file
 
     def _holds_lock(self) -> bool:
         """Whether the file in the folder is the one that we hold. Raises OSError: the folder cannot be looked at."""
-        held = self._lock  # `release` may come meanwhile
-        if held is None:
-            return False
+        held = self._lock  # `close` may come meanwhile
         try:
-            return os.path.samestat(os.fstat(held), self._lock_path.lstat())
-        except OSError as error:
-            if error.errno in _ABSENT:
-                return False
-            raise
+            return held is not None and os.path.samestat(os.fstat(held), self._lock_path.lstat())
+        except (FileNotFoundError, NotADirectoryError):
+            return False
 
 
 def make_plain_directory(path: Path) -> None:
@@ -196,16 +188,6 @@ def _make_directory(path: Path) -> None:
         path.chmod(DIRECTORY_MODE)
 
 
-def _is_directory(path: Path, *, follows: bool) -> bool:
-    """Raises OSError: the file system cannot tell."""
-    try:
-        return stat.S_ISDIR(path.stat(follow_symlinks=follows).st_mode)
-    except OSError as error:
-        if error.errno in _ABSENT:
-            return False
-        raise
-
-
 def _drop_link(path: Path) -> None:
     """A link where a folder of ours belongs was made by others: it would lead what we write and delete elsewhere. Raises OSError."""
     if path.is_symlink():
@@ -219,8 +201,40 @@ def _claim_directory(path: Path) -> None:
         raise VolumeError(f"cannot create the folder {path}: {error.strerror}") from error
 
 
-def _unlink(path: Path) -> None:
+def failure_in_words(error: OSError, folder: Path, needed_bytes: int, what: str = "") -> AdapterError:
+    """
+    The error to raise instead.
+
+    Args:
+        error: of a call below the folder.
+        folder: on the volume.
+        needed_bytes: what was to be written; 0: a directory, which takes no bytes worth telling.
+        what: begins the sentence, where the cause alone does not tell what could not be done.
+    """
+    if not what and (gone := _deleted(error)):
+        return AdapterError(f"{gone} was deleted while the adapter was working")
+    if error.errno == errno.EROFS:
+        return VolumeFailed(
+            f"{what}the volume is read-only: nothing can be written below {folder} (after an error of the disk the kernel does so)"
+        )
+    if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        return VolumeFailed(f"{what or 'the model volume cannot be written: '}{error.strerror or error}")
+    needed = f"the files need {show_bytes(needed_bytes)}, " if needed_bytes else ""
+    return DiskFull(f"{what}the volume has no room ({error.strerror}): {needed}free are {_free_words(folder)}")
+
+
+def _free_words(folder: Path) -> str:
     try:
-        path.unlink(missing_ok=True)
+        state = os.statvfs(folder)
     except OSError as error:
-        _log.debug("volume.unlink_failed", path=str(path), error=error.strerror)
+        return f"unknown ({error.strerror})"
+    inodes = f" and {state.f_favail} inodes" if state.f_files else ""
+    return f"{show_bytes(state.f_bavail * state.f_frsize)}{inodes}"
+
+
+def _deleted(error: OSError) -> Path | None:
+    """What is gone, when that is why a path was not found: the first folder on its way that does not exist."""
+    if error.errno != errno.ENOENT or error.filename is None:
+        return None
+    path = Path(os.fsdecode(error.filename))
+    return next((place for place in (*reversed(path.parents), path) if not os.path.lexists(place)), None)

@@ -47,7 +47,6 @@ class Trash:
         self._changed = threading.Condition()
         self._moving = threading.Lock()
         """Around what gives a name in a folder of ours to something else than what had to leave and could not."""
-        self._tidying = threading.Lock()
         self._tidy_at = 0.0
 
     def size_bytes(self) -> int:
@@ -96,24 +95,21 @@ class Trash:
 
     def tidy(self) -> None:
         """Delete what could not be deleted before, if it is time for another try."""
-        if not self._left or time.monotonic() < self._tidy_at or not self._tidying.acquire(blocking=False):
-            return
-        try:
-            with self._changed:
-                paths = list(islice(self._left, AT_ONCE))
-            for path in paths:
-                with self._moving:
-                    if path not in self._left:
-                        continue
-                    gone = self._moved_out(path)
-                    if gone is None or gone.parent != self._folders.trash_dir:  # what has that name by then may be another thing
-                        self._leave(path)
-                        continue
-                if self._is_deleted(gone):
-                    _log.info("volume.leftover_deleted", path=str(path))
-        finally:
+        with self._changed:
+            if not self._left or time.monotonic() < self._tidy_at:
+                return
             self._tidy_at = time.monotonic() + RETRY_SECONDS
-            self._tidying.release()
+            paths = list(islice(self._left, AT_ONCE))
+        for path in paths:
+            with self._moving:
+                if path not in self._left:
+                    continue
+                gone = self._moved_out(path)
+                if gone is None or gone.parent != self._folders.trash_dir:  # what has that name by then may be another thing
+                    self._leave(path)
+                    continue
+            if self._is_deleted(gone):
+                _log.info("volume.leftover_deleted", path=str(path))
 
     def clear(self) -> None:
         """Delete what lies in the folder, also of an earlier process. Raises OSError: the folder cannot be read."""
@@ -141,25 +137,22 @@ class Trash:
         return gone
 
     def _is_deleted(self, path: Path, *, is_counted_elsewhere: bool = False) -> bool:
-        """Delete it, as far as permitted."""
+        """Delete it, as far as permitted, in the very folder that has the path now; nothing where that lies on another mount."""
         with self._changed:
             self._going[path] = 0 if is_counted_elsewhere else own_bytes([path])
-        is_ours = True
-        try:
-            is_ours = self._delete(path)
-        finally:
-            is_left = os.path.lexists(path)
-            if not is_left:
-                self._forget(path)
-            elif is_ours:
-                self._leave(path)
-            with self._changed:
-                del self._going[path]
-                self._changed.notify_all()
+        is_ours = self._delete(path)
+        is_left = os.path.lexists(path)
+        if not is_left:
+            self._forget(path)
+        elif is_ours:
+            self._leave(path)
+        with self._changed:
+            self._going.pop(path, None)
+            self._changed.notify_all()
         return not is_left
 
     def _delete(self, path: Path) -> bool:
-        """In the very folder that has the path now. Returns False, and does nothing, where that lies on another mount."""
+        """Returns False, and does nothing, where it lies on another mount."""
         try:
             parent = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError:
@@ -181,14 +174,15 @@ class Trash:
         return True
 
     def _leave(self, path: Path) -> None:
-        left_bytes = own_bytes([path])
-        with self._changed:
-            self._left.pop(path, None)
-            self._left[path] = left_bytes
-            LEFTOVERS.set(len(self._left))
+        self._note(path, own_bytes([path]))
 
     def _forget(self, path: Path) -> None:
         """What is called so now is not what could not be deleted."""
+        self._note(path, None)
+
+    def _note(self, path: Path, left_bytes: int | None) -> None:
         with self._changed:
-            if self._left.pop(path, None) is not None:
-                LEFTOVERS.set(len(self._left))
+            self._left.pop(path, None)
+            if left_bytes is not None:
+                self._left[path] = left_bytes
+            LEFTOVERS.set(len(self._left))

@@ -59,39 +59,23 @@ def own_bytes(paths: Iterable[Path | str]) -> int:
 
 def files_below(path: Path | str, check: Callable[[], object] = lambda: None) -> Iterator[os.stat_result]:
     """Every plain file below, or the file itself. Whatever `check` raises ends it."""
-    folders = [path]
-    try:
+    with suppress(OSError):
         state = os.lstat(path)
-    except OSError:
-        return
-    if not stat.S_ISDIR(state.st_mode):
         if stat.S_ISREG(state.st_mode):
             yield state
-        return
+        if not stat.S_ISDIR(state.st_mode):
+            return
+    folders = [path]
     while folders:
         check()
-        try:
-            entries = os.scandir(folders.pop())
-        except OSError:
-            continue
-        with entries:
-            yield from _files_in(entries, folders, check)
-
-
-def _files_in(entries: Iterator[os.DirEntry[str]], folders: list[Path | str], check: Callable[[], object]) -> Iterator[os.stat_result]:
-    """The files among them; folders are noted."""
-    while True:
-        try:
-            entry = next(entries)
-            if entry.is_dir(follow_symlinks=False):
-                folders.append(entry.path)
-            elif entry.is_file(follow_symlinks=False):
-                check()
-                yield entry.stat(follow_symlinks=False)
-        except StopIteration:
-            return
-        except OSError:  # it has vanished, or the folder cannot be read on
-            continue
+        with suppress(OSError), os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.path)
+                elif entry.is_file(follow_symlinks=False):
+                    check()
+                    with suppress(OSError):  # it has vanished
+                        yield entry.stat(follow_symlinks=False)
 
 
 def read_below(folder: Path | str, path: str, most_bytes: int) -> bytes:

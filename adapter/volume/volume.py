@@ -12,41 +12,25 @@ run them in a thread.
 
 from __future__ import annotations
 
-import os
-import re
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from adapter.volume.disk_failure import failure_in_words
-from adapter.volume.folders import Folders, VolumeError, make_plain_directory
+from adapter.volume.folders import Folders, VolumeError, failure_in_words, make_plain_directory
 from adapter.volume.trash import Trash
 
 __all__ = ["FILE_MODE", "Volume", "VolumeError", "make_plain_directory"]
 
 FILE_MODE = 0o644
 
-_CHECK = re.compile(r"\.check-[0-9a-f]{16}")
-"""Files with which a start tries what placing needs; of one that ended there."""
 
-
-class Volume:
+class Volume(Folders):
     """The adapter's claim on the shared volume. `claim` comes first, `close` last."""
 
     def __init__(self, repository_dir: Path, cache_dir: Path) -> None:
-        self._folders = Folders(repository_dir, cache_dir)
-        self.repository_dir = repository_dir
-        self.cache_dir = cache_dir
-        self.staging_dir = self._folders.staging_dir
-        self.artifacts_dir = self._folders.artifacts_dir
-        self.trash_dir = self._folders.trash_dir
-        self.trash = Trash(self._folders)
-
-    @property
-    def problem(self) -> str | None:
-        """Why nothing can be written any more: another adapter has taken the folder over. From any thread."""
-        return self._folders.problem
+        super().__init__(repository_dir, cache_dir)
+        self.trash = Trash(self)
 
     def claim(self) -> None:
         """
@@ -59,28 +43,19 @@ class Volume:
             VolumeError: not writable, not one file system, or another adapter is there.
         """
         try:
-            self._folders.claim()
-            self._folders.check_links()
+            super().claim()
+            self.check_links()
             self._clear_residue()
-        except OSError as error:
+        except BaseException as error:
             self.close()
-            raise VolumeError(f"cannot clear {self.cache_dir} of what an earlier adapter left: {error.strerror}") from error
-        except BaseException:
-            self.close()
+            if isinstance(error, OSError):
+                raise VolumeError(f"cannot clear {self.cache_dir} of what an earlier adapter left: {error.strerror}") from error
             raise
-
-    def close(self) -> None:
-        """Let another adapter in. The folders stay."""
-        self._folders.release()
-
-    def restore(self) -> None:
-        """Make folders again that were deleted while we work; as `Folders.restore`. Every write begins with it."""
-        self._folders.restore()
 
     def new_staging(self) -> Path:
         """A new empty directory. Raises OSError, AdapterError; see `writing`."""
         self.restore()
-        self.tidy()
+        self.trash.tidy()
         path = self.staging_dir / secrets.token_hex(8)
         try:
             make_plain_directory(path)
@@ -102,24 +77,12 @@ class Volume:
         """
         self.restore()
         target = self.artifacts_dir / (name or secrets.token_hex(8))
-        self.move_in(staged, target)
+        self.trash.move_in(staged, target)
         return target
 
-    def move_in(self, staged: Path, target: Path) -> None:
-        """Give what is staged a name in a folder of ours, in one rename. Raises OSError; see `writing`."""
-        self.trash.move_in(staged, target)
-
-    def keep(self, path: Path) -> None:
-        """What could not be discarded stays after all."""
-        self.trash.keep(path)
-
-    def discard(self, path: Path, *, is_counted_elsewhere: bool = False) -> None:
+    def discard(self, path: Path) -> None:
         """As `Trash.discard`. Never raises."""
-        self.trash.discard(path, is_counted_elsewhere=is_counted_elsewhere)
-
-    def tidy(self) -> None:
-        """As `Trash.tidy`. Never raises."""
-        self.trash.tidy()
+        self.trash.discard(path)
 
     @contextmanager
     def writing(self, needed_bytes: int) -> Iterator[None]:
@@ -139,7 +102,7 @@ class Volume:
     def _clear_residue(self) -> None:
         for entry in list(self.staging_dir.iterdir()):
             self.discard(entry)
-        for name in os.listdir(self.repository_dir):  # noqa: PTH208 - plain names, undecodable ones too
-            if _CHECK.fullmatch(name) and (path := self.repository_dir / name).is_file():
+        for path in self.repository_dir.glob(".check-*"):  # of a start that ended in `check_links`
+            if path.is_file():
                 self.discard(path)
         self.trash.clear()

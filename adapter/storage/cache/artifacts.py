@@ -105,7 +105,7 @@ class Artifacts:
 
     def remove(self, entry: Entry) -> None:
         """The folder of what was taken off the table, which counts it until then. Never raises."""
-        self.volume.discard(self.folder(entry), is_counted_elsewhere=True)
+        self.volume.trash.discard(self.folder(entry), is_counted_elsewhere=True)
         self.table.gone(entry)
 
     def give_way(self, wanted_bytes: int) -> int:
