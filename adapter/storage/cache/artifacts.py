@@ -10,7 +10,7 @@ import os
 import re
 import secrets
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -25,7 +25,7 @@ from adapter.storage.cache.table import Entry, Table
 from adapter.telemetry.metrics import CACHE_EVICTIONS
 from adapter.units import show_bytes
 from adapter.volume.trees import read_below
-from adapter.volume.volume import Volume, make_plain_directory
+from adapter.volume.volume import Volume
 from adapter.workers import Stop
 
 _NAME = re.compile(rf"({DIGEST})\.[0-9a-f]{{16}}")
@@ -52,10 +52,6 @@ class Artifacts:
     def folder(self, entry: Entry) -> Path:
         """Of an artifact."""
         return self.volume.artifacts_dir / entry.name
-
-    def root(self, entry: Entry) -> Path:
-        """What holds its files at their listing paths."""
-        return self.folder(entry) / FILES
 
     def read_all(self, stop: Stop) -> None:
         """Find what an earlier process has left; what cannot be used goes, with one line for all of a kind."""
@@ -103,48 +99,41 @@ class Artifacts:
         with suppress(OSError):  # so that a later process knows what was used last
             os.utime(self.folder(entry), follow_symlinks=False)
 
-    def remove(self, entry: Entry) -> None:
-        """The folder of what was taken off the table, which counts it until then. Never raises."""
+    def remove(self, entry: Entry) -> int:
+        """The folder of what was taken off the table, which counts it until then; returns how many bytes that frees. Never raises."""
         self.volume.trash.discard(self.folder(entry), is_counted_elsewhere=True)
-        self.table.gone(entry)
+        return self.table.gone(entry)
 
     def give_way(self, wanted_bytes: int) -> int:
         """Remove idle artifacts of at least these bytes, if there are; returns how many bytes went."""
-        gone, freed = self.table.give_up(wanted_bytes)
-        for entry in gone:
-            self.remove(entry)
-        if gone:
-            CACHE_EVICTIONS.inc(len(gone))
-            _log.info("cache.evicted", artifacts=len(gone), freed=show_bytes(freed), wanted=show_bytes(wanted_bytes))
+        freed = artifacts = 0
+        while freed < wanted_bytes and (entry := self.table.give_up()) is not None:
+            freed += self.remove(entry)
+            artifacts += 1
+        if artifacts:
+            CACHE_EVICTIONS.inc(artifacts)
+            _log.info("cache.evicted", artifacts=artifacts, freed=show_bytes(freed), wanted=show_bytes(wanted_bytes))
         return freed
 
-    def confirm(self, entry: Entry, seconds: float) -> None:
-        """Its owner has listed it then; 0: it was refused. What cannot be written down is lost with this process."""
-        entry.confirmed = seconds
-        if entry.key is not None:
-            try:
-                records.confirm(self.folder(entry), seconds)
-            except OSError as error:
-                _log.info("cache.not_recorded", key=entry.key, cause=str(error))
-
-    def refuse(self, entries: Iterable[Entry]) -> None:
-        """The store has refused their owner."""
+    def confirm(self, entries: Iterable[Entry], seconds: float) -> None:
+        """Their owner has listed them then; 0: it was refused. What cannot be written down is lost with this process."""
         for entry in entries:
-            self.confirm(entry, 0.0)
+            entry.confirmed = seconds
+            if entry.key is not None:
+                try:
+                    records.confirm(self.folder(entry), seconds)
+                except OSError as error:
+                    _log.info("cache.not_recorded", key=entry.key, cause=str(error))
 
     def content(self, origin: str, stored: StoredObject, stop: Stop) -> bytes | None:
         """A small file, from an artifact of this origin."""
-        for entry in self.table.of_origin(origin)[:_LOOKED_AT]:
-            with self._held(entry, stop) as record:
-                file = None if record is None else record.find(stored)
-                if file is not None and (content := _read(self.folder(entry), file)) is not None:
-                    return content
-        return None
+        entries = self.table.of_origin(origin)[:_LOOKED_AT]
+        return next((found for entry in entries if (found := self.read(entry, lambda record: record.find(stored), stop)) is not None), None)
 
-    def read(self, entry: Entry, path: str, stop: Stop) -> bytes | None:
+    def read(self, entry: Entry, find: Callable[[ArtifactRecord], KeptFile | None], stop: Stop) -> bytes | None:
         """A small file of this artifact; None when it is not there (any more)."""
         with self._held(entry, stop) as record:
-            file = next((file for file in record.files if file.path == path), None) if record else None
+            file = find(record) if record else None
             return None if file is None else _read(self.folder(entry), file)
 
     def listing(self, key: str) -> Listing | None:
@@ -161,6 +150,8 @@ class Artifacts:
         """
         Give the files that other versions of this model have a name in the target, and take them off `missing`.
 
+        The target has their directories.
+
         Returns:
             Inode → bytes of them.
         """
@@ -169,11 +160,11 @@ class Artifacts:
             with self._held(entry, stop) as record:
                 if record is None or record.archive is not None:
                     continue
-                known = {file.source: file.path for file in record.files}
+                known = {file.stored: file.path for file in record.files}
                 for path, stored in list(missing.items()):
                     stop.check()
                     source = known.get(version_of(stored))
-                    if source is not None and (inode := _linked(self.folder(entry) / source, target, path)):
+                    if source is not None and (inode := _linked(self.folder(entry) / source, target / path)):
                         linked[inode] = stored.size_bytes
                         del missing[path]
         return linked
@@ -181,14 +172,13 @@ class Artifacts:
     @contextmanager
     def _held(self, entry: Entry, stop: Stop) -> Iterator[ArtifactRecord | None]:
         """Its record, while it has one user more; None where it is not there any more."""
-        if not self.table.hold_entry(entry):
+        if not self.table.hold(entry):
             yield None
             return
         try:
             yield self.opened(entry, stop)
         finally:
-            if self.table.use(entry, -1):
-                self.remove(entry)
+            self.let_go(entry)
 
     def _found(self, name: str, stop: Stop) -> Entry:
         if not self.table.keeps_idle:
@@ -224,16 +214,11 @@ def _read(folder: Path, file: KeptFile) -> bytes | None:
     return content if len(content) == file.size_bytes else None
 
 
-def _linked(source: Path, target: Path, path: str) -> int | None:
+def _linked(source: Path, target: Path) -> int | None:
     """The inode; None where it cannot have one more name."""
-    made = target
     try:
-        for name in path.split("/")[:-1]:
-            made = made / name
-            with suppress(FileExistsError):
-                make_plain_directory(made)
-        os.link(source, target / path, follow_symlinks=False)
-        return (target / path).lstat().st_ino
+        os.link(source, target, follow_symlinks=False)
+        return target.lstat().st_ino
     except OSError as error:
         _log.debug("cache.not_linked", cause=error.strerror)
         return None

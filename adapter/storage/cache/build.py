@@ -14,6 +14,7 @@ from pathlib import Path
 import structlog
 
 from adapter.model import Listing
+from adapter.paths import directories_of
 from adapter.storage.bucket import StoredObject
 from adapter.storage.cache import record as records
 from adapter.storage.cache.artifacts import Artifacts, new_name
@@ -59,18 +60,18 @@ class Build:
         missing = dict(self._identity.objects)
         with self._volume.writing(sum(map(len, contents.values()))):
             self.staged = self._reserved.insist(self._volume.new_staging)
-            self._reserved.insist(partial(make_plain_directory, self.staged / FILES))
+            for directory in sorted(directories_of((*missing, f"{FILES}/"))):  # parents first
+                self._reserved.insist(partial(make_plain_directory, self.staged / directory))
             if self._is_kept and not self._identity.is_unpacked:
                 linked = self._artifacts.link(self.staged, self._identity.origin, missing, stop)
                 self.linked_bytes = sum(linked.values())
                 self._pending = Entry(name=self.staged.name, key=None, origin=self._identity.origin, inodes=linked)
                 self._artifacts.table.add(self._pending, 1)
-            for path, stored in list(missing.items()):
+            for path, stored in missing.items():
                 if stored in contents:
                     stop.check()
                     self._write(path, contents[stored])
-                    del missing[path]
-        return missing
+        return {path: stored for path, stored in missing.items() if stored not in contents}
 
     def finish(self, listing: Listing, confirmed: float, stop: Stop) -> Entry:
         """
@@ -84,21 +85,19 @@ class Build:
         Raises:
             DiskFull, AdapterError: the volume does not take it.
         """
-        identity = self._identity
-        archive = identity.objects.get(ARCHIVE)
-        objects = {path: stored for path, stored in identity.objects.items() if path != ARCHIVE}
-        if archive is not None:
+        identity, objects = self._identity, dict(self._identity.objects)
+        if archive := objects.pop(ARCHIVE, None):
             objects |= {f"{FILES}/{file.path}": StoredObject(archive.key, file.size_bytes, archive.etag) for file in listing.files}
         with self._volume.writing(0):
             kept, inodes = records.look(self.staged, objects)
-            key, record_bytes = None, 0
+            record_bytes = 0
             if self._is_kept:
                 whole = None if archive is None else (archive.key, archive.size_bytes, archive.etag)
                 record = ArtifactRecord(
                     boot_id=boot_id(), key=identity.key, origin=identity.origin, listing=listing, files=kept, archive=whole
                 )
                 record_bytes = self._written(record, confirmed)
-                key = identity.key if record_bytes else None
+            key = identity.key if record_bytes else None
             entry = Entry(
                 name=new_name(key), key=key, origin=identity.origin, inodes=inodes, record_bytes=record_bytes, confirmed=confirmed
             )
@@ -137,11 +136,6 @@ class Build:
 
     def _write(self, path: str, content: bytes) -> None:
         self._reserved.grow(len(content), 1)
-        made = self.staged
-        for name in path.split("/")[:-1]:
-            made = made / name
-            if not made.is_dir():
-                self._reserved.insist(partial(make_plain_directory, made))
         self._reserved.insist(partial(_write_whole, self.staged / path, content, FILE_MODE))
         self._reserved.wrote(len(content))
 

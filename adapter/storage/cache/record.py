@@ -47,11 +47,6 @@ class KeptFile(msgspec.Struct, frozen=True, array_like=True):
     mtime_ns: int
 
     @property
-    def source(self) -> tuple[str, str, int]:
-        """As `version_of` what it comes from."""
-        return self.key, self.version, self.size_bytes
-
-    @property
     def stored(self) -> StoredObject:
         """What it comes from."""
         return StoredObject(self.key, self.size_bytes, self.version)
@@ -82,12 +77,12 @@ class ArtifactRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         if self.archive is not None and stored.key == self.archive[0]:
             return None
         wanted = version_of(stored)
-        return next((file for file in self.files if file.source == wanted), None)
+        return next((file for file in self.files if file.stored == wanted), None)
 
 
-def version_of(stored: StoredObject) -> tuple[str, str, int]:
+def version_of(stored: StoredObject) -> StoredObject:
     """What two objects have in common that are one version of one object."""
-    return stored.key, stored.etag, stored.size_bytes
+    return StoredObject(stored.key, stored.size_bytes, stored.etag)
 
 
 class _Head(msgspec.Struct):
