@@ -19,7 +19,7 @@ import structlog
 from adapter.model import Listing
 from adapter.storage.bucket import StoredObject
 from adapter.storage.cache import record as records
-from adapter.storage.cache.identity import DIGEST, FILES, SCHEMA
+from adapter.storage.cache.identity import DIGEST
 from adapter.storage.cache.record import ArtifactRecord, KeptFile, Unusable, version_of
 from adapter.storage.cache.table import Entry, Table
 from adapter.telemetry.metrics import CACHE_EVICTIONS
@@ -188,11 +188,6 @@ class Artifacts:
         folder, key = self.volume.artifacts_dir / name, match[1]
         record = records.read(folder, key)
         inodes = records.check(folder, record, stop.check)
-        try:
-            for other in set(os.listdir(folder)) - {FILES, SCHEMA, records.NAME}:  # noqa: PTH208 - plain names
-                self.volume.discard(folder / other)
-        except OSError as error:
-            raise Unusable("no record") from error
         size, confirmed = records.state_of(folder)
         return Entry(name=name, key=key, origin=record.origin, inodes=inodes, record_bytes=size, confirmed=confirmed)
 

@@ -142,7 +142,6 @@ class Build:
 
 def _write_whole(path: Path, content: bytes, mode: int) -> None:
     path.unlink(missing_ok=True)  # of an attempt that found the volume full
-    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
-    with open(file, "wb") as opened:  # noqa: PTH123 - a descriptor
-        os.fchmod(file, mode)
+    with path.open("xb") as opened:
+        os.fchmod(opened.fileno(), mode)
         opened.write(content)

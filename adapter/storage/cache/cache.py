@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -100,19 +100,17 @@ class _Pull:
 class Cache:
     """Artifacts by what they are."""
 
-    def __init__(self, *, volume: Volume, space: Space, files: Workers, looks: Workers, now: Callable[[], float] = boot_seconds) -> None:
+    def __init__(self, *, volume: Volume, space: Space, files: Workers, looks: Workers) -> None:
         """
         Args:
             volume: a claimed volume; what it has in its folder of artifacts is the cache's.
             space: its budget. One of 0 keeps nothing idle.
             files: threads for the volume alone, whose work is quick.
             looks: threads for the volume, for what goes through whole files.
-            now: seconds since the boot of the kernel.
         """
         self._space = space
         self._files = files
         self._looks = looks
-        self._now = now
         self._table = Table(keeps_idle=space.max_bytes > 0)
         self._artifacts = Artifacts(volume, self._table)
         self._pulls: dict[str, _Pull] = {}
@@ -257,7 +255,7 @@ class Cache:
         try:
             if not entry.confirmed and not source.has_read:
                 await _proven(wanted, source)
-            await self._files.run(lambda _: self._artifacts.confirm([entry], self._now()))
+            await self._files.run(lambda _: self._artifacts.confirm([entry], boot_seconds()))
         except BaseException:
             await self._let_go(entry)
             raise
@@ -299,7 +297,7 @@ class Cache:
                 try:
                     missing = await self._files.run(partial(build.begin, dict(source.contents)))
                     listing = await source.fill(build.staged, missing, reserved, pull.waits)
-                    entry = await self._files.run(partial(build.finish, listing, self._now()))
+                    entry = await self._files.run(partial(build.finish, listing, boot_seconds()))
                 except BaseException:
                     await self._files.run_to_end(build.undo)
                     raise

@@ -85,11 +85,6 @@ def version_of(stored: StoredObject) -> StoredObject:
     return StoredObject(stored.key, stored.size_bytes, stored.etag)
 
 
-class _Head(msgspec.Struct):
-    format: int
-    boot_id: str
-
-
 def read(folder: Path, key: str) -> ArtifactRecord:
     """
     The record of the artifact in this folder.
@@ -106,12 +101,11 @@ def read(folder: Path, key: str) -> ArtifactRecord:
 def parse(content: bytes, key: str) -> ArtifactRecord:
     """As `read`, of what is in the file."""
     try:
-        head = msgspec.json.decode(content, type=_Head)
-        if head.format != FORMAT:
-            raise Unusable("another format")
-        if head.boot_id != boot_id():
-            raise Unusable("another boot")
         record = msgspec.json.decode(content, type=ArtifactRecord)
+        if record.format != FORMAT:
+            raise Unusable("another format")
+        if record.boot_id != boot_id():
+            raise Unusable("another boot")
         _check(record)
         if record.key != key or record.identity().key != key:
             raise Unusable("a damaged record")
