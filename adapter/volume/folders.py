@@ -41,6 +41,7 @@ class Folders:
         self.staging_dir = cache_dir / "staging"
         self.artifacts_dir = cache_dir / "artifacts"
         self.trash_dir = cache_dir / "trash"
+        self._own = (self.staging_dir, self.artifacts_dir, self.trash_dir)
         self._lock_path = cache_dir / "lock"
         self._lock: int | None = None
         """The lock file that we hold: the kernel lets go of it when the process ends, however it ends."""
@@ -69,7 +70,7 @@ class Folders:
             raise VolumeError(f"another adapter already works on {self.cache_dir} (it holds {self._lock_path})") from None
         except OSError as error:
             raise VolumeError(f"cannot write or lock {self._lock_path}: {error.strerror}") from error
-        for folder in (self.staging_dir, self.artifacts_dir, self.trash_dir):
+        for folder in self._own:
             _drop_link(folder)
             _claim_directory(folder)
 
@@ -91,7 +92,17 @@ class Folders:
             if not self._holds_lock():
                 self._restore_lock()
             self.problem = None
-            self._restore_folders()
+            for folder in (self.repository_dir, *self._own):
+                is_ours = folder in self._own
+                if folder.is_dir() and not (is_ours and folder.is_symlink()):
+                    continue
+                try:
+                    if is_ours:
+                        _drop_link(folder)
+                    _make_directory(folder)
+                except OSError as error:
+                    raise failure_in_words(error, self.cache_dir, 0, f"the folder {folder} is gone and cannot be made again: ") from error
+                _log.warning("volume.folder_restored", path=str(folder))
 
     def _restore_lock(self) -> None:
         """The lock went with the folder: it is taken again where no other adapter has it."""
@@ -108,18 +119,6 @@ class Folders:
             what = f"the folder {self.cache_dir} was deleted, and cannot be made again: "
             raise failure_in_words(error, self.cache_dir, 0, what) from error
         _log.warning("volume.lock_taken_again", path=str(self._lock_path))
-
-    def _restore_folders(self) -> None:
-        for folder in (self.repository_dir, self.staging_dir, self.artifacts_dir, self.trash_dir):
-            is_ours = folder != self.repository_dir
-            if not folder.is_dir() or (is_ours and folder.is_symlink()):
-                try:
-                    if is_ours:
-                        _drop_link(folder)
-                    _make_directory(folder)
-                except OSError as error:
-                    raise failure_in_words(error, self.cache_dir, 0, f"the folder {folder} is gone and cannot be made again: ") from error
-                _log.warning("volume.folder_restored", path=str(folder))
 
     def check_links(self) -> None:
         """

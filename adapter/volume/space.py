@@ -89,15 +89,6 @@ class Space:
         finally:
             self._reservations.remove(reserved)
 
-    def reserve(self, reserved: Reservation, more_bytes: int, files: int) -> None:
-        """As `Reservation.grow`."""
-        try:
-            self._reserve(reserved, more_bytes, files)
-        except DiskFull:
-            if not self._trash_settled():
-                raise
-            self._reserve(reserved, more_bytes, files)
-
     def insist(self, action: Callable[[], T], missing_bytes: int = 1) -> T:
         """As `Reservation.insist`, for a reservation that misses these bytes."""
         is_settled = False
@@ -111,11 +102,12 @@ class Space:
                 with self._deciding:
                     if self._rounds != rounds or self._gave_way(missing_bytes):
                         continue
-                if is_settled or not self._trash_settled():
+                if is_settled or not self.trash_settled():
                     raise
                 is_settled = True
 
-    def _reserve(self, reserved: Reservation, more_bytes: int, files: int) -> None:
+    def reserve(self, reserved: Reservation, more_bytes: int, files: int) -> None:
+        """As `Reservation.grow`, whatever is being deleted."""
         with self._deciding:
             if self.max_bytes and more_bytes:
                 self._fit_budget(more_bytes)
@@ -165,7 +157,8 @@ class Space:
         self._rounds += 1
         return True
 
-    def _trash_settled(self) -> bool:
+    def trash_settled(self) -> bool:
+        """Wait for what is being deleted now. Returns whether any of it has gone."""
         return self._trash is not None and self._trash.settled(SETTLE_SECONDS)
 
     def _free_bytes(self) -> int:
@@ -197,7 +190,12 @@ class Reservation:
             DiskFull: it does not fit, though all that is idle has given way; with the arithmetic.
             OSError: the volume cannot be asked; see `Volume.writing`.
         """
-        self._space.reserve(self, more_bytes, files)
+        try:
+            self._space.reserve(self, more_bytes, files)
+        except DiskFull:
+            if not self._space.trash_settled():
+                raise
+            self._space.reserve(self, more_bytes, files)
 
     def change(self, size_bytes: int) -> None:
         """Count more or less without asking: a file was deleted, or turned out smaller."""

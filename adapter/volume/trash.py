@@ -113,9 +113,6 @@ class Trash:
 
     def clear(self) -> None:
         """Delete what lies in the folder, also of an earlier process. Raises OSError: the folder cannot be read."""
-        with self._changed:
-            self._left.clear()
-            LEFTOVERS.set(0)
         left = sum(not self._is_deleted(entry) for entry in list(self._folders.trash_dir.iterdir()))
         if left:
             _log.warning("volume.leftovers_kept", count=left, folder=str(self._folders.trash_dir))

@@ -57,11 +57,7 @@ class Volume(Folders):
         self.restore()
         self.trash.tidy()
         path = self.staging_dir / secrets.token_hex(8)
-        try:
-            make_plain_directory(path)
-        except OSError:
-            self.discard(path)  # where not even the directory can be taken away again
-            raise
+        make_plain_directory(path)
         return path
 
     def publish(self, staged: Path, name: str | None = None) -> Path:

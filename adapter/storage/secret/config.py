@@ -54,8 +54,10 @@ class StorageConfigs:
         try:
             stored = _parsed(await _read(self._folder / name, executor=self._executor), label)
         except (OSError, InvalidRequest) as error:
-            if key:
+            if key and isinstance(error, OSError):
                 raise await self._refusal(error, label) from error
+            if key:
+                raise
             if not isinstance(error, FileNotFoundError):
                 _log.warning("storage.default_config_ignored", key=name, error=getattr(error, "text", type(error).__name__))
             stored = {}  # a default that is missing or broken counts as an empty one. Source: the Go adapter's `puller/config.go`
@@ -71,9 +73,7 @@ class StorageConfigs:
             return []
         return sorted(name for name in names if not name.startswith(".."))
 
-    async def _refusal(self, error: OSError | InvalidRequest, label: str) -> InvalidRequest:
-        if isinstance(error, InvalidRequest):
-            return error
+    async def _refusal(self, error: OSError, label: str) -> InvalidRequest:
         if not isinstance(error, FileNotFoundError):
             return InvalidRequest(f"{label} cannot be read: {error.strerror}")
         keys = [repr(key) for key in await self.keys()]
