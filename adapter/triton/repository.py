@@ -29,9 +29,8 @@ from adapter.triton.expected import kind_of
 from adapter.triton.identity import identities_of, identity_of
 from adapter.triton.placed_bytes import PlacedBytes
 from adapter.triton.placing import build, written_bytes
-from adapter.volume.folders import failure_in_words
 from adapter.volume.space import Space
-from adapter.volume.volume import Volume, make_plain_directory
+from adapter.volume.volume import Volume, failure_in_words, make_plain_directory
 from adapter.workers import Stop, Workers
 
 THREADS = 4

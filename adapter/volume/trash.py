@@ -18,13 +18,16 @@ import threading
 import time
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import structlog
 
 from adapter.errors import AdapterError, VolumeFailed
 from adapter.telemetry.metrics import LEFTOVERS
-from adapter.volume.folders import Folders
 from adapter.volume.trees import mount_of, own_bytes
+
+if TYPE_CHECKING:
+    from adapter.volume.volume import Volume
 
 RETRY_SECONDS = 60.0
 AT_ONCE = 64
@@ -38,8 +41,8 @@ _log = structlog.stdlib.get_logger(__name__)
 class Trash:
     """The folder of what goes, and the way there."""
 
-    def __init__(self, folders: Folders) -> None:
-        self._folders = folders
+    def __init__(self, volume: Volume) -> None:
+        self._volume = volume
         self._left: dict[Path, int] = {}
         """What could not be deleted, with its bytes; what was tried last comes last."""
         self._going: dict[Path, int] = {}
@@ -84,7 +87,7 @@ class Trash:
         """
         if not os.path.lexists(path):
             return
-        is_counted_elsewhere |= path.parent == self._folders.staging_dir
+        is_counted_elsewhere |= path.parent == self._volume.staging_dir
         gone = self._moved_out(path)
         if gone is None:  # half of it would be worse than all of it
             self._leave(path)
@@ -105,7 +108,7 @@ class Trash:
                 if path not in self._left:
                     continue
                 gone = self._moved_out(path)
-                if gone is None or gone.parent != self._folders.trash_dir:  # what has that name by then may be another thing
+                if gone is None or gone.parent != self._volume.trash_dir:  # what has that name by then may be another thing
                     self._leave(path)
                     continue
             if self._is_deleted(gone):
@@ -113,23 +116,23 @@ class Trash:
 
     def clear(self) -> None:
         """Delete what lies in the folder, also of an earlier process. Raises OSError: the folder cannot be read."""
-        left = sum(not self._is_deleted(entry) for entry in list(self._folders.trash_dir.iterdir()))
+        left = sum(not self._is_deleted(entry) for entry in list(self._volume.trash_dir.iterdir()))
         if left:
-            _log.warning("volume.leftovers_kept", count=left, folder=str(self._folders.trash_dir))
+            _log.warning("volume.leftovers_kept", count=left, folder=str(self._volume.trash_dir))
 
     def _moved_out(self, path: Path) -> Path | None:
         """Where it is now: in the trash, or where it was if it is to be deleted there. None: the disk does not let it go."""
-        trash = self._folders.trash_dir
+        trash = self._volume.trash_dir
         if path.parent == trash:
             return path
         gone = trash / secrets.token_hex(8)
         try:
-            self._folders.restore()
+            self._volume.restore()
             path.rename(gone)
         except (OSError, AdapterError) as error:
             _log.debug("volume.rename_failed", path=str(path), error=str(error))
             is_disk = error.errno not in _STAYS if isinstance(error, OSError) else isinstance(error, VolumeFailed)
-            return None if is_disk and path.parent != self._folders.staging_dir else path
+            return None if is_disk and path.parent != self._volume.staging_dir else path
         self._forget(path)
         return gone
 
@@ -155,7 +158,7 @@ class Trash:
         except OSError:
             return True
         try:
-            if self._folders.mount not in (None, mount_of(parent)):
+            if self._volume.mount not in (None, mount_of(parent)):
                 _log.warning("volume.not_deleted", path=str(path), cause="a link leads to it, out of the volume")
                 return False
             if stat.S_ISDIR(os.lstat(path.name, dir_fd=parent).st_mode):
