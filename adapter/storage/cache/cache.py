@@ -25,8 +25,7 @@ from adapter.ends import Count, Ends, read_ends
 from adapter.errors import AdapterError, SourceDenied, SourceNotFound
 from adapter.model import Artifact, Listing, SourceFile
 from adapter.storage.bucket import StoredObject
-from adapter.storage.cache.artifacts import Artifacts, new_name
-from adapter.storage.cache.build import Build
+from adapter.storage.cache.artifacts import LOOKED_AT, Artifacts, Build, new_name
 from adapter.storage.cache.identity import FILES, Identity
 from adapter.storage.cache.record import ArtifactRecord, KeptFile
 from adapter.storage.cache.table import Entry, Table
@@ -133,15 +132,26 @@ class Cache:
         Raises:
             SourceError, DiskFull, InvalidModel: as the source; the artifact is there, but not for these credentials.
         """
+        await self.ready()
         async with self.heeding_refusals(wanted.identity.origin):
-            return await self._taken(wanted, source)
+            key = new_name(None)
+            if wanted.is_versioned:
+                key = await self._files.run_large(lambda: wanted.identity.key, len(wanted.identity.objects))
+            while True:
+                entry = self._table.find(key)
+                if entry is None:
+                    taken = await self._pulled(key, wanted, source)
+                else:
+                    record = await self._held(entry)
+                    taken = None if record is None else await self._given(entry, record.listing, wanted, source)
+                if taken is not None:
+                    return taken
 
     async def content(self, origin: str, stored: StoredObject) -> bytes | None:
         """A small file, from an artifact of this origin; None: it must be read from the store."""
         await self.ready()
-        if not self.has_some(origin):
-            return None
-        return await self._files.run(partial(self._artifacts.content, origin, stored))
+        entries = self._table.of_origin(origin)[:LOOKED_AT]
+        return await self._files.run(partial(self._artifacts.content, entries, lambda record: record.find(stored))) if entries else None
 
     def has_some(self, origin: str) -> bool:
         """Whether there is any version of this model that its owner may have. From any thread; asks no disk."""
@@ -196,7 +206,7 @@ class Cache:
         def find(record: ArtifactRecord) -> KeptFile | None:
             return next((file for file in record.files if file.path == path), None)
 
-        return await self._files.run(partial(self._artifacts.read, entry, find))
+        return await self._files.run(partial(self._artifacts.content, [entry], find))
 
     async def reclaim(self, key: str) -> Artifact | None:
         """One more user of an artifact that an earlier process had for a model that is still placed."""
@@ -223,21 +233,6 @@ class Cache:
         if (entry := self._table.named(artifact.root.parent.name)) is not None:
             self._files.start(lambda _: self._artifacts.let_go(entry))
 
-    async def _taken(self, wanted: Wanted, source: Source) -> Taken:
-        await self.ready()
-        key = new_name(None)
-        if wanted.is_versioned:
-            key = await self._files.run_large(lambda: wanted.identity.key, len(wanted.identity.objects))
-        while True:
-            entry = self._table.find(key)
-            if entry is None:
-                taken = await self._pulled(key, wanted, source)
-            else:
-                record = await self._held(entry)
-                taken = None if record is None else await self._given(entry, record.listing, wanted, source)
-            if taken is not None:
-                return taken
-
     async def _held(self, entry: Entry) -> ArtifactRecord | None:
         """The record of an artifact that has one more user now. None: it is not there any more, or damaged; it is let go then."""
         if not self._table.hold(entry):
@@ -254,7 +249,9 @@ class Cache:
         """Give an artifact that is held; it is let go on failure. Raises SourceError: the credentials may not read it."""
         try:
             if not entry.confirmed and not source.has_read:
-                await _proven(wanted, source)
+                some = next((stored for stored in wanted.identity.objects.values() if stored.size_bytes), None)
+                if some is not None:  # one byte tells whether the credentials may read what they have listed
+                    await source.prove(some)
             await self._files.run(lambda _: self._artifacts.confirm([entry], boot_seconds()))
         except BaseException:
             await self._let_go(entry)
@@ -334,10 +331,3 @@ class Cache:
 
     def _artifact(self, entry: Entry) -> Artifact:
         return Artifact(root=self._artifacts.folder(entry) / FILES, is_ours=True, key=entry.key)
-
-
-async def _proven(wanted: Wanted, source: Source) -> None:
-    """Return if the credentials may read what they have listed. Raises SourceError."""
-    stored = next((stored for stored in wanted.identity.objects.values() if stored.size_bytes), None)
-    if stored is not None:
-        await source.prove(stored)

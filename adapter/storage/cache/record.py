@@ -171,6 +171,12 @@ def check(folder: Path, record: ArtifactRecord, stop: Callable[[], None]) -> dic
     return found
 
 
+def whole(folder: Path, key: str, stop: Callable[[], None]) -> tuple[ArtifactRecord, dict[int, int]]:
+    """The record of an artifact that is whole, and its files as `check` gives them. Raises Unusable."""
+    record = read(folder, key)
+    return record, check(folder, record, stop)
+
+
 def look(folder: Path, objects: Mapping[str, StoredObject]) -> tuple[tuple[KeptFile, ...], dict[int, int]]:
     """Files that have just been made, as a record keeps them, and inode → bytes. Raises OSError."""
     kept, inodes = [], {}
