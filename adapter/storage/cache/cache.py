@@ -120,7 +120,7 @@ class Cache:
         space.counted_by("idle", self._table.idle_bytes)
 
     async def ready(self) -> None:
-        """Return when what an earlier process has left is known. All else waits for that."""
+        """Return when what an earlier process has left is known. To be awaited before all else."""
         if self._reading is None:
             self._reading = asyncio.ensure_future(self._files.run(self._artifacts.read_all))
         await asyncio.shield(self._reading)
@@ -132,7 +132,6 @@ class Cache:
         Raises:
             SourceError, DiskFull, InvalidModel: as the source; the artifact is there, but not for these credentials.
         """
-        await self.ready()
         async with self.heeding_refusals(wanted.identity.origin):
             key = new_name(None)
             if wanted.is_versioned:
@@ -149,7 +148,6 @@ class Cache:
 
     async def content(self, origin: str, stored: StoredObject) -> bytes | None:
         """A small file, from an artifact of this origin; None: it must be read from the store."""
-        await self.ready()
         entries = self._table.of_origin(origin)[:LOOKED_AT]
         return await self._files.run(partial(self._artifacts.content, entries, lambda record: record.find(stored))) if entries else None
 
