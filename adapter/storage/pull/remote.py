@@ -48,7 +48,6 @@ class RemoteModel:
         """
         self.found = found
         self.waits = search.waits
-        self.endpoint = search.endpoint
         self.bucket_for = bucket_for
         self.origin = search.origin
         self.has_read = False
@@ -142,7 +141,7 @@ class RemoteModel:
 
     async def _got(self, stored: StoredObject, length: int) -> bytes:
         """The first bytes of an object, with credentials of our own."""
-        async with self._means.asks.turn(self.endpoint, self.waits):
+        async with self._means.asks.turn(self.found.bucket.endpoint, self.waits):
             content = await self._first(stored, length)
         self.has_read = True
         return content

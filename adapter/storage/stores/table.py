@@ -20,7 +20,6 @@ from adapter.storage.pull.remote import Means, RemoteModel
 from adapter.storage.pull.unpacked import PackedModel, Unpacker
 from adapter.storage.queues import EndpointQueues
 from adapter.storage.search import Finder, Search
-from adapter.storage.secret.endpoints import endpoint_of
 from adapter.storage.secret.merging import StorageConfig
 from adapter.storage.stores import azure, gcs, http, s3
 from adapter.storage.stores.tries import Endpoints, RetriedBucket
@@ -56,15 +55,13 @@ class InBuckets:
 
     async def find(self, config: StorageConfig, search: Search) -> RemoteModel | PackedModel:
         """As `Finder`."""
-        search.endpoint = endpoint_of(config.type, config.values)
-        queues = self.surveys if search.is_survey else self.means.asks
-        async with queues.turn(search.endpoint, search.waits):
-            return await self._found(config, search)
-
-    async def _found(self, config: StorageConfig, search: Search) -> RemoteModel | PackedModel:
         with search.waits.on(f"a client for {config.label}"):
             bare = await self.clients.bucket(config)
+        queues = self.surveys if search.is_survey else self.means.asks
+        async with queues.turn(bare.endpoint, search.waits):
+            return await self._found(bare, config, search)
 
+    async def _found(self, bare: Bucket, config: StorageConfig, search: Search) -> RemoteModel | PackedModel:
         def bucket_for(waits: Waits) -> Bucket:
             if search.is_survey:  # it has no time for a second try
                 return bare
