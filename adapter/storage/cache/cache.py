@@ -180,34 +180,19 @@ class Cache:
                 await self._files.run_to_end(lambda _: self._artifacts.confirm(entries, 0.0))
             raise
 
-    async def recalled(self, entry: Entry) -> Listing | None:
-        """What the store had when this artifact was made; None: the artifact is not there any more, or damaged."""
-        if (record := await self._held(entry)) is None:
-            return None
-        await self._let_go(entry)
-        return record.listing
-
-    async def take_stale(self, entry: Entry, files: tuple[SourceFile, ...]) -> Artifact | None:
-        """The artifact, if it still is one and has these files."""
-        if (record := await self._held(entry)) is None:
-            return None
-        if not {f"{FILES}/{file.path}" for file in files} <= {file.path for file in record.files}:
+    async def recalled(self, entry: Entry) -> ArtifactRecord | None:
+        """The record of this artifact; None: it is not there any more, or damaged."""
+        record = await self._held(entry)
+        if record is not None:
             await self._let_go(entry)
-            return None
-        CACHE_REQUESTS.labels("stale").inc()
-        CACHE_SAVED_BYTES.inc(entry.size_bytes)
-        return self._artifact(entry)
+        return record
 
-    async def read(self, entry: Entry, path: str) -> bytes | None:
-        """A small file of this artifact, by its path in there."""
-
-        def find(record: ArtifactRecord) -> KeptFile | None:
-            return next((file for file in record.files if file.path == path), None)
-
-        return await self._files.run(partial(self._artifacts.content, [entry], find))
+    async def read(self, entry: Entry, file: KeptFile) -> bytes | None:
+        """A small file of this artifact."""
+        return await self._files.run(partial(self._artifacts.content, [entry], lambda _: file))
 
     async def reclaim(self, key: str) -> Artifact | None:
-        """One more user of an artifact that an earlier process had for a model that is still placed."""
+        """One more user of an artifact of a model that is placed since an earlier process, or whose store is away."""
         await self.ready()
         entry = self._table.find(key)
         return None if entry is None or await self._held(entry) is None else self._artifact(entry)
