@@ -296,12 +296,10 @@ def _last_used_first(folder: Path) -> list[str]:
 
 def _linked(source: Path, target: Path) -> int | None:
     """The inode; None where it cannot have one more name."""
-    try:
+    with suppress(OSError):
         os.link(source, target, follow_symlinks=False)
         return target.lstat().st_ino
-    except OSError as error:
-        _log.debug("cache.not_linked", cause=error.strerror)
-        return None
+    return None
 
 
 def _write_whole(path: Path, content: bytes, mode: int) -> None:
