@@ -184,9 +184,8 @@ class Build:
         self._reserved = reserved
         self._identity = identity
         self._is_kept = is_kept
-        self._pending: Entry | None = None
-        """Counts what is linked, until the artifact counts it."""
-        self._entry: Entry | None = None
+        self._counted: Entry | None = None
+        """What was linked, then the artifact."""
         self.staged = Path()
         """Set by `begin`."""
         self.linked_bytes = 0
@@ -210,8 +209,7 @@ class Build:
             if self._is_kept and not self._identity.is_unpacked:
                 linked = self._artifacts.link(self.staged, self._identity.origin, missing, stop)
                 self.linked_bytes = sum(linked.values())
-                self._pending = Entry(name=self.staged.name, key=None, origin=self._identity.origin, inodes=linked)
-                self._artifacts.table.add(self._pending, 1)
+                self._count(Entry(name=self.staged.name, key=None, origin=self._identity.origin, inodes=linked))
             for path, stored in missing.items():
                 if stored in contents:
                     stop.check()
@@ -248,24 +246,22 @@ class Build:
             )
             stop.check()
             self._reserved.insist(lambda: self._artifacts.volume.publish(self.staged, entry.name))
-            self._artifacts.table.add(entry, 1)
-            self._entry = entry
-        self._end_pending()
+            self._count(entry)
         return entry
 
     def undo(self, _stop: Stop) -> None:
         """Leave nothing."""
-        if self._entry is not None:
-            self._artifacts.let_go(self._entry)
-        elif self.staged.name:
+        if self.staged.name:
             self._artifacts.volume.discard(self.staged)
-        self._end_pending()
+        self._count(None)
 
-    def _end_pending(self) -> None:
-        if self._pending is not None:
-            self._artifacts.table.use(self._pending, -1)
-            self._artifacts.table.gone(self._pending)
-            self._pending = None
+    def _count(self, entry: Entry | None) -> None:
+        """This counts, with one user, instead of what has counted before."""
+        if entry is not None:
+            self._artifacts.table.add(entry, 1)
+        if self._counted is not None:
+            self._artifacts.let_go(self._counted)
+        self._counted = entry
 
     def _written(self, record: ArtifactRecord, confirmed: float) -> int:
         """Bytes of the record in the staged directory; 0: it is too long."""

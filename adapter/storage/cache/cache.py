@@ -281,9 +281,7 @@ class Cache:
                 except BaseException:
                     await self._files.run_to_end(build.undo)
                     raise
-                # from here on nothing is awaited: no caller comes or goes
-                if self._table.use(entry, pull.callers - 1):
-                    self._files.start(lambda _: self._artifacts.remove(entry))
+                self._table.use(entry, pull.callers - 1)  # from here on nothing is awaited: no caller comes or goes
         finally:
             self._end(key, pull)
         CACHE_REQUESTS.labels("miss").inc()
