@@ -136,15 +136,13 @@ class Cache:
             key = new_name(None)
             if wanted.is_versioned:
                 key = await self._files.run_large(lambda: wanted.identity.key, len(wanted.identity.objects))
-            while True:
-                entry = self._table.find(key)
-                if entry is None:
+            taken: Taken | None = None
+            while taken is None:
+                if (entry := self._table.find(key)) is None:
                     taken = await self._pulled(key, wanted, source)
-                else:
-                    record = await self._held(entry)
-                    taken = None if record is None else await self._given(entry, record.listing, wanted, source)
-                if taken is not None:
-                    return taken
+                elif (record := await self._held(entry)) is not None:
+                    taken = await self._given(entry, record.listing, wanted, source)
+            return taken
 
     async def content(self, origin: str, stored: StoredObject) -> bytes | None:
         """A small file, from an artifact of this origin; None: it must be read from the store."""
