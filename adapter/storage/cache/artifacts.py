@@ -99,16 +99,17 @@ class Artifacts:
         with suppress(OSError):  # so that a later process knows what was used last
             os.utime(self.folder(entry), follow_symlinks=False)
 
-    def remove(self, entry: Entry) -> int:
-        """The folder of what was taken off the table, which counts it until then; returns how many bytes that frees. Never raises."""
+    def remove(self, entry: Entry) -> None:
+        """The folder of what was taken off the table, which counts it until then. Never raises."""
         self.volume.trash.discard(self.folder(entry), is_counted_elsewhere=True)
-        return self.table.gone(entry)
+        self.table.gone(entry)
 
     def give_way(self, wanted_bytes: int) -> int:
         """Remove idle artifacts of at least these bytes, if there are; returns how many bytes went."""
         freed = artifacts = 0
         while freed < wanted_bytes and (entry := self.table.give_up()) is not None:
-            freed += self.remove(entry)
+            self.remove(entry)
+            freed += entry.leaving_bytes
             artifacts += 1
         if artifacts:
             CACHE_EVICTIONS.inc(artifacts)

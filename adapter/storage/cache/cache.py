@@ -118,6 +118,7 @@ class Cache:
         space.give_way = self._artifacts.give_way
         space.counted_by("placed", self._table.placed_bytes)
         space.counted_by("idle", self._table.idle_bytes)
+        space.counted_by("trash", self._table.leaving_bytes)
 
     async def ready(self) -> None:
         """Return when what an earlier process has left is known. To be awaited before all else."""
