@@ -57,7 +57,7 @@ STUCK = _gauge("stuck", "Loads and unloads in Triton that do not end (`/healthz/
 TRITON_RESTARTS = _counter("triton_restarts_total", "Restarts of Triton that the adapter has noticed")
 RESTORES = _counter(
     "restores_total",
-    "Models that Triton had lost, by what came of them: restored, refused, crashed, given_up; ended by an unload, a purge or a drain",
+    "Models that Triton had lost, by what came of them: restored, refused, crashed; ended by an unload, a purge or a drain",
     "outcome",
 )
 RESTORE_PENDING = _gauge("restore_pending", "Models that Triton has lost and that wait to be loaded again")
@@ -72,7 +72,7 @@ LEFTOVERS = _gauge(
 )
 
 for _counter_of, _values in (
-    (RESTORES, ("restored", "refused", "crashed", "given_up", "ended")),
+    (RESTORES, ("restored", "refused", "crashed", "ended")),
     (CACHE_REQUESTS, ("hit", "miss", "stale")),
 ):
     for _value in _values:

@@ -12,13 +12,12 @@ from unittest import mock
 from adapter.journal import lines
 from adapter.journal.journal import Journal
 from adapter.lifecycle import predicting
-from adapter.lifecycle.freeing import Freeing
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
-from adapter.lifecycle.loading import Loading
 from adapter.lifecycle.operation import Operation
 from adapter.lifecycle.reconciler import Reconciler
 from adapter.lifecycle.sizes import Sizes
 from adapter.lifecycle.states import State
+from adapter.lifecycle.worker import Worker
 from adapter.storage.cache.cache import Cache
 from adapter.storage.cache.identity import Identity
 from adapter.storage.mounted.reads import VolumeReads
@@ -120,14 +119,14 @@ def _old_index_believed() -> Any:
 
 def _restore_asks_the_store() -> Any:
     """A restore lists the model again."""
-    restore = Loading.restore
+    restore = Worker._restore
 
-    async def listed(self: Loading, operation: Operation) -> None:
+    async def listed(self: Worker, operation: Operation) -> None:
         if operation.kind == "restore" and operation.model.spec is not None:
             await self._store.open(operation.model.spec, operation.waits)
         await restore(self, operation)
 
-    return mock.patch.object(Loading, "restore", listed)
+    return mock.patch.object(Worker, "_restore", listed)
 
 
 def _too_many_restores() -> Any:
@@ -163,7 +162,7 @@ def _two_operations() -> Any:
 
     async def claimed(self: RuntimeLifecycle, spec: Any) -> Operation:
         await self._takeover.passed()
-        return self._work.load(spec)
+        return self._worker.load(spec)
 
     return mock.patch.object(RuntimeLifecycle, "_claim_load", claimed)
 
@@ -200,7 +199,7 @@ def _versions_not_compared() -> Any:
 
 def _unload_without_bound() -> Any:
     """An unload waits for as long as it takes."""
-    return mock.patch.object(Freeing, "deadline", lambda self: asyncio.get_running_loop().time() + 100_000)
+    return mock.patch.object(Worker, "unload_deadline", lambda self: asyncio.get_running_loop().time() + 100_000)
 
 
 def _too_many_loads() -> Any:
