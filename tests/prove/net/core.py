@@ -134,7 +134,7 @@ MISTAKES = (
         "a model that has gone is equal",
         "A load of a READY model that storage does not have any more succeeds.",
         "adapter/lifecycle/fetching.py",
-        "        except SourceNotFound:\n            return \"other\"\n",
+        '        except SourceNotFound:\n            return "other"\n',
         "",
         ("fault/test_triton_faults.py",),
     ),
