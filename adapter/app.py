@@ -18,7 +18,8 @@ from typing import NoReturn
 import structlog
 
 from adapter.errors import StartError
-from adapter.settings import ProxySettings, Settings, TelemetrySettings
+from adapter.settings import ProxySettings, Settings
+from adapter.settings.process import TelemetrySettings
 from adapter.telemetry import logs
 from adapter.wiring import build, build_proxy
 

@@ -17,18 +17,10 @@ import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
-from adapter.settings import (
-    ProxySettings,
-    Settings,
-    SettingsError,
-    SpiSettings,
-    TelemetrySettings,
-    all_fields,
-    read_group,
-    retired_warnings,
-)
+from adapter.settings import ProxySettings, Settings, SettingsError, explained, read_group, retired_warnings
+from adapter.settings.process import SpiSettings, TelemetrySettings
+from adapter.settings.storage import VolumeSettings
 from adapter.settings.triton import TritonSettings
-from adapter.settings.volume import VolumeSettings
 from adapter.units import Endpoint, parse_endpoint, parse_number
 
 PROGRAM = "modelmesh-triton-adapter"
@@ -70,22 +62,19 @@ def _run(chosen: argparse.Namespace) -> int:
 def settings_markdown() -> str:
     """The table of settings in the documents."""
     rows = ["| variable | unit | default | meaning |", "|---|---|---|---|"]
-    for entry in all_fields():
-        about = entry.metadata
+    for about, meaning in explained():
         default = f"`{about['default']}`" if about["default"] is not None else ""
-        rows.append(f"| `{about['env']}` | {about['kind'].unit} | {default} | {about['meaning']} |")
+        rows.append(f"| `{about['env']}` | {about['kind'].unit} | {default} | {meaning} |")
     return "\n".join(rows) + "\n"
 
 
 def settings_table(width: int) -> str:
     """The same for a terminal: meanings wrapped under a line of name, unit and default."""
     lines = []
-    for entry in all_fields():
-        about = entry.metadata
+    for about, meaning in explained():
         default = "" if about["default"] is None else f", default {about['default'].replace(',', ', ')}"
         head = f"{about['env']}  ({about['kind'].unit}{default})"
-        meaning = about["meaning"].replace("`", "").replace("**", "")
-        for text, indent in ((head, ""), (meaning, "    ")):
+        for text, indent in ((head, ""), (meaning.replace("`", "").replace("**", ""), "    ")):
             lines.extend(textwrap.wrap(text, max(width, _MIN_WIDTH), initial_indent=indent, subsequent_indent="    "))
     return "\n".join(lines) + "\n"
 

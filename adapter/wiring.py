@@ -25,7 +25,8 @@ from adapter.lifecycle.repository_api import RepositoryCalls
 from adapter.model import OPTIONS_FILE
 from adapter.ports import Ports
 from adapter.serving import RepositoryApi
-from adapter.settings import ProxySettings, RestProxySettings, Settings, inherited
+from adapter.settings import ProxySettings, Settings, inherited
+from adapter.settings.fronts import RestProxySettings
 from adapter.spi.listen import SpiServer, listen
 from adapter.spi.servicer import ModelRuntime
 from adapter.storage.store import Store

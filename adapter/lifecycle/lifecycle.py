@@ -43,7 +43,7 @@ from adapter.lifecycle.work import Work
 from adapter.model import ModelSpec
 from adapter.ports import Ports
 from adapter.serving import AlreadyLoaded, KnownModel, LoadedModel, RuntimeState
-from adapter.settings import CapacitySettings
+from adapter.settings.capacity import CapacitySettings
 from adapter.telemetry.logs import note
 from adapter.telemetry.metrics import RESTORES
 

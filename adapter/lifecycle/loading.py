@@ -36,7 +36,7 @@ from adapter.lifecycle.states import State
 from adapter.model import Layout, ModelSpec
 from adapter.ports import Ports
 from adapter.serving import LoadedModel
-from adapter.settings import CapacitySettings
+from adapter.settings.capacity import CapacitySettings
 from adapter.telemetry.metrics import RESTORES
 
 PULL_ATTEMPTS = 3

@@ -23,7 +23,7 @@ from adapter._pb import model_runtime_pb2_grpc as rpc
 from adapter.errors import UNEXPECTED, AdapterError, InvalidRequest, Superseded, UnloadUnfinished, WrongServer
 from adapter.model import id_problem
 from adapter.serving import Lifecycle
-from adapter.settings import CapacitySettings
+from adapter.settings.capacity import CapacitySettings
 from adapter.spi import codec, status
 from adapter.telemetry import metrics
 from adapter.telemetry.logs import note, noting

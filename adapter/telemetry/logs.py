@@ -22,7 +22,7 @@ from typing import Any, TextIO, cast
 import structlog
 from structlog.typing import EventDict, Processor
 
-from adapter.settings import TelemetrySettings
+from adapter.settings.process import TelemetrySettings
 from adapter.telemetry.redaction import MASK, redact
 
 SECRET_FIELDS = frozenset({

@@ -23,7 +23,7 @@ from adapter.fronts.llm.parameters import MOST_ENTRIES
 from adapter.fronts.openapi import OBJECT, TEXT, operation
 from adapter.inference import Failure, Inference, InferenceFailed
 from adapter.serving import KnownModel, Models
-from adapter.settings import LlmSettings
+from adapter.settings.fronts import LlmSettings
 
 TARGET = "X-Amzn-SageMaker-Target-Model"
 _TGI_PATHS = frozenset({"/", "/generate", "/generate_stream", "/info", "/health"})
