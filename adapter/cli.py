@@ -208,14 +208,7 @@ def _models(*, is_json: bool, drift_only: bool) -> int:
     from adapter.verbs import models, models_text  # noqa: PLC0415 - brings gRPC
 
     logs.configure(TelemetrySettings(metrics_port=0, log_level="error", log_format="text"), sys.stderr)
-    places = models.Places(
-        ask_adapter=_ask_adapter,
-        triton=triton.reach,
-        triton_headers=triton.call_headers,
-        repository_dir=volume.repository_dir,
-        cache_dir=volume.cache_dir,
-    )
-    seen = models.look(places)
+    seen = models.look(models.Places(_ask_adapter, triton, volume))
     if is_json:
         _say(models_text.as_json(seen, drift_only=drift_only))
     else:
