@@ -192,14 +192,14 @@ def _layout(chosen: argparse.Namespace) -> int:
         params["adapter.allowDecoupled"] = "true"
     columns = shutil.get_terminal_size().columns
     try:
-        report = layout.examine(
+        fits, text = layout.examine(
             chosen.path, type_name=chosen.type, model_id=chosen.model_id, schema_path=chosen.schema, params=params, columns=columns
         )
     except layout.CannotLookError as error:
         _complain(str(error))
         return USAGE
-    _say(report.text)
-    return OK if report.fits else FAILED
+    _say(text)
+    return OK if fits else FAILED
 
 
 def _models(*, is_json: bool, drift_only: bool) -> int:
