@@ -1,9 +1,9 @@
 """
 The five calls of `mmesh.ModelRuntime`: decode, call the lifecycle, encode. No decisions of its own.
 
-Around each call, `answered` writes its status, its metrics and one log line. Three facts about grpc.aio 1.85 shape it, each held by
+Around each call, `answered` writes its status, its metrics and one log line. Two facts about grpc.aio 1.85 shape it, each held by
 a test. A `CancelledError` that leaves a call because a *child* task was cancelled gives the caller no answer until its deadline. The
-text of an unmapped exception goes to the peer. `AbortError` is a plain `Exception`.
+text of an unmapped exception goes to the peer.
 """
 
 from __future__ import annotations
@@ -62,9 +62,6 @@ def answered(call: Callable[[Any, Q, Any], Awaitable[R]]) -> Callable[[Any, Q, A
                     await _fail(line, context, Superseded("a later call for the same model overtook this one"))
                 except AdapterError as error:
                     await _fail(line, context, error)
-                except aio.AbortError:
-                    line.write(_code_in(context), reason="aborted")
-                    raise
                 except Exception as error:  # noqa: BLE001 - logged with its traceback in the canonical line
                     await _fail(line, context, AdapterError(UNEXPECTED), crash=error)
                 else:
@@ -154,11 +151,6 @@ def numeric_version(version: str) -> int:
         return 0
     major, minor, patch = (min(int(part or 0), 999_999) for part in match.groups())
     return major * 1_000_000 + min(minor, 999) * 1_000 + min(patch, 999)
-
-
-def _code_in(context: Any) -> StatusCode:
-    """The code that a call aborted with; grpc.aio keeps its number."""
-    return next((code for code in StatusCode if context.code() in (code, code.value[0])), StatusCode.UNKNOWN)
 
 
 async def _fail(line: _Line, context: aio.ServicerContext[Any, Any], error: AdapterError, crash: Exception | None = None) -> NoReturn:
