@@ -55,11 +55,9 @@ class TritonHealth(Protocol):
     @property
     def why(self) -> str | None:
         """Why nothing but a restart of Triton can help, or None."""
-        ...
 
     def as_json(self) -> str:
         """One line."""
-        ...
 
 
 class Heartbeat:
