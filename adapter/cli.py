@@ -15,6 +15,7 @@ import signal
 import sys
 import textwrap
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from adapter.settings import ProxySettings, Settings, SettingsError, explained, read_group, retired_warnings
@@ -115,13 +116,11 @@ def _seconds(text: str) -> float:
 
 
 def _host(text: str) -> Endpoint:
-    try:
+    with suppress(ValueError):
         endpoint = parse_endpoint(text)
-    except ValueError:
-        endpoint = None
-    if endpoint is None or endpoint.socket is not None:
-        raise argparse.ArgumentTypeError(f"{text!r} is not NAME:PORT")
-    return endpoint
+        if endpoint.socket is None:
+            return endpoint
+    raise argparse.ArgumentTypeError(f"{text!r} is not NAME:PORT")
 
 
 def _serve(_chosen: argparse.Namespace) -> int:

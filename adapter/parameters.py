@@ -88,10 +88,3 @@ def split(params: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
         except ValueError:
             raise InvalidRequest(f"storage parameter {name} must be {known[name].value}") from None
     return fields, {name: text for name, text in params.items() if name not in ours}
-
-
-def markdown() -> str:
-    """The table for the documentation."""
-    rows = ["| storage parameter | value | meaning |", "|---|---|---|"]
-    rows += [f"| `{row.name}` | {row.value} | {row.meaning} |" for row in PARAMETERS]
-    return "\n".join(rows) + "\n"

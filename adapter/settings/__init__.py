@@ -64,7 +64,7 @@ class Settings:
     llm: LlmSettings
 
     @classmethod
-    def from_env(cls, environ: Mapping[str, str] | None = None) -> Settings:
+    def from_env(cls, environ: Mapping[str, str] = os.environ) -> Settings:
         """
         Read the environment (or a mapping like it). A variable that is empty counts as absent.
 
@@ -137,14 +137,13 @@ class ProxySettings:
     rest_proxy: RestProxySettings
 
     @staticmethod
-    def are_meant(environ: Mapping[str, str] | None = None) -> bool:
+    def are_meant(environ: Mapping[str, str] = os.environ) -> bool:
         """Whether the environment is that of KServe's REST proxy: its port, and nothing of an adapter that loads models."""
-        environ = os.environ if environ is None else environ
         port = read(RestProxySettings, environ, []) if environ.get("REST_PROXY_LISTEN_PORT") else None
         return port is not None and bool(port.listen_port) and not any(environ.get(name) for name in (MEMORY, *LOADERS))
 
     @classmethod
-    def from_env(cls, environ: Mapping[str, str] | None = None) -> ProxySettings:
+    def from_env(cls, environ: Mapping[str, str] = os.environ) -> ProxySettings:
         """As `Settings.from_env`, of fewer variables. Raises SettingsError."""
         return cls(**_groups(get_type_hints(cls), environ))
 
@@ -153,7 +152,7 @@ GROUPS: dict[str, type[Group]] = get_type_hints(Settings)
 """Name → class of each group, in the order of the table."""
 
 
-def read_group(group: type[G], environ: Mapping[str, str] | None = None) -> G:
+def read_group(group: type[G], environ: Mapping[str, str] = os.environ) -> G:
     """One group alone, for commands that need no more. Raises SettingsError."""
     return cast("G", _groups({"alone": group}, environ)["alone"])
 
@@ -163,9 +162,8 @@ def inherited() -> Mapping[str, str]:
     return os.environ
 
 
-def retired_warnings(environ: Mapping[str, str] | None = None) -> list[str]:
+def retired_warnings(environ: Mapping[str, str] = os.environ) -> list[str]:
     """One sentence for each retired variable that is set."""
-    environ = os.environ if environ is None else environ
     return [f"{name} {meaning}" for name, meaning in RETIRED.items() if environ.get(name)]
 
 
@@ -175,9 +173,8 @@ def explained() -> Iterator[tuple[Mapping[str, Any], str]]:
         yield from zip((entry.metadata for entry in fields(group)), meanings(group), strict=True)  # type: ignore[arg-type] # every group is a dataclass
 
 
-def _groups(kinds: Mapping[str, type[Group]], environ: Mapping[str, str] | None) -> dict[str, Any]:
+def _groups(kinds: Mapping[str, type[Group]], environ: Mapping[str, str]) -> dict[str, Any]:
     """These groups by name. Raises SettingsError with the problems of all."""
-    environ = os.environ if environ is None else environ
     problems: list[str] = []
     groups = {name: read(kind, environ, problems) for name, kind in kinds.items()}
     _stand_in(groups, environ)

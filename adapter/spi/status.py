@@ -85,16 +85,6 @@ def reasons() -> list[str]:
     return [kind.reason for kind in CODES if kind not in FAMILIES] + [AdapterError.reason]
 
 
-def markdown() -> str:
-    """The table in the documents: code, reason, when. The reason is the label of logs and metrics."""
-    rows = ["| code | reason | when |", "|---|---|---|"]
-    for kind, code in CODES.items():
-        if kind not in FAMILIES:
-            rows.append(f"| `{code.name}` | `{kind.reason}` | {' '.join((kind.__doc__ or '').split())} |")
-    rows.append(f"| `{StatusCode.INTERNAL.name}` | `{AdapterError.reason}` | A defect of the adapter; the log has the traceback. |")
-    return "\n".join(rows) + "\n"
-
-
 def _place(error: AdapterError) -> str:
     parts = []
     if error.model_id is not None:

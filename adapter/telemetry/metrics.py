@@ -7,7 +7,6 @@ thousands of series.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import partial
 from typing import Any, TypeVar
 
@@ -79,14 +78,3 @@ for _outcome in ("restored", "refused", "crashed", "given_up", "ended"):
     RESTORES.labels(_outcome)  # from 0 on, or the first event would be no increase
 for _result in ("hit", "miss", "stale"):
     CACHE_REQUESTS.labels(_result)
-
-
-def markdown(table: Iterable[MetricWrapperBase] = TABLE) -> str:
-    """The table in the documents: name, type, labels, meaning."""
-    rows = ["| metric | type | labels | meaning |", "|---|---|---|---|"]
-    for metric in table:
-        family = next(iter(metric.describe()))
-        name = f"{family.name}_total" if family.type == "counter" else family.name
-        labels = ", ".join(f"`{label}`" for label in metric._labelnames)  # the library has no public name for them
-        rows.append(f"| `{name}` | {family.type} | {labels} | {family.documentation} |")
-    return "\n".join(rows) + "\n"
