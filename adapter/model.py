@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from adapter.ends import Count, Ends
 from adapter.errors import InvalidRequest
-from adapter.settings import CACHE_DIR, REPOSITORY_DIR
+from adapter.settings.storage import CACHE_DIR, REPOSITORY_DIR
 
 RESERVED_IDS = frozenset({REPOSITORY_DIR, CACHE_DIR})
 """The adapter's own folders where CACHE_DIR is not set; the settings know the folders of a running adapter."""

@@ -17,8 +17,6 @@ from adapter.model import ModelSpec, Overrides, ServerModel
 class AlreadyLoaded(Rejected):
     """A front asks for a load of a name that is loaded, or is being loaded."""
 
-    reason = "already_loaded"
-
 
 @dataclass(frozen=True)
 class KnownModel:
@@ -52,7 +50,6 @@ class RepositoryApi(Protocol):
         Raises:
             ServerUnavailable: it is not to be had soon.
         """
-        ...
 
     async def load(self, name: str, overrides: Overrides) -> None:
         """
@@ -66,7 +63,6 @@ class RepositoryApi(Protocol):
             ServerUnavailable: the adapter is loading or unloading it, or Triton is away.
             BudgetExceeded: Triton has not loaded it in time, and goes on.
         """
-        ...
 
     async def unload(self, name: str, *, has_dependents: bool) -> None:
         """
@@ -79,7 +75,6 @@ class RepositoryApi(Protocol):
             UnloadUnfinished: it holds memory still.
             ServerError: Triton does not unload it.
         """
-        ...
 
 
 @dataclass(frozen=True)
@@ -111,7 +106,6 @@ class Lifecycle(Protocol):
         Raises:
             AdapterError: it was not loaded, and what had been begun is undone.
         """
-        ...
 
     async def unload(self, model_id: str) -> None:
         """
@@ -121,23 +115,18 @@ class Lifecycle(Protocol):
             UnloadUnfinished: not within the bound; says what the unload was waiting for.
             ServerError, WrongServer: Triton does not take the unload. ModelMesh repeats it, as the one before.
         """
-        ...
 
     async def predict(self, spec: ModelSpec) -> int:
         """Size in bytes that the model will have, well within 500 ms. Never raises for trouble with storage."""
-        ...
 
     def default_prediction(self) -> int:
         """Size in bytes of a model of which nothing can be known."""
-        ...
 
     async def size_of(self, model_id: str) -> int:
         """Size in bytes of a loaded model, never 0. Raises ModelNotLoaded."""
-        ...
 
     async def status(self) -> RuntimeState:
         """Whether ModelMesh may start; begins the purge that comes before it."""
-        ...
 
 
 class Models(Protocol):
@@ -146,7 +135,6 @@ class Models(Protocol):
     @property
     def obstacle(self) -> str | None:
         """Why no model can be loaded or asked now, in words: Triton is away or wrong, or its models are not taken over yet."""
-        ...
 
     def known(self) -> Sequence[KnownModel]:
         """
@@ -155,7 +143,6 @@ class Models(Protocol):
         Raises:
             ServerUnavailable: an earlier process had models, and Triton has not told yet which of them it serves.
         """
-        ...
 
     def find(self, name: str) -> KnownModel | None:
         """
@@ -164,7 +151,6 @@ class Models(Protocol):
         Raises:
             ServerUnavailable: as `known`, and nobody knows yet whether there is one of this name.
         """
-        ...
 
     async def load_new(self, spec: ModelSpec) -> LoadedModel:
         """
@@ -178,8 +164,6 @@ class Models(Protocol):
             ServerUnavailable: what Triton holds is not known.
             AdapterError: as `Lifecycle.load`.
         """
-        ...
 
     async def unload(self, model_id: str) -> None:
         """As `Lifecycle.unload`."""
-        ...

@@ -42,7 +42,7 @@ from adapter.lifecycle.worker import Worker
 from adapter.model import ModelSpec
 from adapter.ports import Ports
 from adapter.serving import AlreadyLoaded, KnownModel, LoadedModel, RuntimeState
-from adapter.settings import CapacitySettings
+from adapter.settings.capacity import CapacitySettings
 from adapter.telemetry.logs import note
 
 ANSWER_SECONDS = 1.0

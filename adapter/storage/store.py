@@ -22,7 +22,7 @@ from adapter.digests import SALT_BYTES, Digests
 from adapter.errors import AdapterError, SourceUnavailable
 from adapter.model import Artifact, ModelSpec, Survey
 from adapter.ports import StoredModel, Wanted, nothing
-from adapter.settings import CACHE_DIR, PullSettings
+from adapter.settings.storage import CACHE_DIR, PullSettings
 from adapter.storage.cache.cache import Cache
 from adapter.storage.cache.identity import origin_of
 from adapter.storage.cache.stale import found_soon, stale_model

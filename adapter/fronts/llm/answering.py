@@ -26,7 +26,7 @@ from adapter.fronts.llm.schemas import JSON_LINES, SSE, Lmi, Schema, Tgi, dynami
 from adapter.fronts.streams import Stream
 from adapter.inference import Inference
 from adapter.serving import KnownModel
-from adapter.settings import LlmSettings
+from adapter.settings.fronts import LlmSettings
 from adapter.telemetry.logs import note
 
 T = TypeVar("T")

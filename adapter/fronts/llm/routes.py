@@ -24,7 +24,7 @@ from adapter.fronts.openapi import OBJECT, TEXT, operation
 from adapter.inference import Failure, Inference, InferenceFailed
 from adapter.model import is_utf8
 from adapter.serving import KnownModel, Models
-from adapter.settings import LlmSettings
+from adapter.settings.fronts import LlmSettings
 
 TARGET = "X-Amzn-SageMaker-Target-Model"
 _TGI_PATHS = frozenset({"/", "/generate", "/generate_stream", "/info", "/health"})

@@ -29,7 +29,7 @@ from adapter.fronts.v2.requests import header_length
 from adapter.fronts.v2.responses import Written
 from adapter.inference import Failure, Inference, InferenceFailed
 from adapter.serving import KnownModel, Models
-from adapter.settings import SageMakerSettings
+from adapter.settings.fronts import SageMakerSettings
 
 BINARY = "application/vnd.sagemaker-triton.binary+json"
 _BINARY = re.compile(re.escape(BINARY) + r"\s*;\s*json-header-size=(.*)", re.IGNORECASE | re.DOTALL)

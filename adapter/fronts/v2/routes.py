@@ -26,7 +26,7 @@ from adapter.fronts.v2.places import PLACES, place_of
 from adapter.fronts.v2.requests import HEADER_LENGTH, header_length
 from adapter.inference import Inference, ModelInfo, TensorInfo
 from adapter.serving import RepositoryApi
-from adapter.settings import V2Settings
+from adapter.settings.fronts import V2Settings
 
 SERVED = ("classification", "sequence", "model_configuration", "binary_tensor_data", "parameters", "statistics")
 """Extensions of Triton that this front serves. Source: names in Triton's ServerMetadata."""
