@@ -29,9 +29,8 @@ from adapter.triton.expected import kind_of
 from adapter.triton.identity import identities_of, identity_of
 from adapter.triton.placed_bytes import PlacedBytes
 from adapter.triton.placing import build, written_bytes
-from adapter.volume.disk_failure import failure_in_words
 from adapter.volume.space import Space
-from adapter.volume.volume import Volume, make_plain_directory
+from adapter.volume.volume import Volume, failure_in_words, make_plain_directory
 from adapter.workers import Stop, Workers
 
 THREADS = 4
@@ -267,7 +266,7 @@ class Repository:
                 if identity not in self._recent:
                     break  # else it has the number of one that was deleted in this tick of the clock, and another one gets another
             self._discard([destination])
-            self._volume.move_in(made[-1], destination)
+            self._volume.trash.move_in(made[-1], destination)
         finally:  # also when the work is no longer wanted
             for staging in made:
                 self._volume.discard(staging)
@@ -285,7 +284,7 @@ class Repository:
         return placed
 
     def _ensure_directory(self, path: Path) -> None:
-        self._volume.keep(path)
+        self._volume.trash.keep(path)
         if is_plain_directory(path) or (self.is_of_others(path.name) and os.path.lexists(path)):
             return
         self._ensure_folder()
@@ -302,7 +301,7 @@ class Repository:
         return inner_of(self.folder)
 
     def _sweep(self, stop: Stop) -> None:
-        self._volume.tidy()
+        self._volume.trash.tidy()
         for path in self._entries():
             stop.check()
             if self._own is None and (not is_plain_directory(path) or not is_utf8(path.name)):

@@ -29,8 +29,8 @@ def checked_endpoint(text: str, label: str, name: str = "endpoint_url", *, query
     url = _with_scheme(text)
     try:
         parts = urlsplit(url)
-        is_good = parts.scheme in _DEFAULT_PORTS and parts.netloc.isascii() and not _ODD.search(url)
-        is_good = is_good and _HOST.fullmatch(parts.hostname or "") is not None and parts.port != 0
+        has_server = _HOST.fullmatch(parts.hostname or "") is not None and parts.netloc.isascii() and parts.port != 0
+        is_good = has_server and parts.scheme in _DEFAULT_PORTS and not _ODD.search(url)
     except ValueError:
         is_good = False
     if not is_good:

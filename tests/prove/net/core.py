@@ -189,7 +189,7 @@ MISTAKES = (
     Mistake(
         "lock taken from another",
         "A lock that another adapter holds is taken for free when the folder was deleted.",
-        "adapter/volume/folders.py",
+        "adapter/volume/volume.py",
         "        except BlockingIOError:\n            self.problem",
         "        except BlockingIOError:\n            return\n            self.problem",
         ("fault/test_volume_faults.py",),
@@ -261,7 +261,7 @@ MISTAKES = (
     Mistake(
         "second adapter",
         "A second adapter on the same volume starts.",
-        "adapter/volume/folders.py",
+        "adapter/volume/volume.py",
         "fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)",
         "fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)",
         ("integration/test_a_start_that_cannot_work_ends_in_words.py",),
@@ -334,7 +334,7 @@ MISTAKES = (
         "behind a link",
         "A purge deletes what lies behind a link to another mount.",
         "adapter/volume/trash.py",
-        "if self._folders.mount not in (None, mount_of(parent)):",
+        "if self._volume.mount not in (None, mount_of(parent)):",
         "if parent < 0:",
         ("security/test_a_hostile_volume.py",),
     ),

@@ -152,17 +152,17 @@ MISTAKES = (
     Mistake(
         "every load pulls",
         "Loads of the same files at one time pull them each.",
-        "adapter/storage/cache/flights.py",
-        "flight = self._flights.get(key)\n        if flight is not None and flight.is_ending",
-        "flight = None\n        if flight is not None and flight.is_ending",
+        "adapter/storage/cache/cache.py",
+        "pull = self._pulls.get(key)\n        if pull is not None and pull.is_ending",
+        "pull = None\n        if pull is not None and pull.is_ending",
         ("fault/test_nothing_is_pulled_twice.py", "contract/bucket/test_every_type_keeps_what_it_pulled.py"),
     ),
     Mistake(
         "one cancel for all",
         "A cancelled load ends the pull that another load waits for.",
-        "adapter/storage/cache/flights.py",
-        "if flight.members == 1 and not flight.task.done():",
-        "if not flight.task.done():",
+        "adapter/storage/cache/cache.py",
+        "if pull.callers == 1 and not pull.task.done():",
+        "if not pull.task.done():",
         ("fault/test_cancel_anywhere.py", "fault/test_nothing_is_pulled_twice.py"),
     ),
     Mistake(
