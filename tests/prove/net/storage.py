@@ -81,8 +81,8 @@ MISTAKES = (
         "a key twice",
         "A listing that names a key twice is believed.",
         "adapter/storage/pull/listing.py",
-        "if len(paths) != len(self._files):",
-        "if not paths and self._files:",
+        "if len(paths) != len(self._seen):",
+        "if not paths and self._seen:",
         ("security/test_wrong_data_of_s3.py", "contract/bucket/test_every_store_keeps_the_contract.py"),
     ),
     Mistake(
