@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from adapter.storage.bucket import Bucket
+from adapter.storage.net.access import FREE, Guard
 from adapter.storage.net.engine import Engine
-from adapter.storage.net.guard import FREE, Guard
 from adapter.storage.secret.merging import Binding, StorageConfig
 from adapter.storage.stores.connection import Connection
 from adapter.workers import Workers

@@ -21,7 +21,7 @@ from adapter.storage.stores.answers import Where, etag_of
 from adapter.storage.stores.body import PARTIAL, Body, Part, left_of, written_bytes
 from adapter.storage.stores.clients import Means
 from adapter.storage.stores.connection import Connection
-from adapter.storage.stores.tokens import TokensAwayError
+from adapter.storage.stores.tokens import NO_ANSWER, TokensAwayError
 
 PAGE_BYTES = 4 * 1024 * 1024
 """Most that an answer to a listing of 1,000 keys may have; see the dialects for what a key can take."""
@@ -58,7 +58,7 @@ class Dialect:
         raise NotImplementedError
 
     def page_of(self, content: bytes, wanted: ListingQuery) -> Page:
-        """The page in an answer of status 200. Raises ValueError: it is none."""
+        """The page in an answer of status 200. Raises one of `NO_ANSWER`: it is none."""
         raise NotImplementedError
 
     def object(self, part: Part) -> tuple[str, Mapping[str, str]]:
@@ -199,7 +199,7 @@ class CloudBucket:
             raise self._where.unreachable(Unanswered("its answer has a Content-Encoding that was not asked for"))
         try:
             return self._dialect.page_of(answer.content, wanted)
-        except (ValueError, RecursionError) as error:
+        except NO_ANSWER as error:
             owner = self._dialect.owner
             raise SourceUnavailable(f"{self.words} gave an answer that is not {owner}", cause=f"its answers are not {owner}") from error
 

@@ -56,7 +56,7 @@ MISTAKES = (
     Mistake(
         "denied address",
         "An address that requests may not name is dialled.",
-        "adapter/storage/net/guard.py",
+        "adapter/storage/net/access.py",
         "for network in self.denied",
         "for network in self.denied[:0]",
         ("security/test_wire_guard.py", "security/test_identity_over_the_spi.py"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from adapter.storage.net.bridge import Bridge
+from adapter.storage.net.engine import Bridge
 from adapter.storage.secret.merging import StorageConfig
 from adapter.storage.stores.clients import Means
 from adapter.storage.stores.cloud import CloudBucket, CloudClient, Sign

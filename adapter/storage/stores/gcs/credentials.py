@@ -22,7 +22,7 @@ from google.auth.transport import Request
 from google.oauth2 import service_account
 
 from adapter.errors import InvalidRequest, SourceDenied
-from adapter.storage.net.bridge import Bridge
+from adapter.storage.net.engine import Bridge
 from adapter.storage.net.failures import Unanswered
 from adapter.storage.stores.answers import is_passing
 from adapter.storage.stores.cloud import NoCredentialsError

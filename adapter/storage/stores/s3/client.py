@@ -14,7 +14,7 @@ from adapter.errors import AdapterError, InvalidRequest
 from adapter.storage.bucket import PAGE_OBJECTS, FileSink, Page, Read, StoredObject
 from adapter.storage.checksums import Checksum
 from adapter.storage.net.access import Trust
-from adapter.storage.net.bridge import Bridge
+from adapter.storage.net.engine import Bridge
 from adapter.storage.net.messages import Collected, Head
 from adapter.storage.secret.merging import StorageConfig
 from adapter.storage.stores.answers import REDIRECTS, USER_AGENT, etag_of, is_passing

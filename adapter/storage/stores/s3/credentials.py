@@ -28,7 +28,7 @@ from botocore.credentials import ProcessProvider, RefreshableCredentials, create
 from botocore.parsers import ResponseParserError
 
 from adapter.errors import AdapterError, SourceUnavailable
-from adapter.storage.net.bridge import Bridge
+from adapter.storage.net.engine import Bridge
 from adapter.storage.net.failures import ANSWER_SECONDS, CONNECT_SECONDS, Unanswered
 from adapter.storage.stores.answers import Where
 from adapter.storage.stores.cloud import NoCredentialsError
