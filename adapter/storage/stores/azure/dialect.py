@@ -13,10 +13,10 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 from xml.etree.ElementTree import Element
 
 from adapter.errors import AdapterError, SourceDenied, SourceNotFound
-from adapter.storage.bucket import PAGE_OBJECTS, Page, StoredObject
+from adapter.storage.bucket import PAGE_OBJECTS, Page, Read, StoredObject
 from adapter.storage.checksums import Checksum, readable
 from adapter.storage.net.messages import Head
-from adapter.storage.stores.body import PARTIAL, Part
+from adapter.storage.stores.answers import PARTIAL
 from adapter.storage.stores.cloud import Dialect, ListingQuery
 from adapter.storage.stores.xml_pages import code_in, parsed
 
@@ -62,9 +62,9 @@ class AzureDialect(Dialect):
             raise ValueError("more rows than a page has")
         return Page(objects=objects, folders=folders, next_token=root.findtext("NextMarker") or None)
 
-    def object(self, part: Part) -> tuple[str, Mapping[str, str]]:
+    def object(self, read: Read) -> tuple[str, Mapping[str, str]]:
         """As `Dialect`."""
-        return f"/{quote(part.wanted.key, safe='/~')}", {"x-ms-range": part.range, "If-Match": f'"{part.wanted.etag}"'}
+        return f"/{quote(read.wanted.key, safe='/~')}", {"x-ms-range": read.range, "If-Match": f'"{read.wanted.etag}"'}
 
     def checksums(self, headers: Mapping[str, str]) -> Sequence[Checksum]:
         """As `Dialect`. Of page and append blobs it is as old as the property, which writes do not renew."""

@@ -11,11 +11,10 @@ from urllib.parse import quote, unquote_plus, urlencode
 from xml.etree.ElementTree import Element
 
 from adapter.errors import AdapterError, SourceDenied, SourceNotFound, SourceUnavailable
-from adapter.storage.bucket import PAGE_OBJECTS, Page, StoredObject
+from adapter.storage.bucket import PAGE_OBJECTS, Page, Read, StoredObject
 from adapter.storage.checksums import ALGORITHMS, Checksum, readable
 from adapter.storage.net.messages import Head
 from adapter.storage.stores.answers import etag_of
-from adapter.storage.stores.body import Part
 from adapter.storage.stores.cloud import Dialect, ListingQuery
 from adapter.storage.stores.xml_pages import code_in, fields_of, name_of, parsed
 
@@ -90,11 +89,11 @@ class S3Dialect(Dialect):
             raise ValueError("more rows than a page has")
         return Page(objects=objects, folders=folders, next_token=token or None)
 
-    def object(self, part: Part) -> tuple[str, Mapping[str, str]]:
+    def object(self, read: Read) -> tuple[str, Mapping[str, str]]:
         """As `Dialect`."""
-        headers = {"If-Match": f'"{part.wanted.etag}"'} if part.wanted.etag else {}
-        headers |= ASKING if part.is_whole else {"Range": part.range}
-        return f"/{quote(part.wanted.key, safe='/~')}", headers
+        headers = {"If-Match": f'"{read.wanted.etag}"'} if read.wanted.etag else {}
+        headers |= ASKING if read.is_whole else {"Range": read.range}
+        return f"/{quote(read.wanted.key, safe='/~')}", headers
 
     def checksums(self, headers: Mapping[str, str]) -> Sequence[Checksum]:
         """As `Dialect`. Older servers tell no type."""
