@@ -25,7 +25,6 @@ from adapter.errors import (
     SourceUnavailable,
 )
 from adapter.inventory import is_untouched
-from adapter.layout import rules
 from adapter.lifecycle.crashes import CrashCounts
 from adapter.lifecycle.freeing import Freeing
 from adapter.lifecycle.operation import Model, Operation
@@ -188,7 +187,7 @@ class Loading:
     async def _pull_once(self, operation: Operation, spec: ModelSpec) -> Layout:
         model = operation.model
         with operation.step("list"):
-            stored = await self._store.open(spec, operation.waits, rules.wanted)
+            stored = await self._store.open(spec, operation.waits)
             layout = await self._planning.layout(spec, stored)
         content = await self._planning.content(spec, stored.listing, self._journal.digests)
         self._crashes.check(content)

@@ -39,7 +39,7 @@ class Search:
     seen_bytes: int = 0
     """Of the files that were listed so far."""
     wanted: Wanted = nothing
-    """Which small files are read, too."""
+    """Of a survey: which small files are read, too."""
     seen: list[SourceFile] = field(default_factory=list)
     """Of a survey: the files that were listed so far."""
     listing: Listing | None = None

@@ -133,9 +133,9 @@ class Store:
             except AdapterError as error:
                 _log.warning("storage.config_unusable", storage_key=key, error=error.text)
 
-    async def open(self, spec: ModelSpec, waits: Waits, wanted: Wanted = nothing) -> StoredModel:
+    async def open(self, spec: ModelSpec, waits: Waits) -> StoredModel:
         """As `ModelStore`."""
-        search = Search(spec, waits, wanted=wanted)
+        search = Search(spec, waits)
         if spec.folders:
             return await (await self._folders.find(search)).open()
         if self._may_be_local(spec) and await self._is_local(spec, waits):

@@ -18,7 +18,6 @@ from pathlib import Path
 
 from adapter.ends import Count, Ends
 from adapter.model import Artifact, Listing, SourceFile
-from adapter.ports import Wanted
 from adapter.storage.bucket import Bucket, Read, StoredObject
 from adapter.storage.cache.cache import Cache, Taken
 from adapter.storage.cache.cache import Wanted as WantedArtifact
@@ -76,8 +75,6 @@ class RemoteModel:
         self._origin = search.origin
         self._bucket_for = bucket_for
         self._read: dict[str, SourceFile] = {}
-        self._ahead: dict[SourceFile, bytes] = {}
-        """What was read in the thread that has listed, and was not asked for yet."""
 
     @property
     def listing(self) -> Listing:
@@ -92,8 +89,8 @@ class RemoteModel:
         """As `StoredModel`."""
         check_readable(file, self.listing.origin)
         stored = self._found.stored(file)
-        content = self._ahead.pop(file, b"")
-        if stored.size_bytes and not content:
+        content = b""
+        if stored.size_bytes:
             known = await self._means.cache.content(self._origin, stored) if stored.is_versioned else None
             async with self._means.cache.heeding_refusals(self._origin):
                 content = await self._read_in_turn(stored) if known is None else known
@@ -102,21 +99,6 @@ class RemoteModel:
             if file != self.listing.schema:
                 self._read[file.path] = file
         return content
-
-    async def read_ahead(self, wanted: Wanted) -> None:
-        """
-        Read what is wanted, in the same turn as the listing.
-
-        Where the cache may have it, `read` finds it there.
-
-        Raises:
-            InvalidModel: from `wanted`. Else as `read`.
-        """
-        if self._means.cache.has_some(self._origin):
-            return
-        for file in await self._means.files.run_large(lambda: wanted(self.listing), len(self.listing.files)):
-            self._ahead[file] = await self.peek(file) or b""
-            self.has_read |= bool(self._ahead[file])
 
     async def peek(self, file: SourceFile) -> bytes | None:
         """As `Found`."""

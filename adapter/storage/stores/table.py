@@ -68,8 +68,5 @@ class InBuckets:
                     await search.tell(packed)
                 return packed
             remote = RemoteModel(found, means=self.means, search=search, bucket_for=bucket_for)
-            if search.is_survey:
-                await search.tell(remote)
-            else:
-                await remote.read_ahead(search.wanted)
+            await search.tell(remote)
             return remote
