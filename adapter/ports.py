@@ -81,14 +81,11 @@ class StoredModel(Protocol):
 class ModelStore(Protocol):
     """Where models come from."""
 
-    async def open(self, spec: ModelSpec, waits: Waits, wanted: Wanted = nothing) -> StoredModel:
+    async def open(self, spec: ModelSpec, waits: Waits) -> StoredModel:
         """
         Find the model and list it. What this, and later reads and pulls, wait for is noted in `waits`.
 
-        Small files that are `wanted` may be read by the way, so that `StoredModel.read` has them; `wanted` is asked in a thread.
-
         Raises:
-            InvalidModel: from `wanted`, or such a file is too large to be read.
             InvalidRequest: storage configuration or path are wrong.
             SourceNotFound: nothing is there.
             SourceError: the store could not be asked.

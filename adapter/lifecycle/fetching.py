@@ -8,7 +8,6 @@ from typing import Literal
 import structlog
 
 from adapter.errors import AdapterError, SourceChanged, SourceNotFound, SourceUnavailable
-from adapter.layout import rules
 from adapter.lifecycle.crashes import CrashCounts
 from adapter.lifecycle.operation import Operation
 from adapter.lifecycle.planning import Planning
@@ -80,7 +79,7 @@ class Fetching:
     async def _fetch_once(self, operation: Operation, spec: ModelSpec) -> Layout:
         model = operation.model
         with operation.step("list"):
-            stored = await self._store.open(spec, operation.waits, rules.wanted)
+            stored = await self._store.open(spec, operation.waits)
             layout = await self._planning.layout(spec, stored)
         content = await self._planning.content(spec, stored.listing, self._digests)
         self._crashes.check(content)
