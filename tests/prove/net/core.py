@@ -8,17 +8,17 @@ MISTAKES = (
     Mistake(
         "early unload",
         "An unload is answered while Triton still holds the model.",
-        "adapter/triton/freed.py",
-        "awaited = [row for row in rows if row.state in states]",
-        "awaited = [row for row in rows if row.state in states and told_at is None]",
+        "adapter/triton/unloads.py",
+        "for row in rows if row.state in states]",
+        "for row in rows if row.state in states and told_at is None]",
         ("contract/server/test_unload.py",),
     ),
     Mistake(
         "slot kept",
         "A load that has ended keeps its loading slot.",
-        "adapter/triton/slots.py",
-        "(self._left if slot in self._left else self._held).remove(slot)\n        self._wake()",
-        "self._wake()",
+        "adapter/triton/loads.py",
+        "        del self._loads[load.model_id]\n",
+        "",
         ("contract/server/test_load.py", "fault/test_storage_faults.py"),
     ),
     Mistake(
@@ -32,9 +32,9 @@ MISTAKES = (
     Mistake(
         "directory not made again",
         "A model in memory whose directory is gone is waited for without making the directory again.",
-        "adapter/triton/freed.py",
-        "if absent % ABSENT_LOOKS == 0:",
-        "if absent < 0:",
+        "adapter/triton/unloads.py",
+        "                else:\n                    await self._repository.ensure_directory(name)\n",
+        "",
         ("contract/server/test_unload.py", "fault/test_foreign_entries.py"),
     ),
     Mistake(
@@ -47,8 +47,8 @@ MISTAKES = (
                 asked.is_at_volume = True
                 await self._repository.ensure_directory(part)
                 asked.is_at_volume = False
-                if not self._loads.is_answered(owner):  # a load of another client may be on its way
-                    await self._freed.until(part, LOADING)
+                if self._loads.answered(owner) is None:  # a load of another client may be on its way
+                    await self._until(part, LOADING)
 """,
         """            await self._connection.wait()
             for part in names:
@@ -301,9 +301,9 @@ MISTAKES = (
     Mistake(
         "a missing row is gone",
         "A model that the index does not list counts as gone from memory.",
-        "adapter/triton/freed.py",
-        "                if rows and not awaited:\n",
-        "                if not awaited:\n",
+        "adapter/triton/unloads.py",
+        "                if rows and not held:\n",
+        "                if not held:\n",
         ("contract/server/test_unload.py",),
     ),
     Mistake(
