@@ -135,7 +135,7 @@ class ModelRepository(Protocol):
         """Make the model visible to Triton in one rename; of a bundle, the top model last. Returns its identity. Raises DiskFull."""
 
     async def remove(self, model_id: str) -> None:
-        """Take the model, and what else its bundle has, out of the repository. Absent is fine."""
+        """Take the model, and what else its bundle has, out of the repository. Absent is fine. Raises AdapterError: the disk keeps it."""
 
     async def sweep(self) -> None:
         """Take out what nobody placed, and what a check of an earlier process has left."""

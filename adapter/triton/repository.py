@@ -133,12 +133,13 @@ class Repository:
         return identity
 
     async def remove(self, model_id: str) -> None:
-        """Take the model out of the folder. Absent is fine."""
+        """Take the model out of the folder. Absent is fine. Raises AdapterError: the disk keeps it."""
         if self.is_of_others(model_id):
             await self.remove_empty(model_id)
             return
         paths = [self._at(name) for name in (model_id, *self.inner_names(model_id))]
-        await self._workers.run(lambda _: self._discard(paths))
+        with self._in_words("the model cannot be taken out of"):
+            await self._workers.run(lambda _: self._take_out(paths))
         for path in paths:
             self._kinds.pop(path.name, None)
         self._inner.pop(model_id, None)
@@ -228,10 +229,19 @@ class Repository:
             raise InvalidRequest(f"the model id {model_id!r} cannot be the name of a directory")
         return self.folder / model_id
 
-    def _discard(self, paths: Iterable[Path]) -> None:
+    def _discard(self, paths: Iterable[Path]) -> list[Exception]:
+        """Returns why the disk keeps some of them."""
+        kept: list[Exception] = []
         for path in paths:
-            self._volume.discard(path)
+            if (error := self._volume.trash.discard(path)) is not None:
+                kept.append(error)
             self._bytes.placed(path.name, 0)
+        return kept
+
+    def _take_out(self, paths: Iterable[Path]) -> None:
+        """Raises OSError, AdapterError: the disk keeps one."""
+        if kept := self._discard(paths):
+            raise kept[0]
 
     @staticmethod
     def _check_free(path: Path) -> None:
@@ -256,7 +266,6 @@ class Repository:
     def _place_one(self, destination: Path, layout: Layout, artifact: Artifact, stop: Stop) -> str:
         size_bytes = sum(map(len, layout.written.values()))
         with self._space.reservation() as reserved, self._volume.writing(size_bytes):
-            self._volume.restore()
             reserved.grow(size_bytes, len(layout.written))
             identity = reserved.insist(lambda: self._built(destination, layout, artifact, stop))
             self._bytes.placed(destination.name, size_bytes)
@@ -293,11 +302,15 @@ class Repository:
         return True
 
     def _clear(self, stop: Stop) -> dict[str, set[str]]:
-        """Returns the inner models that are left."""
-        for path in self._entries():
-            stop.check()
-            if not self.is_of_others(path.name):
-                self._discard([path])
+        """Returns the inner models that are left. Raises as `_take_out`."""
+
+        def ours() -> Iterator[Path]:
+            for path in self._entries():
+                stop.check()
+                if not self.is_of_others(path.name):
+                    yield path
+
+        self._take_out(ours())
         return inner_of(self.folder)
 
     def _sweep(self, stop: Stop) -> None:
