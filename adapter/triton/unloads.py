@@ -54,8 +54,11 @@ WAITED_SHARE, LONGEST_WAITED_PAUSE_SECONDS = 0.02, 1.0
 """After a long wait the pause is a fiftieth of it: for inferences that do not end a second more or less is nothing."""
 KINDS, TIMES = 256, 3
 """Kinds of models that are remembered, and how many unloads of each."""
-EXPECTED_SHARE, LONGEST_EXPECTED_SECONDS = 0.95, 5.0
-"""Of the shortest of these times: when the first look comes. A caller may ask what an unload waits for, so no later than that."""
+EARLIER, LONGEST_EXPECTED_SECONDS = 0.9, 5.0
+"""
+The first look comes after the shortest of these times; where it finds the memory free, the time was shorter still, and a tenth less
+is remembered. A caller may ask what an unload waits for, so no later than that.
+"""
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -203,7 +206,7 @@ class Unloads:
         """
         since = self._time() if told_at is None else told_at
         took = self._took.get(kind, ()) if kind is not None else ()
-        expected = EXPECTED_SHARE * min(took) if len(took) > 1 else 0.0  # one alone may have waited for an inference
+        expected = min(took) if len(took) > 1 else 0.0  # one alone may have waited for an inference
         pauses = doubling(min(max(PAUSE_SHARE * expected, FIRST_PAUSE_SECONDS), LONGEST_PAUSE_SECONDS), LONGEST_PAUSE_SECONDS)
         self._sights.pop(name, None)
         held_seconds = None
@@ -226,7 +229,7 @@ class Unloads:
             await asyncio.sleep(max(next(pauses), min(WAITED_SHARE * waited, LONGEST_WAITED_PAUSE_SECONDS)))
         self._sights.pop(name, None)
         if kind is not None:
-            self._learn(kind, waited if held_seconds is None else (held_seconds + waited) / 2)
+            self._learn(kind, EARLIER * expected if held_seconds is None else (held_seconds + waited) / 2)
 
     def _learn(self, kind: str, seconds: float) -> None:
         took = self._took[kind] = self._took.pop(kind, deque(maxlen=TIMES))
