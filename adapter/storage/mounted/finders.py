@@ -64,7 +64,7 @@ class Claims:
             bounds, text = Bounds(claim), spec.path.strip("/")
             path = inside(bounds, "modelPath", spec.path) if text else claim
             schema = inside(bounds, "schema_path", spec.schema_path) if spec.schema_path else None
-            listing = Tree(bounds, stop, search).listing(path, schema, f"pvc://{name}/{text}", text.rpartition("/")[2] or ROOT_NAME)
+            listing = Tree(bounds, stop, search.saw).listing(path, schema, f"pvc://{name}/{text}", text.rpartition("/")[2] or ROOT_NAME)
             return LocalModel(listing, path, schema, reads, search.waits)
 
         return await _found(search, reads, look)
@@ -128,7 +128,7 @@ class HelpedModels:
             bounds = Bounds(*folders, closed=self._closed)
             for what, each in paths.items():
                 bounds.check(each, f"{what} {each} does not exist")
-            return LocalModel(Tree(bounds, stop, search).listing(path, schema, str(path), path.name), path, schema, reads, search.waits)
+            return LocalModel(Tree(bounds, stop, search.saw).listing(path, schema, str(path), path.name), path, schema, reads, search.waits)
 
         return await _found(search, reads, look)
 
@@ -193,7 +193,7 @@ class Folders:
             end = bounds.end(path)
             if end == folder.resolve():
                 raise InvalidRequest(f"{text!r} is {folder} itself; a model must lie below it")
-            return LocalModel(Tree(bounds, stop, search).listing(end, None, text, end.name), end, None, reads, search.waits)
+            return LocalModel(Tree(bounds, stop, search.saw).listing(end, None, text, end.name), end, None, reads, search.waits)
 
         try:
             return await _found(search, reads, look)
