@@ -1,13 +1,13 @@
 """
-A bucket of one of the clouds: signs and sends what a dialect says, and checks the answers.
+A bucket of one of the clouds: signs and sends what a store's own class says, and checks the answers.
 
-The only place where the clouds' dialects, which are pure, meet the network.
+The only place where the languages of the clouds, which are pure functions, meet the network.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 from adapter.errors import AdapterError, SourceDenied, SourceUnavailable
@@ -22,57 +22,10 @@ from adapter.storage.stores.clients import Connection, Means
 from adapter.storage.stores.tokens import NO_ANSWER, NoCredentialsError, TokensAwayError
 
 PAGE_BYTES = 4 * 1024 * 1024
-"""Most that an answer to a listing of 1,000 keys may have; see the dialects for what a key can take."""
+"""Most that an answer to a listing of 1,000 keys may have; see the stores for what a key can take."""
 _NO_ENCODINGS = ("", "identity")
 Sign = Callable[[str, str, Mapping[str, str]], tuple[str, Mapping[str, str]]]
 """Method, URL and headers → the URL and the headers to send."""
-
-
-@dataclass(frozen=True)
-class ListingQuery:
-    """What is asked for."""
-
-    prefix: str
-    token: str | None
-    limit: int
-    by_folder: bool
-
-
-class Dialect:
-    """What one kind of cloud says and understands. Pure: a subclass for each."""
-
-    owner: ClassVar[str]
-    """For people: `Google's`."""
-    version: ClassVar[str]
-    """Header of an answer that has the version of an object, in lower case."""
-    version_name: ClassVar[str]
-    """For people: `ETag`."""
-    meanings: ClassVar[Mapping[str, type[AdapterError]]] = {}
-    """Of the error codes that say more than their status."""
-
-    def listing(self, wanted: ListingQuery) -> str:
-        """Target of a listing: path and query below the bucket's base."""
-        raise NotImplementedError
-
-    def page_of(self, content: bytes, wanted: ListingQuery) -> Page:
-        """The page in an answer of status 200. Raises one of `NO_ANSWER`: it is none."""
-        raise NotImplementedError
-
-    def object(self, read: Read) -> tuple[str, Mapping[str, str]]:
-        """Target and headers for what is missing of a read, of the version that was listed."""
-        raise NotImplementedError
-
-    def checksums(self, headers: Mapping[str, str]) -> Sequence[Checksum]:
-        """Of the whole object, from the answer to a read."""
-        raise NotImplementedError
-
-    def is_answer(self, head: Head) -> bool:
-        """Whether an answer of status 200 or 206 may be what was asked for."""
-        return True
-
-    def code(self, head: Head) -> str:
-        """The short code of an error answer, or what is in its place; empty: there is none."""
-        return ""
 
 
 class CloudClient:
@@ -101,23 +54,30 @@ class CloudClient:
 
 
 class CloudBucket:
-    """One bucket. See `Bucket` for the contract."""
+    """One bucket: a subclass for each cloud knows its language. See `Bucket` for the contract."""
 
-    def __init__(self, client: CloudClient, config: StorageConfig, *, place: str, base: str, dialect: Dialect, words: str) -> None:
+    owner: ClassVar[str]
+    """For people: `Google's`."""
+    version: ClassVar[str] = "etag"
+    """Header of an answer that has the version of an object, in lower case."""
+    version_name: ClassVar[str] = "ETag"
+    """For people."""
+    meanings: ClassVar[Mapping[str, type[AdapterError]]] = {}
+    """Of the error codes that say more than their status."""
+
+    def __init__(self, client: CloudClient, config: StorageConfig, *, place: str, base: str, words: str) -> None:
         """
         Args:
             client: of its connection.
             config: that names it.
             place: as `Bucket`.
             base: URL of the bucket, without a slash at its end.
-            dialect: of its cloud.
             words: as `Bucket`.
         """
         self.kind, self.endpoint, self.place, self.words = client.kind, client.endpoint, place, words
         self._client = client
         self._base = base
         self._access = client.access(base)
-        self._dialect = dialect
         self._where = Where(
             words=words,
             label=config.label,
@@ -126,12 +86,38 @@ class CloudBucket:
             is_unsigned=config.is_unsigned,
         )
 
+    def listing(self, prefix: str, token: str | None, limit: int, *, by_folder: bool) -> str:
+        """Target of a listing: path and query below the bucket's base. Pure."""
+        raise NotImplementedError
+
+    @staticmethod
+    def page_of(content: bytes, limit: int) -> Page:
+        """The page in an answer of status 200. Pure. Raises one of `NO_ANSWER`: it is none."""
+        raise NotImplementedError
+
+    def object(self, read: Read) -> tuple[str, Mapping[str, str]]:
+        """Target and headers for what is missing of a read, of the version that was listed. Pure."""
+        raise NotImplementedError
+
+    @staticmethod
+    def checksums(headers: Mapping[str, str]) -> Sequence[Checksum]:
+        """Of the whole object, from the answer to a read. Pure."""
+        raise NotImplementedError
+
+    def is_answer(self, head: Head) -> bool:
+        """Whether an answer of status 200 or 206 may be what was asked for."""
+        return head.status == PARTIAL
+
+    def code(self, head: Head) -> str:
+        """The short code of an error answer, or what is in its place; empty: there is none."""
+        return ""
+
     async def list_page(self, prefix: str, *, token: str | None = None, limit: int = PAGE_OBJECTS, by_folder: bool = False) -> Page:
         """As the Protocol says."""
-        wanted = ListingQuery(prefix, token, limit, by_folder)
-        answer = _PageAnswer(lambda found: self._page(found, wanted))
+        answer = _PageAnswer(lambda found: self._page(found, limit))
         sign = await self.signer()
-        head = await self._answer(self._request(sign, (self._dialect.listing(wanted), {}), answer))
+        target = self.listing(prefix, token, limit, by_folder=by_folder)
+        head = await self._answer(self._request(sign, (target, {}), answer))
         if answer.page is None:
             raise self._refused(head, None)
         return answer.page
@@ -145,8 +131,8 @@ class CloudBucket:
             if (read := next(left, None)) is None:
                 return None
             key = read.wanted.key
-            body = Body(read, self._where, check=self._check, checksums=self._dialect.checksums)
-            return self._request(sign, self._dialect.object(read), body, most_bytes=read.wanted.size_bytes + PAGE_BYTES, then=asked)
+            body = Body(read, self._where, check=self._check, checksums=self.checksums)
+            return self._request(sign, self.object(read), body, most_bytes=read.wanted.size_bytes + PAGE_BYTES, then=asked)
 
         if (first := asked()) is None:
             return
@@ -184,31 +170,30 @@ class CloudBucket:
         except Unanswered as failure:
             raise self._where.unreachable(failure) from failure
 
-    def _page(self, answer: Collected, wanted: ListingQuery) -> Page | None:
+    def _page(self, answer: Collected, limit: int) -> Page | None:
         """The page in an answer; None: the answer is of another status. Raises SourceUnavailable: it is no page."""
         if answer.head.status != OK:
             return None
         if answer.head.headers.get("content-encoding", "").strip().lower() not in _NO_ENCODINGS:
             raise self._where.unreachable(Unanswered("its answer has a Content-Encoding that was not asked for"))
         try:
-            return self._dialect.page_of(answer.content, wanted)
+            return self.page_of(answer.content, limit)
         except NO_ANSWER as error:
-            owner = self._dialect.owner
-            raise SourceUnavailable(f"{self.words} gave an answer that is not {owner}", cause=f"its answers are not {owner}") from error
+            text = f"{self.words} gave an answer that is not {self.owner}"
+            raise SourceUnavailable(text, cause=f"its answers are not {self.owner}") from error
 
     def _check(self, head: Head, read: Read) -> None:
-        dialect, wanted = self._dialect, read.wanted
-        version = etag_of(head.headers.get(dialect.version))
+        wanted, version = read.wanted, etag_of(head.headers.get(self.version))
         if wanted.etag and version != wanted.etag:
             if version:  # servers exist that ignore the condition of a request
-                raise self._where.changed(wanted.key, f"another {dialect.version_name}")
-            raise self._where.wrong(f"answered without the {dialect.version_name} of {wanted.key!r} that was listed")
-        if not dialect.is_answer(head):
+                raise self._where.changed(wanted.key, f"another {self.version_name}")
+            raise self._where.wrong(f"answered without the {self.version_name} of {wanted.key!r} that was listed")
+        if not self.is_answer(head):
             raise self._where.other_range(wanted.key)
 
     def _refused(self, head: Head, key: str | None) -> AdapterError:
-        code = self._dialect.code(head)
-        return self._where.refused(head, code, key=key, kind=self._dialect.meanings.get(code))
+        code = self.code(head)
+        return self._where.refused(head, code, key=key, kind=self.meanings.get(code))
 
 
 class _PageAnswer(Collected):

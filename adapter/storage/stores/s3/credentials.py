@@ -26,11 +26,10 @@ from botocore.config import Config
 from botocore.credentials import ProcessProvider, RefreshableCredentials, create_credential_resolver
 from botocore.parsers import ResponseParserError
 
-from adapter.errors import SourceUnavailable
+from adapter.errors import AdapterError, SourceDenied, SourceNotFound, SourceUnavailable
 from adapter.storage.net.engine import Bridge
 from adapter.storage.net.failures import ANSWER_SECONDS, CONNECT_SECONDS, Unanswered
 from adapter.storage.net.messages import Head
-from adapter.storage.stores.s3.dialect import MEANINGS
 from adapter.storage.stores.tokens import NEVER, NoCredentialsError, Token, TokensAwayError
 from adapter.workers import Stop
 
@@ -41,6 +40,22 @@ _GIVES = "the credentials"
 _LEGACY: Any = "legacy"  # the stubs take it for a flag
 _CONFIG = Config(retries={"total_max_attempts": 1, "mode": "standard"}, defaults_mode=_LEGACY)
 """Of every client of the chain. Another mode than `legacy` may ask the instance's metadata beside all of this."""
+_DENIED = (
+    "AccessDenied", "AccountProblem", "AllAccessDisabled", "ExpiredToken", "InvalidAccessKeyId", "InvalidSecurity", "InvalidToken",
+    "MissingSecurityHeader", "NotSignedUp", "RequestExpired", "RequestTimeTooSkewed", "SignatureDoesNotMatch", "TokenRefreshRequired",
+    "UnauthorizedAccess", "UnsupportedAlgorithm",
+)  # fmt: skip
+_AWAY = (
+    "BandwidthLimitExceeded", "IDPCommunicationError", "InternalError", "OperationAborted",
+    "RequestLimitExceeded", "RequestThrottled", "RequestTimeout",
+    "ServiceUnavailable", "SlowDown", "Throttling", "ThrottlingException", "TooManyRequests",
+)  # fmt: skip
+MEANINGS: dict[str, type[AdapterError]] = {
+    **dict.fromkeys(_DENIED, SourceDenied),
+    **dict.fromkeys(_AWAY, SourceUnavailable),
+    "NoSuchBucket": SourceNotFound,
+}
+"""Of the codes that say more than the status."""
 FAILURES = (
     boto.BotoCoreError, boto.ClientError, ResponseParserError, ValueError, LookupError, TypeError, AttributeError, RecursionError, OSError,
 )  # fmt: skip
