@@ -28,11 +28,10 @@ from adapter.storage.cache.identity import origin_of
 from adapter.storage.cache.stale import found_soon, stale_model
 from adapter.storage.mounted.finders import Claims, Folders, HelpedModels, is_below
 from adapter.storage.mounted.reads import MountedReads
-from adapter.storage.net.access import Guard
 from adapter.storage.net.engine import Engine
-from adapter.storage.pull.puller import PART_SIZES, PartSizes, Puller
+from adapter.storage.net.messages import Guard
+from adapter.storage.pull.puller import PART_SIZES, EndpointQueues, PartSizes, Puller
 from adapter.storage.pull.remote import Means
-from adapter.storage.queues import EndpointQueues
 from adapter.storage.search import Finder, Found, Search
 from adapter.storage.secret.config import StorageConfigs
 from adapter.storage.secret.merging import NOTHING, StorageConfig

@@ -14,9 +14,8 @@ from contextlib import suppress
 from urllib.parse import urlsplit
 
 from adapter.errors import StartError
-from adapter.storage.net.access import FREE, Access, Guard, Trust, proxy_for
 from adapter.storage.net.failures import CONNECT_SECONDS, NAMES_AWAY, UNRESOLVED, DeniedAddress, Unanswered, UnknownName
-from adapter.storage.net.messages import SMALL_BYTES, Collected, Head, Request
+from adapter.storage.net.messages import FREE, SMALL_BYTES, Access, Collected, Guard, Head, Request, Trust, proxy_for
 from adapter.storage.net.transfer import Transfer
 from adapter.storage.net.worker import Worker
 from adapter.workers import Stop, Workers

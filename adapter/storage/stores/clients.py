@@ -21,8 +21,8 @@ from urllib.parse import urlsplit
 
 from adapter.errors import InvalidRequest
 from adapter.storage.bucket import Bucket
-from adapter.storage.net.access import FREE, Guard, Trust
 from adapter.storage.net.engine import Engine
+from adapter.storage.net.messages import FREE, Guard, Trust
 from adapter.storage.secret.merging import Binding, StorageConfig
 from adapter.storage.secret.trust import trusted_pem
 from adapter.workers import Workers

@@ -14,8 +14,8 @@ from typing import Protocol
 from adapter.storage.bucket import Bucket
 from adapter.storage.pull.archives import is_archive
 from adapter.storage.pull.listing import find_model
+from adapter.storage.pull.puller import EndpointQueues
 from adapter.storage.pull.remote import Means, PackedModel, RemoteModel
-from adapter.storage.queues import EndpointQueues
 from adapter.storage.search import Search
 from adapter.storage.secret.merging import StorageConfig
 from adapter.storage.stores import azure, gcs, http, s3

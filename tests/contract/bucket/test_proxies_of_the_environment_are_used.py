@@ -7,7 +7,7 @@ import ssl
 import pytest
 
 from adapter.errors import InvalidRequest, SourceDenied, SourceUnavailable
-from adapter.storage.net.access import Guard
+from adapter.storage.net.messages import Guard
 from adapter.units import parse_networks
 from adapter.workers import Stop
 from tests.contract.bucket.conftest import bucket_of

@@ -25,15 +25,13 @@ import msgspec
 from adapter.errors import AdapterError, InvalidRequest, SourceDenied, SourceNotFound
 from adapter.storage.bucket import PAGE_OBJECTS, Page, Read, StoredObject
 from adapter.storage.checksums import Checksum, readable
-from adapter.storage.net.access import Access, proxy_for
 from adapter.storage.net.failures import Unanswered
-from adapter.storage.net.messages import Collected, Head, Request
+from adapter.storage.net.messages import Access, Collected, Head, Request, proxy_for
 from adapter.storage.secret.merging import StorageConfig
 from adapter.storage.stores.answers import OK, is_passing
 from adapter.storage.stores.azure import AzureConnection, container_of
 from adapter.storage.stores.clients import Means
-from adapter.storage.stores.cloud import CloudBucket, CloudClient, Sign
-from adapter.storage.stores.tokens import TOKEN_BYTES, NoCredentialsError, Token, Tokens, TokensAwayError
+from adapter.storage.stores.cloud import TOKEN_BYTES, CloudBucket, CloudClient, NoCredentialsError, Sign, Token, Tokens, TokensAwayError
 from adapter.storage.stores.xml_pages import code_in, parsed
 
 _OR_ELSE = 'give the storage config an account_key, or "anonymous": "true" for a public container'

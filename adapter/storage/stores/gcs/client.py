@@ -31,9 +31,19 @@ from adapter.storage.net.messages import Head
 from adapter.storage.secret.merging import StorageConfig
 from adapter.storage.stores.answers import is_passing
 from adapter.storage.stores.clients import Means
-from adapter.storage.stores.cloud import CloudBucket, CloudClient, Sign
+from adapter.storage.stores.cloud import (
+    NEVER,
+    NO_ANSWER,
+    TOKEN_BYTES,
+    CloudBucket,
+    CloudClient,
+    NoCredentialsError,
+    Sign,
+    Token,
+    Tokens,
+    TokensAwayError,
+)
 from adapter.storage.stores.gcs import GcsConnection
-from adapter.storage.stores.tokens import NEVER, NO_ANSWER, TOKEN_BYTES, NoCredentialsError, Token, Tokens, TokensAwayError
 from adapter.workers import Stop
 
 _GOOGLES = "storage.googleapis.com"

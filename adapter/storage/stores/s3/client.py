@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import functools
+import hashlib
+import hmac
 import re
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from urllib.parse import quote, unquote_plus, urlencode
+from urllib.parse import SplitResult, quote, unquote_plus, urlencode, urlsplit
 from xml.etree.ElementTree import Element
 
 from botocore.credentials import Credentials, ReadOnlyCredentials
@@ -14,17 +17,14 @@ from botocore.credentials import Credentials, ReadOnlyCredentials
 from adapter.errors import AdapterError, InvalidRequest, SourceUnavailable
 from adapter.storage.bucket import PAGE_OBJECTS, FileSink, Page, Read, StoredObject
 from adapter.storage.checksums import ALGORITHMS, Checksum, readable
-from adapter.storage.net.access import Trust
 from adapter.storage.net.engine import Bridge
-from adapter.storage.net.messages import Collected, Head
+from adapter.storage.net.messages import Collected, Head, Trust
 from adapter.storage.secret.merging import StorageConfig
 from adapter.storage.stores.answers import OK, REDIRECTS, USER_AGENT, etag_of, is_passing
 from adapter.storage.stores.clients import Means
-from adapter.storage.stores.cloud import PAGE_BYTES, CloudBucket, CloudClient, Sign
+from adapter.storage.stores.cloud import PAGE_BYTES, CloudBucket, CloudClient, Sign, Token, Tokens
 from adapter.storage.stores.s3 import S3Connection
-from adapter.storage.stores.s3.credentials import MEANINGS, asked
-from adapter.storage.stores.s3.requests import of_environment, place_of, signed
-from adapter.storage.stores.tokens import Token, Tokens
+from adapter.storage.stores.s3.amazon import MEANINGS, asked, of_environment, place_of
 from adapter.storage.stores.xml_pages import code_in, fields_of, name_of, parsed
 from adapter.units import MIB
 
@@ -51,6 +51,11 @@ _FULL = "FULL_OBJECT"
 """The other type, COMPOSITE, is a checksum of the checksums of parts. Source: Amazon S3 API Reference, `ChecksumType`."""
 _CHECKSUM = "x-amz-checksum-"
 _MOST_SIZE_BYTES = 2**63 - 1
+_ALGORITHM = "AWS4-HMAC-SHA256"
+_EMPTY = hashlib.sha256(b"").hexdigest()
+_UNSIGNED = ("accept-encoding", "user-agent")
+"""Proxies change them."""
+_PORTS = {"http": 80, "https": 443}
 
 
 class S3Client(CloudClient):
@@ -254,3 +259,54 @@ def _checked(name: str) -> str:
     if len(name.encode()) > _MOST_KEY_BYTES:
         raise ValueError("a key, or a version, that is too long")
     return name
+
+
+def signed(
+    method: str, url: str, headers: Mapping[str, str], keys: ReadOnlyCredentials, region: str, *, now: float | None = None
+) -> dict[str, str]:
+    """
+    The headers with those of a signature, `Host` among them, of a request without a body.
+
+    AWS Signature Version 4, as botocore makes it, at a fifth of the cost: botocore's was a third of what the adapter itself spends
+    on a small file. A test over odd keys compares both.
+
+    Source: Amazon S3 API Reference, Authenticating Requests: Using the Authorization Header (AWS Signature Version 4).
+
+    Args:
+        method: `GET`, `HEAD`.
+        url: quoted, the fields of its query in the order of their names.
+        headers: of the request.
+        keys: to sign with.
+        region: of the bucket.
+        now: seconds since 1970; None: by the clock.
+    """
+    moment = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))
+    parts = urlsplit(url)
+    given = {**headers, "Host": _host_of(parts), "X-Amz-Date": moment, "X-Amz-Content-SHA256": _EMPTY}
+    if keys.token:
+        given["X-Amz-Security-Token"] = keys.token
+    lines = sorted((name.lower(), " ".join(value.split())) for name, value in given.items() if name.lower() not in _UNSIGNED)
+    names = ";".join(name for name, _ in lines)
+    canonical = "\n".join((method, parts.path, parts.query, *(f"{name}:{value}" for name, value in lines), "", names, _EMPTY))
+    scope = (moment[:8], region, "s3", "aws4_request")
+    text = "\n".join((_ALGORITHM, moment, "/".join(scope), hashlib.sha256(canonical.encode()).hexdigest()))
+    signature = hmac.digest(_key(keys.secret_key or "", *scope), text.encode(), "sha256").hex()
+    credential = "/".join((keys.access_key or "", *scope))
+    given["Authorization"] = f"{_ALGORITHM} Credential={credential}, SignedHeaders={names}, Signature={signature}"
+    return given
+
+
+@functools.lru_cache(16)
+def _key(secret: str, *scope: str) -> bytes:
+    """Of a day and a region; deriving one takes four times as long as a signature."""
+    key = f"AWS4{secret}".encode()
+    for part in scope:
+        key = hmac.digest(key, part.encode(), "sha256")
+    return key
+
+
+def _host_of(url: SplitResult) -> str:
+    """As the `Host` header has it: with the port where that is not the usual one."""
+    host = url.hostname or ""
+    host = f"[{host}]" if ":" in host else host
+    return host if url.port in (None, _PORTS.get(url.scheme)) else f"{host}:{url.port}"

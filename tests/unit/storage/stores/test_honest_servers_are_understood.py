@@ -12,7 +12,7 @@ import pytest
 
 from adapter.errors import InvalidRequest
 from adapter.storage.bucket import PAGE_OBJECTS, StoredObject
-from adapter.storage.net.access import Guard
+from adapter.storage.net.messages import Guard
 from adapter.workers import Stop
 from tests.fakes.hell import Hell, answering, honest
 from tests.real.blocking import BlockingClients
