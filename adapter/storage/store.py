@@ -88,7 +88,6 @@ class Store:
         space = space or Space(volume.cache_dir, 0, refuses=False)
         self._digests = digests or Digests(secrets.token_bytes(SALT_BYTES))
         self._root = root
-        self._volume = volume
         self._unpacks = Workers("unpack", _UNPACKING_THREADS)
         self._files = Workers("volume", _FILE_THREADS)
         self._looks = Workers("look", _LOOKING_THREADS)
@@ -99,16 +98,15 @@ class Store:
         self._engine = Engine(min(processors(), _MOST_ENGINES))  # last: the other threads end with their pools, these by `close`
         means = ClientMeans(engine=self._engine, blocking=self._secrets, asking=self._identities, guard=Guard(settings.denied_networks))
         self._clients = clients or Clients(BUCKETS, means)
-        own = (volume.repository_dir, volume.cache_dir, root / CACHE_DIR)
         self._folders = Folders(self._mounted)
-        self._helped = HelpedModels(root, own, self._mounted)
+        self._helped = HelpedModels(root, (volume.repository_dir, volume.cache_dir, root / CACHE_DIR), self._mounted)
         self._left: set[asyncio.Task[Found]] = set()
         """Surveys that were given up, until they have ended."""
-        self._cache = cache = Cache(volume=volume, space=space, files=self._files, looks=self._looks)
+        self._cache = Cache(volume=volume, space=space, files=self._files, looks=self._looks)
         requests = EndpointQueues(settings.threads)
         puller = Puller(volume=volume, requests=requests, files=self._files, connections=settings.threads, sizes=sizes)
         of_models = Means(
-            volume=volume, cache=cache, puller=puller, asks=EndpointQueues(ASKING), files=self._files, unpacks=self._unpacks,
+            volume=volume, cache=self._cache, puller=puller, asks=EndpointQueues(ASKING), files=self._files, unpacks=self._unpacks,
             most_unpacked_bytes=settings.unpack_max_bytes,
         )  # fmt: skip
         in_buckets = InBuckets(
@@ -135,10 +133,8 @@ class Store:
     async def open(self, spec: ModelSpec, waits: Waits) -> StoredModel:
         """As `ModelStore`."""
         search = Search(spec, waits)
-        if spec.folders:
-            return await (await self._folders.find(search)).open()
-        if self._may_be_local(spec) and await self._is_local(spec, waits):
-            return await (await self._helped.find(search)).open()
+        if (found := await self._at_hand(search)) is not None:
+            return await found.open()
         with waits.on("the volume to tell what the cache has"):
             await self._cache.ready()
         finder, config = await self._finder(search)
@@ -173,10 +169,8 @@ class Store:
         return Survey(search.seen_bytes, search.listing, seen, dict(search.contents))
 
     async def _surveyed(self, search: Search) -> Found:
-        if search.spec.folders:
-            return await self._folders.find(search)
-        if self._may_be_local(search.spec) and await self._is_local(search.spec, search.waits):
-            return await self._helped.find(search)
+        if (found := await self._at_hand(search)) is not None:
+            return found
         finder, config = await self._finder(search)
         return await finder.find(config, search)
 
@@ -195,15 +189,7 @@ class Store:
 
     def close(self) -> None:
         """Take no more work and close idle connections; does not wait for what runs."""
-        for threads in (
-            self._unpacks,
-            self._files,
-            self._looks,
-            self._mounted,
-            self._secrets,
-            self._identities,
-            self._engine,
-        ):
+        for threads in (self._unpacks, self._files, self._looks, self._mounted, self._secrets, self._identities, self._engine):
             threads.close()
 
     async def _finder(self, search: Search) -> tuple[Finder, StorageConfig]:
@@ -218,11 +204,16 @@ class Store:
             raise InvalidRequest(f"storage type {config.type!r} is not supported; supported: {', '.join(self._finders)}")
         return self._finders[config.type]
 
-    def _may_be_local(self, spec: ModelSpec) -> bool:
-        """Without asking the file system. Source: the storage helper's rewritten request (absolute path, size, no parameters)."""
-        if self._settings.embedded is not None:
-            return not self._settings.embedded
-        return spec.disk_size_bytes is not None and not spec.storage_params and is_below(spec.path, self._root)
+    async def _at_hand(self, search: Search) -> Found | None:
+        """
+        A model that others have put on a volume: a front, or the storage helper. None: a storage config names it.
 
-    async def _is_local(self, spec: ModelSpec, waits: Waits) -> bool:
-        return self._settings.embedded is False or await self._helped.has(spec, waits)
+        The file system is asked only where the request is as the helper rewrites it: absolute path, size, no parameters.
+        """
+        spec, is_embedded = search.spec, self._settings.embedded
+        if spec.folders:
+            return await self._folders.find(search)
+        if is_embedded is None:
+            is_helped = spec.disk_size_bytes is not None and not spec.storage_params and is_below(spec.path, self._root)
+            is_embedded = not (is_helped and await self._helped.has(spec, search.waits))
+        return None if is_embedded else await self._helped.find(search)

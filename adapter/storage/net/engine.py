@@ -172,11 +172,7 @@ class Bridge:
         given = {"Accept-Encoding": "identity", **headers}
         request = Request(url, given, page, access, self._most_bytes, method, body)
         future = asyncio.run_coroutine_threadsafe(self._engine.fetch(request), self._loop)
-
-        def end() -> None:
-            future.cancel()
-
-        with stop.waking(end):
+        with stop.waking(future.cancel):
             try:
                 head = future.result()
             except asyncio.CancelledError:

@@ -201,7 +201,7 @@ class StagedFiles:
             for path, stored in self._objects.items():
                 stop.check()
                 if path in cut or not stored.size_bytes:
-                    os.close(self._reserved.insist(partial(_open, f"{self._made}/{path}", is_new=True)))
+                    os.close(self._reserved.insist(partial(open_file, f"{self._made}/{path}", is_new=True)))
                 if path in cut:
                     self._cut[path] = Whole(stored, self._place)
 
@@ -212,7 +212,7 @@ class StagedFiles:
     def open(self, path: str) -> int:
         """A file to write, which `close` or `undo` closes. Raises DiskFull, AdapterError."""
         with self._volume.writing(self._total_bytes):
-            file = self._reserved.insist(lambda: _open(f"{self._made}/{path}", is_new=path not in self._cut))
+            file = self._reserved.insist(lambda: open_file(f"{self._made}/{path}", is_new=path not in self._cut))
         self._open.add(file)
         return file
 
@@ -275,7 +275,7 @@ class PartFile(Run):
         super().end()
 
 
-def _open(path: str, *, is_new: bool) -> int:
+def open_file(path: str | Path, *, is_new: bool) -> int:
     """To write. What is new must not be there: a file with a second name elsewhere is not ours to change. Raises OSError."""
     flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if is_new else 0)
     file = os.open(path, flags, FILE_MODE)

@@ -26,6 +26,9 @@ from adapter.waits import instead
 PAGE_BYTES = 4 * 1024 * 1024
 """Most that an answer to a listing of 1,000 keys may have; see the stores for what a key can take."""
 _NO_ENCODINGS = ("", "identity")
+_MOST_TOKEN_CHARACTERS = 8 * 1024
+"""Tokens hold a key, in an encoding of the server's own, and go back in a URL."""
+_NO_SIZE = 2**63
 Sign = Callable[[str, str, Mapping[str, str]], tuple[str, Mapping[str, str]]]
 """Method, URL and headers → the URL and the headers to send."""
 TOKEN_BYTES = 256 * 1024
@@ -172,6 +175,8 @@ class CloudBucket:
     """Header of an answer that has the version of an object, in lower case."""
     version_name: ClassVar[str] = "ETag"
     """For people."""
+    most_name_bytes: ClassVar[int] = 4096
+    """Of a key in UTF-8, and of a version."""
     meanings: ClassVar[Mapping[str, type[AdapterError]]] = {}
     """Of the error codes that say more than their status."""
 
@@ -201,7 +206,7 @@ class CloudBucket:
         raise NotImplementedError
 
     @staticmethod
-    def page_of(content: bytes, limit: int) -> Page:
+    def page_of(content: bytes) -> Page:
         """The page in an answer of status 200. Pure. Raises one of `NO_ANSWER`: it is none."""
         raise NotImplementedError
 
@@ -224,7 +229,7 @@ class CloudBucket:
 
     async def list_page(self, prefix: str, *, token: str | None = None, limit: int = PAGE_OBJECTS, by_folder: bool = False) -> Page:
         """As the Protocol says."""
-        answer = _PageAnswer(lambda found: self._page(found, limit))
+        answer = _PageAnswer(self._page)
         sign = await self.signer()
         target = self.listing(prefix, token, limit, by_folder=by_folder)
         head = await self._answer(self._request(sign, (target, {}), answer))
@@ -280,17 +285,28 @@ class CloudBucket:
         except Unanswered as failure:
             raise self._where.unreachable(failure) from failure
 
-    def _page(self, answer: Collected, limit: int) -> Page | None:
+    def _page(self, answer: Collected) -> Page | None:
         """The page in an answer; None: the answer is of another status. Raises SourceUnavailable: it is no page."""
         if answer.head.status != OK:
             return None
         if answer.head.headers.get("content-encoding", "").strip().lower() not in _NO_ENCODINGS:
             raise self._where.unreachable(Unanswered("its answer has a Content-Encoding that was not asked for"))
         try:
-            return self.page_of(answer.content, limit)
+            page = self.page_of(answer.content)
+            self._check_page(page)
         except NO_ANSWER as error:
             text = f"{self.words} gave an answer that is not {self.owner}"
             raise SourceUnavailable(text, cause=f"its answers are not {self.owner}") from error
+        return page
+
+    def _check_page(self, page: Page) -> None:
+        """Raise ValueError for what no cloud has. Small servers do not heed a smaller limit of rows."""
+        names = (*page.folders, *(each.key for each in page.objects))
+        longest = max((len(text.encode()) for text in (*names, *(each.etag for each in page.objects))), default=0)
+        if len(names) > PAGE_OBJECTS or not all(names) or longest > self.most_name_bytes:
+            raise ValueError("more rows than a page has, or a name or version that is none")
+        if len(page.next_token or "") > _MOST_TOKEN_CHARACTERS or any(not 0 <= each.size_bytes < _NO_SIZE for each in page.objects):
+            raise ValueError("a token that is too long, or a size that is none")
 
     def _check(self, head: Head, read: Read) -> None:
         wanted, version = read.wanted, etag_of(head.headers.get(self.version))

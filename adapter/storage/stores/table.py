@@ -1,7 +1,7 @@
 """
 Every type of store: one row each.
 
-A store of objects is a folder here, with its `STORE`, and a row in `BUCKETS`; a store without buckets has
+A store of objects is a folder here, and a row in `BUCKETS`; a store without buckets has
 a finder of its own in `Store`.
 """
 
@@ -19,10 +19,16 @@ from adapter.storage.pull.remote import Means, PackedModel, RemoteModel
 from adapter.storage.search import Search
 from adapter.storage.secret.merging import StorageConfig
 from adapter.storage.stores import azure, gcs, http, s3
+from adapter.storage.stores.clients import BucketStore
 from adapter.storage.stores.tries import Endpoints, RetriedBucket
 from adapter.waits import Waits
 
-BUCKETS = {"s3": s3.STORE, "http": http.STORE, "gcs": gcs.STORE, "azure": azure.STORE}
+BUCKETS = {
+    "s3": BucketStore(s3.BINDING, s3.connection_of),
+    "http": BucketStore(http.BINDING, http.connection_of),
+    "gcs": BucketStore(gcs.BINDING, gcs.connection_of),
+    "azure": BucketStore(azure.BINDING, azure.connection_of),
+}
 BINDINGS = {name: store.binding for name, store in BUCKETS.items()}
 
 

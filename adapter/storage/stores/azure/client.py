@@ -43,8 +43,6 @@ _PAGE_BLOBS = 250
 """Rows to ask for: 4 MiB are enough for 16 KiB of each. Metadata, which must be asked for, is up to 8 KiB."""
 _MOST_TAGS = 120 * PAGE_OBJECTS + 1000
 """A blob has up to 40 properties; the rest is for metadata. Four times as many in a page of `_PAGE_BLOBS`."""
-_MOST_BYTES_OF_A_BLOB = 200 * 1024**4
-"""Azure's bound for a block blob: 190.7 TiB."""
 _SIGNED = ("content-encoding", "content-language", "content-length", "content-md5", "content-type", "date", "if-modified-since",
            "if-match", "if-none-match", "if-unmodified-since", "range")  # fmt: skip
 
@@ -193,13 +191,11 @@ class _AzureBucket(CloudBucket):
         return f"?{urlencode(query, quote_via=quote, safe='~')}"
 
     @staticmethod
-    def page_of(content: bytes, limit: int) -> Page:
+    def page_of(content: bytes) -> Page:
         """As `CloudBucket`."""
         root = parsed(content, "EnumerationResults", most_tags=_MOST_TAGS)
         objects = tuple(_stored(row) for row in root.iterfind("Blobs/Blob"))
         folders = tuple(_name(row) for row in root.iterfind("Blobs/BlobPrefix"))
-        if len(objects) + len(folders) > limit:
-            raise ValueError("more rows than a page has")
         return Page(objects=objects, folders=folders, next_token=root.findtext("NextMarker") or None)
 
     def object(self, read: Read) -> tuple[str, Mapping[str, str]]:
@@ -219,18 +215,17 @@ class _AzureBucket(CloudBucket):
 
 def _stored(row: Element) -> StoredObject:
     size, etag = int(row.findtext("Properties/Content-Length") or 0), row.findtext("Properties/Etag", "").strip('"')
-    if not 0 <= size <= _MOST_BYTES_OF_A_BLOB or not etag:
-        raise ValueError("not a size, or no version")
+    if not etag:
+        raise ValueError("no version")
     is_folder = row.findtext("Metadata/hdi_isfolder", "").lower() == "true"  # in accounts with a hierarchical namespace
-    return StoredObject(f"{_name(row)}/" if is_folder else _name(row), size, etag)
+    return StoredObject(_name(row) + "/" * is_folder, size, etag)
 
 
 def _name(row: Element) -> str:
     found = row.find("Name")
     if found is None or not found.text:
         raise ValueError("not a name")
-    is_encoded = found.get("Encoded", "").lower() == "true"  # XML cannot hold it
-    return unquote(found.text) if is_encoded else found.text
+    return unquote(found.text) if found.get("Encoded", "").lower() == "true" else found.text
 
 
 def authorization(method: str, url: str, headers: Mapping[str, str], account: str, key: bytes) -> str:

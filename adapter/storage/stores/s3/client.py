@@ -37,10 +37,6 @@ _LARGE_BYTES = MIB
 _NOT_IMPLEMENTED = 501
 _ELSEWHERE = frozenset({"AuthorizationHeaderMalformed", "IllegalLocationConstraintException", "PermanentRedirect", "TemporaryRedirect"})
 _REGION = re.compile(r"[a-z0-9-]{2,32}")
-_MOST_KEY_BYTES = 1024
-"""Source: Amazon S3 User Guide, Naming Amazon S3 objects."""
-_MOST_TOKEN_CHARACTERS = 8 * 1024
-"""Tokens hold a key, in an encoding of the server's own, and go back in a URL."""
 _MOST_TAGS = 64 * PAGE_OBJECTS
 """A row has 14 elements when all of its fields are there."""
 _FIELDS = ("IsTruncated", "EncodingType", "KeyCount", "NextContinuationToken")
@@ -50,7 +46,6 @@ _ASKING = {"x-amz-checksum-mode": "ENABLED"}
 _FULL = "FULL_OBJECT"
 """The other type, COMPOSITE, is a checksum of the checksums of parts. Source: Amazon S3 API Reference, `ChecksumType`."""
 _CHECKSUM = "x-amz-checksum-"
-_MOST_SIZE_BYTES = 2**63 - 1
 _ALGORITHM = "AWS4-HMAC-SHA256"
 _EMPTY = hashlib.sha256(b"").hexdigest()
 _UNSIGNED = ("accept-encoding", "user-agent")
@@ -100,6 +95,7 @@ class S3Bucket(CloudBucket):
     """One bucket. Source: Amazon S3 API Reference, ListObjectsV2, GetObject, Error responses."""
 
     owner = "S3's: is something else there?"
+    most_name_bytes = 1024  # Source: Amazon S3 User Guide, Naming Amazon S3 objects
     meanings = MEANINGS
 
     def __init__(self, client: S3Client, config: StorageConfig, base: str) -> None:
@@ -195,7 +191,7 @@ class S3Bucket(CloudBucket):
         return f"?{urlencode(sorted(query.items()), quote_via=quote, safe='~')}"
 
     @staticmethod
-    def page_of(content: bytes, limit: int) -> Page:
+    def page_of(content: bytes) -> Page:
         """As `CloudBucket`. Raises SourceUnavailable: a listing that was cut short."""
         root = parsed(content, "ListBucketResult", most_tags=_MOST_TAGS)
         fields = fields_of(root, _FIELDS)
@@ -207,15 +203,10 @@ class S3Bucket(CloudBucket):
         token = fields.get("NextContinuationToken", "") if is_cut else ""
         if is_cut and not token:
             raise SourceUnavailable("cut its listing short without saying where it goes on")
-        if len(token) > _MOST_TOKEN_CHARACTERS:
-            raise ValueError("a token that is too long")
         decode = unquote_plus if fields.get("EncodingType") == "url" else str
         objects = tuple(_stored(row, decode) for row in root if name_of(row) == "Contents")
         prefixes = (fields_of(row, ("Prefix",))["Prefix"] for row in root if name_of(row) == "CommonPrefixes")
-        folders = tuple(_checked(decode(prefix)) for prefix in prefixes)
-        if len(objects) + len(folders) > PAGE_OBJECTS:  # small servers do not heed a smaller limit
-            raise ValueError("more rows than a page has")
-        return Page(objects=objects, folders=folders, next_token=token or None)
+        return Page(objects=objects, folders=tuple(map(decode, prefixes)), next_token=token or None)
 
     def object(self, read: Read) -> tuple[str, Mapping[str, str]]:
         """As `CloudBucket`."""
@@ -247,18 +238,9 @@ def full_checksum(algorithms: Sequence[str], kind: str | None) -> str:
 
 def _stored(row: Element, decode: Callable[[str], str]) -> StoredObject:
     fields = fields_of(row, _FIELDS_OF_A_ROW)
-    size = int(fields["Size"])
-    if not 0 <= size <= _MOST_SIZE_BYTES:
-        raise ValueError("a size that is none")
     algorithms = [each.text or "" for each in row if name_of(each) == "ChecksumAlgorithm"]
     checksum = full_checksum(algorithms, fields.get("ChecksumType"))
-    return StoredObject(_checked(decode(fields["Key"])), size, _checked(etag_of(fields.get("ETag"))), checksum=checksum)
-
-
-def _checked(name: str) -> str:
-    if len(name.encode()) > _MOST_KEY_BYTES:
-        raise ValueError("a key, or a version, that is too long")
-    return name
+    return StoredObject(decode(fields["Key"]), int(fields["Size"]), etag_of(fields.get("ETag")), checksum=checksum)
 
 
 def signed(
