@@ -13,8 +13,10 @@ from __future__ import annotations
 import asyncio
 import random
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import structlog
 
@@ -23,6 +25,7 @@ from adapter.errors import AdapterError, InvalidRequest, SourceUnavailable
 from adapter.model import Artifact, ModelSpec, Survey
 from adapter.ports import StoredModel, Wanted, nothing
 from adapter.settings import CACHE_DIR, PullSettings
+from adapter.storage.bucket import Bucket
 from adapter.storage.cache.cache import Cache
 from adapter.storage.cache.identity import origin_of
 from adapter.storage.cache.stale import found_soon, stale_model
@@ -30,15 +33,17 @@ from adapter.storage.mounted.finders import Claims, Folders, HelpedModels, is_be
 from adapter.storage.mounted.reads import MountedReads
 from adapter.storage.net.engine import Engine
 from adapter.storage.net.messages import Guard
+from adapter.storage.pull.archives import is_archive
+from adapter.storage.pull.listing import find_model
 from adapter.storage.pull.puller import PART_SIZES, EndpointQueues, PartSizes, Puller
-from adapter.storage.pull.remote import Means
-from adapter.storage.search import Finder, Found, Search
+from adapter.storage.pull.remote import Means, PackedModel, RemoteModel
+from adapter.storage.search import Found, Search
 from adapter.storage.secret.config import StorageConfigs
 from adapter.storage.secret.merging import NOTHING, StorageConfig
-from adapter.storage.stores.clients import Clients
+from adapter.storage.stores.clients import Clients, KeptClients
 from adapter.storage.stores.clients import Means as ClientMeans
-from adapter.storage.stores.table import BINDINGS, BUCKETS, InBuckets, KeptClients
-from adapter.storage.stores.tries import endpoints
+from adapter.storage.stores.table import BINDINGS, BUCKETS
+from adapter.storage.stores.tries import RetriedBucket, endpoints
 from adapter.volume.space import Space
 from adapter.volume.volume import Volume
 from adapter.waits import Waits
@@ -55,6 +60,8 @@ _IDENTITY_THREADS = 16
 _MOST_ENGINES = 4
 _UNPACKING_THREADS = 4
 
+Find = Callable[[StorageConfig, Search], Coroutine[Any, Any, Found]]
+"""Looks for the model that the search names. Raises as `ModelStore.open`."""
 _log = structlog.stdlib.get_logger(__name__)
 
 
@@ -105,14 +112,14 @@ class Store:
         self._cache = Cache(volume=volume, space=space, files=self._files, looks=self._looks)
         requests = EndpointQueues(settings.threads)
         puller = Puller(volume=volume, requests=requests, files=self._files, connections=settings.threads, sizes=sizes)
-        of_models = Means(
+        self._means = Means(
             volume=volume, cache=self._cache, puller=puller, asks=EndpointQueues(ASKING), files=self._files, unpacks=self._unpacks,
             most_unpacked_bytes=settings.unpack_max_bytes,
         )  # fmt: skip
-        in_buckets = InBuckets(
-            clients=self._clients, means=of_models, endpoints=endpoints(), surveys=EndpointQueues(SURVEYING), jitter=jitter
-        )
-        self._finders: dict[str, Finder] = {**dict.fromkeys(BUCKETS, in_buckets), "pvc": Claims(self._mounted)}
+        self._surveys = EndpointQueues(SURVEYING)
+        """Of searches that no load waits for."""
+        self._retried = partial(RetriedBucket, known=endpoints(), jitter=jitter)
+        self._finders: dict[str, Find] = {**dict.fromkeys(BUCKETS, self._find_in_bucket), "pvc": Claims(self._mounted).find}
 
     async def ready(self) -> None:
         """Look at what the cache has, and take out what it cannot use."""
@@ -124,7 +131,7 @@ class Store:
         for key in await self._configs.keys():
             try:
                 config = await self._configs.resolve(ModelSpec(model_id="-", model_type="", path="-", storage_key=key))
-                self._finder_of(config)
+                self._find_of(config)
                 if config.type in BUCKETS:
                     await self._clients.warm(config)
             except AdapterError as error:
@@ -137,16 +144,16 @@ class Store:
             return await found.open()
         with waits.on("the volume to tell what the cache has"):
             await self._cache.ready()
-        finder, config = await self._finder(search)
+        find = await self._finder(search)
         candidate = self._cache.candidate(search.origin)
         if candidate is not None:
             async with self._cache.heeding_refusals(search.origin):
-                cause, found = await found_soon(finder.find(config, search), waits)
+                cause, found = await found_soon(find(), waits)
             if found is not None:
                 return await found.open()
             if (stale := await stale_model(self._cache, candidate, cause, waits)) is not None:
                 return stale
-        return await (await finder.find(config, search)).open()
+        return await (await find()).open()
 
     async def survey(self, spec: ModelSpec, timeout_seconds: float, wanted: Wanted = nothing) -> Survey:
         """As `ModelStore`. What hangs is left behind."""
@@ -171,8 +178,7 @@ class Store:
     async def _surveyed(self, search: Search) -> Found:
         if (found := await self._at_hand(search)) is not None:
             return found
-        finder, config = await self._finder(search)
-        return await finder.find(config, search)
+        return await (await self._finder(search))()
 
     def _forget(self, finding: asyncio.Task[Found]) -> None:
         self._left.discard(finding)
@@ -192,17 +198,36 @@ class Store:
         for threads in (self._unpacks, self._files, self._looks, self._mounted, self._secrets, self._identities, self._engine):
             threads.close()
 
-    async def _finder(self, search: Search) -> tuple[Finder, StorageConfig]:
-        """Who finds the model in the store that the request's config names."""
+    async def _finder(self, search: Search) -> Callable[[], Coroutine[Any, Any, Found]]:
+        """What finds the model in the store that the request's config names. Raises as `ModelStore.open`, as what it returns does."""
         with search.waits.on("the storage config to be read"):
             config = await self._configs.resolve(search.spec)
         search.origin = origin_of(self._digests, config, BINDINGS.get(config.type, NOTHING), search.spec)
-        return self._finder_of(config), config
+        return partial(self._find_of(config), config, search)
 
-    def _finder_of(self, config: StorageConfig) -> Finder:
+    def _find_of(self, config: StorageConfig) -> Find:
         if config.type not in self._finders:
             raise InvalidRequest(f"storage type {config.type!r} is not supported; supported: {', '.join(self._finders)}")
         return self._finders[config.type]
+
+    async def _find_in_bucket(self, config: StorageConfig, search: Search) -> Found:
+        with search.waits.on(f"a client for {config.label}"):
+            bare = await self._clients.bucket(config)
+
+        def bucket_for(waits: Waits) -> Bucket:
+            return bare if search.is_survey else self._retried(bare, waits, reader=search.origin)  # a survey has no time for a second try
+
+        queues = self._surveys if search.is_survey else self._means.asks
+        async with queues.turn(bare.endpoint, search.waits):
+            found = await find_model(bucket_for(search.waits), search, self._files)
+            if config.fields.flag("unpack", default=False) and found.single is not None and is_archive(found.listing.name):
+                packed = await self._files.run(lambda _: PackedModel(found, means=self._means, search=search, bucket_for=bucket_for))
+                if packed.is_known:
+                    await search.tell(packed)
+                return packed
+            remote = RemoteModel(found, means=self._means, search=search, bucket_for=bucket_for)
+            await search.tell(remote)
+            return remote
 
     async def _at_hand(self, search: Search) -> Found | None:
         """

@@ -143,6 +143,18 @@ class BucketStore:
     """
 
 
+class KeptClients(Protocol):
+    """What `Clients` does, as tests replace it."""
+
+    async def warm(self, config: StorageConfig) -> None:
+        """Make the client of this config, ahead of any load."""
+        ...
+
+    async def bucket(self, config: StorageConfig) -> Bucket:
+        """The bucket of this config."""
+        ...
+
+
 class Clients:
     """All connections to stores that this process keeps."""
 
