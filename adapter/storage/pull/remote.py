@@ -24,9 +24,8 @@ from adapter.storage.cache.cache import Wanted as WantedArtifact
 from adapter.storage.cache.identity import ARCHIVE, FILES, SCHEMA, Identity
 from adapter.storage.pull.archives import unpack
 from adapter.storage.pull.listing import FoundModel
-from adapter.storage.pull.puller import Puller
-from adapter.storage.pull.verified import Content
-from adapter.storage.queues import EndpointQueues
+from adapter.storage.pull.puller import EndpointQueues, Puller
+from adapter.storage.pull.staged import Content
 from adapter.storage.search import Search, check_readable, readable
 from adapter.volume.space import Reservation
 from adapter.volume.trees import read_below
