@@ -115,22 +115,19 @@ class Loads:
             await self._connection.wait()
         load = await self._turn(model_id, yields=yields)
         load.overrides = overrides
+        work = self._begin(load, self._work(load, on_sent))
+        patience = self._patience_seconds if yields else None
         try:
-            await self._connection.wait()
-            self.forget(model_id)
-            on_sent()
-        except BaseException as failure:
-            self._end(load, failure)
-            raise
-        work = self._begin(load, self._work(load))
-        try:
-            await self._outcome(load, work, self._patience_seconds if yields else None)
+            while not (await asyncio.wait({work}, timeout=patience))[0]:
+                is_late = patience is not None and load.may_go_on and _now() - load.since > patience / 2
+                if is_late and self._connection.is_live:  # silence of a Triton that is away costs no patience
+                    raise BudgetExceeded(f"Triton has not loaded the model within {patience:g} s")
+            work.result()
         finally:
-            if load.may_go_on:
-                load.is_left = True
-                self._wake()
-            else:
+            load.is_left = load.may_go_on
+            if not load.is_left:
                 work.cancel()
+            self._wake()
 
     def found(self, names: Iterable[str]) -> None:
         """
@@ -238,19 +235,11 @@ class Loads:
         load.ended.set()
         self._wake()
 
-    async def _outcome(self, load: _Load, work: asyncio.Task[None], patience_seconds: float | None) -> None:
-        """Of the work, which a cancel leaves as it is. Silence of a Triton that is away costs no patience."""
-        while patience_seconds is not None:
-            left = load.since + patience_seconds - _now()
-            if left <= 0 and load.may_go_on and self._connection.is_live:
-                raise BudgetExceeded(f"Triton has not loaded the model within {patience_seconds:g} s")
-            done, _ = await asyncio.wait({work}, timeout=left if left > 0 else patience_seconds)
-            if done:
-                break
-        await asyncio.shield(work)
-
-    async def _work(self, load: _Load) -> None:
+    async def _work(self, load: _Load, on_sent: Callable[[], None]) -> None:
         """Load the parts of a bundle, then the model. Of a load that is left, what Triton has at that moment is the last one."""
+        await self._connection.wait()
+        self.forget(load.model_id)
+        on_sent()
         model_id = load.model_id
         try:
             for name in self._repository.loaded_first(model_id):

@@ -17,9 +17,7 @@ import secrets
 from collections import deque
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import replace
-from itertools import islice
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 import structlog
 
@@ -32,18 +30,10 @@ from adapter.volume.volume import Volume, make_plain_directory
 from adapter.workers import Stop, Workers
 
 THREADS = 4
-KIND_FILES = 50
-"""Files that tell of a model's kind."""
 _RECENT = 256
 """Directories that are certainly not made within one tick of the file system's clock (at most 10 ms)."""
 
 log = structlog.stdlib.get_logger(__name__)
-
-
-def kind_of(layout: Layout) -> str:
-    """What models of the same backend and about the same size have in common: the ends of their files' names, and bytes / 16ⁿ."""
-    ends = {PurePosixPath(path).suffix for path in islice(layout.links, KIND_FILES)}
-    return f"{' '.join(sorted(ends))} {layout.size_bytes.bit_length() // 4}"
 
 
 class Repository:
@@ -68,7 +58,6 @@ class Repository:
         self._inner = inner_of(volume.repository_dir)
         """Model id → names of its bundle's inner models. Read once, at the start: no other process writes here."""
         self._loaded_first: dict[str, tuple[str, ...]] = {}
-        self._kinds: dict[str, str] = {}
 
     @property
     def folder(self) -> Path:
@@ -87,10 +76,6 @@ class Repository:
     def loaded_first(self, model_id: str) -> tuple[str, ...]:
         """The inner models to load before the model itself, in this order."""
         return self._loaded_first.get(model_id, ())
-
-    def kind(self, name: str) -> str:
-        """Which models this one resembles (`kind_of`); empty for what this process has not placed."""
-        return self._kinds.get(name, "")
 
     def is_of_others(self, name: str) -> bool:
         """Whether a directory of this name, if there is one, may be another writer's."""
@@ -119,7 +104,7 @@ class Repository:
             AdapterError: the volume does not let us.
         """
         stale = [self._at(name) for name in self.inner_names(model_id)]
-        parts = {self._at(name): part for name, part in (*layout.inner.items(), (model_id, replace(layout, inner={})))}
+        parts = {self._at(name): part for name, part in (*layout.inner.items(), (model_id, layout))}
         if layout.inner:
             self._inner.setdefault(model_id, set()).update(layout.inner)
             self._loaded_first[model_id] = layout.loaded_first
@@ -130,7 +115,6 @@ class Repository:
             raise
         if stale:
             self._inner[model_id] = set(layout.inner)
-        self._kinds.update((path.name, kind_of(part)) for path, part in parts.items())
         return identity
 
     async def remove(self, model_id: str) -> None:
@@ -140,8 +124,6 @@ class Repository:
             return
         paths = [self._at(name) for name in (model_id, *self.inner_names(model_id))]
         await self._workers.run(lambda _: self._discard(paths))
-        for path in paths:
-            self._kinds.pop(path.name, None)
         self._inner.pop(model_id, None)
         self._loaded_first.pop(model_id, None)
         if self._own is not None:
@@ -152,7 +134,6 @@ class Repository:
         with self._in_words("the models cannot be taken out of"):
             self._inner = await self._workers.run(self._clear)
         self._loaded_first.clear()
-        self._kinds.clear()
         if self._own is not None:
             self._own.clear()
 

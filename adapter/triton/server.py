@@ -9,8 +9,9 @@ to the folder that both sides see. Triton's own words never come out as they are
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from functools import partial
+from typing import TypeVar
 
 import structlog
 
@@ -31,6 +32,7 @@ LOOKS = 5
 LOOK_SECONDS = 0.1
 """Between them."""
 
+T = TypeVar("T")
 log = structlog.stdlib.get_logger(__name__)
 
 
@@ -78,6 +80,7 @@ class TritonServer:
             load_threads=load_threads,
             load_timeout_seconds=load_timeout_seconds,
             most_silent_seconds=silent_seconds,
+            clock=asyncio.get_running_loop().time,
         )
         self._wrong: str | None = None
 
@@ -139,12 +142,7 @@ class TritonServer:
 
     async def is_ready(self, model_id: str) -> bool:
         """Whether Triton serves the model now."""
-        try:
-            names = (*self._repository.inner_names(model_id), model_id)
-            return all([await self._connection.retry_while_away(partial(self._client.ready, name)) for name in names])
-        except CallError as failure:
-            log.debug("readiness.refused", model_id=model_id, cause=str(failure))
-            return False
+        return all(await self._answers(model_id, self._client.ready) or [False])
 
     async def index(self, model_ids: Collection[str] | None = None, *, can_wait: bool = False) -> list[ServerModel]:
         """
@@ -164,11 +162,16 @@ class TritonServer:
 
         None: Triton has no statistics of it. It has some of each model that is READY, and refuses the question for any other.
         """
-        names = (model_id, *self._repository.inner_names(model_id))
+        answers = await self._answers(model_id, self._client.reported_bytes)
+        return None if answers is None else sum(answers)
+
+    async def _answers(self, model_id: str, ask: Callable[[str], Awaitable[T]]) -> list[T] | None:
+        """For the model, and each inner model of a bundle; None: Triton refuses."""
+        names = (*self._repository.inner_names(model_id), model_id)
         try:
-            return sum([await self._connection.retry_while_away(partial(self._client.reported_bytes, name)) for name in names])
+            return [await self._connection.retry_while_away(partial(ask, name)) for name in names]
         except CallError as failure:
-            log.debug("statistics.refused", model_id=model_id, cause=str(failure))
+            log.debug("question.refused", model_id=model_id, cause=str(failure))
             return None
 
     async def verify(self) -> str:

@@ -6,9 +6,8 @@ the index shows that the memory is free. The index shows only names that have a 
 An unload that was asked for and has not ended is remembered for a while, also when its caller has gone.
 
 Each unload looks at the index by itself; `index` shares the answers, and bounds the share of Triton's time that all looks take.
-The first look comes when the memory is probably free: after the time that models of the kind took before. Where nothing is known,
-at once. Further looks follow after pauses that begin at a twentieth of that time and are doubled, from 5 ms to 100 ms (1 s after a
-long wait). A row that is missing proves nothing, and neither does a failed call.
+The first look comes when the memory is probably free: after the time that the last unloads took. Further looks follow after half
+of the time since then, 5 to 100 ms (1 s after a long wait). A row that is missing proves nothing, and neither does a failed call.
 """
 
 from __future__ import annotations
@@ -31,7 +30,6 @@ from adapter.triton.index import Index
 from adapter.triton.loads import Loads
 from adapter.triton.reason import one_line
 from adapter.triton.repository import Repository
-from adapter.waits import doubling
 
 PARALLEL = 16
 """Unload calls at once. More is no faster (a global lock)."""
@@ -48,13 +46,11 @@ HELD = LOADING | UNLOADING | {"READY", "UNKNOWN"}
 """States in which a version holds memory."""
 
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.005, 0.1
-PAUSE_SHARE = 0.05
-"""Of the time that was expected: the first pause, after a look that came too early."""
 WAITED_SHARE, LONGEST_WAITED_PAUSE_SECONDS = 0.02, 1.0
 """After a long wait the pause is a fiftieth of it: for inferences that do not end a second more or less is nothing."""
-KINDS, TIMES = 256, 3
-"""Kinds of models that are remembered, and how many unloads of each."""
-EXPECTED_SHARE, LONGEST_EXPECTED_SECONDS = 0.95, 5.0
+TIMES = 3
+"""Unloads whose time is remembered: one or two of them may have waited for an inference."""
+EXPECTED_SHARE, LONGEST_EXPECTED_SECONDS = 0.9, 5.0
 """Of the shortest of these times: when the first look comes. A caller may ask what an unload waits for, so no later than that."""
 
 log = structlog.stdlib.get_logger(__name__)
@@ -69,6 +65,10 @@ class _Asked:
     left_at: float = 0.0
     is_at_volume: bool = False
     """The folder hangs, or may: Triton was not told yet."""
+    sight: str | None = None
+    """What the index said of it last: `version 1 has been UNLOADING`."""
+    seen_at: float = 0.0
+    """Since when."""
 
 
 class Unloads:
@@ -82,10 +82,8 @@ class Unloads:
         self._loads = loads
         self._calls = asyncio.Semaphore(PARALLEL)
         self._asked: dict[str, _Asked] = {}
-        self._sights: dict[str, tuple[str, float]] = {}
-        """Name → what the index said of it last, and since when."""
-        self._took: dict[str, deque[float]] = {}
-        """Kind → seconds from Triton's answer to the end of the last unloads."""
+        self._took: deque[float] = deque(maxlen=TIMES)
+        """Seconds from Triton's answer to the end of the last unloads."""
         self._time = asyncio.get_running_loop().time
         self.problem: str | None = None
         """What a purge that takes long is waiting for."""
@@ -117,7 +115,7 @@ class Unloads:
                 await self._repository.ensure_directory(part)
                 asked.is_at_volume = False
                 if self._loads.answered(owner) is None:  # a load of another client may be on its way
-                    await self._until(part, LOADING)
+                    await self._until(asked, part, LOADING)
             is_refused = self._loads.answered(owner)
             self._loads.forget(owner)
             began = self._time()
@@ -126,7 +124,7 @@ class Unloads:
                     await self.tell(part, has_dependents=len(names) == 1)
                 told_at = self._time()
                 for part in parts:
-                    await self._until(part, HELD, told_at, None if is_refused else self._repository.kind(part))
+                    await self._until(asked, part, HELD, None if is_refused else told_at)
             UNLOAD_WAIT_SECONDS.observe(self._time() - began)
 
     async def free_of_others(self, name: str, *, has_dependents: bool) -> None:
@@ -135,17 +133,17 @@ class Unloads:
 
         Raises WrongServer, ServerError.
         """
-        with self._asking(name):
+        with self._asking(name) as asked:
             await self._loads.ended(name)
             parts = await self._parts(name) if has_dependents else []
             is_made = await self._repository.ensure_directory(name)  # its files came with the load, so the index shows nothing of it
             try:
-                await self._until(name, LOADING)
+                await self._until(asked, name, LOADING)
                 self._loads.forget(name)
                 await self.tell(name, has_dependents=has_dependents)
-                await self._until(name, HELD)
+                await self._until(asked, name, HELD)
                 for part in parts:
-                    await self._until(part, UNLOADING)
+                    await self._until(asked, part, UNLOADING)
             finally:
                 if is_made:
                     await self._repository.remove_empty(name)
@@ -156,10 +154,10 @@ class Unloads:
             return self._connection.problem
         if (sent_at := self._loads.sent_at().get(owner_of(name))) is not None:
             return f"Triton has been loading the model for {self._time() - sent_at:.0f} s, and a load cannot be cancelled"
-        if (asked := self._asked.get(name)) is not None and asked.is_at_volume:
+        asked = self._asked.get(name) or _Asked(0.0)
+        if asked.is_at_volume:
             return "waiting for the volume to take a directory for the model"
-        sights = (self._sights[part] for part in self._names(name) if part in self._sights)
-        sight = next((f"{states} for {self._time() - since:.0f} s" for states, since in sights), None)
+        sight = asked.sight and f"{asked.sight} for {self._time() - asked.seen_at:.0f} s"
         return self._index.problem or sight or "Triton has not answered the unload"
 
     async def purge(self) -> None:
@@ -188,26 +186,24 @@ class Unloads:
             turn.callback(asyncio.get_running_loop().call_later(ANSWER_SECONDS, turn.close).cancel)
             await self._client.unload(name, has_dependents=has_dependents)
 
-    async def _until(self, name: str, states: frozenset[str], told_at: float | None = None, kind: str | None = None) -> None:
+    async def _until(self, asked: _Asked, name: str, states: frozenset[str], told_at: float | None = None) -> None:
         """
         Return when no version of the model is in one of the states.
 
         Args:
+            asked: notes what the index says.
             name: of the model.
             states: that are waited for.
-            told_at: when Triton answered the unload, by the clock of the loop; None: there was none.
-            kind: models of the same kind take about as long; None: it has probably ended, and tells nothing of others.
+            told_at: when Triton answered the unload, by the clock of the loop; None: it has probably ended, and tells nothing of others.
 
         Raises:
             whatever the index, or the folder, raises.
         """
-        since = self._time() if told_at is None else told_at
-        took = self._took.get(kind, ()) if kind is not None else ()
-        expected = EXPECTED_SHARE * min(took) if len(took) > 1 else 0.0  # one alone may have waited for an inference
-        pauses = doubling(min(max(PAUSE_SHARE * expected, FIRST_PAUSE_SECONDS), LONGEST_PAUSE_SECONDS), LONGEST_PAUSE_SECONDS)
-        self._sights.pop(name, None)
-        held_seconds = None
-        await asyncio.sleep(since + expected - self._time())
+        since = self._time()
+        if told_at is not None:
+            since = told_at
+            expected = EXPECTED_SHARE * min(self._took) if len(self._took) == TIMES else 0.0
+            await asyncio.sleep(since + expected - self._time())
         while True:
             listing = await self._index.ask()
             waited = self._time() - since
@@ -216,23 +212,16 @@ class Unloads:
                 held = [f"version {row.version} has been {row.state}" for row in rows if row.state in states]
                 if rows and not held:
                     break
-                if held:
-                    held_seconds = waited
-                else:
+                if not held:
                     await self._repository.ensure_directory(name)
                 sight = " and ".join(held) or "the model has been missing from Triton's index"
-                if self._sights.get(name, ("",))[0] != sight:
-                    self._sights[name] = sight, self._time()
-            await asyncio.sleep(max(next(pauses), min(WAITED_SHARE * waited, LONGEST_WAITED_PAUSE_SECONDS)))
-        self._sights.pop(name, None)
-        if kind is not None:
-            self._learn(kind, waited if held_seconds is None else (held_seconds + waited) / 2)
-
-    def _learn(self, kind: str, seconds: float) -> None:
-        took = self._took[kind] = self._took.pop(kind, deque(maxlen=TIMES))
-        took.append(min(seconds, LONGEST_EXPECTED_SECONDS))
-        if len(self._took) > KINDS:
-            del self._took[next(iter(self._took))]
+                if asked.sight != sight:
+                    asked.sight, asked.seen_at = sight, self._time()
+            longest = max(LONGEST_PAUSE_SECONDS, min(WAITED_SHARE * waited, LONGEST_WAITED_PAUSE_SECONDS))
+            await asyncio.sleep(min(max(waited / 2, FIRST_PAUSE_SECONDS), longest))
+        asked.sight = None
+        if told_at is not None:
+            self._took.append(min(waited, LONGEST_EXPECTED_SECONDS))
 
     @contextmanager
     def _asking(self, name: str) -> Iterator[_Asked]:

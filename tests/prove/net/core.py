@@ -33,7 +33,7 @@ MISTAKES = (
         "directory not made again",
         "A model in memory whose directory is gone is waited for without making the directory again.",
         "adapter/triton/unloads.py",
-        "                else:\n                    await self._repository.ensure_directory(name)\n",
+        "                if not held:\n                    await self._repository.ensure_directory(name)\n",
         "",
         ("contract/server/test_unload.py", "fault/test_foreign_entries.py"),
     ),
@@ -48,7 +48,7 @@ MISTAKES = (
                 await self._repository.ensure_directory(part)
                 asked.is_at_volume = False
                 if self._loads.answered(owner) is None:  # a load of another client may be on its way
-                    await self._until(part, LOADING)
+                    await self._until(asked, part, LOADING)
 """,
         """            await self._connection.wait()
             for part in names:
