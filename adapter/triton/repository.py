@@ -15,9 +15,11 @@ import asyncio
 import os
 import secrets
 from collections import deque
-from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
+from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import structlog
 
@@ -33,6 +35,7 @@ THREADS = 4
 _RECENT = 256
 """Directories that are certainly not made within one tick of the file system's clock (at most 10 ms)."""
 
+T = TypeVar("T")
 log = structlog.stdlib.get_logger(__name__)
 
 
@@ -52,7 +55,8 @@ class Repository:
         self._probes: set[str] = set()
         """That are under way."""
         self._space.counted_by("placed", self._bytes.own_bytes)
-        self._own = None if own is None else set(own)
+        self._has_others = own is not None
+        self._own = set(own or ())
         self._recent: deque[str] = deque(maxlen=_RECENT)
         self._workers = Workers("repository", THREADS)
         self._inner = inner_of(volume.repository_dir)
@@ -79,7 +83,7 @@ class Repository:
 
     def is_of_others(self, name: str) -> bool:
         """Whether a directory of this name, if there is one, may be another writer's."""
-        return self._own is not None and owner_of(name) not in self._own and not name.startswith(PROBE)
+        return self._has_others and owner_of(name) not in self._own and not name.startswith(PROBE)
 
     async def claim(self, model_id: str) -> None:
         """
@@ -88,7 +92,7 @@ class Repository:
         Raises:
             InvalidRequest: another writer has put a model of this name there.
         """
-        if self._own is not None and self.is_of_others(model_id):
+        if self.is_of_others(model_id):
             await self._workers.run(lambda _: self._check_free(self._at(model_id)))
             self._own.add(model_id)
 
@@ -126,21 +130,17 @@ class Repository:
         await self._workers.run(lambda _: self._discard(paths))
         self._inner.pop(model_id, None)
         self._loaded_first.pop(model_id, None)
-        if self._own is not None:
-            self._own.discard(model_id)
+        self._own.discard(model_id)
 
     async def clear(self) -> None:
         """Take everything of ours out of the folder. Raises AdapterError: the volume does not let us."""
-        with self._in_words("the models cannot be taken out of"):
-            self._inner = await self._workers.run(self._clear)
+        self._inner = await self._run("the models cannot be taken out of", self._clear)
         self._loaded_first.clear()
-        if self._own is not None:
-            self._own.clear()
+        self._own.clear()
 
     async def inventory(self) -> dict[str, Placed]:
         """What the folder holds, by model id; nothing is asked of what lies behind links. Raises AdapterError: it cannot be read."""
-        with self._in_words("the models cannot be listed in"):
-            return await self._workers.run(self._inventory)
+        return await self._run("the models cannot be listed in", self._inventory)
 
     async def identities(self, model_ids: Collection[str]) -> dict[str, str]:
         """Which directories these models are; of those that are there."""
@@ -157,8 +157,7 @@ class Repository:
             AdapterError: the volume does not let us.
         """
         path = self._at(model_id)
-        with self._in_words("no directory for the model can be made in"):
-            return await self._workers.run(lambda _: self._ensure_directory(path))
+        return await self._run("no directory for the model can be made in", lambda _: self._ensure_directory(path))
 
     async def remove_empty(self, name: str) -> None:
         """Take out a directory that was made for a look at a model of others. One that holds anything by now stays."""
@@ -187,8 +186,7 @@ class Repository:
         Raises:
             AdapterError: the folder cannot be read.
         """
-        with self._in_words("the models cannot be listed in"):
-            await self._workers.run(self._sweep)
+        await self._run("the models cannot be listed in", self._sweep)
 
     def close(self) -> None:
         """Take no more work."""
@@ -198,10 +196,10 @@ class Repository:
         """Whether a directory of the folder can have this name."""
         return bool(name) and name not in (".", "..") and "/" not in name and "\0" not in name
 
-    @contextmanager
-    def _in_words(self, what: str) -> Iterator[None]:
+    async def _run(self, what: str, work: Callable[[Stop], T]) -> T:
+        """In a thread; `what` begins the words for what fails."""
         try:
-            yield
+            return await self._workers.run(work)
         except OSError as failure:
             raise failure_in_words(failure, self.folder, 0, f"{what} {self.folder}: ") from failure
 
@@ -229,19 +227,15 @@ class Repository:
         identity = ""
         try:
             for destination, part in parts.items():
-                identity = self._place_one(destination, part, artifact, stop)
+                size_bytes = sum(map(len, part.written.values()))
+                with self._space.reservation() as reserved, self._volume.writing(size_bytes):
+                    self._volume.restore()
+                    reserved.grow(size_bytes, len(part.written))
+                    identity = reserved.insist(partial(self._built, destination, part, artifact, stop))
+                    self._bytes.placed(destination.name, size_bytes)
         except BaseException:
             self._discard(reversed([*parts]))
             raise
-        return identity
-
-    def _place_one(self, destination: Path, layout: Layout, artifact: Artifact, stop: Stop) -> str:
-        size_bytes = sum(map(len, layout.written.values()))
-        with self._space.reservation() as reserved, self._volume.writing(size_bytes):
-            self._volume.restore()
-            reserved.grow(size_bytes, len(layout.written))
-            identity = reserved.insist(lambda: self._built(destination, layout, artifact, stop))
-            self._bytes.placed(destination.name, size_bytes)
         return identity
 
     def _built(self, destination: Path, layout: Layout, artifact: Artifact, stop: Stop) -> str:
@@ -286,7 +280,7 @@ class Repository:
         self._volume.tidy()
         for path in self._entries():
             stop.check()
-            if self._own is None and (not is_plain_directory(path) or not is_utf8(path.name)):
+            if not self._has_others and (not is_plain_directory(path) or not is_utf8(path.name)):
                 log.warning("entry.swept", name=repr(path.name), folder=str(self.folder), cause="not a directory that the adapter placed")
                 self._discard([path])
             elif path.name.startswith(PROBE) and path.name not in self._probes:

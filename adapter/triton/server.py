@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
 from functools import partial
+from itertools import chain
 from typing import TypeVar
 
 import structlog
@@ -19,7 +20,7 @@ from adapter.errors import ModelRefused, ServerError, WrongServer
 from adapter.model import Overrides, ServerModel
 from adapter.triton.client import CallError, TritonClient
 from adapter.triton.connection import Connection
-from adapter.triton.index import Index
+from adapter.triton.index import Index, named
 from adapter.triton.loads import Loads
 from adapter.triton.repository import Repository
 from adapter.triton.stuck import Health, RestartAdvice
@@ -151,10 +152,10 @@ class TritonServer:
         A whole index also tells of loads that an earlier adapter has left in Triton: each has a place.
         """
         listing = await self._index.listing(can_wait=can_wait)
-        if model_ids is not None:
-            return listing.of(model_ids)
-        self._loads.found(row.name for row in listing.rows if row.state == "LOADING")
-        return listing.rows
+        rows = list(chain(*(listing.values() if model_ids is None else (listing.get(name, ()) for name in model_ids))))
+        if model_ids is None:
+            self._loads.found(row.name for row in rows if row.state == "LOADING")
+        return rows
 
     async def reported_bytes(self, model_id: str) -> int | None:
         """
@@ -204,7 +205,7 @@ class TritonServer:
         async with self._repository.probe() as probe:
             await self._unloads.tell(probe)
             for _ in range(LOOKS):
-                if (await self._index.listing()).named(probe):
+                if named(await self._index.listing(), probe):
                     return await self._connection.retry_while_away(self._client.version)
                 await asyncio.sleep(LOOK_SECONDS)
         raise WrongServer(f"Triton's --model-repository is not {self._repository.folder}: a directory made there is not in Triton's index")

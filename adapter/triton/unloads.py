@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 
 import structlog
 
@@ -26,7 +27,7 @@ from adapter.model import owner_of
 from adapter.telemetry.metrics import UNLOAD_WAIT_SECONDS
 from adapter.triton.client import CallError, TritonClient
 from adapter.triton.connection import Connection
-from adapter.triton.index import Index
+from adapter.triton.index import Index, named
 from adapter.triton.loads import Loads
 from adapter.triton.reason import one_line
 from adapter.triton.repository import Repository
@@ -208,7 +209,7 @@ class Unloads:
             listing = await self._index.ask()
             waited = self._time() - since
             if listing is not None:
-                rows = listing.named(name)
+                rows = named(listing, name)
                 held = [f"version {row.version} has been {row.state}" for row in rows if row.state in states]
                 if rows and not held:
                     break
@@ -272,7 +273,7 @@ class Unloads:
 
         The index leaves out models whose directory is missing; models that serve have statistics.
         """
-        rows = (await self._index.listing()).rows
+        rows = list(chain(*(await self._index.listing()).values()))
         try:
             served = await self._connection.retry_while_away(self._client.served_names)
         except CallError as failure:

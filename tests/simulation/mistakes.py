@@ -37,9 +37,9 @@ def _slot_kept_on_cancel() -> Any:
     """A load that is cancelled while it waits for a slot keeps its turn."""
     turn = Loads._turn
 
-    async def kept(self: Loads, model_id: str, *, yields: bool) -> Any:
+    async def kept(self: Loads, model_id: str, *, yields: bool) -> None:
         try:
-            return await turn(self, model_id, yields=yields)
+            await turn(self, model_id, yields=yields)
         except asyncio.CancelledError:
             self._tickets.insert(0, (False, -1))
             raise

@@ -182,7 +182,7 @@ MISTAKES = (
         "former name",
         "A name that the adapter has given up counts as its own.",
         "adapter/triton/repository.py",
-        "        if self._own is not None:\n            self._own.discard(model_id)\n",
+        "        self._own.discard(model_id)\n",
         "",
         ("fault/test_what_no_call_asks_for.py",),
     ),
