@@ -58,37 +58,29 @@ class _Load:
     work: asyncio.Task[None] = field(init=False)
 
 
+@dataclass(frozen=True)
+class Limits:
+    """What Triton can bear."""
+
+    slots: int
+    """Most loads with callers at once."""
+    places: int
+    """Most loads at once, those without callers included: as many as Triton has load threads."""
+    load_seconds: float
+    """The timeout that is announced to ModelMesh: so long a load that yields may be in Triton."""
+    silent_seconds: float
+    """So long a Triton that accepts connections may be silent."""
+
+
 class Loads:
     """Tells Triton to load, a bounded number of models at once."""
 
-    def __init__(
-        self,
-        client: TritonClient,
-        connection: Connection,
-        index: Index,
-        repository: Repository,
-        *,
-        slots: int,
-        places: int,
-        patience_seconds: float,
-    ) -> None:
-        """
-        Args:
-            client: calls Triton.
-            connection: waits for a Triton that is away.
-            index: tells what became of a load whose answer was lost.
-            repository: knows the bundles.
-            slots: most loads with callers at once.
-            places: most loads at once, those without callers included.
-            patience_seconds: so long a load that yields may be in Triton; callers have a bound of their own.
-        """
+    def __init__(self, client: TritonClient, connection: Connection, index: Index, repository: Repository, limits: Limits) -> None:
         self._client = client
         self._connection = connection
         self._index = index
         self._repository = repository
-        self._slots = slots
-        self._places = places
-        self._patience_seconds = patience_seconds
+        self._limits = limits
         self._loads: dict[str, _Load] = {}
         self._numbers = itertools.count()
         self._tickets: list[tuple[bool, int]] = []
@@ -114,7 +106,7 @@ class Loads:
         await self._turn(model_id, yields=yields)
         load = _Load(model_id, _now())
         self._begin(load, self._work(load, on_sent, overrides))
-        patience = self._patience_seconds if yields else None
+        patience = self._limits.load_seconds if yields else None
         try:
             while not (await asyncio.wait({load.work}, timeout=patience))[0]:
                 is_late = patience is not None and load.may_go_on and _now() - load.since > patience / 2
@@ -135,7 +127,7 @@ class Loads:
         """
         for name in names:
             model_id = owner_of(name)
-            if model_id not in self._loads and len(self._loads) < self._places:
+            if model_id not in self._loads and len(self._loads) < self._limits.places:
                 load = _Load(model_id, _now(), name, self._connection.restarts, may_go_on=True, is_left=True)
                 self.forget(model_id)
                 self._begin(load, self._follow(load, "another client has sent it"))
@@ -166,17 +158,17 @@ class Loads:
         left, held = self._left_and_held()
         if self._free() > 0:
             return None
-        if len(held) < self._slots:
-            full = f"Triton has no free load thread (TRITON_LOAD_THREADS is {self._places})"
+        if len(held) < self._limits.slots:
+            full = f"Triton has no free load thread (TRITON_LOAD_THREADS is {self._limits.places})"
             if not left:
                 return f"{_named(held)} under way: {full}"
             others = f"; {_named(held)} under way" if held else ""
             return f"{_named(left)} still in Triton, though nobody waits for the end any more{others}: {full}"
         now = _now()
-        if self._slots == 1:
+        if self._limits.slots == 1:
             return f"model {held[0].model_id} has held the only loading slot for {now - held[0].since:.0f} s"
         *most, last = (f"{load.model_id} ({now - load.since:.0f} s)" for load in held)
-        return f"models {', '.join(most)} and {last} hold {'both' if self._slots == 2 else 'all'} loading slots"
+        return f"models {', '.join(most)} and {last} hold {'both' if self._limits.slots == 2 else 'all'} loading slots"
 
     async def close(self) -> None:
         """Give up on what is left; Triton goes on with it."""
@@ -208,7 +200,7 @@ class Loads:
 
     def _free(self) -> int:
         left, held = self._left_and_held()
-        return min(self._slots, self._places - len(left)) - len(held)
+        return min(self._limits.slots, self._limits.places - len(left)) - len(held)
 
     def _wake(self) -> None:
         changed, self._changed = self._changed, asyncio.Event()

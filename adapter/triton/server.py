@@ -21,17 +21,13 @@ from adapter.model import Overrides, ServerModel
 from adapter.triton.client import CallError, TritonClient
 from adapter.triton.connection import Connection
 from adapter.triton.index import Index, named
-from adapter.triton.loads import Loads
+from adapter.triton.loads import Limits, Loads
 from adapter.triton.repository import Repository
 from adapter.triton.stuck import Health, RestartAdvice
 from adapter.triton.unloads import Unloads
 
 VERIFY_SECONDS = 10.0
 """Between two looks at a Triton that was found to be wrong, where no call asks."""
-LOOKS = 5
-"""For a directory of ours, before Triton's folder is called another one: a network volume may show it late."""
-LOOK_SECONDS = 0.1
-"""Between them."""
 
 T = TypeVar("T")
 log = structlog.stdlib.get_logger(__name__)
@@ -63,26 +59,11 @@ class TritonServer:
         self._repository = repository
         self._connection = Connection(client)
         self._index = Index(client, self._connection, repository)
-        self._loads = Loads(
-            client,
-            self._connection,
-            self._index,
-            repository,
-            slots=max_loading,
-            places=load_threads,
-            patience_seconds=load_timeout_seconds,
-        )
+        limits = Limits(max_loading, load_threads, load_timeout_seconds, silent_seconds)
+        self._loads = Loads(client, self._connection, self._index, repository, limits)
         self._unloads = Unloads(client, self._connection, self._index, repository, self._loads)
         self.others = _Others(self._loads, self._unloads)
-        self._advice = RestartAdvice(
-            self._connection,
-            self._loads,
-            self._unloads,
-            load_threads=load_threads,
-            load_timeout_seconds=load_timeout_seconds,
-            most_silent_seconds=silent_seconds,
-            clock=asyncio.get_running_loop().time,
-        )
+        self._advice = RestartAdvice(self._connection, self._loads, self._unloads, limits, asyncio.get_running_loop().time)
         self._wrong: str | None = None
 
     @property
@@ -204,11 +185,11 @@ class TritonServer:
         await self._repository.sweep()
         async with self._repository.probe() as probe:
             await self._unloads.tell(probe)
-            for _ in range(LOOKS):
-                if named(await self._index.listing(), probe):
-                    return await self._connection.retry_while_away(self._client.version)
-                await asyncio.sleep(LOOK_SECONDS)
-        raise WrongServer(f"Triton's --model-repository is not {self._repository.folder}: a directory made there is not in Triton's index")
+            is_listed = bool(named(await self._index.listing(), probe))
+        if not is_listed:
+            folder = self._repository.folder
+            raise WrongServer(f"Triton's --model-repository is not {folder}: a directory made there is not in Triton's index")
+        return await self._connection.retry_while_away(self._client.version)
 
 
 class _Others:

@@ -16,7 +16,7 @@ from functools import partial
 from adapter.errors import some
 from adapter.telemetry.metrics import STUCK
 from adapter.triton.connection import Connection
-from adapter.triton.loads import Loads
+from adapter.triton.loads import Limits, Loads
 from adapter.triton.unloads import Unloads
 
 FORMAT = 1
@@ -70,9 +70,7 @@ class RestartAdvice:
     connection: Connection
     loads: Loads
     unloads: Unloads
-    load_threads: int
-    load_timeout_seconds: float
-    most_silent_seconds: float
+    limits: Limits
     clock: Callable[[], float]
     """Of the loop."""
 
@@ -86,14 +84,14 @@ class RestartAdvice:
         is_live, silent = self.connection.is_live, self.connection.silent_seconds()
         stuck = self._stuck()
         why = None
-        if not is_live and silent >= self.most_silent_seconds:
+        if not is_live and silent >= self.limits.silent_seconds:
             why = f"Triton accepts connections and has answered nothing for {silent:.0f} s"
-        return Health(is_live, silent, self.load_threads, tuple(stuck[:SHOWN]), why or self._why(stuck))
+        return Health(is_live, silent, self.limits.places, tuple(stuck[:SHOWN]), why or self._why(stuck))
 
     def _why(self, stuck: list[Stuck]) -> str | None:
         loads = [each for each in stuck if each.kind == "load"]
         unloads = [each for each in stuck if each.kind == "unload"]
-        if len(loads) >= self.load_threads:
+        if len(loads) >= self.limits.places:
             return f"Triton can load nothing more: the loads of {_named(loads)} do not end, and keep all its load threads"
         if unloads:
             return f"Triton does not free {_named(unloads)}, counted from the first unload; ModelMesh no longer uses that memory"
@@ -105,7 +103,7 @@ class RestartAdvice:
             return []
         now = self.clock()
         kinds = (
-            ("load", self.loads.sent_at(), PATIENCE_FACTOR * self.load_timeout_seconds),
+            ("load", self.loads.sent_at(), PATIENCE_FACTOR * self.limits.load_seconds),
             ("unload", self.unloads.asked_at(), UNLOAD_SECONDS),
         )
         stuck = [

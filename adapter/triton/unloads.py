@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
+from typing import TypeVar
 
 import structlog
 
@@ -54,6 +55,7 @@ TIMES = 3
 EXPECTED_SHARE, LONGEST_EXPECTED_SECONDS = 0.9, 5.0
 """Of the shortest of these times: when the first look comes. A caller may ask what an unload waits for, so no later than that."""
 
+T = TypeVar("T")
 log = structlog.stdlib.get_logger(__name__)
 
 
@@ -96,10 +98,7 @@ class Unloads:
 
     async def tell(self, name: str, *, has_dependents: bool = True) -> None:
         """RepositoryModelUnload, as often as it takes. Raises WrongServer, ServerError."""
-        try:
-            await self._connection.retry_while_away(partial(self._call, name, has_dependents=has_dependents))
-        except CallError as failure:
-            raise ServerError(f"Triton does not unload the model: {one_line(str(failure))}") from failure
+        await self._answer(partial(self._call, name, has_dependents=has_dependents), "Triton does not unload the model")
 
     async def free(self, name: str) -> None:
         """
@@ -110,7 +109,6 @@ class Unloads:
         with self._asking(name) as asked:
             names, owner = self._names(name), owner_of(name)
             await self._loads.ended(owner)
-            await self._connection.wait()
             for part in names:
                 asked.is_at_volume = True
                 await self._repository.ensure_directory(part)
@@ -178,6 +176,13 @@ class Unloads:
         await self._repository.clear()
 
     # ---- one unload
+
+    async def _answer(self, call: Callable[[], Awaitable[T]], refused: str) -> T:
+        """Of Triton, when it is there. Raises WrongServer, ServerError: it refuses, in these words."""
+        try:
+            return await self._connection.retry_while_away(call)
+        except CallError as failure:
+            raise ServerError(f"{refused}: {one_line(str(failure))}") from failure
 
     async def _call(self, name: str, *, has_dependents: bool) -> None:
         """One call, of `PARALLEL` at a time."""
@@ -253,17 +258,14 @@ class Unloads:
 
     async def _parts(self, name: str) -> list[str]:
         """What an ensemble is made of, and what that is made of."""
-        found: list[str] = []
+        found = {name: None}
         waiting = [name]
         while waiting:
-            try:
-                parts = await self._connection.retry_while_away(partial(self._client.composing, waiting.pop()))
-            except CallError as failure:
-                raise ServerError(f"Triton does not tell what the model is made of: {one_line(str(failure))}") from failure
-            new = [part for part in dict.fromkeys(parts) if part not in found and part != name]
-            found += new
-            waiting += new
-        return found
+            ask = partial(self._client.composing, waiting.pop())
+            parts = await self._answer(ask, "Triton does not tell what the model is made of")
+            waiting += [part for part in parts if part not in found]
+            found |= dict.fromkeys(parts)
+        return list(found)[1:]
 
     # ---- a purge
 

@@ -54,7 +54,7 @@ def _place_of_a_left_load_kept() -> Any:
     def kept(self: Loads, load: Any, cause: BaseException | None) -> None:
         end(self, load, cause)
         if load.is_left:
-            self._places -= 1
+            self._limits = replace(self._limits, places=self._limits.places - 1)
 
     return mock.patch.object(Loads, "_end", kept)
 
@@ -211,8 +211,8 @@ def _too_many_loads() -> Any:
     """There are more slots than Triton has threads."""
     begin = Loads.__init__
 
-    def made(self: Loads, *parts: Any, **options: Any) -> None:
-        begin(self, *parts, **{**options, "slots": 100, "places": 100})
+    def made(self: Loads, client: Any, connection: Any, index: Any, repository: Any, limits: Any) -> None:
+        begin(self, client, connection, index, repository, replace(limits, slots=100, places=100))
 
     return mock.patch.object(Loads, "__init__", made)
 

@@ -42,7 +42,6 @@ MISTAKES = (
         "An unload is sent to Triton while the load of the same model runs.",
         "adapter/triton/unloads.py",
         """            await self._loads.ended(owner)
-            await self._connection.wait()
             for part in names:
                 asked.is_at_volume = True
                 await self._repository.ensure_directory(part)
@@ -50,8 +49,7 @@ MISTAKES = (
                 if self._loads.answered(owner) is None:  # a load of another client may be on its way
                     await self._until(asked, part, LOADING)
 """,
-        """            await self._connection.wait()
-            for part in names:
+        """            for part in names:
                 asked.is_at_volume = True
                 await self._repository.ensure_directory(part)
                 asked.is_at_volume = False
