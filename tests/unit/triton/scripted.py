@@ -168,9 +168,6 @@ class ScriptedRepository:
     def loaded_first(self, model_id: str) -> tuple[str, ...]:
         return self.first.get(model_id, ())
 
-    def kind(self, name: str) -> str:
-        return "py"
-
     async def ensure_directory(self, model_id: str) -> None:
         if model_id not in self.directories:
             self.trace.append(f"directory {model_id}")
