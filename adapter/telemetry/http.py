@@ -138,8 +138,8 @@ class TelemetryServer:
         server.close()
         for writer in self._clients:
             writer.transport.abort()
-        while self._clients:
-            await asyncio.sleep(0.001)  # a task of a stream that is cancelled would be told as a failure
+        if talks := asyncio.all_tasks() - {asyncio.current_task()}:
+            await asyncio.wait(talks, timeout=1)  # one that were cancelled would be logged as a failure
 
     async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One request of a client, and its answer."""
