@@ -33,11 +33,11 @@ class Digests:
 
     def of_values(self, values: Mapping[str, object]) -> str:
         """Of any values that JSON can hold; mappings inside may come in any order."""
-        return self._digest(json.dumps(values, sort_keys=True, default=dict, ensure_ascii=True))
+        return digest_of(json.dumps(values, sort_keys=True, default=dict, ensure_ascii=True), salt=self._salt)
 
     def of_listing(self, listing: Listing) -> str | None:
-        """Of what a store listed; None when a file has no version, for then an equal listing proves nothing.."""
-        return self._digest(*_lines(listing)) if listing.is_versioned else None
+        """Of what a store listed; None when a file has no version, for then an equal listing proves nothing."""
+        return digest_of(*_lines(listing), salt=self._salt) if listing.is_versioned else None
 
     def of_crash(self, spec: ModelSpec, listing: Listing) -> str:
         """
@@ -46,14 +46,16 @@ class Digests:
         The parameters may lead to another server, which can list what it likes: its model is not that of the storage key.
         """
         params = json.dumps(dict(spec.storage_params), sort_keys=True)
-        return self._digest(spec.model_type, spec.path, spec.bucket or "", spec.storage_key or "", params, *_lines(listing))
+        return digest_of(spec.model_type, spec.path, spec.bucket or "", spec.storage_key or "", params, *_lines(listing), salt=self._salt)
 
-    def _digest(self, *texts: str) -> str:
-        found = hashlib.sha256(self._salt)
-        for text in texts:
-            found.update(text.encode("utf-8", "surrogatepass"))
-            found.update(b"\0")
-        return found.hexdigest()
+
+def digest_of(*texts: str, salt: bytes = b"") -> str:
+    """SHA-256 in hex of all of them, in this order."""
+    found = hashlib.sha256(salt)
+    for text in texts:
+        found.update(text.encode("utf-8", "surrogatepass"))
+        found.update(b"\0")
+    return found.hexdigest()
 
 
 def _lines(listing: Listing) -> list[str]:

@@ -81,14 +81,11 @@ class StoredModel(Protocol):
 class ModelStore(Protocol):
     """Where models come from."""
 
-    async def open(self, spec: ModelSpec, waits: Waits, wanted: Wanted = nothing) -> StoredModel:
+    async def open(self, spec: ModelSpec, waits: Waits) -> StoredModel:
         """
         Find the model and list it. What this, and later reads and pulls, wait for is noted in `waits`.
 
-        Small files that are `wanted` may be read by the way, so that `StoredModel.read` has them; `wanted` is asked in a thread.
-
         Raises:
-            InvalidModel: from `wanted`, or such a file is too large to be read.
             InvalidRequest: storage configuration or path are wrong.
             SourceNotFound: nothing is there.
             SourceError: the store could not be asked.
@@ -138,7 +135,7 @@ class ModelRepository(Protocol):
         """Make the model visible to Triton in one rename; of a bundle, the top model last. Returns its identity. Raises DiskFull."""
 
     async def remove(self, model_id: str) -> None:
-        """Take the model, and what else its bundle has, out of the repository. Absent is fine."""
+        """Take the model, and what else its bundle has, out of the repository. Absent is fine. Raises AdapterError: the disk keeps it."""
 
     async def sweep(self) -> None:
         """Take out what nobody placed, and what a check of an earlier process has left."""

@@ -85,9 +85,9 @@ def read(spec: ModelSpec, tree: Tree, config: ModelConfig | None, contents: Mapp
         InvalidModel: a config cannot be read.
     """
     if config is not None:
-        names = [name for name in sorted(_natives(tree)) if tree.find(f"{name}/{FILE_NAME}")]
+        names = [name for name in _natives(tree) if tree.find(f"{name}/{FILE_NAME}")]
         return Bundle(_ITSELF, {_ITSELF: config} | {name: _config(tree, name, contents) for name in names}, tree)
-    configs = {name: _config(tree, name, contents) for name in sorted(_natives(tree))}
+    configs = {name: _config(tree, name, contents) for name in _natives(tree)}
     return Bundle(_top(spec, configs), configs, tree)
 
 
@@ -130,15 +130,10 @@ def _of(directory: str, words: str) -> str:
 
 def _natives(tree: Tree) -> Iterator[str]:
     """The directories at the top that are laid out as models; one without a config needs a version."""
-    seen: set[str] = set()
-    for path in tree.files:
-        name, _, rest = path.partition("/")
-        if name in seen or not rest:
-            continue
-        version, slash, _ = rest.partition("/")
-        if rest == FILE_NAME or (slash and is_version(version)):
-            seen.add(name)
-            if not (is_residue(name) or is_version(name) or is_odd(name) or path_problem(name)):
+    for name in tree.directory_names:
+        if not (is_residue(name) or is_version(name) or is_odd(name) or path_problem(name)):
+            inner = tree.below(name)
+            if FILE_NAME in inner.file_names or any(map(is_version, inner.directory_names)):
                 yield name
 
 

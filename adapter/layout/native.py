@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from adapter.ends import Ends
-from adapter.layout import advice, fil, hazards, model_config, python_backend
+from adapter.layout import backends, fil, model_config
 from adapter.layout.forests.forest import Format
 from adapter.layout.model_config import ModelConfig
 from adapter.layout.model_types import ModelType
@@ -41,16 +41,15 @@ def arranged(
     rest = tree.without_file(model_config.FILE_NAME).without_directories(
         lambda name: _misleads(config, name) or (is_version(name) and name not in kept)
     )
-    python_backend.check(kind, name, config, rest, served)
-    hazards.check_name(name, config)
+    backends.check(kind, name, config, rest, served)
     written = config.rewritten(schema, names)
     final = config if schema is None else model_config.read(written)
     return Layout(
         links=dict(rest.files),
         written={model_config.FILE_NAME: written},
         directories=() if served else (_empty_version(config),),
-        hint=advice.hint(kind, name, final, rest.below(served[0]) if served else Tree({})),
-        warnings=advice.warnings(config),
+        hint=backends.hint(kind, name, final, rest.below(served[0]) if served else Tree({})),
+        warnings=backends.warnings(config),
         questions=_questions(final, rest, served) if config.backend == fil.BACKEND else (),
     )
 

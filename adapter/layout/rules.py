@@ -21,18 +21,18 @@ from dataclasses import dataclass, replace
 
 from adapter.ends import Ends
 from adapter.errors import InvalidModel
-from adapter.layout import advice, bundles, defaults, hazards, model_config, native, placement, python_backend, schema
+from adapter.layout import backends, bundles, fil, model_config, native, placement, schema, textproto
 from adapter.layout.model_config import ModelConfig
 from adapter.layout.model_types import TYPES, ModelType, by_backend, model_type
 from adapter.layout.tree import LayoutError, Tree, check, clash, is_residue, shortened, shown
 from adapter.layout.versions import RULE, is_odd, is_version
-from adapter.model import OPTIONS_FILE, Layout, Listing, ModelSpec, Question, SourceFile
+from adapter.model import OPTIONS_FILE, Decision, Layout, Listing, ModelSpec, Question, SourceFile
 from adapter.parameters import ALLOW_DECOUPLED
 from adapter.paths import path_problem
 
 DEFAULT_VERSION = "1"
 MOST_WRAPPERS = 4
-"""So many directories are looked at, the outermost one included."""
+"""The number of directories that are looked at, the outermost one included."""
 SCHEMA_FILE = "_schema.json"
 """ModelMesh's own name for a schema in the model's directory; never part of the model."""
 _ALLOWED = f'set {ALLOW_DECOUPLED.name} to "true" in its storage_params, or give it a config.pbtxt'
@@ -144,7 +144,7 @@ def _arranged(spec: ModelSpec, tree: Tree, schema_content: bytes | None, *, is_s
     """One version of a model that brought no config."""
     kind = model_type(spec.model_type)
     if kind.name == "vllm" and not spec.allow_decoupled:
-        raise InvalidModel(f"a vLLM model is decoupled: {advice.DECOUPLED}; to load it all the same, {_ALLOWED}")
+        raise InvalidModel(f"a vLLM model is decoupled: {backends.DECOUPLED}; to load it all the same, {_ALLOWED}")
     version, inner, beside = (None, tree, Tree({})) if is_single_file else _version(kind, tree)
     directory = version or DEFAULT_VERSION
     if is_single_file and model_config.FILE_NAME in tree.files:
@@ -155,20 +155,60 @@ def _arranged(spec: ModelSpec, tree: Tree, schema_content: bytes | None, *, is_s
     placed = Tree(inside.prefixed(directory))
     if tree and not placed:
         raise LayoutError("there are no files of a model")
-    question = defaults.question(kind, inside, directory, schema_content)
-    config = None if question else defaults.config(kind, inside, schema_content)
+    question = _forest(kind, inside, directory, schema_content) if kind.backend == fil.BACKEND else None
+    config = None if question else _config(kind, inside, schema_content)
     known = config or ModelConfig()
-    python_backend.check(kind, spec.model_id, known, placed, (directory,))
-    hazards.check_name(spec.model_id, known)
-    hazards.check_written(kind, known, inside)
+    backends.check(kind, spec.model_id, known, placed, (directory,))
+    if kind.name == "pytorch" and "model.pt" in inside.file_names:
+        backends.check_positions(known.tensor_names("input"))
     return Layout(
         links={**beside.files, **placed.files},
         written={} if config is None else {model_config.FILE_NAME: config.rewritten(None)},
         directories=() if placed else (f"{directory}/{kind.directory_name}".rstrip("/"),),
-        hint=advice.hint(kind, spec.model_id, ModelConfig() if config is None or schema_content is None else config, inside),
-        warnings=advice.warnings(known),
+        hint=backends.hint(kind, spec.model_id, ModelConfig() if config is None or schema_content is None else config, inside),
+        warnings=backends.warnings(known),
         questions=(question,) if question else (),
     )
+
+
+def _config(kind: ModelType, version: Tree, schema_content: bytes | None) -> ModelConfig | None:
+    """
+    What is written beside one version's files, as they are placed; None where Triton needs nothing: names and files tell it all.
+
+    Source: dali_backend's and vllm_backend's documentation; Triton core `constants.h` for the platform of AOTInductor packages.
+
+    Raises:
+        InvalidModel: the schema cannot be read.
+    """
+    text = f"backend: {textproto.quoted(kind.backend)}\n" if kind.backend else ""
+    is_needed = kind.name in ("dali", "vllm")
+    if kind.name == "vllm":
+        text += "instance_group { count: 1 kind: KIND_MODEL }\n"
+    if kind.name == "pytorch" and "model.pt2" in version.file_names and kind.file_name not in version.file_names:
+        is_needed, text = True, text + 'platform: "torch_aoti"\n'
+    if not is_needed and schema_content is None:
+        return None
+    return model_config.new(text, schema.Schema() if schema_content is None else schema.read(schema_content))
+
+
+def _forest(kind: ModelType, version: Tree, directory: str, schema_content: bytes | None) -> Question:
+    """
+    What must be known of the forest of one version before its config can be written.
+
+    Raises:
+        InvalidModel: the schema cannot be used, whatever is in the file.
+    """
+    name = next(name for name in kind.file_names if name in version.file_names)
+    tensors = schema.Schema() if schema_content is None else schema.read(schema_content, fil.MAX_BATCH_SIZE)
+    fil.check_schema(tensors)
+    source = version.files[name].path
+    known = fil.format_of(name)
+
+    def decide(ends: Ends) -> Decision:
+        forest, written = fil.config(source, known, ends, tensors)
+        return Decision(f"{directory}/{forest.file_name}", {model_config.FILE_NAME: written.rewritten(None)})
+
+    return Question(f"{directory}/{name}", known.count, decide)
 
 
 def _version(kind: ModelType, tree: Tree) -> tuple[str | None, Tree, Tree]:

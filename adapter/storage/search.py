@@ -36,12 +36,10 @@ class Search:
     """A quick look, which no load waits for."""
     origin: str = ""
     """Stands for the model of one owner (`cache.identity.origin_of`); set when the config is known."""
-    endpoint: str = ""
-    """That it asks, as far as the config tells: searches of one endpoint share a queue. Set by the finder."""
     seen_bytes: int = 0
     """Of the files that were listed so far."""
     wanted: Wanted = nothing
-    """Which small files are read, too."""
+    """Of a survey: which small files are read, too."""
     seen: list[SourceFile] = field(default_factory=list)
     """Of a survey: the files that were listed so far."""
     listing: Listing | None = None

@@ -19,7 +19,7 @@ from pathlib import Path
 import structlog
 
 from adapter.digests import SALT_BYTES, Digests
-from adapter.errors import AdapterError, SourceUnavailable
+from adapter.errors import AdapterError, InvalidRequest, SourceUnavailable
 from adapter.model import Artifact, ModelSpec, Survey
 from adapter.ports import StoredModel, Wanted, nothing
 from adapter.settings.storage import CACHE_DIR, PullSettings
@@ -28,18 +28,17 @@ from adapter.storage.cache.identity import origin_of
 from adapter.storage.cache.stale import found_soon, stale_model
 from adapter.storage.mounted.finders import Claims, Folders, HelpedModels, is_below
 from adapter.storage.mounted.reads import MountedReads
+from adapter.storage.net.access import Guard
 from adapter.storage.net.engine import Engine
-from adapter.storage.net.guard import Guard
 from adapter.storage.pull.puller import PART_SIZES, PartSizes, Puller
 from adapter.storage.pull.remote import Means
-from adapter.storage.pull.unpacked import Unpacker
 from adapter.storage.queues import EndpointQueues
 from adapter.storage.search import Finder, Found, Search
 from adapter.storage.secret.config import StorageConfigs
 from adapter.storage.secret.merging import NOTHING, StorageConfig
 from adapter.storage.stores.clients import Clients
 from adapter.storage.stores.clients import Means as ClientMeans
-from adapter.storage.stores.table import BINDINGS, BUCKETS, Finders, InBuckets, KeptClients
+from adapter.storage.stores.table import BINDINGS, BUCKETS, InBuckets, KeptClients
 from adapter.storage.stores.tries import endpoints
 from adapter.volume.space import Space
 from adapter.volume.volume import Volume
@@ -109,15 +108,14 @@ class Store:
         self._cache = cache = Cache(volume=volume, space=space, files=self._files, looks=self._looks)
         requests = EndpointQueues(settings.threads)
         puller = Puller(volume=volume, requests=requests, files=self._files, connections=settings.threads, sizes=sizes)
-        unpacker = Unpacker(
-            volume=volume, cache=cache, puller=puller, pulls=self._unpacks, files=self._files, max_bytes=settings.unpack_max_bytes
-        )
-        of_models = Means(cache=cache, puller=puller, asks=EndpointQueues(ASKING), files=self._files)
-        surveys = EndpointQueues(SURVEYING)
+        of_models = Means(
+            volume=volume, cache=cache, puller=puller, asks=EndpointQueues(ASKING), files=self._files, unpacks=self._unpacks,
+            most_unpacked_bytes=settings.unpack_max_bytes,
+        )  # fmt: skip
         in_buckets = InBuckets(
-            clients=self._clients, means=of_models, unpacker=unpacker, endpoints=endpoints(), surveys=surveys, jitter=jitter
+            clients=self._clients, means=of_models, endpoints=endpoints(), surveys=EndpointQueues(SURVEYING), jitter=jitter
         )
-        self._finders = Finders(in_buckets, Claims(self._mounted))
+        self._finders: dict[str, Finder] = {**dict.fromkeys(BUCKETS, in_buckets), "pvc": Claims(self._mounted)}
 
     async def ready(self) -> None:
         """Look at what the cache has, and take out what it cannot use."""
@@ -129,15 +127,15 @@ class Store:
         for key in await self._configs.keys():
             try:
                 config = await self._configs.resolve(ModelSpec(model_id="-", model_type="", path="-", storage_key=key))
-                self._finders.of(config)
+                self._finder_of(config)
                 if config.type in BUCKETS:
                     await self._clients.warm(config)
             except AdapterError as error:
                 _log.warning("storage.config_unusable", storage_key=key, error=error.text)
 
-    async def open(self, spec: ModelSpec, waits: Waits, wanted: Wanted = nothing) -> StoredModel:
+    async def open(self, spec: ModelSpec, waits: Waits) -> StoredModel:
         """As `ModelStore`."""
-        search = Search(spec, waits, wanted=wanted)
+        search = Search(spec, waits)
         if spec.folders:
             return await (await self._folders.find(search)).open()
         if self._may_be_local(spec) and await self._is_local(spec, waits):
@@ -214,7 +212,12 @@ class Store:
         with search.waits.on("the storage config to be read"):
             config = await self._configs.resolve(search.spec)
         search.origin = origin_of(self._digests, config, BINDINGS.get(config.type, NOTHING), search.spec)
-        return self._finders.of(config), config
+        return self._finder_of(config), config
+
+    def _finder_of(self, config: StorageConfig) -> Finder:
+        if config.type not in self._finders:
+            raise InvalidRequest(f"storage type {config.type!r} is not supported; supported: {', '.join(self._finders)}")
+        return self._finders[config.type]
 
     def _may_be_local(self, spec: ModelSpec) -> bool:
         """Without asking the file system. Source: the storage helper's rewritten request (absolute path, size, no parameters)."""

@@ -60,7 +60,7 @@ STUCK = _gauge("stuck", "Loads and unloads in Triton that do not end (`/healthz/
 TRITON_RESTARTS = _counter("triton_restarts_total", "Restarts of Triton that the adapter has noticed")
 RESTORES = _counter(
     "restores_total",
-    "Models that Triton had lost, by what came of them: restored, refused, crashed, given_up; ended by an unload, a purge or a drain",
+    "Models that Triton had lost, by what came of them: restored, refused, crashed; ended by an unload, a purge or a drain",
     "outcome",
 )
 RESTORE_PENDING = _gauge("restore_pending", "Models that Triton has lost and that wait to be loaded again")
@@ -74,7 +74,7 @@ LEFTOVERS = _gauge(
     "leftover_paths", "Removed files that could not be deleted; retried when the disk works again, another user's at the next start"
 )
 
-for _outcome in ("restored", "refused", "crashed", "given_up", "ended"):
+for _outcome in ("restored", "refused", "crashed", "ended"):
     RESTORES.labels(_outcome)  # from 0 on, or the first event would be no increase
 for _result in ("hit", "miss", "stale"):
     CACHE_REQUESTS.labels(_result)

@@ -18,27 +18,31 @@ from collections import deque
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
-from pathlib import Path
+from itertools import islice
+from pathlib import Path, PurePosixPath
 
 import structlog
 
 from adapter.errors import InvalidRequest
 from adapter.model import PROBE, Artifact, Layout, Placed, is_utf8, owner_of
-from adapter.triton.entries import entries_of, inner_of, is_plain_directory
-from adapter.triton.expected import kind_of
-from adapter.triton.identity import identities_of, identity_of
-from adapter.triton.placed_bytes import PlacedBytes
-from adapter.triton.placing import build, written_bytes
-from adapter.volume.disk_failure import failure_in_words
+from adapter.triton.placing import PlacedBytes, build, entries_of, identities_of, identity_of, inner_of, is_plain_directory
 from adapter.volume.space import Space
-from adapter.volume.volume import Volume, make_plain_directory
+from adapter.volume.volume import Volume, failure_in_words, make_plain_directory
 from adapter.workers import Stop, Workers
 
 THREADS = 4
+KIND_FILES = 50
+"""Files that tell of a model's kind."""
 _RECENT = 256
 """Directories that are certainly not made within one tick of the file system's clock (at most 10 ms)."""
 
 log = structlog.stdlib.get_logger(__name__)
+
+
+def kind_of(layout: Layout) -> str:
+    """What models of the same backend and about the same size have in common: the ends of their files' names, and bytes / 16ⁿ."""
+    ends = {PurePosixPath(path).suffix for path in islice(layout.links, KIND_FILES)}
+    return f"{' '.join(sorted(ends))} {layout.size_bytes.bit_length() // 4}"
 
 
 class Repository:
@@ -84,7 +88,7 @@ class Repository:
         return self._loaded_first.get(model_id, ())
 
     def kind(self, name: str) -> str:
-        """Which models this one resembles (`expected.kind_of`); empty for what this process has not placed."""
+        """Which models this one resembles (`kind_of`); empty for what this process has not placed."""
         return self._kinds.get(name, "")
 
     def is_of_others(self, name: str) -> bool:
@@ -114,7 +118,7 @@ class Repository:
             AdapterError: the volume does not let us.
         """
         stale = [self._at(name) for name in self.inner_names(model_id)]
-        parts = {self._at(name): part for name, part in (*layout.inner.items(), (model_id, replace(layout, inner={}, loaded_first=())))}
+        parts = {self._at(name): part for name, part in (*layout.inner.items(), (model_id, replace(layout, inner={})))}
         if layout.inner:
             self._inner.setdefault(model_id, set()).update(layout.inner)
             self._loaded_first[model_id] = layout.loaded_first
@@ -129,12 +133,13 @@ class Repository:
         return identity
 
     async def remove(self, model_id: str) -> None:
-        """Take the model out of the folder. Absent is fine."""
+        """Take the model out of the folder. Absent is fine. Raises AdapterError: the disk keeps it."""
         if self.is_of_others(model_id):
             await self.remove_empty(model_id)
             return
         paths = [self._at(name) for name in (model_id, *self.inner_names(model_id))]
-        await self._workers.run(lambda _: self._discard(paths))
+        with self._in_words("the model cannot be taken out of"):
+            await self._workers.run(lambda _: self._take_out(paths))
         for path in paths:
             self._kinds.pop(path.name, None)
         self._inner.pop(model_id, None)
@@ -160,16 +165,19 @@ class Repository:
         """Which directories these models are; of those that are there."""
         return await self._workers.run(lambda _: identities_of(self.folder, model_ids))
 
-    async def ensure_directory(self, model_id: str) -> None:
+    async def ensure_directory(self, model_id: str) -> bool:
         """
         Make an empty directory if there is none (a file makes way): Triton's index leaves out what has no directory.
+
+        Returns:
+            Whether it was made.
 
         Raises:
             AdapterError: the volume does not let us.
         """
         path = self._at(model_id)
         with self._in_words("no directory for the model can be made in"):
-            await self._workers.run(lambda _: self._ensure_directory(path))
+            return await self._workers.run(lambda _: self._ensure_directory(path))
 
     async def remove_empty(self, name: str) -> None:
         """Take out a directory that was made for a look at a model of others. One that holds anything by now stays."""
@@ -221,10 +229,19 @@ class Repository:
             raise InvalidRequest(f"the model id {model_id!r} cannot be the name of a directory")
         return self.folder / model_id
 
-    def _discard(self, paths: Iterable[Path]) -> None:
+    def _discard(self, paths: Iterable[Path]) -> list[Exception]:
+        """Returns why the disk keeps some of them."""
+        kept: list[Exception] = []
         for path in paths:
-            self._volume.discard(path)
-            self._bytes.removed(path.name)
+            if (error := self._volume.trash.discard(path)) is not None:
+                kept.append(error)
+            self._bytes.placed(path.name, 0)
+        return kept
+
+    def _take_out(self, paths: Iterable[Path]) -> None:
+        """Raises OSError, AdapterError: the disk keeps one."""
+        if kept := self._discard(paths):
+            raise kept[0]
 
     @staticmethod
     def _check_free(path: Path) -> None:
@@ -237,21 +254,18 @@ class Repository:
     def _place(self, parts: Mapping[Path, Layout], stale: Iterable[Path], artifact: Artifact, stop: Stop) -> str:
         """In this order; all or none. Returns the identity of the last one."""
         self._discard(stale)
-        placed: list[Path] = []
         identity = ""
         try:
             for destination, part in parts.items():
                 identity = self._place_one(destination, part, artifact, stop)
-                placed.append(destination)
         except BaseException:
-            self._discard(reversed(placed))
+            self._discard(reversed([*parts]))
             raise
         return identity
 
     def _place_one(self, destination: Path, layout: Layout, artifact: Artifact, stop: Stop) -> str:
-        size_bytes = written_bytes(layout)
+        size_bytes = sum(map(len, layout.written.values()))
         with self._space.reservation() as reserved, self._volume.writing(size_bytes):
-            self._volume.restore()
             reserved.grow(size_bytes, len(layout.written))
             identity = reserved.insist(lambda: self._built(destination, layout, artifact, stop))
             self._bytes.placed(destination.name, size_bytes)
@@ -260,14 +274,12 @@ class Repository:
     def _built(self, destination: Path, layout: Layout, artifact: Artifact, stop: Stop) -> str:
         made: list[Path] = []
         try:
-            while True:
+            while not made or identity_of(made[-1]) in self._recent:  # it has the number of one that was deleted in this tick of the clock
                 made.append(self._volume.new_staging())
                 build(made[-1], layout, artifact, stop)
-                identity = identity_of(made[-1])
-                if identity not in self._recent:
-                    break  # else it has the number of one that was deleted in this tick of the clock, and another one gets another
+            identity = identity_of(made[-1])
             self._discard([destination])
-            self._volume.move_in(made[-1], destination)
+            self._volume.trash.move_in(made[-1], destination)
         finally:  # also when the work is no longer wanted
             for staging in made:
                 self._volume.discard(staging)
@@ -276,33 +288,33 @@ class Repository:
 
     def _inventory(self, stop: Stop) -> dict[str, Placed]:
         sizes = self._bytes.survey((path for path in self._entries() if is_utf8(path.name)), stop)
-        placed: dict[str, Placed] = {}
-        for model_id, size_bytes in sizes.items():
-            for identity in identities_of(
-                self.folder, (model_id,)
-            ).values():  # none: an inner model without its top model, or gone meanwhile
-                placed[model_id] = Placed(identity, size_bytes)
-        return placed
+        identities = identities_of(self.folder, sizes)  # none: an inner model without its top model, or gone meanwhile
+        return {model_id: Placed(identity, sizes[model_id]) for model_id, identity in identities.items()}
 
-    def _ensure_directory(self, path: Path) -> None:
-        self._volume.keep(path)
+    def _ensure_directory(self, path: Path) -> bool:
+        self._volume.trash.keep(path)
         if is_plain_directory(path) or (self.is_of_others(path.name) and os.path.lexists(path)):
-            return
+            return False
         self._ensure_folder()
         self._discard([path])
         with suppress(FileExistsError):  # another thread was first
             self._space.insist(lambda: make_plain_directory(path))
+        return True
 
     def _clear(self, stop: Stop) -> dict[str, set[str]]:
-        """Returns the inner models that are left."""
-        for path in self._entries():
-            stop.check()
-            if not self.is_of_others(path.name):
-                self._discard([path])
+        """Returns the inner models that are left. Raises as `_take_out`."""
+
+        def ours() -> Iterator[Path]:
+            for path in self._entries():
+                stop.check()
+                if not self.is_of_others(path.name):
+                    yield path
+
+        self._take_out(ours())
         return inner_of(self.folder)
 
     def _sweep(self, stop: Stop) -> None:
-        self._volume.tidy()
+        self._volume.trash.tidy()
         for path in self._entries():
             stop.check()
             if self._own is None and (not is_plain_directory(path) or not is_utf8(path.name)):

@@ -14,7 +14,7 @@ from functools import partial
 
 import structlog
 
-from adapter.errors import AdapterError, ModelRefused, ServerError, WrongServer
+from adapter.errors import ModelRefused, ServerError, WrongServer
 from adapter.model import Overrides, ServerModel
 from adapter.triton.client import CallError, TritonClient
 from adapter.triton.connection import Connection
@@ -23,10 +23,13 @@ from adapter.triton.loads import Loads
 from adapter.triton.repository import Repository
 from adapter.triton.stuck import Health, RestartAdvice
 from adapter.triton.unloads import Unloads
-from adapter.waits import doubling
 
-FIRST_VERIFY_SECONDS, LONGEST_VERIFY_SECONDS = 5.0, 60.0
+VERIFY_SECONDS = 10.0
 """Between two looks at a Triton that was found to be wrong, where no call asks."""
+LOOKS = 5
+"""For a directory of ours, before Triton's folder is called another one: a network volume may show it late."""
+LOOK_SECONDS = 0.1
+"""Between them."""
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -56,28 +59,27 @@ class TritonServer:
         self._client = client
         self._repository = repository
         self._connection = Connection(client)
-        self._index = Index(client=client, connection=self._connection, repository=repository)
+        self._index = Index(client, self._connection, repository)
         self._loads = Loads(
-            client=client,
-            connection=self._connection,
-            index=self._index,
-            repository=repository,
+            client,
+            self._connection,
+            self._index,
+            repository,
             slots=max_loading,
             places=load_threads,
             patience_seconds=load_timeout_seconds,
         )
-        self._unloads = Unloads(client=client, connection=self._connection, index=self._index, repository=repository, loads=self._loads)
+        self._unloads = Unloads(client, self._connection, self._index, repository, self._loads)
         self.others = _Others(self._loads, self._unloads)
         self._advice = RestartAdvice(
-            connection=self._connection,
-            loads=self._loads,
-            unloads=self._unloads,
+            self._connection,
+            self._loads,
+            self._unloads,
             load_threads=load_threads,
             load_timeout_seconds=load_timeout_seconds,
             most_silent_seconds=silent_seconds,
         )
         self._wrong: str | None = None
-        self._is_wrong = asyncio.Event()
 
     @property
     def problem(self) -> str | None:
@@ -93,9 +95,7 @@ class TritonServer:
         """Runs for ever: keeps `problem` and `health` true, and notices returns, without a call."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._connection.watch(), name="watch of Triton's connection")
-            group.create_task(self._index.watch(), name="watch of Triton's index")
             group.create_task(self._verify_again(), name="watch of what is wrong with Triton")
-            group.create_task(self._unloads.watch(), name="unloads without a caller")
 
     def health(self) -> Health:
         """What in Triton does not end, and whether nothing but a restart can help. From any thread."""
@@ -177,10 +177,8 @@ class TritonServer:
             version = await self._verify()
         except (WrongServer, ServerError) as failure:
             self._wrong = failure.text
-            self._is_wrong.set()
             raise
         self._wrong = None
-        self._is_wrong.clear()
         return version
 
     async def purge(self) -> None:
@@ -190,28 +188,23 @@ class TritonServer:
     async def _verify_again(self) -> None:
         """For ever: what was wrong may have been put right, and there may be no call."""
         while True:
-            await self._is_wrong.wait()
-            for pause in doubling(FIRST_VERIFY_SECONDS, LONGEST_VERIFY_SECONDS):
-                await asyncio.sleep(pause)
-                if self._wrong is None:
-                    break
+            await asyncio.sleep(VERIFY_SECONDS)
+            if self._wrong is not None:
                 try:
                     await self.verify()
-                except AdapterError as error:
-                    log.debug("server.still_wrong", cause=error.text)
-                except Exception:
-                    log.exception("server.unknown")
+                except Exception as failure:  # noqa: BLE001 - it is asked again; an end of this watch would end the adapter
+                    log.debug("server.still_wrong", cause=str(failure))
 
     async def _verify(self) -> str:
         await self._connection.wait()
         await self._repository.sweep()
         async with self._repository.probe() as probe:
             await self._unloads.tell(probe)
-            if not await self._index.lists(probe):
-                raise WrongServer(
-                    f"Triton's --model-repository is not {self._repository.folder}: a directory made there is not in Triton's index"
-                )
-        return await self._connection.retry_while_away(self._client.version)
+            for _ in range(LOOKS):
+                if (await self._index.listing()).named(probe):
+                    return await self._connection.retry_while_away(self._client.version)
+                await asyncio.sleep(LOOK_SECONDS)
+        raise WrongServer(f"Triton's --model-repository is not {self._repository.folder}: a directory made there is not in Triton's index")
 
 
 class _Others:

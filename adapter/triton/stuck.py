@@ -10,10 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
 
 from adapter.errors import some
 from adapter.telemetry.metrics import STUCK
@@ -29,14 +27,13 @@ UNLOAD_SECONDS = 15 * 60.0
 SHOWN = 16
 NAMED = 5
 
-Kind = Literal["load", "unload"]
-
 
 @dataclass(frozen=True)
 class Stuck:
     """Something that does not end."""
 
-    kind: Kind
+    kind: str
+    """`load` or `unload`."""
     model_id: str
     seconds: int
 
@@ -71,10 +68,10 @@ class RestartAdvice:
 
     def __init__(
         self,
-        *,
         connection: Connection,
         loads: Loads,
         unloads: Unloads,
+        *,
         load_threads: int,
         load_timeout_seconds: float,
         most_silent_seconds: float,
@@ -108,19 +105,20 @@ class RestartAdvice:
         return None
 
     def _stuck(self) -> list[Stuck]:
-        loads = self._older("load", self._loads.sent_at(), self._load_seconds)
-        unloads = self._older("unload", self._unloads.asked_at(), UNLOAD_SECONDS)
-        return sorted(loads + unloads, key=lambda each: -each.seconds)
-
-    def _older(self, kind: Kind, began: Mapping[str, float], seconds: float) -> list[Stuck]:
-        start = self._connection.began_at
-        if start is None:
+        """The oldest first."""
+        if (start := self._connection.began_at) is None:
             return []
         now = self._time()
-        ages = {model_id: now - max(at, start) for model_id, at in began.items()}
-        return [Stuck(kind, model_id, int(age)) for model_id, age in ages.items() if age > seconds]
+        kinds = (("load", self._loads.sent_at(), self._load_seconds), ("unload", self._unloads.asked_at(), UNLOAD_SECONDS))
+        stuck = [
+            Stuck(kind, model_id, int(now - max(at, start)))
+            for kind, began, seconds in kinds
+            for model_id, at in began.items()
+            if now - max(at, start) > seconds
+        ]
+        return sorted(stuck, key=lambda each: -each.seconds)
 
-    def _count(self, kind: Kind) -> int:
+    def _count(self, kind: str) -> int:
         return sum(each.kind == kind for each in self._stuck())
 
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Literal, TypeVar, cast
+from typing import TypeVar
 
 from adapter.errors import DiskFull
 from adapter.telemetry.metrics import VOLUME_BUDGET_BYTES, VOLUME_BYTES
@@ -24,8 +24,6 @@ from adapter.units import show_bytes
 from adapter.volume.trash import Trash
 
 T = TypeVar("T")
-Kind = Literal["placed", "idle", "trash"]
-"""Of bytes that others count; staging is counted here."""
 SETTLE_SECONDS = 5.0
 """Longest wait for files that are being deleted, before something is refused for the want of their bytes."""
 SPARE_PART = 5
@@ -51,15 +49,15 @@ class Space:
         """Removes idle artifacts of at least these bytes, if there are; returns how many bytes went. The cache sets it."""
         self._folder = folder
         self._trash = trash
-        self._counters: dict[Kind, list[Callable[[], int]]] = {"placed": [], "idle": [], "trash": [trash.size_bytes] if trash else []}
+        self._counters: dict[str, list[Callable[[], int]]] = {"placed": [], "idle": [], "trash": [trash.size_bytes] if trash else []}
+        """Of bytes that others count, by kind; `staging` is counted here."""
         self._reservations: set[Reservation] = set()
-        self._lock = threading.Lock()
         self._deciding = threading.Lock()
         """Held while idle artifacts give way, and from the question whether something fits until it is reserved."""
         self._rounds = 0
         """How often something has given way."""
 
-    def counted_by(self, kind: Kind, counter: Callable[[], int]) -> None:
+    def counted_by(self, kind: str, counter: Callable[[], int]) -> None:
         """One more counter of bytes of this kind. It is asked from any thread, and must not reserve."""
         self._counters[kind].append(counter)
 
@@ -71,35 +69,25 @@ class Space:
 
     def held_bytes(self) -> int:
         """All bytes of ours."""
-        return self.staging_bytes() + sum(self.counted_bytes(kind) for kind in self._counters)
+        return self.staging_bytes() + sum(map(self.counted_bytes, self._counters))
 
-    def counted_bytes(self, kind: Kind) -> int:
+    def counted_bytes(self, kind: str) -> int:
         """Bytes of this kind."""
-        return sum(counter() for counter in self._counters[kind])
+        return self.staging_bytes() if kind == "staging" else sum(counter() for counter in self._counters[kind])
 
     def staging_bytes(self) -> int:
         """Bytes that are reserved: written, or about to be."""
-        return sum(reserved.size_bytes for reserved in self._reserved())
+        return sum(reserved.size_bytes for reserved in self._reservations.copy())
 
     @contextmanager
     def reservation(self) -> Iterator[Reservation]:
         """While inside, what was reserved counts as staging. Hand what was written over to its next counter before leaving."""
         reserved = Reservation(self)
-        with self._lock:
-            self._reservations.add(reserved)
+        self._reservations.add(reserved)
         try:
             yield reserved
         finally:
-            with self._lock:
-                self._reservations.remove(reserved)
-
-    def reserve(self, reserved: Reservation, more_bytes: int, files: int) -> None:
-        """As `Reservation.grow`."""
-        problem = self._reserve(reserved, more_bytes, files)
-        if problem and self._trash_settled():
-            problem = self._reserve(reserved, more_bytes, files)
-        if problem:
-            raise DiskFull(problem)
+            self._reservations.remove(reserved)
 
     def insist(self, action: Callable[[], T], missing_bytes: int = 1) -> T:
         """As `Reservation.insist`, for a reservation that misses these bytes."""
@@ -114,27 +102,26 @@ class Space:
                 with self._deciding:
                     if self._rounds != rounds or self._gave_way(missing_bytes):
                         continue
-                if is_settled or not self._trash_settled():
+                if is_settled or not self.trash_settled():
                     raise
                 is_settled = True
 
-    def _reserve(self, reserved: Reservation, more_bytes: int, files: int) -> str | None:
-        """Why it does not fit."""
+    def reserve(self, reserved: Reservation, more_bytes: int, files: int) -> None:
+        """As `Reservation.grow`, whatever is being deleted."""
         with self._deciding:
-            problem = self._budget_problem(more_bytes) or self._volume_problem(more_bytes, files)
-            if problem is None:
-                reserved.change(more_bytes)
-            return problem
+            if self.max_bytes and more_bytes:
+                self._fit_budget(more_bytes)
+            self._fit_volume(more_bytes, files)
+            reserved.change(more_bytes)
 
-    def _budget_problem(self, more_bytes: int) -> str | None:
-        if not self.max_bytes or not more_bytes:
-            return None
+    def _fit_budget(self, more_bytes: int) -> None:
         while (missing := max(self.held_bytes() + more_bytes - self.max_bytes, self._crowding_bytes(more_bytes))) > 0:
             idle_bytes = self.counted_bytes("idle")
             is_hopeless = self.refuses and missing > idle_bytes  # nothing need give way for what is refused all the same
             if is_hopeless or not idle_bytes or not self._gave_way(missing):
-                return self._refusal(more_bytes) if self.refuses else None
-        return None
+                if self.refuses:
+                    raise DiskFull(self._refusal(more_bytes))
+                return
 
     def _crowding_bytes(self, more_bytes: int) -> int:
         """
@@ -156,14 +143,13 @@ class Space:
         needed, allowed = show_bytes(more_bytes), show_bytes(self.max_bytes)
         return f"CACHE_MAX_BYTES is reached: the files need {needed}, and of the {allowed} that it allows {most}"
 
-    def _volume_problem(self, more_bytes: int, files: int) -> str | None:
+    def _fit_volume(self, more_bytes: int, files: int) -> None:
         while more_bytes > (free := self._free_bytes()):
             if more_bytes > free + self.counted_bytes("idle") or not self._gave_way(more_bytes - free):
-                return f"the volume has no room: the files need {show_bytes(more_bytes)}, free are {show_bytes(max(free, 0))}"
+                raise DiskFull(f"the volume has no room: the files need {show_bytes(more_bytes)}, free are {show_bytes(max(free, 0))}")
         while (state := os.statvfs(self._folder)).f_files and files > state.f_favail:
             if not self._gave_way(1):
-                return f"the volume has no room: {files} files are needed, free are {state.f_favail} inodes"
-        return None
+                raise DiskFull(f"the volume has no room: {files} files are needed, free are {state.f_favail} inodes")
 
     def _gave_way(self, size_bytes: int) -> bool:
         if not self.give_way(max(size_bytes, 1)):
@@ -171,25 +157,20 @@ class Space:
         self._rounds += 1
         return True
 
-    def _trash_settled(self) -> bool:
+    def trash_settled(self) -> bool:
+        """Wait for what is being deleted now. Returns whether any of it has gone."""
         return self._trash is not None and self._trash.settled(SETTLE_SECONDS)
 
     def _free_bytes(self) -> int:
         """Of the file system, without what is reserved and has no place yet."""
         state = os.statvfs(self._folder)
-        promised = sum(max(reserved.size_bytes - reserved.written_bytes, 0) for reserved in self._reserved())
+        promised = sum(max(reserved.size_bytes - reserved.written_bytes, 0) for reserved in self._reservations.copy())
         return state.f_bavail * state.f_frsize - promised
-
-    def _reserved(self) -> list[Reservation]:
-        with self._lock:
-            return list(self._reservations)
 
 
 def _asked(asked: weakref.ref[Space], kind: str) -> int:
     space = asked()
-    if space is None:
-        return 0
-    return space.staging_bytes() if kind == "staging" else space.counted_bytes(cast("Kind", kind))
+    return 0 if space is None else space.counted_bytes(kind)
 
 
 class Reservation:
@@ -209,7 +190,12 @@ class Reservation:
             DiskFull: it does not fit, though all that is idle has given way; with the arithmetic.
             OSError: the volume cannot be asked; see `Volume.writing`.
         """
-        self._space.reserve(self, more_bytes, files)
+        try:
+            self._space.reserve(self, more_bytes, files)
+        except DiskFull:
+            if not self._space.trash_settled():
+                raise
+            self._space.reserve(self, more_bytes, files)
 
     def change(self, size_bytes: int) -> None:
         """Count more or less without asking: a file was deleted, or turned out smaller."""

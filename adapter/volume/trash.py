@@ -4,7 +4,7 @@ How things leave our folders: out of sight by a rename into the trash, then dele
 What cannot be deleted (a root Triton's files, a disk that has failed) stays whole, is counted, and is tried again. A name that had to
 leave and could not may be wanted again, or be given to something else: `keep` and `move_in` tell it, so that a later try takes away
 only what had to leave. Nothing is deleted on another mount than the volume's: each writer of the volume could have put a link in the
-place of a folder, and it would lead to what others have mounted beside it. All calls block, from any thread; only `move_in` raises.
+place of a folder, and it would lead to what others have mounted beside it. All calls block, from any thread.
 """
 
 from __future__ import annotations
@@ -18,13 +18,16 @@ import threading
 import time
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import structlog
 
 from adapter.errors import AdapterError, VolumeFailed
 from adapter.telemetry.metrics import LEFTOVERS
-from adapter.volume.folders import Folders
 from adapter.volume.trees import mount_of, own_bytes
+
+if TYPE_CHECKING:
+    from adapter.volume.volume import Volume
 
 RETRY_SECONDS = 60.0
 AT_ONCE = 64
@@ -38,8 +41,8 @@ _log = structlog.stdlib.get_logger(__name__)
 class Trash:
     """The folder of what goes, and the way there."""
 
-    def __init__(self, folders: Folders) -> None:
-        self._folders = folders
+    def __init__(self, volume: Volume) -> None:
+        self._volume = volume
         self._left: dict[Path, int] = {}
         """What could not be deleted, with its bytes; what was tried last comes last."""
         self._going: dict[Path, int] = {}
@@ -47,7 +50,6 @@ class Trash:
         self._changed = threading.Condition()
         self._moving = threading.Lock()
         """Around what gives a name in a folder of ours to something else than what had to leave and could not."""
-        self._tidying = threading.Lock()
         self._tidy_at = 0.0
 
     def size_bytes(self) -> int:
@@ -75,97 +77,100 @@ class Trash:
         with self._moving:
             self._forget(path)
 
-    def discard(self, path: Path, *, is_counted_elsewhere: bool = False) -> None:
+    def discard(self, path: Path, *, is_counted_elsewhere: bool = False) -> OSError | AdapterError | None:
         """
         Take a file or directory out of sight at once, then delete it as far as permitted; an absent path is fine.
 
         Args:
             path: what goes.
             is_counted_elsewhere: whether the caller counts its bytes until this returns; a reservation counts what is staged.
+
+        Returns:
+            Why the disk keeps the path as it was, or None.
         """
         if not os.path.lexists(path):
-            return
-        is_counted_elsewhere |= path.parent == self._folders.staging_dir
-        gone = self._moved_out(path)
-        if gone is None:  # half of it would be worse than all of it
+            return None
+        is_counted_elsewhere |= path.parent == self._volume.staging_dir
+        try:
+            gone = self._moved_out(path)
+        except (OSError, AdapterError) as error:  # half of it would be worse than all of it
             self._leave(path)
-        elif self._is_deleted(gone, is_counted_elsewhere=is_counted_elsewhere):
+            _log.warning("volume.leftover_kept", path=str(path), cause=str(error))
+            return error
+        if self._is_deleted(gone, is_counted_elsewhere=is_counted_elsewhere):
             self.tidy()
-            return
-        _log.warning("volume.leftover_kept", path=str(gone or path))
+        else:
+            _log.warning("volume.leftover_kept", path=str(gone))
+        return None
 
     def tidy(self) -> None:
         """Delete what could not be deleted before, if it is time for another try."""
-        if not self._left or time.monotonic() < self._tidy_at or not self._tidying.acquire(blocking=False):
-            return
-        try:
-            with self._changed:
-                paths = list(islice(self._left, AT_ONCE))
-            for path in paths:
-                with self._moving:
-                    if path not in self._left:
-                        continue
-                    gone = self._moved_out(path)
-                    if gone is None or gone.parent != self._folders.trash_dir:  # what has that name by then may be another thing
-                        self._leave(path)
-                        continue
-                if self._is_deleted(gone):
-                    _log.info("volume.leftover_deleted", path=str(path))
-        finally:
+        with self._changed:
+            if not self._left or time.monotonic() < self._tidy_at:
+                return
             self._tidy_at = time.monotonic() + RETRY_SECONDS
-            self._tidying.release()
+            paths = list(islice(self._left, AT_ONCE))
+        for path in paths:
+            with self._moving:
+                if path not in self._left:
+                    continue
+                try:
+                    gone = self._moved_out(path)
+                except (OSError, AdapterError):
+                    gone = path
+                if gone.parent != self._volume.trash_dir:  # what has that name by then may be another thing
+                    self._leave(path)
+                    continue
+            if self._is_deleted(gone):
+                _log.info("volume.leftover_deleted", path=str(path))
 
     def clear(self) -> None:
         """Delete what lies in the folder, also of an earlier process. Raises OSError: the folder cannot be read."""
-        with self._changed:
-            self._left.clear()
-            LEFTOVERS.set(0)
-        left = sum(not self._is_deleted(entry) for entry in list(self._folders.trash_dir.iterdir()))
+        left = sum(not self._is_deleted(entry) for entry in list(self._volume.trash_dir.iterdir()))
         if left:
-            _log.warning("volume.leftovers_kept", count=left, folder=str(self._folders.trash_dir))
+            _log.warning("volume.leftovers_kept", count=left, folder=str(self._volume.trash_dir))
 
-    def _moved_out(self, path: Path) -> Path | None:
-        """Where it is now: in the trash, or where it was if it is to be deleted there. None: the disk does not let it go."""
-        trash = self._folders.trash_dir
+    def _moved_out(self, path: Path) -> Path:
+        """Where it is now: in the trash, or where it was if it is to be deleted there. Raises OSError, AdapterError: the disk keeps it."""
+        trash = self._volume.trash_dir
         if path.parent == trash:
             return path
         gone = trash / secrets.token_hex(8)
         try:
-            self._folders.restore()
+            self._volume.restore()
             path.rename(gone)
         except (OSError, AdapterError) as error:
             _log.debug("volume.rename_failed", path=str(path), error=str(error))
             is_disk = error.errno not in _STAYS if isinstance(error, OSError) else isinstance(error, VolumeFailed)
-            return None if is_disk and path.parent != self._folders.staging_dir else path
+            if is_disk and path.parent != self._volume.staging_dir:
+                raise
+            return path
         self._forget(path)
         return gone
 
     def _is_deleted(self, path: Path, *, is_counted_elsewhere: bool = False) -> bool:
-        """Delete it, as far as permitted."""
+        """Delete it, as far as permitted, in the very folder that has the path now; nothing where that lies on another mount."""
         with self._changed:
             self._going[path] = 0 if is_counted_elsewhere else own_bytes([path])
-        is_ours = True
-        try:
-            is_ours = self._delete(path)
-        finally:
-            is_left = os.path.lexists(path)
-            if not is_left:
-                self._forget(path)
-            elif is_ours:
-                self._leave(path)
-            with self._changed:
-                del self._going[path]
-                self._changed.notify_all()
+        is_ours = self._delete(path)
+        is_left = os.path.lexists(path)
+        if not is_left:
+            self._forget(path)
+        elif is_ours:
+            self._leave(path)
+        with self._changed:
+            self._going.pop(path, None)
+            self._changed.notify_all()
         return not is_left
 
     def _delete(self, path: Path) -> bool:
-        """In the very folder that has the path now. Returns False, and does nothing, where that lies on another mount."""
+        """Returns False, and does nothing, where it lies on another mount."""
         try:
             parent = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError:
             return True
         try:
-            if self._folders.mount not in (None, mount_of(parent)):
+            if self._volume.mount not in (None, mount_of(parent)):
                 _log.warning("volume.not_deleted", path=str(path), cause="a link leads to it, out of the volume")
                 return False
             if stat.S_ISDIR(os.lstat(path.name, dir_fd=parent).st_mode):
@@ -181,14 +186,15 @@ class Trash:
         return True
 
     def _leave(self, path: Path) -> None:
-        left_bytes = own_bytes([path])
-        with self._changed:
-            self._left.pop(path, None)
-            self._left[path] = left_bytes
-            LEFTOVERS.set(len(self._left))
+        self._note(path, own_bytes([path]))
 
     def _forget(self, path: Path) -> None:
         """What is called so now is not what could not be deleted."""
+        self._note(path, None)
+
+    def _note(self, path: Path, left_bytes: int | None) -> None:
         with self._changed:
-            if self._left.pop(path, None) is not None:
-                LEFTOVERS.set(len(self._left))
+            self._left.pop(path, None)
+            if left_bytes is not None:
+                self._left[path] = left_bytes
+            LEFTOVERS.set(len(self._left))

@@ -1,5 +1,5 @@
 """
-What lies below a folder, counted without following a link.
+What lies below a folder, counted and read without following a link; how small files are read.
 
 Names and contents may be anybody's: a Triton that runs as root can write there. What vanishes meanwhile, or may not be
 looked at, counts nothing.
@@ -59,44 +59,28 @@ def own_bytes(paths: Iterable[Path | str]) -> int:
 
 def files_below(path: Path | str, check: Callable[[], object] = lambda: None) -> Iterator[os.stat_result]:
     """Every plain file below, or the file itself. Whatever `check` raises ends it."""
-    folders = [path]
-    try:
+    with suppress(OSError):
         state = os.lstat(path)
-    except OSError:
-        return
-    if not stat.S_ISDIR(state.st_mode):
         if stat.S_ISREG(state.st_mode):
             yield state
-        return
+        if not stat.S_ISDIR(state.st_mode):
+            return
+    folders = [path]
     while folders:
         check()
-        try:
-            entries = os.scandir(folders.pop())
-        except OSError:
-            continue
-        with entries:
-            yield from _files_in(entries, folders, check)
-
-
-def _files_in(entries: Iterator[os.DirEntry[str]], folders: list[Path | str], check: Callable[[], object]) -> Iterator[os.stat_result]:
-    """The files among them; folders are noted."""
-    while True:
-        try:
-            entry = next(entries)
-            if entry.is_dir(follow_symlinks=False):
-                folders.append(entry.path)
-            elif entry.is_file(follow_symlinks=False):
-                check()
-                yield entry.stat(follow_symlinks=False)
-        except StopIteration:
-            return
-        except OSError:  # it has vanished, or the folder cannot be read on
-            continue
+        with suppress(OSError), os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.path)
+                elif entry.is_file(follow_symlinks=False):
+                    check()
+                    with suppress(OSError):  # it has vanished
+                        yield entry.stat(follow_symlinks=False)
 
 
 def read_below(folder: Path | str, path: str, most_bytes: int) -> bytes:
     """
-    The content of a small plain file, reached without following a link and without waiting for a pipe or a device.
+    The content of a small regular file, reached without following a link.
 
     Args:
         folder: it may be reached through links, but be none itself.
@@ -104,7 +88,7 @@ def read_below(folder: Path | str, path: str, most_bytes: int) -> bytes:
         most_bytes: a longer file is not read.
 
     Raises:
-        OSError: it is not there, too long, or no plain file. `errno` is ELOOP or ENOTDIR where a link is in the way.
+        OSError: it is not there, too long, or no regular file, or a link is in the way.
     """
     *names, last = path.split("/")
     held = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -113,16 +97,44 @@ def read_below(folder: Path | str, path: str, most_bytes: int) -> bytes:
             inner = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=held)
             os.close(held)
             held = inner
-        if not stat.S_ISREG(os.lstat(last, dir_fd=held).st_mode):
-            raise OSError(errno.ELOOP, "it is no plain file")
-        descriptor = os.open(last, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=held)
+        return read_whole(opened(last, os.O_RDONLY | os.O_NOFOLLOW, held), most_bytes)
     finally:
         os.close(held)
-    with open(descriptor, "rb") as file:  # noqa: PTH123 - a descriptor
-        state = os.fstat(descriptor)
-        if not stat.S_ISREG(state.st_mode) or state.st_size > most_bytes:
-            raise OSError(errno.EFBIG, f"it is no plain file of at most {most_bytes} bytes")
-        content = file.read(most_bytes + 1)
-    if len(content) > most_bytes:
-        raise OSError(errno.EFBIG, f"it has more than {most_bytes} bytes")
-    return content
+
+
+def opened(path: Path | str, flags: int = os.O_RDONLY, folder: int | None = None) -> int:
+    """
+    A regular file, opened without waiting for a pipe or a device. An `opener` of Python's `open`.
+
+    Args:
+        path: absolute, or relative to the folder.
+        flags: links are followed without O_NOFOLLOW.
+        folder: its descriptor.
+
+    Raises:
+        OSError: not there, not allowed, or not a regular file.
+    """
+    _check_regular(os.stat(path, dir_fd=folder, follow_symlinks=not flags & os.O_NOFOLLOW))  # first: to open a device may have an effect
+    file = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY, dir_fd=folder)
+    try:
+        _check_regular(os.fstat(file))
+    except OSError:
+        os.close(file)
+        raise
+    return file
+
+
+def read_whole(file: int, most_bytes: int) -> bytes:
+    """The content of a small open file, which is closed. Raises OSError, also when it is larger."""
+    with open(file, "rb") as content:
+        read = content.read(most_bytes + 1)
+    if len(read) > most_bytes:
+        raise OSError(errno.EFBIG, f"larger than {most_bytes} bytes")
+    return read
+
+
+def _check_regular(status: os.stat_result) -> None:
+    if stat.S_ISDIR(status.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(errno.EINVAL, "not a regular file")

@@ -1,52 +1,65 @@
 """
-The adapter's claim on the shared volume: what is staged, published, and how things leave.
+The adapter's claim on the shared volume: its folders, what is staged and published, its failures in words.
 
-Owns Triton's repository folder and the adapter's own folder (`folders`: staging, artifacts, trash, a lock file that keeps
-a second adapter out). Both lie on one file system: what is staged becomes visible by rename, and files are placed by hard
-link. Staging names are random, never a model id, so nothing that an earlier process left can be mistaken for ours. Nothing
-else on the volume is touched.
+Owns Triton's repository folder and the adapter's own folder: staging, artifacts, trash, and a lock file that keeps a second
+adapter out. Folders that were deleted are made again as long as the lock file is still the one that we hold. All lie on one
+file system: what is staged becomes visible by rename, and files are placed by hard link. Staging names are random, never a
+model id, so nothing that an earlier process left can be mistaken for ours. Nothing else on the volume is touched.
 
-Knows nothing of storage or of Triton: both stage and discard through it. All calls block;
-run them in a thread.
+Knows nothing of storage or of Triton: both stage and discard through it. All calls block; run them in a thread.
 """
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
-import re
 import secrets
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from adapter.volume.disk_failure import failure_in_words
-from adapter.volume.folders import Folders, VolumeError, make_plain_directory
+import structlog
+
+from adapter.errors import AdapterError, DiskFull, StartError, VolumeFailed
+from adapter.units import show_bytes
 from adapter.volume.trash import Trash
+from adapter.volume.trees import mount_of
 
-__all__ = ["FILE_MODE", "Volume", "VolumeError", "make_plain_directory"]
-
+DIRECTORY_MODE = 0o755
+"""Triton runs as another user, and must be able to enter."""
 FILE_MODE = 0o644
 
-_CHECK = re.compile(r"\.check-[0-9a-f]{16}")
-"""Files with which a start tries what placing needs; of one that ended there."""
+_log = structlog.stdlib.get_logger(__name__)
+
+
+class VolumeError(StartError):
+    """The adapter cannot work on this volume: one sentence for the operator."""
 
 
 class Volume:
-    """The adapter's claim on the shared volume. `claim` comes first, `close` last."""
+    """Triton's repository folder and the adapter's own. `claim` comes first, `close` last."""
 
     def __init__(self, repository_dir: Path, cache_dir: Path) -> None:
-        self._folders = Folders(repository_dir, cache_dir)
         self.repository_dir = repository_dir
         self.cache_dir = cache_dir
-        self.staging_dir = self._folders.staging_dir
-        self.artifacts_dir = self._folders.artifacts_dir
-        self.trash_dir = self._folders.trash_dir
-        self.trash = Trash(self._folders)
+        self.staging_dir = cache_dir / "staging"
+        self.artifacts_dir = cache_dir / "artifacts"
+        self.trash_dir = cache_dir / "trash"
+        self._own = (self.staging_dir, self.artifacts_dir, self.trash_dir)
+        self._lock_path = cache_dir / "lock"
+        self._lock: int | None = None
+        """The lock file that we hold: the kernel lets go of it when the process ends, however it ends."""
+        self._restoring = threading.Lock()
+        self.problem: str | None = None
+        """Why nothing can be written any more: another adapter has taken the folder over. From any thread."""
+        self.trash = Trash(self)
 
     @property
-    def problem(self) -> str | None:
-        """Why nothing can be written any more: another adapter has taken the folder over. From any thread."""
-        return self._folders.problem
+    def mount(self) -> str | None:
+        """The mount on which the adapter's own folder lies, as `trees.mount_of`; None before `claim`."""
+        return None if self._lock is None else mount_of(self._lock)
 
     def claim(self) -> None:
         """
@@ -59,34 +72,48 @@ class Volume:
             VolumeError: not writable, not one file system, or another adapter is there.
         """
         try:
-            self._folders.claim()
-            self._folders.check_links()
+            self._claim_folders()
+            self._check_links()
             self._clear_residue()
-        except OSError as error:
+        except BaseException as error:
             self.close()
-            raise VolumeError(f"cannot clear {self.cache_dir} of what an earlier adapter left: {error.strerror}") from error
-        except BaseException:
-            self.close()
+            if isinstance(error, OSError):
+                raise VolumeError(f"cannot clear {self.cache_dir} of what an earlier adapter left: {error.strerror}") from error
             raise
 
     def close(self) -> None:
         """Let another adapter in. The folders stay."""
-        self._folders.release()
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
     def restore(self) -> None:
-        """Make folders again that were deleted while we work; as `Folders.restore`. Every write begins with it."""
-        self._folders.restore()
+        """
+        Make folders again that were deleted while we work.
+
+        Raises:
+            AdapterError: names the folder; another adapter has taken it over, or it cannot be made.
+            OSError: the folder cannot be looked at.
+        """
+        with self._restoring:
+            if not self._holds_lock():
+                self._restore_lock()
+            self.problem = None
+            for folder in (self.repository_dir, *self._own):
+                if folder.is_dir() and not (folder in self._own and folder.is_symlink()):
+                    continue
+                try:
+                    self._make(folder)
+                except OSError as error:
+                    raise failure_in_words(error, self.cache_dir, 0, f"the folder {folder} is gone and cannot be made again: ") from error
+                _log.warning("volume.folder_restored", path=str(folder))
 
     def new_staging(self) -> Path:
         """A new empty directory. Raises OSError, AdapterError; see `writing`."""
         self.restore()
-        self.tidy()
+        self.trash.tidy()
         path = self.staging_dir / secrets.token_hex(8)
-        try:
-            make_plain_directory(path)
-        except OSError:
-            self.discard(path)  # where not even the directory can be taken away again
-            raise
+        make_plain_directory(path)
         return path
 
     def publish(self, staged: Path, name: str | None = None) -> Path:
@@ -102,24 +129,12 @@ class Volume:
         """
         self.restore()
         target = self.artifacts_dir / (name or secrets.token_hex(8))
-        self.move_in(staged, target)
+        self.trash.move_in(staged, target)
         return target
 
-    def move_in(self, staged: Path, target: Path) -> None:
-        """Give what is staged a name in a folder of ours, in one rename. Raises OSError; see `writing`."""
-        self.trash.move_in(staged, target)
-
-    def keep(self, path: Path) -> None:
-        """What could not be discarded stays after all."""
-        self.trash.keep(path)
-
-    def discard(self, path: Path, *, is_counted_elsewhere: bool = False) -> None:
+    def discard(self, path: Path) -> None:
         """As `Trash.discard`. Never raises."""
-        self.trash.discard(path, is_counted_elsewhere=is_counted_elsewhere)
-
-    def tidy(self) -> None:
-        """As `Trash.tidy`. Never raises."""
-        self.trash.tidy()
+        self.trash.discard(path)
 
     @contextmanager
     def writing(self, needed_bytes: int) -> Iterator[None]:
@@ -136,10 +151,151 @@ class Volume:
         except OSError as error:
             raise failure_in_words(error, self.cache_dir, needed_bytes) from error
 
+    def _claim_folders(self) -> None:
+        self._claim_directory(self.repository_dir)
+        self._claim_directory(self.cache_dir)
+        try:
+            self._take_lock()
+        except BlockingIOError:
+            raise VolumeError(f"another adapter already works on {self.cache_dir} (it holds {self._lock_path})") from None
+        except OSError as error:
+            raise VolumeError(f"cannot write or lock {self._lock_path}: {error.strerror}") from error
+        for folder in self._own:
+            self._claim_directory(folder)
+
+    def _claim_directory(self, path: Path) -> None:
+        try:
+            self._make(path)
+        except OSError as error:
+            raise VolumeError(f"cannot create the folder {path}: {error.strerror}") from error
+
+    def _make(self, path: Path) -> None:
+        """With its parents, if it does not exist. Raises OSError."""
+        if path in self._own:
+            _drop_link(path)
+        is_new = not path.exists()
+        path.mkdir(parents=True, exist_ok=True)
+        if is_new:
+            path.chmod(DIRECTORY_MODE)
+
+    def _check_links(self) -> None:
+        """Try what placing a model needs. Equal device numbers prove nothing: bind mounts share them."""
+        name = secrets.token_hex(8)
+        staged, placed = self.staging_dir / name, self.repository_dir / f".check-{name}"
+        try:
+            staged.touch()
+            placed.hardlink_to(staged)
+            placed.unlink()
+            staged.rename(placed)
+        except OSError as error:
+            text = f"cannot move or hard-link a file from {self.cache_dir} to {self.repository_dir}: {error.strerror}"
+            if error.errno == errno.EXDEV:
+                text = (
+                    f"{self.cache_dir} and {self.repository_dir} are on different file systems (or mounts), "
+                    "but files are placed by rename and hard link; change CACHE_DIR"
+                )
+            raise VolumeError(text) from error
+        finally:
+            for path in (staged, placed):
+                with suppress(OSError):
+                    path.unlink()
+
     def _clear_residue(self) -> None:
         for entry in list(self.staging_dir.iterdir()):
             self.discard(entry)
-        for name in os.listdir(self.repository_dir):  # noqa: PTH208 - plain names, undecodable ones too
-            if _CHECK.fullmatch(name) and (path := self.repository_dir / name).is_file():
+        for path in self.repository_dir.glob(".check-*"):  # of a start that ended in `_check_links`
+            if path.is_file():
                 self.discard(path)
         self.trash.clear()
+
+    def _restore_lock(self) -> None:
+        """The lock went with the folder: it is taken again where no other adapter has it."""
+        if self.cache_dir.is_symlink():  # it would lead what we write and delete elsewhere
+            self.problem = f"the folder {self.cache_dir} was replaced by a link while the adapter was working; restart the adapter"
+            raise AdapterError(self.problem)
+        try:
+            self._make(self.cache_dir)
+            self._take_lock()
+        except BlockingIOError:
+            self.problem = f"another adapter has taken over {self.cache_dir}, which was deleted (it holds {self._lock_path})"
+            raise AdapterError(self.problem) from None
+        except OSError as error:
+            what = f"the folder {self.cache_dir} was deleted, and cannot be made again: "
+            raise failure_in_words(error, self.cache_dir, 0, what) from error
+        _log.warning("volume.lock_taken_again", path=str(self._lock_path))
+
+    def _take_lock(self) -> None:
+        """Hold the file instead of an earlier one. Raises BlockingIOError: another process holds it. Raises OSError."""
+        _drop_link(self._lock_path)
+        file = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, FILE_MODE)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(file)
+            raise
+        self.close()
+        self._lock = file
+
+    def _holds_lock(self) -> bool:
+        """Whether the file in the folder is the one that we hold. Raises OSError: the folder cannot be looked at."""
+        held = self._lock  # `close` may come meanwhile
+        try:
+            return held is not None and os.path.samestat(os.fstat(held), self._lock_path.lstat())
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+
+
+def make_plain_directory(path: Path) -> None:
+    """Make one directory that Triton's user can enter, whatever our umask is. Raises OSError."""
+    path.mkdir()
+    try:
+        path.chmod(DIRECTORY_MODE)
+    except OSError:
+        with suppress(OSError):  # another try finds no directory of ours
+            path.rmdir()
+        raise
+
+
+def _drop_link(path: Path) -> None:
+    """A link where a folder of ours belongs was made by others: it would lead what we write and delete elsewhere. Raises OSError."""
+    if path.is_symlink():
+        path.unlink()
+
+
+def failure_in_words(error: OSError, folder: Path, needed_bytes: int, what: str = "") -> AdapterError:
+    """
+    The error to raise instead.
+
+    Args:
+        error: of a call below the folder.
+        folder: on the volume.
+        needed_bytes: what was to be written; 0: a directory, which takes no bytes worth telling.
+        what: begins the sentence, where the cause alone does not tell what could not be done.
+    """
+    if not what and (gone := _deleted(error)):
+        return AdapterError(f"{gone} was deleted while the adapter was working")
+    if error.errno == errno.EROFS:
+        return VolumeFailed(
+            f"{what}the volume is read-only: nothing can be written below {folder} (after an error of the disk the kernel does so)"
+        )
+    if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        return VolumeFailed(f"{what or 'the model volume cannot be written: '}{error.strerror or error}")
+    needed = f"the files need {show_bytes(needed_bytes)}, " if needed_bytes else ""
+    return DiskFull(f"{what}the volume has no room ({error.strerror}): {needed}free are {_free_words(folder)}")
+
+
+def _free_words(folder: Path) -> str:
+    try:
+        state = os.statvfs(folder)
+    except OSError as error:
+        return f"unknown ({error.strerror})"
+    inodes = f" and {state.f_favail} inodes" if state.f_files else ""
+    return f"{show_bytes(state.f_bavail * state.f_frsize)}{inodes}"
+
+
+def _deleted(error: OSError) -> Path | None:
+    """What is gone, when that is why a path was not found: the first folder on its way that does not exist."""
+    if error.errno != errno.ENOENT or error.filename is None:
+        return None
+    path = Path(os.fsdecode(error.filename))
+    return next((place for place in (*reversed(path.parents), path) if not os.path.lexists(place)), None)

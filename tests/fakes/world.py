@@ -355,7 +355,7 @@ class FakeStoredModel:
 
 @dataclass
 class FakeStore(_Port):
-    async def open(self, spec: ModelSpec, waits: Waits, wanted: Wanted = nothing) -> FakeStoredModel:
+    async def open(self, spec: ModelSpec, waits: Waits) -> FakeStoredModel:
         with waits.on(f"the listing of memory://{spec.path}"):
             await self.visit("open", spec.model_id)
         return FakeStoredModel(self, spec.model_id, self._listing(spec), waits)

@@ -24,7 +24,7 @@ VALUES = {
     "code": {code.name for code in StatusCode},
     "reason": set(status.reasons()),
     "state": {state.value for state in State},
-    "outcome": {"restored", "refused", "crashed", "given_up", "ended"},
+    "outcome": {"restored", "refused", "crashed", "ended"},
     "kind": {"placed", "idle", "staging", "trash", "load", "unload", *typing.get_args(Drift)},
     "container": {"triton", "triton-adapter"},
     "namespace": {"$namespace"},

@@ -36,7 +36,6 @@ from adapter.storage.cache.table import Table
 from adapter.storage.pull.staged import _open
 from adapter.triton.repository import Repository
 from adapter.volume.boot import boot_id
-from adapter.volume.folders import Folders
 from adapter.volume.volume import Volume
 from adapter.workers import Stop
 from tests.builders import a_spec, zip_of
@@ -93,7 +92,7 @@ def test_nothing_is_deleted_behind_a_folder_that_is_swapped_just_then(
     volume: Volume, claim: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """As if the link had come in right after the look."""
-    monkeypatch.setattr(Folders, "restore", lambda _: None)
+    monkeypatch.setattr(Volume, "restore", lambda _: None)
     before = folder_content(claim)
     folder = volume.cache_dir / name
     swap(folder, claim)

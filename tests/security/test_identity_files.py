@@ -130,7 +130,7 @@ def test_a_file_that_turns_into_a_device_is_not_read(tmp_path: Path, monkeypatch
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "file").write_text("x")
     status = (tmp_path / "file").stat()
-    monkeypatch.setattr(Path, "stat", lambda *_, **__: status)
+    monkeypatch.setattr(os, "stat", lambda *_, **__: status)
 
     with pytest.raises(OSError, match="not a regular file"):
         fields.read_small(tmp_path / "fifo")

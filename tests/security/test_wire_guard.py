@@ -8,9 +8,8 @@ from ipaddress import ip_network
 
 import pytest
 
-from adapter.storage.net.access import Access, Trust
+from adapter.storage.net.access import FREE, Access, Guard, Trust
 from adapter.storage.net.failures import Unanswered
-from adapter.storage.net.guard import FREE, Guard
 from adapter.storage.net.messages import Collected, Request
 from tests.fakes import hell
 from tests.real.blocking import engine, run

@@ -32,9 +32,7 @@ ROOT_TASKS = (
     "watch of Triton",
     "watch of Triton's connection",
     "connection to Triton",
-    "watch of Triton's index",
     "watch of what is wrong with Triton",
-    "unloads without a caller",
 )
 """Names of the tasks that run as long as the adapter does."""
 SILENT_SECONDS = 60.0

@@ -23,7 +23,7 @@ from adapter.lifecycle.registry import Registry
 from adapter.storage.cache.table import Table
 from adapter.storage.stores.clients import Clients
 from adapter.telemetry import metrics
-from adapter.telemetry.remembered import Remembered
+from adapter.telemetry.redaction import Remembered
 
 SOCKET = "SOAK_SOCKET"
 """Variable with the path of the socket that answers each connection with one line of JSON."""

@@ -291,11 +291,11 @@ def test_what_came_in_its_place_stays(volume, broken):
     """The model was loaded again before the old one could be deleted."""
     staged = volume.new_staging()
     broken.mkdir(exist_ok=True)  # as the watch of an unload does
-    volume.keep(broken)
+    volume.trash.keep(broken)
     broken.rmdir()
     (staged / "f").write_bytes(b"new")
-    volume.move_in(staged, broken)
-    volume.tidy()
+    volume.trash.move_in(staged, broken)
+    volume.trash.tidy()
     volume.discard(volume.new_staging())
 
     assert (broken / "f").read_bytes() == b"new"
@@ -313,8 +313,8 @@ def test_what_still_cannot_go_keeps_nothing_else_from_going(volume, monkeypatch)
             path.mkdir()
             volume.discard(path)
     monkeypatch.setattr(Path, "rename", lambda path, to: rename(path, to) if path == paths[-1] else _failing(errno.EIO)())
-    volume.tidy()
-    volume.tidy()
+    volume.trash.tidy()
+    volume.trash.tidy()
 
     assert [path for path in paths if not path.exists()] == paths[-1:]
 

@@ -1,32 +1,33 @@
 """
-The cache: an artifact that is what a caller has listed, made or found, for callers that may have it.
+The cache: an artifact that is what a caller has listed, found or pulled, for callers that may have it.
 
 An artifact belongs to one owner (`identity.origin_of`), and is given after a listing with the owner's credentials; after a refusal
 of the store they read one byte of it first, since leave to list is no leave to read. Its files are looked at before each use. The
 table decides; the disk is met in threads.
 
-Every wait here may be cancelled: what was held is let go, and what was begun is undone or goes on for others.
+Of all callers that want the same artifact at one time, the first one has it pulled by a task of its own, and the others wait for
+that. The pull may wait as long as any of its callers may. A caller that is cancelled leaves it; the last one to leave cancels it and
+waits for its end. Every other wait here may be cancelled too: what was held is let go.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+import copy
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 from adapter.ends import Count, Ends, read_ends
-from adapter.errors import SourceDenied, SourceNotFound
+from adapter.errors import AdapterError, SourceDenied, SourceNotFound
 from adapter.model import Artifact, Listing, SourceFile
 from adapter.storage.bucket import StoredObject
-from adapter.storage.cache.artifacts import Artifacts
-from adapter.storage.cache.build import Build
-from adapter.storage.cache.flights import Flights
+from adapter.storage.cache.artifacts import LOOKED_AT, Artifacts, Build, new_name
 from adapter.storage.cache.identity import FILES, Identity
-from adapter.storage.cache.record import ArtifactRecord
+from adapter.storage.cache.record import ArtifactRecord, KeptFile
 from adapter.storage.cache.table import Entry, Table
 from adapter.telemetry.metrics import CACHE_REQUESTS, CACHE_SAVED_BYTES
 from adapter.volume.boot import boot_seconds
@@ -83,37 +84,40 @@ class Taken:
     listing: Listing
 
 
-@dataclass(frozen=True)
-class _Made:
-    entry: Entry
-    listing: Listing
+_Made = tuple[Entry, Listing]
+"""What a pull has made: an artifact with a user for each caller that waits."""
+
+
+@dataclass(eq=False)
+class _Pull:
+    waits: Waits
+    callers: int = 0
+    is_ending: bool = False
+    task: asyncio.Task[_Made] = field(init=False)
 
 
 class Cache:
     """Artifacts by what they are."""
 
-    def __init__(self, *, volume: Volume, space: Space, files: Workers, looks: Workers, now: Callable[[], float] = boot_seconds) -> None:
+    def __init__(self, *, volume: Volume, space: Space, files: Workers, looks: Workers) -> None:
         """
         Args:
             volume: a claimed volume; what it has in its folder of artifacts is the cache's.
             space: its budget. One of 0 keeps nothing idle.
             files: threads for the volume alone, whose work is quick.
             looks: threads for the volume, for what goes through whole files.
-            now: seconds since the boot of the kernel.
         """
         self._space = space
         self._files = files
         self._looks = looks
-        self._now = now
         self._table = Table(keeps_idle=space.max_bytes > 0)
         self._artifacts = Artifacts(volume, self._table)
-        artifacts, run_to_end = self._artifacts, files.run_to_end  # not bound to this object: it must end with its last user
-        self._flights: Flights[_Made] = Flights(lambda made: run_to_end(lambda _: artifacts.let_go(made.entry)))
+        self._pulls: dict[str, _Pull] = {}
+        """Those under way, by the key of what they make."""
         self._reading: asyncio.Future[None] | None = None
         space.give_way = self._artifacts.give_way
         space.counted_by("placed", self._table.placed_bytes)
         space.counted_by("idle", self._table.idle_bytes)
-        space.counted_by("trash", self._table.leaving_bytes)
 
     async def ready(self) -> None:
         """Return when what an earlier process has left is known. All else waits for that."""
@@ -128,15 +132,26 @@ class Cache:
         Raises:
             SourceError, DiskFull, InvalidModel: as the source; the artifact is there, but not for these credentials.
         """
+        await self.ready()
         async with self.heeding_refusals(wanted.identity.origin):
-            return await self._taken(wanted, source)
+            key = new_name(None)
+            if wanted.is_versioned:
+                key = await self._files.run_large(lambda: wanted.identity.key, len(wanted.identity.objects))
+            while True:
+                entry = self._table.find(key)
+                if entry is None:
+                    taken = await self._pulled(key, wanted, source)
+                else:
+                    record = await self._held(entry)
+                    taken = None if record is None else await self._given(entry, record.listing, wanted, source)
+                if taken is not None:
+                    return taken
 
     async def content(self, origin: str, stored: StoredObject) -> bytes | None:
         """A small file, from an artifact of this origin; None: it must be read from the store."""
         await self.ready()
-        if not self.has_some(origin):
-            return None
-        return await self._files.run(partial(self._artifacts.content, origin, stored))
+        entries = self._table.of_origin(origin)[:LOOKED_AT]
+        return await self._files.run(partial(self._artifacts.content, entries, lambda record: record.find(stored))) if entries else None
 
     def has_some(self, origin: str) -> bool:
         """Whether there is any version of this model that its owner may have. From any thread; asks no disk."""
@@ -148,7 +163,7 @@ class Cache:
 
     def candidate(self, origin: str) -> Entry | None:
         """The artifact that was confirmed last: what may be given while its store is away. Asks no disk."""
-        return self._table.last_of(origin)
+        return max(self._table.of_origin(origin), key=lambda entry: entry.confirmed, default=None)
 
     @asynccontextmanager
     async def heeding_refusals(self, origin: str) -> AsyncIterator[None]:
@@ -160,20 +175,23 @@ class Cache:
         try:
             yield
         except (SourceDenied, SourceNotFound):
-            if entries := self._table.forget(origin):
-                await self._files.run_to_end(lambda _: self._artifacts.refuse(entries))
+            entries = self._table.of_origin(origin)
+            for entry in entries:
+                entry.confirmed = 0.0
+            if entries:
+                await self._files.run_to_end(lambda _: self._artifacts.confirm(entries, 0.0))
             raise
 
     async def recalled(self, entry: Entry) -> Listing | None:
         """What the store had when this artifact was made; None: the artifact is not there any more, or damaged."""
-        if not self._table.hold_entry(entry) or (record := await self._opened(entry)) is None:
+        if (record := await self._held(entry)) is None:
             return None
         await self._let_go(entry)
         return record.listing
 
     async def take_stale(self, entry: Entry, files: tuple[SourceFile, ...]) -> Artifact | None:
         """The artifact, if it still is one and has these files."""
-        if not self._table.hold_entry(entry) or (record := await self._opened(entry)) is None:
+        if (record := await self._held(entry)) is None:
             return None
         if not {f"{FILES}/{file.path}" for file in files} <= {file.path for file in record.files}:
             await self._let_go(entry)
@@ -184,13 +202,17 @@ class Cache:
 
     async def read(self, entry: Entry, path: str) -> bytes | None:
         """A small file of this artifact, by its path in there."""
-        return await self._files.run(partial(self._artifacts.read, entry, path))
+
+        def find(record: ArtifactRecord) -> KeptFile | None:
+            return next((file for file in record.files if file.path == path), None)
+
+        return await self._files.run(partial(self._artifacts.content, [entry], find))
 
     async def reclaim(self, key: str) -> Artifact | None:
         """One more user of an artifact that an earlier process had for a model that is still placed."""
         await self.ready()
-        entry = self._table.hold(key)
-        return None if entry is None or await self._opened(entry) is None else self._artifact(entry)
+        entry = self._table.find(key)
+        return None if entry is None or await self._held(entry) is None else self._artifact(entry)
 
     async def ends(self, artifact: Artifact, counts: Mapping[SourceFile, Count | None], waits: Waits) -> dict[SourceFile, Ends]:
         """Both ends of files of an artifact that is held, and what is to be counted in each. Raises as `read_ends`."""
@@ -211,24 +233,10 @@ class Cache:
         if (entry := self._table.named(artifact.root.parent.name)) is not None:
             self._files.start(lambda _: self._artifacts.let_go(entry))
 
-    async def _taken(self, wanted: Wanted, source: Source) -> Taken:
-        await self.ready()
-        if not wanted.is_versioned:
-            made = await self._build(wanted, source, wanted.waits, lambda: 1)
-            return Taken(self._artifact(made.entry), made.listing)
-        key = await self._files.run_large(lambda: wanted.identity.key, len(wanted.identity.objects))
-        while True:
-            entry = self._table.hold(key)
-            if entry is None:
-                taken = await self._joined(key, wanted, source)
-            else:
-                record = await self._opened(entry)
-                taken = None if record is None else await self._given(entry, record.listing, wanted, source)
-            if taken is not None:
-                return taken
-
-    async def _opened(self, entry: Entry) -> ArtifactRecord | None:
-        """The record of an artifact that is held. None: it is damaged. It is let go then, as when this is cancelled."""
+    async def _held(self, entry: Entry) -> ArtifactRecord | None:
+        """The record of an artifact that has one more user now. None: it is not there any more, or damaged; it is let go then."""
+        if not self._table.hold(entry):
+            return None
         record = None
         try:
             record = await self._files.run(partial(self._artifacts.opened, entry))
@@ -237,22 +245,14 @@ class Cache:
                 await self._let_go(entry)
         return record
 
-    async def _joined(self, key: str, wanted: Wanted, source: Source) -> Taken | None:
-        """What the pull of the first caller has made; None: one has ended meanwhile, so look again."""
-        landed = await self._flights.join(key, wanted.waits, partial(self._build, wanted, source))
-        if landed is None:
-            return None
-        made = landed.result
-        if landed.is_own:
-            return Taken(self._artifact(made.entry), made.listing)
-        return await self._given(made.entry, made.listing, wanted, source)
-
     async def _given(self, entry: Entry, listing: Listing, wanted: Wanted, source: Source) -> Taken:
         """Give an artifact that is held; it is let go on failure. Raises SourceError: the credentials may not read it."""
         try:
             if not entry.confirmed and not source.has_read:
-                await _proven(wanted, source)
-            await self._files.run(lambda _: self._artifacts.confirm(entry, self._now()))
+                some = next((stored for stored in wanted.identity.objects.values() if stored.size_bytes), None)
+                if some is not None:  # one byte tells whether the credentials may read what they have listed
+                    await source.prove(some)
+            await self._files.run(lambda _: self._artifacts.confirm([entry], boot_seconds()))
         except BaseException:
             await self._let_go(entry)
             raise
@@ -260,32 +260,74 @@ class Cache:
         CACHE_SAVED_BYTES.inc(entry.size_bytes)
         return Taken(self._artifact(entry), wanted.listing or listing)
 
-    async def _build(self, wanted: Wanted, source: Source, waits: Waits, users: Callable[[], int]) -> _Made:
-        """Make it, with as many users as there are at the end."""
-        with self._space.reservation() as reserved:
-            build = Build(self._artifacts, reserved, wanted.identity, is_kept=wanted.is_versioned)
-            try:
-                missing = await self._files.run(partial(build.begin, dict(source.contents)))
-                listing = await source.fill(build.staged, missing, reserved, waits)
-                entry = await self._files.run(partial(build.finish, listing, self._now()))
-            except BaseException:
-                await self._files.run_to_end(build.undo)
-                raise
-            if self._table.use(entry, users() - 1):
-                self._files.start(lambda _: self._artifacts.remove(entry))
+    async def _pulled(self, key: str, wanted: Wanted, source: Source) -> Taken | None:
+        """What the pull of the first caller makes; None: one that was given up has ended meanwhile, so look again."""
+        pull = self._pulls.get(key)
+        if pull is not None and pull.is_ending:
+            with wanted.waits.on("the end of a pull of the same files that was given up"):
+                await asyncio.wait({pull.task})
+            return None
+        is_own = pull is None
+        if pull is None:
+            pull = self._begin(key, wanted, source)
+        try:
+            entry, listing = await self._outcome(pull, wanted.waits)
+        except AdapterError as error:
+            raise copy.copy(error) from error  # each caller has a traceback of its own
+        return Taken(self._artifact(entry), listing) if is_own else await self._given(entry, listing, wanted, source)
+
+    def _begin(self, key: str, wanted: Wanted, source: Source) -> _Pull:
+        pull = self._pulls[key] = _Pull(wanted.waits.to_share())
+        pull.task = asyncio.create_task(self._make(key, pull, wanted, source), name=f"pull {key}")
+        # of a task that is cancelled before its first step, nothing else runs
+        pull.task.add_done_callback(lambda _: self._end(key, pull))
+        return pull
+
+    def _end(self, key: str, pull: _Pull) -> None:
+        if self._pulls.get(key) is pull:
+            del self._pulls[key]
+
+    async def _make(self, key: str, pull: _Pull, wanted: Wanted, source: Source) -> _Made:
+        try:
+            with self._space.reservation() as reserved:
+                build = Build(self._artifacts, reserved, wanted.identity, is_kept=wanted.is_versioned)
+                try:
+                    missing = await self._files.run(partial(build.begin, dict(source.contents)))
+                    listing = await source.fill(build.staged, missing, reserved, pull.waits)
+                    entry = await self._files.run(partial(build.finish, listing, boot_seconds()))
+                except BaseException:
+                    await self._files.run_to_end(build.undo)
+                    raise
+                # from here on nothing is awaited: no caller comes or goes
+                if self._table.use(entry, pull.callers - 1):
+                    self._files.start(lambda _: self._artifacts.remove(entry))
+        finally:
+            self._end(key, pull)
         CACHE_REQUESTS.labels("miss").inc()
         CACHE_SAVED_BYTES.inc(build.linked_bytes)
-        return _Made(entry, listing)
+        return entry, listing
+
+    async def _outcome(self, pull: _Pull, waits: Waits) -> _Made:
+        """Wait for a pull, with the other callers."""
+        pull.callers += 1
+        try:
+            with waits.sharing(pull.waits):
+                return await asyncio.shield(pull.task)
+        except asyncio.CancelledError:
+            if pull.callers == 1 and not pull.task.done():
+                pull.is_ending = True
+                pull.task.cancel()
+            while pull.is_ending and not pull.task.done():
+                with suppress(asyncio.CancelledError):  # a second cancel must not leave the pull behind
+                    await asyncio.wait({pull.task})
+            if pull.task.done() and not pull.task.cancelled() and pull.task.exception() is None:
+                await self._let_go(pull.task.result()[0])  # it was made just then
+            raise
+        finally:
+            pull.callers -= 1
 
     async def _let_go(self, entry: Entry) -> None:
         await self._files.run_to_end(lambda _: self._artifacts.let_go(entry))
 
     def _artifact(self, entry: Entry) -> Artifact:
-        return Artifact(root=self._artifacts.root(entry), is_ours=True, key=entry.key)
-
-
-async def _proven(wanted: Wanted, source: Source) -> None:
-    """Return if the credentials may read what they have listed. Raises SourceError."""
-    stored = next((stored for stored in wanted.identity.objects.values() if stored.size_bytes), None)
-    if stored is not None:
-        await source.prove(stored)
+        return Artifact(root=self._artifacts.folder(entry) / FILES, is_ours=True, key=entry.key)

@@ -6,13 +6,12 @@ Equal identities are equal content for the same owner, so an identity is a key.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from adapter.digests import Digests
+from adapter.digests import Digests, digest_of
 from adapter.model import ModelSpec
 from adapter.storage.bucket import StoredObject
 from adapter.storage.secret.merging import Binding, StorageConfig
@@ -50,7 +49,7 @@ class Identity:
     def key(self) -> str:
         """SHA-256 in hex."""
         lines = (text for path, stored in sorted(self.objects.items()) for text in (path, stored.key, stored.etag, str(stored.size_bytes)))
-        return _digest(self.origin, *lines)
+        return digest_of(self.origin, *lines)
 
 
 def origin_of(digests: Digests, config: StorageConfig, binding: Binding, spec: ModelSpec) -> str:
@@ -75,12 +74,4 @@ def origin_of(digests: Digests, config: StorageConfig, binding: Binding, spec: M
             salted[name] = value
         else:
             plain[f"values.{name}"] = value
-    return _digest(json.dumps(plain, sort_keys=True), digests.of_values(salted) if salted else "")
-
-
-def _digest(*texts: str) -> str:
-    found = hashlib.sha256()
-    for text in texts:
-        found.update(text.encode("utf-8", "surrogatepass"))
-        found.update(b"\0")
-    return found.hexdigest()
+    return digest_of(json.dumps(plain, sort_keys=True), digests.of_values(salted) if salted else "")

@@ -47,11 +47,6 @@ class KeptFile(msgspec.Struct, frozen=True, array_like=True):
     mtime_ns: int
 
     @property
-    def source(self) -> tuple[str, str, int]:
-        """As `version_of` what it comes from."""
-        return self.key, self.version, self.size_bytes
-
-    @property
     def stored(self) -> StoredObject:
         """What it comes from."""
         return StoredObject(self.key, self.size_bytes, self.version)
@@ -82,17 +77,12 @@ class ArtifactRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         if self.archive is not None and stored.key == self.archive[0]:
             return None
         wanted = version_of(stored)
-        return next((file for file in self.files if file.source == wanted), None)
+        return next((file for file in self.files if file.stored == wanted), None)
 
 
-def version_of(stored: StoredObject) -> tuple[str, str, int]:
+def version_of(stored: StoredObject) -> StoredObject:
     """What two objects have in common that are one version of one object."""
-    return stored.key, stored.etag, stored.size_bytes
-
-
-class _Head(msgspec.Struct):
-    format: int
-    boot_id: str
+    return StoredObject(stored.key, stored.size_bytes, stored.etag)
 
 
 def read(folder: Path, key: str) -> ArtifactRecord:
@@ -111,12 +101,11 @@ def read(folder: Path, key: str) -> ArtifactRecord:
 def parse(content: bytes, key: str) -> ArtifactRecord:
     """As `read`, of what is in the file."""
     try:
-        head = msgspec.json.decode(content, type=_Head)
-        if head.format != FORMAT:
-            raise Unusable("another format")
-        if head.boot_id != boot_id():
-            raise Unusable("another boot")
         record = msgspec.json.decode(content, type=ArtifactRecord)
+        if record.format != FORMAT:
+            raise Unusable("another format")
+        if record.boot_id != boot_id():
+            raise Unusable("another boot")
         _check(record)
         if record.key != key or record.identity().key != key:
             raise Unusable("a damaged record")
@@ -180,6 +169,12 @@ def check(folder: Path, record: ArtifactRecord, stop: Callable[[], None]) -> dic
     except (OSError, ValueError) as error:
         raise Unusable("a damaged file") from error
     return found
+
+
+def whole(folder: Path, key: str, stop: Callable[[], None]) -> tuple[ArtifactRecord, dict[int, int]]:
+    """The record of an artifact that is whole, and its files as `check` gives them. Raises Unusable."""
+    record = read(folder, key)
+    return record, check(folder, record, stop)
 
 
 def look(folder: Path, objects: Mapping[str, StoredObject]) -> tuple[tuple[KeptFile, ...], dict[int, int]]:

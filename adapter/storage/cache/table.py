@@ -2,8 +2,7 @@
 The table of all artifacts on the volume: who uses which, what they take, which goes first. Pure, under one lock.
 
 An artifact is listed (it can be found), or not: it has no version, was damaged, or is to be removed. An artifact with
-users is never removed. It counts until its folder is gone: with users as placed, without as idle, and from the decision
-to remove it on as leaving.
+users is never removed. It counts until its folder is gone: with users as placed, without as idle.
 """
 
 from __future__ import annotations
@@ -31,7 +30,6 @@ class Entry:
     users: int = 0
     last_use: int = 0
     is_listed: bool = False
-    leaving_bytes: int = 0
 
     @property
     def size_bytes(self) -> int:
@@ -47,18 +45,14 @@ class _Bytes:
         self._files: dict[int, list[int]] = {}
         """Inode → bytes, and how many of the artifacts have it."""
 
-    def add(self, entry: Entry) -> None:
-        self.total += entry.record_bytes
+    def count(self, entry: Entry, more: int) -> None:
+        """This one comes (1), or goes (-1)."""
+        self.total += more * entry.record_bytes
         for inode, size_bytes in entry.inodes.items():
             file = self._files.setdefault(inode, [size_bytes, 0])
-            self.total += 0 if file[1] else file[0]
-            file[1] += 1
-
-    def remove(self, entry: Entry) -> None:
-        self.total -= entry.record_bytes
-        for inode in entry.inodes:
-            file = self._files[inode]
-            file[1] -= 1
+            if not file[1]:
+                self.total += file[0]
+            file[1] += more
             if not file[1]:
                 self.total -= self._files.pop(inode)[0]
 
@@ -76,19 +70,18 @@ class Table:
         self._lock = threading.Lock()
         self._clock = count(1)
         self._by_name: dict[str, Entry] = {}
-        self._by_key: dict[str, Entry] = {}
+        self._by_key: dict[str | None, Entry] = {}
         """Those that are listed, as in the next one."""
         self._of_origin: dict[str, dict[str, Entry]] = {}
         self._idle: dict[str, Entry] = {}
         """By name, the least recently used one first."""
         self._all, self._placed = _Bytes(), _Bytes()
-        self._leaving_bytes = 0
 
     def add(self, entry: Entry, users: int) -> None:
         """From now on it counts, and is listed if it has a key that no other one has."""
         with self._lock:
             self._by_name[entry.name] = entry
-            self._all.add(entry)
+            self._all.count(entry, 1)
             if entry.key is not None and entry.key not in self._by_key:
                 entry.is_listed = True
                 self._by_key[entry.key] = entry
@@ -104,14 +97,7 @@ class Table:
             self._take_off(entry)
             return True
 
-    def hold(self, key: str) -> Entry | None:
-        """One more user of the artifact that has this key; None when there is none."""
-        with self._lock:
-            if (entry := self._by_key.get(key)) is not None:
-                self._use(entry, 1)
-            return entry
-
-    def hold_entry(self, entry: Entry) -> bool:
+    def hold(self, entry: Entry) -> bool:
         """One more user of this very artifact, if it is still listed."""
         with self._lock:
             if entry.is_listed:
@@ -135,44 +121,26 @@ class Table:
             self._unlist(entry)
             return was_listed
 
-    def gone(self, entry: Entry) -> None:
-        """Its folder is removed, or counted by the trash."""
+    def gone(self, entry: Entry) -> int:
+        """Its folder is removed, or counted by the trash. Returns how many bytes that frees: none of what another artifact has too."""
         with self._lock:
-            self._leaving_bytes -= entry.leaving_bytes
-            entry.leaving_bytes = 0
+            before = self._all.total
+            self._all.count(entry, -1)
+            return before - self._all.total
 
-    def give_up(self, wanted_bytes: int) -> tuple[list[Entry], int]:
-        """
-        Idle artifacts whose folders the caller removes, the least recently used ones first, and how many bytes that frees.
-
-        A file that another artifact has too frees nothing, so one whose files are all placed from another artifact stays.
-        """
+    def give_up(self) -> Entry | None:
+        """The least recently used idle artifact, whose folder the caller removes; not one whose files are all placed from another."""
         with self._lock:
-            gone, before = [], self._all.total
-            for entry in list(self._idle.values()):
-                if before - self._all.total >= wanted_bytes:
-                    break
-                if not entry.inodes or not self._placed.have(entry):
-                    self._take_off(entry)
-                    gone.append(entry)
-            return gone, before - self._all.total
+            idle = (entry for entry in self._idle.values() if not entry.inodes or not self._placed.have(entry))
+            if (entry := next(idle, None)) is not None:
+                self._take_off(entry)
+            return entry
 
     def of_origin(self, origin: str) -> list[Entry]:
         """Artifacts of one model that the store has not refused since, the last used one first."""
         with self._lock:
             found = [entry for entry in self._of_origin.get(origin, {}).values() if entry.confirmed]
         return sorted(found, key=lambda entry: -entry.last_use)
-
-    def last_of(self, origin: str) -> Entry | None:
-        """The one that was confirmed last."""
-        return max(self.of_origin(origin), key=lambda entry: entry.confirmed, default=None)
-
-    def forget(self, origin: str) -> list[Entry]:
-        """The store has refused the owner. Returns the artifacts that were confirmed."""
-        entries = self.of_origin(origin)
-        for entry in entries:
-            entry.confirmed = 0.0
-        return entries
 
     def placed_bytes(self) -> int:
         """Of artifacts that have users, each file once."""
@@ -184,34 +152,25 @@ class Table:
         with self._lock:
             return self._all.total - self._placed.total
 
-    def leaving_bytes(self) -> int:
-        """Of artifacts whose folders are being removed."""
-        with self._lock:
-            return self._leaving_bytes
-
     def _use(self, entry: Entry, more: int) -> None:
         had_users = bool(entry.users)
         entry.users += more
         entry.last_use = next(self._clock)
         self._idle.pop(entry.name, None)
         if entry.users and not had_users:
-            self._placed.add(entry)
+            self._placed.count(entry, 1)
         elif had_users and not entry.users:
-            self._placed.remove(entry)
+            self._placed.count(entry, -1)
         if not entry.users and entry.is_listed:
             self._idle[entry.name] = entry
 
     def _take_off(self, entry: Entry) -> None:
         self._unlist(entry)
-        before = self._all.total
-        self._all.remove(entry)
-        entry.leaving_bytes = before - self._all.total
-        self._leaving_bytes += entry.leaving_bytes
         self._idle.pop(entry.name, None)
         del self._by_name[entry.name]
 
     def _unlist(self, entry: Entry) -> None:
-        if entry.is_listed and entry.key is not None:
+        if entry.is_listed:
             entry.is_listed = False
             del self._by_key[entry.key]
             entries = self._of_origin[entry.origin]

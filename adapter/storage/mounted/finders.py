@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 from adapter.errors import AdapterError, InvalidModel, InvalidRequest, SourceNotFound
@@ -29,25 +28,8 @@ _MOST_FOLDERS = 8
 """A path may lead from one folder of the fronts to the next so often."""
 
 
-@dataclass(frozen=True)
-class _Place:
-    """Where a model lies."""
-
-    bounds: Bounds
-    path: Path
-    schema: Path | None
-    origin: str
-    name: str
-
-
-async def _found(search: Search, reads: VolumeReads, locate: Callable[[], _Place]) -> LocalModel:
-    """The model at a place that is found out by a thread of its volume, which also lists the files."""
-
-    def look(stop: Stop) -> LocalModel:
-        place = locate()
-        listing = Tree(place.bounds, stop, search).listing(place.path, place.schema, origin=place.origin, name=place.name)
-        return LocalModel(listing=listing, path=place.path, schema=place.schema, reads=reads, waits=search.waits)
-
+async def _found(search: Search, reads: VolumeReads, look: Callable[[Stop], LocalModel]) -> LocalModel:
+    """The model, after a look in a thread of its volume, which finds out where it lies and lists its files."""
     model = await reads.run(search.waits, look)
     await search.tell(model)
     return model
@@ -78,13 +60,14 @@ class Claims:
             end = bounds.check(claim / clean_path(text, what), absent)
             return claim / end.relative_to(claim.resolve())  # Triton's container knows the claim by no other name
 
-        def locate() -> _Place:
+        def look(stop: Stop) -> LocalModel:
             bounds, text = Bounds(claim), spec.path.strip("/")
             path = inside(bounds, "modelPath", spec.path) if text else claim
             schema = inside(bounds, "schema_path", spec.schema_path) if spec.schema_path else None
-            return _Place(bounds, path, schema, f"pvc://{name}/{text}", text.rpartition("/")[2] or ROOT_NAME)
+            listing = Tree(bounds, stop, search).listing(path, schema, f"pvc://{name}/{text}", text.rpartition("/")[2] or ROOT_NAME)
+            return LocalModel(listing, path, schema, reads, search.waits)
 
-        return await _found(search, reads, locate)
+        return await _found(search, reads, look)
 
 
 def _name_of(config: StorageConfig) -> str:
@@ -141,13 +124,13 @@ class HelpedModels:
             reads = await self._reads.of_claim(claim, search.waits)
             folders.insert(0, self._reads.mounts / claim)
 
-        def locate() -> _Place:
+        def look(stop: Stop) -> LocalModel:
             bounds = Bounds(*folders, closed=self._closed)
             for what, each in paths.items():
                 bounds.check(each, f"{what} {each} does not exist")
-            return _Place(bounds, path, schema, str(path), path.name)
+            return LocalModel(Tree(bounds, stop, search).listing(path, schema, str(path), path.name), path, schema, reads, search.waits)
 
-        return await _found(search, reads, locate)
+        return await _found(search, reads, look)
 
     def _checked(self, what: str, text: str) -> Path:
         if "\0" in text or not is_below(text, self._root):
@@ -203,17 +186,17 @@ class Folders:
         raise InvalidRequest(f"{text!r} leads from folder to folder")
 
     async def _find_in(self, folder: Path, path: Path, search: Search) -> LocalModel:
-        text = search.spec.path
+        text, reads = search.spec.path, self._reads.of_folder(folder)
 
-        def locate() -> _Place:
+        def look(stop: Stop) -> LocalModel:
             bounds = Bounds(folder)
             end = bounds.end(path)
             if end == folder.resolve():
                 raise InvalidRequest(f"{text!r} is {folder} itself; a model must lie below it")
-            return _Place(bounds, end, None, text, end.name)
+            return LocalModel(Tree(bounds, stop, search).listing(end, None, text, end.name), end, None, reads, search.waits)
 
         try:
-            return await _found(search, self._reads.of_folder(folder), locate)
+            return await _found(search, reads, look)
         except SourceNotFound as error:  # a directory without files
             raise InvalidModel(f"{error.text}: no model is there") from error
 

@@ -19,12 +19,12 @@ from adapter.model import Artifact, Listing, SourceFile
 from adapter.storage.mounted.bounds import CIRCLE, Bounds, is_in
 from adapter.storage.mounted.reads import VolumeReads
 from adapter.storage.search import MAX_OBJECTS, Search, check_readable, readable
-from adapter.storage.secret.fields import opened
+from adapter.volume.trees import opened
 from adapter.waits import Waits
 from adapter.workers import Stop
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class LocalModel:
     """A model whose files belong to others. Implements `Found` and `StoredModel`."""
 
@@ -102,7 +102,7 @@ def list_folder(path: Path) -> Listing:
             raise SourceNotFound(f"{path} does not exist")
         real = path.resolve()
         name = Path(os.path.abspath(path)).name  # noqa: PTH100 - a link keeps its name
-        return Tree(Bounds(real.parent), Stop()).listing(real, None, origin=str(path), name=name)
+        return Tree(Bounds(real.parent), Stop()).listing(real, None, str(path), name)
 
 
 class Tree:
@@ -115,7 +115,7 @@ class Tree:
         self._search = search
         self._entries = 0
 
-    def listing(self, path: Path, schema: Path | None, *, origin: str, name: str) -> Listing:
+    def listing(self, path: Path, schema: Path | None, origin: str, name: str) -> Listing:
         """
         What is at a path within the bounds, with the schema at another one.
 

@@ -44,6 +44,7 @@ class _Read(Stop):
         super().__init__()
         self._clock = clock
         self.began = self.last_step = clock()
+        """When it was asked for, until a thread begins it."""
 
     def check(self) -> None:
         super().check()
@@ -66,8 +67,8 @@ class VolumeReads:
         self.holder = holder
         self._count = threads
         self._threads = Threads(name, threads)
-        self._free = asyncio.Semaphore(threads)
         self._reads: set[_Read] = set()
+        """Those that are in a thread."""
         self._is_silent = False
 
     async def run(self, waits: Waits, work: Callable[[Stop], T]) -> T:
@@ -80,18 +81,27 @@ class VolumeReads:
             SourceUnavailable: `work` has met an OSError; the time is up; all threads are known to hang.
             whatever else `work` raises.
         """
-        with waits.on(f"a free thread of {self.holder} (all read for others)") as wait:
-            await self._acquired(waits)
+        read = _Read(waits.clock)
+
+        def begin() -> T:
+            read.began = read.last_step = waits.clock()
+            self._reads.add(read)
             wait.what = self.holder
             wait.progressed()
-            read = _Read(waits.clock)
-            reading = asyncio.wrap_future(self._threads.submit(work, read))
-            self._reads.add(read)
+            return work(read)
+
+        with waits.on(f"a free thread of {self.holder} (all read for others)") as wait:
+            begun = self._threads.submit(begin)
+            reading = asyncio.wrap_future(begun)
             reading.add_done_callback(partial(self._ended, read))
             try:
-                await _done(reading, waits, lambda: self._trouble(read, waits))
+                while not reading.done():
+                    if (trouble := self._trouble(read, waits)) is not None:
+                        raise trouble
+                    await asyncio.wait({reading}, timeout=min(waits.left_seconds(), _TICK_SECONDS))
             finally:
                 read.set()
+                begun.cancel()
             try:
                 return reading.result()
             except OSError as error:  # a driver that died, a server that does not know its own files any more
@@ -101,33 +111,19 @@ class VolumeReads:
         """Take no more work; does not wait for what runs."""
         self._threads.shutdown()
 
-    async def _acquired(self, waits: Waits) -> None:
-        """Returns when a thread is free. It is held until the read has ended in it."""
-        acquiring, began = asyncio.ensure_future(self._free.acquire()), waits.clock()
-        try:
-            await _done(acquiring, waits, lambda: self._lack(began, waits))
-        except BaseException:
-            if not acquiring.cancel():
-                self._free.release()
-            raise
-
-    def _lack(self, began: float, waits: Waits) -> SourceUnavailable | None:
-        """Why a call waits no longer for a thread."""
-        now = waits.clock()
-        is_over, waited = waits.left_seconds() <= 0, now - began
-        silent = [now - read.last_step for read in self._reads]
-        if len(silent) == self._count and min(silent) >= SILENT_SECONDS and (is_over or waited >= SOON_SECONDS):
-            return self._silent(f"all {self._count} threads that may read it hang, the first for {max(silent):.0f} s")
-        return SourceUnavailable(f"{self.holder} is busy: its threads have read for others for {waited:.1f} s") if is_over else None
-
     def _trouble(self, read: _Read, waits: Waits) -> SourceUnavailable | None:
-        """Why a call waits no longer for its read."""
-        if waits.left_seconds() > 0:
+        """Why a call waits no longer: for a thread, or for its read."""
+        now, is_over = waits.clock(), waits.left_seconds() <= 0
+        waited, silent = now - read.began, now - read.last_step
+        if read not in self._reads:
+            others = [now - other.last_step for other in self._reads.copy()]
+            if len(others) == self._count and min(others) >= SILENT_SECONDS and (is_over or waited >= SOON_SECONDS):
+                return self._silent(f"all {self._count} threads that may read it hang, the first for {max(others):.0f} s")
+            return SourceUnavailable(f"{self.holder} is busy: its threads have read for others for {waited:.1f} s") if is_over else None
+        if not is_over:
             return None
-        now = waits.clock()
-        silent = now - read.last_step
         if silent < 1:
-            return SourceUnavailable(f"{self.holder} is too slow: {now - read.began:.1f} s were not enough to read the model")
+            return SourceUnavailable(f"{self.holder} is too slow: {waited:.1f} s were not enough to read the model")
         return self._silent(f"nothing has come from it for {silent:.1f} s")
 
     def _silent(self, words: str) -> SourceUnavailable:
@@ -137,12 +133,11 @@ class VolumeReads:
         return SourceUnavailable(f"{self.holder} does not answer: {words}")
 
     def _ended(self, read: _Read, reading: asyncio.Future[T]) -> None:
-        """The thread is free again."""
-        self._reads.discard(read)
-        self._free.release()
-        if self._is_silent:
+        """The thread is free again, if it had begun."""
+        if self._is_silent and read in self._reads:
             self._is_silent = False
             _log.info("claim.back", claim=self.holder)
+        self._reads.discard(read)
         retrieve(reading)
 
 
@@ -194,14 +189,6 @@ class MountedReads:
             except StartError as error:
                 raise SourceUnavailable(f"{holder} cannot be read now: {error}") from error
         return self._known[holder]
-
-
-async def _done(future: asyncio.Future[T], waits: Waits, failure: Callable[[], SourceUnavailable | None]) -> None:
-    """Wait for it. Raises what `failure` gives, which is asked again and again."""
-    while not future.done():
-        if (found := failure()) is not None:
-            raise found
-        await asyncio.wait({future}, timeout=min(waits.left_seconds(), _TICK_SECONDS))
 
 
 def _names(mounts: Path) -> list[str]:

@@ -6,14 +6,63 @@ import functools
 import os
 import ssl
 import urllib.request
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import certifi
 import pycurl
 
-from adapter.storage.net.guard import FREE, Guard
+_ANY: dict[IPv4Address | IPv6Address, IPv4Address | IPv6Address] = {
+    IPv4Address(0): IPv4Address("127.0.0.1"),
+    IPv6Address(0): IPv6Address("::1"),
+}
+"""Linux connects to itself for `0.0.0.0` and `::`."""
+_ENDING_IN_IPV4 = (IPv6Network("::/96"), IPv6Network("64:ff9b::/96"), IPv6Network("64:ff9b:1::/48"))
+"""IPv4-compatible, and NAT64: RFC 6052, RFC 8215."""
+_ISATAP = (0x00005EFE, 0x02005EFE)
+"""Source: RFC 5214; bits 64 to 96 of an address that ends in an IPv4 address."""
+
+
+@dataclass(frozen=True)
+class Guard:
+    """
+    Networks that a request may not lead to.
+
+    Where only a request names an endpoint, the endpoint may not be an address of the pod itself or of its machine's
+    metadata service, under whatever name or notation.
+    """
+
+    denied: tuple[IPv4Network | IPv6Network, ...] = ()
+
+    def allows(self, address: str) -> bool:
+        """Whether neither the address nor an address that it leads to is denied."""
+        return not any(
+            reached.version == network.version and reached in network
+            for reached in _reached(ip_address(address.partition("%")[0]))
+            for network in self.denied
+        )
+
+
+FREE = Guard()
+"""Every address is allowed: the stored config names the endpoint."""
+
+
+def _reached(address: IPv4Address | IPv6Address) -> Iterator[IPv4Address | IPv6Address]:
+    """The address, and those that a packet to it may end at."""
+    yield address
+    if address in _ANY:
+        yield _ANY[address]
+    if isinstance(address, IPv4Address):
+        return
+    inner = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
+    if any(address in network for network in _ENDING_IN_IPV4) or int(address) >> 32 & 0xFFFFFFFF in _ISATAP:
+        inner.append(IPv4Address(int(address) & 0xFFFFFFFF))
+    for each in inner:
+        if each is not None:
+            yield from _reached(each)
 
 
 @dataclass(frozen=True)

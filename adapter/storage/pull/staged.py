@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -17,8 +17,7 @@ from pathlib import Path
 
 from adapter.errors import SourceUnavailable
 from adapter.paths import directories_of
-from adapter.storage.bucket import FileSink, StoredObject
-from adapter.storage.checksums import Checksum
+from adapter.storage.bucket import StoredObject
 from adapter.storage.pull.verified import Run, Whole
 from adapter.volume.space import Reservation
 from adapter.volume.volume import FILE_MODE, Volume, make_plain_directory
@@ -87,20 +86,14 @@ class StagedFiles:
 
     def sink(self, part: Part) -> PartFile:
         """Where the bytes of a part go."""
-        whole = self._cut.get(part.path) or Whole(part.stored, self._place)
-        return PartFile(self, part, Run(whole, part.start, part.length))
+        return PartFile(self, part, self._cut.get(part.path) or Whole(part.stored, self._place))
 
     def open(self, path: str) -> int:
         """A file to write, which `close` or `undo` closes. Raises DiskFull, AdapterError."""
-        assert self._made is not None  # noqa: S101 - prepare has run
         with self._volume.writing(self._total_bytes):
             file = self._reserved.insist(lambda: _open(f"{self._made}/{path}", is_new=path not in self._cut))
         self._open.add(file)
         return file
-
-    def wrote(self, size_bytes: int) -> None:
-        """These bytes have their place now."""
-        self._reserved.wrote(size_bytes)
 
     def write(self, file: int, chunk: bytes | memoryview, offset: int) -> None:
         """Write it whole."""
@@ -108,11 +101,13 @@ class StagedFiles:
             self._reserved.write(file, chunk, offset)
         self.moved_bytes += len(chunk)
 
-    def close(self, file: int) -> None:
-        """A file system of a network may say only now that it is full. Raises DiskFull, AdapterError."""
+    def close(self, file: int, size_bytes: int) -> None:
+        """This number of bytes has its place. A file system of a network may say only now that it is full. Raises DiskFull, AdapterError."""
         self._open.discard(file)
         with self._volume.writing(self._total_bytes):
             os.close(file)
+        self._reserved.wrote(size_bytes)
+        self.ended += 1
 
     def finish(self, stop: Stop) -> Path:
         """Check that every file is as long as it was listed. Returns the directory."""
@@ -134,47 +129,29 @@ class StagedFiles:
             self._volume.discard(self._made)
 
 
-class PartFile(FileSink):
+class PartFile(Run):
     """
-    Writes what comes of a part to where it belongs.
+    Writes what comes of a part to where it belongs. The file is opened when the first bytes come.
 
-    `end` counts what has its place now: DiskFull and AdapterError are raised when the volume takes none. With the last part of
-    a file, what has come is compared with what the store says of the whole: SourceUnavailable is raised when these are not the
-    bytes that were stored. The file is opened when the first bytes come.
+    Raises DiskFull and AdapterError when the volume takes none, and SourceUnavailable from `end`, as `Whole.ran`.
     """
 
-    def __init__(self, files: StagedFiles, part: Part, run: Run) -> None:
+    def __init__(self, files: StagedFiles, part: Part, whole: Whole) -> None:
+        super().__init__(whole, part.start, part.length)
         self._files = files
-        self._part = part
-        self._run = run
+        self._path = part.path
         self._file = -1
-        self._offset = part.start
 
-    @property
-    def is_asking(self) -> bool:
-        """As `FileSink`."""
-        return self._run.is_asking
-
-    def expect(self, told: Sequence[Checksum]) -> None:
-        """As `FileSink`."""
-        self._run.expect(told)
-
-    def __call__(self, chunk: bytes | memoryview) -> None:
-        """As `FileSink`."""
+    def keep(self, chunk: bytes | memoryview) -> None:
+        """As `Run`."""
         if self._file < 0:
-            self._file = self._files.open(self._part.path)
-        self._run.add(chunk)
-        self._files.write(self._file, chunk, self._offset)
-        self._offset += len(chunk)
+            self._file = self._files.open(self._path)
+        self._files.write(self._file, chunk, self._start + self._came)
 
     def end(self) -> None:
-        """As `FileSink`. Raises DiskFull, AdapterError, SourceUnavailable."""
-        if self._file < 0:
-            self._file = self._files.open(self._part.path)
-        self._files.close(self._file)
-        self._files.wrote(self._part.length)
-        self._run.end()
-        self._files.ended += 1
+        """As `FileSink`."""
+        self._files.close(self._file, self._length)
+        super().end()
 
 
 def _open(path: str, *, is_new: bool) -> int:

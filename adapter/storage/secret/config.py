@@ -45,15 +45,25 @@ class StorageConfigs:
         Raises:
             InvalidRequest: no such storage key, not a JSON object, overrides that contradict, no type.
         """
-        if spec.storage_key:
-            label = f"storage config {spec.storage_key!r}"
-            return merged(await self._read_named(spec.storage_key, label), spec, label, self._bindings)
-        kind = spec.storage_params.get("type")
-        name = f"default_{kind}" if kind else "default"
-        stored = await self._read_default(name)
-        if kind and not stored.get("type"):
+        key, kind = spec.storage_key, spec.storage_params.get("type")
+        name = key or (f"default_{kind}" if kind else "default")
+        label = f"storage config {name!r}"
+        if "/" in name or ".." in name or "\0" in name or name == ".":
+            what = "storage_key" if key else "the storage type"
+            raise InvalidRequest(f"{what} is not a plain file name: it has a '/', a '..' or a NUL byte")
+        try:
+            stored = _parsed(await _read(self._folder / name, executor=self._executor), label)
+        except (OSError, InvalidRequest) as error:
+            if key and isinstance(error, OSError):
+                raise await self._refusal(error, label) from error
+            if key:
+                raise
+            if not isinstance(error, FileNotFoundError):
+                _log.warning("storage.default_config_ignored", key=name, error=getattr(error, "text", type(error).__name__))
+            stored = {}  # a default that is missing or broken counts as an empty one. Source: the Go adapter's `puller/config.go`
+        if not key and kind and not stored.get("type"):
             stored["type"] = kind  # its name says so
-        return merged(stored, spec, f"storage config {name!r}", self._bindings)
+        return merged(stored, spec, label, self._bindings)
 
     async def keys(self) -> list[str]:
         """Storage keys that exist, sorted. Kubernetes' own `..data` is not one."""
@@ -63,33 +73,12 @@ class StorageConfigs:
             return []
         return sorted(name for name in names if not name.startswith(".."))
 
-    async def _read_named(self, name: str, label: str) -> dict[str, object]:
-        _check_name(name, "storage_key")
-        try:
-            return _parsed(await self._text(name), label)
-        except FileNotFoundError as error:
-            raise InvalidRequest(f"there is no {label}; {_existing(await self.keys())}") from error
-        except OSError as error:
-            raise InvalidRequest(f"{label} cannot be read: {error.strerror}") from error
-
-    async def _read_default(self, name: str) -> dict[str, object]:
-        """A default that is missing or broken counts as an empty one. Source: the Go adapter's `puller/config.go`."""
-        _check_name(name, "the storage type")
-        try:
-            return _parsed(await self._text(name), f"storage config {name!r}")
-        except FileNotFoundError:
-            return {}
-        except (OSError, InvalidRequest) as error:
-            _log.warning("storage.default_config_ignored", key=name, error=getattr(error, "text", type(error).__name__))
-            return {}
-
-    async def _text(self, name: str) -> bytes:
-        return await _read(self._folder / name, executor=self._executor)
-
-
-def _check_name(name: str, what: str) -> None:
-    if "/" in name or ".." in name or "\0" in name or name == ".":
-        raise InvalidRequest(f"{what} is not a plain file name: it has a '/', a '..' or a NUL byte")
+    async def _refusal(self, error: OSError, label: str) -> InvalidRequest:
+        if not isinstance(error, FileNotFoundError):
+            return InvalidRequest(f"{label} cannot be read: {error.strerror}")
+        keys = [repr(key) for key in await self.keys()]
+        existing = f"storage keys that exist: {some(keys, _SHOWN_KEYS)}" if keys else "the mounted storage secret has no keys at all"
+        return InvalidRequest(f"there is no {label}; {existing}")
 
 
 def _parsed(text: bytes, label: str) -> dict[str, object]:
@@ -101,9 +90,3 @@ def _parsed(text: bytes, label: str) -> dict[str, object]:
     if not isinstance(value, dict):
         raise InvalidRequest(f"{label} is not a JSON object; expected an object of strings")
     return value
-
-
-def _existing(keys: list[str]) -> str:
-    if not keys:
-        return "the mounted storage secret has no keys at all"
-    return f"storage keys that exist: {some([repr(key) for key in keys], _SHOWN_KEYS)}"

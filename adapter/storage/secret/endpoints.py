@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from urllib.parse import SplitResult, urlsplit
 
 from adapter.errors import InvalidRequest
@@ -12,10 +11,6 @@ _HOST = re.compile(r"[A-Za-z0-9._:-]+")
 """A host name, or an address (IPv6 without its brackets)."""
 _ODD = re.compile(r"[\x00-\x1f\x7f\\]")
 """Characters that libraries read differently: one takes for a part of the host what another one drops."""
-_BLOB_ENDPOINT = re.compile(r"(?i)(?:^|;)BlobEndpoint=([^;?]+)")
-_ACCOUNT = re.compile(r"(?i)(?:^|;)AccountName=([^;]+)")
-_NAME = re.compile(r"[A-Za-z0-9-]{1,64}")
-"""Of an account or region."""
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
@@ -29,8 +24,8 @@ def checked_endpoint(text: str, label: str, name: str = "endpoint_url", *, query
     url = _with_scheme(text)
     try:
         parts = urlsplit(url)
-        is_good = parts.scheme in _DEFAULT_PORTS and parts.netloc.isascii() and not _ODD.search(url)
-        is_good = is_good and _HOST.fullmatch(parts.hostname or "") is not None and parts.port != 0
+        has_server = _HOST.fullmatch(parts.hostname or "") is not None and parts.netloc.isascii() and parts.port != 0
+        is_good = has_server and parts.scheme in _DEFAULT_PORTS and not _ODD.search(url)
     except ValueError:
         is_good = False
     if not is_good:
@@ -63,33 +58,6 @@ def is_same_origin(wanted: object, stored: object) -> bool:
 def origin(url: SplitResult) -> str:
     """Scheme and server of a URL."""
     return f"{url.scheme}://{url.netloc}"
-
-
-def endpoint_of(kind: str, values: Mapping[str, object]) -> str:
-    """
-    Whom requests with this config go to, for people: host and port, an account, a region, or the type of store alone.
-
-    What has one endpoint has one text, as far as that can be known before a client is made. Holds no credentials.
-    """
-    connection_string = str(values.get("connection_string") or "") if kind == "azure" else ""
-    named = _BLOB_ENDPOINT.search(connection_string)
-    for text in (named[1] if named else None, values.get("url" if kind == "http" else "endpoint_url")):
-        if isinstance(text, str) and (host := _host_of(text)):
-            return host
-    account = _ACCOUNT.search(connection_string)
-    for name in (account[1] if account else None, values.get("account_name"), values.get("region")):
-        if isinstance(name, str) and _NAME.fullmatch(name):
-            return f"{kind} ({name})"
-    return kind
-
-
-def _host_of(text: str) -> str | None:
-    try:
-        parts = _split(text)
-        host, port = parts.hostname, parts.port or _DEFAULT_PORTS.get(parts.scheme)
-    except ValueError:
-        return None
-    return f"{host}:{port}" if host and _HOST.fullmatch(host) else None
 
 
 def _endpoint_parts(text: str) -> tuple[str, str | None, int | None, str, str | None]:

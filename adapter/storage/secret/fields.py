@@ -7,17 +7,16 @@ opened, and a bounded part is read: a path may lead to a device that has no end,
 
 from __future__ import annotations
 
-import errno
-import os
 import re
-import stat
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from adapter.errors import InvalidRequest
 from adapter.storage.secret.endpoints import checked_endpoint
 from adapter.telemetry.redaction import remember
 from adapter.units import parse_bool
+from adapter.volume.trees import opened, read_whole
 
 _BUCKET = re.compile(r"\$?[A-Za-z0-9._-]{1,255}|arn:[A-Za-z0-9:/._-]+")
 """Azure has `$root` and `$web`, Amazon has ARNs."""
@@ -26,14 +25,15 @@ MAX_BYTES = 1024 * 1024
 """Of one file. A secret or config map of Kubernetes is no larger. Source: kubernetes `MaxSecretSize`."""
 
 
+@dataclass(frozen=True, slots=True, repr=False)
 class Secret:
     """A text that never shows itself, and that no log or error text of a library shows either: it is remembered for redaction."""
 
-    __slots__ = ("_value",)
+    _value: str
 
-    def __init__(self, value: str) -> None:
-        self._value = value
-        remember(value)
+    def __post_init__(self) -> None:
+        """Remember it."""
+        remember(self._value)
 
     def reveal(self) -> str:
         """The text, for the library that needs it."""
@@ -41,12 +41,6 @@ class Secret:
 
     def __repr__(self) -> str:
         return "<secret>"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Secret) and self._value == other._value
-
-    def __hash__(self) -> int:
-        return hash(self._value)
 
 
 def text_of(value: object) -> str | None:
@@ -116,34 +110,11 @@ def check_all_or_none(label: str, values: Mapping[str, Secret | None]) -> None:
         raise InvalidRequest(f"{label} has {' and '.join(given)} but no {' and no '.join(missing)}; give all of them, or none")
 
 
-def opened(path: str | Path, flags: int = os.O_RDONLY) -> int:
+def read_small(path: Path) -> bytes:
     """
-    A regular file, opened without waiting; links are followed, since Kubernetes mounts links. An `opener` of Python's `open`.
+    The content of a small regular file; links are followed, since Kubernetes mounts links. Blocks.
 
     Raises:
-        OSError: not there, not allowed, or not a regular file.
+        OSError: also when it is larger than `MAX_BYTES`.
     """
-    _check_regular(Path(path).stat())  # first: to open a device may have an effect
-    file = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
-    try:
-        _check_regular(os.fstat(file))
-    except OSError:
-        os.close(file)
-        raise
-    return file
-
-
-def read_small(path: Path) -> bytes:
-    """The content of a small regular file. Blocks. Raises OSError, also when it is larger than `MAX_BYTES`."""
-    with open(path, "rb", opener=opened) as file:
-        content = file.read(MAX_BYTES + 1)
-    if len(content) > MAX_BYTES:
-        raise OSError(errno.EFBIG, f"larger than {MAX_BYTES} bytes")
-    return content
-
-
-def _check_regular(status: os.stat_result) -> None:
-    if stat.S_ISDIR(status.st_mode):
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-    if not stat.S_ISREG(status.st_mode):
-        raise OSError(errno.EINVAL, "not a regular file")
+    return read_whole(opened(path), MAX_BYTES)

@@ -42,21 +42,6 @@ class Binding:
     fixed: tuple[str, ...] = ()
     """Fields, in lower case, that change the host behind a place: not a request's to set while stored credentials or the pod's are used."""
 
-    def requested(self, stored: Mapping[str, object], params: Mapping[str, str]) -> frozenset[str]:
-        """Places that the parameters name and the stored config does not, neither in the same field nor in `credential_endpoints`."""
-        also = _also(stored)
-        return frozenset(
-            name
-            for name, is_same in self.places.items()
-            if name in params and not any(is_same(params[name], known) for known in (stored.get(name), *also) if known)
-        )
-
-    def leads_elsewhere(self, stored: Mapping[str, object], params: Mapping[str, str]) -> bool:
-        """Whether the parameters send requests where the stored credentials do not belong."""
-        if "*" in _also(stored):
-            return False
-        return any(not self.places[name](params[name], stored.get(name)) for name in self.requested(stored, params))
-
     def holds(self, stored: Mapping[str, object], params: Mapping[str, str]) -> bool:
         """Whether something stored proves an identity: a credential, or a place that is used and has a signature in its query."""
         is_signed = any("?" in (text_of(stored.get(name)) or "") for name in self.places if name not in params)
@@ -82,10 +67,6 @@ def is_same_name(wanted: object, stored: object) -> bool:
 def is_same_text(wanted: object, stored: object) -> bool:
     """Whether both say the same."""
     return text_of(wanted) == text_of(stored)
-
-
-def _also(stored: Mapping[str, object]) -> list[str]:
-    return (text_of(stored.get(ALSO_FOR)) or "").replace(",", " ").split()
 
 
 NOTHING = Binding()
@@ -138,8 +119,13 @@ def merged(stored: Mapping[str, object], spec: ModelSpec, label: str, bindings: 
     if is_other_type:
         values = {name: values[name] for name in _OF_ALL_TYPES if name in values}
 
-    requested = binding.requested(values, params)
-    is_elsewhere = is_other_type or binding.leads_elsewhere(values, params)
+    also = (text_of(values.get(ALSO_FOR)) or "").replace(",", " ").split()
+    places = {name: is_same for name, is_same in binding.places.items() if name in params}
+    requested = frozenset(
+        name for name, is_same in places.items() if not any(is_same(params[name], known) for known in (values.get(name), *also) if known)
+    )
+    leads_elsewhere = "*" not in also and any(not places[name](params[name], values.get(name)) for name in requested)
+    is_elsewhere = is_other_type or leads_elsewhere
     own = binding.own({} if is_elsewhere else values, params)
     if missing := binding.missing(own):
         given = " and ".join(name for name in binding.credentials if name in own)

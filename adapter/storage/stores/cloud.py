@@ -17,15 +17,12 @@ from adapter.storage.net.access import Access, proxy_for
 from adapter.storage.net.failures import Unanswered
 from adapter.storage.net.messages import Collected, Head, Request, Sink
 from adapter.storage.secret.merging import StorageConfig
-from adapter.storage.stores.answers import Where, etag_of
-from adapter.storage.stores.body import PARTIAL, Body, Part, left_of, written_bytes
-from adapter.storage.stores.clients import Means
-from adapter.storage.stores.connection import Connection
-from adapter.storage.stores.tokens import TokensAwayError
+from adapter.storage.stores.answers import OK, PARTIAL, Body, Where, etag_of
+from adapter.storage.stores.clients import Connection, Means
+from adapter.storage.stores.tokens import NO_ANSWER, NoCredentialsError, TokensAwayError
 
 PAGE_BYTES = 4 * 1024 * 1024
 """Most that an answer to a listing of 1,000 keys may have; see the dialects for what a key can take."""
-OK = 200
 _NO_ENCODINGS = ("", "identity")
 Sign = Callable[[str, str, Mapping[str, str]], tuple[str, Mapping[str, str]]]
 """Method, URL and headers → the URL and the headers to send."""
@@ -58,11 +55,11 @@ class Dialect:
         raise NotImplementedError
 
     def page_of(self, content: bytes, wanted: ListingQuery) -> Page:
-        """The page in an answer of status 200. Raises ValueError: it is none."""
+        """The page in an answer of status 200. Raises one of `NO_ANSWER`: it is none."""
         raise NotImplementedError
 
-    def object(self, part: Part) -> tuple[str, Mapping[str, str]]:
-        """Target and headers of a read: the part, of the version that was listed."""
+    def object(self, read: Read) -> tuple[str, Mapping[str, str]]:
+        """Target and headers for what is missing of a read, of the version that was listed."""
         raise NotImplementedError
 
     def checksums(self, headers: Mapping[str, str]) -> Sequence[Checksum]:
@@ -76,10 +73,6 @@ class Dialect:
     def code(self, head: Head) -> str:
         """The short code of an error answer, or what is in its place; empty: there is none."""
         return ""
-
-
-class NoCredentialsError(Exception):
-    """This identity gets no credentials. The text is the reason, with `{label}` for the storage config."""
 
 
 class CloudClient:
@@ -145,19 +138,19 @@ class CloudBucket:
 
     async def read(self, reads: Sequence[Read]) -> None:
         """As the Protocol says. What is asked next is made in the engine's thread."""
-        sign, left, key = await self.signer(), left_of(reads), ""
+        sign, left, key = await self.signer(), (read for read in reads if read.missing), ""
 
         def asked() -> Request | None:
             nonlocal key
             if (read := next(left, None)) is None:
                 return None
-            key, part = read.wanted.key, Part.left_of(read)
-            body = Body(part, read, self._where, check=lambda head: self._check(head, part), checksums=self._dialect.checksums)
-            return self._request(sign, self._dialect.object(part), body, most_bytes=read.wanted.size_bytes + PAGE_BYTES, then=asked)
+            key = read.wanted.key
+            body = Body(read, self._where, check=self._check, checksums=self._dialect.checksums)
+            return self._request(sign, self._dialect.object(read), body, most_bytes=read.wanted.size_bytes + PAGE_BYTES, then=asked)
 
         if (first := asked()) is None:
             return
-        head = await self._answer(first, written=written_bytes(reads[0]))
+        head = await self._answer(first, written=reads[0].written_bytes)
         if head.error or head.status not in (OK, PARTIAL):
             raise self._refused(head, key)
 
@@ -199,24 +192,23 @@ class CloudBucket:
             raise self._where.unreachable(Unanswered("its answer has a Content-Encoding that was not asked for"))
         try:
             return self._dialect.page_of(answer.content, wanted)
-        except (ValueError, RecursionError) as error:
+        except NO_ANSWER as error:
             owner = self._dialect.owner
             raise SourceUnavailable(f"{self.words} gave an answer that is not {owner}", cause=f"its answers are not {owner}") from error
 
-    def _check(self, head: Head, part: Part) -> None:
-        dialect, key = self._dialect, part.wanted.key
+    def _check(self, head: Head, read: Read) -> None:
+        dialect, wanted = self._dialect, read.wanted
         version = etag_of(head.headers.get(dialect.version))
-        if part.wanted.etag and version != part.wanted.etag:
+        if wanted.etag and version != wanted.etag:
             if version:  # servers exist that ignore the condition of a request
-                raise self._where.changed(key, f"another {dialect.version_name}")
-            raise self._where.wrong(f"answered without the {dialect.version_name} of {key!r} that was listed")
+                raise self._where.changed(wanted.key, f"another {dialect.version_name}")
+            raise self._where.wrong(f"answered without the {dialect.version_name} of {wanted.key!r} that was listed")
         if not dialect.is_answer(head):
-            raise self._where.other_range(key)
+            raise self._where.other_range(wanted.key)
 
     def _refused(self, head: Head, key: str | None) -> AdapterError:
         code = self._dialect.code(head)
-        kind = self._dialect.meanings.get(code)
-        return self._where.refused(head.status, code, key=key, kind=kind, retry_after=head.headers.get("retry-after"))
+        return self._where.refused(head, code, key=key, kind=self._dialect.meanings.get(code))
 
 
 class _PageAnswer(Collected):

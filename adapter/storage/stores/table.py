@@ -2,25 +2,21 @@
 Every type of store: one row each.
 
 A store of objects is a folder here, with its `STORE`, and a row in `BUCKETS`; a store without buckets has
-a row in `Finders` with a finder of its own.
+a finder of its own in `Store`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from adapter.errors import InvalidRequest
 from adapter.storage.bucket import Bucket
-from adapter.storage.mounted.finders import Claims
 from adapter.storage.pull.archives import is_archive
 from adapter.storage.pull.listing import find_model
-from adapter.storage.pull.remote import Means, RemoteModel
-from adapter.storage.pull.unpacked import PackedModel, Unpacker
+from adapter.storage.pull.remote import Means, PackedModel, RemoteModel
 from adapter.storage.queues import EndpointQueues
-from adapter.storage.search import Finder, Search
-from adapter.storage.secret.endpoints import endpoint_of
+from adapter.storage.search import Search
 from adapter.storage.secret.merging import StorageConfig
 from adapter.storage.stores import azure, gcs, http, s3
 from adapter.storage.stores.tries import Endpoints, RetriedBucket
@@ -48,20 +44,13 @@ class InBuckets:
 
     clients: KeptClients
     means: Means
-    unpacker: Unpacker
     endpoints: Endpoints
     surveys: EndpointQueues
     """For searches that no load waits for."""
     jitter: Callable[[], float]
 
-    async def find(self, config: StorageConfig, search: Search) -> RemoteModel | PackedModel:
+    async def find(self, config: StorageConfig, search: Search) -> RemoteModel:
         """As `Finder`."""
-        search.endpoint = endpoint_of(config.type, config.values)
-        queues = self.surveys if search.is_survey else self.means.asks
-        async with queues.turn(search.endpoint, search.waits):
-            return await self._found(config, search)
-
-    async def _found(self, config: StorageConfig, search: Search) -> RemoteModel | PackedModel:
         with search.waits.on(f"a client for {config.label}"):
             bare = await self.clients.bucket(config)
 
@@ -70,27 +59,14 @@ class InBuckets:
                 return bare
             return RetriedBucket(bare, waits, known=self.endpoints, reader=search.origin, jitter=self.jitter)
 
-        found = await find_model(bucket_for(search.waits), search, self.means.files)
-        remote = RemoteModel(found, means=self.means, search=search, bucket_for=bucket_for)
-        if config.fields.flag("unpack", default=False) and found.single is not None and is_archive(found.listing.name):
-            packed = await self.means.files.run(lambda _: PackedModel(remote, self.unpacker))
-            await search.tell(packed)
-            return packed
-        if search.is_survey:
+        queues = self.surveys if search.is_survey else self.means.asks
+        async with queues.turn(bare.endpoint, search.waits):
+            found = await find_model(bucket_for(search.waits), search, self.means.files)
+            if config.fields.flag("unpack", default=False) and found.single is not None and is_archive(found.listing.name):
+                packed = await self.means.files.run(lambda _: PackedModel(found, means=self.means, search=search, bucket_for=bucket_for))
+                if packed.is_known:
+                    await search.tell(packed)
+                return packed
+            remote = RemoteModel(found, means=self.means, search=search, bucket_for=bucket_for)
             await search.tell(remote)
-        else:
-            await remote.read_ahead(search.wanted)
-        return remote
-
-
-class Finders:
-    """Who finds models, for each type of store."""
-
-    def __init__(self, in_buckets: InBuckets, in_claims: Claims) -> None:
-        self._known: Mapping[str, Finder] = {**dict.fromkeys(BUCKETS, in_buckets), "pvc": in_claims}
-
-    def of(self, config: StorageConfig) -> Finder:
-        """The finder for the type of a config. Raises InvalidRequest when there is no such type."""
-        if config.type not in self._known:
-            raise InvalidRequest(f"storage type {config.type!r} is not supported; supported: {', '.join(self._known)}")
-        return self._known[config.type]
+            return remote

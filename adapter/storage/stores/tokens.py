@@ -6,9 +6,11 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from adapter.errors import AdapterError, SourceUnavailable
 from adapter.storage.net.failures import Unanswered
+from adapter.storage.net.messages import Head
 from adapter.storage.stores.answers import Where
 from adapter.waits import instead
 
@@ -26,7 +28,7 @@ _EARLY_SECONDS = 300
 class Token:
     """What proves who we are. Never shown."""
 
-    text: str
+    value: Any
     ends_at: float
     """Seconds since 1970."""
 
@@ -58,16 +60,12 @@ class Tokens:
         """What those that wait for a token wait for."""
         return f"an answer of {self._giver}, which gives out credentials" if self._giver else "credentials"
 
-    async def get(self) -> str:
-        """The text of `value`."""
-        return (await self.value()).text
-
-    async def value(self) -> Token:
-        """A token that is valid for some minutes. Cancelled, it leaves the request for one to those that wait as well."""
+    async def get(self) -> Any:
+        """What is valid for some minutes. Cancelled, it leaves the request for one to those that wait as well."""
         if self._token is None or self._token.ends_at - time.time() < self._early_seconds:
             with instead(self):
                 self._token = await self._renewed()
-        return self._token
+        return self._token.value
 
     async def _renewed(self) -> Token:
         if self._asking is None:
@@ -88,31 +86,37 @@ class Tokens:
             self._asking = None
 
 
+class NoCredentialsError(Exception):
+    """This identity gets no credentials. The text is the reason, with `{label}` for the storage config."""
+
+
 class TokensAwayError(Exception):
     """The giver of tokens, or of other credentials, gave none, which can pass."""
 
     def __init__(
-        self, place: str, cause: Unanswered | None = None, *, status: int = 0, retry_after: str | None = None, gives: str = "tokens"
+        self, place: str, failure: Unanswered | None = None, *, head: Head | None = None, code: str = "", gives: str = "tokens"
     ) -> None:
+        """
+        Args:
+            place: host and port.
+            failure: why there was no answer.
+            head: of an answer that refused; without both the answer was in another language.
+            code: of such an answer.
+            gives: for people.
+        """
         super().__init__(place)
-        self.place = place
-        """Host and port."""
-        self.failure = cause
-        """None: there was an answer."""
-        self.status = status
-        """0: in another language."""
-        self.retry_after = retry_after
-        self.gives = gives
-        """For people."""
+        self.failure = failure
+        self._head = head
+        self._code = code
+        self._giver = f"{place}, which gives out {gives}"
 
     def meaning(self, where: Where, owner: str) -> AdapterError:
         """For the place that the tokens are for. `owner`: `Google's`."""
-        giver = replace(where, words=f"{self.place}, which gives out {self.gives} for {where.words},", is_plain_http=False)
-        error: AdapterError
+        giver = replace(where, words=f"{self._giver} for {where.words},", is_plain_http=False)
         if self.failure is not None:
             error = giver.unreachable(self.failure)
-        elif self.status:
-            error = giver.refused(self.status, retry_after=self.retry_after)
+        elif self._head is not None:
+            error = giver.refused(self._head, self._code, kind=SourceUnavailable)
         else:
             error = SourceUnavailable(f"{giver.words} gave an answer that is not {owner}", cause=f"its answers are not {owner}")
         if isinstance(error, SourceUnavailable):

@@ -186,7 +186,7 @@ class RetriedBucket:
                 try:
                     await self._bucket.read(reads)
                 except SourceUnavailable as error:
-                    broken = next((read for read in reads if read.taken < read.length), None)
+                    broken = next((read for read in reads if read.missing), None)
                     if broken is not None and broken.taken and not broken.wanted.is_versioned:  # the rest might be of another version
                         text = f"the body of {shown(broken.wanted.key)} broke off, and {self.words} names no version to go on with"
                         raise SourceChanged(text) from error
@@ -203,7 +203,7 @@ class _Bytes:
 
     def __str__(self) -> str:
         read = next((read for read in self._reads if not read.is_done), self._reads[-1])
-        return f"bytes {read.start}-{read.start + read.length - 1} of {shown(read.wanted.key)}"
+        return f"bytes {read.start}-{read.last} of {shown(read.wanted.key)}"
 
 
 class _Call:

@@ -16,8 +16,7 @@ import pytest
 
 from adapter.errors import AdapterError, InvalidRequest, VolumeFailed
 from adapter.model import Artifact, Layout, SourceFile
-from adapter.triton.expected import kind_of
-from adapter.triton.repository import Repository
+from adapter.triton.repository import Repository, kind_of
 from adapter.volume.space import Space
 from adapter.volume.volume import Volume
 
@@ -290,7 +289,7 @@ async def test_without_births_identities_are_told_by_changes(
     repository: Repository, artifact: Artifact, monkeypatch: pytest.MonkeyPatch, lacking: str
 ) -> None:
     """An old kernel, or a network volume: what was written at the model's top makes it another one, nothing below does."""
-    monkeypatch.setattr("adapter.triton.identity._statx", None if lacking == "the system call" else lambda *_: 0)
+    monkeypatch.setattr("adapter.triton.placing._statx", None if lacking == "the system call" else lambda *_: 0)
     first = await repository.place("m", LAYOUT, artifact)
     (repository.folder / "m/1/lib/__pycache__/model.pyc").write_bytes(b"x")
     assert (await repository.inventory())["m"].identity == first

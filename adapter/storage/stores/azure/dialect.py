@@ -10,29 +10,21 @@ import base64
 import hmac
 from collections.abc import Mapping, Sequence
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
+from xml.etree.ElementTree import Element
 
 from adapter.errors import AdapterError, SourceDenied, SourceNotFound
-from adapter.storage.bucket import PAGE_OBJECTS, Page, StoredObject
+from adapter.storage.bucket import PAGE_OBJECTS, Page, Read, StoredObject
 from adapter.storage.checksums import Checksum, readable
 from adapter.storage.net.messages import Head
-from adapter.storage.stores.body import PARTIAL, Part
+from adapter.storage.stores.answers import PARTIAL
 from adapter.storage.stores.cloud import Dialect, ListingQuery
-from adapter.storage.stores.xml_rows import ENCODED, Shape, code_in, read_rows
+from adapter.storage.stores.xml_pages import code_in, parsed
 
 VERSION = "2021-12-02"
 """`x-ms-version`: the first one that tells names in another encoding where XML cannot hold them."""
 PAGE_BLOBS = 250
 """Rows to ask for: 4 MiB are enough for 16 KiB of each. Metadata, which must be asked for, is up to 8 KiB."""
-_FOLDER_MARK = "Metadata/hdi_isfolder"
-"""Of the entries that stand for folders in accounts with a hierarchical namespace."""
-_SIZE, _ETAG = "Properties/Content-Length", "Properties/Etag"
-SHAPE = Shape(
-    root="EnumerationResults",
-    rows={"Blobs/Blob": frozenset({"Name", _SIZE, _ETAG, _FOLDER_MARK}), "Blobs/BlobPrefix": frozenset({"Name"})},
-    fields=frozenset({"NextMarker"}),
-    most_tags=120 * PAGE_OBJECTS + 1000,
-    most_attribute_bytes=256 * PAGE_OBJECTS,
-)
+_MOST_TAGS = 120 * PAGE_OBJECTS + 1000
 """A blob has up to 40 properties; the rest is for metadata. Four times as many in a page of `PAGE_BLOBS`."""
 MEANINGS: dict[str, type[AdapterError]] = {"ContainerNotFound": SourceNotFound, "PublicAccessNotPermitted": SourceDenied}
 _MOST_BYTES_OF_A_BLOB = 200 * 1024**4
@@ -63,25 +55,16 @@ class AzureDialect(Dialect):
 
     def page_of(self, content: bytes, wanted: ListingQuery) -> Page:
         """As `Dialect`."""
-        read = read_rows(content, SHAPE)
-        if len(read.rows) > wanted.limit:
+        root = parsed(content, "EnumerationResults", most_tags=_MOST_TAGS)
+        objects = tuple(_stored(row) for row in root.iterfind("Blobs/Blob"))
+        folders = tuple(_name(row) for row in root.iterfind("Blobs/BlobPrefix"))
+        if len(objects) + len(folders) > wanted.limit:
             raise ValueError("more rows than a page has")
-        objects, folders = [], []
-        for path, row in read.rows:
-            name = row.get("Name", "")
-            if ENCODED in row:
-                name = unquote(name)
-            if not name:
-                raise ValueError("not a name")
-            if path == "Blobs/BlobPrefix":
-                folders.append(name)
-            else:
-                objects.append(_stored(row, name))
-        return Page(objects=tuple(objects), folders=tuple(folders), next_token=read.fields.get("NextMarker") or None)
+        return Page(objects=objects, folders=folders, next_token=root.findtext("NextMarker") or None)
 
-    def object(self, part: Part) -> tuple[str, Mapping[str, str]]:
+    def object(self, read: Read) -> tuple[str, Mapping[str, str]]:
         """As `Dialect`."""
-        return f"/{quote(part.wanted.key, safe='/~')}", {"x-ms-range": part.range, "If-Match": f'"{part.wanted.etag}"'}
+        return f"/{quote(read.wanted.key, safe='/~')}", {"x-ms-range": read.range, "If-Match": f'"{read.wanted.etag}"'}
 
     def checksums(self, headers: Mapping[str, str]) -> Sequence[Checksum]:
         """As `Dialect`. Of page and append blobs it is as old as the property, which writes do not renew."""
@@ -97,12 +80,20 @@ class AzureDialect(Dialect):
         return code_in(head.error) or head.headers.get("x-ms-error-code", "")
 
 
-def _stored(row: Mapping[str, str], name: str) -> StoredObject:
-    size, etag = int(row.get(_SIZE, "0") or 0), row.get(_ETAG, "").strip('"')
+def _stored(row: Element) -> StoredObject:
+    size, etag = int(row.findtext("Properties/Content-Length") or 0), row.findtext("Properties/Etag", "").strip('"')
     if not 0 <= size <= _MOST_BYTES_OF_A_BLOB or not etag:
         raise ValueError("not a size, or no version")
-    is_folder = row.get(_FOLDER_MARK, "").lower() == "true"
-    return StoredObject(f"{name}/" if is_folder else name, size, etag)
+    is_folder = row.findtext("Metadata/hdi_isfolder", "").lower() == "true"  # in accounts with a hierarchical namespace
+    return StoredObject(f"{_name(row)}/" if is_folder else _name(row), size, etag)
+
+
+def _name(row: Element) -> str:
+    found = row.find("Name")
+    if found is None or not found.text:
+        raise ValueError("not a name")
+    is_encoded = found.get("Encoded", "").lower() == "true"  # XML cannot hold it
+    return unquote(found.text) if is_encoded else found.text
 
 
 def authorization(method: str, url: str, headers: Mapping[str, str], account: str, key: bytes) -> str:

@@ -12,10 +12,10 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from adapter.storage.bucket import PAGE_OBJECTS, Page, StoredObject
+from adapter.storage.bucket import PAGE_OBJECTS, Page, Read, StoredObject
 from adapter.storage.checksums import Checksum, readable
 from adapter.storage.net.messages import Head
-from adapter.storage.stores.body import PARTIAL, Part
+from adapter.storage.stores.answers import PARTIAL
 from adapter.storage.stores.cloud import Dialect, ListingQuery
 
 FIELDS = "items(name,size,generation),prefixes,nextPageToken"
@@ -72,11 +72,11 @@ class GcsDialect(Dialect):
             raise ValueError("more rows than a page has")
         return Page(objects=objects, folders=folders, next_token=answer.nextPageToken or None)
 
-    def object(self, part: Part) -> tuple[str, Mapping[str, str]]:
+    def object(self, read: Read) -> tuple[str, Mapping[str, str]]:
         """As `Dialect`. An object that was stored packed is wanted as it was stored."""
-        query = urlencode({"alt": "media", "generation": part.wanted.etag})
-        target = f"/download/storage/v1/b/{self._bucket}/o/{quote(part.wanted.key, safe='~')}?{query}"
-        return target, {"Range": part.range, "Accept-Encoding": "gzip"}
+        query = urlencode({"alt": "media", "generation": read.wanted.etag})
+        target = f"/download/storage/v1/b/{self._bucket}/o/{quote(read.wanted.key, safe='~')}?{query}"
+        return target, {"Range": read.range, "Accept-Encoding": "gzip"}
 
     def checksums(self, headers: Mapping[str, str]) -> Sequence[Checksum]:
         """As `Dialect`. `x-goog-hash` is of the whole object as it is stored; composed objects have a CRC32C alone."""

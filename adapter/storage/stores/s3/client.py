@@ -6,7 +6,6 @@ import functools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import cast
 
 from botocore.credentials import Credentials, ReadOnlyCredentials
 
@@ -14,19 +13,17 @@ from adapter.errors import AdapterError, InvalidRequest
 from adapter.storage.bucket import PAGE_OBJECTS, FileSink, Page, Read, StoredObject
 from adapter.storage.checksums import Checksum
 from adapter.storage.net.access import Trust
-from adapter.storage.net.bridge import Bridge
+from adapter.storage.net.engine import Bridge
 from adapter.storage.net.messages import Collected, Head
 from adapter.storage.secret.merging import StorageConfig
-from adapter.storage.stores.answers import REDIRECTS, USER_AGENT, etag_of, is_passing
-from adapter.storage.stores.body import Part, left_of
+from adapter.storage.stores.answers import OK, REDIRECTS, USER_AGENT, etag_of, is_passing
 from adapter.storage.stores.clients import Means
-from adapter.storage.stores.cloud import OK, PAGE_BYTES, CloudBucket, CloudClient, Sign
-from adapter.storage.stores.s3.config import S3Connection
-from adapter.storage.stores.s3.credentials import Keys, asked
+from adapter.storage.stores.cloud import PAGE_BYTES, CloudBucket, CloudClient, Sign
+from adapter.storage.stores.s3 import S3Connection
+from adapter.storage.stores.s3.credentials import asked
 from adapter.storage.stores.s3.dialect import S3Dialect
-from adapter.storage.stores.s3.place import of_environment, place_of
-from adapter.storage.stores.s3.signing import signed
-from adapter.storage.stores.tokens import Tokens
+from adapter.storage.stores.s3.requests import of_environment, place_of, signed
+from adapter.storage.stores.tokens import Token, Tokens
 from adapter.units import MIB
 
 TURN_SECONDS = 11 * 60
@@ -67,12 +64,12 @@ class S3Client(CloudClient):
         """What is signed with now; None: nothing is. Raises as `CloudClient.sign`."""
         if self._tokens is None:
             return self._static
-        keys = cast("ReadOnlyCredentials", cast("Keys", await self._tokens.value()).credentials)
+        keys: ReadOnlyCredentials = await self._tokens.get()
         if keys.token:
             self._connection.check_token("the session token of the default credential chain", self.host, or_else=_OR_ELSE)
         return keys
 
-    async def _ask(self) -> Keys:
+    async def _ask(self) -> Token:
         assert self._tokens is not None  # noqa: S101 - they ask
         bridge = Bridge(self.means.engine, Trust(ca_file=self._trust.ca_file), most_bytes=PAGE_BYTES, asks=self._tokens.asks)
         return await self.means.asking.run(lambda stop: asked(self.region, bridge, stop))
@@ -113,7 +110,7 @@ class S3Bucket(CloudBucket):
 
     async def read(self, reads: Sequence[Read]) -> None:
         """As the Protocol says. An answer with a part of an object does not tell a checksum of all of it, so that is asked for."""
-        for read in left_of(reads):
+        for read in (read for read in reads if read.missing):
             algorithm = self._checksums.get(read.wanted.key)
             if algorithm and isinstance(read.sink, FileSink) and read.length < read.wanted.size_bytes:
                 read.sink.expect((Checksum(algorithm),))
@@ -144,11 +141,11 @@ class S3Bucket(CloudBucket):
 
         Raises SourceUnavailable: another try may be answered.
         """
-        whole = Part(wanted=wanted, start=0, length=wanted.size_bytes)
+        whole = Read(wanted, 0, wanted.size_bytes, len)
         sign = await self.signer()
         head = await self._answer(self._request(sign, self._dialect.object(whole), Collected(), method="HEAD"))
         if is_passing(head.status) and head.status != _NOT_IMPLEMENTED:
-            raise self._where.refused(head.status, key=wanted.key, retry_after=head.headers.get("retry-after"))
+            raise self._where.refused(head, key=wanted.key)
         is_version = etag_of(head.headers.get("etag")) == wanted.etag
         return self._dialect.checksums(head.headers) if head.status == OK and is_version else ()
 

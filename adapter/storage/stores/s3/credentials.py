@@ -14,7 +14,6 @@ import signal
 import subprocess
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
@@ -27,13 +26,12 @@ from botocore.config import Config
 from botocore.credentials import ProcessProvider, RefreshableCredentials, create_credential_resolver
 from botocore.parsers import ResponseParserError
 
-from adapter.errors import AdapterError, SourceUnavailable
-from adapter.storage.net.bridge import Bridge
+from adapter.errors import SourceUnavailable
+from adapter.storage.net.engine import Bridge
 from adapter.storage.net.failures import ANSWER_SECONDS, CONNECT_SECONDS, Unanswered
-from adapter.storage.stores.answers import Where
-from adapter.storage.stores.cloud import NoCredentialsError
+from adapter.storage.net.messages import Head
 from adapter.storage.stores.s3.dialect import MEANINGS
-from adapter.storage.stores.tokens import NEVER, Token, TokensAwayError
+from adapter.storage.stores.tokens import NEVER, NoCredentialsError, Token, TokensAwayError
 from adapter.workers import Stop
 
 PROGRAM_SECONDS = CONNECT_SECONDS + ANSWER_SECONDS
@@ -48,14 +46,7 @@ FAILURES = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Keys(Token):
-    """What is signed with."""
-
-    credentials: Any = None
-
-
-def asked(region: str, bridge: Bridge, stop: Stop) -> Keys:
+def asked(region: str, bridge: Bridge, stop: Stop) -> Token:
     """
     What the chain gives. Blocks.
 
@@ -68,7 +59,7 @@ def asked(region: str, bridge: Bridge, stop: Stop) -> Keys:
     try:
         session = botocore.session.Session()
         session.set_default_client_config(_CONFIG)
-        session.register("before-send", cast("Any", asking.on_request))
+        session.register("before-send", cast("Any", lambda request, **_: asking.send(request)))
         resolver = create_credential_resolver(session, region_name=region)
         _reach_through(resolver, asking)
         found = resolver.load_credentials()
@@ -79,7 +70,7 @@ def asked(region: str, bridge: Bridge, stop: Stop) -> Keys:
         stop.check()
         raise asking.trouble or _meaning(error) from error
     ends = found._expiry_time.timestamp() if isinstance(found, RefreshableCredentials) else NEVER  # type: ignore[attr-defined]
-    return Keys("", ends, frozen)
+    return Token(frozen, ends)
 
 
 def _meaning(error: Exception) -> Exception:
@@ -90,26 +81,11 @@ def _meaning(error: Exception) -> Exception:
     elif isinstance(error, boto.ClientError):
         code = str(error.response.get("Error", {}).get("Code", ""))
         if MEANINGS.get(code) is SourceUnavailable:
-            return _AwsAwayError(code, int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)))
+            status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+            return TokensAwayError("AWS", head=Head(status), code=code, gives=_GIVES)
         failed = f"the default credential chain failed ({code})" if code.isalnum() else failed
     instead = 'give both, or anonymous "true" for a public bucket'
     return NoCredentialsError(f"{{label}} has no access_key_id and secret_access_key, and {failed}; {instead}")
-
-
-class _AwsAwayError(TokensAwayError):
-    """AWS says by a code that this can pass."""
-
-    def __init__(self, code: str, status: int) -> None:
-        super().__init__("AWS", status=status)
-        self._code = code
-
-    def meaning(self, where: Where, owner: str) -> AdapterError:
-        """As `TokensAwayError`."""
-        giver = replace(where, words=f"{self.place}, which gives out {_GIVES} for {where.words},")
-        error = giver.refused(self.status, self._code, kind=SourceUnavailable)
-        assert isinstance(error, SourceUnavailable)  # noqa: S101 - of that kind
-        error.is_of_giver = True
-        return error
 
 
 class _Asking:
@@ -120,10 +96,6 @@ class _Asking:
         self.stop = stop
         self.trouble: TokensAwayError | None = None
         """The last one that can pass."""
-
-    def on_request(self, request: AWSPreparedRequest, **_: object) -> AWSResponse:
-        """As botocore's event `before-send`."""
-        return self.send(request)
 
     def send(self, request: AWSPreparedRequest, *, is_optional: bool = False, uses_proxies: bool = True) -> AWSResponse:
         """The whole answer. `is_optional`: most pods have nothing there, which is no trouble."""
@@ -141,7 +113,7 @@ class _Asking:
                 self.trouble = TokensAwayError(host, failure, gives=_GIVES)
             raise boto.EndpointConnectionError(endpoint_url=url, error=failure) from failure
         if head.status >= _FIRST_AWAY_STATUS or head.status == _TOO_MANY:
-            self.trouble = TokensAwayError(host, status=head.status, retry_after=head.headers.get("retry-after"), gives=_GIVES)
+            self.trouble = TokensAwayError(host, head=head, gives=_GIVES)
         raw = SimpleNamespace(stream=lambda: iter((answer,)))
         return AWSResponse(url, head.status, cast("Any", HeadersDict(head.headers)), cast("Any", raw))
 
@@ -162,26 +134,24 @@ def _reach_through(resolver: Any, asking: _Asking) -> None:
     profiles._create_process_provider = program_of
 
 
-class _Program:
-    """A program that prints credentials, as `subprocess.Popen`: ended with all that it has started when its time is up, or by the stop."""
+class _Program(subprocess.Popen[bytes]):
+    """A program that prints credentials: ended with all that it has started when its time is up, or by the stop."""
 
     def __init__(self, stop: Stop, command: Any, **options: Any) -> None:
+        super().__init__(command, start_new_session=True, stdin=subprocess.DEVNULL, **options)
         self._stop = stop
-        self._child = subprocess.Popen(command, start_new_session=True, stdin=subprocess.DEVNULL, **options)  # noqa: S603 - the profile's own
-        self.returncode: int | None = None
 
-    def communicate(self) -> tuple[Any, Any]:
+    def communicate(self, *_: Any) -> tuple[bytes, bytes]:
         """What it has said. Raises Stopped."""
         with self._stop.waking(self._end):
             try:
-                said = self._child.communicate(timeout=PROGRAM_SECONDS)
+                said = super().communicate(timeout=PROGRAM_SECONDS)
             except subprocess.TimeoutExpired:
                 self._end()
-                said = self._child.communicate()
+                said = super().communicate()
         self._stop.check()
-        self.returncode = self._child.returncode
         return said
 
     def _end(self) -> None:
         with suppress(ProcessLookupError):
-            os.killpg(self._child.pid, signal.SIGKILL)
+            os.killpg(self.pid, signal.SIGKILL)

@@ -6,34 +6,26 @@ Source: Amazon S3 API Reference, ListObjectsV2, GetObject, Error responses.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from urllib.parse import quote, unquote_plus, urlencode
+from xml.etree.ElementTree import Element
 
 from adapter.errors import AdapterError, SourceDenied, SourceNotFound, SourceUnavailable
-from adapter.storage.bucket import PAGE_OBJECTS, Page, StoredObject
+from adapter.storage.bucket import PAGE_OBJECTS, Page, Read, StoredObject
 from adapter.storage.checksums import ALGORITHMS, Checksum, readable
 from adapter.storage.net.messages import Head
 from adapter.storage.stores.answers import etag_of
-from adapter.storage.stores.body import Part
 from adapter.storage.stores.cloud import Dialect, ListingQuery
-from adapter.storage.stores.xml_rows import Shape, code_in, read_rows
+from adapter.storage.stores.xml_pages import code_in, fields_of, name_of, parsed
 
 MOST_KEY_BYTES = 1024
 """Source: Amazon S3 User Guide, Naming Amazon S3 objects."""
 MOST_TOKEN_CHARACTERS = 8 * 1024
 """Tokens hold a key, in an encoding of the server's own, and go back in a URL."""
-SHAPE = Shape(
-    root="ListBucketResult",
-    rows={
-        "Contents": frozenset({"Key", "ETag", "Size", "ChecksumAlgorithm", "ChecksumType"}),
-        "CommonPrefixes": frozenset({"Prefix"}),
-    },
-    fields=frozenset({"IsTruncated", "EncodingType", "KeyCount", "NextContinuationToken"}),
-    lists=frozenset({"ChecksumAlgorithm"}),
-    most_tags=64 * PAGE_OBJECTS,
-    most_attribute_bytes=256 * PAGE_OBJECTS,
-)
-"""A row has 14 elements when all of its fields are there. Some servers name the language in each row, or owner."""
+_MOST_TAGS = 64 * PAGE_OBJECTS
+"""A row has 14 elements when all of its fields are there."""
+_FIELDS = ("IsTruncated", "EncodingType", "KeyCount", "NextContinuationToken")
+_FIELDS_OF_A_ROW = ("Key", "ETag", "Size", "ChecksumType")
 ASKING = {"x-amz-checksum-mode": "ENABLED"}
 """Header of the requests whose answers tell checksums."""
 _FULL = "FULL_OBJECT"
@@ -77,29 +69,31 @@ class S3Dialect(Dialect):
 
     def page_of(self, content: bytes, wanted: ListingQuery) -> Page:
         """As `Dialect`. Raises SourceUnavailable: a listing that was cut short."""
-        read = read_rows(content, SHAPE)
-        int(read.fields.get("KeyCount") or 0)
-        told = read.fields.get("IsTruncated", "")
+        root = parsed(content, "ListBucketResult", most_tags=_MOST_TAGS)
+        fields = fields_of(root, _FIELDS)
+        int(fields.get("KeyCount") or 0)
+        told = fields.get("IsTruncated", "")
         is_cut = told == "true"
         if not is_cut and told.strip() != "false":
             raise ValueError("neither the end nor a part")
-        token = read.fields.get("NextContinuationToken", "") if is_cut else ""
+        token = fields.get("NextContinuationToken", "") if is_cut else ""
         if is_cut and not token:
             raise SourceUnavailable("cut its listing short without saying where it goes on")
         if len(token) > MOST_TOKEN_CHARACTERS:
             raise ValueError("a token that is too long")
-        decode = unquote_plus if read.fields.get("EncodingType") == "url" else str
-        objects = tuple(_stored(row, decode(row["Key"])) for path, row in read.rows if path == "Contents" and "Key" in row)
-        folders = tuple(_checked(decode(row["Prefix"])) for path, row in read.rows if path == "CommonPrefixes" and "Prefix" in row)
-        if len(objects) + len(folders) != len(read.rows) or len(read.rows) > PAGE_OBJECTS:  # small servers do not heed a smaller limit
-            raise ValueError("rows without a name, or more than a page has")
+        decode = unquote_plus if fields.get("EncodingType") == "url" else str
+        objects = tuple(_stored(row, decode) for row in root if name_of(row) == "Contents")
+        prefixes = (fields_of(row, ("Prefix",))["Prefix"] for row in root if name_of(row) == "CommonPrefixes")
+        folders = tuple(_checked(decode(prefix)) for prefix in prefixes)
+        if len(objects) + len(folders) > PAGE_OBJECTS:  # small servers do not heed a smaller limit
+            raise ValueError("more rows than a page has")
         return Page(objects=objects, folders=folders, next_token=token or None)
 
-    def object(self, part: Part) -> tuple[str, Mapping[str, str]]:
+    def object(self, read: Read) -> tuple[str, Mapping[str, str]]:
         """As `Dialect`."""
-        headers = {"If-Match": f'"{part.wanted.etag}"'} if part.wanted.etag else {}
-        headers |= ASKING if part.is_whole else {"Range": part.range}
-        return f"/{quote(part.wanted.key, safe='/~')}", headers
+        headers = {"If-Match": f'"{read.wanted.etag}"'} if read.wanted.etag else {}
+        headers |= ASKING if read.is_whole else {"Range": read.range}
+        return f"/{quote(read.wanted.key, safe='/~')}", headers
 
     def checksums(self, headers: Mapping[str, str]) -> Sequence[Checksum]:
         """As `Dialect`. Older servers tell no type."""
@@ -118,13 +112,14 @@ def full_checksum(algorithms: Sequence[str], kind: str | None) -> str:
     return next((name for name in ALGORITHMS if name in names and Checksum(name).is_combined), "")
 
 
-def _stored(row: Mapping[str, str], key: str) -> StoredObject:
-    size = int(row.get("Size", ""))
+def _stored(row: Element, decode: Callable[[str], str]) -> StoredObject:
+    fields = fields_of(row, _FIELDS_OF_A_ROW)
+    size = int(fields["Size"])
     if not 0 <= size <= _MOST_SIZE_BYTES:
         raise ValueError("a size that is none")
-    etag = etag_of(row.get("ETag"))
-    checksum = full_checksum(row.get("ChecksumAlgorithm", "").split(), row.get("ChecksumType"))
-    return StoredObject(_checked(key), size, _checked(etag), checksum=checksum)
+    algorithms = [each.text or "" for each in row if name_of(each) == "ChecksumAlgorithm"]
+    checksum = full_checksum(algorithms, fields.get("ChecksumType"))
+    return StoredObject(_checked(decode(fields["Key"])), size, _checked(etag_of(fields.get("ETag"))), checksum=checksum)
 
 
 def _checked(name: str) -> str:

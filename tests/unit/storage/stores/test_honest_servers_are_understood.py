@@ -12,7 +12,7 @@ import pytest
 
 from adapter.errors import InvalidRequest
 from adapter.storage.bucket import PAGE_OBJECTS, StoredObject
-from adapter.storage.net.guard import Guard
+from adapter.storage.net.access import Guard
 from adapter.storage.stores.azure.dialect import AzureDialect
 from adapter.storage.stores.gcs.dialect import GcsDialect
 from adapter.storage.stores.s3.dialect import S3Dialect

@@ -1,4 +1,4 @@
-"""Known defects of the HTTP fronts, each by the behaviour that is right. They are mended with the rebuilt fronts."""
+"""What a backend says of memory, and what a caller says twice: judged by whose words they are."""
 
 from __future__ import annotations
 
@@ -59,11 +59,6 @@ def pod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FrontsPod]:
         yield pod
 
 
-def defect(text: str) -> pytest.MarkDecorator:
-    return pytest.mark.xfail(strict=True, reason=f"{text}; mended with the HTTP fronts")
-
-
-@defect("a prompt that a backend quotes makes 507")
 @pytest.mark.parametrize(("front", "path"), [("llm", "/predictions/quotes"), ("sagemaker", "/models/quotes/invoke")])
 def test_a_prompt_that_a_backend_quotes_is_no_lack_of_memory(pod: FrontsPod, front: str, path: str) -> None:
     answer = getattr(pod, front)("POST", path, {"inputs": QUOTED}, {"Content-Type": "application/json"})
@@ -72,13 +67,11 @@ def test_a_prompt_that_a_backend_quotes_is_no_lack_of_memory(pod: FrontsPod, fro
     assert answer.status != 507
 
 
-@defect("a text of a backend that means out of memory makes 400 at a load")
 @pytest.mark.parametrize("text", OUT_OF_MEMORY)
 def test_a_load_that_a_backend_has_no_memory_for_is_507(pod: FrontsPod, text: str) -> None:
     assert pod.load("large", fails_with(text)).status == 507
 
 
-@defect("a byte that is no UTF-8 in Target-Model is a crash over LMI")
 def test_a_target_that_is_no_text_is_the_callers_mistake(pod: FrontsPod) -> None:
     body = b'{"inputs": "one two"}'
     head = (
@@ -90,7 +83,6 @@ def test_a_target_that_is_no_text_is_the_callers_mistake(pod: FrontsPod) -> None
     assert answer.startswith((b"HTTP/1.1 400 ", b"HTTP/1.1 404 ")), answer[:300]
 
 
-@defect("one of stop and stop_sequences is dropped")
 def test_stop_and_stop_sequences_both_count_or_are_refused(pod: FrontsPod) -> None:
     for names in (("stop", "stop_sequences"), ("stop_sequences", "stop")):
         parameters = {names[0]: ["two"], names[1]: ["four"], "max_new_tokens": 8}
@@ -99,7 +91,6 @@ def test_stop_and_stop_sequences_both_count_or_are_refused(pod: FrontsPod) -> No
         assert answer.status in (400, 422, 424) or "three" not in answer.json["generated_text"], names
 
 
-@defect("a temperature beside do_sample: false is dropped")
 def test_a_temperature_that_does_not_count_is_told(pod: FrontsPod) -> None:
     before = len(pod.adapter.log_text())
     parameters = {"do_sample": False, "temperature": 0.7, "max_new_tokens": 2}
