@@ -32,7 +32,7 @@ from adapter.paths import path_problem
 
 DEFAULT_VERSION = "1"
 MOST_WRAPPERS = 4
-"""So many directories are looked at, the outermost one included."""
+"""The number of directories that are looked at, the outermost one included."""
 SCHEMA_FILE = "_schema.json"
 """ModelMesh's own name for a schema in the model's directory; never part of the model."""
 _ALLOWED = f'set {ALLOW_DECOUPLED.name} to "true" in its storage_params, or give it a config.pbtxt'

@@ -44,7 +44,7 @@ LONGEST_REST_SECONDS = 40.0
 SLOW_SECONDS = 10.0
 """An answer that takes longer is called slow while it is waited for."""
 FAILED_SECONDS = 10.0
-"""A listing that failed is told for so long; whoever needs the index asks again earlier."""
+"""A listing that failed is told for so long; a caller that needs the index asks again earlier."""
 CLOCK_SECONDS = 1e-6
 """A clock may not show less."""
 
@@ -114,7 +114,7 @@ class Index:
         if can_wait:
             await asyncio.sleep(self._owed_until - self._time())
         async with self._turn:
-            if self._question is None or self._begun < wanted:  # else somebody has asked meanwhile
+            if self._question is None or self._begun < wanted:  # else it was asked meanwhile
                 await self._rest()
                 self._begun += 1
                 self._question = asyncio.create_task(self._answer(), name="question for Triton's index")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import zip_longest
 from pathlib import Path
 
 from adapter import parameters
@@ -139,6 +140,4 @@ def _side_by_side(left: tuple[str, list[str]], right: tuple[str, list[str]], col
     width = max(map(len, tables[0]))
     if width + len(GAP) + max(map(len, tables[1])) > columns:
         return "".join("\n".join(table) + "\n" for table in tables)
-    rows = max(map(len, tables))
-    first, second = ([*table, *[""] * (rows - len(table))] for table in tables)
-    return "".join(f"{a:<{width}}{GAP}{b}".rstrip() + "\n" for a, b in zip(first, second, strict=True))
+    return "".join(f"{a:<{width}}{GAP}{b}".rstrip() + "\n" for a, b in zip_longest(*tables, fillvalue=""))

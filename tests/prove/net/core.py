@@ -68,8 +68,8 @@ MISTAKES = (
         "purge of others",
         "A purge deletes directories that the adapter has not placed.",
         "adapter/triton/repository.py",
-        "            if not self.is_of_others(path.name):\n                self._discard([path])",
-        "            self._discard([path])",
+        "                if not self.is_of_others(path.name):\n                    yield path",
+        "                yield path",
         ("fronts/test_repository_api.py",),
     ),
     Mistake(
