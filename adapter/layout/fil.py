@@ -29,7 +29,6 @@ from adapter.layout.forests import lightgbm, treelite, xgboost
 from adapter.layout.forests.forest import FORMATS, Forest, Format, Unreliable
 from adapter.layout.model_config import ModelConfig
 from adapter.layout.schema import VARIABLE, Schema, Tensor
-from adapter.layout.textproto import Message, Scalar
 from adapter.layout.tree import shortened
 
 BACKEND = "fil"
@@ -148,7 +147,7 @@ class Answers:
 def file_of(config: ModelConfig) -> tuple[str, Format] | None:
     """The name of the file that a user's own config stands for, in each version, and its format; None where the format is unknown."""
     format_ = FORMATS.get(_parameters(config).get("model_type", "xgboost"))
-    return None if format_ is None else (config.default_model_filename or format_.file_name, format_)
+    return None if format_ is None else (config.said.default_model_filename or format_.file_name, format_)
 
 
 def check(config: ModelConfig, format_: Format, path: str, ends: Ends) -> None:
@@ -188,30 +187,13 @@ def check(config: ModelConfig, format_: Format, path: str, ends: Ends) -> None:
 
 
 def _parameters(config: ModelConfig) -> Mapping[str, str]:
-    found = {}
-    for entry in _messages(config.tree, "parameters"):
-        value = [_string(message, "string_value") for message in _messages(entry, "value")]
-        found[_string(entry, "key")] = value[-1] if value else ""
-    return found
+    return {key: value.string_value for key, value in config.said.parameters.items()}
 
 
 def _width(config: ModelConfig, side: str, name: str) -> int | None:
     """Numbers for each row that the config makes room for; None where it does not say."""
-    for entry in _messages(config.tree, side):
-        if _string(entry, "name") == name:
-            dims = [value.value for field in entry.all("dims") for value in field.values if isinstance(value, Scalar)]
-            numbers = [dim for dim in dims if isinstance(dim, int)]
-            return prod(numbers) if numbers and min(numbers) > 0 else None
-    return None
-
-
-def _messages(message: Message, name: str) -> list[Message]:
-    return [value for field in message.all(name) for value in field.values if isinstance(value, Message)]
-
-
-def _string(message: Message, name: str) -> str:
-    found = [value.value for field in message.all(name) for value in field.values if isinstance(value, Scalar)]
-    return str(found[-1]) if found else ""
+    dims = next((tensor.dims for tensor in getattr(config.said, side) if tensor.name == name), ())
+    return prod(dims) if dims and min(dims) > 0 else None
 
 
 def _check_tensor(tensor: Tensor, names: tuple[str, ...]) -> None:

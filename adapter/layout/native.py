@@ -50,7 +50,7 @@ def arranged(
         directories=() if served else (_empty_version(config),),
         hint=backends.hint(kind, name, final, rest.below(served[0]) if served else Tree({})),
         warnings=backends.warnings(config),
-        questions=_questions(final, rest, served) if config.backend == fil.BACKEND else (),
+        questions=_questions(final, rest, served) if config.said.backend == fil.BACKEND else (),
     )
 
 
@@ -91,7 +91,7 @@ def _served(config: ModelConfig, tree: Tree) -> tuple[str, ...]:
         if not served:
             raise LayoutError(f"version_policy asks for {config.version_policy}, and there is only {_directories(versions)}")
         return served
-    if config.is_ensemble or config.backend in _FILES_ELSEWHERE:
+    if config.is_ensemble or config.said.backend in _FILES_ELSEWHERE:
         return ()
     if files := [name for name in tree.file_names if is_version(name)]:
         raise LayoutError(f"{files[0]} is a file, a version directory is expected")

@@ -92,7 +92,7 @@ def plan(spec: ModelSpec, listing: Listing, contents: dict[SourceFile, bytes]) -
         if is_bundle:
             layout = bundles.arranged(spec, bundles.read(spec, tree, known, contents), schema_content)
         elif known is not None:
-            tensors = None if schema_content is None else schema.read(schema_content, known.max_batch_size)
+            tensors = None if schema_content is None else schema.read(schema_content, known.said.max_batch_size)
             layout = native.arranged(model_type(spec.model_type), spec.model_id, known, tensors, tree)
         else:
             layout = _arranged(spec, tree, schema_content, is_single_file=listing.is_single_file)
@@ -160,7 +160,7 @@ def _arranged(spec: ModelSpec, tree: Tree, schema_content: bytes | None, *, is_s
     known = config or ModelConfig()
     backends.check(kind, spec.model_id, known, placed, (directory,))
     if kind.name == "pytorch" and "model.pt" in inside.file_names:
-        backends.check_positions(known.tensor_names("input"))
+        backends.check_positions([tensor.name for tensor in known.said.input])
     return Layout(
         links={**beside.files, **placed.files},
         written={} if config is None else {model_config.FILE_NAME: config.rewritten(None)},
@@ -270,7 +270,7 @@ def _expected(kind: ModelType, config: ModelConfig | None) -> Expectation:
         return Expectation(f"for type {kind.name} {kind.expected}" if kind.name else kind.expected, kind.example)
     if config.is_ensemble:
         return Expectation(TYPES["ensemble"].expected, TYPES["ensemble"].example)
-    kind = by_backend(config.backend) or kind
+    kind = by_backend(config.said.backend) or kind
     return Expectation(f"config.pbtxt and {kind.expected}", tuple(dict.fromkeys((model_config.FILE_NAME, *kind.example))))
 
 
