@@ -5,7 +5,7 @@ The backend writes as many numbers for each row as the forest has outputs into t
 config, and reads as many as the forest has features from the request: neither is compared with the config, and both
 go beyond the buffers where the config is wrong. So both counts come from the file, once it is there. The exceptions:
 of several classes, `output_class` without `predict_proba` goes through a buffer of the backend's own and gives one number,
-the class; of two classes that are one number, `predict_proba` gives two.
+the class; of a forest of one output, `predict_proba` gives two on a GPU.
 
 Pure. Says nothing of the trees themselves: Treelite does not validate all of them, so whoever may deploy a forest must be
 trusted with Triton.
@@ -24,20 +24,17 @@ from math import prod
 
 from adapter.ends import Ends
 from adapter.errors import InvalidModel
-from adapter.layout import model_config, textproto
-from adapter.layout.forests import lightgbm, treelite, xgboost
-from adapter.layout.forests.forest import FORMATS, Forest, Format, Unreliable
+from adapter.layout import forests, model_config
+from adapter.layout.forests import FORMATS, Forest, Unreliable
 from adapter.layout.model_config import ModelConfig
 from adapter.layout.schema import VARIABLE, Schema, Tensor
+from adapter.layout.textproto import quoted
 from adapter.layout.tree import shortened
 
 BACKEND = "fil"
 MAX_BATCH_SIZE = 32768
 """The FIL backend works in batches only; its documentation's own example."""
 INPUT, OUTPUT, SHAPLEY = "input__0", "output__0", "treeshap_output"
-_READERS = {"lightgbm": lightgbm.read, "treelite_checkpoint": treelite.read}
-_BY_FILE_NAME = {row.file_name: row for row in FORMATS.values()}
-_FALSE = frozenset({"", "false", "0"})
 _TRUE = frozenset({"true", "1"})
 
 
@@ -55,22 +52,12 @@ def check_schema(tensors: Schema) -> None:
             _check_tensor(tensor, names)
 
 
-def format_of(file_name: str) -> Format:
-    """The format that a placed name stands for."""
-    return _BY_FILE_NAME[file_name]
+def format_of(file_name: str) -> str:
+    """The backend's word for the format that a placed name stands for."""
+    return next(model_type for model_type, name in FORMATS.items() if name == file_name)
 
 
-def forest_of(format_: Format, ends: Ends) -> Forest:
-    """
-    What a file of this format says of itself; of XGBoost's three, the content tells which it is.
-
-    Raises:
-        Unreliable: it does not say it.
-    """
-    return _READERS.get(format_.model_type, xgboost.read)(ends)
-
-
-def config(path: str, format_: Format, ends: Ends, tensors: Schema) -> tuple[Forest, ModelConfig]:
+def config(path: str, model_type: str, ends: Ends, tensors: Schema) -> tuple[Forest, ModelConfig]:
     """
     The forest, and what is written beside it; `path` is for error texts.
 
@@ -80,7 +67,7 @@ def config(path: str, format_: Format, ends: Ends, tensors: Schema) -> tuple[For
         InvalidModel: the counts cannot be told, or the schema says others.
     """
     try:
-        forest = forest_of(format_, ends)
+        forest = forests.read(model_type, ends)
     except Unreliable as reason:
         raise InvalidModel(
             f"{shortened(path)}: what the FIL backend must be told of this forest cannot be taken from the file: {reason}; "
@@ -144,13 +131,13 @@ class Answers:
         return replace(tensor, dims=dims)
 
 
-def file_of(config: ModelConfig) -> tuple[str, Format] | None:
+def file_of(config: ModelConfig) -> tuple[str, str] | None:
     """The name of the file that a user's own config stands for, in each version, and its format; None where the format is unknown."""
-    format_ = FORMATS.get(_parameters(config).get("model_type", "xgboost"))
-    return None if format_ is None else (config.said.default_model_filename or format_.file_name, format_)
+    model_type = _parameters(config).get("model_type", "xgboost")
+    return (config.said.default_model_filename or FORMATS[model_type], model_type) if model_type in FORMATS else None
 
 
-def check(config: ModelConfig, format_: Format, path: str, ends: Ends) -> None:
+def check(config: ModelConfig, model_type: str, path: str, ends: Ends) -> None:
     """
     Compare a user's own config with the file, as far as both say numbers. What fits goes to Triton as it was written.
 
@@ -158,16 +145,13 @@ def check(config: ModelConfig, format_: Format, path: str, ends: Ends) -> None:
         InvalidModel: Triton's buffers would be too small, with both numbers.
     """
     try:
-        forest = forest_of(format_, ends)
+        forest = forests.read(model_type, ends)
     except Unreliable:
         return
-    if forest.model_type != format_.model_type:
+    if forest.model_type != model_type:
         return  # the backend will say so
     given = _width(config, "output", OUTPUT)
-    parameters = _parameters(config)
-    answers_class = parameters.get("output_class", parameters.get("is_classifier", "")).strip().lower() in _TRUE
-    is_class = answers_class and parameters.get("predict_proba", "").strip().lower() in _FALSE and forest.classes > 1
-    needed = 1 if is_class else forest.outputs
+    is_class, needed = _answered(config, forest)
     if given is not None and given < needed:
         raise InvalidModel(
             f"config.pbtxt makes room for {_numbers(given)} in {OUTPUT}, and the FIL backend would write {needed}: {shortened(path)} says "
@@ -184,6 +168,18 @@ def check(config: ModelConfig, format_: Format, path: str, ends: Ends) -> None:
             f"config.pbtxt gives {INPUT} {_numbers(columns)}, and the FIL backend would read {forest.features}: "
             f"{shortened(path)} says {forest.features} features"
         )
+
+
+def _answered(config: ModelConfig, forest: Forest) -> tuple[bool, int]:
+    """Whether the answer is the class of several, out of a buffer of the backend's own; how many numbers are written for each row."""
+    parameters = {key: value.strip().lower() in _TRUE for key, value in _parameters(config).items()}
+    answers_class = parameters.get("output_class", parameters.get("is_classifier", False))
+    with_probabilities = parameters.get("predict_proba", False)
+    if answers_class and not with_probabilities and forest.classes > 1:
+        return True, 1
+    groups = config.said.instance_group
+    is_on_cpu = bool(groups) and all(group.kind == group.KIND_CPU for group in groups)
+    return False, 2 if with_probabilities and forest.outputs == 1 and not is_on_cpu else forest.outputs
 
 
 def _parameters(config: ModelConfig) -> Mapping[str, str]:
@@ -215,4 +211,4 @@ def _shape(dims: tuple[int, ...]) -> str:
 
 
 def _parameter(key: str, value: str) -> str:
-    return f"parameters {{ key: {textproto.quoted(key)} value {{ string_value: {textproto.quoted(value)} }} }}\n"
+    return f"parameters {{ key: {quoted(key)} value {{ string_value: {quoted(value)} }} }}\n"

@@ -12,7 +12,6 @@ from functools import partial
 
 from adapter.ends import Ends
 from adapter.layout import backends, fil, model_config
-from adapter.layout.forests.forest import Format
 from adapter.layout.model_config import ModelConfig
 from adapter.layout.model_types import ModelType
 from adapter.layout.schema import Schema
@@ -59,16 +58,16 @@ def _questions(config: ModelConfig, tree: Tree, served: tuple[str, ...]) -> tupl
     named = fil.file_of(config)
     if named is None:
         return ()
-    name, format_ = named
+    name, model_type = named
     return tuple(
-        Question(path, format_.count, partial(_fits, config, format_, path))
+        Question(path, partial(_fits, config, model_type, path))
         for path in (f"{version}/{name}" for version in served)
         if path in tree.files
     )
 
 
-def _fits(config: ModelConfig, format_: Format, path: str, ends: Ends) -> Decision:
-    fil.check(config, format_, path, ends)
+def _fits(config: ModelConfig, model_type: str, path: str, ends: Ends) -> Decision:
+    fil.check(config, model_type, path, ends)
     return Decision(path)
 
 

@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from adapter.ends import Ends
 from adapter.errors import InvalidModel
 from adapter.layout import backends, bundles, fil, model_config, native, placement, schema, textproto
+from adapter.layout.forests import FORMATS
 from adapter.layout.model_config import ModelConfig
 from adapter.layout.model_types import TYPES, ModelType, by_backend, model_type
 from adapter.layout.tree import LayoutError, Tree, check, clash, is_residue, shortened, shown
@@ -110,10 +111,10 @@ def _with_options(layout: Layout, listing: Listing) -> Layout:
     return replace(layout, links={**layout.links, OPTIONS_FILE: options})
 
 
-def asked(layout: Layout) -> dict[SourceFile, Question]:
-    """The files that `finished` needs, with what must be counted in each; empty where the layout is finished."""
+def asked(layout: Layout) -> tuple[SourceFile, ...]:
+    """The files whose ends `finished` needs, each once; none where the layout is finished."""
     parts = (layout, *layout.inner.values())
-    return {part.links[question.path]: question for part in parts for question in part.questions}
+    return tuple({part.links[question.path]: None for part in parts for question in part.questions})
 
 
 def finished(layout: Layout, answers: Mapping[SourceFile, Ends]) -> Layout:
@@ -206,9 +207,9 @@ def _forest(kind: ModelType, version: Tree, directory: str, schema_content: byte
 
     def decide(ends: Ends) -> Decision:
         forest, written = fil.config(source, known, ends, tensors)
-        return Decision(f"{directory}/{forest.file_name}", {model_config.FILE_NAME: written.rewritten(None)})
+        return Decision(f"{directory}/{FORMATS[forest.model_type]}", {model_config.FILE_NAME: written.rewritten(None)})
 
-    return Question(f"{directory}/{name}", known.count, decide)
+    return Question(f"{directory}/{name}", decide)
 
 
 def _version(kind: ModelType, tree: Tree) -> tuple[str | None, Tree, Tree]:

@@ -83,9 +83,7 @@ def _spec(listing: Listing, type_name: str, model_id: str | None, schema_path: P
 
 def _finished(path: Path, listing: Listing, layout: Layout) -> Layout:
     root = path.parent if listing.is_single_file else path
-    asked = rules.asked(layout)
-    answers = {file: read_ends(root / file.path, question.count, lambda: None) for file, question in asked.items()}
-    return rules.finished(layout, answers)
+    return rules.finished(layout, {file: read_ends(root / file.path, lambda: None) for file in rules.asked(layout)})
 
 
 def _small_files(path: Path, listing: Listing) -> dict[SourceFile, bytes]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from adapter.ends import Count, Ends
+from adapter.ends import Ends
 from adapter.model import Artifact, Listing, SourceFile
 from adapter.ports import Wanted
 from adapter.storage.bucket import Bucket, Read, StoredObject
@@ -116,9 +116,9 @@ class RemoteModel:
         request = WantedArtifact(identity=identity, is_versioned=is_versioned, listing=self.listing, waits=self.waits)
         return (await self._means.cache.take(request, self)).artifact
 
-    async def ends(self, artifact: Artifact, counts: Mapping[SourceFile, Count | None]) -> Mapping[SourceFile, Ends]:
+    async def ends(self, artifact: Artifact, files: tuple[SourceFile, ...]) -> Mapping[SourceFile, Ends]:
         """As `StoredModel`."""
-        return await self._means.cache.ends(artifact, counts, self.waits)
+        return await self._means.cache.ends(artifact, files, self.waits)
 
     async def prove(self, stored: StoredObject) -> None:
         """As `Source`."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from adapter.ends import Count, Ends
+from adapter.ends import Ends
 from adapter.model import Artifact, Listing, SourceFile
 from adapter.storage.bucket import StoredObject
 from adapter.storage.cache.cache import Cache, Taken, Wanted
@@ -165,9 +165,9 @@ class UnpackedModel:
         self._artifact = self._leftover = None
         return artifact
 
-    async def ends(self, artifact: Artifact, counts: Mapping[SourceFile, Count | None]) -> Mapping[SourceFile, Ends]:
+    async def ends(self, artifact: Artifact, files: tuple[SourceFile, ...]) -> Mapping[SourceFile, Ends]:
         """As `StoredModel`."""
-        return await self._packed.remote.ends(artifact, counts)
+        return await self._packed.remote.ends(artifact, files)
 
     async def _taken(self) -> Artifact:
         return self._artifact or self._keep(await self._packed.take())
