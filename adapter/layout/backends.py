@@ -97,7 +97,9 @@ def hint(kind: ModelType, name: str, config: ModelConfig, version: Tree) -> str:
     if config.is_ensemble:
         return ""
     is_named_so = not config.says_backend and not backend and not {"model.pt", "model.pt2"}.isdisjoint(version.file_names)
-    if (backend == "pytorch" or config.said.platform in _PYTORCH_PLATFORMS or is_named_so) and not config.has_tensors:
+    if (backend == "pytorch" or config.said.platform in _PYTORCH_PLATFORMS or is_named_so) and not (
+        config.said.input and config.said.output
+    ):
         add = "name all of them in the schema or in config.pbtxt" if config.text else "add a schema (schema_path) or a config.pbtxt"
         return f"the PyTorch backend does not fill in inputs and outputs: {add}"
     if backend == "dali" and "model.dali" not in version.file_names and not _PLAIN.fullmatch(name):

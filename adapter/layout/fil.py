@@ -78,9 +78,7 @@ def config(path: str, model_type: str, ends: Ends, tensors: Schema) -> tuple[For
             f"{shortened(path)} has {forest.shown}, and not every release of the FIL backend takes more than one target; if yours does, "
             f'add a config.pbtxt with {INPUT} dims [ {forest.features} ], {OUTPUT} dims [ {forest.outputs} ] and output_class "false"'
         )
-    answered = Answers(path, forest)
-    inputs = tuple(answered.input(tensor) for tensor in tensors.inputs)
-    outputs = tuple(answered.output(tensor) for tensor in tensors.outputs)
+    inputs, outputs = (tuple(_fitted(tensor, path, forest) for tensor in side) for side in (tensors.inputs, tensors.outputs))
     width = next((tensor.dims[0] for tensor in outputs if tensor.name == OUTPUT), forest.outputs)
     text = (
         f'backend: "{BACKEND}"\nmax_batch_size: {MAX_BATCH_SIZE}\n'
@@ -98,37 +96,24 @@ def _answer(forest: Forest, width: int) -> str:
     return _parameter("output_class", "true") + _parameter("threshold", "0.5") + _parameter("predict_proba", probabilities)
 
 
-class Answers:
-    """One forest, compared with the tensors of a schema."""
-
-    def __init__(self, path: str, forest: Forest) -> None:
-        self._path = path
-        self._forest = forest
-
-    def input(self, tensor: Tensor) -> Tensor:
-        """The tensor with the file's number of features. Raises InvalidModel."""
-        return self._fitted(tensor, (self._forest.features,), f"{self._forest.features} features")
-
-    def output(self, tensor: Tensor) -> Tensor:
-        """The tensor with the file's number of outputs. Raises InvalidModel."""
-        forest = self._forest
-        if tensor.name == SHAPLEY:
-            each = forest.features + 1
-            shapes = ((forest.outputs * each,), (forest.outputs, each))
-            return self._fitted(tensor, shapes[len(tensor.dims) == 2], f"{forest.outputs} × {each} numbers")
-        if forest.classes > 1 and tensor.dims == (1,):
-            return tensor  # the class itself
-        if forest.is_binary and tensor.dims == (2,):
-            return tensor
-        return self._fitted(tensor, (forest.outputs,), forest.shown)
-
-    def _fitted(self, tensor: Tensor, dims: tuple[int, ...], words: str) -> Tensor:
-        if len(tensor.dims) != len(dims) or any(said not in (VARIABLE, known) for said, known in zip(tensor.dims, dims, strict=True)):
-            raise InvalidModel(
-                f"the schema gives {tensor.name} {_shape(tensor.dims)} for each row, and {shortened(self._path)} says {words}: "
-                f"{_shape(dims)} belongs there"
-            )
-        return replace(tensor, dims=dims)
+def _fitted(tensor: Tensor, path: str, forest: Forest) -> Tensor:
+    """The tensor of a schema with the numbers of the file. Raises InvalidModel."""
+    dims: tuple[int, ...] = (forest.outputs,)
+    words = forest.shown
+    if tensor.name == INPUT:
+        dims, words = (forest.features,), f"{forest.features} features"
+    elif tensor.name == SHAPLEY:
+        each = forest.features + 1
+        dims = (forest.outputs, each) if len(tensor.dims) == 2 else (forest.outputs * each,)
+        words = f"{forest.outputs} × {each} numbers"
+    elif tensor.dims == ((1,) if forest.classes > 1 else (2,)) and (forest.classes > 1 or forest.is_binary):
+        return tensor  # the class itself, or both probabilities
+    if len(tensor.dims) != len(dims) or any(said not in (VARIABLE, known) for said, known in zip(tensor.dims, dims, strict=True)):
+        raise InvalidModel(
+            f"the schema gives {tensor.name} {_shape(tensor.dims)} for each row, and {shortened(path)} says {words}: "
+            f"{_shape(dims)} belongs there"
+        )
+    return replace(tensor, dims=dims)
 
 
 def file_of(config: ModelConfig) -> tuple[str, str] | None:

@@ -127,7 +127,7 @@ def _xgboost_json(ends: Ends) -> Forest:
 
 
 def _xgboost_ubjson(ends: Ends) -> Forest:
-    at = ubjson.key_at(ends.tail, _KEY.encode())
+    at = ubjson.value_of(ends.tail, _KEY.encode())
     if at < 0:
         raise Unreliable(f"it has no {_KEY} at its end, where XGBoost writes it")
     try:

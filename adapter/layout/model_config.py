@@ -106,11 +106,6 @@ class ModelConfig:
         return self.said.backend == "vllm" or bool(self.said.model_transaction_policy.decoupled)
 
     @property
-    def has_tensors(self) -> bool:
-        """Whether there are inputs and outputs."""
-        return bool(self.said.input and self.said.output)
-
-    @property
     def version_policy(self) -> VersionPolicy:
         """Which versions are served."""
         policy = self.said.version_policy
@@ -142,18 +137,15 @@ class ModelConfig:
         return textproto.splice(self.text, edits).encode("utf-8", "surrogateescape")
 
     def _steps(self) -> Iterator[Reference]:
-        for scheduling in inner(self.fields, "ensemble_scheduling"):
-            for step in inner(scheduling.fields, "step"):
-                for name in inner(step.fields, "model_name"):
-                    yield Reference(textproto.unquoted(self.text, name), "an ensemble step", True, name.start, name.end)
+        for name in inner(self.fields, "ensemble_scheduling", "step", "model_name"):
+            yield Reference(textproto.unquoted(self.text, name), "an ensemble step", True, name.start, name.end)
 
     def _bls_parameters(self) -> Iterator[Reference]:
         for entry in inner(self.fields, "parameters"):
             keys = [textproto.unquoted(self.text, key) for key in inner(entry.fields, "key")]
             if len(keys) == 1 and keys[0].startswith(BLS_KEY):
-                for value in inner(entry.fields, "value"):
-                    for name in inner(value.fields, "string_value"):
-                        yield Reference(textproto.unquoted(self.text, name), f"the parameter {keys[0]}", False, name.start, name.end)
+                for name in inner(entry.fields, "value", "string_value"):
+                    yield Reference(textproto.unquoted(self.text, name), f"the parameter {keys[0]}", False, name.start, name.end)
 
 
 def read(content: bytes, path: str = FILE_NAME) -> ModelConfig:
@@ -172,8 +164,8 @@ def read(content: bytes, path: str = FILE_NAME) -> ModelConfig:
         failed = "used"
         said = _judged(text, fields)
     except Problem as problem:
-        line, column = position(text, problem.offset)
-        raise InvalidModel(f"{path} cannot be {failed}: line {line}, column {column}: {problem}") from problem
+        offset, words = problem.args
+        raise InvalidModel(f"{path} cannot be {failed}: {position(text, offset)}: {words}") from problem
     return ModelConfig(text, fields, said)
 
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from adapter.ends import Ends
 from adapter.errors import InvalidModel
@@ -25,7 +25,7 @@ from adapter.layout import backends, bundles, fil, model_config, native, placeme
 from adapter.layout.forests import FORMATS
 from adapter.layout.model_config import ModelConfig
 from adapter.layout.model_types import TYPES, ModelType, by_backend, model_type
-from adapter.layout.tree import LayoutError, Tree, check, clash, is_residue, shortened, shown
+from adapter.layout.tree import Expectation, LayoutError, Tree, check, clash, is_residue, shortened, shown
 from adapter.layout.versions import RULE, is_odd, is_version
 from adapter.model import OPTIONS_FILE, Decision, Layout, Listing, ModelSpec, Question, SourceFile
 from adapter.parameters import ALLOW_DECOUPLED
@@ -37,15 +37,6 @@ MOST_WRAPPERS = 4
 SCHEMA_FILE = "_schema.json"
 """ModelMesh's own name for a schema in the model's directory; never part of the model."""
 _ALLOWED = f'set {ALLOW_DECOUPLED.name} to "true" in its storage_params, or give it a config.pbtxt'
-
-
-@dataclass(frozen=True)
-class Expectation:
-    """The tree that Triton expects."""
-
-    text: str
-    paths: tuple[str, ...]
-    """The simplest such tree; a path that ends in `/` is a directory."""
 
 
 def wanted(listing: Listing, spec: ModelSpec | None = None) -> tuple[SourceFile, ...]:
@@ -64,14 +55,6 @@ def wanted(listing: Listing, spec: ModelSpec | None = None) -> tuple[SourceFile,
         bundles.check_size(inner)
         configs = (tree.find(model_config.FILE_NAME), *inner)
     return tuple(file for file in (*configs, listing.schema) if file is not None)
-
-
-def expectation(spec: ModelSpec, listing: Listing, contents: dict[SourceFile, bytes]) -> Expectation:
-    """What would have worked, for a model whose tree `plan` has refused."""
-    config = None if listing.is_single_file else listing.find(model_config.FILE_NAME)
-    known = None if config is None else model_config.read(contents[config])
-    is_bundle = not listing.is_single_file and bundles.looks_like(_unchecked(listing), known)
-    return _BUNDLE if is_bundle else _expected(model_type(spec.model_type), known)
 
 
 def plan(spec: ModelSpec, listing: Listing, contents: dict[SourceFile, bytes]) -> Layout:
@@ -261,8 +244,8 @@ def _explained(spec: ModelSpec, listing: Listing, config: ModelConfig | None, ex
         yield
     except LayoutError as error:
         found = shown(file.path for file in listing.files)
-        wanted_tree = expected or _expected(model_type(spec.model_type), config)
-        raise InvalidModel(f"{error}; found {found}; Triton expects {wanted_tree.text}") from error
+        error.expected = expected or _expected(model_type(spec.model_type), config)
+        raise InvalidModel(f"{error}; found {found}; Triton expects {error.expected.text}") from error
 
 
 def _expected(kind: ModelType, config: ModelConfig | None) -> Expectation:

@@ -43,10 +43,8 @@ def _entries(text: str, fields: list[Field], side: str) -> dict[str, Value]:
     for entry in inner(fields, side):
         names = [unquoted(text, name) for name in inner(entry.fields, "name")]
         if len(names) == 1 and names[0] in found:
-            line, column = position(text, entry.start)
-            raise InvalidModel(
-                f"config.pbtxt cannot be used: line {line}, column {column}: the {side} {shortened(names[0])} is there twice"
-            )
+            place = position(text, entry.start)
+            raise InvalidModel(f"config.pbtxt cannot be used: {place}: the {side} {shortened(names[0])} is there twice")
         if len(names) == 1:
             found[names[0]] = entry
     return found

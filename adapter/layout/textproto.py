@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Final, NamedTuple, NoReturn
 
 from google.protobuf import text_encoding
@@ -41,11 +42,7 @@ _RARE: Final = re.compile(r"\\(.)")
 
 
 class Problem(ValueError):
-    """What is wrong at one place of a text."""
-
-    def __init__(self, offset: int, words: str) -> None:
-        super().__init__(words)
-        self.offset = offset
+    """What is wrong at one place of a text: the offset, and words."""
 
 
 class Value(NamedTuple):
@@ -202,9 +199,10 @@ def _misfit(found: str) -> str:
     return f"the byte 0x{byte:X} cannot stand here" if 0x80 <= byte <= 0xFF else f"the character {found[0]!r} cannot stand here"
 
 
-def inner(fields: Iterable[Field], name: str) -> Iterator[Value]:
-    """The values of all fields of this name."""
-    return (value for field in fields if field.name == name for value in field.values)
+def inner(fields: Iterable[Field], name: str, *deeper: str) -> Iterator[Value]:
+    """The values of all fields of this name, or of those that the deeper names lead to."""
+    values = (value for field in fields if field.name == name for value in field.values)
+    return chain.from_iterable(inner(value.fields, *deeper) for value in values) if deeper else values
 
 
 def usual(text: str) -> str:
@@ -224,9 +222,9 @@ def quoted(value: str) -> str:
     return '"' + re.sub(r"[\x00-\x1f\x7f]", lambda match: f"\\{ord(match[0]):03o}", escaped) + '"'
 
 
-def position(text: str, offset: int) -> tuple[int, int]:
+def position(text: str, offset: int) -> str:
     """Line and column of an offset, both from 1."""
-    return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
+    return f"line {text.count(chr(10), 0, offset) + 1}, column {offset - text.rfind(chr(10), 0, offset)}"
 
 
 def splice(text: str, edits: Iterable[Edit], start: int = 0, end: int | None = None) -> str:

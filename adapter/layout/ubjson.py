@@ -11,15 +11,14 @@ type in the packed form).
 from __future__ import annotations
 
 import struct
-from io import BytesIO
 from typing import Any, Final
 
-_NUMBERS: Final = {kind.encode(): struct.Struct(f">{form}") for kind, form in zip("iUIlLdD", "bBhiqfd", strict=True)}
-_WORDS: Final = {b"Z": None, b"T": True, b"F": False}
+_NUMBERS: Final = {ord(kind): struct.Struct(f">{form}") for kind, form in zip("iUIlLdDC", "bBhiqfdc", strict=True)}
+_WORDS: Final = {ord("Z"): None, ord("T"): True, ord("F"): False}
 _MOST_DEPTH = 64
 
 
-def key_at(data: bytes, key: bytes) -> int:
+def value_of(data: bytes, key: bytes) -> int:
     """Where the value of the last such key begins, which has its length before it; -1 where it is none."""
     at = data.rfind(key)
     lengths = (b"L" + len(key).to_bytes(8, "big"), b"i" + bytes([len(key)]), b"U" + bytes([len(key)]))
@@ -33,85 +32,78 @@ def rest(data: bytes, at: int, key: str) -> dict[str, Any]:
     Raises:
         ValueError: it is something else.
     """
-    reader = _Reader(data[at:])
+    reader = _Reader(data, at)
     try:
         inner = reader.members({key: reader.value(0)}, 0)
         reader.members({}, 0)
-    except (struct.error, UnicodeDecodeError) as error:
+    except (struct.error, IndexError) as error:
         raise ValueError from error
-    if reader.take(1):
+    if reader.at != len(data):
         raise ValueError
     return inner
 
 
 class _Reader:
-    def __init__(self, data: bytes) -> None:
-        self._file = BytesIO(data)
-        self._size = len(data)
+    """At the place `at`, which each function moves behind what it has read."""
 
-    def take(self, count: int) -> bytes:
-        """So many bytes, or as many as there are."""
-        if count < 0:
-            raise ValueError
-        return self._file.read(min(count, self._size))
+    def __init__(self, data: bytes, at: int) -> None:
+        self.data = data
+        self.at = at
 
     def members(self, found: dict[str, Any], depth: int) -> dict[str, Any]:
         """Those of an object until its brace, beside those that are found."""
-        if depth > _MOST_DEPTH:
-            raise ValueError
-        while (kind := self.take(1)) != b"}":
-            name = self._text(kind)
+        while not self._accept("}"):
+            name = self._text()
             if name in found:
                 raise ValueError
             found[name] = self.value(depth)
         return found
 
     def value(self, depth: int) -> Any:
-        kind = self.take(1)
+        kind = self._byte()
         if kind in _WORDS:
             return _WORDS[kind]
         if kind in _NUMBERS:
             return self._number(kind)
-        if kind in (b"S", b"H"):
-            return self._text(self.take(1))
-        if kind == b"C":
-            return self.take(1).decode()
-        if kind == b"{":
+        if kind in b"SH":
+            return self._text()
+        if depth < _MOST_DEPTH and kind == ord("{"):
             return self.members({}, depth + 1)
-        if kind == b"[" and depth < _MOST_DEPTH:
+        if depth < _MOST_DEPTH and kind == ord("["):
             return self._array(depth + 1)
         raise ValueError
 
     def _array(self, depth: int) -> None:
-        """Step over an array."""
-        kind = self.take(1)
-        packed = self.take(1) if kind == b"$" else b""
-        if packed:
-            kind = self.take(1)
-        if kind == b"#":
-            count = self._number(self.take(1))
-            if packed:
-                self._file.seek(self._left(count * _NUMBERS[packed].size if packed in _NUMBERS else -1), 1)
-            else:
-                for _ in range(self._left(count)):
-                    self.value(depth)
-            return
-        self._file.seek(-1, 1)
-        while self.take(1) != b"]":
-            self._file.seek(-1, 1)
-            self.value(depth)
+        if self._accept("$"):
+            size = _NUMBERS[kind].size if (kind := self._byte()) in _NUMBERS else -1
+            self._accept("#")
+            self._skip(self._number(self._byte()) * size)
+        elif self._accept("#"):
+            for _ in range(self._number(self._byte())):  # each takes a byte at least, so the end of the file is the latest end
+                self.value(depth)
+        else:
+            while not self._accept("]"):
+                self.value(depth)
 
-    def _text(self, kind: bytes) -> str:
-        return self.take(self._left(self._number(kind))).decode()
+    def _text(self) -> str:
+        return self._skip(self._number(self._byte())).decode()
 
-    def _left(self, count: Any) -> int:
-        """So many bytes, which are there."""
-        if not isinstance(count, int) or not 0 <= count <= self._size - self._file.tell():
-            raise ValueError
-        return count
-
-    def _number(self, kind: bytes) -> Any:
+    def _number(self, kind: int) -> Any:
         if kind not in _NUMBERS:
             raise ValueError
-        (value,) = _NUMBERS[kind].unpack(self.take(_NUMBERS[kind].size))
+        (value,) = _NUMBERS[kind].unpack(self._skip(_NUMBERS[kind].size))
         return value
+
+    def _accept(self, mark: str) -> bool:
+        is_there = self.data[self.at] == ord(mark)
+        self.at += is_there
+        return is_there
+
+    def _byte(self) -> int:
+        return self._skip(1)[0]
+
+    def _skip(self, length: Any) -> bytes:
+        if not (isinstance(length, int) and 0 <= length <= len(self.data) - self.at):
+            raise ValueError
+        self.at += length
+        return self.data[self.at - length : self.at]

@@ -66,8 +66,7 @@ def examine(
     try:
         found = _finished(path, listing, rules.plan(spec, listing, contents))
     except InvalidModel as error:
-        expected = rules.expectation(spec, listing, contents) if isinstance(error.__cause__, LayoutError) else None
-        return Report(False, head + _refusal(error, listing, expected, columns))
+        return Report(False, head + _refusal(error, listing, columns))
     except AdapterError as error:
         raise CannotLookError(error.text) from error
     return Report(True, head + _plan(spec, listing, found, columns))
@@ -97,11 +96,12 @@ def _unknown_type(type_name: str) -> str:
     return f"note: {type_name} is not one of the types {', '.join(sorted(TYPES))}: files keep their names\n"
 
 
-def _refusal(error: InvalidModel, listing: Listing, expected: rules.Expectation | None, columns: int) -> str:
+def _refusal(error: InvalidModel, listing: Listing, columns: int) -> str:
     """Where the tree is what is wrong, with the tree that would have worked."""
+    reason = error.__cause__
+    expected = reason.expected if isinstance(reason, LayoutError) else None
     if expected is None:
         return f"\nthe model cannot be loaded: {error.text}\n"
-    reason = str(error.__cause__)
     found = drawn({file.path: "" for file in listing.files})
     trees = _side_by_side(("found", found), ("Triton expects", drawn(dict.fromkeys(expected.paths, ""))), columns)
     return f"\nthe model cannot be loaded: {reason}\n\n{trees}\nTriton expects {expected.text}\n"
