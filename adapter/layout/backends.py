@@ -62,11 +62,20 @@ def _python_file(kind: ModelType, name: str, config: ModelConfig, tree: Tree) ->
         return _PYTHON_FILE if is_python else None
     names = sorted(tree.directory_names, key=lambda name: name.encode("utf-8", "surrogatepass"))
     seen = tree.below(names[0]) if names else Tree({})  # Triton looks into this one; it need not be a version
-    if config.said.platform or not (_EARLIER_FILES.isdisjoint(seen.file_names) and _EARLIER_DIRECTORIES.isdisjoint(seen.directory_names)):
+    if config.said.platform or _is_seen_earlier(seen):
         return None
     if kind.backend == "python" or _PYTHON_FILE in seen.names:
         return _PYTHON_FILE
     return "model.python" if name.partition(".")[2] == "python" else None
+
+
+def _is_seen_earlier(version: Tree) -> bool:
+    return not (_EARLIER_FILES.isdisjoint(version.file_names) and _EARLIER_DIRECTORIES.isdisjoint(version.directory_names))
+
+
+def is_vllm(version: Tree) -> bool:
+    """Whether nothing but `model.json` tells what these files are."""
+    return "model.json" in version.file_names and _PYTHON_FILE not in version.names and not _is_seen_earlier(version)
 
 
 def check_positions(names: list[str]) -> None:

@@ -191,7 +191,7 @@ def _judged(text: str, fields: tuple[Field, ...]) -> Any:
 
 def _blanks(text: str, fields: Iterable[Field], message: Any) -> Iterator[Edit]:
     """
-    What protobuf must not see: fields that the message does not have, new words of enums, which become zeros, and escapes of C++ alone.
+    What protobuf must not see: fields that the message does not have, new words of enums, which become numbers, and escapes of C++ alone.
 
     Everything else keeps its place.
 
@@ -211,7 +211,7 @@ def _blanks(text: str, fields: Iterable[Field], message: Any) -> Iterator[Edit]:
                 yield from _blanks(text, value.fields, known.message_type)
             elif known.enum_type is not None:
                 if _is_new(found.name, value, said, list(known.enum_type.values_by_name)):
-                    yield Edit(value.start, value.end, "0".ljust(len(said)))
+                    yield Edit(value.start, value.end, "9".ljust(len(said)))
             elif value.kind == "string" and _UNSURE.search(said):
                 try:
                     textproto.unquoted(text, value)
@@ -244,13 +244,13 @@ def _problem(text: str, fields: tuple[Field, ...], offset: int, said: str) -> Pr
         return Problem(found.start, f"{found.name} is set twice")
     if other := re.search(r'specified along with field "(\w+)"', said):
         return Problem(found.start, f"{found.name} and {other[1]} are set, and only one of them can be")
-    if text[offset] == "[" and not known.is_repeated:
-        return Problem(offset, f"{found.name} has one value, and this is a list")
+    if text.startswith("[", offset):
+        is_bare = known.is_repeated  # only messages need no colon
+        return Problem(offset, "expected ':'" if is_bare else f"{found.name} has one value, and this is a list")
     if known.message_type is not None:
         return Problem(offset, f"{found.name} must be a message in braces{', or a list of them' * known.is_repeated}")
-    least, most = _RANGES.get(known.type, (0, 0))
-    if "out of range" in said or _LONG.match(text, offset):
-        return Problem(offset, f"{found.name} must be from {least} to {most}")
+    if known.type in _RANGES and ("out of range" in said or _LONG.match(text, offset)):
+        return Problem(offset, "{} must be from {} to {}".format(found.name, *_RANGES[known.type]))
     return Problem(offset, f"{found.name} must be {_KINDS.get(known.type, 'a whole number')}")
 
 

@@ -24,7 +24,7 @@ from adapter.errors import InvalidModel
 from adapter.layout import backends, bundles, fil, model_config, native, placement, schema, textproto
 from adapter.layout.forests import FORMATS
 from adapter.layout.model_config import ModelConfig
-from adapter.layout.model_types import TYPES, ModelType, by_backend, model_type
+from adapter.layout.model_types import TYPES, UNKNOWN, ModelType, by_backend, model_type
 from adapter.layout.tree import Expectation, LayoutError, Tree, check, clash, is_residue, shortened, shown
 from adapter.layout.versions import RULE, is_odd, is_version
 from adapter.model import OPTIONS_FILE, Decision, Layout, Listing, ModelSpec, Question, SourceFile
@@ -127,9 +127,11 @@ def finished(layout: Layout, answers: Mapping[SourceFile, Ends]) -> Layout:
 def _arranged(spec: ModelSpec, tree: Tree, schema_content: bytes | None, *, is_single_file: bool) -> Layout:
     """One version of a model that brought no config."""
     kind = model_type(spec.model_type)
+    version, inner, beside = (None, tree, Tree({})) if is_single_file else _version(kind, tree)
+    if kind is UNKNOWN and backends.is_vllm(inner):
+        kind = TYPES["vllm"]
     if kind.name == "vllm" and not spec.allow_decoupled:
         raise InvalidModel(f"a vLLM model is decoupled: {backends.DECOUPLED}; to load it all the same, {_ALLOWED}")
-    version, inner, beside = (None, tree, Tree({})) if is_single_file else _version(kind, tree)
     directory = version or DEFAULT_VERSION
     if is_single_file and model_config.FILE_NAME in tree.files:
         raise LayoutError(

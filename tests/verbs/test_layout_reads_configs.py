@@ -44,6 +44,8 @@ UNUSABLE = [
     (b"a: 1\nbackend: 'caf\xe9'", "line 2, column 10: backend is not UTF-8"),
     ("backend: 'x'\n  name: 7", "line 2, column 9: name must be a string in quotes"),
     ("name: x", "line 1, column 7: name must be a string"),
+    (f"name: {2**64}", "line 1, column 7: name must be a string"),
+    ("version_policy { specific { versions [ ] } }", "line 1, column 38: expected ':'"),
     ("name: ['x']", "line 1, column 7: name has one value, and this is a list"),
     ("name { a: 1 }", "line 1, column 6: name must be a string"),
     ("backend: python", "line 1, column 10: backend must be a string"),
