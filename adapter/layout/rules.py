@@ -15,8 +15,7 @@ Source: kserve/modelmesh-runtime-adapter (archived), `model-mesh-triton-adapter/
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import replace
 
 from adapter.ends import Ends
@@ -71,7 +70,7 @@ def plan(spec: ModelSpec, listing: Listing, contents: dict[SourceFile, bytes]) -
     known = None if config is None else model_config.read(contents[config])
     schema_content = None if listing.schema is None else contents[listing.schema]
     is_bundle = not listing.is_single_file and bundles.looks_like(tree, known)
-    with _explained(spec, listing, known, _BUNDLE if is_bundle else None):
+    try:
         check(listing)
         if is_bundle:
             layout = bundles.arranged(spec, bundles.read(spec, tree, known, contents), schema_content)
@@ -83,7 +82,11 @@ def plan(spec: ModelSpec, listing: Listing, contents: dict[SourceFile, bytes]) -
         layout = _with_options(layout, listing)
         for part in (layout, *layout.inner.values()):
             _check_paths(part)
-        return layout
+    except LayoutError as error:
+        error.expected = _BUNDLE if is_bundle else _expected(model_type(spec.model_type), known)
+        found = shown(file.path for file in listing.files)
+        raise InvalidModel(f"{error}; found {found}; Triton expects {error.expected.text}") from error
+    return layout
 
 
 def _with_options(layout: Layout, listing: Listing) -> Layout:
@@ -174,7 +177,7 @@ def _config(kind: ModelType, version: Tree, schema_content: bytes | None) -> Mod
         is_needed, text = True, text + 'platform: "torch_aoti"\n'
     if not is_needed and schema_content is None:
         return None
-    return model_config.new(text, schema.Schema() if schema_content is None else schema.read(schema_content))
+    return model_config.new(text, schema.read(schema_content))
 
 
 def _forest(kind: ModelType, version: Tree, directory: str, schema_content: bytes | None) -> Question:
@@ -185,7 +188,7 @@ def _forest(kind: ModelType, version: Tree, directory: str, schema_content: byte
         InvalidModel: the schema cannot be used, whatever is in the file.
     """
     name = next(name for name in kind.file_names if name in version.file_names)
-    tensors = schema.Schema() if schema_content is None else schema.read(schema_content, fil.MAX_BATCH_SIZE)
+    tensors = schema.read(schema_content, fil.MAX_BATCH_SIZE)
     fil.check_schema(tensors)
     source = version.files[name].path
     known = fil.format_of(name)
@@ -225,29 +228,15 @@ def _repeats(tree: Tree) -> set[str]:
 
     A listing has the files under both names, with equal etags. What has no bytes or no etags proves nothing.
     """
-    is_version_tree = any(is_version(name) for name in tree.directory_names)
-    others = [name for name in tree.directory_names if not (is_version(name) or is_residue(name))]
-    if not (is_version_tree and others):
-        return set()
-    versions = {content for name in tree.directory_names if is_version(name) and (content := _proof(tree.below(name)))}
-    return {name for name in others if (content := _proof(tree.below(name))) and content in versions}
+    versions = {_proof(tree.below(name)) for name in tree.directory_names if is_version(name)} - {None}
+    others = [name for name in tree.directory_names if versions and not (is_version(name) or is_residue(name))]
+    return {name for name in others if _proof(tree.below(name)) in versions}
 
 
 def _proof(tree: Tree) -> frozenset[tuple[str, str, int]] | None:
     """What files a directory has, where that says what is in them."""
     content = frozenset((path, file.etag, file.size_bytes) for path, file in tree.files.items())
     return content if all(etag for _, etag, _ in content) and any(size for *_, size in content) else None
-
-
-@contextmanager
-def _explained(spec: ModelSpec, listing: Listing, config: ModelConfig | None, expected: Expectation | None = None) -> Iterator[None]:
-    """Show the tree found beside the tree expected."""
-    try:
-        yield
-    except LayoutError as error:
-        found = shown(file.path for file in listing.files)
-        error.expected = expected or _expected(model_type(spec.model_type), config)
-        raise InvalidModel(f"{error}; found {found}; Triton expects {error.expected.text}") from error
 
 
 def _expected(kind: ModelType, config: ModelConfig | None) -> Expectation:

@@ -54,15 +54,15 @@ class Schema:
     outputs: tuple[Tensor, ...] = ()
 
 
-def read(content: bytes, max_batch_size: int = 0) -> Schema:
+def read(content: bytes | None, max_batch_size: int = 0) -> Schema:
     """
-    The schema as Triton's config needs it. Where the model batches, the first dimension goes.
+    The schema as Triton's config needs it; None is an empty one. Where the model batches, the first dimension goes.
 
     Raises:
         InvalidModel: not such a JSON, or not expressible in a Triton config.
     """
     try:
-        tree = json.loads(content.decode("utf-8-sig"))
+        tree = {} if content is None else json.loads(content.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise InvalidModel(f"the schema is not UTF-8 (byte {error.start})") from error
     except json.JSONDecodeError as error:

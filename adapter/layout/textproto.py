@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from itertools import chain
+from sys import intern
 from typing import Final, NamedTuple, NoReturn
 
 from google.protobuf import text_encoding
@@ -138,7 +139,7 @@ class _Scanner:
         name = self.lexeme
         if self.kind == "word":
             self.advance()
-            return name
+            return intern(name)  # a long config has few names
         if not self.accept("["):
             self.wanted(f"a field name or {closer!r}" if closer else "a field name")
         while self.kind == "word" or self.lexeme in ("/", ".", "-") or (self.kind == "number" and name != "["):
