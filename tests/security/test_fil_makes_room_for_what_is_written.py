@@ -209,7 +209,7 @@ def test_a_users_own_config_that_makes_no_room_is_refused(forests, name, dims, m
 @pytest.mark.parametrize("name", ["xgboost-binary-1.json", "xgboost-regression-1.ubj"])
 def test_both_probabilities_of_a_forest_of_one_output_need_two_numbers(forests, name):
     """A GPU writes two for each row; on CPUs the answers stay inside the buffer."""
-    with pytest.raises(InvalidModel, match=r"makes room for 1 number in output__0, and the FIL backend would write 2: .*says one output"):
+    with pytest.raises(InvalidModel, match=r"1 number in output__0, and the FIL backend would write 2: .*says one output"):
         laid_out(forests / name, config=own(name, more=PROBABILITIES))
     for dims, more in (("[ 2 ]", PROBABILITIES), ("[ 1 ]", CLASS), ("[ 1 ]", PROBABILITIES + " instance_group { kind: KIND_CPU }")):
         config = own(name, dims=dims, more=more)
