@@ -33,7 +33,7 @@ MISTAKES = (
         "directory not made again",
         "A model in memory whose directory is gone is waited for without making the directory again.",
         "adapter/triton/unloads.py",
-        "                if not held:\n                    await self._repository.ensure_directory(name)\n",
+        "                else:\n                    await self._repository.ensure_directory(name)\n",
         "",
         ("contract/server/test_unload.py", "fault/test_foreign_entries.py"),
     ),
