@@ -12,13 +12,13 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Coroutine, Iterable
+from collections.abc import Iterable
 from typing import NoReturn
 
 import structlog
 
 from adapter.errors import StartError
-from adapter.settings import ProxySettings, Settings, TelemetrySettings
+from adapter.settings import ProxySettings, Settings
 from adapter.telemetry import logs
 from adapter.wiring import build, build_proxy
 
@@ -30,20 +30,11 @@ ANSWER_SECONDS = 0.5
 log = structlog.stdlib.get_logger(__name__)
 
 
-def serve(settings: Settings) -> int:
-    """Run the sidecar until a signal ends it; returns only when it could not start (1)."""
-    return _run(settings.telemetry, _serve(settings))
-
-
-def serve_proxy(settings: ProxySettings) -> int:
-    """Run as a pod's REST proxy alone, until a signal ends it; returns only when it could not start (1)."""
-    return _run(settings.telemetry, _serve_proxy(settings))
-
-
-def _run(telemetry: TelemetrySettings, serving: Coroutine[None, None, NoReturn]) -> int:
-    logs.configure(telemetry)
+def serve(settings: Settings | ProxySettings) -> int:
+    """Run the sidecar, or a pod's REST proxy alone, until a signal ends it; returns only when it could not start (1)."""
+    logs.configure(settings.telemetry)
     try:
-        asyncio.run(serving)
+        asyncio.run(_serve_proxy(settings) if isinstance(settings, ProxySettings) else _serve(settings))
     except StartError as error:
         log.error("start.failed", cause=str(error))  # noqa: TRY400 - one sentence, not a traceback
     return CANNOT_START
@@ -66,8 +57,16 @@ async def _serve(settings: Settings) -> NoReturn:
     async with build(settings) as adapter:
         gc.freeze()  # what there is by now stays: no collection has to look through it
         gc.enable()
-        listens = adapter.spi.addresses if adapter.spi else []
-        log.info("adapter.started", listens=listens, triton=settings.triton.target, **_arithmetic(settings))
+        capacity = settings.capacity
+        log.info(
+            "adapter.started",
+            listens=adapter.spi.addresses if adapter.spi else [],
+            triton=settings.triton.target,
+            memory_bytes=capacity.container_memory_bytes,  # users ask what the capacity is made of
+            buffer_bytes=capacity.buffer_bytes,
+            capacity_bytes=capacity.capacity_bytes,
+            usable_bytes=capacity.usable_bytes,
+        )
         _warn_of_threads(settings)
         is_asked = await _until_asked_to_stop(asked, adapter.root_tasks)
         if adapter.companion is not None and adapter.companion.exit_code is not None:
@@ -113,17 +112,6 @@ async def _until_asked_to_stop(asked: asyncio.Event, root_tasks: Iterable[asynci
     for task in done - {stopped}:
         log.error("task.ended", task=task.get_name(), exc_info=task.exception())
     return stopped in done
-
-
-def _arithmetic(settings: Settings) -> dict[str, int]:
-    """What the capacity is made of: users ask."""
-    capacity = settings.capacity
-    return {
-        "memory_bytes": capacity.container_memory_bytes,
-        "buffer_bytes": capacity.buffer_bytes,
-        "capacity_bytes": capacity.capacity_bytes,
-        "usable_bytes": capacity.usable_bytes,
-    }
 
 
 def _warn_of_threads(settings: Settings) -> None:

@@ -15,20 +15,13 @@ import signal
 import sys
 import textwrap
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
-from adapter.settings import (
-    ProxySettings,
-    Settings,
-    SettingsError,
-    SpiSettings,
-    TelemetrySettings,
-    all_fields,
-    read_group,
-    retired_warnings,
-)
+from adapter.settings import ProxySettings, Settings, SettingsError, explained, read_group, retired_warnings
+from adapter.settings.process import SpiSettings, TelemetrySettings
+from adapter.settings.storage import VolumeSettings
 from adapter.settings.triton import TritonSettings
-from adapter.settings.volume import VolumeSettings
 from adapter.units import Endpoint, parse_endpoint, parse_number
 
 PROGRAM = "modelmesh-triton-adapter"
@@ -44,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if chosen.version:
             return _print_version()
         if chosen.verb is not None:
-            return _run(chosen)
+            return int(chosen.run(chosen))
     except SettingsError as error:
         _complain("the settings cannot work:")
         for problem in error.problems:
@@ -55,37 +48,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return USAGE
 
 
-def _run(chosen: argparse.Namespace) -> int:
-    if chosen.verb == "serve":
-        return _serve()
-    if chosen.verb == "settings":
-        return _print_settings(is_markdown=chosen.markdown)
-    if chosen.verb == "layout":
-        return _layout(chosen)
-    if chosen.verb == "models":
-        return _models(is_json=chosen.json, drift_only=chosen.drift)
-    return _probe(chosen)
-
-
 def settings_markdown() -> str:
     """The table of settings in the documents."""
     rows = ["| variable | unit | default | meaning |", "|---|---|---|---|"]
-    for entry in all_fields():
-        about = entry.metadata
+    for about, meaning in explained():
         default = f"`{about['default']}`" if about["default"] is not None else ""
-        rows.append(f"| `{about['env']}` | {about['kind'].unit} | {default} | {about['meaning']} |")
+        rows.append(f"| `{about['env']}` | {about['kind'].unit} | {default} | {meaning} |")
     return "\n".join(rows) + "\n"
 
 
 def settings_table(width: int) -> str:
     """The same for a terminal: meanings wrapped under a line of name, unit and default."""
     lines = []
-    for entry in all_fields():
-        about = entry.metadata
+    for about, meaning in explained():
         default = "" if about["default"] is None else f", default {about['default'].replace(',', ', ')}"
         head = f"{about['env']}  ({about['kind'].unit}{default})"
-        meaning = about["meaning"].replace("`", "").replace("**", "")
-        for text, indent in ((head, ""), (meaning, "    ")):
+        for text, indent in ((head, ""), (meaning.replace("`", "").replace("**", ""), "    ")):
             lines.extend(textwrap.wrap(text, max(width, _MIN_WIDTH), initial_indent=indent, subsequent_indent="    "))
     return "\n".join(lines) + "\n"
 
@@ -94,9 +72,11 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=PROGRAM, description="Lets ModelMesh load and unload models in an NVIDIA Triton server.")
     parser.add_argument("--version", action="store_true", help="print the version")
     verbs = parser.add_subparsers(dest="verb", metavar="COMMAND")
-    verbs.add_parser("serve", help="run the adapter; its settings are environment variables")
+    serve = verbs.add_parser("serve", help="run the adapter; its settings are environment variables")
+    serve.set_defaults(run=_serve)
     settings = verbs.add_parser("settings", help="explain all settings")
     settings.add_argument("--markdown", action="store_true", help="as a Markdown table")
+    settings.set_defaults(run=_settings)
     probe = verbs.add_parser("probe", help="ask a running adapter for its health; exit code 0 or 1")
     probe.add_argument("--ready", action="store_true", help="also ask whether ModelMesh can be served")
     probe.add_argument("--timeout", type=_seconds, default=5.0, metavar="SECONDS", help="longest time for all of it (default: 5)")
@@ -107,6 +87,7 @@ def _parser() -> argparse.ArgumentParser:
         help="instead ask over HTTP, at METRICS_PORT, every address of this name, as a headless Service has one for each pod; "
         "exit code 0 also when the name has no address",
     )
+    probe.set_defaults(run=_probe)
     layout = verbs.add_parser("layout", help="show how a model's files would be laid out for Triton, before uploading them")
     layout.add_argument("path", type=Path, metavar="DIR", help="the model's directory, or its one file")
     layout.add_argument("--type", default="", help="model type: onnx, pytorch, python, ensemble, …")
@@ -114,6 +95,7 @@ def _parser() -> argparse.ArgumentParser:
     layout.add_argument("--schema", type=Path, metavar="FILE", help="the schema that schema_path will name")
     layout.add_argument("--top-model", metavar="NAME", help="of a bundle: the directory of the model that is asked for inference")
     layout.add_argument("--allow-decoupled", action="store_true", help="as the storage parameter adapter.allowDecoupled")
+    layout.set_defaults(run=_layout)
     models = verbs.add_parser(
         "models",
         help="show what the adapter believes of each model, and what Triton and the volume have; exit code 0 when all agree, else 1",
@@ -122,6 +104,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     models.add_argument("--drift", action="store_true", help="show only what disagrees")
     models.add_argument("--json", action="store_true", help="for programs")
+    models.set_defaults(run=_models)
     return parser
 
 
@@ -133,16 +116,14 @@ def _seconds(text: str) -> float:
 
 
 def _host(text: str) -> Endpoint:
-    try:
+    with suppress(ValueError):
         endpoint = parse_endpoint(text)
-    except ValueError:
-        endpoint = None
-    if endpoint is None or endpoint.socket is not None:
-        raise argparse.ArgumentTypeError(f"{text!r} is not NAME:PORT")
-    return endpoint
+        if endpoint.socket is None:
+            return endpoint
+    raise argparse.ArgumentTypeError(f"{text!r} is not NAME:PORT")
 
 
-def _serve() -> int:
+def _serve(_chosen: argparse.Namespace) -> int:
     if os.getpid() == 1:
         _end_on_signals()
     settings = ProxySettings.from_env() if ProxySettings.are_meant() else Settings.from_env()
@@ -152,7 +133,7 @@ def _serve() -> int:
     try:
         from adapter import app  # noqa: PLC0415 - everything heavy hangs on it
 
-        return app.serve_proxy(settings) if isinstance(settings, ProxySettings) else app.serve(settings)
+        return app.serve(settings)
     finally:
         gc.enable()
 
@@ -163,8 +144,8 @@ def _end_on_signals() -> None:
         signal.signal(number, lambda number, _: os._exit(128 + number))
 
 
-def _print_settings(*, is_markdown: bool) -> int:
-    _say(settings_markdown() if is_markdown else settings_table(shutil.get_terminal_size().columns))
+def _settings(chosen: argparse.Namespace) -> int:
+    _say(settings_markdown() if chosen.markdown else settings_table(shutil.get_terminal_size().columns))
     return OK
 
 
@@ -203,34 +184,27 @@ def _layout(chosen: argparse.Namespace) -> int:
         params["adapter.allowDecoupled"] = "true"
     columns = shutil.get_terminal_size().columns
     try:
-        report = layout.examine(
+        fits, text = layout.examine(
             chosen.path, type_name=chosen.type, model_id=chosen.model_id, schema_path=chosen.schema, params=params, columns=columns
         )
     except layout.CannotLookError as error:
         _complain(str(error))
         return USAGE
-    _say(report.text)
-    return OK if report.fits else FAILED
+    _say(text)
+    return OK if fits else FAILED
 
 
-def _models(*, is_json: bool, drift_only: bool) -> int:
+def _models(chosen: argparse.Namespace) -> int:
     volume, triton = read_group(VolumeSettings), read_group(TritonSettings)
     from adapter.telemetry import logs  # noqa: PLC0415 - only for this verb
     from adapter.verbs import models, models_text  # noqa: PLC0415 - brings gRPC
 
     logs.configure(TelemetrySettings(metrics_port=0, log_level="error", log_format="text"), sys.stderr)
-    places = models.Places(
-        ask_adapter=_ask_adapter,
-        triton=triton.reach,
-        triton_headers=triton.call_headers,
-        repository_dir=volume.repository_dir,
-        cache_dir=volume.cache_dir,
-    )
-    seen = models.look(places)
-    if is_json:
-        _say(models_text.as_json(seen, drift_only=drift_only))
+    seen = models.look(models.Places(_ask_adapter, triton, volume))
+    if chosen.json:
+        _say(models_text.as_json(seen, drift_only=chosen.drift))
     else:
-        _say(models_text.text(seen, columns=shutil.get_terminal_size().columns, drift_only=drift_only))
+        _say(models_text.text(seen, columns=shutil.get_terminal_size().columns, drift_only=chosen.drift))
     return OK if seen.agrees else FAILED
 
 

@@ -9,6 +9,7 @@ first, and never holds a secret: ModelMesh stores the text in its registry and s
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -25,7 +26,11 @@ class AdapterError(Exception):
     """A failure with words for the person who reads the model's status."""
 
     reason: ClassVar[str] = "internal"
-    """Stable label in snake_case: the `reason` of logs and metrics."""
+    """Stable label, the `reason` of logs and metrics: the name of the class in snake_case, where it gives no other."""
+
+    def __init_subclass__(cls) -> None:
+        if "reason" not in vars(cls):
+            cls.reason = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", cls.__name__).lower()
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -43,43 +48,29 @@ class AdapterError(Exception):
 class Rejected(AdapterError):
     """Triton was never asked: the same request would fail again."""
 
-    reason = "rejected"
-
 
 class InvalidRequest(Rejected):
     """The request itself is wrong: model id, modelKey, modelPath, storage configuration."""
-
-    reason = "invalid_request"
 
 
 class InvalidModel(Rejected):
     """The files are there, but Triton could not serve them: layout, config.pbtxt, schema."""
 
-    reason = "invalid_model"
-
 
 class NoCapacity(Rejected):
     """The model does not fit into the usable memory capacity."""
-
-    reason = "no_capacity"
 
 
 class Draining(Rejected):
     """The adapter is shutting down and takes no new loads."""
 
-    reason = "draining"
-
 
 class WrongServer(Rejected):
     """Triton runs in a mode, or over a folder, that the adapter cannot work with."""
 
-    reason = "wrong_server"
-
 
 class CrashesTriton(Rejected):
     """Triton died too often while it was loading this content: it is not asked again, for a time, or until the content changes."""
-
-    reason = "crashes_triton"
 
 
 class ModelNotLoaded(Rejected):
@@ -97,19 +88,13 @@ class SourceError(AdapterError):
 class SourceNotFound(SourceError):
     """Storage has nothing at that place."""
 
-    reason = "source_not_found"
-
 
 class SourceDenied(SourceError):
     """Storage refused the credentials, or there were none."""
 
-    reason = "source_denied"
-
 
 class SourceUnavailable(SourceError):
     """Storage is away, answers 5xx, or its answers stay short. What can pass is retried before it is raised."""
-
-    reason = "source_unavailable"
 
     def __init__(
         self, text: str, *, can_pass: bool = True, retry_after_seconds: float | None = None, cause: str = "its answers are not right"
@@ -128,19 +113,13 @@ class SourceUnavailable(SourceError):
 class SourceChanged(SourceError):
     """An object was replaced while it was being pulled. The pull starts again a few times."""
 
-    reason = "source_changed"
-
 
 class DiskFull(AdapterError):
     """The volume has no room for the model's files."""
 
-    reason = "disk_full"
-
 
 class VolumeFailed(AdapterError):
     """The volume cannot be read or written: it is read-only, met an error, or the process has no descriptor left."""
-
-    reason = "volume_failed"
 
 
 class ServerError(AdapterError):
@@ -152,43 +131,29 @@ class ServerError(AdapterError):
 class ServerUnavailable(ServerError):
     """Triton is away, or died during the call."""
 
-    reason = "server_unavailable"
-
 
 class ServerDied(ServerUnavailable):
     """Triton died while it was loading the model. The load is not repeated: the model may be what killed it."""
-
-    reason = "server_died"
 
 
 class ModelRefused(ServerError):
     """Triton tried to load the model and failed."""
 
-    reason = "model_refused"
-
 
 class UnloadUnfinished(ServerError):
     """Triton has not freed the model within the bound; ModelMesh repeats the unload."""
-
-    reason = "unload_unfinished"
 
 
 class BudgetExceeded(AdapterError):
     """The load did not end within the announced loading timeout."""
 
-    reason = "budget_exceeded"
-
 
 class Superseded(AdapterError):
     """An unload or a purge of the same model overtook this load."""
 
-    reason = "superseded"
-
 
 class Abandoned(AdapterError):
     """The last caller of a load has gone; the load is undone. Nobody is left to read this text."""
-
-    reason = "abandoned"
 
 
 class StartError(Exception):

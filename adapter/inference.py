@@ -137,7 +137,6 @@ class Inference(Protocol):
 
     async def infer(self, request: InferRequest, *, headers: Mapping[str, str] | None = None) -> InferResponse:
         """One answer (ModelInfer). `headers` go with the call as metadata: ModelMesh reads some."""
-        ...
 
     def stream(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
         """
@@ -145,23 +144,18 @@ class Inference(Protocol):
 
         The last one `is_final`. Whoever stops early closes the generator (`contextlib.aclosing`), which cancels the call.
         """
-        ...
 
     async def is_live(self) -> bool:
         """ServerLive. False also when the server is away, or has not answered within a second."""
-        ...
 
     async def is_ready(self) -> bool:
         """ServerReady, likewise."""
-        ...
 
     async def is_model_ready(self, model: str, version: str = "") -> bool:
         """ModelReady. False also for a model that Triton does not know; ModelMesh raises NOT_FOUND for one that it does not know."""
-        ...
 
     async def server_info(self) -> ServerInfo:
         """ServerMetadata."""
-        ...
 
     async def model_info(self, model: str, version: str = "", *, max_age_seconds: float = 0) -> ModelInfo:
         """
@@ -173,12 +167,9 @@ class Inference(Protocol):
             max_age_seconds: take an earlier answer that is so young. Nobody tells of a reload: a request that was built from it
                 and refused is to be built again from a fresh one.
         """
-        ...
 
     async def model_config(self, model: str, version: str = "") -> Mapping[str, Any]:
         """ModelConfig as the JSON object that Triton's HTTP front gives."""
-        ...
 
     async def model_statistics(self, model: str = "", version: str = "") -> Mapping[str, Any]:
         """ModelStatistics as the JSON object that Triton's HTTP front gives."""
-        ...

@@ -81,19 +81,10 @@ def split(params: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
     known = {parameter.name: parameter for parameter in PARAMETERS}
     if unknown := sorted(ours.keys() - known.keys()):
         raise InvalidRequest(f"unknown storage parameter {unknown[0][:64]!r}; the adapter knows {', '.join(known)}")
-    fields = {known[name].field: _parsed(known[name], text) for name, text in ours.items()}
+    fields = {}
+    for name, text in ours.items():
+        try:
+            fields[known[name].field] = known[name].parse(text)
+        except ValueError:
+            raise InvalidRequest(f"storage parameter {name} must be {known[name].value}") from None
     return fields, {name: text for name, text in params.items() if name not in ours}
-
-
-def markdown() -> str:
-    """The table for the documentation."""
-    rows = ["| storage parameter | value | meaning |", "|---|---|---|"]
-    rows += [f"| `{row.name}` | {row.value} | {row.meaning} |" for row in PARAMETERS]
-    return "\n".join(rows) + "\n"
-
-
-def _parsed(parameter: Parameter, text: str) -> Any:
-    try:
-        return parameter.parse(text)
-    except ValueError:
-        raise InvalidRequest(f"storage parameter {parameter.name} must be {parameter.value}") from None

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Protocol
 
 from adapter.digests import Digests
-from adapter.ends import Count, Ends
+from adapter.ends import Ends
 from adapter.model import (
     Artifact,
     Crashes,
@@ -48,7 +48,6 @@ class StoredModel(Protocol):
     @property
     def listing(self) -> Listing:
         """What the store had when it was asked."""
-        ...
 
     async def read(self, file: SourceFile) -> bytes:
         """
@@ -58,7 +57,6 @@ class StoredModel(Protocol):
             InvalidModel: the file is larger than that.
             SourceError: it could not be read, or is no longer what was listed.
         """
-        ...
 
     async def fetch(self, files: tuple[SourceFile, ...]) -> Artifact:
         """
@@ -68,36 +66,30 @@ class StoredModel(Protocol):
             SourceError: any file could not be read whole and unchanged (SourceChanged: list again).
             DiskFull: no room, with both numbers.
         """
-        ...
 
-    async def ends(self, artifact: Artifact, counts: Mapping[SourceFile, Count | None]) -> Mapping[SourceFile, Ends]:
+    async def ends(self, artifact: Artifact, files: tuple[SourceFile, ...]) -> Mapping[SourceFile, Ends]:
         """
-        Both ends of files that `fetch` gave, and how often what is asked for occurs in each.
+        Both ends of files that `fetch` gave.
 
         Raises:
             InvalidModel: one is no regular file.
             AdapterError: one cannot be read.
             SourceUnavailable: the volume claim that they are in does not answer.
         """
-        ...
 
 
 class ModelStore(Protocol):
     """Where models come from."""
 
-    async def open(self, spec: ModelSpec, waits: Waits, wanted: Wanted = nothing) -> StoredModel:
+    async def open(self, spec: ModelSpec, waits: Waits) -> StoredModel:
         """
         Find the model and list it. What this, and later reads and pulls, wait for is noted in `waits`.
 
-        Small files that are `wanted` may be read by the way, so that `StoredModel.read` has them; `wanted` is asked in a thread.
-
         Raises:
-            InvalidModel: from `wanted`, or such a file is too large to be read.
             InvalidRequest: storage configuration or path are wrong.
             SourceNotFound: nothing is there.
             SourceError: the store could not be asked.
         """
-        ...
 
     async def survey(self, spec: ModelSpec, timeout_seconds: float, wanted: Wanted = nothing) -> Survey:
         """
@@ -110,7 +102,6 @@ class ModelStore(Protocol):
             InvalidRequest, SourceError: as `open`, when the store answered in time.
             InvalidModel: from `wanted`.
         """
-        ...
 
     async def release(self, artifact: Artifact) -> None:
         """
@@ -118,11 +109,9 @@ class ModelStore(Protocol):
 
         Completes even when it is cancelled; the cancel goes on afterwards.
         """
-        ...
 
     async def reclaim(self, key: str) -> Artifact | None:
         """Take hold of an artifact that an earlier process fetched for a model that is still placed; None: it is not there any more."""
-        ...
 
 
 class ModelRepository(Protocol):
@@ -131,40 +120,31 @@ class ModelRepository(Protocol):
     @property
     def folder(self) -> Path:
         """Where it is."""
-        ...
 
     @property
     def problem(self) -> str | None:
         """Why nothing can be placed any more, in words: another adapter works on the volume. From any thread."""
-        ...
 
     def is_of_others(self, name: str) -> bool:
         """Whether a directory of this name, if there is one, may be somebody else's: nobody here takes it down."""
-        ...
 
     async def claim(self, model_id: str) -> None:
         """Make the name ours, before anything is written of it. Raises InvalidRequest: somebody else has a model of this name there."""
-        ...
 
     async def place(self, model_id: str, layout: Layout, artifact: Artifact) -> str:
         """Make the model visible to Triton in one rename; of a bundle, the top model last. Returns its identity. Raises DiskFull."""
-        ...
 
     async def remove(self, model_id: str) -> None:
-        """Take the model, and what else its bundle has, out of the repository. Absent is fine."""
-        ...
+        """Take the model, and what else its bundle has, out of the repository. Absent is fine. Raises AdapterError: the disk keeps it."""
 
     async def sweep(self) -> None:
         """Take out what nobody placed, and what a check of an earlier process has left."""
-        ...
 
     async def inventory(self) -> Mapping[str, Placed]:
         """What the folder holds, by model id. Asks nothing of a claim's server: links that leave our folders are not followed."""
-        ...
 
     async def identities(self, model_ids: Collection[str]) -> Mapping[str, str]:
         """Of these models, those that the folder holds, and which directory each is. Unlike `inventory` it looks at no files."""
-        ...
 
 
 class OtherModels(Protocol):
@@ -172,11 +152,9 @@ class OtherModels(Protocol):
 
     async def load(self, name: str, overrides: Overrides) -> None:
         """As `ModelServer.load`; with `overrides` Triton loads what they say."""
-        ...
 
     async def unload(self, name: str, *, has_dependents: bool) -> None:
         """As `ModelServer.unload`, of this model, and, with `has_dependents`, of what Triton unloads with it."""
-        ...
 
 
 class ModelServer(Protocol):
@@ -185,12 +163,10 @@ class ModelServer(Protocol):
     @property
     def problem(self) -> str | None:
         """Why Triton cannot be used now, in words; None when it answers."""
-        ...
 
     @property
     def notice(self) -> str | None:
         """What is told of a Triton that can be used, in words: that its index is slow. From any thread."""
-        ...
 
     async def returned(self) -> bool:
         """
@@ -201,11 +177,9 @@ class ModelServer(Protocol):
         Returns:
             Whether it is certainly another process (its port was closed meanwhile, or it has another name). False proves nothing.
         """
-        ...
 
     def confirm_restart(self) -> None:
         """The last return was a restart: the index shows that models are gone. Counted once, also where it was certain before."""
-        ...
 
     async def load(self, model_id: str, on_sent: Callable[[], None], *, yields: bool = False) -> None:
         """
@@ -225,11 +199,9 @@ class ModelServer(Protocol):
             ServerDied: Triton died while it had the load. A load that Triton did not take is repeated instead.
             WrongServer: Triton is not in explicit mode.
         """
-        ...
 
     def queue(self) -> str | None:
         """Which models hold the loading slots, or Triton's load threads, and since when; None when the next load has its turn."""
-        ...
 
     async def unload(self, model_id: str) -> None:
         """
@@ -242,15 +214,12 @@ class ModelServer(Protocol):
             WrongServer: Triton is not in explicit mode.
             ServerError: Triton does not take the unload.
         """
-        ...
 
     def obstacle(self, model_id: str) -> str:
         """What an unload of the model, or a load that was sent, is waiting for, in words."""
-        ...
 
     async def is_ready(self, model_id: str) -> bool:
         """Whether Triton serves the model now."""
-        ...
 
     async def index(self, model_ids: Collection[str] | None = None, *, can_wait: bool = False) -> list[ServerModel]:
         """
@@ -265,11 +234,9 @@ class ModelServer(Protocol):
         Raises:
             WrongServer: Triton restricts the index.
         """
-        ...
 
     async def reported_bytes(self, model_id: str) -> int | None:
         """Memory that Triton's backend reports for the model; 0 when it reports none, None when Triton has no word on the model."""
-        ...
 
     async def verify(self) -> str:
         """
@@ -281,11 +248,9 @@ class ModelServer(Protocol):
         Raises:
             WrongServer: not in explicit mode, or its repository is not our folder.
         """
-        ...
 
     async def purge(self) -> None:
         """Unload every model in any state; returns when none holds memory and the repository is empty."""
-        ...
 
 
 class Journal(Protocol):
@@ -300,33 +265,26 @@ class Journal(Protocol):
     @property
     def digests(self) -> Digests:
         """With the salt of this journal."""
-        ...
 
     @property
     def records(self) -> Mapping[str, Record]:
         """By model id: what an earlier process left, and what was noted since."""
-        ...
 
     @property
     def crashes(self) -> Mapping[str, Crashes]:
         """By digest, likewise."""
-        ...
 
     def now(self) -> float:
         """Seconds since the boot of the kernel, sleep included: the clock of all records."""
-        ...
 
     def note(self, entry: Record | Crashes) -> None:
         """Keep it, in place of an earlier one of this id or digest."""
-        ...
 
     def forget(self, entry: Record | Crashes) -> None:
         """Keep nothing of its id or digest."""
-        ...
 
     async def written(self) -> None:
         """Return when all that was noted before is in the file, or the journal was dropped."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,5 @@
 """
-What the lifecycle gives to the faces, as Protocols: to the SPI (`Lifecycle`) and to the HTTP fronts (`Models`, `RepositoryApi`).
+What the lifecycle gives to the faces, as Protocols: to the SPI (`Lifecycle`) and to the HTTP fronts (`Models`).
 
 All share one table of models, so a name is one model whichever of them has asked for it.
 """
@@ -11,13 +11,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from adapter.errors import Rejected
-from adapter.model import ModelSpec, Overrides, ServerModel
+from adapter.model import ModelSpec
 
 
 class AlreadyLoaded(Rejected):
     """A front asks for a load of a name that is loaded, or is being loaded."""
-
-    reason = "already_loaded"
 
 
 @dataclass(frozen=True)
@@ -40,46 +38,6 @@ class KnownModel:
     """It is being unloaded, or taken down after a failure."""
     placed: str | None = None
     """Identity of its directory in Triton's folder: another one after each load. None: nobody here has placed it."""
-
-
-class RepositoryApi(Protocol):
-    """What Triton may load, by Triton's names: models of the adapter, and what others have put where Triton finds it."""
-
-    async def index(self) -> Sequence[ServerModel]:
-        """
-        All rows of Triton's index but those of the adapter's own looks.
-
-        Raises:
-            ServerUnavailable: it is not to be had soon.
-        """
-        ...
-
-    async def load(self, name: str, overrides: Overrides) -> None:
-        """
-        Load a model of others, or load it again, and return when it serves. One of the adapter's must be loaded already.
-
-        A cancel leaves the load to Triton.
-
-        Raises:
-            InvalidRequest: no model can have this name, or the adapter has loaded it and overrides are given.
-            ModelRefused: Triton cannot load it.
-            ServerUnavailable: the adapter is loading or unloading it, or Triton is away.
-            BudgetExceeded: Triton has not loaded it in time, and goes on.
-        """
-        ...
-
-    async def unload(self, name: str, *, has_dependents: bool) -> None:
-        """
-        Unload a model, whoever has loaded it, and return when it holds no memory. One that is unknown is fine.
-
-        With `has_dependents` the models that an ensemble is made of go, too, unless somebody has loaded them by name.
-
-        Raises:
-            InvalidRequest: no model can have this name.
-            UnloadUnfinished: it holds memory still.
-            ServerError: Triton does not unload it.
-        """
-        ...
 
 
 @dataclass(frozen=True)
@@ -111,7 +69,6 @@ class Lifecycle(Protocol):
         Raises:
             AdapterError: it was not loaded, and what had been begun is undone.
         """
-        ...
 
     async def unload(self, model_id: str) -> None:
         """
@@ -121,23 +78,18 @@ class Lifecycle(Protocol):
             UnloadUnfinished: not within the bound; says what the unload was waiting for.
             ServerError, WrongServer: Triton does not take the unload. ModelMesh repeats it, as the one before.
         """
-        ...
 
     async def predict(self, spec: ModelSpec) -> int:
         """Size in bytes that the model will have, well within 500 ms. Never raises for trouble with storage."""
-        ...
 
     def default_prediction(self) -> int:
         """Size in bytes of a model of which nothing can be known."""
-        ...
 
     async def size_of(self, model_id: str) -> int:
         """Size in bytes of a loaded model, never 0. Raises ModelNotLoaded."""
-        ...
 
     async def status(self) -> RuntimeState:
         """Whether ModelMesh may start; begins the purge that comes before it."""
-        ...
 
 
 class Models(Protocol):
@@ -146,7 +98,6 @@ class Models(Protocol):
     @property
     def obstacle(self) -> str | None:
         """Why no model can be loaded or asked now, in words: Triton is away or wrong, or its models are not taken over yet."""
-        ...
 
     def known(self) -> Sequence[KnownModel]:
         """
@@ -155,7 +106,6 @@ class Models(Protocol):
         Raises:
             ServerUnavailable: an earlier process had models, and Triton has not told yet which of them it serves.
         """
-        ...
 
     def find(self, name: str) -> KnownModel | None:
         """
@@ -164,7 +114,6 @@ class Models(Protocol):
         Raises:
             ServerUnavailable: as `known`, and nobody knows yet whether there is one of this name.
         """
-        ...
 
     async def load_new(self, spec: ModelSpec) -> LoadedModel:
         """
@@ -178,8 +127,6 @@ class Models(Protocol):
             ServerUnavailable: what Triton holds is not known.
             AdapterError: as `Lifecycle.load`.
         """
-        ...
 
     async def unload(self, model_id: str) -> None:
         """As `Lifecycle.unload`."""
-        ...

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -41,10 +40,7 @@ _INNERMOST: ContextVar[Wait | None] = ContextVar("wait", default=None)
 @contextmanager
 def instead(what: object) -> Iterator[None]:
     """While inside, the innermost wait of this task is for something else: what is asked on the way to it."""
-    wait = _INNERMOST.get()
-    if wait is None:
-        yield
-        return
+    wait = _INNERMOST.get() or Wait(what, float, 0.0)
     before, wait.what = wait.what, what
     try:
         yield
@@ -64,15 +60,14 @@ class Waits:
         self.clock = clock
         self.began = clock()
         self._until = until
-        self._lock = threading.Lock()
         self._running: list[Wait] = []
-        self._sharers: tuple[Waits, ...] = ()
+        self._sharers: list[Waits] = []
         self._shared: Waits | None = None
 
     @property
     def until(self) -> float:
         """May change while the load goes on: callers come and go. Of what several loads share: the latest of theirs."""
-        return max((waits.until for waits in self._sharers), default=self._until)
+        return max((waits.until for waits in tuple(self._sharers)), default=self._until)
 
     @until.setter
     def until(self, until: float) -> None:
@@ -86,16 +81,14 @@ class Waits:
     def on(self, what: object) -> Iterator[Wait]:
         """While inside, this is waited for."""
         wait = Wait(what, self.clock, self.clock())
-        with self._lock:
-            self._running.append(wait)
+        self._running.append(wait)
         outer = _INNERMOST.get()
         _INNERMOST.set(wait)
         try:
             yield wait
         finally:
             _INNERMOST.set(outer)
-            with self._lock:
-                self._running.remove(wait)
+            self._running.remove(wait)
 
     def to_share(self) -> Waits:
         """For work that other loads may come to wait for as well, and that may go on when this load has gone."""
@@ -106,26 +99,23 @@ class Waits:
     @contextmanager
     def sharing(self, shared: Waits) -> Iterator[None]:
         """While inside, what the shared work waits for is waited for here, and the work may wait for as long as this load may."""
-        with shared._lock:
-            shared._sharers = (*shared._sharers, self)
+        shared._sharers.append(self)
         self._shared = shared
         try:
             yield
         finally:
             self._shared = None
-            with shared._lock:
-                shared._sharers = tuple(waits for waits in shared._sharers if waits is not self)
+            shared._sharers.remove(self)
 
     def silent_seconds(self) -> float:
         """For how long what is waited for now has shown no progress; of several things, the longest time."""
-        with self._lock:
-            return self.clock() - min((wait.since for wait in self._running), default=self.clock())
+        now = self.clock()
+        return now - min((wait.since for wait in tuple(self._running)), default=now)
 
     def words(self) -> str | None:
         """`waiting for … for 12.0 s (last trouble: …)`; None when nothing is waited for."""
         shared = self._shared
-        with self._lock:
-            wait = min(self._running, key=lambda wait: wait.since, default=None)
+        wait = min(tuple(self._running), key=lambda wait: wait.since, default=None)
         if wait is None:
             return None if shared is None else shared.words()
         trouble = f" (last trouble: {wait.trouble})" if wait.trouble else ""

@@ -24,12 +24,12 @@ from adapter.lifecycle.lifecycle import RuntimeLifecycle
 from adapter.lifecycle.repository_api import RepositoryCalls
 from adapter.model import OPTIONS_FILE
 from adapter.ports import Ports
-from adapter.serving import RepositoryApi
-from adapter.settings import ProxySettings, RestProxySettings, Settings, inherited
+from adapter.settings import ProxySettings, Settings, inherited
+from adapter.settings.fronts import RestProxySettings
 from adapter.spi.listen import SpiServer, listen
 from adapter.spi.servicer import ModelRuntime
 from adapter.storage.store import Store
-from adapter.storage.stores.table import KeptClients
+from adapter.storage.stores.clients import KeptClients
 from adapter.telemetry import metrics
 from adapter.telemetry.http import Heartbeat, TelemetryServer
 from adapter.triton.client import TritonClient
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from adapter.triton.inference.mesh import MeshInference
 
 READ_SECONDS = 5.0
-"""Longest wait for what an earlier process has left in the cache; a load waits for it in any case."""
+"""Longest wait for what an earlier process has left in the cache; it is read on in the background, and a load waits for it in any case."""
 FIRST_ANSWER_SECONDS = 0.5
 """Longest wait for ModelMesh's first question; it may not come: an adapter that restarts alone is not asked."""
 END_SECONDS = 1.0
@@ -92,7 +92,11 @@ async def build(
         volume = Volume(settings.volume.repository_dir, settings.volume.cache_dir)
         stack.callback(volume.close)
         volume.claim()
-        companion = await _with_triton(stack, settings)
+        companion = None
+        if settings.companion.command is not None:  # as soon as its repository folder is there: it is slow to start
+            companion = Companion(settings.companion.command, environment=inherited(), exit_seconds=settings.companion.exit_seconds)
+            companion.start()
+            stack.push_async_callback(companion.end)
         journal = Journal(volume.cache_dir / JOURNAL, discard=volume.discard)
         stack.callback(journal.close)
         journal.open()
@@ -110,7 +114,15 @@ async def build(
         stack.callback(store.close)
         repository = Repository(volume, space, own=journal.records if settings.v2.has_repository else None)
         stack.callback(repository.close)
-        server = _triton(stack, settings, repository)
+        server = TritonServer(
+            client=TritonClient(settings.triton.target, settings.triton.call_headers),
+            repository=repository,
+            max_loading=settings.loads_at_once,
+            load_threads=settings.triton.load_threads,
+            load_timeout_seconds=settings.capacity.load_timeout_ms / 1000,
+            silent_seconds=settings.triton.silent_seconds,
+        )
+        stack.push_async_callback(_close, server)
         lifecycle = RuntimeLifecycle(
             ports=Ports(store, repository, server, journal),
             capacity=settings.capacity,
@@ -119,7 +131,10 @@ async def build(
         )
         stack.push_async_callback(_close, lifecycle)
         root_tasks = _watched(stack, settings, lifecycle, server, companion)
-        await _first_read(stack, store)
+        reading = asyncio.create_task(store.ready(), name="cache")
+        reading.add_done_callback(retrieve)  # `prepare` tells of a failure
+        stack.push_async_callback(_end, reading)
+        await asyncio.wait({reading}, timeout=READ_SECONDS)
         lifecycle.start()
         spi = await _spi(stack, settings, lifecycle, store)
         fronts = await _fronts(stack, settings, lifecycle, server) if settings.has_fronts else None
@@ -158,19 +173,6 @@ def _needed_by(who: str) -> Iterator[None]:
         raise StartError(f"{who} needs {error.name}, which is not installed: pip install 'modelmesh-triton-adapter[http]'") from error
 
 
-def _triton(stack: AsyncExitStack, settings: Settings, repository: Repository) -> TritonServer:
-    server = TritonServer(
-        client=TritonClient(settings.triton.target, settings.triton.call_headers),
-        repository=repository,
-        max_loading=settings.loads_at_once,
-        load_threads=settings.triton.load_threads,
-        load_timeout_seconds=settings.capacity.load_timeout_ms / 1000,
-        silent_seconds=settings.triton.silent_seconds,
-    )
-    stack.push_async_callback(_close, server)
-    return server
-
-
 def _watched(
     stack: AsyncExitStack, settings: Settings, lifecycle: RuntimeLifecycle, server: TritonServer, companion: Companion | None
 ) -> tuple[asyncio.Task[None], ...]:
@@ -195,14 +197,6 @@ def _watched(
     )
     stack.push_async_callback(_end, *tasks)
     return tasks
-
-
-async def _first_read(stack: AsyncExitStack, store: Store) -> None:
-    """Of what an earlier process has left in the cache; goes on in the background after `READ_SECONDS`."""
-    reading = asyncio.create_task(store.ready(), name="cache")
-    reading.add_done_callback(retrieve)  # `prepare` tells of a failure
-    stack.push_async_callback(_end, reading)
-    await asyncio.wait({reading}, timeout=READ_SECONDS)
 
 
 async def _spi(stack: AsyncExitStack, settings: Settings, lifecycle: RuntimeLifecycle, store: Store) -> SpiServer | None:
@@ -243,7 +237,17 @@ async def _fronts(stack: AsyncExitStack, settings: Settings, lifecycle: RuntimeL
         if settings.v2.endpoint is not None:
             there = _modelmesh(settings.v2.endpoint, settings.rest_proxy)
             stack.push_async_callback(there.close)
-        api = _repository_api(settings, lifecycle, server) if settings.v2.has_repository else None
+        api = None
+        if settings.v2.has_repository:
+            api = RepositoryCalls(
+                models=lifecycle,
+                find=lifecycle.find_id,
+                server=server,
+                others=server.others,
+                load_seconds=settings.capacity.load_timeout_ms / 1000,
+                unload_seconds=settings.triton.unload_timeout_seconds,
+                reserved_ids=settings.volume.reserved_ids,
+            )
         await doors.open(v2.front(settings.v2, there, inference, api), settings.v2.port, "V2_REST_PORT", settings.http)
     if settings.llm.port:
         await doors.open(llm.front(settings.llm, lifecycle, inference, answering), settings.llm.port, "LMI_PORT", settings.http)
@@ -264,28 +268,6 @@ def _modelmesh(endpoint: Endpoint, proxy: RestProxySettings) -> MeshInference:
         return MeshInference(endpoint.target)
     tls = pinned(proxy.certificate, proxy.key) if proxy.uses_tls and proxy.certificate and proxy.key else None
     return MeshInference(endpoint.target, tls=tls, max_message_bytes=proxy.max_message_bytes)
-
-
-def _repository_api(settings: Settings, lifecycle: RuntimeLifecycle, server: TritonServer) -> RepositoryApi:
-    return RepositoryCalls(
-        models=lifecycle,
-        find=lifecycle.find_id,
-        server=server,
-        others=server.others,
-        load_seconds=settings.capacity.load_timeout_ms / 1000,
-        unload_seconds=settings.triton.unload_timeout_seconds,
-        reserved_ids=settings.volume.reserved_ids,
-    )
-
-
-async def _with_triton(stack: AsyncExitStack, settings: Settings) -> Companion | None:
-    """Started as soon as its repository folder is there: it is slow to start. Raises StartError."""
-    if settings.companion.command is None:
-        return None
-    companion = Companion(settings.companion.command, environment=inherited(), exit_seconds=settings.companion.exit_seconds)
-    companion.start()
-    stack.push_async_callback(companion.end)
-    return companion
 
 
 async def _prepared(store: Store, has_told: asyncio.Event) -> None:

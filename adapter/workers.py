@@ -120,7 +120,7 @@ class Stop:
     def __init__(self) -> None:
         self._is_set = False
         self._lock = threading.Lock()
-        self._wakers: list[Callable[[], None]] = []
+        self._wakers: list[Callable[[], object]] = []
 
     def set(self) -> None:
         """Ask the work to end, and wake what it is blocked in."""
@@ -143,7 +143,7 @@ class Stop:
         self.check()
 
     @contextmanager
-    def waking(self, wake: Callable[[], None]) -> Iterator[None]:
+    def waking(self, wake: Callable[[], object]) -> Iterator[None]:
         """While inside, `set` also calls `wake` (from another thread), for instance to shut a socket down."""
         with self._lock:
             self.check()
@@ -171,7 +171,7 @@ class Workers:
         """The same threads, for a library that wants an executor. Its calls know no `Stop`."""
         return self._pool
 
-    async def run(self, work: Callable[[Stop], T]) -> T:
+    async def run(self, work: Callable[[Stop], T], *, is_stopped: bool = True) -> T:
         """
         Run `work` in a thread. When cancelled, stop it, wait for its end, then go on with the cancel.
 
@@ -180,34 +180,27 @@ class Workers:
         """
         stop = Stop()
         future = self._pool.submit(work, stop)
+        told = asyncio.wrap_future(future)
         try:
-            await _news(future)
+            return await asyncio.shield(told)
         except asyncio.CancelledError:
-            if not future.cancel():
+            if is_stopped:
+                future.cancel()
                 stop.set()
-                await _ended(future)
+            while not told.done():
+                with suppress(asyncio.CancelledError):  # a second cancel must not leave the thread behind
+                    await asyncio.wait({told})
             raise
-        try:
-            return future.result()
         finally:
-            del future  # the traceback of a failure holds this frame
+            del future, told  # the traceback of a failure holds this frame
 
     async def run_large(self, work: Callable[[], T], items: int) -> T:
         """Run `work` in a thread; with few items here, on the event loop: that takes less than a thread. Raises as `work`."""
         return work() if items <= QUICK_ITEMS else await self.run(lambda _: work())
 
     async def run_to_end(self, work: Callable[[Stop], T]) -> T:
-        """Run `work` in a thread and wait for its end even when cancelled; the cancel goes on afterwards. For clean-up."""
-        future = self._pool.submit(work, Stop())
-        try:
-            await _news(future)
-        except asyncio.CancelledError:
-            await _ended(future)
-            raise
-        try:
-            return future.result()
-        finally:
-            del future  # the traceback of a failure holds this frame
+        """As `run`; when cancelled, let `work` go on to its end, for clean-up."""
+        return await self.run(work, is_stopped=False)
 
     def start(self, work: Callable[[Stop], object]) -> None:
         """Run `work` in a thread, and let nobody wait for it; it must not raise. Nothing happens after `close`."""
@@ -217,34 +210,6 @@ class Workers:
     def close(self) -> None:
         """Take no more work; does not wait for what runs."""
         self._pool.shutdown()
-
-
-def _news(future: Future[T]) -> asyncio.Future[None]:
-    """
-    Done on the loop once the thread has ended; cancelled where `close` has cancelled the call.
-
-    Cancelled by its caller, it says nothing of the thread.
-    """
-    loop = asyncio.get_running_loop()
-    told: asyncio.Future[None] = loop.create_future()
-    future.add_done_callback(partial(_tell, loop, told))
-    return told
-
-
-def _tell(loop: asyncio.AbstractEventLoop, told: asyncio.Future[None], future: Future[T]) -> None:
-    with suppress(RuntimeError):  # that loop has ended, and so has whoever waited
-        loop.call_soon_threadsafe(told.cancel if future.cancelled() else partial(_set_done, told))
-
-
-def _set_done(told: asyncio.Future[None]) -> None:
-    if not told.done():
-        told.set_result(None)
-
-
-async def _ended(future: Future[T]) -> None:
-    while not future.done():
-        with suppress(asyncio.CancelledError):  # a second cancel must not leave the thread behind
-            await _news(future)
 
 
 def retrieve(future: asyncio.Future[T]) -> None:

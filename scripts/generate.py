@@ -15,13 +15,9 @@ from pathlib import Path
 TOP = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(TOP))
 
-from adapter import parameters  # noqa: E402 - works from any directory
-from adapter.cli import settings_markdown  # noqa: E402
-from adapter.fronts import metrics as of_fronts  # noqa: E402
+from adapter.cli import settings_markdown  # noqa: E402 - works from any directory
 from adapter.lifecycle.states import MOVES, State  # noqa: E402
-from adapter.spi import status  # noqa: E402
-from adapter.telemetry import metrics  # noqa: E402
-from tests import minutes  # noqa: E402
+from tests import minutes, tables  # noqa: E402
 from tests.benchmark import page  # noqa: E402
 from tests.observability.files import alerts  # noqa: E402
 from tests.prove.net import page as net  # noqa: E402
@@ -50,10 +46,10 @@ def alerts_markdown() -> str:
 
 BLOCKS: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "README.md": {"states": states_mermaid},
-    "deploy/docs/models.md": {"parameters": parameters.markdown},
+    "deploy/docs/models.md": {"parameters": tables.parameters_markdown},
     "deploy/docs/settings.md": {"settings": settings_markdown},
     "deploy/docs/observability.md": {"alerts": alerts_markdown},
-    "deploy/docs/calls.md": {"errors": status.markdown, "metrics": lambda: metrics.markdown((*metrics.TABLE, *of_fronts.TABLE))},
+    "deploy/docs/calls.md": {"errors": tables.errors_markdown, "metrics": tables.metrics_markdown},
     "deploy/docs/performance.md": page.blocks(),
     "tests/README.md": {"minutes": minutes.markdown},
     "tests/prove/net/README.md": {"mistakes": net.markdown},

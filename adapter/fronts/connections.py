@@ -14,7 +14,7 @@ from aiohttp import http_exceptions, web
 
 from adapter.fronts import expectations, metrics
 from adapter.fronts.edge import Edge
-from adapter.settings import HttpSettings
+from adapter.settings.fronts import HttpSettings
 
 KEEP_ALIVE_SECONDS = 75.0
 CLOSE_SECONDS = 1.0

@@ -14,8 +14,8 @@ from adapter.fronts.budget import Budget
 from adapter.fronts.connections import Runner
 from adapter.fronts.edge import Edge, Front
 from adapter.fronts.guards import rules_of
-from adapter.settings import HttpSettings
-from adapter.settings.files import content, why_not
+from adapter.settings.files import text_of
+from adapter.settings.fronts import HttpSettings
 from adapter.telemetry.redaction import remember
 
 BACKLOG = 512
@@ -61,14 +61,10 @@ class Doors:
 
 
 def _rules_text(settings: HttpSettings) -> str:
-    text = settings.restricted_api.text if settings.restricted_api is not None else ""
-    if (path := settings.restricted_api_file) is not None:
-        if text:
-            raise StartError("HTTP_RESTRICTED_API and HTTP_RESTRICTED_API_FILE are both set; set one of them")
-        try:
-            text = content(path, MOST_RULES_BYTES).strip()
-        except (OSError, UnicodeDecodeError) as error:
-            raise StartError(f"HTTP_RESTRICTED_API_FILE: {path} cannot be read: {why_not(error)}") from error
+    try:
+        text = text_of("HTTP_RESTRICTED_API", settings.restricted_api, settings.restricted_api_file, MOST_RULES_BYTES) or ""
+    except ValueError as error:
+        raise StartError(str(error)) from error
     for entry in text.split(";"):
         remember(entry.partition("=")[2].strip(), lasts=True)
     return text

@@ -27,7 +27,7 @@ from adapter.fronts.bodies import MAX_BODY
 from adapter.fronts.budget import BUDGET, FRONT, Budget
 from adapter.fronts.guards import Rule
 from adapter.model import is_utf8
-from adapter.settings import HttpSettings
+from adapter.settings.fronts import HttpSettings
 from adapter.telemetry import logs
 from adapter.telemetry.redaction import in_one_line
 

@@ -30,7 +30,7 @@ MAX_FILE_BYTES = 32 * MIB
 MAX_ENTRIES = 20_000
 """Model ids and contents together. What comes after is not kept."""
 SLACK_BYTES = 64 * 1024
-"""A file may be twice as long as what it holds, and so much longer."""
+"""A file may become twice as long as it began, and so much longer."""
 
 
 class JournalProblem(Exception):
@@ -72,7 +72,10 @@ def read(path: Path, boot_id: str) -> Found:
         JournalProblem: nothing that can be believed.
     """
     try:
-        with _opened(path) as file:
+        _check(path.lstat())  # before it is opened: opening a device may do anything
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with os.fdopen(descriptor, "rb") as file:
+            _check(os.fstat(descriptor))
             return _read(file, boot_id)
     except FileNotFoundError:
         raise NoJournal("there is none") from None
@@ -81,20 +84,14 @@ def read(path: Path, boot_id: str) -> Found:
         raise JournalProblem(words) from error
 
 
-def _opened(path: Path) -> BinaryIO:
-    """Looks before it opens: opening a device may do anything, opening a pipe waits."""
-    if not stat.S_ISREG(path.lstat().st_mode):
-        raise JournalProblem("it is no regular file")
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    return os.fdopen(descriptor, "rb")
-
-
-def _read(file: BinaryIO, boot_id: str) -> Found:
-    state = os.fstat(file.fileno())
+def _check(state: os.stat_result) -> None:
     if not stat.S_ISREG(state.st_mode):
         raise JournalProblem("it is no regular file")
     if state.st_size > MAX_FILE_BYTES:
         raise JournalProblem(f"it is larger than {MAX_FILE_BYTES // MIB} MiB")
+
+
+def _read(file: BinaryIO, boot_id: str) -> Found:
     lines = _lines(file)
     head = read_head(next(lines, b""))
     if head is None:
@@ -114,10 +111,8 @@ def _read(file: BinaryIO, boot_id: str) -> Found:
 
 def _lines(file: BinaryIO) -> Iterator[bytes]:
     """Whole lines. One without an end, or that is too long, is left out."""
-    left = MAX_FILE_BYTES
     is_start = True
-    while left > 0 and (line := file.readline(min(MAX_LINE_BYTES, left))):
-        left -= len(line)
+    while file.tell() < MAX_FILE_BYTES and (line := file.readline(MAX_LINE_BYTES)):
         has_end = line.endswith(b"\n")
         if is_start and has_end:
             yield line
@@ -139,10 +134,9 @@ class JournalFile:
         self._new_path = path.with_name(f"{path.name}.new")
         self._head = head
         self._lines = lines
-        self._held_bytes = len(head) + sum(map(len, lines.values()))
         self._discard = discard
         self._descriptor = -1
-        self._size_bytes = 0
+        self._size_bytes = self._most_bytes = 0
 
     def write(self, batch: Sequence[tuple[Key, bytes | None]]) -> None:
         """
@@ -152,10 +146,9 @@ class JournalFile:
             OSError: nothing is certain about the file; `drop` it. The lines are held all the same.
         """
         for key, line in batch:
-            self._held_bytes -= len(self._lines.pop(key, b""))
+            self._lines.pop(key, None)
             if line is not None:
                 self._lines[key] = line
-                self._held_bytes += len(line)
         added = b"".join(gone_line(key) if line is None else line for key, line in batch)
         if self._can_take(len(added)):
             try:
@@ -186,7 +179,7 @@ class JournalFile:
 
     def _can_take(self, more_bytes: int) -> bool:
         """Whether the file under our name is still the one that we hold, as we left it, and not too long."""
-        if self._size_bytes + more_bytes > min(2 * self._held_bytes + SLACK_BYTES, MAX_FILE_BYTES):
+        if self._size_bytes + more_bytes > self._most_bytes:
             return False
         try:
             named, held = self._path.lstat(), os.fstat(self._descriptor)
@@ -195,13 +188,15 @@ class JournalFile:
         return os.path.samestat(named, held) and held.st_size == self._size_bytes
 
     def _rewrite(self) -> None:
-        if self._held_bytes > MAX_FILE_BYTES:
+        content = b"".join((self._head, *self._lines.values()))
+        if len(content) > MAX_FILE_BYTES:
             raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
         self._discard(self._new_path)
-        descriptor = os.open(self._new_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, MODE)
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+        descriptor = os.open(self._new_path, flags, MODE)
         try:
             os.fchmod(descriptor, MODE)
-            _write(descriptor, b"".join((self._head, *self._lines.values())))
+            _write(descriptor, content)
             if self._path.is_dir() and not self._path.is_symlink():
                 self._discard(self._path)
             self._new_path.rename(self._path)
@@ -209,7 +204,8 @@ class JournalFile:
             os.close(descriptor)
             raise
         self.close()
-        self._descriptor, self._size_bytes = descriptor, self._held_bytes
+        self._descriptor, self._size_bytes = descriptor, len(content)
+        self._most_bytes = min(2 * len(content) + SLACK_BYTES, MAX_FILE_BYTES)
 
 
 def _write(descriptor: int, data: bytes) -> None:

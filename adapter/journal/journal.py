@@ -1,30 +1,31 @@
 """
 The journal of this process: takes notes at once, and has one thread write them.
 
-Theory of operation. Notes wait in a table, one for each id; the thread takes the whole table and writes it in one go, so a
-volume that is slow makes the notes fewer, and one that hangs holds up the callers of `written` alone. When the
+Theory of operation. Notes wait in a table, one for each id; a task gives the whole table to the thread, which writes it in one
+go. So a volume that is slow makes the notes fewer, and one that hangs holds up the callers of `written` alone. When the
 file can neither be appended to nor written anew there shall be none: what was noted counts as written then, since no later
-process can read anything older. The thread tries again after a pause, with all that is known.
+process can read anything older. The task tries again after a pause, with all that is known.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import secrets
-import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import structlog
 
 from adapter.digests import SALT_BYTES, Digests
-from adapter.errors import StartError
 from adapter.journal.file import MAX_ENTRIES, JournalFile, JournalProblem, NoJournal, OtherBoot, read
 from adapter.journal.lines import Entry, Key, head_line, key_of, line_of
 from adapter.model import Crashes, Record
 from adapter.volume.boot import boot_id, boot_seconds
 from adapter.waits import doubling
+from adapter.workers import Threads
 
 FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 30.0
@@ -32,8 +33,6 @@ END_SECONDS = 1.0
 """Longest wait for the thread at the end: a volume that hangs must not keep the process."""
 
 log = structlog.stdlib.get_logger(__name__)
-_Waiter = tuple[int, asyncio.AbstractEventLoop, asyncio.Future[None]]
-"""The number of the last note that it waits for, and how to wake it."""
 
 
 def _unlink(path: Path) -> None:
@@ -42,7 +41,7 @@ def _unlink(path: Path) -> None:
 
 
 class Journal:
-    """As `ports.Journal`. Call `open` first, `close` last."""
+    """As `ports.Journal`. Call `open` first, `close` last; what is noted without an event loop is written by `close`."""
 
     def __init__(
         self,
@@ -66,21 +65,15 @@ class Journal:
         self.digests = Digests(secrets.token_bytes(SALT_BYTES))
         self.records: dict[str, Record] = {}
         self.crashes: dict[str, Crashes] = {}
-        self._thread: threading.Thread | None = None
-        self._changed = threading.Condition()
-        """Around all that follows. Held for moments, never while anything is written."""
+        self._thread: Threads | None = None
+        self._writing: asyncio.Task[None] | None = None
         self._pending: dict[Key, Entry | None] = {}
         self._noted = 0
         """Notes taken."""
-        self._settled = 0
-        """Of these, notes that are in the file, or that no file contradicts."""
-        self._waiters: list[_Waiter] = []
-        self._is_due = True
-        """Whether the file is to be written although nothing new was noted."""
-        self._is_writing = False
-        self._is_dropped = False
-        """There is no file; the thread tries again after a pause."""
-        self._is_closed = False
+        self._settled = -1.0
+        """Of these, notes that are in the file, or that no file contradicts; -1 before the file is begun, infinite while there is none."""
+        self._has_settled = asyncio.Event()
+        """Set when more are, then replaced."""
         self._is_full = False
 
     def open(self) -> None:
@@ -93,50 +86,47 @@ class Journal:
         salt, entries = self._left()
         self.digests = Digests(salt)
         for entry in entries.values():
-            self._keep(entry)
+            self._table(entry)[key_of(entry)[1]] = entry
         lines = {key: line_of(entry) for key, entry in entries.items()}
-        file = JournalFile(self._path, head_line(self._boot(), salt), lines, self._discard)
-        thread = threading.Thread(target=self._serve, args=(file,), name="journal", daemon=True)
-        try:
-            thread.start()
-        except RuntimeError as error:
-            raise StartError(f"the thread of the journal cannot start: {error} (is there a limit of processes?)") from error
-        self._thread = thread
+        self._file = JournalFile(self._path, head_line(self._boot(), salt), lines, self._discard)
+        self._thread = Threads("journal", 1)
+        self._write_soon()
 
     def note(self, entry: Record | Crashes) -> None:
         """As `ports.Journal`."""
-        known = self.records if isinstance(entry, Record) else self.crashes
-        if key_of(entry)[1] not in known and len(self.records) + len(self.crashes) >= MAX_ENTRIES:
+        key = key_of(entry)
+        if key[1] not in self._table(entry) and len(self.records) + len(self.crashes) >= MAX_ENTRIES:
             if not self._is_full:
                 self._is_full = True
                 log.warning("journal.full", entries=MAX_ENTRIES)
             return
-        self._keep(entry)
-        self._take_note(key_of(entry), entry)
+        self._table(entry)[key[1]] = entry
+        self._take(key, entry)
 
     def forget(self, entry: Record | Crashes) -> None:
         """As `ports.Journal`."""
-        known = self.records if isinstance(entry, Record) else self.crashes
-        if known.pop(key_of(entry)[1], None) is not None:
-            self._take_note(key_of(entry), None)
+        key = key_of(entry)
+        if self._table(entry).pop(key[1], None) is not None:
+            self._take(key, None)
 
     async def written(self) -> None:
         """As `ports.Journal`."""
-        loop = asyncio.get_running_loop()
-        with self._changed:
-            if self._thread is None or self._settled >= self._noted:
-                return
-            settled = loop.create_future()
-            self._waiters.append((self._noted, loop, settled))
-        await settled
+        self._write_soon()
+        noted = self._noted
+        while self._thread is not None and self._settled < noted:
+            await self._has_settled.wait()
 
     def close(self) -> None:
         """Take no more notes; those that were taken are written, unless the volume hangs."""
-        with self._changed:
-            self._is_closed = True
-            self._changed.notify_all()
-        if self._thread is not None:
-            self._thread.join(END_SECONDS)
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            if self._writing is not None:
+                self._writing.cancel()
+            self._has_settled.set()
+            with suppress(TimeoutError):
+                thread.submit(self._write, self._pending).result(END_SECONDS)
+                self._file.close()
+            thread.shutdown()
 
     def _left(self) -> tuple[bytes, dict[Key, Entry]]:
         """Salt and entries of the file that is there."""
@@ -152,80 +142,48 @@ class Journal:
             return found.salt, found.entries
         return secrets.token_bytes(SALT_BYTES), {}
 
-    def _keep(self, entry: Entry) -> None:
-        if isinstance(entry, Record):
-            self.records[entry.model_id] = entry
-        else:
-            self.crashes[entry.digest] = entry
+    def _table(self, entry: Entry) -> dict[str, Any]:
+        return self.records if isinstance(entry, Record) else self.crashes
 
-    def _take_note(self, key: Key, entry: Entry | None) -> None:
-        with self._changed:
-            if self._is_closed:
-                return
+    def _take(self, key: Key, entry: Entry | None) -> None:
+        if self._thread is not None:
             self._pending.pop(key, None)  # what was noted last is written last
             self._pending[key] = entry
             self._noted += 1
-            if self._is_dropped and not self._is_writing:
-                self._settled = self._noted
-            self._changed.notify_all()
+            self._write_soon()
 
-    def _serve(self, file: JournalFile) -> None:
-        """The thread."""
+    def _write_soon(self) -> None:
+        if self._thread is not None and self._settled < self._noted and (self._writing is None or self._writing.done()):
+            with suppress(RuntimeError):  # no event loop
+                self._writing = asyncio.get_running_loop().create_task(self._write_all(self._thread), name="journal")
+
+    async def _write_all(self, thread: Threads) -> None:
+        """Until all is in the file."""
         pauses = doubling(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
-        pause, is_dropped = 0.0, False
-        while (taken := self._taken(pause)) is not None:
-            batch, number = taken
-            try:
-                file.write([(key, None if entry is None else line_of(entry)) for key, entry in batch.items()])
-            except Exception as error:  # noqa: BLE001 - callers that wait are woken, whatever happens here
-                file.drop()
-                self._give_back(batch)
-                if not is_dropped:
-                    log.warning("journal.dropped", path=str(self._path), cause=_words(error))
-                pause, is_dropped = next(pauses), True
-            else:
+        is_dropped = False
+        while is_dropped or self._settled < self._noted:
+            batch, self._pending, number = self._pending, {}, self._noted
+            self._settled = min(self._settled, number)
+            problem = await asyncio.wrap_future(thread.submit(self._write, batch))
+            if problem is None:
+                self._settled = number
                 if is_dropped:
                     log.info("journal.begun_again", path=str(self._path))
-                    pauses = doubling(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
-                pause, is_dropped = 0.0, False
-            self._settle(number, is_dropped=is_dropped)
-        file.close()
-        self._settle(self._noted, is_dropped=True)
+            else:
+                self._settled = math.inf
+                self._pending = {**batch, **self._pending}
+                if not is_dropped:
+                    log.warning("journal.dropped", path=str(self._path), cause=problem)
+            has_settled, self._has_settled = self._has_settled, asyncio.Event()
+            has_settled.set()
+            if is_dropped := problem is not None:
+                await asyncio.sleep(next(pauses))
 
-    def _taken(self, pause: float) -> tuple[dict[Key, Entry | None], int] | None:
-        """The notes to write, and the number of the last one; None at the end."""
-        with self._changed:
-            if pause:
-                self._changed.wait_for(lambda: self._is_closed, pause)
-            self._changed.wait_for(lambda: self._pending or self._is_due or self._is_closed)
-            if self._is_closed and (pause or not (self._pending or self._is_due)):
-                return None
-            batch, self._pending = self._pending, {}
-            self._is_writing, self._is_due = True, False
-            return batch, self._noted
-
-    def _give_back(self, batch: dict[Key, Entry | None]) -> None:
-        """What could not be written is tried again, except where something later was noted."""
-        with self._changed:
-            self._pending = {key: entry for key, entry in batch.items() if key not in self._pending} | self._pending
-
-    def _settle(self, number: int, *, is_dropped: bool) -> None:
-        with self._changed:
-            self._is_writing, self._is_dropped, self._is_due = False, is_dropped, is_dropped
-            self._settled = self._noted if is_dropped else number
-            woken = [waiter for waiter in self._waiters if waiter[0] <= self._settled]
-            self._waiters = [waiter for waiter in self._waiters if waiter[0] > self._settled]
-        for _, loop, settled in woken:
-            try:
-                loop.call_soon_threadsafe(_wake, settled)
-            except RuntimeError:  # that loop has ended, and so have its callers
-                continue
-
-
-def _wake(settled: asyncio.Future[None]) -> None:
-    if not settled.done():
-        settled.set_result(None)
-
-
-def _words(error: Exception) -> str:
-    return error.strerror or str(error) if isinstance(error, OSError) else repr(error)
+    def _write(self, batch: Mapping[Key, Entry | None]) -> str | None:
+        """In the thread. Returns why there is no file now."""
+        try:
+            self._file.write([(key, None if entry is None else line_of(entry)) for key, entry in batch.items()])
+        except Exception as error:  # noqa: BLE001 - callers that wait are woken, whatever happens here
+            self._file.drop()
+            return error.strerror or str(error) if isinstance(error, OSError) else repr(error)
+        return None

@@ -35,6 +35,10 @@ Key = tuple[str, str]
 """What later lines replace earlier ones by: a kind and a name."""
 
 
+_SHORT = {"id": "model_id", "type": "model_type", "key": "storage_key", "artifact": "artifact_key", "size": "size_bytes"}
+"""What a line calls the fields of a `Record`, where it is another word."""
+
+
 class Head(msgspec.Struct, frozen=True):
     """The first line."""
 
@@ -49,19 +53,21 @@ class _Key(msgspec.Struct):
     gone: bool = False
 
 
-class _RecordLine(msgspec.Struct):
-    id: str
+class _RecordLine(msgspec.Struct, kw_only=True, rename={name: short for short, name in _SHORT.items()}.get):
+    """A `Record`."""
+
+    model_id: str
     state: Literal["loaded", "lost", "loading", "unloading", "failed", "pulling"]
     since: _Seconds
-    type: _Text
+    model_type: _Text
     path: _Text
-    size: Annotated[int, msgspec.Meta(ge=0, le=MAX_SIZE_BYTES)]
-    confirmed: _Seconds
-    key: _Text | None = None
+    storage_key: _Text | None = None
     content: tuple[_Name, _Name | None, _Name] | None = None
-    artifact: _Name | None = None
+    artifact_key: _Name | None = None
+    size_bytes: Annotated[int, msgspec.Meta(ge=0, le=MAX_SIZE_BYTES)]
     placed: _Identity | None = None
-    named: tuple[str, str] | None = None
+    confirmed: _Seconds
+    named: tuple[str, str] | msgspec.UnsetType = msgspec.UNSET
 
 
 class _CrashLine(msgspec.Struct):
@@ -86,24 +92,17 @@ def head_line(boot_id: str, salt: bytes) -> bytes:
 
 def line_of(entry: Entry) -> bytes:
     """What is kept of it. Texts for people are cut."""
-    kind, name = key_of(entry)
     if isinstance(entry, Crashes):
-        return _line({kind: name, "count": min(entry.count, _MAX_COUNT), "last": entry.last})
-    content = entry.content
-    return _line({
-        kind: name,
-        "state": entry.state,
-        "since": entry.since,
-        "type": entry.model_type[:MAX_TEXT],
+        return _line({"crash": entry.digest, "count": min(entry.count, _MAX_COUNT), "last": entry.last})
+    line = _RecordLine(**{
+        **vars(entry),
+        "model_type": entry.model_type[:MAX_TEXT],
         "path": entry.path[:MAX_TEXT],
-        "key": entry.storage_key[:MAX_TEXT] if entry.storage_key is not None else None,
-        "content": [content.spec, content.listing, content.crash] if content else None,
-        "artifact": entry.artifact_key,
-        "size": entry.size_bytes,
-        "placed": entry.placed,
-        "confirmed": entry.confirmed,
-        **({"named": [entry.named.name, entry.named.url]} if entry.named else {}),
+        "storage_key": entry.storage_key and entry.storage_key[:MAX_TEXT],
+        "content": entry.content and tuple(vars(entry.content).values()),
+        "named": (entry.named.name, entry.named.url) if entry.named else msgspec.UNSET,
     })  # fmt: skip
+    return _line(msgspec.to_builtins(line))
 
 
 def gone_line(key: Key) -> bytes:
@@ -140,20 +139,9 @@ def read_line(line: bytes) -> tuple[Key, Entry | None] | None:
 
 def _record(line: _RecordLine) -> Record:
     """Raises InvalidRequest: no front can have named a model so."""
-    return Record(
-        model_id=line.id,
-        state=line.state,
-        since=line.since,
-        model_type=line.type,
-        path=line.path,
-        storage_key=line.key,
-        content=Content(*line.content) if line.content else None,
-        artifact_key=line.artifact,
-        size_bytes=line.size,
-        placed=line.placed,
-        confirmed=line.confirmed,
-        named=Named(*line.named) if line.named else None,
-    )
+    content = Content(*line.content) if line.content else None
+    named = Named(*line.named) if line.named else None
+    return Record(**{**msgspec.structs.asdict(line), "content": content, "named": named})
 
 
 def _line(values: Mapping[str, object]) -> bytes:

@@ -85,9 +85,9 @@ def read(spec: ModelSpec, tree: Tree, config: ModelConfig | None, contents: Mapp
         InvalidModel: a config cannot be read.
     """
     if config is not None:
-        names = [name for name in sorted(_natives(tree)) if tree.find(f"{name}/{FILE_NAME}")]
+        names = [name for name in _natives(tree) if tree.find(f"{name}/{FILE_NAME}")]
         return Bundle(_ITSELF, {_ITSELF: config} | {name: _config(tree, name, contents) for name in names}, tree)
-    configs = {name: _config(tree, name, contents) for name in sorted(_natives(tree))}
+    configs = {name: _config(tree, name, contents) for name in _natives(tree)}
     return Bundle(_top(spec, configs), configs, tree)
 
 
@@ -108,7 +108,7 @@ def arranged(spec: ModelSpec, bundle: Bundle, schema_content: bytes | None) -> L
     layouts = {}
     for directory, config in bundle.configs.items():
         is_top = directory == bundle.top
-        tensors = schema.read(schema_content, config.max_batch_size) if is_top and schema_content is not None else None
+        tensors = schema.read(schema_content, config.said.max_batch_size) if is_top and schema_content is not None else None
         tree = _own_tree(bundle, directory)
         kind = model_type(spec.model_type) if directory == _ITSELF else UNKNOWN
         name = spec.model_id if is_top else names[directory]
@@ -130,15 +130,10 @@ def _of(directory: str, words: str) -> str:
 
 def _natives(tree: Tree) -> Iterator[str]:
     """The directories at the top that are laid out as models; one without a config needs a version."""
-    seen: set[str] = set()
-    for path in tree.files:
-        name, _, rest = path.partition("/")
-        if name in seen or not rest:
-            continue
-        version, slash, _ = rest.partition("/")
-        if rest == FILE_NAME or (slash and is_version(version)):
-            seen.add(name)
-            if not (is_residue(name) or is_version(name) or is_odd(name) or path_problem(name)):
+    for name in tree.directory_names:
+        if not (is_residue(name) or is_version(name) or is_odd(name) or path_problem(name)):
+            inner = tree.below(name)
+            if FILE_NAME in inner.file_names or any(map(is_version, inner.directory_names)):
                 yield name
 
 

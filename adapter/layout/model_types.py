@@ -25,14 +25,17 @@ class ModelType:
     """Name that a model of one file gets; empty keeps its own."""
     directory_name: str = ""
     """Name that a model of several files gets as a directory; empty puts them beside each other."""
-    suffixes: tuple[str, ...] = ()
-    """Endings that tell the model's own file from what lies beside it."""
     by_suffix: Mapping[str, str] = field(default_factory=dict)
-    """Ending → name of a file of that format, where the backend has several and tells them by their names."""
+    """Ending that tells the model's own file from what lies beside it → name that such a file gets."""
     expected: str
     """The tree that Triton expects, for error texts."""
     example: tuple[str, ...]
     """The simplest such tree: paths inside the model's directory."""
+
+    @property
+    def suffixes(self) -> tuple[str, ...]:
+        """Endings of the model's own file."""
+        return tuple(self.by_suffix)
 
     @property
     def file_names(self) -> tuple[str, ...]:
@@ -44,146 +47,57 @@ class ModelType:
         return next((placed for suffix, placed in self.by_suffix.items() if name.lower().endswith(suffix)), self.file_name)
 
 
+def _row(
+    name: str, backend: str, file_name: str = "", suffixes: str = "", expected: str = "", *, directory: str = "", example: str = ""
+) -> ModelType:
+    """A row; a suffix may have a file name of its own behind `=`, and what Triton expects is the usual file where nothing else is said."""
+    by_suffix = {suffix: own or file_name for suffix, _, own in (word.partition("=") for word in suffixes.split())}
+    usual = f"1/{file_name or next(iter(by_suffix.values()), '')}"
+    return ModelType(
+        name=name,
+        backend=backend,
+        file_name=file_name,
+        directory_name=directory,
+        by_suffix=by_suffix,
+        expected=expected or usual,
+        example=tuple(example.split()) or (usual,),
+    )
+
+
 UNKNOWN = ModelType(
     name="",
     expected="1/<the model's files>, with a config.pbtxt beside 1/ where Triton cannot tell the backend from their names",
     example=("config.pbtxt", "1/<the model's files>"),
 )
-
-_FORESTS = {
-    ".json": "xgboost.json",
-    ".ubj": "xgboost.ubj",
-    ".model": "xgboost.model",
-    ".txt": "model.txt",
-    ".tl": "checkpoint.tl",
-}
-"""Formats that the FIL backend reads, by their usual endings."""
-
-TYPES = {
-    row.name: row
-    for row in (
-        ModelType(
-            name="onnx",
-            backend="onnxruntime",
-            file_name="model.onnx",
-            directory_name="model.onnx",
-            suffixes=(".onnx",),
-            expected="1/model.onnx, or 1/model.onnx/model.onnx with its external data beside it",
-            example=("1/model.onnx",),
-        ),
-        ModelType(
-            name="tensorrt",
-            backend="tensorrt",
-            file_name="model.plan",
-            suffixes=(".plan", ".engine", ".trt"),
-            expected="1/model.plan",
-            example=("1/model.plan",),
-        ),
-        ModelType(
-            name="pytorch",
-            backend="pytorch",
-            file_name="model.pt",
-            suffixes=(".pt", ".pth", ".pt2"),
-            by_suffix={".pt2": "model.pt2"},
-            expected="1/model.pt (TorchScript), or 1/model.pt2 (AOTInductor)",
-            example=("1/model.pt",),
-        ),
-        ModelType(
-            name="tensorflow",
-            backend="tensorflow",
-            file_name="model.graphdef",
-            directory_name="model.savedmodel",
-            suffixes=(".graphdef", ".pb"),
-            expected="1/model.savedmodel/saved_model.pb, or 1/model.graphdef",
-            example=("1/model.savedmodel/saved_model.pb", "1/model.savedmodel/variables/…"),
-        ),
-        ModelType(
-            name="keras",
-            backend="tensorflow",
-            directory_name="model.savedmodel",
-            expected="1/model.savedmodel/saved_model.pb",
-            example=("1/model.savedmodel/saved_model.pb", "1/model.savedmodel/variables/…"),
-        ),
-        ModelType(
-            name="openvino",
-            backend="openvino",
-            file_name="model.xml",
-            suffixes=(".xml",),
-            expected="1/model.xml and 1/model.bin",
-            example=("1/model.xml", "1/model.bin"),
-        ),
-        ModelType(
-            name="python",
-            backend="python",
-            file_name="model.py",
-            suffixes=(".py",),
-            expected="1/model.py",
-            example=("1/model.py",),
-        ),
-        ModelType(
-            name="fil",
-            backend="fil",
-            suffixes=tuple(_FORESTS),
-            by_suffix=_FORESTS,
-            expected=f"one of {', '.join(f'1/{name}' for name in _FORESTS.values())}",
-            example=("1/xgboost.json",),
-        ),
-        ModelType(
-            name="xgboost",
-            backend="fil",
-            suffixes=(".json", ".ubj", ".model", ".bst"),
-            by_suffix={suffix: _FORESTS[suffix] for suffix in (".json", ".ubj", ".model")} | {".bst": _FORESTS[".model"]},
-            expected="1/xgboost.json, 1/xgboost.ubj or 1/xgboost.model",
-            example=("1/xgboost.json",),
-        ),
-        ModelType(
-            name="lightgbm",
-            backend="fil",
-            file_name="model.txt",
-            suffixes=(".txt", ".bst", ".lgb"),
-            expected="1/model.txt, as LightGBM's save_model writes it",
-            example=("1/model.txt",),
-        ),
-        ModelType(
-            name="sklearn",
-            backend="fil",
-            suffixes=(".tl",),
-            by_suffix={".tl": _FORESTS[".tl"]},
-            expected="1/checkpoint.tl, a Treelite checkpoint of the model",
-            example=("1/checkpoint.tl",),
-        ),
-        ModelType(
-            name="dali",
-            backend="dali",
-            file_name="model.dali",
-            suffixes=(".dali", ".py"),
-            by_suffix={".py": "dali.py"},
-            expected="1/model.dali, or 1/dali.py with an @autoserialize pipeline",
-            example=("1/model.dali",),
-        ),
-        ModelType(
-            name="vllm",
-            backend="vllm",
-            file_name="model.json",
-            suffixes=(".json",),
-            expected="1/model.json, the arguments of the vLLM engine",
-            example=("1/model.json",),
-        ),
-        ModelType(
-            name="tensorrtllm",
-            backend="tensorrtllm",
-            expected="config.pbtxt, as tensorrtllm_backend's templates make it, and 1/ with the engine",
-            example=("config.pbtxt", "1/rank0.engine", "1/config.json"),
-        ),
-        ModelType(
-            name="ensemble",
-            expected="config.pbtxt and 1/",
-            example=("config.pbtxt", "1/"),
-        ),
-    )
-}
-
-
+_XGBOOST = ".json=xgboost.json .ubj=xgboost.ubj .model=xgboost.model"
+_FORESTS = f"{_XGBOOST} .txt=model.txt .tl=checkpoint.tl"
+_ANY_FOREST = "one of 1/xgboost.json, 1/xgboost.ubj, 1/xgboost.model, 1/model.txt, 1/checkpoint.tl"
+_ONNX = "1/model.onnx, or 1/model.onnx/model.onnx with its external data beside it"
+_SAVED = "model.savedmodel"
+_SAVED_FILE = f"1/{_SAVED}/saved_model.pb"
+_SAVED_TREE = f"{_SAVED_FILE} 1/{_SAVED}/variables/…"
+_ENGINE = "config.pbtxt, as tensorrtllm_backend's templates make it, and 1/ with the engine"
+_ROWS = (
+    _row("onnx", "onnxruntime", "model.onnx", ".onnx", _ONNX, directory="model.onnx"),
+    _row("tensorrt", "tensorrt", "model.plan", ".plan .engine .trt"),
+    _row("pytorch", "pytorch", "model.pt", ".pt .pth .pt2=model.pt2", "1/model.pt (TorchScript), or 1/model.pt2 (AOTInductor)"),
+    _row(
+        "tensorflow", "tensorflow", "model.graphdef", ".graphdef .pb", f"{_SAVED_FILE}, or 1/model.graphdef",
+        directory=_SAVED, example=_SAVED_TREE,
+    ),
+    _row("keras", "tensorflow", expected=_SAVED_FILE, directory=_SAVED, example=_SAVED_TREE),
+    _row("openvino", "openvino", "model.xml", ".xml", "1/model.xml and 1/model.bin", example="1/model.xml 1/model.bin"),
+    _row("python", "python", "model.py", ".py"),
+    _row("fil", "fil", "", _FORESTS, _ANY_FOREST),
+    _row("xgboost", "fil", "", f"{_XGBOOST} .bst=xgboost.model", "1/xgboost.json, 1/xgboost.ubj or 1/xgboost.model"),
+    _row("lightgbm", "fil", "model.txt", ".txt .bst .lgb", "1/model.txt, as LightGBM's save_model writes it"),
+    _row("sklearn", "fil", "", ".tl=checkpoint.tl", "1/checkpoint.tl, a Treelite checkpoint of the model"),
+    _row("dali", "dali", "model.dali", ".dali .py=dali.py", "1/model.dali, or 1/dali.py with an @autoserialize pipeline"),
+    _row("vllm", "vllm", "model.json", ".json", "1/model.json, the arguments of the vLLM engine"),
+    _row("tensorrtllm", "tensorrtllm", expected=_ENGINE, example="config.pbtxt 1/rank0.engine 1/config.json"),
+    _row("ensemble", "", expected="config.pbtxt and 1/", example="config.pbtxt 1/"),
+)  # fmt: skip
+TYPES = {row.name: row for row in _ROWS}
 _ALIASES = {"tensorrt-llm": "tensorrtllm", "tensorrt_llm": "tensorrtllm", "trtllm": "tensorrtllm"}
 
 

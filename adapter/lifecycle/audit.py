@@ -57,7 +57,6 @@ class Audit:
         self._repository = ports.repository
         self._is_open = is_open
         self._reserved_ids = reserved_ids
-        self._wishes = 0
         self._is_wanted = asyncio.Event()
         self._picture: Picture = {}
         self._rest_seconds = 0.0
@@ -70,7 +69,6 @@ class Audit:
 
     def want(self) -> None:
         """Look as soon as that can be done, also while something is under way."""
-        self._wishes += 1
         self._is_wanted.set()
 
     async def close(self) -> None:
@@ -80,33 +78,29 @@ class Audit:
             await asyncio.wait({self._task})
 
     async def _run(self) -> None:
-        pause, has_looked = PAUSE_SECONDS, True
+        is_wanted, has_looked = False, True
         while True:
-            if not has_looked:
-                await asyncio.sleep(max(AGAIN_SECONDS, self._rest_seconds))
+            if has_looked:
+                await set_within(self._is_wanted, DRIFT_PAUSE_SECONDS if self._picture else PAUSE_SECONDS)
+                is_wanted = self._is_wanted.is_set()
+                self._is_wanted.clear()
             else:
-                await set_within(self._is_wanted, pause)
-            has_looked = await self._has_looked()
-            pause = DRIFT_PAUSE_SECONDS if self._picture else PAUSE_SECONDS
+                await asyncio.sleep(max(AGAIN_SECONDS, self._rest_seconds))
+            has_looked = await self._has_looked(is_wanted=is_wanted)
 
-    async def _has_looked(self) -> bool:
+    async def _has_looked(self, *, is_wanted: bool) -> bool:
         """One look, if there may be one; False when it must be made again soon."""
-        is_time = self._is_wanted.is_set() or not self._registry.operations()
-        if not is_time or not self._is_open() or self._server.problem is not None:
-            return False
-        wishes = self._wishes
+        may_look = (is_wanted or not self._registry.operations()) and self._is_open() and self._server.problem is None
         try:
-            picture = await self._look()
+            picture = await self._look() if may_look else None
         except AdapterError as error:
             log.debug("inventory.skipped", cause=error.text)
-            picture = None
+            return False
         except Exception:
             log.exception("inventory.crashed")
-            picture = self._picture  # a defect that would come again each second
+            return True  # a defect that would come again each second
         if picture is not None:
             self._tell(picture)
-            if wishes == self._wishes:
-                self._is_wanted.clear()
         return picture is not None
 
     async def _look(self) -> Picture | None:

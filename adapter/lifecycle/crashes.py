@@ -8,7 +8,7 @@ A success forgets the count. Decides synchronously, and writes nothing itself.
 
 from __future__ import annotations
 
-from adapter.errors import CrashesTriton
+from adapter.errors import CrashesTriton, ServerDied
 from adapter.model import Content, Crashes
 from adapter.ports import Journal
 
@@ -50,6 +50,16 @@ class CrashCounts:
         self._forget_old(besides=digest)
         self._journal.note(crashes)
         return crashes.count
+
+    def died(self, content: Content | None, death: ServerDied) -> None:
+        """Triton has died over the content, which is counted where it is known. Raises CrashesTriton: once too often."""
+        if content is None:
+            return
+        self.count(content.crash)
+        try:
+            self.check(content)
+        except CrashesTriton as often:
+            raise often from death
 
     def succeeded(self, content: Content) -> None:
         """Triton has loaded it: earlier deaths had another cause."""

@@ -25,8 +25,8 @@ class Known:
         self._journal = ports.journal
         self._folder = ports.repository.folder
         self._takeover = takeover
-        self._ids: dict[str, str] = {}
-        """Name → model id, as of `_changes`."""
+        self._by_name: dict[str, Model] = {}
+        """As of `_changes`."""
         self._changes = -1
 
     @property
@@ -37,20 +37,19 @@ class Known:
     def all(self) -> list[KnownModel]:
         """As `Models.known`."""
         self._check_complete()
-        return [self._seen(self._registered(model_id)) for _, model_id in sorted(self._names().items())]
+        return [self._seen(model) for _, model in sorted(self._names().items())]
 
     def find(self, name: str) -> KnownModel | None:
         """As `Models.find`."""
-        model_id = self._names().get(name)
-        if model_id is None:
-            self._check_complete()
-            return None
-        return self._seen(self._registered(model_id))
+        return self._seen_or_none(self._names().get(name))
 
     def find_id(self, model_id: str) -> KnownModel | None:
         """As `find`, by Triton's name."""
         model = self._registry.find(model_id)
-        if model is None or not _is_anything(model):
+        return self._seen_or_none(model if model is not None and _is_anything(model) else None)
+
+    def _seen_or_none(self, model: Model | None) -> KnownModel | None:
+        if model is None:
             self._check_complete()
             return None
         return self._seen(model)
@@ -62,18 +61,12 @@ class Known:
         if any(self._registry.find(model_id) is None for model_id in self._journal.records):
             raise ServerUnavailable(self.obstacle or "the models of an earlier process are not taken over yet")
 
-    def _names(self) -> dict[str, str]:
-        """A name can only come or go with an event or an operation."""
+    def _names(self) -> dict[str, Model]:
+        """A name can only come or go with a change in the registry."""
         if self._changes != self._registry.changes:
-            self._ids = {_name(model): model.model_id for model in self._registry if _is_anything(model)}
+            self._by_name = {_name(model): model for model in self._registry if _is_anything(model)}
             self._changes = self._registry.changes
-        return self._ids
-
-    def _registered(self, model_id: str) -> Model:
-        model = self._registry.find(model_id)
-        if model is None:
-            raise LookupError(f"{model_id!r} has left the registry without a change")
-        return model
+        return self._by_name
 
     def _seen(self, model: Model) -> KnownModel:
         named = _named(model)

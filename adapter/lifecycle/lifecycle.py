@@ -28,9 +28,8 @@ from adapter.errors import (
 )
 from adapter.lifecycle.audit import Audit
 from adapter.lifecycle.crashes import CrashCounts
-from adapter.lifecycle.freeing import Freeing
+from adapter.lifecycle.fetching import Fetching
 from adapter.lifecycle.known import Known
-from adapter.lifecycle.loading import Loading
 from adapter.lifecycle.operation import Operation
 from adapter.lifecycle.planning import Planning
 from adapter.lifecycle.predicting import Predicting
@@ -39,13 +38,12 @@ from adapter.lifecycle.registry import Registry
 from adapter.lifecycle.sizes import Sizes
 from adapter.lifecycle.states import State
 from adapter.lifecycle.takeover import Takeover
-from adapter.lifecycle.work import Work
+from adapter.lifecycle.worker import Worker
 from adapter.model import ModelSpec
 from adapter.ports import Ports
 from adapter.serving import AlreadyLoaded, KnownModel, LoadedModel, RuntimeState
-from adapter.settings import CapacitySettings
+from adapter.settings.capacity import CapacitySettings
 from adapter.telemetry.logs import note
-from adapter.telemetry.metrics import RESTORES
 
 ANSWER_SECONDS = 1.0
 """
@@ -73,24 +71,18 @@ class RuntimeLifecycle:
         self._predicting = Predicting(store=ports.store, sizes=sizes, digests=ports.journal.digests)
         self._audit = Audit(registry=self.registry, ports=ports, is_open=lambda: self._takeover.obstacle is None, reserved_ids=reserved_ids)
         crashes = CrashCounts(ports.journal)
-        self._freeing = freeing = Freeing(registry=self.registry, ports=ports, bound_seconds=unload_timeout_seconds)
-        loading = Loading(
+        fetching = Fetching(ports=ports, sizes=sizes, planning=planning, crashes=crashes, budget_seconds=capacity.budget_seconds)
+        self._worker = Worker(
             registry=self.registry,
             ports=ports,
-            capacity=capacity,
+            fetching=fetching,
             sizes=sizes,
-            planning=planning,
-            freeing=freeing,
             crashes=crashes,
-        )
-        self._work = Work(
-            registry=self.registry,
-            journal=ports.journal,
-            loading=loading,
-            freeing=freeing,
+            max_concurrency=capacity.max_concurrency,
+            unload_seconds=unload_timeout_seconds,
         )
         self._reconciler = Reconciler(
-            registry=self.registry, ports=ports, work=self._work, at_once=capacity.max_loading, on_looked=self._audit.want
+            registry=self.registry, ports=ports, worker=self._worker, at_once=capacity.max_loading, on_looked=self._audit.want
         )
         self._takeover = Takeover(
             registry=self.registry,
@@ -102,7 +94,7 @@ class RuntimeLifecycle:
             version=capacity.runtime_version,
             reserved_ids=reserved_ids,
         )
-        self._work.tell(self._reconciler, self._takeover.met_modelmesh)
+        self._worker.on_ended, self._worker.on_loaded = self._reconciler.ended, self._takeover.met_modelmesh
         self._known = Known(registry=self.registry, ports=ports, takeover=self._takeover)
         self._is_draining = False
 
@@ -113,7 +105,7 @@ class RuntimeLifecycle:
 
     async def close(self) -> None:
         """End what runs in the background; for after a drain."""
-        self._work.close()
+        self._worker.close()
         await self._audit.close()
         await self._takeover.close()
         await self._reconciler.close()
@@ -144,7 +136,7 @@ class RuntimeLifecycle:
         return self._known.find_id(model_id)
 
     def notice(self) -> str | None:
-        """What is told of an adapter that is ready: how far a restore is, or that it was given up; that Triton is slow."""
+        """What is told of an adapter that is ready: how far a restore is, and that Triton is slow."""
         return "; ".join(filter(None, (self._reconciler.notice, self._server.notice))) or None
 
     async def load(self, spec: ModelSpec) -> LoadedModel:
@@ -174,14 +166,14 @@ class RuntimeLifecycle:
 
     async def unload(self, model_id: str) -> None:
         """Free the model, whatever is under way for it. Raises UnloadUnfinished at the deadline, ServerError, WrongServer."""
-        deadline = self._freeing.deadline()
+        deadline = self._worker.unload_deadline()
         try:
             async with asyncio.timeout_at(deadline):
                 with self._reconciler.hold_restores_of(model_id):
                     await self._free(model_id, deadline)
         except TimeoutError:
             obstacle = self._obstacle(model_id, "unload") or self._server.obstacle(model_id)  # an operation may have given up just now
-            raise self._freeing.unfinished(obstacle).located(model_id, None) from None
+            raise self._worker.unfinished(obstacle).located(model_id, None) from None
 
     async def predict(self, spec: ModelSpec) -> int:
         """Best size that can be told within one deadline, in bytes; never raises for trouble with storage or layout."""
@@ -231,7 +223,7 @@ class RuntimeLifecycle:
                 raise Draining("the adapter is shutting down and takes no new loads").located(spec.model_id, None)
             running = self.registry.operation_on(spec.model_id)
             if running is None:
-                return self._work.load(spec)
+                return self._worker.load(spec)
             if running.can_be_joined_by(spec):
                 return running
             if running.kind == "restore":
@@ -249,7 +241,7 @@ class RuntimeLifecycle:
             if not self.registry.is_complete:  # what Triton holds is not known, so nothing can be booked beside it
                 raise ServerUnavailable(self.obstacle or "the models in Triton are not taken over yet").located(spec.model_id, None)
             if running is None:
-                return self._work.load(spec)
+                return self._worker.load(spec)
             await running.ended.wait()
 
     def _check_new(self, spec: ModelSpec) -> Operation | None:
@@ -291,7 +283,7 @@ class RuntimeLifecycle:
     async def _free(self, model_id: str, deadline: float) -> None:
         while True:
             await self._takeover.passed()
-            running = self.registry.operation_on(model_id) or self._unload_now(model_id, deadline)
+            running = self.registry.operation_on(model_id) or self._worker.unload(model_id, deadline)
             if running.kind == "unload" and running.stopped_by is None:
                 running.is_background = False
                 try:
@@ -303,12 +295,6 @@ class RuntimeLifecycle:
                     return
             running.stop(Superseded("an unload of the model overtook its load"))
             await running.ended.wait()
-
-    def _unload_now(self, model_id: str, deadline: float) -> Operation:
-        model = self.registry.find(model_id)
-        if model is not None and model.state is State.LOST:
-            RESTORES.labels("ended").inc()
-        return self._work.unload(model_id, deadline)
 
     def _over_budget(self, spec: ModelSpec, operation: Operation | None) -> AdapterError:
         if operation is not None and operation.outcome is not None:  # it has failed before, and its undo takes long

@@ -1,7 +1,7 @@
 """
 What is known of one model, and the load, unload or restore that is under way for it.
 
-An operation tells where its time went, what it waits for, why it was stopped, and how it ended. It decides nothing; `work` runs it.
+An operation tells where its time went, what it waits for, why it was stopped, and how it ended. It decides nothing; `worker` runs it.
 """
 
 from __future__ import annotations
@@ -53,6 +53,8 @@ class Model:
     operation: Operation | None = None
     changes: int = 0
     """How often its state has changed: equal counts mean that nothing has happened in between."""
+    generation: int = 0
+    """Of `Registry.generation`: the last one of which it is known that Triton had the model."""
 
     @property
     def named(self) -> Named | None:
@@ -108,7 +110,6 @@ class Operation:
         self.waits = Waits(self._loop.time)
         self.result: asyncio.Future[LoadedModel | None] = self._loop.create_future()
         self.ended = asyncio.Event()
-        self.is_ending = False
         self.outcome: AdapterError | None = None
         """Of a load or restore that is being undone: what its callers will be told."""
         self.stopped_by: AdapterError | None = None
@@ -116,12 +117,12 @@ class Operation:
         """An unload without a call: the reconciler has begun it."""
         self.is_again = kind == "restore"
         """It sends the files of a lost model once more."""
-        self.sent_at: float | None = None
-        """When Triton was asked to load."""
+        self.was_lost = model.state is State.LOST
+        """Triton had lost the model when it began, or was found to have lost it since."""
+        self.is_sent = False
+        """Triton was asked to load."""
         self.has_crashed = False
         """Triton has died over its load."""
-        self.has_loaded = False
-        """It has brought its model to LOADED, so an undo must take it down."""
         self._seconds: dict[str, float] = {}
         self._running: tuple[str, float] | None = None
         """The phase, and since when."""
@@ -133,10 +134,6 @@ class Operation:
         """Run `work` as a task that no caller's cancellation reaches."""
         self._task = asyncio.create_task(work, name=f"{self.kind} {self.model.model_id}")
         self._task.add_done_callback(lambda _: on_end(self))
-
-    def mark_sent(self) -> None:
-        """Triton is asked to load now."""
-        self.sent_at = self._loop.time()
 
     @contextmanager
     def step(self, phase: Phase, told_by: Callable[[], str | None] | None = None) -> Iterator[None]:
@@ -167,9 +164,26 @@ class Operation:
         return ", ".join(f"{name} {seconds:.1f} s" for name, seconds in told)
 
     @property
+    def is_ending(self) -> bool:
+        """Only its undo remains: it can neither be joined nor stopped any more."""
+        return self.outcome is not None
+
+    @property
     def is_queued_restore(self) -> bool:
         """A restore that Triton was not asked for yet: stopped now, it leaves its model LOST."""
         return self.kind == "restore" and self.model.state is State.LOST
+
+    @property
+    def outcome_of_loss(self) -> Literal["restored", "crashed", "refused", "ended"] | None:
+        """What came of a model that Triton had lost; None where it had not, or where it is LOST still."""
+        if not self.was_lost or self.model.state is State.LOST:
+            return None
+        if self.has_crashed:
+            return "crashed"
+        if self.is_again and self.model.state is State.LOADED:
+            return "restored"
+        is_by_itself = self.kind == "restore" or self.is_background
+        return "refused" if is_by_itself and self.stopped_by is None else "ended"
 
     @property
     def obstacle(self) -> str | None:
@@ -188,8 +202,8 @@ class Operation:
             self.waits.until = max(self.callers, default=until)
 
     def begin_undo(self, outcome: AdapterError) -> None:
-        """Only the undo remains: it can neither be joined nor stopped any more."""
-        self.is_ending, self.outcome = True, outcome
+        """It has failed, or was stopped."""
+        self.outcome = outcome
         self._since = self._loop.time()
 
     async def noted(self, journal: Journal) -> None:

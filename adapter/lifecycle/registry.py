@@ -25,14 +25,16 @@ class Registry:
         self._journal = journal
         self._models: dict[str, Model] = {}
         self._operations: dict[str, Operation] = {}
-        self._lost: dict[str, Model] = {}
+        self._by_state: dict[State, dict[str, Model]] = {state: {} for state in State}
         self.is_complete = False
         """False until Triton's index was read or purged: what is not in the table may be loaded all the same."""
         self.changes = 0
         """Grows with each operation and each change of a state: while it stays the same, nothing has happened."""
+        self.generation = 0
+        """Grows each time that Triton returns: what a model's load was answered before may be lost."""
         for state in set(State) - {State.ABSENT}:
-            metrics.MODELS.labels(state.value).set_function(partial(self._count, state))
-        metrics.LOADED_BYTES.set_function(lambda: sum(model.size_bytes for model in self if model.state is State.LOADED))
+            metrics.MODELS.labels(state.value).set_function(partial(len, self._by_state[state]))
+        metrics.LOADED_BYTES.set_function(lambda: sum(model.size_bytes for model in self.all_in(State.LOADED)))
 
     def find(self, model_id: str) -> Model | None:
         """The model, or None when it is ABSENT and idle."""
@@ -64,10 +66,12 @@ class Registry:
     def move(self, model: Model, state: State) -> None:
         """Change its state. Raises IllegalMoveError and changes nothing where that cannot be."""
         check_move(model.state, state)
+        self._by_state[model.state].pop(model.model_id, None)
         model.state = state
-        self._lost.pop(model.model_id, None)
-        if state is State.LOST:
-            self._lost[model.model_id] = model
+        if state is not State.ABSENT:
+            self._by_state[state][model.model_id] = model
+        if state is State.LOST and model.operation is not None:
+            model.operation.was_lost = True
         model.changes += 1
         model.since = self._journal.now()
         self.changes += 1
@@ -97,9 +101,9 @@ class Registry:
         """Everything under way."""
         return list(self._operations.values())
 
-    def lost(self) -> list[Model]:
-        """The models that are LOST."""
-        return list(self._lost.values())
+    def all_in(self, state: State) -> list[Model]:
+        """The models in this state."""
+        return list(self._by_state[state].values())
 
     def __iter__(self) -> Iterator[Model]:
         return iter(list(self._models.values()))
@@ -110,6 +114,3 @@ class Registry:
     def _drop_if_absent(self, model: Model) -> None:
         if model.state is State.ABSENT and model.operation is None:
             self._models.pop(model.model_id, None)
-
-    def _count(self, state: State) -> int:
-        return sum(model.state is state for model in self)

@@ -24,7 +24,7 @@ from adapter.lifecycle.operation import Model
 from adapter.lifecycle.registry import Registry
 from adapter.lifecycle.states import State
 from adapter.model import Content, ModelSpec
-from adapter.settings import MIN_SIZE_BYTES, CapacitySettings
+from adapter.settings.capacity import MIN_SIZE_BYTES, CapacitySettings
 from adapter.units import show_bytes
 
 UNFIT_BYTES = 16 * 1024

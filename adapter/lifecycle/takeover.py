@@ -228,7 +228,6 @@ class Takeover:
             if model.operation is None and model.state in (State.LOADED, State.LOST) and not is_there:
                 self._registry.move(model, State.UNLOADING)
                 self._registry.move(model, State.FAILED)
-                self._reconciler.free([model])
 
     async def _look_at_triton(self) -> None:
         """After a purge that has failed, where ModelMesh asks no more: what was wrong may be right by now."""
@@ -250,7 +249,7 @@ class Takeover:
         taken down through Triton, also a directory that it has not loaded: the load may be on its way. What else the earlier process
         has left in the folder is swept at the end, so a sweep that fails costs no model.
         """
-        known = {model.model_id for model in self._registry}
+        known, generation = {model.model_id for model in self._registry}, self._registry.generation
         rows = by_owner(await self._server.index())
         placed = await self._repository.inventory()
         found = [
@@ -259,23 +258,13 @@ class Takeover:
             if finding.model_id not in known and not self._repository.is_of_others(finding.model_id)
         ]
         self._problem = NOT_ASKED
-        half_done: list[Model] = []
-        adopted: list[Finding] = []
         for number, finding in enumerate(found):
             if number % AT_ONCE == AT_ONCE - 1:
                 await asyncio.sleep(0)
-            if finding.verdict is Verdict.FORGOTTEN or id_problem(finding.model_id, self._reserved_ids) is not None:
-                if finding.record is not None:
-                    self._journal.forget(finding.record)
-            elif finding.verdict is Verdict.RESIDUE:
-                if finding.crash is not None:
-                    log.warning("takeover.crash", model_id=finding.model_id, crashes=self._crashes.count(finding.crash))
-                half_done.append(self._half_done(finding))
-            else:
-                adopted.append(finding)
-        self._reconciler.free(half_done)
-        for finding in adopted:
-            await self._adopt(finding)
+            if finding.verdict is not Verdict.FORGOTTEN and id_problem(finding.model_id, self._reserved_ids) is None:
+                await self._enter(finding, generation)
+            elif finding.record is not None:
+                self._journal.forget(finding.record)
         self._registry.is_complete = True
         states = Counter(model.state for model in self._registry)
         if states[State.LOADED] or states[State.LOST]:
@@ -283,27 +272,30 @@ class Takeover:
             log.info("runtime.taken_over", models=states[State.LOADED], lost=states[State.LOST], half_done=states[State.FAILED])
         await self._repository.sweep()
 
-    def _half_done(self, finding: Finding) -> Model:
-        """Until it is taken down it is known by its name, and counts for what it may hold."""
-        record, file_bytes = finding.record, finding.placed.size_bytes if finding.placed else 0
-        model = Model(finding.model_id, earlier=record)
-        model.size_bytes = record.size_bytes if record is not None and record.size_bytes else self._sizes.adopted(file_bytes)
-        self._registry.move(model, State.FAILED)
-        return model
+    async def _enter(self, finding: Finding, generation: int) -> None:
+        """
+        What is half done is known by its name, and counts for what it may hold, until the reconciler has taken it down.
 
-    async def _adopt(self, finding: Finding) -> None:
-        """A cancel comes before the model is entered, and leaves nothing; or after that, and a purge finds the model."""
-        model, record = Model(finding.model_id), finding.record
-        file_bytes = finding.placed.size_bytes if finding.placed else 0
+        A cancel comes before the model is entered, and leaves nothing; or after that, and a purge finds the model.
+        """
+        model, record = Model(finding.model_id, generation=generation), finding.record
+        model.size_bytes = self._sizes.adopted(finding.placed.size_bytes if finding.placed else 0)
+        if finding.verdict is Verdict.RESIDUE:
+            if finding.crash is not None:
+                log.warning("takeover.crash", model_id=finding.model_id, crashes=self._crashes.count(finding.crash))
+            model.earlier = record
+            model.size_bytes = (record.size_bytes if record else 0) or model.size_bytes
+            self._registry.move(model, State.FAILED)
+            return
         model.placed = finding.placed.identity if finding.placed else None
         state = State.LOADED if finding.verdict is Verdict.SERVES else State.LOST
         if record is None:
-            model.size_bytes = self._sizes.adopted(file_bytes)
             self._registry.move(model, state)
             return
         is_thought = record.named is not None and not record.confirmed
-        reported = 0 if record.size_bytes and not is_thought else await self._reported(finding.model_id)
-        model.size_bytes = (0 if reported else record.size_bytes) or self._sizes.adopted(file_bytes, reported)
+        reported = await self._reported(finding.model_id) if is_thought or not record.size_bytes else 0
+        if reported or record.size_bytes:
+            model.size_bytes = self._sizes.adopted(0, reported) if reported else record.size_bytes
         if record.content is not None:
             self._sizes.remember(record.content, model.size_bytes)
         if record.artifact_key is not None:

@@ -1,53 +1,202 @@
 """
-All settings: one frozen dataclass per concern, one module each, read from the environment in one place.
+All settings: one frozen dataclass per concern, read from the environment here alone.
 
-A field's metadata holds its variable, unit and meaning; the tables of `modelmesh-triton-adapter
-settings` and of the documents are made from it.
-
-Names that the archived Go adapter had keep their meaning, so that a running installation can swap
-the image. Source: its `server/config.go`.
+The docstring below a field is its meaning; the tables of `modelmesh-triton-adapter settings` and of the documents are made
+from it. All mistakes are reported together: a manifest is mended once. Names that the archived Go adapter had keep their
+meaning, so that a running installation can swap the image. Source: its `server/config.go`.
 """
 
-from adapter.settings.capacity import MIN_SIZE_BYTES, CapacitySettings
-from adapter.settings.environment import (
-    RETIRED,
-    ProxySettings,
-    Settings,
-    SettingsError,
-    all_fields,
-    inherited,
-    read_group,
-    retired_warnings,
-)
-from adapter.settings.http import HttpSettings
-from adapter.settings.llm import LlmSettings
-from adapter.settings.pull import PullSettings
-from adapter.settings.rest_proxy import RestProxySettings
-from adapter.settings.sagemaker import SageMakerSettings
-from adapter.settings.spi import SpiSettings
-from adapter.settings.telemetry import TelemetrySettings
-from adapter.settings.v2 import V2Settings
-from adapter.settings.volume import CACHE_DIR, REPOSITORY_DIR
+from __future__ import annotations
 
-__all__ = [
-    "CACHE_DIR",
-    "MIN_SIZE_BYTES",
-    "REPOSITORY_DIR",
-    "RETIRED",
-    "CapacitySettings",
-    "HttpSettings",
-    "LlmSettings",
-    "ProxySettings",
-    "PullSettings",
-    "RestProxySettings",
-    "SageMakerSettings",
-    "Settings",
-    "SettingsError",
-    "SpiSettings",
-    "TelemetrySettings",
-    "V2Settings",
-    "all_fields",
-    "inherited",
-    "read_group",
-    "retired_warnings",
-]
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, TypeVar, cast, get_type_hints
+
+from adapter.settings.capacity import CapacitySettings, memory_bytes
+from adapter.settings.fronts import HttpSettings, LlmSettings, RestProxySettings, SageMakerSettings, V2Settings
+from adapter.settings.kinds import Group, meanings, read
+from adapter.settings.process import CompanionSettings, LifetimeSettings, SpiSettings, TelemetrySettings
+from adapter.settings.storage import PullSettings, VolumeSettings
+from adapter.settings.triton import TritonSettings
+from adapter.units import Endpoint
+
+G = TypeVar("G", bound=Group)
+MEMORY = "CONTAINER_MEM_REQ_BYTES"
+LOADERS = ("SAGEMAKER_PORT", "SAGEMAKER_BIND_TO_PORT", "SAGEMAKER_MULTI_MODEL", "TRITON_COMMAND")
+"""Whoever sets one of these wants an adapter, though CONTAINER_MEM_REQ_BYTES is absent."""
+_LOOPBACK, _ALL = frozenset({"localhost", "127.0.0.1", "[::1]", "::1"}), frozenset({"0.0.0.0", "::", "[::]"})  # noqa: S104 - is compared
+
+RETIRED = {
+    "MAX_CONC_KERAS_CONV_PROCS": (
+        "has no effect any more: .h5 and .keras files are not converted (that would run foreign code), they are refused "
+        "with the command that converts them; a keras model saved as a SavedModel directory works"
+    ),
+    "PULL_PART_BYTES": "has no effect any more: how many bytes a request asks for is decided while a model is pulled",
+}
+"""Variables of earlier releases and of the Go adapter that are accepted with a warning: what happens now."""
+
+
+class SettingsError(Exception):
+    """The configuration cannot work. Holds every problem found, one sentence each."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = problems
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Everything, read once at start and passed on by concern."""
+
+    spi: SpiSettings
+    triton: TritonSettings
+    companion: CompanionSettings
+    capacity: CapacitySettings
+    volume: VolumeSettings
+    pull: PullSettings
+    telemetry: TelemetrySettings
+    lifetime: LifetimeSettings
+    http: HttpSettings
+    sagemaker: SageMakerSettings
+    v2: V2Settings
+    rest_proxy: RestProxySettings
+    llm: LlmSettings
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str] = os.environ) -> Settings:
+        """
+        Read the environment (or a mapping like it). A variable that is empty counts as absent.
+
+        Raises:
+            SettingsError: with every problem.
+        """
+        settings = cls(**_groups(GROUPS, environ))
+        if problems := list(settings.problems()):
+            raise SettingsError(problems)
+        return settings
+
+    @property
+    def disk_budget_bytes(self) -> int:
+        """
+        CACHE_MAX_BYTES, or its default.
+
+        Raises:
+            OSError: the default needs the folders to be there: the volume is claimed first.
+        """
+        if self.volume.max_bytes is not None:
+            return self.volume.max_bytes
+        state = os.statvfs(self.volume.cache_dir)
+        return min(self.capacity.container_memory_bytes * 5 // 4, state.f_blocks * state.f_frsize * 4 // 5)
+
+    @property
+    def loads_at_once(self) -> int:
+        """Loads that Triton is given at once: a front's caller waits for nobody else's while Triton has a load thread to spare."""
+        loads = self.capacity.max_loading
+        return max(loads, self.triton.load_threads - 1) if self.has_fronts else loads
+
+    @property
+    def has_fronts(self) -> bool:
+        """Whether any HTTP front is on."""
+        return bool(self.sagemaker.port or self.v2.port or self.llm.port)
+
+    @property
+    def has_modelmesh(self) -> bool:
+        """Whether nothing works until ModelMesh has asked for the status: a front that has loads of its own does without."""
+        return self.spi.listen is not None and not self.sagemaker.port
+
+    def problems(self) -> Iterator[str]:
+        """Two servers of this pod on one address, or none that anybody could call."""
+        if self.spi.listen is None and not self.has_fronts:
+            yield "ADAPTER_PORT is 0 and no HTTP front is on: nobody could call the adapter"
+        listening = {
+            "ADAPTER_ENDPOINT" if self.spi.endpoint else "ADAPTER_PORT": self.spi.listen or Endpoint(),
+            "RUNTIME_ENDPOINT" if self.triton.endpoint else "RUNTIME_PORT": self.triton.reach,
+            "METRICS_PORT": Endpoint(host="::", port=self.telemetry.metrics_port),
+            "SAGEMAKER_PORT": Endpoint(host=self.http.address, port=self.sagemaker.port),
+            "V2_REST_PORT": Endpoint(host=self.http.address, port=self.v2.port),
+            "LMI_PORT": Endpoint(host=self.http.address, port=self.llm.port),
+        }
+        if self.triton.reach.host not in _LOOPBACK and self.triton.reach.socket is None:
+            del listening["RUNTIME_ENDPOINT"]  # in another pod
+        for place in dict.fromkeys(each.socket or each.port for each in listening.values()):
+            here = {name: each.host for name, each in listening.items() if place and place == (each.socket or each.port)}
+            names = [name for name, host in here.items() if any(_meet(host, here[other]) for other in here if other != name)]
+            if names:
+                yield f"{' and '.join(names)} are both {place}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProxySettings:
+    """Of a process that is the REST proxy of a ModelMesh pod, and nothing else."""
+
+    telemetry: TelemetrySettings
+    lifetime: LifetimeSettings
+    http: HttpSettings
+    v2: V2Settings
+    rest_proxy: RestProxySettings
+
+    @staticmethod
+    def are_meant(environ: Mapping[str, str] = os.environ) -> bool:
+        """Whether the environment is that of KServe's REST proxy: its port, and nothing of an adapter that loads models."""
+        port = read(RestProxySettings, environ, []) if environ.get("REST_PROXY_LISTEN_PORT") else None
+        return port is not None and bool(port.listen_port) and not any(environ.get(name) for name in (MEMORY, *LOADERS))
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str] = os.environ) -> ProxySettings:
+        """As `Settings.from_env`, of fewer variables. Raises SettingsError."""
+        return cls(**_groups(get_type_hints(cls), environ))
+
+
+GROUPS: dict[str, type[Group]] = get_type_hints(Settings)
+"""Name → class of each group, in the order of the table."""
+
+
+def read_group(group: type[G], environ: Mapping[str, str] = os.environ) -> G:
+    """One group alone, for commands that need no more. Raises SettingsError."""
+    return cast("G", _groups({"alone": group}, environ)["alone"])
+
+
+def inherited() -> Mapping[str, str]:
+    """All variables as they are, for a program that we start."""
+    return os.environ
+
+
+def retired_warnings(environ: Mapping[str, str] = os.environ) -> list[str]:
+    """One sentence for each retired variable that is set."""
+    return [f"{name} {meaning}" for name, meaning in RETIRED.items() if environ.get(name)]
+
+
+def explained() -> Iterator[tuple[Mapping[str, Any], str]]:
+    """What `kinds.setting` was given for every setting, and its meaning, in the order of the table."""
+    for group in GROUPS.values():
+        yield from zip((entry.metadata for entry in fields(group)), meanings(group), strict=True)
+
+
+def _groups(kinds: Mapping[str, type[Group]], environ: Mapping[str, str]) -> dict[str, Any]:
+    """These groups by name. Raises SettingsError with the problems of all."""
+    problems: list[str] = []
+    groups = {name: read(kind, environ, problems) for name, kind in kinds.items()}
+    _stand_in(groups, environ)
+    for group in groups.values():
+        problems.extend(group.problems() if group else ())
+    if problems:
+        raise SettingsError(problems)
+    return groups
+
+
+def _stand_in(groups: dict[str, Any], environ: Mapping[str, str]) -> None:
+    """What a group has of another one, where its own variables do not say it; groups with mistakes are None."""
+    capacity, sagemaker, http, v2, proxy = map(groups.get, ("capacity", "sagemaker", "http", "v2", "rest_proxy"))
+    if capacity and sagemaker and sagemaker.port and not environ.get(MEMORY):
+        # served without ModelMesh, by a container that starts Triton itself: the memory of this container is Triton's
+        groups["capacity"] = replace(capacity, container_memory_bytes=memory_bytes())
+    if v2 and proxy and proxy.listen_port:
+        groups["v2"] = replace(v2, port=v2.port or proxy.listen_port, endpoint=v2.endpoint or proxy.endpoint)
+    if "capacity" not in groups and http and proxy and http.tls_cert is None and http.tls_key is None:
+        groups["http"] = replace(http, tls_cert=proxy.certificate, tls_key=proxy.key)
+
+
+def _meet(one: str, other: str) -> bool:
+    """Whether servers on these two hosts of a pod share an address."""
+    return one == other or not _ALL.isdisjoint((one, other)) or _LOOPBACK.issuperset((one, other))

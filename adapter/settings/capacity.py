@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
-from adapter.units import BYTES, FACTOR, LOADS, MIB, MILLISECONDS, REQUESTS, TEXT, setting, show_bytes
+from adapter.settings.kinds import BYTES, FACTOR, LOADS, MILLISECONDS, REQUESTS, SIZE, TEXT, Group, setting
+from adapter.units import MIB, show_bytes
 
 UNIT_BYTES = 8 * 1024
 """ModelMesh counts memory in these. Source: modelmesh `ModelLoader.java` 37, 55."""
@@ -16,37 +20,33 @@ tried again, so no size that we tell may be that small.
 
 Source: modelmesh `ModelMesh.java` 2458-2460, observed on the real one.
 """
+MEMORY_LIMITS = ("memory.max", "memory/memory.limit_in_bytes")
+"""Of a container's own control group, of version 2 and of version 1. Source: the kernel's `cgroup-v2.rst` and `cgroup-v1/memory.rst`."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class CapacitySettings:
+class CapacitySettings(Group):
     """What is announced to ModelMesh, and the arithmetic of sizes."""
 
-    container_memory_bytes: int = setting(
-        BYTES,
-        "CONTAINER_MEM_REQ_BYTES",
-        "-1",
-        "**Required** beside ModelMesh. Memory that Triton's container requests (`requests.memory`, by `resourceFieldRef`). Unset, with "
-        "`SAGEMAKER_PORT`: the limit of this container, or the memory of the machine",
-    )
-    buffer_bytes: int = setting(
-        BYTES, "MEM_BUFFER_BYTES", str(256 * MIB), "Part of it that Triton itself needs; capacity = memory − buffer"
-    )
-    default_model_bytes: int = setting(
-        BYTES, "DEFAULT_MODELSIZE", "1000000", "Size of a model whose size cannot be learned; more than 8192"
-    )
-    multiplier: float = setting(FACTOR, "MODELSIZE_MULTIPLIER", "1.25", "Memory of a loaded model = bytes of its files × this")
-    max_loading: int = setting(LOADS, "LOADING_CONCURRENCY", "1", "Loads that ModelMesh, and the adapter towards Triton, run at once")
-    load_timeout_ms: int = setting(
-        MILLISECONDS, "LOADTIME_TIMEOUT", "30000", "Loading timeout announced to ModelMesh; the adapter's own budget is a little below"
-    )
-    max_concurrency: int = setting(
-        REQUESTS,
-        "LIMIT_PER_MODEL_CONCURRENCY",
-        "0",
-        "Parallel inference requests per model copy; 0 = no limit, more than 0 also turns on ModelMesh's per-model limit",
-    )
-    runtime_version: str = setting(TEXT, "RUNTIME_VERSION", "v1", "Announced until Triton has told its own version")
+    container_memory_bytes: int = setting("CONTAINER_MEM_REQ_BYTES", BYTES, "-1")
+    """
+    **Required** beside ModelMesh. Memory that Triton's container requests (`requests.memory`, by `resourceFieldRef`).
+    Unset, with `SAGEMAKER_PORT`: the limit of this container, or the memory of the machine.
+    """
+    buffer_bytes: int = setting("MEM_BUFFER_BYTES", SIZE, "268435456")
+    """Part of it that Triton itself needs; capacity = memory − buffer."""
+    default_model_bytes: int = setting("DEFAULT_MODELSIZE", BYTES, "1000000")
+    """Size of a model whose size cannot be learned; more than 8192."""
+    multiplier: float = setting("MODELSIZE_MULTIPLIER", FACTOR, "1.25")
+    """Memory of a loaded model = bytes of its files × this."""
+    max_loading: int = setting("LOADING_CONCURRENCY", LOADS, "1")
+    """Loads that ModelMesh, and the adapter towards Triton, run at once."""
+    load_timeout_ms: int = setting("LOADTIME_TIMEOUT", MILLISECONDS, "30000")
+    """Loading timeout announced to ModelMesh; the adapter's own budget is a little below."""
+    max_concurrency: int = setting("LIMIT_PER_MODEL_CONCURRENCY", REQUESTS, "0")
+    """Parallel inference requests per model copy; 0 = no limit, more than 0 also turns on ModelMesh's per-model limit."""
+    runtime_version: str = setting("RUNTIME_VERSION", TEXT, "v1")
+    """Announced until Triton has told its own version."""
 
     @property
     def capacity_bytes(self) -> int:
@@ -73,6 +73,7 @@ class CapacitySettings:
 
     def problems(self) -> Iterator[str]:
         """What ModelMesh would refuse at start, with the arithmetic. Source: `ModelMesh.java` 1264-1276, 682-685."""
+        yield from super().problems()
         if self.load_timeout_ms < 100:
             yield f"LOADTIME_TIMEOUT is {self.load_timeout_ms} ms, but ModelMesh refuses less than 100 ms"
         if self.default_model_bytes < MIN_SIZE_BYTES:
@@ -81,8 +82,8 @@ class CapacitySettings:
                 "ModelMesh never retries a failed model of that size or less"
             )
         if self.buffer_bytes < 0:
-            yield f"MEM_BUFFER_BYTES is {self.buffer_bytes} bytes, but must be 0 or more"
-        elif self.container_memory_bytes <= 0:
+            return
+        if self.container_memory_bytes <= 0:
             yield (
                 "CONTAINER_MEM_REQ_BYTES is missing (or not positive): give Triton's container a `requests.memory` "
                 "and pass it on with a resourceFieldRef"
@@ -99,3 +100,13 @@ class CapacitySettings:
                 f"max(2 × DEFAULT_MODELSIZE, min(512 MiB, 10 × DEFAULT_MODELSIZE)) = {show_bytes(needed)}: "
                 "raise Triton's `requests.memory`"
             )
+
+
+def memory_bytes(groups: Path = Path("/sys/fs/cgroup")) -> int:
+    """How much memory this container may have: its control group's limit, where that is less than all that the machine has."""
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    limits = [machine]
+    for name in MEMORY_LIMITS:
+        with suppress(OSError, ValueError):  # another version of control groups, or `max`
+            limits.append(int((groups / name).read_text()) or machine)
+    return min(limits)

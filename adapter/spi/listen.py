@@ -11,8 +11,9 @@ import errno
 import os
 import secrets
 import socket
-from collections.abc import Callable, Iterator
-from contextlib import closing
+from collections.abc import Callable
+from contextlib import closing, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from grpc import aio
@@ -45,23 +46,26 @@ PROBE_SECONDS = 1.0
 """Longest wait for a server on an existing socket file."""
 
 
+@dataclass(frozen=True)
 class SpiServer:
     """The server while it listens."""
 
-    def __init__(self, *, server: aio.Server, health: Health, addresses: list[str], socket_file: Path | None) -> None:
-        self._server = server
-        self._health = health
-        self._socket_file = socket_file
-        self._socket_identity = _identity(socket_file)
-        self.addresses = addresses
-        """gRPC targets that reach it, the IPv4 one first."""
+    server: aio.Server
+    health: Health
+    addresses: list[str]
+    """gRPC targets that reach it, the IPv4 one first."""
+    socket: tuple[Path, os.stat_result] | None
+    """Our socket file, and which one it is."""
 
     async def stop(self, grace_seconds: float) -> None:
         """Take no new calls, give those under way the grace period, then cancel them; remove our socket file."""
-        self._health.close()
-        await self._server.stop(grace_seconds)
-        if self._socket_file is not None and self._socket_identity == _identity(self._socket_file):
-            self._socket_file.unlink(missing_ok=True)
+        self.health.close()
+        await self.server.stop(grace_seconds)
+        if self.socket is not None:
+            path, ours = self.socket
+            with suppress(FileNotFoundError):
+                if os.path.samestat(ours, path.stat()):
+                    path.unlink()
 
 
 async def listen(*, endpoint: Endpoint, runtime: ModelRuntime, readiness: Callable[[], str | None], reflection: bool) -> SpiServer:
@@ -76,60 +80,34 @@ async def listen(*, endpoint: Endpoint, runtime: ModelRuntime, readiness: Callab
     model_runtime_pb2_grpc.add_ModelRuntimeServicer_to_server(runtime, server)
     health_pb2_grpc.add_HealthServicer_to_server(health, server)
     if reflection:
-        _reflect(server)
+        from grpc_reflection.v1alpha import reflection as found  # noqa: PLC0415 - for debugging: it stays out otherwise
+
+        found.enable_server_reflection(("mmesh.ModelRuntime", "grpc.health.v1.Health", found.SERVICE_NAME), server)
     try:
         addresses = _bind_socket(server, endpoint.socket) if endpoint.socket else _bind_port(server, endpoint)
         await server.start()
     except BaseException:
         await server.stop(None)
         raise
-    return SpiServer(server=server, health=health, addresses=addresses, socket_file=endpoint.socket)
-
-
-def _reflect(server: aio.Server) -> None:
-    from grpc_health.v1 import health_pb2  # noqa: PLC0415 - reflection is for debugging: its modules stay out otherwise
-    from grpc_reflection.v1alpha import reflection  # noqa: PLC0415
-
-    from adapter._pb import model_runtime_pb2  # noqa: PLC0415
-
-    services = [
-        file.services_by_name[name].full_name
-        for file in (model_runtime_pb2.DESCRIPTOR, health_pb2.DESCRIPTOR)
-        for name in file.services_by_name
-    ]
-    reflection.enable_server_reflection((*services, reflection.SERVICE_NAME), server)
+    return SpiServer(server, health, addresses, (endpoint.socket, endpoint.socket.stat()) if endpoint.socket else None)
 
 
 def _bind_port(server: aio.Server, endpoint: Endpoint) -> list[str]:
     """`localhost` is both loopback addresses: ModelMesh's resolver may try either first. IPv4 is a must."""
-    port, addresses = endpoint.port, []
-    for host in _hosts(endpoint.host):
+    hosts = [endpoint.host]
+    if endpoint.host == "localhost":
+        hosts = ["127.0.0.1"]
+        with suppress(ListenError):
+            _check_port("[::1]", 0)
+            hosts.append("[::1]")
+    port = endpoint.port
+    for host in hosts:
         _check_port(host, port)
         try:
-            bound = server.add_insecure_port(f"{host}:{port}")
+            port = server.add_insecure_port(f"{host}:{port}")
         except RuntimeError as error:
             raise ListenError(f"{host}:{port} cannot be used: gRPC failed to bind it") from error
-        port = bound
-        addresses.append(f"{host}:{port}")
-    return addresses
-
-
-def _hosts(host: str) -> Iterator[str]:
-    if host != "localhost":
-        yield host
-        return
-    yield "127.0.0.1"
-    if _has_ipv6_loopback():
-        yield "[::1]"
-
-
-def _has_ipv6_loopback() -> bool:
-    try:
-        with socket.socket(socket.AF_INET6) as probe:
-            probe.bind(("::1", 0))
-    except OSError:
-        return False
-    return True
+    return [f"{host}:{port}" for host in hosts]
 
 
 def _check_port(host: str, port: int) -> None:
@@ -181,16 +159,6 @@ def _refuse_taken(path: Path) -> None:
         except TimeoutError:
             pass  # a server listens, but is too busy to accept
     raise ListenError(f"the socket {path} cannot be used: another server listens on it")
-
-
-def _identity(path: Path | None) -> tuple[int, int] | None:
-    if path is None:
-        return None
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
 
 
 def _words(error: OSError) -> str:

@@ -1,9 +1,9 @@
 """
 The five calls of `mmesh.ModelRuntime`: decode, call the lifecycle, encode. No decisions of its own.
 
-Around each call, `answered` writes its status, its metrics and one log line. Three facts about grpc.aio 1.85 shape it, each held by
+Around each call, `answered` writes its status, its metrics and one log line. Two facts about grpc.aio 1.85 shape it, each held by
 a test. A `CancelledError` that leaves a call because a *child* task was cancelled gives the caller no answer until its deadline. The
-text of an unmapped exception goes to the peer. `AbortError` is a plain `Exception`.
+text of an unmapped exception goes to the peer.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ import re
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import wraps
 from itertools import product
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import structlog
-from grpc import StatusCode, aio
+from grpc import StatusCode
 
 from adapter._pb import model_runtime_pb2 as pb
 from adapter._pb import model_runtime_pb2_grpc as rpc
 from adapter.errors import UNEXPECTED, AdapterError, InvalidRequest, Superseded, UnloadUnfinished, WrongServer
 from adapter.model import id_problem
 from adapter.serving import Lifecycle
-from adapter.settings import CapacitySettings
+from adapter.settings.capacity import CapacitySettings
 from adapter.spi import codec, status
 from adapter.telemetry import metrics
 from adapter.telemetry.logs import note, noting
@@ -45,31 +45,48 @@ log = structlog.stdlib.get_logger(__name__)
 
 
 def answered(call: Callable[[Any, Q, Any], Awaitable[R]]) -> Callable[[Any, Q, Any], Coroutine[Any, Any, R]]:
-    """A call that answers every failure with its status, and writes its metrics and its log line."""
+    """A call that answers every failure with its status, and writes its metrics and its log line just before its answer leaves."""
+    method = call.__name__
 
     @wraps(call)
     async def answer(self: Any, request: Q, context: Any) -> R:
-        with noting() as notes:
-            line = _Line(call.__name__, getattr(request, "modelId", None), notes)
-            with structlog.contextvars.bound_contextvars(**line.place):
-                try:
-                    response = await call(self, request, context)
-                except asyncio.CancelledError:
-                    task = asyncio.current_task()
-                    if task is None or task.cancelling():
-                        line.write(StatusCode.CANCELLED, reason="cancelled")  # the peer went, its deadline passed, or we stop
-                        raise
-                    await _fail(line, context, Superseded("a later call for the same model overtook this one"))
-                except AdapterError as error:
-                    await _fail(line, context, error)
-                except aio.AbortError:
-                    line.write(_code_in(context), reason="aborted")
+        clock = asyncio.get_running_loop().time
+        began, model_id = clock(), getattr(request, "modelId", None)
+        place = {"method": method} | ({"model_id": model_id[:_SHOWN_ID_CHARACTERS]} if model_id else {})
+
+        def write(code: StatusCode, *, is_for_operators: bool = False, **failure: Any) -> None:
+            """An error: an operator must act. A warning: a model or a neighbour failed."""
+            seconds = clock() - began
+            metrics.RPC_SECONDS.labels(method, code.name).observe(seconds)
+            if failure:
+                metrics.FAILURES.labels(method, failure["reason"]).inc()
+            quiet = log.info if code in (StatusCode.OK, StatusCode.CANCELLED, StatusCode.ABORTED) else log.warning
+            level = log.error if is_for_operators else quiet
+            level("rpc", **{**notes, **place, "code": code.name, "seconds": round(seconds, 4), **failure})
+
+        with noting() as notes, structlog.contextvars.bound_contextvars(**place):
+            crash: dict[str, Exception] = {}
+            try:
+                response = await call(self, request, context)
+            except asyncio.CancelledError:
+                task = asyncio.current_task()
+                if task is None or task.cancelling():
+                    write(StatusCode.CANCELLED, reason="cancelled")  # the peer went, its deadline passed, or we stop
                     raise
-                except Exception as error:  # noqa: BLE001 - logged with its traceback in the canonical line
-                    await _fail(line, context, AdapterError(UNEXPECTED), crash=error)
-                else:
-                    line.write(StatusCode.OK)
-                    return response
+                error: AdapterError = Superseded("a later call for the same model overtook this one")
+            except AdapterError as found:
+                error = found
+            except Exception as found:  # noqa: BLE001 - logged with its traceback in the canonical line
+                error, crash = AdapterError(UNEXPECTED), {"exc_info": found}
+            else:
+                write(StatusCode.OK)
+                return response
+            if model_id:
+                error.located(model_id, None)
+            code, text = status.code_of(error, method), status.text_of(error)
+            is_for_operators = bool(crash) or isinstance(error, (WrongServer, UnloadUnfinished))
+            write(code, is_for_operators=is_for_operators, reason=error.reason, error=text, **crash)
+            return cast("R", await context.abort(code, text))  # raises
 
     return answer
 
@@ -154,49 +171,3 @@ def numeric_version(version: str) -> int:
         return 0
     major, minor, patch = (min(int(part or 0), 999_999) for part in match.groups())
     return major * 1_000_000 + min(minor, 999) * 1_000 + min(patch, 999)
-
-
-def _code_in(context: Any) -> StatusCode:
-    """The code that a call aborted with; grpc.aio keeps its number."""
-    return next((code for code in StatusCode if context.code() in (code, code.value[0])), StatusCode.UNKNOWN)
-
-
-async def _fail(line: _Line, context: aio.ServicerContext[Any, Any], error: AdapterError, crash: Exception | None = None) -> NoReturn:
-    if line.model_id:
-        error.located(line.model_id, None)
-    code, text = status.code_of(error, line.method), status.text_of(error)
-    is_for_operators = crash is not None or isinstance(error, (WrongServer, UnloadUnfinished))
-    failure = {"error": text} | ({} if crash is None else {"exc_info": crash})
-    line.write(code, reason=error.reason, is_for_operators=is_for_operators, **failure)
-    await context.abort(code, text)
-
-
-class _Line:
-    """The metrics and the canonical log line of one call, written just before its answer leaves."""
-
-    def __init__(self, method: str, model_id: str | None, notes: dict[str, Any]) -> None:
-        self.method = method
-        self.model_id = model_id
-        self.place = {"method": method} | ({"model_id": model_id[:_SHOWN_ID_CHARACTERS]} if model_id else {})
-        """Bound to every line that is logged inside the call."""
-        self._notes = notes
-        self._started = asyncio.get_running_loop().time()
-
-    def write(self, code: StatusCode, reason: str | None = None, *, is_for_operators: bool = False, **failure: Any) -> None:
-        """Once for each call."""
-        seconds = asyncio.get_running_loop().time() - self._started
-        metrics.RPC_SECONDS.labels(self.method, code.name).observe(seconds)
-        if reason is not None:
-            metrics.FAILURES.labels(self.method, reason).inc()
-            failure = {"reason": reason, **failure}
-        outcome = {"code": code.name, "seconds": round(seconds, 4), **failure}
-        _level(code, is_for_operators)("rpc", **{**self._notes, **self.place, **outcome})
-
-
-def _level(code: StatusCode, is_for_operators: bool) -> Callable[..., Any]:
-    """Error: an operator must act. Warning: a model or a neighbour failed."""
-    if is_for_operators:
-        return log.error
-    if code in (StatusCode.OK, StatusCode.CANCELLED, StatusCode.ABORTED):
-        return log.info
-    return log.warning

@@ -8,6 +8,9 @@ more than about 8 KB on the wire is lost whole, as observed with ModelMesh's Jav
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from itertools import accumulate
+
 from grpc import StatusCode
 
 from adapter import errors
@@ -48,7 +51,6 @@ FAMILIES = frozenset({AdapterError, errors.Rejected, errors.SourceError, errors.
 MAX_WIRE_BYTES = 4096
 """Bound of a text as gRPC percent-encodes it; far below the 8 KiB of headers that ModelMesh's client accepts."""
 _CUT = "..."
-_MOST_BYTES_PER_CHARACTER = 4 * 3
 _SHOWN_ID_BYTES = 1024
 """Of the wire: more than the longest valid id costs."""
 _SHOWN_PHASES_BYTES = 1024
@@ -83,16 +85,6 @@ def reasons() -> list[str]:
     return [kind.reason for kind in CODES if kind not in FAMILIES] + [AdapterError.reason]
 
 
-def markdown() -> str:
-    """The table in the documents: code, reason, when. The reason is the label of logs and metrics."""
-    rows = ["| code | reason | when |", "|---|---|---|"]
-    for kind, code in CODES.items():
-        if kind not in FAMILIES:
-            rows.append(f"| `{code.name}` | `{kind.reason}` | {' '.join((kind.__doc__ or '').split())} |")
-    rows.append(f"| `{StatusCode.INTERNAL.name}` | `{AdapterError.reason}` | A defect of the adapter; the log has the traceback. |")
-    return "\n".join(rows) + "\n"
-
-
 def _place(error: AdapterError) -> str:
     parts = []
     if error.model_id is not None:
@@ -104,16 +96,10 @@ def _place(error: AdapterError) -> str:
 
 def _shortened(text: str, budget: int) -> str:
     """The text, or its beginning and `...`, at a cost of no more than `budget` bytes on the wire."""
-    if len(text) * _MOST_BYTES_PER_CHARACTER <= budget:
+    costs = list(accumulate(map(_wire_bytes, text[: budget + 1]), initial=0))
+    if costs[-1] <= budget:
         return text
-    used, fits_with_mark = 0, 0
-    for position, character in enumerate(text):
-        if used <= budget - len(_CUT):
-            fits_with_mark = position
-        used += _wire_bytes(character)
-        if used > budget:
-            return text[:fits_with_mark] + _CUT
-    return text
+    return text[: bisect_right(costs, budget - len(_CUT)) - 1] + _CUT
 
 
 def _wire_bytes(text: str) -> int:

@@ -105,6 +105,36 @@ class Read:
     is_done: bool = False
     """The sink has taken all, and verified it."""
 
+    @property
+    def next(self) -> int:
+        """Position of the first byte that is missing."""
+        return self.start + self.taken
+
+    @property
+    def last(self) -> int:
+        """Position of the last byte."""
+        return self.start + self.length - 1
+
+    @property
+    def missing(self) -> int:
+        """Bytes that have not come."""
+        return self.length - self.taken
+
+    @property
+    def is_whole(self) -> bool:
+        """All of the object is missing."""
+        return self.missing == self.wanted.size_bytes
+
+    @property
+    def range(self) -> str:
+        """What is missing, as the value of `Range`."""
+        return f"bytes={self.next}-{self.last}"
+
+    @property
+    def written_bytes(self) -> int:
+        """That go to a disk."""
+        return self.length if isinstance(self.sink, FileSink) and self.sink.writes else 0
+
     def give(self, chunk: bytes | memoryview) -> None:
         """The next bytes for the sink. Raises what it raises."""
         self.sink(chunk)
@@ -121,25 +151,14 @@ class Read:
 class Bucket(Protocol):
     """One bucket, container or web server."""
 
-    @property
-    def kind(self) -> str:
-        """Type of the store, as storage configs name it: `s3`."""
-        ...
-
-    @property
-    def place(self) -> str:
-        """For people, without the server: `s3://bucket`. Never holds credentials."""
-        ...
-
-    @property
-    def endpoint(self) -> str:
-        """Host and port, or a region of Amazon S3: buckets of one endpoint share its fate."""
-        ...
-
-    @property
-    def words(self) -> str:
-        """For people, with the server: `bucket 'b' at host:port`. Never holds credentials."""
-        ...
+    kind: str
+    """Type of the store, as storage configs name it: `s3`."""
+    place: str
+    """For people, without the server: `s3://bucket`. Never holds credentials."""
+    endpoint: str
+    """Host and port, or a region of Amazon S3: buckets of one endpoint share its fate."""
+    words: str
+    """For people, with the server: `bucket 'b' at host:port`. Never holds credentials."""
 
     async def list_page(self, prefix: str, *, token: str | None = None, limit: int = PAGE_OBJECTS, by_folder: bool = False) -> Page:
         """

@@ -1,31 +1,30 @@
 """
 `/metrics`, `/healthz`, `/readyz` and `/healthz/triton` over HTTP, for Prometheus and the kubelet.
 
-Runs in threads of its own, so that it still answers when the event loop is stuck: that is what
-`/healthz` tells. Knows nothing of models; readiness is a callable that must be safe to call from
-another thread, and so must the notice that a ready adapter tells, and Triton's health. A client has a few
-seconds for its whole request.
+Runs in a thread and a loop of its own, so that it still answers when the adapter's loop is stuck: that is what `/healthz` tells.
+Knows nothing of models; readiness is a callable that must be safe to call from another thread, and so must the notice that a
+ready adapter tells, and Triton's health; none of them waits. A client has a few seconds for its whole request, and as many to
+take the answer. While very many are connected, each new one ends the oldest one that has not sent its request: a flood of
+clients that say nothing keeps nobody waiting.
 """
 
 from __future__ import annotations
 
 import asyncio
 import errno
-import io
+import os
 import socket
-import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from email.utils import formatdate
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler
 from typing import Protocol
 
 import structlog
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from adapter.errors import ListenError
-from adapter.telemetry.connections import BoundedServer
 from adapter.telemetry.metrics import READY, REGISTRY
 from adapter.telemetry.redaction import redact
 
@@ -34,8 +33,14 @@ STUCK_AFTER_SECONDS = 10.0
 """An event loop that has not run for this long is called stuck; the kubelet asks every 10 s by default."""
 CLIENT_SECONDS = 5.0
 """Time for a client to send its request, and to take the answer."""
+CONNECTIONS = 256
+"""At once. The kubelet and Prometheus need one each."""
+BACKLOG = 64
+"""As many are accepted in one turn of the loop; a client that sends at once is read within three turns, and is not cut before."""
 _TEXT = "text/plain; charset=utf-8"
 _JSON = "application/json"
+_METHODS = ("POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+"""Known, and of no use here."""
 
 Answer = tuple[HTTPStatus, str, bytes]
 """Status, content type, body."""
@@ -49,11 +54,9 @@ class TritonHealth(Protocol):
     @property
     def why(self) -> str | None:
         """Why nothing but a restart of Triton can help, or None."""
-        ...
 
     def as_json(self) -> str:
         """One line."""
-        ...
 
 
 class Heartbeat:
@@ -63,10 +66,6 @@ class Heartbeat:
         self._clock = clock
         self._last = clock()
 
-    def beat(self) -> None:
-        """Note that the loop runs."""
-        self._last = self._clock()
-
     def age_seconds(self) -> float:
         """Seconds since the last beat."""
         return self._clock() - self._last
@@ -74,13 +73,13 @@ class Heartbeat:
     async def run(self) -> None:
         """Beat until cancelled."""
         while True:
-            self.beat()
+            self._last = self._clock()
             await asyncio.sleep(BEAT_SECONDS)
 
 
 class TelemetryServer:
     """
-    The HTTP server, in daemon threads.
+    The HTTP server, in a daemon thread.
 
     Raises:
         ListenError: the port cannot be bound.
@@ -106,27 +105,66 @@ class TelemetryServer:
         self._heartbeat = heartbeat
         self._readiness = readiness
         self._notice = notice
-        self._triton = triton
-        self._server = _bind(port, self._routes())
+        self._routes = {"/metrics": _metrics, "/healthz": self._healthz, "/readyz": self._readyz}
+        if triton is not None:
+            self._routes["/healthz/triton"] = lambda: self._healthz_triton(triton())
+        self._socket = _listening(port)
+        self.port: int = self._socket.getsockname()[1]
         READY.set_function(lambda: self._readyz()[0] is HTTPStatus.OK)
-        self.port: int = self._server.server_address[1]
+        self._loop = asyncio.new_event_loop()
+        self._closed = asyncio.Event()
+        self._clients: dict[asyncio.StreamWriter, bool] = {}
+        """All that are connected, the oldest first, and whether they have sent their request."""
+        self._thread = threading.Thread(target=self._run, name="telemetry-http", daemon=True)
         try:
-            threading.Thread(target=self._server.serve_forever, name="telemetry-http", daemon=True).start()
+            self._thread.start()
         except RuntimeError as error:
-            self._server.server_close()
+            self._socket.close()
+            self._loop.close()
             raise ListenError(f"the thread of METRICS_PORT {port} cannot start: {error}") from error
 
     def close(self) -> None:
         """Stop listening; requests under way are not waited for."""
-        self._server.socket.shutdown(socket.SHUT_RDWR)  # wakes the accepting thread, which polls only twice a second
-        self._server.shutdown()
-        self._server.server_close()
+        self._loop.call_soon_threadsafe(self._closed.set)
+        self._thread.join(1.0)
 
-    def _routes(self) -> dict[str, Callable[[], Answer]]:
-        routes = {"/metrics": _metrics, "/healthz": self._healthz, "/readyz": self._readyz}
-        if (health := self._triton) is not None:
-            routes["/healthz/triton"] = lambda: self._healthz_triton(health())
-        return routes
+    def _run(self) -> None:
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.run(self._serve())
+
+    async def _serve(self) -> None:
+        server = await asyncio.start_server(self._talk, sock=self._socket, backlog=BACKLOG)
+        await self._closed.wait()
+        server.close()
+        for writer in self._clients:
+            writer.transport.abort()
+        if talks := asyncio.all_tasks() - {asyncio.current_task()}:
+            await asyncio.wait(talks, timeout=1)  # one that were cancelled would be logged as a failure
+
+    async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One request of a client, and its answer."""
+        if len(self._clients) >= CONNECTIONS:
+            oldest = next((each for each, has_asked in self._clients.items() if not has_asked), next(iter(self._clients)))
+            del self._clients[oldest]
+            oldest.transport.abort()
+        self._clients[writer] = False
+        try:
+            async with asyncio.timeout(CLIENT_SECONDS):
+                line = await reader.readline()
+                while (await reader.readline()).strip():
+                    pass  # nothing is read from a header
+            self._clients[writer] = True
+            writer.write(_answered(line.decode("latin-1"), self._routes))
+            writer.close()
+            async with asyncio.timeout(CLIENT_SECONDS):
+                await writer.wait_closed()
+        except (OSError, ValueError):
+            writer.transport.abort()  # it went, is too slow (TimeoutError), or sends a line that is too long
+        except Exception:  # whatever one request does, the next one is served
+            log.exception("telemetry.request_failed")
+            writer.transport.abort()
+        finally:
+            self._clients.pop(writer, None)
 
     def _healthz(self) -> Answer:
         age = self._heartbeat.age_seconds()
@@ -158,80 +196,35 @@ def _metrics() -> Answer:
     return HTTPStatus.OK, CONTENT_TYPE_LATEST, generate_latest(REGISTRY)
 
 
-def _bind(port: int, routes: dict[str, Callable[[], Answer]]) -> _Server:
+def _listening(port: int) -> socket.socket:
     """On all interfaces: both families by one socket, or IPv4 alone where the machine has no IPv6."""
-    for family, address in ((socket.AF_INET6, "::"), (socket.AF_INET, "0.0.0.0")):  # noqa: S104 - scraped from outside the pod
+    for family in (socket.AF_INET6, socket.AF_INET):
         try:
-            return _Server(family, (address, port), routes)
-        except RuntimeError as error:
-            raise ListenError(f"the threads of METRICS_PORT {port} cannot start: {error}") from error
+            return socket.create_server(("", port), family=family, backlog=BACKLOG, dualstack_ipv6=family == socket.AF_INET6)
+        except ValueError:  # a socket of IPv6 cannot be had, or not for both
+            continue
         except OSError as error:
-            has_no_ipv6 = family == socket.AF_INET6 and error.errno in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
-            if not has_no_ipv6:
-                reason = (error.strerror or str(error)).lower()
-                raise ListenError(f"METRICS_PORT {port} cannot be used: {reason}") from error
+            if family == socket.AF_INET or error.errno not in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL):
+                raise ListenError(f"METRICS_PORT {port} cannot be used: {os.strerror(error.errno or 0).lower()}") from error
     raise ListenError(f"METRICS_PORT {port} cannot be used: the machine has neither IPv4 nor IPv6")
 
 
-class _Server(BoundedServer):
-    def __init__(self, family: socket.AddressFamily, address: tuple[str, int], routes: dict[str, Callable[[], Answer]]) -> None:
-        self.routes = routes
-        super().__init__(family, address, _Request)
-
-    def handle_error(self, request: object, client_address: object) -> None:
-        """A client that went away is nobody's business; anything else is a defect of ours."""
-        if not isinstance(sys.exception(), OSError):
-            log.error("telemetry.request_failed", exc_info=True)
-
-
-class _Request(BaseHTTPRequestHandler):
-    server: _Server
-    server_version = "adapter"
-    sys_version = ""
-
-    def setup(self) -> None:
-        super().setup()
-        self.rfile = io.BufferedReader(_TimedReader(self.connection, CLIENT_SECONDS))
-
-    def do_GET(self) -> None:
-        self.server.answers(self.connection)
-        route = self.server.routes.get(self.path.partition("?")[0])
-        self._answer(*(route() if route else (HTTPStatus.NOT_FOUND, _TEXT, b"there are /metrics, /healthz, /readyz and /healthz/triton\n")))
-
-    def do_POST(self) -> None:
-        self._answer(HTTPStatus.METHOD_NOT_ALLOWED, _TEXT, b"only GET and HEAD\n")
-
-    do_HEAD = do_GET  # noqa: N815 - names that http.server looks for
-    do_PUT = do_PATCH = do_DELETE = do_OPTIONS = do_POST  # noqa: N815
-
-    def _answer(self, status: HTTPStatus, content_type: str, body: bytes) -> None:
-        self.connection.settimeout(CLIENT_SECONDS)
-        self.send_response(status)
-        self.send_header("Content-Type", content_type)
-        self.send_header("Content-Length", str(len(body)))
-        if status is HTTPStatus.METHOD_NOT_ALLOWED:
-            self.send_header("Allow", "GET, HEAD")
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
-
-    def log_message(self, format: str, *args: object) -> None:
-        """No access log: probes come every few seconds."""
-
-
-class _TimedReader(io.RawIOBase):
-    """Reads a socket under one deadline: a client that sends a byte now and then does not keep its thread."""
-
-    def __init__(self, connection: socket.socket, seconds: float) -> None:
-        self._connection = connection
-        self._end = time.monotonic() + seconds
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override] # a writable buffer has no narrower type
-        left = self._end - time.monotonic()
-        if left <= 0:
-            raise TimeoutError("the request took too long")
-        self._connection.settimeout(left)
-        return self._connection.recv_into(buffer)
+def _answered(line: str, routes: Mapping[str, Callable[[], Answer]]) -> bytes:
+    """The whole answer to a request line."""
+    method, path, version = (line.split() + [""] * 3)[:3]
+    if not version.startswith("HTTP/1."):
+        status, content_type, body = HTTPStatus.BAD_REQUEST, _TEXT, b"this is no request of HTTP/1\n"
+    elif method in _METHODS:
+        status, content_type, body = HTTPStatus.METHOD_NOT_ALLOWED, _TEXT, b"only GET and HEAD\n"
+    elif method not in ("GET", "HEAD"):
+        status, content_type, body = HTTPStatus.NOT_IMPLEMENTED, _TEXT, b"only GET and HEAD\n"
+    elif (route := routes.get(path.partition("?")[0])) is None:
+        status, content_type, body = HTTPStatus.NOT_FOUND, _TEXT, b"there are /metrics, /healthz, /readyz and /healthz/triton\n"
+    else:
+        status, content_type, body = route()
+    allow = "Allow: GET, HEAD\r\n" if status is HTTPStatus.METHOD_NOT_ALLOWED else ""
+    head = (
+        f"HTTP/1.0 {status:d} {status.phrase}\r\nServer: adapter\r\nDate: {formatdate(usegmt=True)}\r\n"
+        f"Content-Type: {content_type}\r\nContent-Length: {len(body)}\r\n{allow}\r\n"
+    )
+    return head.encode() + (b"" if method == "HEAD" else body)

@@ -22,7 +22,7 @@ from typing import Any, TextIO, cast
 import structlog
 from structlog.typing import EventDict, Processor
 
-from adapter.settings import TelemetrySettings
+from adapter.settings.process import TelemetrySettings
 from adapter.telemetry.redaction import MASK, redact
 
 SECRET_FIELDS = frozenset({
@@ -68,14 +68,27 @@ def configure(settings: TelemetrySettings, stream: TextIO | None = None) -> None
         structlog.processors.format_exc_info,
         mask_secrets,
     ]
-    render: Processor = _render_json if is_json else _console(stream)
+    render: Processor = _render_json
+    if not is_json:
+        render = structlog.dev.ConsoleRenderer(
+            colors=stream.isatty(), timestamp_key="time", exception_formatter=structlog.dev.plain_traceback, pad_event_to=24
+        )
     structlog.configure(
         processors=[*shared, render],
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=structlog.WriteLoggerFactory(sink),
         cache_logger_on_first_use=True,
     )
-    _route_standard_library(level, shared, render, sink)
+    route = logging.StreamHandler(sink)
+    route.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[structlog.stdlib.add_logger_name, *shared],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, render],
+        )
+    )
+    logging.basicConfig(handlers=[route], level=level, force=True)
+    for name, lowest in QUIET_LIBRARIES.items():
+        logging.getLogger(name).setLevel(max(level, lowest))
 
 
 def mask_secrets(_logger: object, _method: str, event: EventDict) -> EventDict:
@@ -102,27 +115,6 @@ def _masked(name: str, value: Any) -> Any:
 def _render_json(_logger: object, _method: str, event: MutableMapping[str, Any]) -> str:
     first = {key: event.pop(key) for key in ("time", "level", "event") if key in event}
     return json.dumps({**first, **event}, separators=(",", ":"), default=str)
-
-
-def _console(stream: TextIO) -> Processor:
-    return structlog.dev.ConsoleRenderer(
-        colors=stream.isatty(), timestamp_key="time", exception_formatter=structlog.dev.plain_traceback, pad_event_to=24
-    )
-
-
-def _route_standard_library(level: int, shared: list[Processor], render: Processor, sink: TextIO) -> None:
-    route = logging.StreamHandler(sink)
-    route.setFormatter(
-        structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=[structlog.stdlib.add_logger_name, *shared],
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, render],
-        )
-    )
-    root = logging.getLogger()
-    root.handlers = [route]
-    root.setLevel(level)
-    for name, lowest in QUIET_LIBRARIES.items():
-        logging.getLogger(name).setLevel(max(level, lowest))
 
 
 class _Sink:

@@ -1,11 +1,14 @@
 """
 All metrics, declared in one place: name, unit in the name, labels, meaning.
 
-The table in the documents is made from `TABLE`. No model id is ever a label: thousands of models would be
+No model id is ever a label: thousands of models would be
 thousands of series.
 """
 
 from __future__ import annotations
+
+from functools import partial
+from typing import Any, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from prometheus_client.metrics import MetricWrapperBase
@@ -20,18 +23,18 @@ _SECONDS = (
 """Close to each other where loading timeouts are: a percentile is a guess between two of them."""
 
 
-def _counter(name: str, meaning: str, *labels: str) -> Counter:
-    return Counter(f"{PREFIX}_{name}", meaning, labels, registry=REGISTRY)
+TABLE: list[MetricWrapperBase] = []
+"""All of them, as the documents show them."""
+M = TypeVar("M", bound=MetricWrapperBase)
 
 
-def _gauge(name: str, meaning: str, *labels: str) -> Gauge:
-    return Gauge(f"{PREFIX}_{name}", meaning, labels, registry=REGISTRY)
+def _metric(kind: type[M], name: str, meaning: str, *labels: str, **more: Any) -> M:
+    metric = kind(f"{PREFIX}_{name}", meaning, labels, registry=REGISTRY, **more)
+    TABLE.append(metric)
+    return metric
 
 
-def _histogram(name: str, meaning: str, *labels: str) -> Histogram:
-    return Histogram(f"{PREFIX}_{name}", meaning, labels, registry=REGISTRY, buckets=_SECONDS)
-
-
+_counter, _gauge, _histogram = partial(_metric, Counter), partial(_metric, Gauge), partial(_metric, Histogram, buckets=_SECONDS)
 RPC_SECONDS = _histogram("rpc_seconds", "Duration of a call from ModelMesh, by gRPC code", "method", "code")
 FAILURES = _counter("failures_total", "Failed calls from ModelMesh, by reason", "method", "reason")
 PHASE_SECONDS = _histogram(
@@ -57,7 +60,7 @@ STUCK = _gauge("stuck", "Loads and unloads in Triton that do not end (`/healthz/
 TRITON_RESTARTS = _counter("triton_restarts_total", "Restarts of Triton that the adapter has noticed")
 RESTORES = _counter(
     "restores_total",
-    "Models that Triton had lost, by what came of them: restored, refused, crashed, given_up; ended by an unload, a purge or a drain",
+    "Models that Triton had lost, by what came of them: restored, refused, crashed; ended by an unload, a purge or a drain",
     "outcome",
 )
 RESTORE_PENDING = _gauge("restore_pending", "Models that Triton has lost and that wait to be loaded again")
@@ -71,27 +74,7 @@ LEFTOVERS = _gauge(
     "leftover_paths", "Removed files that could not be deleted; retried when the disk works again, another user's at the next start"
 )
 
-for _counter_of, _values in (
-    (RESTORES, ("restored", "refused", "crashed", "given_up", "ended")),
-    (CACHE_REQUESTS, ("hit", "miss", "stale")),
-):
-    for _value in _values:
-        _counter_of.labels(_value)  # from 0 on, or the first event would be no increase
-
-TABLE: tuple[MetricWrapperBase, ...] = (
-    RPC_SECONDS, FAILURES, PHASE_SECONDS, MODELS, LOADED_BYTES, CAPACITY_BYTES, USABLE_BYTES, LOAD_TIMEOUT_SECONDS,
-    PULLED_BYTES, PULLED_FILES, SOURCE_RETRIES, UNLOAD_WAIT_SECONDS, INDEX_POLLS, INDEX_SECONDS, READY, TRITON_UP,
-    UNLOADS_UNFINISHED, STUCK, TRITON_RESTARTS, RESTORES, RESTORE_PENDING, INVENTORY_DRIFT, CACHE_REQUESTS,
-    CACHE_SAVED_BYTES, CACHE_EVICTIONS, VOLUME_BYTES, VOLUME_BUDGET_BYTES, LEFTOVERS,
-)  # fmt: skip
-
-
-def markdown(table: tuple[MetricWrapperBase, ...] = TABLE) -> str:
-    """The table in the documents: name, type, labels, meaning."""
-    rows = ["| metric | type | labels | meaning |", "|---|---|---|---|"]
-    for metric in table:
-        family = next(iter(metric.describe()))
-        name = f"{family.name}_total" if family.type == "counter" else family.name
-        labels = ", ".join(f"`{label}`" for label in metric._labelnames)  # the library has no public name for them
-        rows.append(f"| `{name}` | {family.type} | {labels} | {family.documentation} |")
-    return "\n".join(rows) + "\n"
+for _outcome in ("restored", "refused", "crashed", "ended"):
+    RESTORES.labels(_outcome)  # from 0 on, or the first event would be no increase
+for _result in ("hit", "miss", "stale"):
+    CACHE_REQUESTS.labels(_result)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import http.client
 import socket
 import time
-from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import closing
 from http import HTTPStatus
@@ -28,25 +27,24 @@ _NO_ADDRESS = (socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAM
 """A headless Service without pods has no records. A name server that is away or refuses is EAI_AGAIN or EAI_FAIL."""
 
 
-class _LookUpFailedError(Exception):
-    """Nobody could tell which addresses the name has; says why."""
-
-
 def ask(service: Endpoint, *, ready: bool, timeout_seconds: float) -> tuple[bool, list[str]]:
     """Whether every pod is alive (or ready), and a line for each. A name without an address is well, and one line says so."""
     end = time.monotonic() + timeout_seconds
     try:
         addresses = _addresses(service.host.strip("[]"), end)
-    except _LookUpFailedError as failure:
+    except LookupError as failure:
         return False, [f"{service.host} cannot be looked up: {failure}"]
     if not addresses:
         return True, [f"{service.host} has no address, so there is no pod: with scale to zero, pods come with the first model"]
-    outcomes = list(_outcomes(addresses, service.port, "ready" if ready else "alive", end, timeout_seconds))
-    return all(is_well for is_well, _ in outcomes), [line for _, line in outcomes]
+    threads = Threads("pods", min(len(addresses), MAX_THREADS))
+    asked = [threads.submit(_ask, address, service.port, "ready" if ready else "alive", end) for address in addresses]
+    outcomes = [_outcome(future, end, timeout_seconds) for future in asked]
+    places = [f"{f'[{address}]' if ':' in address else address}:{service.port}" for address in addresses]
+    return all(is_well for is_well, _ in outcomes), [f"{place}: {text}" for place, (_, text) in zip(places, outcomes, strict=True)]
 
 
 def _addresses(host: str, end: float) -> list[str]:
-    """Of both families, sorted; none where the name has none. Raises _LookUpFailedError."""
+    """Of both families, sorted; none where the name has none. Raises LookupError: nobody could tell; says why."""
     threads = Threads("lookup", 1)
     while True:
         looked_up = threads.submit(socket.getaddrinfo, host, None, type=socket.SOCK_STREAM)
@@ -54,28 +52,26 @@ def _addresses(host: str, end: float) -> list[str]:
             rows = looked_up.result(max(0.0, end - time.monotonic()))
             return sorted({str(address[0]) for _, _, _, _, address in rows})
         except TimeoutError:
-            raise _LookUpFailedError("no answer of a name server") from None
+            raise LookupError("no answer of a name server") from None
         except UnicodeError:
-            raise _LookUpFailedError("it cannot be the name of a host") from None
+            raise LookupError("it cannot be the name of a host") from None
         except socket.gaierror as error:
             if error.errno in _NO_ADDRESS:
                 return []
             if error.errno != socket.EAI_AGAIN or end - time.monotonic() <= PAUSE_SECONDS:
-                raise _LookUpFailedError((error.strerror or str(error)).lower()) from None
+                raise LookupError((error.strerror or str(error)).lower()) from None
         time.sleep(PAUSE_SECONDS)
 
 
-def _outcomes(addresses: list[str], port: int, word: str, end: float, timeout_seconds: float) -> Iterator[tuple[bool, str]]:
-    threads = Threads("pods", min(len(addresses), MAX_THREADS))
-    asked: list[Future[tuple[bool, str]]] = [threads.submit(_ask, address, port, word, end) for address in addresses]
-    for address, future in zip(addresses, asked, strict=True):
-        try:
-            is_well, text = future.result(max(0.0, end - time.monotonic()))
-        except TimeoutError:
-            is_well, text = False, f"no answer: nothing within {timeout_seconds:g} s"
-        except (OSError, http.client.HTTPException) as error:
-            is_well, text = False, f"no answer: {_cause(error)}"
-        yield is_well, f"{f'[{address}]' if ':' in address else address}:{port}: {text}"
+def _outcome(asked: Future[tuple[bool, str]], end: float, timeout_seconds: float) -> tuple[bool, str]:
+    try:
+        return asked.result(max(0.0, end - time.monotonic()))
+    except TimeoutError:
+        return False, f"no answer: nothing within {timeout_seconds:g} s"
+    except OSError as error:
+        return False, f"no answer: {(error.strerror or str(error) or 'the connection was cut').lower()}"
+    except http.client.HTTPException as error:
+        return False, f"no answer: no HTTP ({type(error).__name__})"
 
 
 def _ask(address: str, port: int, word: str, end: float) -> tuple[bool, str]:
@@ -84,19 +80,9 @@ def _ask(address: str, port: int, word: str, end: float) -> tuple[bool, str]:
     with closing(http.client.HTTPConnection(address, port, timeout=max(0.01, end - time.monotonic()))) as connection:
         connection.request("GET", path)
         answer = connection.getresponse()
-        text = _one_line(answer.read(_MAX_BODY_BYTES))
+        body = answer.read(_MAX_BODY_BYTES).decode(errors="replace")
+    text = " ".join("".join(letter if letter.isprintable() else " " for letter in body).split())[:_MAX_TEXT]
     is_well = answer.status == HTTPStatus.OK and text.startswith(word)
     if answer.status == HTTPStatus.OK and not is_well:
         return False, f"{answer.status:d} is no adapter's answer: {text}"
     return is_well, f"{answer.status:d} {text}"
-
-
-def _one_line(body: bytes) -> str:
-    text = "".join(letter if letter.isprintable() else " " for letter in body.decode(errors="replace"))
-    return " ".join(text.split())[:_MAX_TEXT]
-
-
-def _cause(error: OSError | http.client.HTTPException) -> str:
-    if isinstance(error, OSError):
-        return (error.strerror or str(error) or "the connection was cut").lower()
-    return f"no HTTP ({type(error).__name__})"

@@ -9,11 +9,19 @@ takes linear time: texts come from clients.
 
 from __future__ import annotations
 
+import json
 import re
-
-from adapter.telemetry.remembered import Remembered
+import threading
+from collections import Counter
+from collections.abc import Sequence
+from urllib.parse import quote
 
 MASK = "***"
+PIECE = 6
+"""Characters; shorter values are not remembered: they are parts of ordinary words (`true`, `admin`)."""
+KEPT_VALUES = 512
+KEPT_CHARACTERS = 8 * 1024 * 1024
+"""Of all forms together. A request may bring values that are long, and others that are longer."""
 
 _SUSPICIOUS = re.compile(
     r"://|-----BEGIN|A[A-Z0-9]{3}[A-Z0-9]{8}|GOOG|AIza|[A-Za-z0-9/+]{40}|ya29\.|eyJ"
@@ -55,6 +63,76 @@ _MAX_WORD = 4096
 _SQUEEZED = re.compile(r"[\s\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ufeff]+")
 """White space, control characters, and the marks that turn the direction of text."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+class Remembered:
+    """
+    The exact values of secrets that were read: shapes miss a password without one.
+
+    A text is searched once, whatever is remembered. Bounded in number and in characters; the value that was remembered longest ago
+    goes first. May be used from any thread.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._values: dict[str, Sequence[str]] = {}
+        """Value → its forms, the value remembered longest ago first."""
+        self._lasting: set[str] = set()
+        """Of these, what never goes."""
+        self._characters = 0
+        self._forms: Counter[str] = Counter()
+        """Form → how many values look so."""
+        self._lengths: dict[str, frozenset[int]] = {}
+        """First piece → lengths of the forms that begin so. Read without the lock: sets are only replaced."""
+
+    def add(self, value: str, *, lasts: bool = False) -> None:
+        """Remember a value, and how it looks in a URL and in JSON; one that lasts is not pushed out by later ones."""
+        value = value.strip()
+        if len(value) < PIECE:
+            return
+        with self._lock:
+            forms = self._values.pop(value, None)
+            if forms is None:
+                escaped = (quote(value, errors="replace"), quote(value, safe="", errors="replace"), json.dumps(value)[1:-1])
+                forms = tuple({value, *escaped})
+                for form in forms:
+                    self._forms[form] += 1
+                    self._lengths[form[:PIECE]] = self._lengths.get(form[:PIECE], frozenset()) | {len(form)}
+                    self._characters += len(form)
+            self._values[value] = forms
+            if lasts:
+                self._lasting.add(value)
+            while len(self._values) > KEPT_VALUES or self._characters > KEPT_CHARACTERS:
+                oldest = next((one for one in self._values if one not in self._lasting), None)
+                if oldest is None:
+                    return
+                self._forget(self._values.pop(oldest))
+
+    def masked(self, text: str, mask: str) -> str:
+        """The text with `mask` in place of every value; of values that overlap, one for all."""
+        kept, end = [], 0
+        for start in range(len(text) - PIECE + 1) if self._forms else ():
+            for length in self._lengths.get(text[start : start + PIECE], ()):
+                if text[start : start + length] in self._forms:
+                    if start >= end:
+                        kept += [text[end:start], mask]
+                    end = max(end, start + length)
+        return "".join((*kept, text[end:]))
+
+    def _forget(self, forms: Sequence[str]) -> None:
+        for form in forms:
+            self._characters -= len(form)
+            self._forms[form] -= 1
+            if self._forms[form]:
+                continue  # it is a form of another value, too
+            del self._forms[form]
+            piece = form[:PIECE]
+            if lengths := frozenset(len(other) for other in self._forms if other.startswith(piece)):
+                self._lengths[piece] = lengths
+            else:
+                del self._lengths[piece]
+
+
 _remembered = Remembered()
 
 

@@ -7,19 +7,20 @@ holds may be gone. A return proves another process where the port was closed in 
 another one; in all other cases the index shows it (`confirm_restart`). Knows nothing of models.
 
 While Triton lists its repository it answers no other call (one thread serves all but inference). A question during a listing of
-ours has a longer deadline, and one that was sent just before the listing is asked again.
+ours has a longer deadline, and a listing begins when no question is under way.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import TypeVar
 
 import structlog
 
-from adapter.errors import ServerDied, WrongServer
+from adapter.errors import WrongServer
 from adapter.telemetry.metrics import TRITON_RESTARTS, TRITON_UP
 from adapter.triton.client import CallError, NobodyListens, PortClosed, TritonAway, TritonClient, TritonDied, TritonSilent, TritonStopping
 from adapter.waits import doubling, set_within
@@ -55,10 +56,10 @@ class Connection:
 
         None before the first answer, and after the port was found closed.
         """
-        self._answered_at: float | None = None
-        """When Triton last answered; None since the last break."""
-        self._silent_since: float | None = None
-        """When Triton last answered anything, or was first silent; None while its port is closed."""
+        self._answered_at = -math.inf
+        """When Triton last answered; never since the last break."""
+        self._silent_since = math.inf
+        """When Triton last answered anything, or was first silent; infinite while its port is closed."""
         self._is_told = False
         """The log says that Triton is away."""
         self._asking: asyncio.Task[bool] | None = None
@@ -74,12 +75,11 @@ class Connection:
         """The process that answers next is another one: the port was closed."""
         self._restarts = 0
         self._returned = asyncio.Event()
-        self._returned_as_another = False
+        self._told_restarts = 0
         self._is_counted = True
         """The last return is in the metric, if it was a restart."""
-        self._listings = 0
-        """Begun until now."""
-        self._listing_since: float | None = None
+        self._listed_at = -math.inf
+        """When the last listing ended; infinite during one."""
         self._listing_seconds = 0.0
 
     # ---- whether Triton answers
@@ -91,8 +91,7 @@ class Connection:
 
     def silent_seconds(self) -> float:
         """Since Triton's last answer to anything, refusals included; 0 while its port is closed. From any thread."""
-        since = self._silent_since
-        return 0.0 if since is None else max(0.0, self._time() - since)
+        return max(0.0, self._time() - self._silent_since)
 
     async def wait(self) -> None:
         """Return as soon as Triton answers; at once if it just did."""
@@ -102,7 +101,7 @@ class Connection:
 
     async def answers(self) -> bool:
         """Whether Triton answers now: asked once, unless it just did. Never raises."""
-        return self._is_fresh() or await self.look()
+        return self._time() - self._answered_at < FRESH_SECONDS or await self.look()
 
     async def look(self) -> bool:
         """Ask once, in one question with all who ask meanwhile. Never raises."""
@@ -115,20 +114,18 @@ class Connection:
         pauses = doubling(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
         while True:
             await self.wait()
-            breaks, listings = self._breaks, self._listings_over()
+            began, breaks = self._time(), self._breaks
             try:
                 answer = await call()
             except TritonAway as away:
-                if not (isinstance(away, TritonSilent) and self._listings > listings):
+                if not isinstance(away, TritonSilent) or self._listed_at < began:
                     self.lost(away)
-            except ServerDied:
-                raise
             except Exception:
                 self.heard()
                 raise
             else:
                 self.heard()
-                if breaks == self._breaks and self._answered_at is not None:
+                if breaks == self._breaks:
                     self._answered_at = self._time()
                 return answer
             await asyncio.sleep(next(pauses))
@@ -156,8 +153,8 @@ class Connection:
         if isinstance(failure, TritonStopping) or not isinstance(failure, TritonAway):
             self.heard()
         elif isinstance(failure, NobodyListens):
-            self._silent_since = None
-        elif self._silent_since is None and not isinstance(failure, TritonDied):
+            self._silent_since = math.inf
+        elif self._silent_since == math.inf and not isinstance(failure, TritonDied):
             self._silent_since = self._time()
         if isinstance(failure, PortClosed):
             self._is_another |= self._breaks_before is not None
@@ -165,15 +162,17 @@ class Connection:
         self._break()
         TRITON_UP.set(0)
 
-    @contextmanager
-    def listing(self) -> Iterator[None]:
+    @asynccontextmanager
+    async def listing(self) -> AsyncIterator[None]:
         """Inside, Triton is asked for its index; one at a time."""
-        self._listings += 1
-        began = self._listing_since = self._time()
+        if self._asking is not None:
+            await asyncio.wait({self._asking})  # its deadline would be too short for the listing
+        began, self._listed_at = self._time(), math.inf
         try:
             yield
         finally:
-            self._listing_since, self._listing_seconds = None, self._time() - began
+            self._listed_at = self._time()
+            self._listing_seconds = self._listed_at - began
 
     async def close(self) -> None:
         """Ask no more."""
@@ -197,8 +196,8 @@ class Connection:
         """
         await self._returned.wait()
         self._returned.clear()
-        is_another, self._returned_as_another = self._returned_as_another, False
-        return is_another
+        told, self._told_restarts = self._told_restarts, self._restarts
+        return self._restarts > told
 
     def confirm_restart(self) -> None:
         """The last return was a restart: the index shows that the models are gone. Counted once."""
@@ -212,30 +211,20 @@ class Connection:
     # ---- asking
 
     async def _ask(self) -> bool:
-        while True:
-            breaks, listings = self._breaks, self._listings_over()
-            try:
-                await self._client.live(self._deadline_seconds())
-                name = self._name if breaks == self._breaks_before else await self._ask_name()
-            except (CallError, WrongServer) as failure:
-                if isinstance(failure, TritonSilent) and self._listings > listings and self._is_early():
-                    continue  # the deadline was too short for the listing that has begun since
-                self.lost(failure)
-                return False
-            self.heard()
-            if breaks != self._breaks:
-                return False  # the answer may be older than the break
-            self._answered(name, breaks)
-            return True
-
-    async def _ask_name(self) -> str | None:
+        breaks = self._breaks
+        is_listing = self._listed_at == math.inf
+        seconds = max(LISTING_SECONDS, LISTING_FACTOR * self._listing_seconds) if is_listing else ASK_SECONDS
         try:
-            return await self._client.name(self._deadline_seconds())
-        except TritonAway:
-            raise
-        except CallError as failure:
-            log.debug("metadata.refused", cause=str(failure))
-            return None
+            await self._client.live(seconds)
+            name = self._name if breaks == self._breaks_before else await self._client.name(seconds)
+        except (CallError, WrongServer) as failure:
+            self.lost(failure)
+            return False
+        self.heard()
+        if breaks != self._breaks:
+            return False  # the answer may be older than the break
+        self._answered(name, breaks)
+        return True
 
     def _answered(self, name: str | None, breaks: int) -> None:
         now = self._answered_at = self._time()
@@ -244,16 +233,14 @@ class Connection:
         self._is_told, self.problem = False, None
         TRITON_UP.set(1)
         self._answers.set()
-        has_returned = self._breaks_before not in (None, breaks)
         if self.began_at is None:
             self.began_at = now
-        if has_returned:
-            is_another = self._is_another or (None not in (name, self._name) and name != self._name)
-            self._is_another, self._is_counted = False, False
+        if self._breaks_before not in (None, breaks):
+            is_another = self._is_another or name != self._name
+            self._is_another = self._is_counted = False
             if is_another:
                 self._restarts += 1
                 self.confirm_restart()
-            self._returned_as_another |= is_another
             self._returned.set()
         self._breaks_before, self._name = breaks, name
 
@@ -264,23 +251,5 @@ class Connection:
 
     def _break(self) -> None:
         self._breaks += 1
-        self._answered_at = None
+        self._answered_at = -math.inf
         self._answers.clear()
-
-    def _is_fresh(self) -> bool:
-        return self._answered_at is not None and self._time() - self._answered_at < FRESH_SECONDS
-
-    # ---- listings
-
-    def _listings_over(self) -> int:
-        return self._listings - (self._listing_since is not None)
-
-    def _most_listing_seconds(self) -> float:
-        return max(LISTING_SECONDS, LISTING_FACTOR * self._listing_seconds)
-
-    def _deadline_seconds(self) -> float:
-        return ASK_SECONDS if self._listing_since is None else self._most_listing_seconds()
-
-    def _is_early(self) -> bool:
-        """Triton may still be at the listing; or it has ended."""
-        return self._listing_since is None or self._time() - self._listing_since < self._most_listing_seconds()

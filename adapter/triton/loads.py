@@ -1,101 +1,92 @@
 """
-The loads that Triton has.
+The loads that Triton has, and which one it gets next.
 
-Triton cannot cancel a load. When the caller is cancelled, the load goes on in Triton: it is *left*. A load that is left
-keeps its place (`slots`) until it ends, for it may keep one of Triton's load threads, and gives its slot to the next
-one. `ended` lets the unload of the same model wait for it. The models of a bundle are one load, one after the other.
+A load has a slot from its turn on. Triton cannot cancel a load: when the caller goes, the load goes on in Triton. It is *left*: it
+gives its slot to the next one, and keeps its place until it ends, for it may keep one of Triton's load threads. `ended` lets the
+unload of the same model wait for it. The models of a bundle are one load, one after the other.
 
-Invariants: a call that Triton has not taken is repeated, in the same slot, for as long as the caller
-has patience; a load that Triton died over is not, for the model may be what killed it. A connection that
-ends is no death yet: a Triton that lives on has the load. A caller's load is then called again, which waits for the
-end; a load that is left is looked for in the index until the index no longer shows it.
+Two classes wait for slots: loads with a caller, and loads that yield to them (models that are loaded again in the background).
+First come, first served within a class.
+
+Invariants: a call that Triton has not taken is repeated, in the same slot, for as long as the caller has patience; a load that
+Triton died over is not, for the model may be what killed it. A connection that ends is no death yet: a Triton that lives on has
+the load, and the index tells how it ends.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+import itertools
+from bisect import insort
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import structlog
 
-from adapter.errors import BudgetExceeded, ModelRefused, ServerDied
-from adapter.model import INNER, Overrides, owner_of
-from adapter.triton.client import AnswerLost, TritonClient, TritonDied
-from adapter.triton.connection import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Connection
-from adapter.triton.index import Index
+from adapter.errors import AdapterError, BudgetExceeded, ModelRefused, ServerDied, some
+from adapter.model import INNER, Overrides, ServerModel, owner_of
+from adapter.triton.client import AnswerLost, TritonAway, TritonClient, TritonDied
+from adapter.triton.connection import FIRST_PAUSE_SECONDS, Connection
+from adapter.triton.index import Index, named
 from adapter.triton.reason import one_line
 from adapter.triton.repository import Repository
-from adapter.triton.slots import Slot, Slots
 from adapter.waits import doubling
 
-LONGEST_PAUSE_BETWEEN_LOOKS_SECONDS = 5.0
-"""For a load without a caller, of which only the index can tell."""
+LONGEST_PAUSE_SECONDS = 1.0
+"""Between looks at a load of which only the index can tell."""
+NAMED = 16
 
 log = structlog.stdlib.get_logger(__name__)
 
 
 @dataclass(eq=False)
-class _Sent:
-    """A load with its slot."""
+class _Load:
+    """A load with its slot, until Triton has ended it. Times are those of the loop."""
 
-    slot: Slot
+    model_id: str
     since: float
+    """When it had its slot, then when Triton was asked for what it loads now."""
     name: str = ""
     """What Triton loads now: the model, or an inner model of its bundle."""
-    call: asyncio.Task[None] | None = None
-    """What Triton works on now, or was asked last."""
-    overrides: Overrides | None = None
     restarts: int = 0
     """Of Triton, when it was asked."""
-    has_died: bool = False
-    """Triton is known to have ended with it."""
-    following: asyncio.Task[None] | None = None
-    """Waits for the end, when no caller does."""
-    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    may_go_on: bool = False
+    """Triton has been asked, and may be loading still."""
+    is_left: bool = False
+    work: asyncio.Task[None] = field(init=False)
 
-    @property
-    def may_go_on(self) -> bool:
-        """Triton has not answered: the call is under way, or its connection has ended."""
-        call = self.call
-        if call is None or self.has_died:
-            return False
-        return not call.done() or (not call.cancelled() and isinstance(call.exception(), TritonDied))
+
+@dataclass(frozen=True)
+class Limits:
+    """What Triton can bear."""
+
+    slots: int
+    """Most loads with callers at once."""
+    places: int
+    """Most loads at once, those without callers included: as many as Triton has load threads."""
+    load_seconds: float
+    """The timeout that is announced to ModelMesh: so long a load that yields may be in Triton."""
+    silent_seconds: float
+    """So long a Triton that accepts connections may be silent."""
 
 
 class Loads:
     """Tells Triton to load, a bounded number of models at once."""
 
-    def __init__(
-        self,
-        *,
-        client: TritonClient,
-        connection: Connection,
-        index: Index,
-        repository: Repository,
-        slots: int,
-        places: int,
-        patience_seconds: float,
-    ) -> None:
-        """
-        Args:
-            client: calls Triton.
-            connection: waits for a Triton that is away.
-            index: tells what became of a load whose answer was lost.
-            repository: knows the bundles.
-            slots: most loads with callers at once.
-            places: most loads at once, those without callers included.
-            patience_seconds: so long a load that yields may be in Triton; callers have a bound of their own.
-        """
+    def __init__(self, client: TritonClient, connection: Connection, index: Index, repository: Repository, limits: Limits) -> None:
         self._client = client
         self._connection = connection
         self._index = index
         self._repository = repository
-        self._patience_seconds = patience_seconds
-        self._places = places
-        self._slots = Slots(slots, places)
-        self._sent: dict[str, _Sent] = {}
+        self._limits = limits
+        self._loads: dict[str, _Load] = {}
+        self._numbers = itertools.count()
+        self._tickets: list[tuple[bool, int]] = []
+        """Of the loads that wait, in the order of their turns: whether it yields, and its number."""
+        self._changed = asyncio.Event()
+        """Set when a slot or a ticket is given back, then replaced."""
         self._answered: dict[str, bool] = {}
         """Models whose last load was ours, and that Triton was not told to unload since: whether it was refused."""
 
@@ -112,18 +103,21 @@ class Loads:
         """
         if yields:
             await self._connection.wait()
-        slot = await self._slot(model_id, yields=yields)
-        sent = self._sent[model_id] = _Sent(slot, _now(), overrides=overrides)
-        self.forget(model_id)
+        await self._turn(model_id, yields=yields)
+        load = _Load(model_id, _now())
+        self._begin(load, self._work(load, on_sent, overrides))
+        patience = self._limits.load_seconds if yields else None
         try:
-            on_sent()
-            await self._load(model_id, sent, self._patience_seconds if yields else None)
+            while not (await asyncio.wait({load.work}, timeout=patience))[0]:
+                is_late = patience is not None and load.may_go_on and _now() - load.since > patience / 2
+                if is_late and self._connection.is_live:  # silence of a Triton that is away costs no patience
+                    raise BudgetExceeded(f"Triton has not loaded the model within {patience:g} s")
+            load.work.result()
         finally:
-            if sent.may_go_on:
-                self._slots.leave(slot)
-                sent.following = asyncio.create_task(self._follow(model_id, sent, sent.call), name=f"end of the load of {model_id}")
-            else:
-                self._end(model_id, sent)
+            load.is_left = load.may_go_on
+            if not load.is_left:
+                load.work.cancel()
+            self._wake()
 
     def found(self, names: Iterable[str]) -> None:
         """
@@ -133,171 +127,185 @@ class Loads:
         """
         for name in names:
             model_id = owner_of(name)
-            if model_id not in self._sent and len(self._sent) < self._places:
-                sent = self._sent[model_id] = _Sent(self._slots.occupy(model_id), _now(), name, restarts=self._connection.restarts)
+            if model_id not in self._loads and len(self._loads) < self._limits.places:
+                load = _Load(model_id, _now(), name, self._connection.restarts, may_go_on=True, is_left=True)
                 self.forget(model_id)
-                sent.following = asyncio.create_task(self._follow(model_id, sent, None), name=f"end of the load of {model_id}")
+                self._begin(load, self._follow(load, "another client has sent it"))
 
     async def ended(self, model_id: str) -> None:
         """Wait until no load of this model, or of its bundle, is in Triton."""
-        while sent := self._sent.get(model_id):
-            await sent.ended.wait()
+        while load := self._loads.get(model_id):
+            await asyncio.wait({load.work})
 
-    def is_answered(self, model_id: str) -> bool:
-        """Whether the last load of the model was ours and Triton has answered it: then no load of the model is in Triton."""
-        return model_id in self._answered
+    def answered(self, model_id: str) -> bool | None:
+        """
+        Whether the last load of the model was refused; None: it was not ours, or Triton has not answered it.
 
-    def is_refused(self, model_id: str) -> bool:
-        """Whether Triton has answered that load by a refusal: then it holds nothing of the model, or soon nothing more."""
-        return self._answered.get(model_id, False)
+        After an answer no load of the model is in Triton; after a refusal it holds nothing of the model, or soon nothing more.
+        """
+        return self._answered.get(model_id)
 
     def forget(self, model_id: str) -> None:
         """Triton is asked for something new: an answer that came earlier proves nothing any more."""
         self._answered.pop(model_id, None)
 
-    def names(self) -> set[str]:
-        """Models whose load is in Triton."""
-        return set(self._sent)
-
     def sent_at(self) -> dict[str, float]:
         """Of the loads that Triton has, by model id: when they were sent, by the clock of the loop. From any thread."""
-        return {model_id: sent.since for model_id, sent in self._sent.copy().items()}
-
-    def seconds_since_sent(self, model_id: str) -> float | None:
-        """Age of the model's load in Triton, or None."""
-        sent = self._sent.get(model_id)
-        return None if sent is None else _now() - sent.since
+        return {model_id: load.since for model_id, load in self._loads.copy().items() if load.may_go_on}
 
     def queue(self) -> str | None:
-        """Which models hold the places for loads, and since when; None when the next one has its turn."""
-        return self._slots.queue()
+        """Which models hold the slots, or the places, and since when; None when the next one has its turn."""
+        left, held = self._left_and_held()
+        if self._free() > 0:
+            return None
+        if len(held) < self._limits.slots:
+            full = f"Triton has no free load thread (TRITON_LOAD_THREADS is {self._limits.places})"
+            if not left:
+                return f"{_named(held)} under way: {full}"
+            others = f"; {_named(held)} under way" if held else ""
+            return f"{_named(left)} still in Triton, though nobody waits for the end any more{others}: {full}"
+        now = _now()
+        if self._limits.slots == 1:
+            return f"model {held[0].model_id} has held the only loading slot for {now - held[0].since:.0f} s"
+        *most, last = (f"{load.model_id} ({now - load.since:.0f} s)" for load in held)
+        return f"models {', '.join(most)} and {last} hold {'both' if self._limits.slots == 2 else 'all'} loading slots"
 
     async def close(self) -> None:
         """Give up on what is left; Triton goes on with it."""
-        sent = list(self._sent.values())
-        tasks = {task for each in sent for task in (each.following, each.call) if task is not None}
+        tasks = [load.work for load in self._loads.values()]
         for task in tasks:
             task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _slot(self, model_id: str, *, yields: bool) -> Slot:
-        """For a model that Triton has no load of, and when Triton is there. What waits for an earlier load has no slot."""
-        while True:
-            await self.ended(model_id)
-            slot = await self._slots.take(model_id, yields=yields)
-            try:
-                await self._connection.wait()
-            except BaseException:
-                self._slots.give_back(slot)
-                raise
-            if model_id not in self._sent:
-                return slot
-            self._slots.give_back(slot)
+    # ---- slots
 
-    async def _load(self, model_id: str, sent: _Sent, patience_seconds: float | None) -> None:
-        for name in self._repository.loaded_first(model_id):
-            try:
-                await self._connection.retry_while_away(partial(self._call, name, sent, patience_seconds))
-            except ModelRefused as refused:
-                raise ModelRefused(f"{_shown_inner(name)}: {refused.text}") from refused
+    async def _turn(self, model_id: str, *, yields: bool) -> None:
+        """Wait for a slot, for a model that Triton has no load of. What waits for an earlier load has no slot."""
+        ticket = (yields, next(self._numbers))
+        await self.ended(model_id)
+        insort(self._tickets, ticket)
         try:
-            await self._connection.retry_while_away(partial(self._call, model_id, sent, patience_seconds))
-        except ModelRefused as refused:
-            raise ModelRefused(await self._reason_inside(model_id) or refused.text) from refused
-
-    async def _call(self, name: str, sent: _Sent, patience_seconds: float | None) -> None:
-        sent.name = name
-        while True:
-            sent.restarts = self._connection.restarts
-            sent.call = asyncio.create_task(self._client.load(name, sent.overrides), name=f"load {name}")
-            try:
-                return await self._answer(sent.call, patience_seconds)
-            except TritonDied as died:
-                self._connection.lost(died)
-                sent.has_died = await self._has_died(sent)
-                if sent.has_died:
-                    raise ServerDied(
-                        f"Triton died while it was loading the model ({died}); the load is not repeated, for the model may be the cause"
-                    ) from died
-                log.info("load.followed", model_id=name, cause=str(died))
-            except AnswerLost as lost:
-                raise ModelRefused(await self._index.reason(name)) from lost
-
-    async def _answer(self, call: asyncio.Task[None], patience_seconds: float | None) -> None:
-        """Of the call, which a cancel leaves as it is. Silence of a Triton that is away costs no patience."""
-        while patience_seconds is not None:
-            done, _ = await asyncio.wait({call}, timeout=patience_seconds)
-            if done:
-                break
-            if self._connection.is_live:
-                raise BudgetExceeded(f"Triton has not loaded the model within {patience_seconds:g} s")
-        await asyncio.shield(call)
-
-    async def _follow(self, model_id: str, sent: _Sent, call: asyncio.Task[None] | None) -> None:
-        """Wait for the end of a load without a caller, whatever happens to its connection; None: another client has sent it."""
-        cause: BaseException | None = None
-        try:
-            if call is not None:
-                await asyncio.wait({call})
-                cause = None if call.cancelled() else call.exception()
-            if isinstance(cause, TritonDied):
-                self._connection.lost(cause)
-            if call is None or isinstance(cause, TritonDied):
-                await self._gone(sent)
+            while self._tickets[0] != ticket or self._free() <= 0:
+                await self._changed.wait()
         finally:
-            self._end(model_id, sent)
-        log.info("load.ended_unwanted", model_id=model_id, seconds=round(_now() - sent.since, 1), cause=cause and str(cause))
+            self._tickets.remove(ticket)
+            self._wake()
+        if model_id in self._loads:
+            await self._turn(model_id, yields=yields)
 
-    async def _gone(self, sent: _Sent) -> None:
-        """Return when Triton's index no longer shows the load, or Triton is another one. Whatever goes wrong, it is asked again."""
-        for pause in doubling(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_BETWEEN_LOOKS_SECONDS):
-            await self._connection.wait()
-            if self._connection.restarts != sent.restarts:
-                return
-            try:
-                listing = await self._index.ask()
-            except Exception as failure:  # noqa: BLE001 - a load that is forgotten keeps a thread of Triton unseen
-                log.warning("load.not_followed", model_id=sent.name, cause=str(failure))
-            else:
-                if listing is not None and not any(row.state == "LOADING" for row in listing.named(sent.name)):
-                    return
-            await asyncio.sleep(pause)
+    def _left_and_held(self) -> tuple[list[_Load], list[_Load]]:
+        """The loads without a caller, and those with one, the oldest first."""
+        loads = sorted(self._loads.values(), key=lambda load: load.since)
+        return [load for load in loads if load.is_left], [load for load in loads if not load.is_left]
 
-    async def _has_died(self, sent: _Sent) -> bool:
-        """Whether the Triton that had the load is gone; waits until that can be known."""
+    def _free(self) -> int:
+        left, held = self._left_and_held()
+        return min(self._limits.slots, self._limits.places - len(left)) - len(held)
+
+    def _wake(self) -> None:
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+    # ---- one load
+
+    def _begin(self, load: _Load, work: Coroutine[Any, Any, None]) -> None:
+        self._loads[load.model_id] = load
+        load.work = asyncio.create_task(work, name=f"load of {load.model_id}")
+        load.work.add_done_callback(lambda task: self._end(load, None if task.cancelled() else task.exception()))
+
+    def _end(self, load: _Load, cause: BaseException | None) -> None:
+        """The next one that waits may have slot and place."""
+        if load.is_left:
+            seconds = round(_now() - load.since, 1)
+            log.info("load.ended_unwanted", model_id=load.model_id, seconds=seconds, cause=cause and str(cause))
+        del self._loads[load.model_id]
+        self._wake()
+
+    async def _work(self, load: _Load, on_sent: Callable[[], None], overrides: Overrides | None) -> None:
+        """Load the parts of a bundle, then the model. Of a load that is left, what Triton has then is the last one."""
+        model_id = load.model_id
+        await self._connection.wait()
+        self.forget(model_id)
+        on_sent()
+        try:
+            for name in (*self._repository.loaded_first(model_id), model_id):
+                await self._connection.retry_while_away(partial(self._call, load, name, overrides))
+        except ModelRefused as refused:
+            self._answered[model_id] = True
+            inside = f"{_shown_inner(load.name)}: {refused.text}" if load.name != model_id else await self._reason_inside(model_id)
+            raise ModelRefused(inside or refused.text) from refused
+        self._answered[model_id] = False
+
+    async def _call(self, load: _Load, name: str, overrides: Overrides | None) -> None:
+        if load.is_left:
+            return
+        load.name, load.since, load.restarts, load.may_go_on = name, _now(), self._connection.restarts, True
+        try:
+            await self._client.load(name, overrides)
+        except TritonDied as died:
+            self._connection.lost(died)
+            log.info("load.followed", model_id=name, cause=str(died))
+            await self._follow(load, str(died))
+        except TritonAway:
+            if not load.is_left:
+                raise
+        except AnswerLost as lost:
+            raise ModelRefused(_reason(named(await self._index.listing(), name))) from lost
+        finally:
+            load.may_go_on = False
+
+    async def _follow(self, load: _Load, cause: str) -> None:
+        """
+        Return when the load has ended well, as the index tells. Whatever goes wrong, it is asked again.
+
+        Raises:
+            ServerDied: the Triton that had the load is gone.
+            ModelRefused: it has failed.
+        """
         for pause in doubling(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS):
-            is_live = await self._connection.look()
-            if self._connection.restarts != sent.restarts:
+            is_live = await self._connection.answers()
+            if self._connection.restarts != load.restarts:
                 break
-            if is_live and (listing := await self._index.ask()) is not None:
-                return not any(row.state for row in listing.named(sent.name))
+            try:
+                listing = await self._index.ask() if is_live else None
+            except AdapterError as failure:  # a load that is forgotten keeps a thread of Triton unseen
+                log.warning("load.not_followed", model_id=load.name, cause=failure.text)
+                listing = None
+            if listing is not None:
+                rows = named(listing, load.name)
+                states = {row.state for row in rows if row.state}
+                if not states:
+                    break
+                if "LOADING" not in states:
+                    if "READY" in states:
+                        return
+                    raise ModelRefused(_reason(rows))
             await asyncio.sleep(pause)
-        return True
+        raise ServerDied(f"Triton died while it was loading the model ({cause}); the load is not repeated, for the model may be the cause")
 
     async def _reason_inside(self, model_id: str) -> str | None:
         """Why an inner model could not be loaded: of the top model Triton then says only that it depends on it."""
         inner_names = self._repository.inner_names(model_id)
-        if not inner_names:
-            return None
-        listing = await self._index.listing()
+        listing = await self._index.listing() if inner_names else {}
         for name in inner_names:
-            rows = [row for row in listing.named(name) if row.reason and not row.holds_memory]
+            rows = [row for row in named(listing, name) if row.reason and not row.holds_memory]
             if rows and not any(row.reason == "unloaded" for row in rows):
                 return f"{_shown_inner(name)}: {one_line(rows[0].reason)}"
         return None
 
-    def _end(self, model_id: str, sent: _Sent) -> None:
-        del self._sent[model_id]
-        call = sent.call
-        if call is not None and call.done() and not call.cancelled() and isinstance(call.exception(), ModelRefused | None):
-            self._answered[model_id] = call.exception() is not None
-        self._slots.give_back(sent.slot)
-        sent.ended.set()
+
+def _reason(rows: list[ServerModel]) -> str:
+    """Why the last load of these rows failed."""
+    return "; ".join(dict.fromkeys(one_line(row.reason) for row in rows if row.reason)) or one_line("")
 
 
 def _shown_inner(name: str) -> str:
     return f"inner model {name.partition(INNER)[2]}"
+
+
+def _named(loads: list[_Load]) -> str:
+    names = some([f"{load.model_id} ({_now() - load.since:.0f} s)" for load in loads], NAMED)
+    return f"the load of model {names} is" if len(loads) == 1 else f"the loads of models {names} are"
 
 
 def _now() -> float:

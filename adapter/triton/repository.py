@@ -15,29 +15,36 @@ import asyncio
 import os
 import secrets
 from collections import deque
-from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from itertools import islice
+from pathlib import Path, PurePosixPath
+from typing import TypeVar
 
 import structlog
 
 from adapter.errors import InvalidRequest
 from adapter.model import PROBE, Artifact, Layout, Placed, is_utf8, owner_of
-from adapter.triton.entries import entries_of, inner_of, is_plain_directory
-from adapter.triton.expected import kind_of
-from adapter.triton.identity import identities_of, identity_of
-from adapter.triton.placed_bytes import PlacedBytes
-from adapter.triton.placing import build, written_bytes
+from adapter.triton.placing import PlacedBytes, build, entries_of, identities_of, identity_of, inner_of, is_plain_directory
 from adapter.volume.space import Space
 from adapter.volume.volume import Volume, failure_in_words, make_plain_directory
 from adapter.workers import Stop, Workers
 
 THREADS = 4
+_FILES = 50
+"""Files that tell of a model's kind."""
 _RECENT = 256
 """Directories that are certainly not made within one tick of the file system's clock (at most 10 ms)."""
 
+T = TypeVar("T")
 log = structlog.stdlib.get_logger(__name__)
+
+
+def kind_of(layout: Layout) -> str:
+    """What models of the same backend and about the same size have in common: the ends of their files' names, and bytes / 16ⁿ."""
+    ends = {PurePosixPath(path).suffix for path in islice(layout.links, _FILES)}
+    return f"{' '.join(sorted(ends))} {layout.size_bytes.bit_length() // 4}"
 
 
 class Repository:
@@ -56,13 +63,15 @@ class Repository:
         self._probes: set[str] = set()
         """That are under way."""
         self._space.counted_by("placed", self._bytes.own_bytes)
-        self._own = None if own is None else set(own)
+        self._has_others = own is not None
+        self._own = set(own or ())
         self._recent: deque[str] = deque(maxlen=_RECENT)
+        self._kinds: dict[str, str] = {}
+        """Triton's name → kind, of what this process has placed."""
         self._workers = Workers("repository", THREADS)
         self._inner = inner_of(volume.repository_dir)
         """Model id → names of its bundle's inner models. Read once, at the start: no other process writes here."""
         self._loaded_first: dict[str, tuple[str, ...]] = {}
-        self._kinds: dict[str, str] = {}
 
     @property
     def folder(self) -> Path:
@@ -82,13 +91,13 @@ class Repository:
         """The inner models to load before the model itself, in this order."""
         return self._loaded_first.get(model_id, ())
 
-    def kind(self, name: str) -> str:
-        """Which models this one resembles (`expected.kind_of`); empty for what this process has not placed."""
-        return self._kinds.get(name, "")
-
     def is_of_others(self, name: str) -> bool:
         """Whether a directory of this name, if there is one, may be another writer's."""
-        return self._own is not None and owner_of(name) not in self._own and not name.startswith(PROBE)
+        return self._has_others and owner_of(name) not in self._own and not name.startswith(PROBE)
+
+    def kind(self, name: str) -> str:
+        """Which models this one resembles (`kind_of`); empty for what this process has not placed."""
+        return self._kinds.get(name, "")
 
     async def claim(self, model_id: str) -> None:
         """
@@ -97,7 +106,7 @@ class Repository:
         Raises:
             InvalidRequest: another writer has put a model of this name there.
         """
-        if self._own is not None and self.is_of_others(model_id):
+        if self.is_of_others(model_id):
             await self._workers.run(lambda _: self._check_free(self._at(model_id)))
             self._own.add(model_id)
 
@@ -113,7 +122,7 @@ class Repository:
             AdapterError: the volume does not let us.
         """
         stale = [self._at(name) for name in self.inner_names(model_id)]
-        parts = {self._at(name): part for name, part in (*layout.inner.items(), (model_id, replace(layout, inner={}, loaded_first=())))}
+        parts = {self._at(name): part for name, part in (*layout.inner.items(), (model_id, layout))}
         if layout.inner:
             self._inner.setdefault(model_id, set()).update(layout.inner)
             self._loaded_first[model_id] = layout.loaded_first
@@ -128,47 +137,45 @@ class Repository:
         return identity
 
     async def remove(self, model_id: str) -> None:
-        """Take the model out of the folder. Absent is fine."""
+        """Take the model out of the folder. Absent is fine. Raises AdapterError: the disk keeps it."""
         if self.is_of_others(model_id):
             await self.remove_empty(model_id)
             return
         paths = [self._at(name) for name in (model_id, *self.inner_names(model_id))]
-        await self._workers.run(lambda _: self._discard(paths))
+        await self._run("the model cannot be taken out of", lambda _: self._take_out(paths))
         for path in paths:
             self._kinds.pop(path.name, None)
         self._inner.pop(model_id, None)
         self._loaded_first.pop(model_id, None)
-        if self._own is not None:
-            self._own.discard(model_id)
+        self._own.discard(model_id)
 
     async def clear(self) -> None:
         """Take everything of ours out of the folder. Raises AdapterError: the volume does not let us."""
-        with self._in_words("the models cannot be taken out of"):
-            self._inner = await self._workers.run(self._clear)
+        self._inner = await self._run("the models cannot be taken out of", self._clear)
         self._loaded_first.clear()
         self._kinds.clear()
-        if self._own is not None:
-            self._own.clear()
+        self._own.clear()
 
     async def inventory(self) -> dict[str, Placed]:
         """What the folder holds, by model id; nothing is asked of what lies behind links. Raises AdapterError: it cannot be read."""
-        with self._in_words("the models cannot be listed in"):
-            return await self._workers.run(self._inventory)
+        return await self._run("the models cannot be listed in", self._inventory)
 
     async def identities(self, model_ids: Collection[str]) -> dict[str, str]:
         """Which directories these models are; of those that are there."""
         return await self._workers.run(lambda _: identities_of(self.folder, model_ids))
 
-    async def ensure_directory(self, model_id: str) -> None:
+    async def ensure_directory(self, model_id: str) -> bool:
         """
         Make an empty directory if there is none (a file makes way): Triton's index leaves out what has no directory.
+
+        Returns:
+            Whether it was made.
 
         Raises:
             AdapterError: the volume does not let us.
         """
         path = self._at(model_id)
-        with self._in_words("no directory for the model can be made in"):
-            await self._workers.run(lambda _: self._ensure_directory(path))
+        return await self._run("no directory for the model can be made in", lambda _: self._ensure_directory(path))
 
     async def remove_empty(self, name: str) -> None:
         """Take out a directory that was made for a look at a model of others. One that holds anything by now stays."""
@@ -197,8 +204,7 @@ class Repository:
         Raises:
             AdapterError: the folder cannot be read.
         """
-        with self._in_words("the models cannot be listed in"):
-            await self._workers.run(self._sweep)
+        await self._run("the models cannot be listed in", self._sweep)
 
     def close(self) -> None:
         """Take no more work."""
@@ -208,10 +214,10 @@ class Repository:
         """Whether a directory of the folder can have this name."""
         return bool(name) and name not in (".", "..") and "/" not in name and "\0" not in name
 
-    @contextmanager
-    def _in_words(self, what: str) -> Iterator[None]:
+    async def _run(self, what: str, work: Callable[[Stop], T]) -> T:
+        """In a thread; `what` begins the words for what fails."""
         try:
-            yield
+            return await self._workers.run(work)
         except OSError as failure:
             raise failure_in_words(failure, self.folder, 0, f"{what} {self.folder}: ") from failure
 
@@ -220,10 +226,19 @@ class Repository:
             raise InvalidRequest(f"the model id {model_id!r} cannot be the name of a directory")
         return self.folder / model_id
 
-    def _discard(self, paths: Iterable[Path]) -> None:
+    def _discard(self, paths: Iterable[Path]) -> list[Exception]:
+        """Returns why the disk keeps some of them."""
+        kept: list[Exception] = []
         for path in paths:
-            self._volume.discard(path)
-            self._bytes.removed(path.name)
+            if (error := self._volume.trash.discard(path)) is not None:
+                kept.append(error)
+            self._bytes.placed(path.name, 0)
+        return kept
+
+    def _take_out(self, paths: Iterable[Path]) -> None:
+        """Raises OSError, AdapterError: the disk keeps one."""
+        if kept := self._discard(paths):
+            raise kept[0]
 
     @staticmethod
     def _check_free(path: Path) -> None:
@@ -236,35 +251,26 @@ class Repository:
     def _place(self, parts: Mapping[Path, Layout], stale: Iterable[Path], artifact: Artifact, stop: Stop) -> str:
         """In this order; all or none. Returns the identity of the last one."""
         self._discard(stale)
-        placed: list[Path] = []
         identity = ""
         try:
             for destination, part in parts.items():
-                identity = self._place_one(destination, part, artifact, stop)
-                placed.append(destination)
+                size_bytes = sum(map(len, part.written.values()))
+                with self._space.reservation() as reserved, self._volume.writing(size_bytes):
+                    reserved.grow(size_bytes, len(part.written))
+                    identity = reserved.insist(partial(self._built, destination, part, artifact, stop))
+                    self._bytes.placed(destination.name, size_bytes)
         except BaseException:
-            self._discard(reversed(placed))
+            self._discard(reversed([*parts]))
             raise
-        return identity
-
-    def _place_one(self, destination: Path, layout: Layout, artifact: Artifact, stop: Stop) -> str:
-        size_bytes = written_bytes(layout)
-        with self._space.reservation() as reserved, self._volume.writing(size_bytes):
-            self._volume.restore()
-            reserved.grow(size_bytes, len(layout.written))
-            identity = reserved.insist(lambda: self._built(destination, layout, artifact, stop))
-            self._bytes.placed(destination.name, size_bytes)
         return identity
 
     def _built(self, destination: Path, layout: Layout, artifact: Artifact, stop: Stop) -> str:
         made: list[Path] = []
         try:
-            while True:
+            while not made or identity_of(made[-1]) in self._recent:  # it has the number of one that was deleted in this tick of the clock
                 made.append(self._volume.new_staging())
                 build(made[-1], layout, artifact, stop)
-                identity = identity_of(made[-1])
-                if identity not in self._recent:
-                    break  # else it has the number of one that was deleted in this tick of the clock, and another one gets another
+            identity = identity_of(made[-1])
             self._discard([destination])
             self._volume.trash.move_in(made[-1], destination)
         finally:  # also when the work is no longer wanted
@@ -275,36 +281,36 @@ class Repository:
 
     def _inventory(self, stop: Stop) -> dict[str, Placed]:
         sizes = self._bytes.survey((path for path in self._entries() if is_utf8(path.name)), stop)
-        placed: dict[str, Placed] = {}
-        for model_id, size_bytes in sizes.items():
-            for identity in identities_of(
-                self.folder, (model_id,)
-            ).values():  # none: an inner model without its top model, or gone meanwhile
-                placed[model_id] = Placed(identity, size_bytes)
-        return placed
+        identities = identities_of(self.folder, sizes)  # none: an inner model without its top model, or gone meanwhile
+        return {model_id: Placed(identity, sizes[model_id]) for model_id, identity in identities.items()}
 
-    def _ensure_directory(self, path: Path) -> None:
+    def _ensure_directory(self, path: Path) -> bool:
         self._volume.trash.keep(path)
         if is_plain_directory(path) or (self.is_of_others(path.name) and os.path.lexists(path)):
-            return
+            return False
         self._ensure_folder()
         self._discard([path])
         with suppress(FileExistsError):  # another thread was first
             self._space.insist(lambda: make_plain_directory(path))
+        return True
 
     def _clear(self, stop: Stop) -> dict[str, set[str]]:
-        """Returns the inner models that are left."""
-        for path in self._entries():
-            stop.check()
-            if not self.is_of_others(path.name):
-                self._discard([path])
+        """Returns the inner models that are left. Raises as `_take_out`."""
+
+        def ours() -> Iterator[Path]:
+            for path in self._entries():
+                stop.check()
+                if not self.is_of_others(path.name):
+                    yield path
+
+        self._take_out(ours())
         return inner_of(self.folder)
 
     def _sweep(self, stop: Stop) -> None:
         self._volume.trash.tidy()
         for path in self._entries():
             stop.check()
-            if self._own is None and (not is_plain_directory(path) or not is_utf8(path.name)):
+            if not self._has_others and (not is_plain_directory(path) or not is_utf8(path.name)):
                 log.warning("entry.swept", name=repr(path.name), folder=str(self.folder), cause="not a directory that the adapter placed")
                 self._discard([path])
             elif path.name.startswith(PROBE) and path.name not in self._probes:

@@ -9,25 +9,27 @@ to the folder that both sides see. Triton's own words never come out as they are
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from functools import partial
+from itertools import chain
+from typing import TypeVar
 
 import structlog
 
-from adapter.errors import AdapterError, ModelRefused, ServerError, WrongServer
+from adapter.errors import ModelRefused, ServerError, WrongServer
 from adapter.model import Overrides, ServerModel
 from adapter.triton.client import CallError, TritonClient
 from adapter.triton.connection import Connection
-from adapter.triton.index import Index
-from adapter.triton.loads import Loads
+from adapter.triton.index import Index, named
+from adapter.triton.loads import Limits, Loads
 from adapter.triton.repository import Repository
 from adapter.triton.stuck import Health, RestartAdvice
 from adapter.triton.unloads import Unloads
-from adapter.waits import doubling
 
-FIRST_VERIFY_SECONDS, LONGEST_VERIFY_SECONDS = 5.0, 60.0
+VERIFY_SECONDS = 10.0
 """Between two looks at a Triton that was found to be wrong, where no call asks."""
 
+T = TypeVar("T")
 log = structlog.stdlib.get_logger(__name__)
 
 
@@ -56,28 +58,13 @@ class TritonServer:
         self._client = client
         self._repository = repository
         self._connection = Connection(client)
-        self._index = Index(client=client, connection=self._connection, repository=repository)
-        self._loads = Loads(
-            client=client,
-            connection=self._connection,
-            index=self._index,
-            repository=repository,
-            slots=max_loading,
-            places=load_threads,
-            patience_seconds=load_timeout_seconds,
-        )
-        self._unloads = Unloads(client=client, connection=self._connection, index=self._index, repository=repository, loads=self._loads)
+        self._index = Index(client, self._connection, repository)
+        limits = Limits(max_loading, load_threads, load_timeout_seconds, silent_seconds)
+        self._loads = Loads(client, self._connection, self._index, repository, limits)
+        self._unloads = Unloads(client, self._connection, self._index, repository, self._loads)
         self.others = _Others(self._loads, self._unloads)
-        self._advice = RestartAdvice(
-            connection=self._connection,
-            loads=self._loads,
-            unloads=self._unloads,
-            load_threads=load_threads,
-            load_timeout_seconds=load_timeout_seconds,
-            most_silent_seconds=silent_seconds,
-        )
+        self._advice = RestartAdvice(self._connection, self._loads, self._unloads, limits, asyncio.get_running_loop().time)
         self._wrong: str | None = None
-        self._is_wrong = asyncio.Event()
 
     @property
     def problem(self) -> str | None:
@@ -93,9 +80,7 @@ class TritonServer:
         """Runs for ever: keeps `problem` and `health` true, and notices returns, without a call."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._connection.watch(), name="watch of Triton's connection")
-            group.create_task(self._index.watch(), name="watch of Triton's index")
             group.create_task(self._verify_again(), name="watch of what is wrong with Triton")
-            group.create_task(self._unloads.watch(), name="unloads without a caller")
 
     def health(self) -> Health:
         """What in Triton does not end, and whether nothing but a restart can help. From any thread."""
@@ -139,12 +124,7 @@ class TritonServer:
 
     async def is_ready(self, model_id: str) -> bool:
         """Whether Triton serves the model now."""
-        try:
-            names = (*self._repository.inner_names(model_id), model_id)
-            return all([await self._connection.retry_while_away(partial(self._client.ready, name)) for name in names])
-        except CallError as failure:
-            log.debug("readiness.refused", model_id=model_id, cause=str(failure))
-            return False
+        return all(await self._answers(model_id, self._client.ready) or [False])
 
     async def index(self, model_ids: Collection[str] | None = None, *, can_wait: bool = False) -> list[ServerModel]:
         """
@@ -153,10 +133,10 @@ class TritonServer:
         A whole index also tells of loads that an earlier adapter has left in Triton: each has a place.
         """
         listing = await self._index.listing(can_wait=can_wait)
-        if model_ids is not None:
-            return listing.of(model_ids)
-        self._loads.found(row.name for row in listing.rows if row.state == "LOADING")
-        return listing.rows
+        rows = list(chain(*(listing.values() if model_ids is None else (listing.get(name, ()) for name in model_ids))))
+        if model_ids is None:
+            self._loads.found(row.name for row in rows if row.state == "LOADING")
+        return rows
 
     async def reported_bytes(self, model_id: str) -> int | None:
         """
@@ -164,11 +144,16 @@ class TritonServer:
 
         None: Triton has no statistics of it. It has some of each model that is READY, and refuses the question for any other.
         """
-        names = (model_id, *self._repository.inner_names(model_id))
+        answers = await self._answers(model_id, self._client.reported_bytes)
+        return None if answers is None else sum(answers)
+
+    async def _answers(self, model_id: str, ask: Callable[[str], Awaitable[T]]) -> list[T] | None:
+        """For the model, and each inner model of a bundle; None: Triton refuses."""
+        names = (*self._repository.inner_names(model_id), model_id)
         try:
-            return sum([await self._connection.retry_while_away(partial(self._client.reported_bytes, name)) for name in names])
+            return [await self._connection.retry_while_away(partial(ask, name)) for name in names]
         except CallError as failure:
-            log.debug("statistics.refused", model_id=model_id, cause=str(failure))
+            log.debug("question.refused", model_id=model_id, cause=str(failure))
             return None
 
     async def verify(self) -> str:
@@ -177,10 +162,8 @@ class TritonServer:
             version = await self._verify()
         except (WrongServer, ServerError) as failure:
             self._wrong = failure.text
-            self._is_wrong.set()
             raise
         self._wrong = None
-        self._is_wrong.clear()
         return version
 
     async def purge(self) -> None:
@@ -190,27 +173,22 @@ class TritonServer:
     async def _verify_again(self) -> None:
         """For ever: what was wrong may have been put right, and there may be no call."""
         while True:
-            await self._is_wrong.wait()
-            for pause in doubling(FIRST_VERIFY_SECONDS, LONGEST_VERIFY_SECONDS):
-                await asyncio.sleep(pause)
-                if self._wrong is None:
-                    break
+            await asyncio.sleep(VERIFY_SECONDS)
+            if self._wrong is not None:
                 try:
                     await self.verify()
-                except AdapterError as error:
-                    log.debug("server.still_wrong", cause=error.text)
-                except Exception:
-                    log.exception("server.unknown")
+                except Exception as failure:  # noqa: BLE001 - it is asked again; an end of this watch would end the adapter
+                    log.debug("server.still_wrong", cause=str(failure))
 
     async def _verify(self) -> str:
         await self._connection.wait()
         await self._repository.sweep()
         async with self._repository.probe() as probe:
             await self._unloads.tell(probe)
-            if not await self._index.lists(probe):
-                raise WrongServer(
-                    f"Triton's --model-repository is not {self._repository.folder}: a directory made there is not in Triton's index"
-                )
+            is_listed = bool(named(await self._index.listing(), probe))
+        if not is_listed:
+            folder = self._repository.folder
+            raise WrongServer(f"Triton's --model-repository is not {folder}: a directory made there is not in Triton's index")
         return await self._connection.retry_while_away(self._client.version)
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import os
 import stat
-from collections import OrderedDict
 from pathlib import Path
 
 from adapter.errors import InvalidModel, VolumeFailed
@@ -42,8 +41,8 @@ class SmallFiles:
         self._most_bytes = most_bytes
         self._looks = Threads(f"models that have {name}", 1)
         self._threads = Threads(f"{name} of models", THREADS)
-        self._kept: OrderedDict[str, tuple[str, asyncio.Future[bytes | None]]] = OrderedDict()
-        """Model id → the identity of its directory, and what was read there, or is being read."""
+        self._kept: dict[tuple[str, str], asyncio.Task[bytes | None]] = {}
+        """Model id and identity of its directory → what was read there, or is being read; what was asked for last is last."""
 
     async def read(self, model_id: str, placed: str | None) -> bytes | None:
         """
@@ -55,20 +54,21 @@ class SmallFiles:
         """
         if placed is None or id_problem(model_id) is not None:
             return None
-        kept = self._kept.get(model_id)
-        if kept is None or kept[0] != placed:
-            kept = (placed, self._begin(model_id))
-            self._kept[model_id] = kept
-        self._kept.move_to_end(model_id)
-        while len(self._kept) > KEPT:
-            self._kept.popitem(last=False)
-        done, _ = await asyncio.wait({kept[1]}, timeout=WAIT_SECONDS)
+        key = (model_id, placed)
+        reading = self._kept.pop(key, None)
+        if reading is None:
+            reading = asyncio.create_task(self._reading(self._folder / model_id / self._name), name=f"{self._name} of {model_id}")
+            reading.add_done_callback(retrieve)
+        self._kept[key] = reading
+        if len(self._kept) > KEPT:
+            del self._kept[next(iter(self._kept))]
+        done, _ = await asyncio.wait({reading}, timeout=WAIT_SECONDS)
         if not done:
             raise VolumeFailed(f"{self._name} of the model has not been read within {WAIT_SECONDS:g} s")
         try:
-            return kept[1].result()
+            return reading.result()
         except OSError as error:
-            self._forget(model_id, kept)
+            self._kept.pop(key, None)
             raise VolumeFailed(f"{self._name} of the model cannot be read: {error.strerror or error}") from error
 
     def close(self) -> None:
@@ -76,35 +76,28 @@ class SmallFiles:
         self._looks.shutdown()
         self._threads.shutdown()
 
-    def _begin(self, model_id: str) -> asyncio.Future[bytes | None]:
-        reading = asyncio.create_task(self._reading(self._folder / model_id / self._name), name=f"{self._name} of {model_id}")
-        reading.add_done_callback(retrieve)
-        return reading
-
     async def _reading(self, path: Path) -> bytes | None:
         if not await asyncio.wrap_future(self._looks.submit(os.path.lexists, path)):
             return None
         return await asyncio.wrap_future(self._threads.submit(_content, path, self._most_bytes))
 
-    def _forget(self, model_id: str, kept: tuple[str, asyncio.Future[bytes | None]]) -> None:
-        if self._kept.get(model_id) is kept:
-            del self._kept[model_id]
-
 
 def _content(path: Path, most_bytes: int) -> bytes | None:
     """Never waits for a pipe's other end, and reads no more than allowed."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        file = open(path, "rb", opener=_opened)  # noqa: SIM115 - closed below
     except (FileNotFoundError, NotADirectoryError):
         return None
-    try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+    except IsADirectoryError:
+        raise InvalidModel(f"{path.name} is no file") from None
+    with file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise InvalidModel(f"{path.name} is no file")
-        content = bytearray()
-        while len(content) <= most_bytes and (part := os.read(descriptor, most_bytes + 1 - len(content))):
-            content += part
-    finally:
-        os.close(descriptor)
+        content = file.read(most_bytes + 1)
     if len(content) > most_bytes:
         raise InvalidModel(f"{path.name} is longer than {most_bytes} bytes")
-    return bytes(content)
+    return content
+
+
+def _opened(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)

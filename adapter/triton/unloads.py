@@ -3,16 +3,23 @@ Freeing models: one as ModelMesh asks for it, or all of them in a purge.
 
 An unload of a model is sent after every load of it that Triton has: an unload during the load kills some Tritons. It ends when
 the index shows that the memory is free. The index shows only names that have a directory, so that is made first.
-An unload that was asked for and has not ended is remembered, also when its caller has gone.
+An unload that was asked for and has not ended is remembered for a while, also when its caller has gone.
+
+Each unload looks at the index by itself; `index` shares the answers, and bounds the share of Triton's time that all looks take.
+The first look comes when the memory is probably free: after the time that the last unloads took. Further looks follow after half
+of the time since then, 5 to 100 ms (1 s after a long wait). A row that is missing proves nothing, and neither does a failed call.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
+from typing import TypeVar
 
 import structlog
 
@@ -21,8 +28,7 @@ from adapter.model import owner_of
 from adapter.telemetry.metrics import UNLOAD_WAIT_SECONDS
 from adapter.triton.client import CallError, TritonClient
 from adapter.triton.connection import Connection
-from adapter.triton.freed import BUSY, HELD, LOADING, UNLOADING, FreedWatch
-from adapter.triton.index import Index
+from adapter.triton.index import Index, named
 from adapter.triton.loads import Loads
 from adapter.triton.reason import one_line
 from adapter.triton.repository import Repository
@@ -31,59 +37,71 @@ PARALLEL = 16
 """Unload calls at once. More is no faster (a global lock)."""
 ANSWER_SECONDS = 10.0
 """After so long without an answer a call no longer counts: it waits in Triton for a load of its model, or Triton hangs."""
-LOOK_SECONDS = 30.0
-"""Between looks at unloads without a caller."""
+REMEMBERED_SECONDS = 600.0
+"""So long after its last caller has gone. Longer than the lifecycle's pause before it asks again."""
 NEWS_SECONDS = 10.0
 NAMED = 5
 
+LOADING = frozenset({"LOADING"})
+UNLOADING = frozenset({"UNLOADING"})
+HELD = LOADING | UNLOADING | {"READY", "UNKNOWN"}
+"""States in which a version holds memory."""
+
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.005, 0.1
+WAITED_SHARE, LONGEST_WAITED_PAUSE_SECONDS = 0.02, 1.0
+"""After a long wait the pause is a fiftieth of it: for inferences that do not end a second more or less is nothing."""
+KINDS, TIMES = 256, 3
+"""Kinds of models that are remembered, and how many unloads of each: one or two of them may have waited for an inference."""
+EARLIER, LONGEST_EXPECTED_SECONDS = 0.9, 5.0
+"""
+The first look comes after the shortest of these times; where it finds the memory free, the time was shorter still, and a tenth less
+is remembered. A caller may ask what an unload waits for, so no later than that.
+"""
+
+T = TypeVar("T")
 log = structlog.stdlib.get_logger(__name__)
 
 
 @dataclass
 class _Asked:
-    """An unload that was asked for, and has not ended well."""
+    """An unload that was asked for, and has not ended well. Times are those of the loop."""
 
     since: float
     callers: int = 0
+    left_at: float = 0.0
     is_at_volume: bool = False
     """The folder hangs, or may: Triton was not told yet."""
+    sight: str | None = None
+    """What the index said of it last: `version 1 has been UNLOADING`."""
+    seen_at: float = 0.0
+    """Since when."""
 
 
 class Unloads:
     """Tells Triton to unload, and waits until it has."""
 
-    def __init__(self, *, client: TritonClient, connection: Connection, index: Index, repository: Repository, loads: Loads) -> None:
+    def __init__(self, client: TritonClient, connection: Connection, index: Index, repository: Repository, loads: Loads) -> None:
         self._client = client
         self._connection = connection
         self._index = index
         self._repository = repository
         self._loads = loads
-        self._freed = FreedWatch(index, repository.ensure_directory)
         self._calls = asyncio.Semaphore(PARALLEL)
         self._asked: dict[str, _Asked] = {}
+        self._took: dict[str, deque[float]] = {}
+        """Kind → seconds from Triton's answer to the end of the last unloads."""
         self._time = asyncio.get_running_loop().time
         self.problem: str | None = None
         """What a purge that takes long is waiting for."""
 
     def asked_at(self) -> dict[str, float]:
         """Unloads that have not ended, by model id: since when, by the clock of the loop. From any thread."""
-        return {owner_of(name): asked.since for name, asked in self._asked.copy().items() if not asked.is_at_volume}
-
-    async def watch(self) -> None:
-        """For ever: notice what Triton has freed after its caller had gone. The index is asked only while there is such an unload."""
-        while True:
-            await asyncio.sleep(LOOK_SECONDS)
-            try:
-                await self._forget_freed()
-            except Exception as failure:  # noqa: BLE001 - it is asked again; an end of this watch would end the adapter
-                log.warning("unload.not_followed", cause=str(failure))
+        asked_of = self._asked.copy().items()
+        return {owner_of(name): asked.since for name, asked in asked_of if self._counts(asked) and not asked.is_at_volume}
 
     async def tell(self, name: str, *, has_dependents: bool = True) -> None:
         """RepositoryModelUnload, as often as it takes. Raises WrongServer, ServerError."""
-        try:
-            await self._connection.retry_while_away(partial(self._call, name, has_dependents=has_dependents))
-        except CallError as failure:
-            raise ServerError(f"Triton does not unload the model: {one_line(str(failure))}") from failure
+        await self._answer(partial(self._call, name, has_dependents=has_dependents), "Triton does not unload the model")
 
     async def free(self, name: str) -> None:
         """
@@ -94,14 +112,13 @@ class Unloads:
         with self._asking(name) as asked:
             names, owner = self._names(name), owner_of(name)
             await self._loads.ended(owner)
-            await self._connection.wait()
             for part in names:
                 asked.is_at_volume = True
                 await self._repository.ensure_directory(part)
                 asked.is_at_volume = False
-                if not self._loads.is_answered(owner):  # a load of another client may be on its way
-                    await self._freed.until(part, LOADING)
-            is_refused = self._loads.is_refused(owner)
+                if self._loads.answered(owner) is None:  # a load of another client may be on its way
+                    await self._until(asked, part, LOADING)
+            is_refused = self._loads.answered(owner)
             self._loads.forget(owner)
             began = self._time()
             for parts in (names[:1], names[1:]):  # the inner models serve until the requests of the top one have ended
@@ -109,7 +126,7 @@ class Unloads:
                     await self.tell(part, has_dependents=len(names) == 1)
                 told_at = self._time()
                 for part in parts:
-                    await self._freed.until(part, HELD, told_at, None if is_refused else self._repository.kind(part))
+                    await self._until(asked, part, HELD, None if is_refused else told_at)
             UNLOAD_WAIT_SECONDS.observe(self._time() - began)
 
     async def free_of_others(self, name: str, *, has_dependents: bool) -> None:
@@ -118,33 +135,32 @@ class Unloads:
 
         Raises WrongServer, ServerError.
         """
-        with self._asking(name):
+        with self._asking(name) as asked:
             await self._loads.ended(name)
             parts = await self._parts(name) if has_dependents else []
-            is_listed = bool((await self._index.listing()).of((name,)))
-            if not is_listed:  # its files came with the load, so the index shows nothing of it
-                await self._repository.ensure_directory(name)
+            is_made = await self._repository.ensure_directory(name)  # its files came with the load, so the index shows nothing of it
             try:
-                await self._freed.until(name, LOADING)
+                await self._until(asked, name, LOADING)
                 self._loads.forget(name)
                 await self.tell(name, has_dependents=has_dependents)
-                await self._freed.until(name, HELD, self._time(), "")
+                await self._until(asked, name, HELD)
                 for part in parts:
-                    await self._freed.until(part, UNLOADING)
+                    await self._until(asked, part, UNLOADING)
             finally:
-                if not is_listed:
+                if is_made:
                     await self._repository.remove_empty(name)
 
     def obstacle(self, name: str) -> str:
         """What an unload of the model is waiting for."""
         if self._connection.problem is not None:
             return self._connection.problem
-        if (seconds := self._loads.seconds_since_sent(owner_of(name))) is not None:
-            return f"Triton has been loading the model for {seconds:.0f} s, and a load cannot be cancelled"
-        if (asked := self._asked.get(name)) is not None and asked.is_at_volume:
+        if (sent_at := self._loads.sent_at().get(owner_of(name))) is not None:
+            return f"Triton has been loading the model for {self._time() - sent_at:.0f} s, and a load cannot be cancelled"
+        asked = self._asked.get(name) or _Asked(0.0)
+        if asked.is_at_volume:
             return "waiting for the volume to take a directory for the model"
-        sights = (self._freed.sight(part) for part in self._names(name))
-        return self._index.problem or next(filter(None, sights), None) or "Triton has not answered the unload"
+        sight = asked.sight and f"{asked.sight} for {self._time() - asked.seen_at:.0f} s"
+        return self._index.problem or sight or "Triton has not answered the unload"
 
     async def purge(self) -> None:
         """
@@ -164,37 +180,88 @@ class Unloads:
 
     # ---- one unload
 
+    async def _answer(self, call: Callable[[], Awaitable[T]], refused: str) -> T:
+        """Of Triton, when it is there. Raises WrongServer, ServerError: it refuses, in these words."""
+        try:
+            return await self._connection.retry_while_away(call)
+        except CallError as failure:
+            raise ServerError(f"{refused}: {one_line(str(failure))}") from failure
+
     async def _call(self, name: str, *, has_dependents: bool) -> None:
         """One call, of `PARALLEL` at a time."""
         await self._calls.acquire()
-        counted = [self._calls]
-
-        def pass_on() -> None:
-            while counted:
-                counted.pop().release()
-
-        overdue = asyncio.get_running_loop().call_later(ANSWER_SECONDS, pass_on)
-        try:
+        with ExitStack() as turn:
+            turn.callback(self._calls.release)
+            turn.callback(asyncio.get_running_loop().call_later(ANSWER_SECONDS, turn.close).cancel)
             await self._client.unload(name, has_dependents=has_dependents)
-        finally:
-            overdue.cancel()
-            pass_on()
+
+    async def _until(self, asked: _Asked, name: str, states: frozenset[str], told_at: float | None = None) -> None:
+        """
+        Return when no version of the model is in one of the states.
+
+        Args:
+            asked: notes what the index says.
+            name: of the model.
+            states: that are waited for.
+            told_at: when Triton answered the unload, by the clock of the loop; None: it has probably ended, and tells nothing of others.
+
+        Raises:
+            whatever the index, or the folder, raises.
+        """
+        since, expected, is_held = self._time(), 0.0, False
+        if told_at is not None:
+            took = self._took.get(self._repository.kind(name), ())
+            since, expected = told_at, min(took) if len(took) == TIMES else 0.0
+            await asyncio.sleep(since + expected - self._time())
+        while True:
+            listing = await self._index.ask()
+            waited = self._time() - since
+            if listing is not None:
+                rows = named(listing, name)
+                held = [f"version {row.version} has been {row.state}" for row in rows if row.state in states]
+                if rows and not held:
+                    break
+                if held:
+                    is_held = True
+                else:
+                    await self._repository.ensure_directory(name)
+                sight = " and ".join(held) or "the model has been missing from Triton's index"
+                if asked.sight != sight:
+                    asked.sight, asked.seen_at = sight, self._time()
+            longest = max(LONGEST_PAUSE_SECONDS, min(WAITED_SHARE * waited, LONGEST_WAITED_PAUSE_SECONDS))
+            await asyncio.sleep(min(max(waited / 2, FIRST_PAUSE_SECONDS), longest))
+        asked.sight = None
+        if told_at is not None:
+            self._learn(self._repository.kind(name), waited if is_held else EARLIER * expected)
+
+    def _learn(self, kind: str, seconds: float) -> None:
+        took = self._took[kind] = self._took.pop(kind, deque(maxlen=TIMES))
+        took.append(min(seconds, LONGEST_EXPECTED_SECONDS))
+        if len(self._took) > KINDS:
+            del self._took[next(iter(self._took))]
 
     @contextmanager
     def _asking(self, name: str) -> Iterator[_Asked]:
         """While inside, a call waits; the unload is forgotten when it ends well, or by an answer that says why it cannot."""
-        asked = self._asked.setdefault(name, _Asked(self._time()))
+        asked = self._asked.get(name)
+        if asked is None or not self._counts(asked):
+            asked = self._asked[name] = _Asked(self._time())
         asked.callers += 1
-        is_cancelled = False
         try:
             yield asked
         except asyncio.CancelledError:
-            is_cancelled = True
+            asked.left_at = self._time()
             raise
+        except BaseException:
+            self._asked.pop(name, None)
+            raise
+        else:
+            self._asked.pop(name, None)
         finally:
             asked.callers -= 1
-            if not is_cancelled:
-                self._asked.pop(name, None)
+
+    def _counts(self, asked: _Asked) -> bool:
+        return asked.callers > 0 or self._time() - asked.left_at < REMEMBERED_SECONDS
 
     def _names(self, name: str) -> tuple[str, ...]:
         """The model, and what else of its bundle Triton may hold; top first, for it uses the others."""
@@ -202,28 +269,14 @@ class Unloads:
 
     async def _parts(self, name: str) -> list[str]:
         """What an ensemble is made of, and what that is made of."""
-        found: list[str] = []
+        found = {name: None}
         waiting = [name]
         while waiting:
-            try:
-                parts = await self._connection.retry_while_away(partial(self._client.composing, waiting.pop()))
-            except CallError as failure:
-                raise ServerError(f"Triton does not tell what the model is made of: {one_line(str(failure))}") from failure
-            new = [part for part in dict.fromkeys(parts) if part not in found and part != name]
-            found += new
-            waiting += new
-        return found
-
-    async def _forget_freed(self) -> None:
-        idle = {name for name, asked in self._asked.items() if not asked.callers}
-        idle -= {name for name in idle if self._loads.seconds_since_sent(owner_of(name)) is not None}
-        if not idle or (listing := await self._index.ask()) is None:
-            return
-        for name in idle:
-            asked = self._asked.get(name)
-            is_busy = any(row.state in BUSY for part in self._names(name) for row in listing.named(part))
-            if asked is not None and not asked.callers and not is_busy:
-                del self._asked[name]
+            ask = partial(self._client.composing, waiting.pop())
+            parts = await self._answer(ask, "Triton does not tell what the model is made of")
+            waiting += [part for part in parts if part not in found]
+            found |= dict.fromkeys(parts)
+        return list(found)[1:]
 
     # ---- a purge
 
@@ -233,7 +286,7 @@ class Unloads:
 
         The index leaves out models whose directory is missing; models that serve have statistics.
         """
-        rows = (await self._index.listing()).rows
+        rows = list(chain(*(await self._index.listing()).values()))
         try:
             served = await self._connection.retry_while_away(self._client.served_names)
         except CallError as failure:
@@ -245,7 +298,7 @@ class Unloads:
             await self.tell(name)
         found_unlisted |= unlisted - nameless
         held = {row.name for row in rows if row.holds_memory or (row.state and row.name not in told)}
-        return held | self._loads.names() | (unlisted - nameless)
+        return held | self._loads.sent_at().keys() | (unlisted - nameless)
 
     async def _free_all(self, names: set[str]) -> None:
         tasks = {asyncio.create_task(self.free(name), name=name) for name in names}
@@ -256,14 +309,11 @@ class Unloads:
                 for task in done:
                     task.result()
                 if pending:
-                    self._report(sorted(task.get_name() for task in pending))
+                    waits_for = some([f"{name} ({self.obstacle(name)})" for name in sorted(task.get_name() for task in pending)], NAMED)
+                    self.problem = f"the purge waits for Triton to free {waits_for}"
+                    log.info("purge.delayed", models=len(pending), waits_for=waits_for)
         finally:
             self.problem = None
             for task in pending:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-
-    def _report(self, names: list[str]) -> None:
-        waits_for = some([f"{name} ({self.obstacle(name)})" for name in names], NAMED)
-        self.problem = f"the purge waits for Triton to free {waits_for}"
-        log.info("purge.delayed", models=len(names), waits_for=waits_for)

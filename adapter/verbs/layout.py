@@ -8,8 +8,9 @@ nothing: `layout.rules` says what fits, and `storage.mounted` what lies there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import zip_longest
 from pathlib import Path
 
 from adapter import parameters
@@ -31,27 +32,29 @@ class CannotLookError(Exception):
     """The folder, the schema or the id cannot be used at all; one sentence says why."""
 
 
-@dataclass(frozen=True)
-class Report:
-    """What was found out, in words and pictures."""
-
-    fits: bool
-    text: str
-
-
 def examine(
     path: Path, *, type_name: str, model_id: str | None, schema_path: Path | None, params: Mapping[str, str], columns: int
-) -> Report:
+) -> tuple[bool, str]:
     """
     Lay a folder, or one file, out as `loadModel` would with these storage parameters, of which the adapter's own count.
+
+    Returns:
+        Whether it fits, and what was found out, in words and pictures.
 
     Raises:
         CannotLookError: there is nothing to look at.
     """
     try:
         listing = list_folder(path)
-        spec = _spec(listing, type_name, model_id, schema_path, params)
-        contents = _small_files(path, listing)
+        root = path.parent if listing.is_single_file else path
+        spec = ModelSpec(
+            model_id=model_id if model_id is not None else _DEFAULT_ID if id_problem(listing.name) else listing.name,
+            model_type=type_name,
+            path=listing.origin,
+            schema_path=None if schema_path is None else str(schema_path),
+            **parameters.split(params)[0],
+        )
+        contents = {file: (root / file.path).read_bytes() for file in rules.wanted(listing)}
         if schema_path is not None:
             schema = SourceFile(schema_path.name, schema_path.stat().st_size, "")
             listing = replace(listing, schema=schema)
@@ -61,49 +64,27 @@ def examine(
     except OSError as error:
         raise CannotLookError(f"{error.filename} cannot be read: {error.strerror}") from error
     except InvalidModel as error:
-        return Report(False, f"{path} cannot be loaded: {error.text}\n")
-    head = f"{path} as a model of type {type_name or '(none)'}\n{_unknown_type(type_name)}"
+        return False, f"{path} cannot be loaded: {error.text}\n"
+    head = f"{path} as a model of type {type_name or '(none)'}\n"
+    if type_name and model_type(type_name) is UNKNOWN:
+        head += f"note: {type_name} is not one of the types {', '.join(sorted(TYPES))}: files keep their names\n"
     try:
-        found = _finished(path, listing, rules.plan(spec, listing, contents))
+        layout = rules.plan(spec, listing, contents)
+        answers = {file: read_ends(root / file.path, lambda: None) for file in rules.asked(layout)}
+        found = rules.finished(layout, answers)
     except InvalidModel as error:
-        expected = rules.expectation(spec, listing, contents) if isinstance(error.__cause__, LayoutError) else None
-        return Report(False, head + _refusal(error, listing, expected, columns))
+        return False, head + _refusal(error, listing, columns)
     except AdapterError as error:
         raise CannotLookError(error.text) from error
-    return Report(True, head + _plan(spec, listing, found, columns))
+    return True, head + _plan(spec, listing, found, columns)
 
 
-def _spec(listing: Listing, type_name: str, model_id: str | None, schema_path: Path | None, params: Mapping[str, str]) -> ModelSpec:
-    if model_id is None:
-        model_id = _DEFAULT_ID if id_problem(listing.name) else listing.name
-    schema = None if schema_path is None else str(schema_path)
-    own, _ = parameters.split(params)
-    return ModelSpec(model_id=model_id, model_type=type_name, path=listing.origin, schema_path=schema, **own)
-
-
-def _finished(path: Path, listing: Listing, layout: Layout) -> Layout:
-    root = path.parent if listing.is_single_file else path
-    asked = rules.asked(layout)
-    answers = {file: read_ends(root / file.path, question.count, lambda: None) for file, question in asked.items()}
-    return rules.finished(layout, answers)
-
-
-def _small_files(path: Path, listing: Listing) -> dict[SourceFile, bytes]:
-    root = path.parent if listing.is_single_file else path
-    return {file: (root / file.path).read_bytes() for file in rules.wanted(listing)}
-
-
-def _unknown_type(type_name: str) -> str:
-    if not type_name or model_type(type_name) is not UNKNOWN:
-        return ""
-    return f"note: {type_name} is not one of the types {', '.join(sorted(TYPES))}: files keep their names\n"
-
-
-def _refusal(error: InvalidModel, listing: Listing, expected: rules.Expectation | None, columns: int) -> str:
+def _refusal(error: InvalidModel, listing: Listing, columns: int) -> str:
     """Where the tree is what is wrong, with the tree that would have worked."""
+    reason = error.__cause__
+    expected = reason.expected if isinstance(reason, LayoutError) else None
     if expected is None:
         return f"\nthe model cannot be loaded: {error.text}\n"
-    reason = str(error.__cause__)
     found = drawn({file.path: "" for file in listing.files})
     trees = _side_by_side(("found", found), ("Triton expects", drawn(dict.fromkeys(expected.paths, ""))), columns)
     return f"\nthe model cannot be loaded: {reason}\n\n{trees}\nTriton expects {expected.text}\n"
@@ -121,17 +102,15 @@ def _plan(spec: ModelSpec, listing: Listing, found: Layout, columns: int) -> str
         if not part.written:
             text += f"\n{name}/config.pbtxt: none; Triton tells the backend from the files' names\n"
         for path, content in part.written.items():
-            text += f"\n{name}/{path}:\n{_indented(content.decode(errors='replace').splitlines() or ['(empty)'])}"
-    text += "".join(f"\nwarning: {warning}\n" for warning in (*found.warnings, *_refusals(found)))
+            lines = content.decode(errors="replace").splitlines() or ["(empty)"]
+            text += "\n".join([f"\n{name}/{path}:", *(f"  {line}".rstrip() for line in lines)]) + "\n"
+    refusals = [f"Triton may refuse this model: {found.hint}"] if found.hint else []
+    text += "".join(f"\nwarning: {warning}\n" for warning in (*found.warnings, *refusals))
     used = {*found.files, *rules.wanted(listing)}
     left = [file.path for file in listing.files if file not in used]
     if left:
         text += f"\nnot placed: {some(left, MOST_ENTRIES)}\n"
     return text
-
-
-def _refusals(found: Layout) -> list[str]:
-    return [f"Triton may refuse this model: {found.hint}"] if found.hint else []
 
 
 def drawn(paths: Mapping[str, str]) -> list[str]:
@@ -161,10 +140,4 @@ def _side_by_side(left: tuple[str, list[str]], right: tuple[str, list[str]], col
     width = max(map(len, tables[0]))
     if width + len(GAP) + max(map(len, tables[1])) > columns:
         return "".join("\n".join(table) + "\n" for table in tables)
-    rows = max(map(len, tables))
-    first, second = ([*table, *[""] * (rows - len(table))] for table in tables)
-    return "".join(f"{a:<{width}}{GAP}{b}".rstrip() + "\n" for a, b in zip(first, second, strict=True))
-
-
-def _indented(lines: Iterable[str]) -> str:
-    return "".join(f"  {line}".rstrip() + "\n" for line in lines)
+    return "".join(f"{a:<{width}}{GAP}{b}".rstrip() + "\n" for a, b in zip_longest(*tables, fillvalue=""))

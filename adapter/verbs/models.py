@@ -10,19 +10,19 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
 
 from adapter.errors import AdapterError
 from adapter.inventory import Drift, by_owner, drift_of
 from adapter.journal.file import NAME, JournalProblem, NoJournal, OtherBoot, read
 from adapter.model import PROBE, Crashes, Placed, Record, ServerModel
+from adapter.settings.storage import VolumeSettings
+from adapter.settings.triton import TritonSettings
 from adapter.triton.client import CallError, TritonClient
 from adapter.triton.reason import one_line
 from adapter.triton.repository import Repository
-from adapter.units import Endpoint
 from adapter.volume.boot import boot_id, boot_seconds
 from adapter.volume.volume import Volume
 from adapter.workers import Threads
@@ -34,31 +34,23 @@ VOLUME_SECONDS = 20.0
 
 _ARTIFACT = re.compile(r"[0-9a-f]{64}\.[0-9a-f]{16}")
 """Folder of a pulled model: its key, and what makes the name unique."""
-
-
-class AskAdapter(Protocol):
-    """Asks the adapter for its health."""
-
-    def __call__(self, *, ready: bool, timeout_seconds: float) -> tuple[bool, Sequence[str]]:
-        """Whether it is alive (or ready), and lines that say so, or why not."""
-        ...
+_Believed = tuple[Mapping[str, Record], Mapping[str, Crashes], str | None]
+"""What the journal says, and why it says nothing."""
 
 
 @dataclass(frozen=True)
 class Places:
     """Where to look."""
 
-    ask_adapter: AskAdapter
-    triton: Endpoint
-    repository_dir: Path
-    cache_dir: Path
-    triton_headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
-    """Of every call to Triton; secrets."""
+    ask_adapter: Callable[..., tuple[bool, Sequence[str]]]
+    """Called with `ready` and `timeout_seconds`: whether the adapter is alive (or ready), and lines that say so, or why not."""
+    triton: TritonSettings
+    volume: VolumeSettings
 
     @property
     def journal(self) -> Path:
         """The journal's file."""
-        return self.cache_dir / NAME
+        return self.volume.cache_dir / NAME
 
 
 @dataclass(frozen=True)
@@ -130,37 +122,38 @@ def look(places: Places) -> View:
         StartError: the process cannot have the thread that it takes.
     """
     health = _health(places)
-    volume = _read_volume(places, health)
-    version, rows, triton_problem = asyncio.run(_asked(places))
+    (records, crashes, journal_problem), (placed, folder_problem), artifacts = _on_volume(places, health)
+    version, rows, triton_problem = asyncio.run(_asked(places.triton))
     found = by_owner(rows)
-    ids = sorted(name for name in {*volume.records, *found, *volume.placed} if not name.startswith(PROBE))
-    return View(
+    sights = []
+    for name in sorted({*records, *found, *placed}):
+        record = records.get(name)
+        has_artifact = record.artifact_key in artifacts if record and record.artifact_key else None
+        sights.append(Sight(name, record, tuple(found.get(name, ())), placed.get(name), has_artifact, None))
+    view = View(
         places=places,
         health=health,
-        journal_problem=volume.journal_problem,
+        journal_problem=journal_problem,
         triton_version=version,
         triton_problem=triton_problem,
-        folder_problem=volume.folder_problem,
-        models=tuple(_sight(name, tuple(found.get(name, ())), volume, is_triton_known=triton_problem is None) for name in ids),
-        artifacts=volume.artifacts,
-        crashes=volume.crashes,
+        folder_problem=folder_problem,
+        models=tuple(sight for sight in sights if not sight.model_id.startswith(PROBE)),
+        artifacts=artifacts,
+        crashes=crashes,
         now=boot_seconds(),
         clock=time.time(),
     )
+    return replace(view, models=tuple(replace(sight, drift=_drift(sight, view)) for sight in view.models))
 
 
-def _sight(model_id: str, rows: tuple[ServerModel, ...], volume: _OnVolume, *, is_triton_known: bool) -> Sight:
-    """One model. What could not be asked disagrees with nothing."""
-    record, placed = volume.records.get(model_id), volume.placed.get(model_id)
-    has_artifact = record.artifact_key in volume.artifacts if record and record.artifact_key else None
-    sight = Sight(model_id, record, rows, placed, has_artifact, None)
-    if volume.journal_problem is not None:
-        return sight
-    state = record.state if record and not sight.is_placed_anew else None
-    if volume.folder_problem is not None and state is not None:
-        placed = Placed("", 0)
-    drift = drift_of(model_id, state, rows, placed)
-    return sight if drift == "not_serving" and not is_triton_known else replace(sight, drift=drift)
+def _drift(sight: Sight, view: View) -> Drift | None:
+    """What could not be asked disagrees with nothing."""
+    if view.journal_problem is not None:
+        return None
+    state = sight.record.state if sight.record and not sight.is_placed_anew else None
+    is_folder_unknown = view.folder_problem is not None and state is not None
+    drift = drift_of(sight.model_id, state, sight.rows, Placed("", 0) if is_folder_unknown else sight.placed)
+    return None if drift == "not_serving" and view.triton_problem is not None else drift
 
 
 def _health(places: Places) -> Health:
@@ -171,36 +164,25 @@ def _health(places: Places) -> Health:
     return Health(is_alive, is_ready, "; ".join(lines))
 
 
-@dataclass(frozen=True)
-class _OnVolume:
-    """What the journal, the repository folder and the cache's folder hold, and why something is not known."""
-
-    records: Mapping[str, Record]
-    crashes: Mapping[str, Crashes]
-    journal_problem: str | None
-    placed: Mapping[str, Placed]
-    folder_problem: str | None
-    artifacts: frozenset[str]
-
-
-def _read_volume(places: Places, health: Health) -> _OnVolume:
-    """In a thread that does not keep the process: a volume may hang."""
+def _on_volume(places: Places, health: Health) -> tuple[_Believed, tuple[Mapping[str, Placed], str | None], frozenset[str]]:
+    """What journal, repository folder and cache hold, read in a thread that does not keep the process: a volume may hang."""
     threads = Threads("look", 1)
     try:
-        return threads.submit(lambda: _OnVolume(*_believed(places, health), *_placed(places), _artifacts(places))).result(VOLUME_SECONDS)
+        looked = threads.submit(lambda: (_believed(places, health), _placed(places.volume), _artifacts(places.volume.cache_dir)))
+        return looked.result(VOLUME_SECONDS)
     except TimeoutError:
         words = f"the volume has not answered within {VOLUME_SECONDS:g} s"
-        return _OnVolume({}, {}, words, {}, words, frozenset())
+        return ({}, {}, words), ({}, words), frozenset()
     finally:
         threads.shutdown()
 
 
-def _believed(places: Places, health: Health) -> tuple[Mapping[str, Record], Mapping[str, Crashes], str | None]:
+def _believed(places: Places, health: Health) -> _Believed:
     """What the journal says, and why it says nothing."""
     try:
         found = read(places.journal, boot_id())
     except NoJournal:
-        if not health.is_alive and not places.cache_dir.exists():
+        if not health.is_alive and not places.volume.cache_dir.exists():
             return {}, {}, None  # nothing was ever noted
         why = "the adapter could not write it: see its log for journal.dropped" if health.is_alive else "no adapter has left one"
         return {}, {}, f"there is none: {why}"
@@ -211,9 +193,9 @@ def _believed(places: Places, health: Health) -> tuple[Mapping[str, Record], Map
     return found.records, found.crashes, None
 
 
-async def _asked(places: Places) -> tuple[str, list[ServerModel], str | None]:
+async def _asked(triton: TritonSettings) -> tuple[str, list[ServerModel], str | None]:
     """Triton's version, its rows, and why there are none."""
-    client = TritonClient(places.triton.target, places.triton_headers)
+    client = TritonClient(triton.target, triton.call_headers)
     version = ""
     try:
         async with asyncio.timeout(TRITON_SECONDS):
@@ -227,11 +209,11 @@ async def _asked(places: Places) -> tuple[str, list[ServerModel], str | None]:
         await client.close()
 
 
-def _placed(places: Places) -> tuple[Mapping[str, Placed], str | None]:
+def _placed(volume: VolumeSettings) -> tuple[Mapping[str, Placed], str | None]:
     """As the adapter itself takes its inventory; a volume that was not claimed is never written to."""
-    if not places.repository_dir.is_dir():
+    if not volume.repository_dir.is_dir():
         return {}, "there is no such folder: is ROOT_MODEL_DIR set as for the adapter?"
-    repository = Repository(Volume(places.repository_dir, places.cache_dir))
+    repository = Repository(Volume(volume.repository_dir, volume.cache_dir))
     try:
         return asyncio.run(repository.inventory()), None
     except OSError as error:
@@ -242,10 +224,10 @@ def _placed(places: Places) -> tuple[Mapping[str, Placed], str | None]:
         repository.close()
 
 
-def _artifacts(places: Places) -> frozenset[str]:
+def _artifacts(cache_dir: Path) -> frozenset[str]:
     """Keys of artifacts. Pulled files without a version have another kind of name: they go with their model."""
     try:
-        found = [entry.name for entry in (places.cache_dir / "artifacts").iterdir() if not entry.is_symlink()]
+        found = [entry.name for entry in (cache_dir / "artifacts").iterdir() if not entry.is_symlink()]
     except OSError:
         return frozenset()
     return frozenset(name.partition(".")[0] for name in found if _ARTIFACT.fullmatch(name))

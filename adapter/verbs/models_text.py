@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import textwrap
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -23,22 +23,23 @@ from adapter.verbs.models import Sight, View
 
 JSON_FORMAT = 1
 MIN_WIDTH = 60
-COLUMNS = (("ADAPTER", 9), ("TRITON", 9), ("FOLDER", 6), ("ARTIFACT", 8), ("SIZE", 6), ("SINCE", 6))
+COLUMNS = (("ADAPTER", "<9"), ("TRITON", "<9"), ("FOLDER", "<6"), ("ARTIFACT", "<8"), ("SIZE", ">6"), ("SINCE", ">6"))
 """The id comes last, so that it is never cut."""
 UNDER_WAY = ("pulling", "loading", "unloading")
-MEANINGS: dict[Drift, str] = {
-    "lost": "loaded, but this Triton was never asked for it: Triton has restarted",
-    "not_serving": "loaded, but Triton, which had it, does not serve it",
-    "no_folder": "loaded, but its files are not in the folder",
-    "unknown": "the adapter knows nothing of it, or of what lies in the folder under its id",
-}
-ADVICE: dict[Drift, str] = {
-    "lost": "wait: the adapter loads it again",
-    "not_serving": "read what Triton says; the next load of it begins anew",
-    "no_folder": "find out who deletes files on the volume; the next load of it begins anew",
-    "unknown": "find out who else loads models here; an unload of it frees it",
-}
-"""With the adapter alive; without, it must be started first."""
+DRIFTS: dict[Drift, tuple[str, str]] = {
+    "lost": ("loaded, but this Triton was never asked for it: Triton has restarted", "wait: the adapter loads it again"),
+    "not_serving": (
+        "loaded, but Triton, which had it, does not serve it", "read what Triton says; the next load of it begins anew",
+    ),
+    "no_folder": (
+        "loaded, but its files are not in the folder", "find out who deletes files on the volume; the next load of it begins anew",
+    ),
+    "unknown": (
+        "the adapter knows nothing of it, or of what lies in the folder under its id",
+        "find out who else loads models here; an unload of it frees it",
+    ),
+}  # fmt: skip
+"""What it means, and what to do with the adapter alive; without, it must be started first."""
 LONGEST_REASON = 300
 SHOWN_CRASHES = 3
 
@@ -46,38 +47,36 @@ SHOWN_CRASHES = 3
 def text(view: View, *, columns: int, drift_only: bool) -> str:
     """The whole view, in lines of these columns as far as ids allow."""
     width = max(columns, MIN_WIDTH)
-    lines = [*_head(view, width), ""]
-    drifting = [sight for sight in view.models if sight.drift]
-    for drift, meaning in MEANINGS.items():
-        group = [sight for sight in drifting if sight.drift == drift]
-        if group:
-            what_to_do = ADVICE[drift] if view.health.is_alive else "start the adapter"
+    lines = [line for title, words in _head(view) for line in _wrapped(shown(redact(words)), width, f"{title:9}", " " * 9)]
+    lines.append("")
+    for drift, (meaning, advice) in DRIFTS.items():
+        if group := [sight for sight in view.models if sight.drift == drift]:
+            what_to_do = advice if view.health.is_alive else "start the adapter"
             lines += [*_wrapped(f"{drift} ({len(group):,}): {meaning}; {what_to_do}.", width), *_table(group, view, width), ""]
-    agreeing = [] if drift_only else [sight for sight in view.models if not sight.drift]
-    if agreeing:
-        lines += [*([f"the others ({len(agreeing):,}):"] if drifting else []), *_table(agreeing, view, width), ""]
+    agreeing = [sight for sight in view.models if not sight.drift]
+    if agreeing and not drift_only:
+        title = [f"the others ({len(agreeing):,}):"] if len(agreeing) < len(view.models) else []
+        lines += [*title, *_table(agreeing, view, width), ""]
     return "\n".join([*lines, *_wrapped(_summary(view), width)]) + "\n"
 
 
 def as_json(view: View, *, drift_only: bool) -> str:
     """The same for programs. New fields may come; another meaning makes another `format`."""
-    models = [_model(sight, view) for sight in view.models if sight.drift or not drift_only]
+    places = view.places
     document = {
         "format": JSON_FORMAT,
         "time": _time(view, view.now),
         "agrees": view.agrees,
         "adapter": {"alive": view.health.is_alive, "ready": view.health.is_ready, "words": redact(view.health.words)},
         "triton": {
-            "endpoint": str(view.places.triton),
-            "version": view.triton_version or None,
-            "problem": _redacted(view.triton_problem),
+            "endpoint": places.triton.target, "version": view.triton_version or None, "problem": _redacted(view.triton_problem),
         },
-        "journal": {"path": str(view.places.journal), "problem": _redacted(view.journal_problem)},
-        "folder": {"path": str(view.places.repository_dir), "problem": _redacted(view.folder_problem)},
+        "journal": {"path": str(places.journal), "problem": _redacted(view.journal_problem)},
+        "folder": {"path": str(places.volume.repository_dir), "problem": _redacted(view.folder_problem)},
         "artifacts": {"count": len(view.artifacts), "idle": view.idle_artifacts if view.journal_problem is None else None},
         "crashes": [{"count": crashes.count, "last": _time(view, crashes.last), "models": ids} for crashes, ids in _crashes(view)],
-        "models": models,
-    }
+        "models": [_model(sight, view) for sight in view.models if sight.drift or not drift_only],
+    }  # fmt: skip
     return json.dumps(document, indent=1) + "\n"
 
 
@@ -89,70 +88,59 @@ def shown(text: str) -> str:
     )
 
 
-def _head(view: View, width: int) -> Iterator[str]:
-    health, places = view.health, view.places
-    rows = [("adapter", f"alive, {health.words}" if health.is_alive else health.words)]
-    if not health.is_alive and view.journal_problem is None and any(sight.record for sight in view.models):
+def _head(view: View) -> Iterator[tuple[str, str]]:
+    """Titles and words: of each place, and of Triton's deaths."""
+    health, places, records = view.health, view.places, [sight.record for sight in view.models if sight.record]
+    yield "adapter", f"alive, {health.words}" if health.is_alive else health.words
+    if not health.is_alive and view.journal_problem is None and records:
         ended = "so ADAPTER shows what it noted last; nothing is loaded, unloaded or restored until it answers"
-        cut = sum(1 for sight in view.models if sight.record and sight.record.state in UNDER_WAY)
-        rows.append(
-            (
-                "",
-                f"{ended}; {_count(cut, 'model was', 'models were')} under way: the next adapter finishes or undoes that" if cut else ended,
-            )
-        )
+        cut = sum(record.state in UNDER_WAY for record in records)
+        undone = f"; {_count(cut, 'model was', 'models were')} under way: the next adapter finishes or undoes that"
+        yield "", ended + (undone if cut else "")
     if view.triton_problem is None:
-        ready = sum(1 for sight in view.models if serves(sight.model_id, sight.rows))
-        rows.append(("triton", f"{view.triton_version} at {places.triton}, serves {_count(ready, 'model')}"))
+        ready = sum(serves(sight.model_id, sight.rows) for sight in view.models)
+        yield "triton", f"{view.triton_version} at {places.triton.target}, serves {_count(ready, 'model')}"
     else:
-        rows.append(("triton", f"cannot be asked at {places.triton}: {view.triton_problem}"))
+        yield "triton", f"cannot be asked at {places.triton.target}: {view.triton_problem}"
+    newest = max((max(record.since, record.confirmed) for record in records), default=None)
     if view.journal_problem is not None:
-        rows.append(("journal", f"{places.journal}: {view.journal_problem}; so nothing can be compared"))
+        yield "journal", f"{places.journal}: {view.journal_problem}; so nothing can be compared"
     else:
-        newest = max((max(sight.record.since, sight.record.confirmed) for sight in view.models if sight.record), default=None)
-        rows.append(("journal", str(places.journal) + (f": newest state {_age(view.now - newest)} old" if newest is not None else "")))
-    rows.append(("folder", str(places.repository_dir) + (f": {view.folder_problem}" if view.folder_problem else "")))
+        yield "journal", f"{places.journal}" + ("" if newest is None else f": newest state {_age(view.now - newest)} old")
+    yield "folder", f"{places.volume.repository_dir}" + (f": {view.folder_problem}" if view.folder_problem else "")
     idle = f", {view.idle_artifacts:,} of them idle" if view.idle_artifacts and view.journal_problem is None else ""
-    rows.append(("cache", f"{places.cache_dir}: {_count(len(view.artifacts), 'artifact')}{idle}"))
+    yield "cache", f"{places.volume.cache_dir}: {_count(len(view.artifacts), 'artifact')}{idle}"
     died = _crashes(view)
     for crashes, ids in died[:SHOWN_CRASHES]:
         who, times = some(ids, 3) or "a model that is not here now", _count(crashes.count, "time")
         since = view.now - crashes.last
         is_refused = crashes.count >= MOST_CRASHES and since < REMEMBERED_SECONDS
         refused = f"; refused until it changes, or {_age(REMEMBERED_SECONDS - since)} pass" if is_refused else ""
-        rows.append(("crashes", f"Triton died {times} while it loaded {who}; last {_age(since)} ago{refused}"))
+        yield "crashes", f"Triton died {times} while it loaded {who}; last {_age(since)} ago{refused}"
     if died[SHOWN_CRASHES:]:
-        rows.append(("", f"and while it loaded {_count(len(died) - SHOWN_CRASHES, 'other content')}"))
-    for title, words in rows:
-        yield from textwrap.wrap(
-            shown(redact(words)),
-            width,
-            initial_indent=f"{title:9}",
-            subsequent_indent=" " * 9,
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
+        yield "", f"and while it loaded {_count(len(died) - SHOWN_CRASHES, 'other content')}"
 
 
 def _table(sights: list[Sight], view: View, width: int) -> Iterator[str]:
-    yield "  " + "  ".join(f"{title:>{size}}" if title in ("SIZE", "SINCE") else f"{title:{size}}" for title, size in COLUMNS) + "  MODEL"
+    yield f"  {_row(title for title, _ in COLUMNS)}  MODEL"
     for sight in sights:
         record = sight.record
         cells = (
             "?" if view.journal_problem is not None else record.state if record else "-",
             "?" if view.triton_problem is not None else triton_word(sight),
-            "?" if view.folder_problem is not None else _folder_word(sight),
+            "?" if view.folder_problem is not None else "-" if sight.placed is None else "other" if sight.is_placed_anew else "placed",
             (record.artifact_key[:8] if sight.has_artifact else "gone") if record and record.artifact_key else "-",
             _size(sight),
             _age(view.now - record.since) if record else "-",
         )
-        line = "  ".join(
-            f"{cell:>{size}}" if title in ("SIZE", "SINCE") else f"{cell:{size}}"
-            for cell, (title, size) in zip(cells, COLUMNS, strict=True)
-        )
-        yield f"{'!' if sight.drift else ' '} {line}  {shown(sight.model_id)}"
-        if sight.drift and (reasons := _reasons(sight)):
-            yield from _wrapped(f"Triton says: {shown(reasons)}", width, indent="      ")
+        yield f"{'!' if sight.drift else ' '} {_row(cells)}  {shown(sight.model_id)}"
+        reasons = dict.fromkeys(" ".join(row.reason.split()) for row in sight.rows if row.reason not in ("", "unloaded"))
+        if sight.drift and reasons:
+            yield from _wrapped(f"Triton says: {shown(redact('; '.join(reasons))[:LONGEST_REASON])}", width, " " * 6, " " * 6)
+
+
+def _row(cells: Iterable[str]) -> str:
+    return "  ".join(f"{cell:{size}}" for cell, (_, size) in zip(cells, COLUMNS, strict=True))
 
 
 def triton_word(sight: Sight) -> str:
@@ -171,28 +159,18 @@ def triton_word(sight: Sight) -> str:
     return next((word for is_so, word in words if is_so), "failed")
 
 
-def _folder_word(sight: Sight) -> str:
-    if sight.placed is None:
-        return "-"
-    return "other" if sight.is_placed_anew else "placed"
-
-
-def _reasons(sight: Sight) -> str:
-    found = dict.fromkeys(" ".join(row.reason.split()) for row in sight.rows if row.reason and row.reason != "unloaded")
-    return redact("; ".join(found))[:LONGEST_REASON]
-
-
 def _summary(view: View) -> str:
-    states = Counter(sight.record.state if sight.record else "not known to the adapter" for sight in view.models)
+    total = _count(len(view.models), "model")
     if view.journal_problem is not None:
-        return f"{_count(len(view.models), 'model')}; what the adapter believes is not known, so nothing was compared."
+        return f"{total}; what the adapter believes is not known, so nothing was compared."
+    states = Counter(sight.record.state if sight.record else "not known to the adapter" for sight in view.models)
     parts = ", ".join(f"{count:,} {state}" for state, count in states.most_common())
-    drifting = sum(1 for sight in view.models if sight.drift)
+    drifting = sum(bool(sight.drift) for sight in view.models)
     end = "all agree" if view.agrees else f"{drifting:,} disagree{'s' * (drifting == 1)}" if drifting else "none is known to disagree"
     unasked = [who for who, problem in (("Triton", view.triton_problem), ("the folder", view.folder_problem)) if problem is not None]
     if unasked:
         end += f", but {' and '.join(unasked)} could not be asked"
-    return f"{_count(len(view.models), 'model')}{f' ({parts})' if parts else ''}: {end}."
+    return f"{total}{f' ({parts})' if parts else ''}: {end}."
 
 
 def _model(sight: Sight, view: View) -> dict[str, Any]:
@@ -241,13 +219,10 @@ def _size(sight: Sight) -> str:
 def _age(seconds: float) -> str:
     """Two units at most: 45s, 3m12s, 2h05m, 4d03h."""
     whole = max(0, int(seconds))
-    if whole < 60:
-        return f"{whole}s"
-    if whole < 3600:
-        return f"{whole // 60}m{whole % 60:02}s"
-    if whole < 86400:
-        return f"{whole // 3600}h{whole % 3600 // 60:02}m"
-    return f"{whole // 86400}d{whole % 86400 // 3600:02}h"
+    for size, unit, part, smaller in ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s")):
+        if whole >= size:
+            return f"{whole // size}{unit}{whole % size // part:02}{smaller}"
+    return f"{whole}s"
 
 
 def _time(view: View, seconds: float) -> str:
@@ -263,5 +238,5 @@ def _redacted(words: str | None) -> str | None:
     return None if words is None else redact(words)
 
 
-def _wrapped(words: str, width: int, *, indent: str = "") -> list[str]:
-    return textwrap.wrap(words, width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)
+def _wrapped(words: str, width: int, first: str = "", indent: str = "") -> list[str]:
+    return textwrap.wrap(words, width, initial_indent=first, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)

@@ -4,7 +4,7 @@ How things leave our folders: out of sight by a rename into the trash, then dele
 What cannot be deleted (a root Triton's files, a disk that has failed) stays whole, is counted, and is tried again. A name that had to
 leave and could not may be wanted again, or be given to something else: `keep` and `move_in` tell it, so that a later try takes away
 only what had to leave. Nothing is deleted on another mount than the volume's: each writer of the volume could have put a link in the
-place of a folder, and it would lead to what others have mounted beside it. All calls block, from any thread; only `move_in` raises.
+place of a folder, and it would lead to what others have mounted beside it. All calls block, from any thread.
 """
 
 from __future__ import annotations
@@ -77,24 +77,31 @@ class Trash:
         with self._moving:
             self._forget(path)
 
-    def discard(self, path: Path, *, is_counted_elsewhere: bool = False) -> None:
+    def discard(self, path: Path, *, is_counted_elsewhere: bool = False) -> OSError | AdapterError | None:
         """
         Take a file or directory out of sight at once, then delete it as far as permitted; an absent path is fine.
 
         Args:
             path: what goes.
             is_counted_elsewhere: whether the caller counts its bytes until this returns; a reservation counts what is staged.
+
+        Returns:
+            Why the disk keeps the path as it was, or None.
         """
         if not os.path.lexists(path):
-            return
+            return None
         is_counted_elsewhere |= path.parent == self._volume.staging_dir
-        gone = self._moved_out(path)
-        if gone is None:  # half of it would be worse than all of it
+        try:
+            gone = self._moved_out(path)
+        except (OSError, AdapterError) as error:  # half of it would be worse than all of it
             self._leave(path)
-        elif self._is_deleted(gone, is_counted_elsewhere=is_counted_elsewhere):
+            _log.warning("volume.leftover_kept", path=str(path), cause=str(error))
+            return error
+        if self._is_deleted(gone, is_counted_elsewhere=is_counted_elsewhere):
             self.tidy()
-            return
-        _log.warning("volume.leftover_kept", path=str(gone or path))
+        else:
+            _log.warning("volume.leftover_kept", path=str(gone))
+        return None
 
     def tidy(self) -> None:
         """Delete what could not be deleted before, if it is time for another try."""
@@ -107,8 +114,11 @@ class Trash:
             with self._moving:
                 if path not in self._left:
                     continue
-                gone = self._moved_out(path)
-                if gone is None or gone.parent != self._volume.trash_dir:  # what has that name by then may be another thing
+                try:
+                    gone = self._moved_out(path)
+                except (OSError, AdapterError):
+                    gone = path
+                if gone.parent != self._volume.trash_dir:  # what has that name by then may be another thing
                     self._leave(path)
                     continue
             if self._is_deleted(gone):
@@ -120,8 +130,8 @@ class Trash:
         if left:
             _log.warning("volume.leftovers_kept", count=left, folder=str(self._volume.trash_dir))
 
-    def _moved_out(self, path: Path) -> Path | None:
-        """Where it is now: in the trash, or where it was if it is to be deleted there. None: the disk does not let it go."""
+    def _moved_out(self, path: Path) -> Path:
+        """Where it is now: in the trash, or where it was if it is to be deleted there. Raises OSError, AdapterError: the disk keeps it."""
         trash = self._volume.trash_dir
         if path.parent == trash:
             return path
@@ -132,7 +142,9 @@ class Trash:
         except (OSError, AdapterError) as error:
             _log.debug("volume.rename_failed", path=str(path), error=str(error))
             is_disk = error.errno not in _STAYS if isinstance(error, OSError) else isinstance(error, VolumeFailed)
-            return None if is_disk and path.parent != self._volume.staging_dir else path
+            if is_disk and path.parent != self._volume.staging_dir:
+                raise
+            return path
         self._forget(path)
         return gone
 

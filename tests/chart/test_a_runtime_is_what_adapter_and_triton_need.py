@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from adapter.cli import main
-from adapter.settings import REPOSITORY_DIR, Settings
+from adapter.settings import Settings
+from adapter.settings.storage import REPOSITORY_DIR
 from adapter.units import parse_bytes
 from tests.chart import endpoints, pod_security, soundness
 from tests.chart.controller import assemble, dropped, validate

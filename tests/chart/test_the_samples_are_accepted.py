@@ -21,8 +21,8 @@ from adapter.parameters import PARAMETERS
 from adapter.spi.codec import decode
 from adapter.storage.secret.config import StorageConfigs
 from adapter.storage.secret.merging import StorageConfig
-from adapter.storage.stores.azure.config import container_of
-from adapter.storage.stores.http.config import headers_of, url_of
+from adapter.storage.stores.azure import container_of
+from adapter.storage.stores.http import headers_of, url_of
 from adapter.storage.stores.table import BINDINGS, BUCKETS
 from tests.chart.predictors import predictor_of
 from tests.chart.samples import SAMPLES, SECRET, documents, secret

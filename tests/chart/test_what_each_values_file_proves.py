@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from adapter.settings import LlmSettings
+from adapter.settings.fronts import LlmSettings
 from tests.chart import matrix, soundness
 from tests.chart.matrix import case
 from tests.chart.pod.env import words

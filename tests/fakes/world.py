@@ -14,13 +14,13 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from adapter.digests import Digests
-from adapter.ends import Count, Ends
+from adapter.ends import Ends
 from adapter.errors import ServerDied, SourceNotFound
 from adapter.model import (
     Artifact,
@@ -348,14 +348,14 @@ class FakeStoredModel:
         self.world.artifacts.add(root)
         return Artifact(root, is_ours=True, key=str(root))
 
-    async def ends(self, artifact: Artifact, counts: Mapping[SourceFile, Count | None]) -> dict[SourceFile, Ends]:
+    async def ends(self, artifact: Artifact, files: tuple[SourceFile, ...]) -> dict[SourceFile, Ends]:
         await self.port.visit("ends")
-        return dict.fromkeys(counts, Ends(b"", b"", 0))
+        return dict.fromkeys(files, Ends(b"", b"", 0))
 
 
 @dataclass
 class FakeStore(_Port):
-    async def open(self, spec: ModelSpec, waits: Waits, wanted: Wanted = nothing) -> FakeStoredModel:
+    async def open(self, spec: ModelSpec, waits: Waits) -> FakeStoredModel:
         with waits.on(f"the listing of memory://{spec.path}"):
             await self.visit("open", spec.model_id)
         return FakeStoredModel(self, spec.model_id, self._listing(spec), waits)

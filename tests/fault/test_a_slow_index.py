@@ -64,7 +64,7 @@ async def test_loads_and_unloads_are_right_and_inference_has_nine_tenths_of_the_
 
 async def test_a_triton_that_lists_is_not_called_away(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
     """ServerLive has no answer for 3 s, and nothing that was known of Triton is forgotten."""
-    monkeypatch.setattr("adapter.triton.throttle.LONGEST_REST_SECONDS", 1.0)  # 30 s would be more than an unload has in these tests
+    monkeypatch.setattr("adapter.triton.index.LONGEST_REST_SECONDS", 1.0)  # 30 s would be more than an unload has in these tests
     system.put("m", model=MODEL)
     await system.load("m", "m")
     system.triton.index_seconds = 3.0
@@ -100,7 +100,7 @@ async def test_one_late_answer_holds_no_unload_up(system: System) -> None:
 @pytest.mark.parametrize("settings", [{"METRICS_PORT": str(PORT)}])
 async def test_readyz_tells_of_it(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
     """503 while somebody waits for it, 200 with a notice when it takes more than a tenth, and nothing when that has passed."""
-    monkeypatch.setattr("adapter.triton.throttle.LONGEST_REST_SECONDS", 1.0)
+    monkeypatch.setattr("adapter.triton.index.LONGEST_REST_SECONDS", 1.0)
     monkeypatch.setattr("adapter.triton.index.SLOW_SECONDS", 0.3)
     system.put("m", model=MODEL)
     await ready(system)
@@ -146,7 +146,7 @@ async def test_a_purge_ends_although_the_first_questions_get_no_answer_in_time(s
     """Each has twice the time of the one before."""
     system.put("m", model=MODEL)
     await system.load("m", "m")
-    monkeypatch.setattr("adapter.triton.throttle.LONGEST_REST_SECONDS", 0.2)
+    monkeypatch.setattr("adapter.triton.index.LONGEST_REST_SECONDS", 0.2)
     index = system.lifecycle._server._index  # type: ignore[attr-defined] # of the TritonServer
     index._deadline_seconds = 0.3
     system.triton.index_seconds = 1.0

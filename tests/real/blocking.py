@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from adapter.storage.bucket import PAGE_OBJECTS, Bucket, FileSink, Page, Read, Sink, StoredObject
 from adapter.storage.net.engine import Engine
-from adapter.storage.net.guard import FREE, Guard
+from adapter.storage.net.messages import FREE, Guard
 from adapter.storage.secret.merging import StorageConfig
 from adapter.storage.stores.clients import Clients, Means
 from adapter.storage.stores.table import BUCKETS

@@ -9,8 +9,7 @@ from ipaddress import ip_network
 import pytest
 
 from adapter.errors import AdapterError, InvalidRequest, SourceUnavailable
-from adapter.storage.net.guard import Guard
-from adapter.storage.stores.gcs import credentials
+from adapter.storage.net.messages import Guard
 from tests.fakes.hell import Hell, answering
 from tests.fakes.http_proxy import VARIABLES, HttpProxy
 from tests.security.clouds import (
@@ -41,7 +40,7 @@ def no_identity(monkeypatch):
     for name in (*NO_IDENTITY, *VARIABLES, "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("GCE_METADATA_IP", "127.0.0.1:1")
-    monkeypatch.setattr(credentials, "_SEARCH_PAUSES_SECONDS", (0.0,))
+    monkeypatch.setattr("adapter.storage.stores.gcs.client._SEARCH_PAUSES_SECONDS", (0.0,))
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from adapter.errors import InvalidRequest
 from adapter.storage.secret import trust
 from adapter.storage.secret.fields import Secret
 from adapter.storage.secret.merging import StorageConfig, merged
-from adapter.storage.stores.http.config import headers_of, url_of
+from adapter.storage.stores.http import headers_of, url_of
 from adapter.storage.stores.table import BINDINGS, BUCKETS
 from tests.builders import a_spec
 from tests.real.s3 import S3Server
@@ -70,7 +70,7 @@ VALUES = {
 @pytest.fixture(autouse=True)
 def any_text_is_a_certificate(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is compared here are places and values, not PEM blocks."""
-    monkeypatch.setattr("adapter.storage.stores.http.config.check_client_pem", lambda pem, label: None)
+    monkeypatch.setattr("adapter.storage.stores.http.check_client_pem", lambda pem, label: None)
 
 
 @dataclass(frozen=True)

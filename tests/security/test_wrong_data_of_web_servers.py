@@ -9,9 +9,9 @@ from ipaddress import ip_network
 import pytest
 
 from adapter.errors import InvalidRequest, SourceChanged, SourceUnavailable
-from adapter.settings import PullSettings
+from adapter.settings.storage import PullSettings
 from adapter.storage.bucket import StoredObject
-from adapter.storage.net.guard import FREE, Guard
+from adapter.storage.net.messages import FREE, Guard
 from adapter.storage.pull.puller import PartSizes
 from adapter.storage.store import Store
 from adapter.volume.volume import Volume

@@ -13,7 +13,8 @@ from adapter.journal.journal import Journal
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
 from adapter.model import RESERVED_IDS
 from adapter.ports import Ports
-from adapter.settings import CapacitySettings, PullSettings
+from adapter.settings.capacity import CapacitySettings
+from adapter.settings.storage import PullSettings
 from adapter.storage.pull.puller import PartSizes
 from adapter.storage.store import Store
 from adapter.triton.repository import Repository
@@ -31,9 +32,7 @@ ROOT_TASKS = (
     "watch of Triton",
     "watch of Triton's connection",
     "connection to Triton",
-    "watch of Triton's index",
     "watch of what is wrong with Triton",
-    "unloads without a caller",
 )
 """Names of the tasks that run as long as the adapter does."""
 SILENT_SECONDS = 60.0

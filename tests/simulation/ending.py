@@ -130,10 +130,10 @@ class Ending:
     def _check_nothing_left(self) -> None:
         adapter = self._world.adapter
         assert adapter is not None
-        slots = adapter.server._loads._slots
+        loads = adapter.server._loads
         foreign = ("foreign", PROBE) if adapter.life in self._world.halved else "foreign"  # swept at the next start
         left: dict[str, object] = {
-            "slots": [slot.model_id for slot in (*slots._held, *slots._left)] + ["waiting"] * len(slots._tickets),
+            "slots": [*loads._loads] + ["waiting"] * len(loads._tickets),
             "models": [model.model_id for model in adapter.lifecycle.registry],
             "memory": self._triton.held,
             "folder": [path.name for path in self._world.repository_dir.iterdir() if not path.name.startswith(foreign)],

@@ -12,23 +12,20 @@ from unittest import mock
 from adapter.journal import lines
 from adapter.journal.journal import Journal
 from adapter.lifecycle import predicting
-from adapter.lifecycle.freeing import Freeing
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
-from adapter.lifecycle.loading import Loading
 from adapter.lifecycle.operation import Operation
 from adapter.lifecycle.reconciler import Reconciler
 from adapter.lifecycle.sizes import Sizes
 from adapter.lifecycle.states import State
+from adapter.lifecycle.worker import Worker
 from adapter.storage.cache.cache import Cache
 from adapter.storage.cache.identity import Identity
 from adapter.storage.mounted.reads import VolumeReads
-from adapter.triton.freed import HELD, FreedWatch
-from adapter.triton.identity import identity_of
 from adapter.triton.index import Index, Listing
-from adapter.triton.placing import build
+from adapter.triton.loads import Loads
+from adapter.triton.placing import build, identity_of
 from adapter.triton.repository import Repository
-from adapter.triton.slots import Slots
-from adapter.triton.unloads import Unloads
+from adapter.triton.unloads import HELD, Unloads
 from adapter.volume.space import Reservation, Space
 from adapter.workers import Workers
 
@@ -37,39 +34,45 @@ Plant = Callable[[], Any]
 
 def _slot_kept_on_cancel() -> Any:
     """A load that is cancelled while it waits for a slot keeps its turn."""
-    take = Slots.take
+    turn = Loads._turn
 
-    async def kept(self: Slots, model_id: str, *, yields: bool = False) -> Any:
+    async def kept(self: Loads, model_id: str, *, yields: bool) -> None:
         try:
-            return await take(self, model_id, yields=yields)
+            await turn(self, model_id, yields=yields)
         except asyncio.CancelledError:
             self._tickets.insert(0, (False, -1))
             raise
 
-    return mock.patch.object(Slots, "take", kept)
+    return mock.patch.object(Loads, "_turn", kept)
 
 
 def _place_of_a_left_load_kept() -> Any:
     """The place of a load that nobody waits for any more is never free again."""
-    give_back = Slots.give_back
-    return mock.patch.object(Slots, "give_back", lambda self, slot: None if slot in self._left else give_back(self, slot))
+    end = Loads._end
+
+    def kept(self: Loads, load: Any, cause: BaseException | None) -> None:
+        end(self, load, cause)
+        if load.is_left:
+            self._limits = replace(self._limits, places=self._limits.places - 1)
+
+    return mock.patch.object(Loads, "_end", kept)
 
 
 def _left_load_keeps_its_slot() -> Any:
     """A load that nobody waits for any more counts as one with a caller."""
-    return mock.patch.object(Slots, "leave", lambda self, slot: None)
+    return mock.patch.object(Loads, "_left_and_held", lambda self: ([], list(self._loads.values())))
 
 
 def _unload_answered_early() -> Any:
     """An unload is answered when Triton has answered, not when the memory is free."""
 
-    until = FreedWatch.until
+    until = Unloads._until
 
-    async def at_once(self: FreedWatch, name: str, states: frozenset[str], *rest: Any) -> None:
+    async def at_once(self: Unloads, asked: Any, name: str, states: frozenset[str], *rest: Any) -> None:
         if states != HELD:
-            await until(self, name, states, *rest)
+            await until(self, asked, name, states, *rest)
 
-    return mock.patch.object(FreedWatch, "until", at_once)
+    return mock.patch.object(Unloads, "_until", at_once)
 
 
 def _journal_not_awaited() -> Any:
@@ -120,14 +123,14 @@ def _old_index_believed() -> Any:
 
 def _restore_asks_the_store() -> Any:
     """A restore lists the model again."""
-    restore = Loading.restore
+    restore = Worker._restore
 
-    async def listed(self: Loading, operation: Operation) -> None:
+    async def listed(self: Worker, operation: Operation) -> None:
         if operation.kind == "restore" and operation.model.spec is not None:
             await self._store.open(operation.model.spec, operation.waits)
         await restore(self, operation)
 
-    return mock.patch.object(Loading, "restore", listed)
+    return mock.patch.object(Worker, "_restore", listed)
 
 
 def _too_many_restores() -> Any:
@@ -163,7 +166,7 @@ def _two_operations() -> Any:
 
     async def claimed(self: RuntimeLifecycle, spec: Any) -> Operation:
         await self._takeover.passed()
-        return self._work.load(spec)
+        return self._worker.load(spec)
 
     return mock.patch.object(RuntimeLifecycle, "_claim_load", claimed)
 
@@ -200,13 +203,17 @@ def _versions_not_compared() -> Any:
 
 def _unload_without_bound() -> Any:
     """An unload waits for as long as it takes."""
-    return mock.patch.object(Freeing, "deadline", lambda self: asyncio.get_running_loop().time() + 100_000)
+    return mock.patch.object(Worker, "unload_deadline", lambda self: asyncio.get_running_loop().time() + 100_000)
 
 
 def _too_many_loads() -> Any:
     """There are more slots than Triton has threads."""
-    begin = Slots.__init__
-    return mock.patch.object(Slots, "__init__", lambda self, *_args, **_options: begin(self, 100, 100))
+    begin = Loads.__init__
+
+    def made(self: Loads, client: Any, connection: Any, index: Any, repository: Any, limits: Any) -> None:
+        begin(self, client, connection, index, repository, replace(limits, slots=100, places=100))
+
+    return mock.patch.object(Loads, "__init__", made)
 
 
 def _prediction_waits() -> Any:
@@ -218,8 +225,8 @@ def _all_unloads_at_once() -> Any:
     """A purge sends all unloads at once."""
     begin = Unloads.__init__
 
-    def made(self: Unloads, **options: Any) -> None:
-        begin(self, **options)
+    def made(self: Unloads, *parts: Any) -> None:
+        begin(self, *parts)
         self._calls = asyncio.Semaphore(10_000)
 
     return mock.patch.object(Unloads, "__init__", made)

@@ -8,9 +8,9 @@ from unittest import mock
 
 from tests.simulation import fibers, threads
 
-PATCHED = ("adapter.workers", "adapter.journal.journal")
+PATCHED = ("adapter.workers",)
 TIMED = ("adapter.volume.boot", "adapter.volume.trash")
-POOLED = ("adapter.workers", "adapter.storage.mounted.reads")
+POOLED = ("adapter.workers", "adapter.journal.journal", "adapter.storage.mounted.reads")
 
 
 @contextlib.contextmanager

@@ -12,7 +12,8 @@ from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
-from adapter.settings import CapacitySettings, read_group
+from adapter.settings import read_group
+from adapter.settings.capacity import CapacitySettings
 from adapter.volume.volume import Volume
 from tests.simulation import fibers
 from tests.simulation.adapter_life import Adapter, Setup

@@ -23,7 +23,7 @@ from adapter.lifecycle.registry import Registry
 from adapter.storage.cache.table import Table
 from adapter.storage.stores.clients import Clients
 from adapter.telemetry import metrics
-from adapter.telemetry.remembered import Remembered
+from adapter.telemetry.redaction import Remembered
 
 SOCKET = "SOAK_SOCKET"
 """Variable with the path of the socket that answers each connection with one line of JSON."""
@@ -31,7 +31,7 @@ HELD: dict[type, tuple[str, Callable[[Any], int]]] = {
     Registry: ("models in the registry", lambda found: len(list(found))),
     Journal: ("entries of the journal", lambda found: len(found.records) + len(found.crashes)),
     Table: ("artifacts known", lambda found: len(found._by_name)),
-    Clients: ("clients of stores", lambda found: len(found._kept)),
+    Clients: ("clients of stores", lambda found: found._client.cache_info().currsize),
     Remembered: ("secrets remembered", lambda found: len(found._values)),
 }
 

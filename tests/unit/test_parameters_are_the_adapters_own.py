@@ -8,7 +8,8 @@ import pytest
 
 from adapter.errors import InvalidRequest
 from adapter.model import ModelSpec
-from adapter.parameters import PARAMETERS, PREFIX, markdown, split
+from adapter.parameters import PARAMETERS, PREFIX, split
+from tests.tables import parameters_markdown
 
 
 def test_ours_are_read_and_the_others_stay_as_they_are():
@@ -57,4 +58,4 @@ def test_a_wrong_value_is_refused_without_quoting_it(name: str, text: str, expec
 
 def test_the_table_of_the_documentation_has_a_row_for_each():
     """In Markdown."""
-    assert [row.split("`")[1] for row in markdown().splitlines()[2:]] == [parameter.name for parameter in PARAMETERS]
+    assert [row.split("`")[1] for row in parameters_markdown().splitlines()[2:]] == [parameter.name for parameter in PARAMETERS]

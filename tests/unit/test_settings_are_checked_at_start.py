@@ -7,19 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from adapter.settings import (
-    RETIRED,
-    CapacitySettings,
-    ProxySettings,
-    Settings,
-    SettingsError,
-    SpiSettings,
-    all_fields,
-    environment,
-    read_group,
-    retired_warnings,
-)
-from adapter.settings.memory import memory_bytes
+import adapter.settings as settings_package
+from adapter.settings import RETIRED, ProxySettings, Settings, SettingsError, explained, read_group, retired_warnings
+from adapter.settings.capacity import CapacitySettings, memory_bytes
+from adapter.settings.process import SpiSettings
 from adapter.units import Endpoint
 
 MIB = 2**20
@@ -195,14 +186,13 @@ def test_the_size_of_ranges_is_no_setting_any_more() -> None:
 
 def test_every_setting_explains_itself() -> None:
     """Name, unit, default that can be read, meaning; no name twice, none that is retired."""
-    names = [entry.metadata["env"] for entry in all_fields()]
+    names = [about["env"] for about, _ in explained()]
 
     assert len(set(names)) == len(names) >= 20
     assert not set(names) & set(RETIRED)
-    for entry in all_fields():
-        about = entry.metadata
+    for about, meaning in explained():
         assert about["kind"].unit
-        assert about["meaning"] == about["meaning"].strip() != ""
+        assert meaning == meaning.strip() != ""
         if about["default"] is not None:
             about["kind"].parse(about["default"])
 
@@ -230,10 +220,24 @@ def test_a_budget_that_is_set_is_taken_as_it_is(text: str, budget: int) -> None:
     assert Settings.from_env({**ENOUGH, "CACHE_MAX_BYTES": text, "ROOT_MODEL_DIR": "/nowhere"}).disk_budget_bytes == budget
 
 
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"RUNTIME_ENDPOINT": "triton.models.svc:9464"},
+        {"HTTP_ADDRESS": "10.0.0.5", "V2_REST_PORT": "8085"},
+        {"ADAPTER_ENDPOINT": "10.0.0.5:8001"},
+        {"ADAPTER_ENDPOINT": "unix:/a", "RUNTIME_ENDPOINT": "unix:/b"},
+    ],
+)
+def test_one_port_of_two_addresses_is_no_mistake(variables: dict[str, str]) -> None:
+    """As Triton in another pod."""
+    Settings.from_env(ENOUGH | variables)
+
+
 @pytest.mark.parametrize("port", ["SAGEMAKER_PORT"])
 def test_a_front_without_modelmesh_has_the_memory_of_its_container(port: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is given counts all the same; ModelMesh and its REST proxy's port alone must say it."""
-    monkeypatch.setattr(environment, "memory_bytes", lambda: 16 << 30)
+    monkeypatch.setattr(settings_package, "memory_bytes", lambda: 16 << 30)
     for absent in ({}, {"CONTAINER_MEM_REQ_BYTES": ""}):
         assert Settings.from_env({port: "8080", **absent}).capacity.container_memory_bytes == 16 << 30
         assert "CONTAINER_MEM_REQ_BYTES is missing" in problems_of({port: "0", **absent})[0]

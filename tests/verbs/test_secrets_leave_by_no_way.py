@@ -17,7 +17,7 @@ from grpc import aio
 from adapter._pb import model_runtime_pb2 as pb
 from adapter.errors import ModelRefused
 from adapter.model import ModelSpec
-from adapter.settings import TelemetrySettings
+from adapter.settings.process import TelemetrySettings
 from adapter.telemetry import logs
 from adapter.telemetry.http import Heartbeat, TelemetryServer
 from adapter.telemetry.redaction import remember

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from adapter import cli
-from adapter.settings import all_fields
+from adapter.settings import explained
 
 Problems = Callable[[dict[str, str]], list[str]]
 ENOUGH = {"CONTAINER_MEM_REQ_BYTES": "8Gi"}
@@ -16,8 +16,8 @@ ENOUGH = {"CONTAINER_MEM_REQ_BYTES": "8Gi"}
 @pytest.fixture
 def problems(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Problems:
     """Set these variables and no others, start, and give the sentences."""
-    for entry in all_fields():
-        monkeypatch.delenv(entry.metadata["env"], raising=False)
+    for about, _ in explained():
+        monkeypatch.delenv(about["env"], raising=False)
 
     def start(variables: dict[str, str]) -> list[str]:
         for name, value in variables.items():
@@ -86,6 +86,13 @@ def test_a_capacity_that_modelmesh_refuses_is_refused_in_numbers(problems: Probl
         ({"SAGEMAKER_BIND_TO_PORT": "9464"}, "METRICS_PORT and SAGEMAKER_PORT are both 9464"),
         ({"SAGEMAKER_MODEL_ROOTS": ":"}, "SAGEMAKER_MODEL_ROOTS: names no folder"),
         ({"LMI_PORT": "9464"}, "METRICS_PORT and LMI_PORT are both 9464"),
+        ({"ADAPTER_ENDPOINT": "127.0.0.1:8080", "V2_REST_PORT": "8080"}, "ADAPTER_ENDPOINT and V2_REST_PORT are both 8080"),
+        ({"ADAPTER_ENDPOINT": "10.0.0.5:9464"}, "ADAPTER_ENDPOINT and METRICS_PORT are both 9464"),
+        ({"HTTP_ADDRESS": "127.0.0.1", "LMI_PORT": "8085"}, "ADAPTER_PORT and LMI_PORT are both 8085"),
+        *(
+            ({name: "-1"}, f"{name} is -1 bytes, but must be 0 or more")
+            for name in ("HTTP_MAX_BODY_BYTES", "HTTP_BODIES_BYTES", "UNPACK_MAX_BYTES", "REST_PROXY_GRPC_MAX_MSG_SIZE_BYTES")
+        ),
         ({"V2_REPOSITORY_API": "true", "V2_REST_ENDPOINT": "port:8033"}, "V2_REPOSITORY_API is for this pod's Triton"),
         ({"TRITON_COMMAND": "triton '"}, "TRITON_COMMAND: cannot be split into words: no closing quotation"),
         ({"METRICS_PORT": "tcp://10.96.3.7"}, "METRICS_PORT: "),

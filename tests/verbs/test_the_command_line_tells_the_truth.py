@@ -11,7 +11,7 @@ import pytest
 
 import adapter
 from adapter import cli
-from adapter.settings import Settings, all_fields
+from adapter.settings import Settings, explained
 
 PROGRAM = "modelmesh-triton-adapter"
 
@@ -19,8 +19,8 @@ PROGRAM = "modelmesh-triton-adapter"
 @pytest.fixture(autouse=True)
 def environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """None of the machine's own settings."""
-    for entry in all_fields():
-        monkeypatch.delenv(entry.metadata["env"], raising=False)
+    for about, _ in explained():
+        monkeypatch.delenv(about["env"], raising=False)
     monkeypatch.delenv("MAX_CONC_KERAS_CONV_PROCS", raising=False)
     return monkeypatch
 
@@ -118,7 +118,7 @@ def test_settings_are_wrapped_for_the_terminal(columns: int, monkeypatch: pytest
 
     out = capsys.readouterr().out
     assert max(map(len, out.splitlines())) <= max(columns, 60)
-    assert [entry.metadata["env"] for entry in all_fields()] == [line.split()[0] for line in out.splitlines() if not line.startswith(" ")]
+    assert [about["env"] for about, _ in explained()] == [line.split()[0] for line in out.splitlines() if not line.startswith(" ")]
     assert "MODELSIZE_MULTIPLIER  (factor, default 1.25)" in out
     assert "`" not in out
 
@@ -129,7 +129,7 @@ def test_settings_as_markdown_are_a_table(capsys: pytest.CaptureFixture[str]) ->
 
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "| variable | unit | default | meaning |"
-    assert len(lines) == 2 + len(list(all_fields()))
+    assert len(lines) == 2 + len(list(explained()))
     assert {line.count(" | ") for line in lines[2:]} == {3}
     assert (
         "| `METRICS_PORT` | port | `9464` | `/metrics`, `/healthz`, `/readyz`, `/healthz/triton` over HTTP on all interfaces; 0 = off |"

@@ -3,6 +3,6 @@
 from adapter.fronts.llm.answering import Answering
 from adapter.fronts.llm.backends import PROMPT
 from adapter.fronts.llm.options import MOST_BYTES
-from adapter.fronts.llm.routes import TARGET, front
+from adapter.fronts.llm.routes import TARGET, front, target_of
 
-__all__ = ["MOST_BYTES", "PROMPT", "TARGET", "Answering", "front"]
+__all__ = ["MOST_BYTES", "PROMPT", "TARGET", "Answering", "front", "target_of"]

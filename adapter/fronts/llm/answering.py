@@ -26,7 +26,7 @@ from adapter.fronts.llm.schemas import JSON_LINES, SSE, Lmi, Schema, Tgi, dynami
 from adapter.fronts.streams import Stream
 from adapter.inference import Inference
 from adapter.serving import KnownModel
-from adapter.settings import LlmSettings
+from adapter.settings.fronts import LlmSettings
 from adapter.telemetry.logs import note
 
 T = TypeVar("T")
@@ -73,7 +73,7 @@ class Answering:
             options = options_of(self._settings, await self._properties(model))
             reply.is_tgi = reply.is_tgi or options.is_tgi_compatible
             reply.is_dynamic = options.is_dynamic and shape is Shape.BY_OPTIONS
-            value = await body()
+            value = reply.value = await body()
             asked = _asked(value, model.model_id, options, shape, reply)
             if asked.wishes.ignored:
                 note(ignored_parameters=list(asked.wishes.ignored))
@@ -138,6 +138,8 @@ class _Reply:
         self.request = request
         self.is_tgi = is_tgi
         self.is_dynamic = False
+        self.value: Any = None
+        """The parsed body."""
         self._names = (model.name, model.model_id)
 
     @property
@@ -155,7 +157,7 @@ class _Reply:
         return lmi_body(failure, is_dynamic=True) if self.is_dynamic else self.schema.broken(failure.text)
 
     def _told(self, error: HttpError | AdapterError) -> Told:
-        failure = told(error, self._names, is_tgi=self.is_tgi)
+        failure = told(error, self._names, is_tgi=self.is_tgi, said=str(self.value))
         note(reason=failure.reason, error=failure.text)
         return failure
 

@@ -41,7 +41,7 @@ class Told:
     """A parameter, or the generation itself: LMI then answers as if there were a text."""
 
 
-def told(error: AdapterError | HttpError, names: Collection[str], *, is_tgi: bool) -> Told:
+def told(error: AdapterError | HttpError, names: Collection[str], *, is_tgi: bool, said: str = "") -> Told:
     """
     Of a failed request.
 
@@ -49,10 +49,11 @@ def told(error: AdapterError | HttpError, names: Collection[str], *, is_tgi: boo
         error: what has failed.
         names: of the model: they do not count where a text says that memory is out.
         is_tgi: whose statuses.
+        said: the request, as text: neither do its words.
     """
     if isinstance(error, InferenceFailed):
         status = (_TGI if is_tgi else _LMI).get(error.failure) or status_of(error)
-        if is_out_of_memory(error.text, names, is_load=False):
+        if is_out_of_memory(error.text, names, is_load=False, said=said):
             status = OVERLOADED if is_tgi else NO_ROOM
         return Told(status=status, text=error.text, reason=error.reason, is_generation=True)
     if isinstance(error, AdapterError):

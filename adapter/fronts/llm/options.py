@@ -13,8 +13,7 @@ from typing import Any
 
 from adapter.errors import InvalidModel
 from adapter.model import OPTIONS_FILE
-from adapter.settings import LlmSettings
-from adapter.settings.llm import DETAILS, OUTPUT_FORMATTERS, ROLLING_BATCHES
+from adapter.settings.fronts import DETAILS, OUTPUT_FORMATTERS, ROLLING_BATCHES, LlmSettings
 
 MOST_BYTES = 64 * 1024
 _PAIR = re.compile(r"((?:[^\\:=\s]|\\.)+)\s*[:=]?\s*(.*)", re.DOTALL)

@@ -78,7 +78,7 @@ class Wishes:
     names: Mapping[str, str] = field(default_factory=dict)
     """LMI's name → the caller's, where it is another one."""
     ignored: Sequence[str] = ()
-    """Names that nobody knows."""
+    """Names that neither schema has, and parameters of sampling where nothing is sampled."""
     is_tgi: bool = False
 
 
@@ -95,7 +95,11 @@ def wishes_of(value: Any, *, is_tgi: bool) -> Wishes:
     if not isinstance(value, dict):
         raise BadPayload("parameters must be an object")
     entries: dict[str, Any] = {name: entry for name, entry in value.items() if entry is not None}
-    names = {ALIASES.get(theirs, theirs): theirs for theirs in entries}
+    names: dict[str, str] = {}
+    for theirs, entry in entries.items():
+        other = names.setdefault(ALIASES.get(theirs, theirs), theirs)
+        if other != theirs and entries[other] != entry:
+            raise BadParameter(theirs, f"is another name of {other}, which has another value")
     given: dict[str, Any] = {name: entries[theirs] for name, theirs in names.items()}
     if isinstance(given.get("stop_sequences"), str):
         given["stop_sequences"] = [given["stop_sequences"]]
@@ -107,6 +111,7 @@ def wishes_of(value: Any, *, is_tgi: bool) -> Wishes:
         raise BadParameter(names["min_length"], f"{given['min_length']} is more than max_new_tokens ({most})")
     known: dict[str, Any] = {name: entry for name, entry in given.items() if name in RULES and entry not in RULES[name].neutral}
     is_greedy = not _is_sampled(given, known, is_tgi=is_tgi)
+    unsampled = {names[name] for name in SAMPLING & known.keys() if is_greedy and given[name] != 0}
     return Wishes(
         max_new_tokens=most,
         is_greedy=is_greedy,
@@ -116,7 +121,7 @@ def wishes_of(value: Any, *, is_tgi: bool) -> Wishes:
         has_prompt_in_text=given.get("return_full_text", False),
         given={name: entry for name, entry in known.items() if name not in _OWN and not (is_greedy and name in SAMPLING)},
         names={name: theirs for name, theirs in names.items() if name != theirs},
-        ignored=sorted(_short(name) for name in given.keys() - RULES.keys())[:MOST_SHOWN],
+        ignored=sorted(_short(name) for name in {*(given.keys() - RULES.keys()), *unsampled})[:MOST_SHOWN],
         is_tgi=is_tgi,
     )
 

@@ -11,7 +11,7 @@ from functools import partial
 
 from aiohttp import web
 
-from adapter.errors import AdapterError, ModelNotLoaded, ServerUnavailable
+from adapter.errors import AdapterError, InvalidRequest, ModelNotLoaded, ServerUnavailable
 from adapter.fronts.answers import UNAVAILABLE, json_answer
 from adapter.fronts.asking import KNOWN_SECONDS, obstacle_of
 from adapter.fronts.bodies import json_of
@@ -22,8 +22,9 @@ from adapter.fronts.llm.failures import tgi_body
 from adapter.fronts.llm.parameters import MOST_ENTRIES
 from adapter.fronts.openapi import OBJECT, TEXT, operation
 from adapter.inference import Failure, Inference, InferenceFailed
+from adapter.model import is_utf8
 from adapter.serving import KnownModel, Models
-from adapter.settings import LlmSettings
+from adapter.settings.fronts import LlmSettings
 
 TARGET = "X-Amzn-SageMaker-Target-Model"
 _TGI_PATHS = frozenset({"/", "/generate", "/generate_stream", "/info", "/health"})
@@ -59,6 +60,14 @@ def front(settings: LlmSettings, models: Models, inference: Inference, answering
             Route(method="POST", path=path, handler=handlers.default(shape), api="inference", about=operation(summary, body=_BODY))
         )
     return Front(name="lmi", title="Language models: LMI and TGI", routes=routes, fails=_fails)
+
+
+def target_of(request: web.Request) -> str | None:
+    """The model that Target-Model names; None: the header is not there. Raises InvalidRequest: it is no UTF-8."""
+    target = request.headers.get(TARGET)
+    if target is not None and not is_utf8(target):
+        raise InvalidRequest(f"{TARGET} is no UTF-8")
+    return target
 
 
 def _fails(request: web.BaseRequest, status: int, text: str, _error: AdapterError | None) -> web.Response:
@@ -110,7 +119,7 @@ class _Handlers:
         """The handler of a path that names no model."""
 
         async def handler(request: web.Request) -> web.StreamResponse:
-            target = request.headers.get(TARGET) if shape is Shape.BY_OPTIONS else None
+            target = target_of(request) if shape is Shape.BY_OPTIONS else None
             model = await (self._default_model() if target is None else self._serving(target))
             return await self._answer(request, model, shape)
 

@@ -29,7 +29,7 @@ from adapter.fronts.v2.requests import header_length
 from adapter.fronts.v2.responses import Written
 from adapter.inference import Failure, Inference, InferenceFailed
 from adapter.serving import KnownModel, Models
-from adapter.settings import SageMakerSettings
+from adapter.settings.fronts import SageMakerSettings
 
 BINARY = "application/vnd.sagemaker-triton.binary+json"
 _BINARY = re.compile(re.escape(BINARY) + r"\s*;\s*json-header-size=(.*)", re.IGNORECASE | re.DOTALL)
@@ -55,7 +55,7 @@ class Invoking:
 
     async def invocations(self, request: web.Request) -> web.StreamResponse:
         """POST /invocations: the model that Target-Model names, or the only one."""
-        target = request.headers.get(llm.TARGET)
+        target = llm.target_of(request)
         if target is not None:
             return await self._answered(request, target)
         serving = [model.name for model in self._models.known() if model.is_serving]
@@ -76,7 +76,7 @@ class Invoking:
             take_for_parsing(request, body, length)
             return _written(await inferred(self._inference, self._wanted(model), body, length))
         except InferenceFailed as failed:
-            raise self._told(failed, model) from failed
+            raise self._told(failed, model, body) from failed
 
     async def _of_json(self, request: web.Request, model: KnownModel, body: bytes) -> web.StreamResponse:
         if self._schema != "infer":
@@ -108,11 +108,12 @@ class Invoking:
             raise not_found(name)
         return model
 
-    def _told(self, failed: InferenceFailed, model: KnownModel) -> Exception:
+    def _told(self, failed: InferenceFailed, model: KnownModel, body: bytes) -> Exception:
         if failed.failure is Failure.NOT_FOUND:
             return not_found(model.name)
         is_theirs = failed.failure in _THEIR_FAULT  # such a text quotes the caller, who may have named a tensor so
-        if not is_theirs and is_out_of_memory(failed.text, (model.name, model.model_id), is_load=False):
+        names, said = (model.name, model.model_id), body.decode("utf-8", "replace")
+        if not is_theirs and is_out_of_memory(failed.text, names, is_load=False, said=said):
             return NoCapacity(failed.text)
         if is_theirs or (self._is_as_triton and failed.failure is Failure.INTERNAL):
             return HttpError(400, failed.text)

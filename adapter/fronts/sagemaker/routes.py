@@ -19,7 +19,7 @@ from adapter.fronts.sagemaker.invoking import Invoking
 from adapter.fronts.sagemaker.table import Table
 from adapter.inference import Inference
 from adapter.serving import Models
-from adapter.settings import SageMakerSettings
+from adapter.settings.fronts import SageMakerSettings
 
 ATTRIBUTES = "X-Amzn-SageMaker-Custom-Attributes"
 _TYPES = {

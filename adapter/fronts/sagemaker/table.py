@@ -18,7 +18,7 @@ from adapter.fronts.sagemaker.names import model_id_of, named
 from adapter.fronts.sagemaker.pages import page
 from adapter.model import ModelSpec, Named
 from adapter.serving import KnownModel, Models
-from adapter.settings import SageMakerSettings
+from adapter.settings.fronts import SageMakerSettings
 from adapter.telemetry.logs import note
 
 

@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from adapter.ends import Count, Ends, read_ends
+from adapter.ends import Ends, read_ends
 from adapter.errors import AdapterError, SourceDenied, SourceNotFound
 from adapter.model import Artifact, Listing, SourceFile
 from adapter.storage.bucket import StoredObject
@@ -196,11 +196,11 @@ class Cache:
         entry = self._table.find(key)
         return None if entry is None or await self._held(entry) is None else self._artifact(entry)
 
-    async def ends(self, artifact: Artifact, counts: Mapping[SourceFile, Count | None], waits: Waits) -> dict[SourceFile, Ends]:
-        """Both ends of files of an artifact that is held, and what is to be counted in each. Raises as `read_ends`."""
+    async def ends(self, artifact: Artifact, files: tuple[SourceFile, ...], waits: Waits) -> dict[SourceFile, Ends]:
+        """Both ends of files of an artifact that is held. Raises as `read_ends`."""
 
         def look(stop: Stop) -> dict[SourceFile, Ends]:
-            return {file: read_ends(artifact.root / file.path, count, stop.check) for file, count in counts.items()}
+            return {file: read_ends(artifact.root / file.path, stop.check) for file in files}
 
         with waits.on("the model's files to be read on the volume"):
             return await self._looks.run(look)

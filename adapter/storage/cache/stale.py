@@ -12,7 +12,7 @@ from typing import Any
 
 import structlog
 
-from adapter.ends import Count, Ends
+from adapter.ends import Ends
 from adapter.errors import SourceUnavailable
 from adapter.model import Artifact, SourceFile
 from adapter.storage.cache.cache import Cache
@@ -60,9 +60,9 @@ class StaleModel:
         CACHE_SAVED_BYTES.inc(self._entry.size_bytes)
         return artifact
 
-    async def ends(self, artifact: Artifact, counts: Mapping[SourceFile, Count | None]) -> Mapping[SourceFile, Ends]:
+    async def ends(self, artifact: Artifact, files: tuple[SourceFile, ...]) -> Mapping[SourceFile, Ends]:
         """As `StoredModel`."""
-        return await self._cache.ends(artifact, counts, self._waits)
+        return await self._cache.ends(artifact, files, self._waits)
 
 
 async def stale_model(cache: Cache, entry: Entry, cause: str, waits: Waits) -> StaleModel | None:

@@ -36,14 +36,14 @@ async def _found(search: Search, reads: VolumeReads, look: Callable[[Stop], Loca
 
 
 class Claims:
-    """All mounted claims. Implements `Finder`."""
+    """All mounted claims. Its `find` is a `Find`."""
 
     def __init__(self, reads: MountedReads) -> None:
         self._reads = reads
 
     async def find(self, config: StorageConfig, search: Search) -> LocalModel:
         """
-        As `Finder`. An empty path is the claim's root.
+        As `Find`. An empty path is the claim's root.
 
         The last link of the path is followed once: a `current` that is turned to another version later does not change what Triton
         serves now.
@@ -107,7 +107,7 @@ class HelpedModels:
 
     async def find(self, search: Search) -> LocalModel:
         """
-        List the files at the absolute path that is searched for. Raises as `Finder.find`.
+        List the files at the absolute path that is searched for. Raises as `Find`.
 
         The path, or that of the schema, may lead into a claim: then the claim's threads read both.
 
@@ -163,7 +163,7 @@ class Folders:
 
     async def find(self, search: Search) -> LocalModel:
         """
-        List the model at an absolute path below one of the spec's folders. Raises as `Finder.find`.
+        List the model at an absolute path below one of the spec's folders. Raises as `Find`.
 
         A path that leads from one folder into another one goes on in the other one's threads.
 

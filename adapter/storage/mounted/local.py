@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from adapter.ends import Count, Ends, read_ends
+from adapter.ends import Ends, read_ends
 from adapter.errors import InvalidModel, SourceChanged, SourceNotFound, SourceUnavailable, VolumeFailed
 from adapter.model import Artifact, Listing, SourceFile, is_utf8
 from adapter.storage.mounted.bounds import CIRCLE, Bounds, is_in
@@ -61,12 +61,12 @@ class LocalModel:
         await self.reads.run(self.waits, check)
         return Artifact(root=self._root, is_ours=False)
 
-    async def ends(self, artifact: Artifact, counts: Mapping[SourceFile, Count | None]) -> Mapping[SourceFile, Ends]:
+    async def ends(self, artifact: Artifact, files: tuple[SourceFile, ...]) -> Mapping[SourceFile, Ends]:
         """As `StoredModel`."""
 
         def look(stop: Stop) -> dict[SourceFile, Ends]:
             try:
-                return {file: read_ends(self._path(file), count, stop.check) for file, count in counts.items()}
+                return {file: read_ends(self._path(file), stop.check) for file in files}
             except VolumeFailed as error:
                 raise SourceUnavailable(f"{self.reads.holder}: {error.text}") from error
 

@@ -2,22 +2,23 @@
 The download engine: threads that each run libcurl's multi interface (`worker`).
 
 `Engine.fetch` belongs to the event loop; the bytes of a body are taken in the engine's thread. Requests that
-only ask (listings, tokens) have a thread that never writes to a disk.
+only ask (listings, tokens) have a thread that never writes to a disk. A `Bridge` is for libraries that block.
 """
 
 from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from urllib.parse import urlsplit
 
 from adapter.errors import StartError
 from adapter.storage.net.failures import CONNECT_SECONDS, NAMES_AWAY, UNRESOLVED, DeniedAddress, Unanswered, UnknownName
-from adapter.storage.net.messages import SMALL_BYTES, Head, Request
+from adapter.storage.net.messages import FREE, SMALL_BYTES, Access, Collected, Guard, Head, Request, Trust, proxy_for
 from adapter.storage.net.transfer import Transfer
 from adapter.storage.net.worker import Worker
-from adapter.workers import Workers
+from adapter.workers import Stop, Workers
 
 NAME_THREADS = 8
 """The operating system's resolver blocks for as long as its name servers are silent, 5 to 30 s, and nothing wakes it."""
@@ -134,3 +135,47 @@ class Engine:
         if written_bytes <= SMALL_BYTES:  # two threads would wait for each other at Python's lock: a fifth more CPU, and no gain
             return self._writers[0]
         return min(self._writers, key=lambda worker: worker.transfers)
+
+
+class Bridge:
+    """Requests of a vendor's library, which blocks in a thread of ours. Made on the event loop, used in threads."""
+
+    def __init__(self, engine: Engine, trust: Trust, guard: Guard = FREE, *, most_bytes: int, asks: Callable[[str], None]) -> None:
+        """
+        Args:
+            engine: sends the requests.
+            trust: of the connections.
+            guard: of addresses.
+            most_bytes: of the body of an answer.
+            asks: told host and port before each request.
+        """
+        self._loop = asyncio.get_running_loop()
+        self._engine = engine
+        self._trust = trust
+        self._guard = guard
+        self._most_bytes = most_bytes
+        self._asks = asks
+
+    def send(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes | None, stop: Stop, *, uses_proxies: bool = True
+    ) -> tuple[Head, bytes]:
+        """
+        The whole answer. Blocks, until the stop.
+
+        Raises:
+            Unanswered: none has come.
+            Stopped: it is not wanted any more.
+        """
+        self._asks(urlsplit(url).netloc)
+        page = Collected()
+        access = Access(self._trust, self._guard, proxy_for(url) if uses_proxies else "")
+        given = {"Accept-Encoding": "identity", **headers}
+        request = Request(url, given, page, access, self._most_bytes, method, body)
+        future = asyncio.run_coroutine_threadsafe(self._engine.fetch(request), self._loop)
+        with stop.waking(future.cancel):
+            try:
+                head = future.result()
+            except asyncio.CancelledError:
+                stop.check()
+                raise
+        return head, page.content or head.error

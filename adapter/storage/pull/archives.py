@@ -1,20 +1,21 @@
 """
 Archives made into plain files: `.tar`, `.tar.gz`, `.tgz`, `.zip`.
 
-What may come out, whatever the kind: `archive_tree`. How each kind is read: `archive_zip`, `archive_tar`
-and `archive_gzip`. What is wrong with an archive is a fact about the model, in one line. Knows no store.
+What may come out, whatever the kind: `archive_tree`. How each kind is read: `archive_zip`, `archive_tar`, and what gzip
+holds here. What is wrong with an archive is a fact about the model, in one line. Knows no store.
 """
 
 from __future__ import annotations
 
+import gzip
+import zlib
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from adapter.errors import InvalidRequest
-from adapter.storage.pull.archive_gzip import Gunzip
-from adapter.storage.pull.archive_tar import untar
+from adapter.storage.pull import archive_tar, archive_zip
 from adapter.storage.pull.archive_tree import ArchiveTree, Damaged
-from adapter.storage.pull.archive_zip import unzip
+from adapter.storage.search import shown
 from adapter.volume.space import Reservation
 from adapter.workers import Stop
 
@@ -32,6 +33,10 @@ _KINDS = {
     b"Rar!": "rar",
 }
 """First bytes of what is taken for one another."""
+_STEP_BYTES = 16 * 1024
+"""Of a gzip file that are read at once: what follows a member is copied once for each."""
+_MAX_SINGLE_BYTES = 1024 * 1024
+"""That are read one by one, after each other: of a name, or of padding."""
 
 
 def is_archive(name: str) -> bool:
@@ -71,24 +76,29 @@ def unpack(archive: Path, *, name: str, target: Path, reserved: Reservation, max
     """
     archive_bytes = archive.stat().st_size
     tree = ArchiveTree(name=name, archive_bytes=archive_bytes, target=target, reserved=reserved, max_bytes=max_bytes, stop=stop)
-    kind = _kind(name)
+    kind = {".zip": "zip", ".tar": "tar"}.get(name.lower()[-4:], "gzip")
     try:
         with archive.open("rb") as file:
             if kind == "zip":
-                unzip(archive, tree, stop)
+                archive_zip.unzip(archive, tree, stop)
             elif kind == "tar":
-                untar(file, tree, stop, is_packed=False)
+                archive_tar.untar(file, tree, stop, is_packed=False)
             else:
-                untar(cast("BinaryIO", Gunzip(file, stop)), tree, stop, is_packed=True)
-    except Damaged as reason:
+                archive_tar.untar(cast("BinaryIO", _Gunzip(file, stop)), tree, stop, is_packed=True)
+    except (*archive_tar.BROKEN, *archive_zip.BROKEN, RecursionError) as error:
         found = _begins_like(archive) or kind
-        hint = reason if found == kind else f"it begins like {found}"
-        raise tree.refusal(f"is damaged, or not what its name says: {hint}") from reason
+        hint = _words(error) if found == kind else f"it begins like {found}"
+        raise tree.refusal(f"is damaged, or not what its name says: {hint}") from error
     return tree.finish()
 
 
-def _kind(name: str) -> str:
-    return {".zip": "zip", ".tar": "tar"}.get(name.lower()[-4:], "gzip")
+def _words(error: Exception) -> str:
+    """Why it is damaged: what the libraries say of it is the reason."""
+    if isinstance(error, Damaged):
+        return str(error)
+    if isinstance(error, UnicodeDecodeError):
+        return f"the name {error.object[:200]!r} is not UTF-8"
+    return "extended headers follow each other without end" if isinstance(error, RecursionError) else shown(str(error))
 
 
 def _begins_like(archive: Path) -> str | None:
@@ -96,3 +106,41 @@ def _begins_like(archive: Path) -> str | None:
     with archive.open("rb") as file:
         head = file.read(_HEAD_BYTES)
     return "tar" if head[257:262] == b"ustar" else next((kind for start, kind in _KINDS.items() if head.startswith(start)), None)
+
+
+class _Gunzip(gzip.GzipFile):
+    """
+    The content of a gzip file: any number of members, each verified by its checksum. Reading raises Damaged and Stopped.
+
+    One step reads 16 KiB and gives no more than was asked for, whatever the data says. Names in headers, and zeros behind a
+    member, `gzip` reads byte by byte and holds none: their length is bounded.
+    """
+
+    def __init__(self, file: BinaryIO, stop: Stop) -> None:
+        super().__init__(fileobj=cast("Any", _Steps(file, stop)), mode="rb")
+
+    def read(self, size: int | None = -1) -> bytes:
+        """As of any file."""
+        try:
+            return super().read(size)
+        except EOFError as error:
+            raise Damaged("it ends in the middle") from error
+        except (gzip.BadGzipFile, zlib.error) as error:
+            raise Damaged("what gzip has packed is damaged") from error
+
+
+class _Steps:
+    """A file that is read in small steps, until the work is no longer wanted."""
+
+    def __init__(self, file: BinaryIO, stop: Stop) -> None:
+        self._file = file
+        self._stop = stop
+        self._single_bytes = 0
+
+    def read(self, size: int = -1, /) -> bytes:
+        """The next bytes, at most a step."""
+        self._stop.check()
+        self._single_bytes = self._single_bytes + 1 if size == 1 else 0
+        if self._single_bytes > _MAX_SINGLE_BYTES:
+            raise Damaged("a name or the padding of gzip has no end")
+        return self._file.read(min(size, _STEP_BYTES) if size >= 0 else _STEP_BYTES)

@@ -15,6 +15,7 @@ import difflib
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import TypeVar
 
@@ -73,8 +74,9 @@ async def find_model(bucket: Bucket, search: Search, threads: Workers | None = N
     """
     key = clean_path(search.spec.path, "modelPath")
     name = key.rpartition("/")[2]
-    lies = await _lies_at(bucket, key, search, threads)
-    single, files, prefix = lies.single, lies.files, f"{key}/"
+    tree = _Tree(bucket, key, search, threads)
+    await tree.find()
+    single, files, prefix = tree.single, tree.files, tree.prefix
     if single is not None:
         prefix = key[: len(key) - len(name)]
         if problem := path_problem(name):
@@ -82,54 +84,15 @@ async def find_model(bucket: Bucket, search: Search, threads: Workers | None = N
         files = (SourceFile(name, single.size_bytes, single.etag),)
         search.saw(files[0])
     if not files:
-        raise await _nothing(bucket, key, "model", lies.beside)
+        raise await _nothing(bucket, key, "model", tree.beside)
     schema = described = None
     if search.spec.schema_path:
         schema_key = clean_path(search.spec.schema_path, "schema_path")
-        schema = lies.below(schema_key, prefix) or await _exact(bucket, schema_key, "schema")
+        listed = next((file for file in tree.files if prefix + file.path == schema_key), None)
+        schema = StoredObject(schema_key, listed.size_bytes, listed.etag) if listed else await _exact(bucket, schema_key, "schema")
         described = SourceFile(schema.key.rpartition("/")[2], schema.size_bytes, schema.etag)
     listing = Listing(origin=f"{bucket.place}/{key}", name=name, is_single_file=single is not None, files=files, schema=described)
     return FoundModel(bucket=bucket, listing=listing, prefix=prefix, single=single, schema=schema)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Lies:
-    """What is at a path: one object, or files below it, or neither."""
-
-    single: StoredObject | None = None
-    files: tuple[SourceFile, ...] = ()
-    beside: tuple[str, ...] = ()
-    """The first keys that go on where the path ends, without a slash."""
-
-    def below(self, key: str, prefix: str) -> StoredObject | None:
-        """The listed object of this key."""
-        file = next((file for file in self.files if prefix + file.path == key), None)
-        return None if file is None else StoredObject(key, file.size_bytes, file.etag)
-
-
-async def _lies_at(bucket: Bucket, key: str, search: Search, threads: Workers | None) -> _Lies:
-    tree, beside = _Tree(bucket, f"{key}/", search, threads), list[str]()
-    pages = _pages(bucket, key)
-    try:
-        page: Page | None = await anext(pages)
-    except (SourceDenied, InvalidRequest) as refusal:
-        # leave may be for the folder alone, and S3's directory buckets take no prefix without a slash
-        try:
-            files = await _below(bucket, tree)
-        except SourceUnavailable as away:
-            raise refusal from away  # what was said last holds: a kept copy is for those who were not refused
-        if not files:
-            raise
-        return _Lies(files=files)
-    while page is not None:
-        if single := next((stored for stored in page.objects if stored.key == key), None):
-            return _Lies(single=single)
-        await tree.grow(page)
-        beside += [stored.key for stored in page.objects if not stored.key.startswith(tree.prefix)][: _FEW - len(beside)]
-        if page.next_token and beside and _ascends(page):  # an object of the path's own name would have come first
-            return _Lies(files=await _below(bucket, tree), beside=tuple(beside))
-        page = await anext(pages, None)
-    return _Lies(files=await tree.files(), beside=tuple(beside))
 
 
 def _ascends(page: Page) -> bool:
@@ -138,34 +101,68 @@ def _ascends(page: Page) -> bool:
 
 
 class _Tree:
-    """The files below a prefix, from the pages of a listing."""
+    """What lies at a path: one object, or files below it, or neither."""
 
-    def __init__(self, bucket: Bucket, prefix: str, search: Search, threads: Workers | None) -> None:
-        self.prefix = prefix
+    def __init__(self, bucket: Bucket, key: str, search: Search, threads: Workers | None) -> None:
+        self.prefix = f"{key}/"
+        self.single: StoredObject | None = None
+        self.files: tuple[SourceFile, ...] = ()
+        """Below the path, sorted; set by `find`."""
+        self.beside: list[str] = []
+        """The first keys that go on where the path ends, without a slash."""
+        self._key = key
         self._bucket = bucket
         self._search = search
         self._threads = threads
-        self._origin = f"{bucket.place}/{prefix.rstrip('/')}"
-        self._files: list[SourceFile] = []
+        self._origin = f"{bucket.place}/{key}"
+        self._seen: list[SourceFile] = []
         self._names_bytes = 0
 
-    def begin_again(self) -> None:
-        """For another listing."""
+    async def find(self) -> None:
+        """
+        From the pages of one listing, or of two.
+
+        Raises:
+            InvalidRequest: too much for one model, or no file on disk.
+            SourceUnavailable: a key was listed twice.
+            SourceError: as the bucket.
+        """
+        pages = _pages(self._bucket, self._key)
+        try:
+            page: Page | None = await anext(pages)
+        except (SourceDenied, InvalidRequest) as refusal:
+            # leave may be for the folder alone, and S3's directory buckets take no prefix without a slash
+            try:
+                await self._find_below()
+            except SourceUnavailable as away:
+                raise refusal from away  # what was said last holds: a kept copy is for those who were not refused
+            if not self.files:
+                raise
+            return
+        while page is not None:
+            self.single = next((stored for stored in page.objects if stored.key == self._key), None)
+            if self.single is not None:
+                return
+            await self._done(partial(self._see, page), len(page.objects))
+            self.beside += [stored.key for stored in page.objects if not stored.key.startswith(self.prefix)][: _FEW - len(self.beside)]
+            if page.next_token and self.beside and _ascends(page):  # an object of the path's own name would have come first
+                await self._find_below()
+                return
+            page = await anext(pages, None)
+        self.files = await self._done(self._sorted, len(self._seen))
+
+    async def _find_below(self) -> None:
+        """The folder's own listing."""
         self._search.forget()
-        self._files, self._names_bytes = [], 0
-
-    async def grow(self, page: Page) -> None:
-        """Take what is below the prefix. Raises InvalidRequest: too much for one model, or no file on disk."""
-        await self._done(lambda: self._take(page), len(page.objects))
-
-    async def files(self) -> tuple[SourceFile, ...]:
-        """All of them, sorted. Raises InvalidRequest: no file system could hold them. Raises SourceUnavailable: one was listed twice."""
-        return await self._done(self._sorted, len(self._files))
+        self._seen, self._names_bytes = [], 0
+        async for page in _pages(self._bucket, self.prefix):
+            await self._done(partial(self._see, page), len(page.objects))
+        self.files = await self._done(self._sorted, len(self._seen))
 
     async def _done(self, work: Callable[[], T], rows: int) -> T:
         return work() if self._threads is None else await self._threads.run_large(work, rows)
 
-    def _take(self, page: Page) -> None:
+    def _see(self, page: Page) -> None:
         for stored in page.objects:
             if stored.key.endswith("/") or not stored.key.startswith(self.prefix):
                 continue
@@ -174,33 +171,25 @@ class _Tree:
                 where = f"the key {shown(stored.key)} in {self._bucket.place}"
                 raise InvalidRequest(f"{where} cannot be a file on disk: below the model it {problem}")
             file = SourceFile(path, stored.size_bytes, stored.etag)
-            self._files.append(file)
+            self._seen.append(file)
             self._search.saw(file)
             self._names_bytes += sys.getsizeof(path) + sys.getsizeof(stored.etag)
             if self._names_bytes > MAX_NAMES_BYTES:
                 raise InvalidRequest(f"{self._origin} has names of more than {MAX_NAMES_BYTES >> 20} MiB together; is it really one model?")
-            if len(self._files) > MAX_OBJECTS:
+            if len(self._seen) > MAX_OBJECTS:
                 raise InvalidRequest(f"{self._origin} holds more than {MAX_OBJECTS} objects; is it really one model?")
 
     def _sorted(self) -> tuple[SourceFile, ...]:
-        paths = {file.path for file in self._files}
-        if len(paths) != len(self._files):
+        paths = {file.path for file in self._seen}
+        if len(paths) != len(self._seen):
             raise SourceUnavailable(f"{self._bucket.words} listed a key below {shown(self.prefix)} twice")
         try:
-            folders = directories_of(file.path for file in self._files)
+            folders = directories_of(paths)
         except TreeTooLarge as problem:
             raise InvalidRequest(f"{self._origin} {problem}; is it really one model?") from problem
         if both := folders & paths:
             raise InvalidRequest(f"{self._origin} holds {shown(min(both))} both as an object and as a folder, which no file system can")
-        return tuple(sorted(self._files, key=lambda file: file.path))
-
-
-async def _below(bucket: Bucket, tree: _Tree) -> tuple[SourceFile, ...]:
-    """The folder's own listing."""
-    tree.begin_again()
-    async for page in _pages(bucket, tree.prefix):
-        await tree.grow(page)
-    return await tree.files()
+        return tuple(sorted(self._seen, key=lambda file: file.path))
 
 
 async def _pages(bucket: Bucket, prefix: str) -> AsyncIterator[Page]:

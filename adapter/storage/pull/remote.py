@@ -1,38 +1,56 @@
-"""A model in a bucket: listed, and ready to be read or pulled; what the cache has of it is neither read nor pulled again."""
+"""
+A model in a bucket: listed, and ready to be read or pulled; what the cache has of it is neither read nor pulled again.
+
+A model may be one archive (`unpack: "true"`): pulled, unpacked, and served as the files in it. What an archive holds is known
+only once it was here, so opening such a model pulls it, unless the cache has what was unpacked from this version.
+What is held and never fetched is let go when the model object goes. Knows no store.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import dataclasses
+import weakref
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from adapter.ends import Count, Ends
+from adapter.ends import Ends
 from adapter.model import Artifact, Listing, SourceFile
-from adapter.ports import Wanted
 from adapter.storage.bucket import Bucket, Read, StoredObject
-from adapter.storage.cache.cache import Cache
+from adapter.storage.cache.cache import Cache, Taken
 from adapter.storage.cache.cache import Wanted as WantedArtifact
-from adapter.storage.cache.identity import FILES, SCHEMA, Identity
+from adapter.storage.cache.identity import ARCHIVE, FILES, SCHEMA, Identity
+from adapter.storage.pull.archives import unpack
 from adapter.storage.pull.listing import FoundModel
-from adapter.storage.pull.puller import Puller
-from adapter.storage.pull.verified import Content
-from adapter.storage.queues import EndpointQueues
-from adapter.storage.search import Search, check_readable
+from adapter.storage.pull.puller import EndpointQueues, Puller
+from adapter.storage.pull.staged import Content
+from adapter.storage.search import Search, check_readable, readable
 from adapter.volume.space import Reservation
+from adapter.volume.trees import read_below
+from adapter.volume.volume import Volume, make_plain_directory
 from adapter.waits import Waits
-from adapter.workers import Workers
+from adapter.workers import Stop, Workers
+
+_OUTER = "unpacked"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Means:
-    """What models in buckets are read and pulled with."""
+    """What models in buckets are read, pulled and unpacked with."""
 
+    volume: Volume
     cache: Cache
     puller: Puller
     asks: EndpointQueues
     """Listings and small reads."""
     files: Workers
     """Threads that work on the volume alone."""
+    unpacks: Workers
+    """Threads that unpack."""
+    most_unpacked_bytes: int
+    """Of one model."""
 
 
 class RemoteModel:
@@ -46,26 +64,21 @@ class RemoteModel:
             search: that has found it.
             bucket_for: the bucket for work that may go on for others: what it waits for is noted there.
         """
-        self.found = found
-        self.waits = search.waits
-        self.bucket_for = bucket_for
-        self.origin = search.origin
+        self.contents: dict[StoredObject, bytes] = {}
+        """As `Source`."""
         self.has_read = False
+        """As `Source`."""
+        self._found = found
         self._means = means
-        self._contents: dict[StoredObject, bytes] = {}
+        self._waits = search.waits
+        self._origin = search.origin
+        self._bucket_for = bucket_for
         self._read: dict[str, SourceFile] = {}
-        self._ahead: dict[SourceFile, bytes] = {}
-        """What was read in the thread that has listed, and was not asked for yet."""
 
     @property
     def listing(self) -> Listing:
         """As `StoredModel`."""
-        return self.found.listing
-
-    @property
-    def contents(self) -> Mapping[StoredObject, bytes]:
-        """As `Source`."""
-        return self._contents
+        return self._found.listing
 
     async def open(self) -> RemoteModel:
         """As `Found`."""
@@ -74,83 +87,163 @@ class RemoteModel:
     async def read(self, file: SourceFile) -> bytes:
         """As `StoredModel`."""
         check_readable(file, self.listing.origin)
-        stored = self.found.stored(file)
-        content = self._ahead.pop(file, b"")
-        if stored.size_bytes and not content:
-            known = await self._means.cache.content(self.origin, stored) if stored.is_versioned else None
-            async with self._means.cache.heeding_refusals(self.origin):
-                content = await self._got(stored, stored.size_bytes) if known is None else known
+        stored = self._found.stored(file)
+        content = b""
+        if stored.size_bytes:
+            known = await self._means.cache.content(self._origin, stored) if stored.is_versioned else None
+            async with self._means.cache.heeding_refusals(self._origin):
+                content = await self._read_in_turn(stored) if known is None else known
         if stored.is_versioned:
-            self._contents[stored] = content
+            self.contents[stored] = content
             if file != self.listing.schema:
                 self._read[file.path] = file
         return content
 
-    async def read_ahead(self, wanted: Wanted) -> None:
-        """
-        Read what is wanted, in the same turn as the listing.
-
-        Where the cache may have it, `read` finds it there.
-
-        Raises:
-            InvalidModel: from `wanted`. Else as `read`.
-        """
-        if self._means.cache.has_some(self.origin):
-            return
-        for file in await self._means.files.run_large(lambda: wanted(self.listing), len(self.listing.files)):
-            self._ahead[file] = await self.peek(file)
-            self.has_read |= bool(self._ahead[file])
-
-    async def peek(self, file: SourceFile) -> bytes:
+    async def peek(self, file: SourceFile) -> bytes | None:
         """As `Found`."""
         check_readable(file, self.listing.origin)
-        stored = self.found.stored(file)
-        return await self._first(stored, stored.size_bytes) if stored.size_bytes else b""
+        return await self._read_whole(self._found.stored(file))
 
     async def fetch(self, files: tuple[SourceFile, ...]) -> Artifact:
         """As `StoredModel`. What was read before belongs to the artifact too, so that an equal load reads nothing."""
-        schema = await self.schema()
-        identity = await self._means.files.run_large(lambda: self._identity(files, schema), len(files))
-        is_versioned = self.listing.is_versioned
-        request = WantedArtifact(identity=identity, is_versioned=is_versioned, listing=self.listing, waits=self.waits)
-        return (await self._means.cache.take(request, self)).artifact
+        wanted = {file.path: file for file in files} | self._read
 
-    async def ends(self, artifact: Artifact, counts: Mapping[SourceFile, Count | None]) -> Mapping[SourceFile, Ends]:
+        def objects() -> dict[str, StoredObject]:
+            return {f"{FILES}/{path}": self._found.stored(file) for path, file in wanted.items()}
+
+        return (await self._take(await self._means.files.run_large(objects, len(wanted)), self.listing)).artifact
+
+    async def ends(self, artifact: Artifact, files: tuple[SourceFile, ...]) -> Mapping[SourceFile, Ends]:
         """As `StoredModel`."""
-        return await self._means.cache.ends(artifact, counts, self.waits)
+        return await self._means.cache.ends(artifact, files, self._waits)
 
     async def prove(self, stored: StoredObject) -> None:
         """As `Source`."""
-        await self._got(stored, 1)
+        async with self._turn():
+            await self._found.bucket.read((Read(stored, 0, 1, bytearray().extend),))
 
     async def fill(self, staged: Path, missing: Mapping[str, StoredObject], reserved: Reservation, waits: Waits) -> Listing:
         """As `Source`."""
         if missing:
-            await self._means.puller.pull(self.bucket_for(waits), missing, waits, reserved=reserved, staged=staged)
+            await self._means.puller.pull(self._bucket_for(waits), missing, waits, reserved=reserved, staged=staged)
         return self.listing
 
-    async def schema(self) -> dict[str, StoredObject]:
-        """The schema where an artifact has it. It is read here unless it was before."""
-        file = self.listing.schema
-        if file is None or not self.listing.is_versioned:
-            return {}
-        stored = self.found.stored(file)
-        if stored not in self._contents:
-            await self.read(file)
-        return {SCHEMA: stored}
+    async def _take(self, objects: Mapping[str, StoredObject], listing: Listing | None) -> Taken:
+        """The artifact of these objects and the schema, with one more user. Raises as `fetch`; InvalidModel: as `unpack`."""
+        found, waits = self._found, self._waits
+        schema = found.listing.schema
+        if schema is not None and found.listing.is_versioned and found.stored(schema) not in self.contents:
+            await self.read(schema)
+        wanted = WantedArtifact(identity=self._identity(objects), is_versioned=found.listing.is_versioned, listing=listing, waits=waits)
+        return await self._means.cache.take(wanted, self)
 
-    async def _got(self, stored: StoredObject, length: int) -> bytes:
-        """The first bytes of an object, with credentials of our own."""
-        async with self._means.asks.turn(self.found.bucket.endpoint, self.waits):
-            content = await self._first(stored, length)
-        self.has_read = True
-        return content
+    def _identity(self, objects: Mapping[str, StoredObject]) -> Identity:
+        schema = self._found.schema
+        if schema is None or not self._found.listing.is_versioned:
+            return Identity(self._origin, objects)
+        return Identity(self._origin, {**objects, SCHEMA: schema})
 
-    async def _first(self, stored: StoredObject, length: int) -> bytes:
-        content = Content(stored, length, self.found.bucket.place)
-        await self.found.bucket.read((Read(stored, 0, length, content),))
+    async def _read_in_turn(self, stored: StoredObject) -> bytes:
+        async with self._turn():
+            return await self._read_whole(stored)
+
+    async def _read_whole(self, stored: StoredObject) -> bytes:
+        content = Content(stored, self._found.bucket.place)
+        if stored.size_bytes:
+            await self._found.bucket.read((Read(stored, 0, stored.size_bytes, content),))
         return bytes(content.content)
 
-    def _identity(self, files: tuple[SourceFile, ...], schema: Mapping[str, StoredObject]) -> Identity:
-        wanted = {file.path: file for file in files} | self._read
-        return Identity(self.origin, {f"{FILES}/{path}": self.found.stored(file) for path, file in wanted.items()} | dict(schema))
+    @asynccontextmanager
+    async def _turn(self) -> AsyncIterator[None]:
+        """While inside, the bucket is read with credentials of our own."""
+        async with self._means.asks.turn(self._found.bucket.endpoint, self._waits):
+            yield
+        self.has_read = True
+
+
+class PackedModel(RemoteModel):
+    """A model in an archive. Made in a thread. Holds the artifact, once there was need of it."""
+
+    def __init__(self, found: FoundModel, *, means: Means, search: Search, bucket_for: Callable[[Waits], Bucket]) -> None:
+        super().__init__(found, means=means, search=search, bucket_for=bucket_for)
+        self._objects = {ARCHIVE: found.stored(found.listing.files[0])}
+        self._known = means.cache.listing(self._identity(self._objects).key) if found.listing.is_versioned else None
+        self._artifact: Artifact | None = None
+        self._leftover: weakref.finalize[..., PackedModel] | None = None
+
+    @property
+    def is_known(self) -> bool:
+        """Whether `listing` is of the files in the archive, and not of the archive."""
+        return self._known is not None
+
+    @property
+    def listing(self) -> Listing:
+        """As `StoredModel`, once it is known."""
+        return self._known or super().listing
+
+    async def open(self) -> PackedModel:
+        """As `Found`: unpacked, unless what this version of the archive holds is known."""
+        if self._known is None:
+            await self._taken()
+        return self
+
+    async def peek(self, file: SourceFile) -> bytes | None:
+        """As `Found`: a survey holds no artifact."""
+
+    async def read(self, file: SourceFile) -> bytes:
+        """As `StoredModel`."""
+        if file == self.listing.schema:
+            return await super().read(file)
+        check_readable(file, self.listing.origin)
+        root = (await self._taken()).root
+
+        def work(_stop: Stop) -> bytes:
+            with readable(root / file.path):
+                return read_below(root, file.path, file.size_bytes)
+
+        return await self._means.files.run(work)
+
+    async def fetch(self, files: tuple[SourceFile, ...]) -> Artifact:
+        """All of the archive is there already; the caller has it now."""
+        artifact = await self._taken()
+        if self._leftover is not None:
+            self._leftover.detach()
+        self._artifact = self._leftover = None
+        return artifact
+
+    async def fill(self, staged: Path, missing: Mapping[str, StoredObject], reserved: Reservation, waits: Waits) -> Listing:
+        """As `Source`."""
+        means = self._means
+        packed = await means.puller.pull(self._bucket_for(waits), missing, waits, reserved=reserved)
+        try:
+            with waits.on(f"the unpacking of {self._found.listing.name!r}"):
+                return await means.unpacks.run(partial(self._unpack, packed / ARCHIVE, staged, reserved))
+        finally:
+            await means.files.run_to_end(lambda _: means.volume.discard(packed))
+            reserved.change(-self._found.listing.size_bytes)
+
+    def _unpack(self, archive: Path, staged: Path, reserved: Reservation, stop: Stop) -> Listing:
+        packed, means = self._found.listing, self._means
+        with means.volume.writing(packed.size_bytes):
+            outer, target = staged / _OUTER, staged / FILES
+            make_plain_directory(outer)
+            files = unpack(archive, name=packed.name, target=outer, reserved=reserved, max_bytes=means.most_unpacked_bytes, stop=stop)
+            names = list(outer.iterdir())
+            target.rmdir()
+            if len(names) == 1 and names[0].is_dir() and not names[0].name.isdecimal():
+                names[0].rename(target)
+                outer.rmdir()
+                files = {path.partition("/")[2]: size_bytes for path, size_bytes in files.items()}
+            else:
+                outer.rename(target)
+        listed = tuple(SourceFile(path, files[path], packed.files[0].etag) for path in sorted(files))
+        return dataclasses.replace(packed, files=listed, is_single_file=len(listed) == 1 and "/" not in listed[0].path)
+
+    async def _taken(self) -> Artifact:
+        if self._artifact is None:
+            taken = await self._take(self._objects, None)
+            cache, artifact = self._means.cache, taken.artifact
+            self._artifact, self._known = artifact, self._known or taken.listing
+            self._leftover = weakref.finalize(self, lambda: cache.abandon(artifact))
+            self._leftover.atexit = False
+        return self._artifact

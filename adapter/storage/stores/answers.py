@@ -1,5 +1,5 @@
 """
-What an answer of a store means, and its words: the one table of HTTP statuses.
+What an answer of a store means, and its words: the one table of HTTP statuses; and the bodies of those that are good.
 
 Status, the store's short error code and the place are named; what a server says never is, for it can
 echo a key or a signature.
@@ -8,19 +8,28 @@ echo a key or a signature.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from adapter.errors import AdapterError, InvalidRequest, SourceChanged, SourceDenied, SourceNotFound, SourceUnavailable
+from adapter.storage.bucket import FileSink, Read
+from adapter.storage.checksums import Checksum
 from adapter.storage.net.failures import CUT, DeniedAddress, TooMuch, Unanswered
+from adapter.storage.net.messages import Head
 
 USER_AGENT = "modelmesh-triton-adapter"
 """There are servers that refuse requests without one."""
+OK = 200
+PARTIAL = 206
 GONE = (404, 410)
 REDIRECTS = (301, 302, 303, 307, 308)
 _DENIED = (401, 403, 407)
 _PASSING = (408, 425, 429)
 _YEAR_SECONDS = 366 * 24 * 3600.0
 _CODE = re.compile(r"[A-Za-z][A-Za-z0-9.]{0,63}")
+_SPAN = re.compile(r"bytes (?:(\d{1,19})-(\d{1,19})|\*)/(\d{1,19}|\*)")
+_LENGTH = re.compile(r"\d{1,19}")
+_PLAIN_FRAMINGS = ("", "identity", "chunked")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,20 +45,17 @@ class Where:
     is_plain_http: bool
     is_unsigned: bool
 
-    def refused(
-        self, status: int, code: str = "", *, key: str | None = None, kind: type[AdapterError] | None = None, retry_after: str | None = None
-    ) -> AdapterError:
+    def refused(self, head: Head, code: str = "", *, key: str | None = None, kind: type[AdapterError] | None = None) -> AdapterError:
         """
         The meaning of an error answer.
 
         Args:
-            status: HTTP status.
+            head: of the answer.
             code: the store's short error code, or whatever it has in its place.
             key: the listed object that was read; None for a listing.
             kind: what the code means, where it says more than the status does.
-            retry_after: the answer's header of that name.
         """
-        is_code = _CODE.fullmatch(code) is not None
+        status, is_code = head.status, _CODE.fullmatch(code) is not None
         named = f"{code}, HTTP {status}" if is_code else f"HTTP {status}"
         kind = kind or _kind_of(status, is_listed=key is not None)
         if kind is SourceDenied:
@@ -59,7 +65,8 @@ class Where:
         if kind is SourceNotFound:
             return SourceNotFound(f"there is no {self.words} ({named})")
         if kind is SourceUnavailable:
-            return SourceUnavailable(f"{self.words} cannot be read now ({named})", retry_after_seconds=_seconds(retry_after), cause=named)
+            seconds = _seconds(head.headers.get("retry-after", ""))
+            return SourceUnavailable(f"{self.words} cannot be read now ({named})", retry_after_seconds=seconds, cause=named)
         return InvalidRequest(f"{self.words} refused the request ({named}){'' if is_code else self._hint}")
 
     def unreachable(self, failure: Unanswered) -> AdapterError:
@@ -118,7 +125,104 @@ def _kind_of(status: int, *, is_listed: bool) -> type[AdapterError]:
     return SourceUnavailable if is_passing(status) else InvalidRequest
 
 
-def _seconds(retry_after: str | None) -> float | None:
+def _seconds(retry_after: str) -> float | None:
     """A `Retry-After` in seconds, at most a year; its other form, a date, needs a clock that is right."""
-    text = (retry_after or "").strip()
+    text = retry_after.strip()
     return min(float(text), _YEAR_SECONDS) if text.isascii() and text.isdecimal() else None
+
+
+class Body:
+    """
+    A sink of the engine, for a body on its way: only the bytes that were asked for, of the version that was listed.
+
+    Its own failures are SourceErrors; those of the sink behind it go through.
+
+    Raises (from its methods, and so from `Engine.fetch`):
+        SourceChanged: another version, or another size.
+        SourceUnavailable: another range, no version, fewer or more bytes.
+    """
+
+    def __init__(
+        self,
+        read: Read,
+        where: Where,
+        *,
+        check: Callable[[Head, Read], None],
+        checksums: Callable[[Mapping[str, str]], Sequence[Checksum]],
+    ) -> None:
+        """
+        Args:
+            read: what was asked for; gets its bytes.
+            where: for the words of a failure.
+            check: of the store: raises for an answer that is not of the version, or not the part, that was asked for.
+            checksums: of the whole object, from the headers of the answer.
+        """
+        self._read = read
+        self._where = where
+        self._check = check
+        self._checksums = checksums
+        self._unwanted = 0
+        """Bytes before the part, where the store sends the object from its start."""
+        self._held = b""
+        self._is_framed = True
+
+    def begin(self, head: Head) -> None:
+        """As `Sink`."""
+        read, headers = self._read, head.headers
+        self._check(head, read)
+        framing, length = headers.get("transfer-encoding", "").strip().lower(), length_of(headers)
+        if framing not in _PLAIN_FRAMINGS:
+            raise self._where.other_range(read.wanted.key)
+        if head.status != PARTIAL and "content-range" not in headers:
+            self._check_size(length)
+            self._unwanted = read.next
+        else:
+            first, last, total = span_of(headers)
+            self._check_size(total)
+            is_plain = not headers.get("content-type", "").strip().lower().startswith("multipart/byteranges")
+            if not is_plain or (first, last) != (read.next, read.last) or length not in (None, read.missing):
+                raise self._where.other_range(read.wanted.key)
+        self._is_framed = length is not None and not framing
+        if isinstance(read.sink, FileSink):
+            read.sink.expect(self._checksums(headers))
+
+    def take(self, chunk: memoryview) -> None:
+        """As `Sink`. Without a length the last bytes are held until the end shows that no others follow."""
+        skipped = min(self._unwanted, len(chunk))
+        self._unwanted -= skipped
+        chunk = chunk[skipped:]
+        read, missing = self._read, self._read.missing - len(self._held)
+        if len(chunk) > missing:
+            if not self._is_framed or read.last + 1 == read.wanted.size_bytes:
+                raise self._where.wrong(f"sent more than was asked for of {read.wanted.key!r}")
+            chunk = chunk[:missing]  # the rest of the object
+        if len(chunk) == missing and not self._is_framed:
+            self._held += chunk
+        elif chunk:
+            read.give(chunk)
+
+    def end(self) -> None:
+        """As `Sink`."""
+        if missing := self._read.missing - len(self._held):
+            raise self._where.ended_early(self._read.wanted.key, missing)
+        if self._held:
+            self._read.give(self._held)
+        self._read.end()
+
+    def _check_size(self, size_bytes: int | None) -> None:
+        wanted = self._read.wanted
+        if size_bytes is not None and size_bytes != wanted.size_bytes:
+            raise self._where.changed(wanted.key, f"the object has {size_bytes} bytes, and had {wanted.size_bytes}")
+
+
+def span_of(headers: Mapping[str, str]) -> tuple[int | None, ...]:
+    """First byte, last byte and length of the whole from `Content-Range`; each None when the server does not say."""
+    match = _SPAN.fullmatch(headers.get("content-range", "").strip())
+    return tuple(None if text in (None, "*") else int(text) for text in (match.groups() if match else (None, None, None)))
+
+
+def length_of(headers: Mapping[str, str]) -> int | None:
+    """`Content-Length`; None when it cannot be read. The same number more than once is one: RFC 9110, 8.6."""
+    values = {value.strip() for value in headers.get("content-length", "").split(",")}
+    text = values.pop()
+    return int(text) if not values and _LENGTH.fullmatch(text) else None

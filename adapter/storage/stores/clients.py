@@ -1,25 +1,107 @@
 """
-Clients of stores, one for each connection, made when they are needed and kept: the last ones used.
+What a storage config says of the way to a store, whatever its type, and the clients that are made of that.
 
-A client holds what is slow to learn: credentials that end, and where a bucket is. Connections are the engine's. Knows no store: the
-table hands in its rows.
+There is one client for each connection, made when it is needed and kept: the last ones used. It holds what is slow to learn:
+credentials that end, and where a bucket is. Knows no store: the table hands in its rows.
+
+Bearer tokens never go over plain http, except to a loopback address that the stored config names: a token is its own proof, and each
+reader on the wire could use it. Keys that sign (SigV4, Azure's Shared Key) never travel, so plain http is the operator's to choose
+for them. Tokens of a config are checked where the config is read, those of a credential chain whenever they are to be sent.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import lru_cache
+from ipaddress import ip_address
 from typing import Any, Protocol
+from urllib.parse import urlsplit
 
+from adapter.errors import InvalidRequest
 from adapter.storage.bucket import Bucket
 from adapter.storage.net.engine import Engine
-from adapter.storage.net.guard import FREE, Guard
+from adapter.storage.net.messages import FREE, Guard, Trust
 from adapter.storage.secret.merging import Binding, StorageConfig
-from adapter.storage.stores.connection import Connection
+from adapter.storage.secret.trust import trusted_pem
 from adapter.workers import Workers
 
 KEPT_CLIENTS = 32
+
+
+@dataclass(frozen=True, kw_only=True)
+class Connection:
+    """
+    What a client is made from. Types with credentials add fields for them.
+
+    Two equal connections share a client, so there is nothing else in here: no bucket, no name of the config.
+    """
+
+    url: str | None = None
+    """None: the vendor's own place, or the type has a URL with each request."""
+    is_requested: bool = False
+    """Only the request names the place, so addresses are checked before they are dialled (`Means.guard`)."""
+    is_anonymous: bool = False
+    """Requests are not signed: a public bucket, or an endpoint that must not see any credentials."""
+    trust: Trust = field(default_factory=Trust)
+
+    @property
+    def host(self) -> str:
+        """For people: host and port; empty: the vendor's own."""
+        return urlsplit(self.url).netloc if self.url else ""
+
+    def check_token(self, token: str, place: str, *, or_else: str = "", urls: Sequence[str] = ()) -> None:
+        """
+        Raise InvalidRequest when a token would be readable on its way.
+
+        Args:
+            token: what would go: `the session token of the default credential chain`.
+            place: for people, whereto.
+            or_else: what works without a token.
+            urls: whereto; without any: `url`.
+        """
+        if all(self._may_carry(url) for url in urls or (self.url or "https://",)):
+            return
+        raise InvalidRequest(
+            f"{place} is plain http, and {token} would be readable on the way; "
+            f"use https{f', or {or_else}' if or_else else ''} (plain http is for a loopback address that the storage config names)"
+        )
+
+    def _may_carry(self, url: str) -> bool:
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+        with suppress(ValueError):
+            return parts.scheme == "https" or (not self.is_requested and (host == "localhost" or ip_address(host).is_loopback))
+        return False
+
+    def client(self, means: Means) -> Client:
+        """
+        Makes the client, in a thread and without asking the network: it may import the library of a vendor.
+
+        Raises:
+            InvalidRequest: no client can be made of this.
+        """
+        raise NotImplementedError
+
+
+def fields_of(config: StorageConfig, place: str = "endpoint_url") -> Mapping[str, Any]:
+    """
+    The fields of `Connection` that all types read alike. Blocks: a CA bundle may be a file.
+
+    Args:
+        config: of the request.
+        place: the field that names the place.
+
+    Raises:
+        InvalidRequest: a field has a wrong type or value.
+    """
+    fields = config.fields
+    return {
+        "is_requested": place in config.requested,
+        "is_anonymous": fields.flag("anonymous", default=False),
+        "trust": Trust(verify=fields.flag("verify_ssl", default=True), ca_pem=trusted_pem(fields)),
+    }
 
 
 class Client(Protocol):
@@ -59,8 +141,18 @@ class BucketStore:
     The field `anonymous` must be honoured: a request that leads away from the stored place has it set, so that neither
     stored credentials nor the pod's own identity go there.
     """
-    client: Callable[[Any, Means], Client]
-    """Makes it, in a thread and without asking the network: it may import the library of a vendor. Raises InvalidRequest."""
+
+
+class KeptClients(Protocol):
+    """What `Clients` does, as tests replace it."""
+
+    async def warm(self, config: StorageConfig) -> None:
+        """Make the client of this config, ahead of any load."""
+        ...
+
+    async def bucket(self, config: StorageConfig) -> Bucket:
+        """The bucket of this config."""
+        ...
 
 
 class Clients:
@@ -70,7 +162,7 @@ class Clients:
         """`stores` has the rows by type."""
         self._stores = stores
         self._means = means
-        self._kept: OrderedDict[tuple[str, Connection], Client] = OrderedDict()
+        self._client = lru_cache(KEPT_CLIENTS)(lambda connection: connection.client(means))
 
     async def warm(self, config: StorageConfig) -> None:
         """Make its client, without asking the network. Raises InvalidRequest."""
@@ -78,13 +170,5 @@ class Clients:
 
     async def bucket(self, config: StorageConfig) -> Bucket:
         """The bucket of this config. Raises InvalidRequest."""
-        store = self._stores[config.type]
-        connection = await self._means.blocking.run(lambda _: store.connection(config))
-        key = (config.type, connection)
-        if key not in self._kept:
-            made = await self._means.blocking.run(lambda _: store.client(connection, self._means))
-            self._kept.setdefault(key, made)  # another load may have made it meanwhile
-            if len(self._kept) > KEPT_CLIENTS:
-                self._kept.popitem(last=False)
-        self._kept.move_to_end(key)
-        return self._kept[key].bucket(config)
+        client: Client = await self._means.blocking.run(lambda _: self._client(self._stores[config.type].connection(config)))
+        return client.bucket(config)

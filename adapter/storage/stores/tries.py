@@ -155,10 +155,7 @@ class RetriedBucket:
             reader: who asks: of equal ones the credentials are given out together.
             jitter: a number from 0 to 1 for each pause; a pause is shortened by up to half of that.
         """
-        self.kind = bucket.kind
-        self.place = bucket.place
-        self.words = bucket.words
-        self.endpoint = bucket.endpoint
+        self.kind, self.place, self.words, self.endpoint = bucket.kind, bucket.place, bucket.words, bucket.endpoint
         self.waits = waits
         self.jitter = jitter
         self.store = known(bucket.kind, bucket.endpoint, "")
@@ -186,7 +183,7 @@ class RetriedBucket:
                 try:
                     await self._bucket.read(reads)
                 except SourceUnavailable as error:
-                    broken = next((read for read in reads if read.taken < read.length), None)
+                    broken = next((read for read in reads if read.missing), None)
                     if broken is not None and broken.taken and not broken.wanted.is_versioned:  # the rest might be of another version
                         text = f"the body of {shown(broken.wanted.key)} broke off, and {self.words} names no version to go on with"
                         raise SourceChanged(text) from error
@@ -203,7 +200,7 @@ class _Bytes:
 
     def __str__(self) -> str:
         read = next((read for read in self._reads if not read.is_done), self._reads[-1])
-        return f"bytes {read.start}-{read.start + read.length - 1} of {shown(read.wanted.key)}"
+        return f"bytes {read.start}-{read.last} of {shown(read.wanted.key)}"
 
 
 class _Call:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from adapter.settings import PullSettings
+from adapter.settings.storage import PullSettings
 from adapter.storage.pull.puller import PartSizes
 from adapter.storage.store import Store
 from adapter.volume.space import Space

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 import pytest
 
 from adapter.errors import SourceUnavailable
-from adapter.storage.bucket import Bucket, FileSink, StoredObject
+from adapter.storage.bucket import Bucket, StoredObject
 from adapter.storage.checksums import Checksum
-from adapter.storage.pull.verified import Run, Whole
+from adapter.storage.pull.staged import Run, Whole
 from adapter.workers import Stop
 from tests.contract.bucket.conftest import bucket_of
 from tests.fakes.hell import Behaviour, Hell, Peer, answering, honest, in_turn, resetting
@@ -36,30 +36,28 @@ ROW = f'<Contents><Key>{KEY}</Key><ETag>"{ETAG}"</ETag><Size>{SIZE}</Size>%s</Co
 PROMISE = "<ChecksumAlgorithm>CRC32</ChecksumAlgorithm><ChecksumType>FULL_OBJECT</ChecksumType>"
 
 
-class Told(FileSink):
+class Told(Run):
     """A file that keeps what it was told."""
 
     def __init__(self, start: int, length: int) -> None:
-        self.run = Run(Whole(StoredObject(KEY, SIZE, ETAG), "there"), start, length)
+        super().__init__(Whole(StoredObject(KEY, SIZE, ETAG), "there"), start, length)
         self.told: list[Checksum] = []
         self.content = b""
 
     @property
     def sees_bytes(self) -> bool:
-        return self.run.is_computed
-
-    @property
-    def is_asking(self) -> bool:
-        return self.run.is_asking
+        return self._running is not None
 
     def expect(self, told: Sequence[Checksum]) -> None:
         assert not self.content
         self.told += told
-        self.run.expect(told)
+        super().expect(told)
 
-    def __call__(self, chunk: bytes | memoryview) -> None:
-        self.run.add(chunk)
+    def keep(self, chunk: bytes | memoryview) -> None:
         self.content += chunk
+
+    def end(self) -> None:
+        """The test says when."""
 
 
 class Rig:
@@ -137,10 +135,10 @@ def test_the_answer_with_the_object_tells_it(rig):
     sink = rig.told(headers)
 
     assert [each.algorithm for each in sink.told] == [algorithm]
-    sink.run.end()
+    Run.end(sink)
     wrong = rig.told(headers, content=CONTENT[:-1] + b"?")
     with pytest.raises(SourceUnavailable, match="not those that were stored"):
-        wrong.run.end()
+        Run.end(wrong)
 
 
 def test_an_answer_that_tells_nothing_is_as_good(rig):
@@ -156,7 +154,7 @@ def test_nonsense_is_nothing(rig, nonsense):
 
     assert sink.told == []
     assert not sink.sees_bytes
-    sink.run.end()
+    Run.end(sink)
 
 
 def test_parts_checksums_are_none_of_the_whole(s3):

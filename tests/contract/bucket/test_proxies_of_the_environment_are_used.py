@@ -7,8 +7,8 @@ import ssl
 import pytest
 
 from adapter.errors import InvalidRequest, SourceDenied, SourceUnavailable
-from adapter.storage.net.guard import Guard
-from adapter.units import parse_networks
+from adapter.settings.kinds import parse_networks
+from adapter.storage.net.messages import Guard
 from adapter.workers import Stop
 from tests.contract.bucket.conftest import bucket_of
 from tests.fakes.hell import Hell, answering, by_target, honest

@@ -12,7 +12,7 @@ import time
 import pytest
 
 from adapter.errors import DiskFull, InvalidRequest, SourceChanged, SourceDenied, SourceNotFound, SourceUnavailable
-from adapter.settings import PullSettings
+from adapter.settings.storage import PullSettings
 from adapter.storage.pull.puller import PartSizes
 from adapter.storage.store import Store
 from tests.builders import a_spec

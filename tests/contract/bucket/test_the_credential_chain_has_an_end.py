@@ -17,7 +17,7 @@ import pytest
 from botocore.credentials import SSOProvider
 
 from adapter.errors import InvalidRequest, SourceDenied, SourceUnavailable
-from adapter.storage.stores.tokens import Tokens
+from adapter.storage.stores.cloud import Tokens
 from adapter.workers import Stop, Stopped
 from tests.contract.bucket.conftest import bucket_of
 from tests.fakes.hell import Hell, answering, by_target, in_turn, resetting, silent
@@ -297,8 +297,8 @@ def test_those_who_wait_for_another_one_s_question_share_its_failure_and_can_be_
 
     with Hell(late) as sts:
         by_web_identity(monkeypatch, tmp_path, sts.url)
-        arrived, value = [], Tokens.value
-        monkeypatch.setattr(Tokens, "value", lambda tokens: arrived.append(1) or value(tokens))
+        arrived, get = [], Tokens.get
+        monkeypatch.setattr(Tokens, "get", lambda tokens: arrived.append(1) or get(tokens))
         bucket, outcomes, stops = chained(store), {}, {name: Stop() for name in ("asking", "waiting", "stopped")}
 
         def work(name) -> None:

@@ -10,7 +10,8 @@ from grpc import aio
 from adapter._pb import model_runtime_pb2 as pb
 from adapter._pb.model_runtime_pb2_grpc import ModelRuntimeStub
 from adapter.model import RESERVED_IDS
-from adapter.settings import CapacitySettings, read_group
+from adapter.settings import read_group
+from adapter.settings.capacity import CapacitySettings
 from adapter.spi.listen import listen
 from adapter.spi.servicer import ModelRuntime
 from adapter.units import Endpoint, parse_endpoint

@@ -8,17 +8,17 @@ MISTAKES = (
     Mistake(
         "early unload",
         "An unload is answered while Triton still holds the model.",
-        "adapter/triton/freed.py",
-        "awaited = [row for row in rows if row.state in states]",
-        "awaited = [row for row in rows if row.state in states and told_at is None]",
+        "adapter/triton/unloads.py",
+        "for row in rows if row.state in states]",
+        "for row in rows if row.state in states and told_at is None]",
         ("contract/server/test_unload.py",),
     ),
     Mistake(
         "slot kept",
         "A load that has ended keeps its loading slot.",
-        "adapter/triton/slots.py",
-        "(self._left if slot in self._left else self._held).remove(slot)\n        self._wake()",
-        "self._wake()",
+        "adapter/triton/loads.py",
+        "        del self._loads[load.model_id]\n",
+        "",
         ("contract/server/test_load.py", "fault/test_storage_faults.py"),
     ),
     Mistake(
@@ -32,9 +32,9 @@ MISTAKES = (
     Mistake(
         "directory not made again",
         "A model in memory whose directory is gone is waited for without making the directory again.",
-        "adapter/triton/freed.py",
-        "if absent % ABSENT_LOOKS == 0:",
-        "if absent < 0:",
+        "adapter/triton/unloads.py",
+        "                else:\n                    await self._repository.ensure_directory(name)\n",
+        "",
         ("contract/server/test_unload.py", "fault/test_foreign_entries.py"),
     ),
     Mistake(
@@ -42,16 +42,14 @@ MISTAKES = (
         "An unload is sent to Triton while the load of the same model runs.",
         "adapter/triton/unloads.py",
         """            await self._loads.ended(owner)
-            await self._connection.wait()
             for part in names:
                 asked.is_at_volume = True
                 await self._repository.ensure_directory(part)
                 asked.is_at_volume = False
-                if not self._loads.is_answered(owner):  # a load of another client may be on its way
-                    await self._freed.until(part, LOADING)
+                if self._loads.answered(owner) is None:  # a load of another client may be on its way
+                    await self._until(asked, part, LOADING)
 """,
-        """            await self._connection.wait()
-            for part in names:
+        """            for part in names:
                 asked.is_at_volume = True
                 await self._repository.ensure_directory(part)
                 asked.is_at_volume = False
@@ -70,8 +68,8 @@ MISTAKES = (
         "purge of others",
         "A purge deletes directories that the adapter has not placed.",
         "adapter/triton/repository.py",
-        "            if not self.is_of_others(path.name):\n                self._discard([path])",
-        "            self._discard([path])",
+        "                if not self.is_of_others(path.name):\n                    yield path",
+        "                yield path",
         ("fronts/test_repository_api.py",),
     ),
     Mistake(
@@ -125,16 +123,16 @@ MISTAKES = (
     Mistake(
         "equal without looking",
         "A load of a READY model is equal though storage has another version.",
-        "adapter/lifecycle/loading.py",
-        "if not stored.listing.is_versioned or await self._planning.content(spec, stored.listing, digests) != model.content:",
-        "if not stored.listing.is_versioned:",
+        "adapter/lifecycle/fetching.py",
+        "is_equal = stored.listing.is_versioned and await self._planning.content(spec, stored.listing, self._digests) == content",
+        "is_equal = stored.listing.is_versioned",
         ("integration/test_models_answer_like_themselves.py", "fault/test_nothing_is_pulled_twice.py"),
     ),
     Mistake(
         "a model that has gone is equal",
         "A load of a READY model that storage does not have any more succeeds.",
-        "adapter/lifecycle/loading.py",
-        "        except SourceNotFound:\n            return False\n",
+        "adapter/lifecycle/fetching.py",
+        '        except SourceNotFound:\n            return "other"\n',
         "",
         ("fault/test_triton_faults.py",),
     ),
@@ -150,16 +148,16 @@ MISTAKES = (
         "restored in any order",
         "Restores begin with the model that was confirmed first, not last.",
         "adapter/lifecycle/reconciler.py",
-        "(-model.confirmed, next(self._numbers), model)",
-        "(model.confirmed, next(self._numbers), model)",
+        "heapq.nlargest(places, lost,",
+        "heapq.nsmallest(places, lost,",
         ("fault/test_triton_faults.py",),
     ),
     Mistake(
         "failed for ever",
         "A model whose unload was not finished is taken down again only when a call asks for it.",
         "adapter/lifecycle/reconciler.py",
-        "elif model.state is State.FAILED and model.model_id not in self._paused:",
-        "elif model.state is State.FAILED and self._is_over:",
+        "        self._paused.discard(model_id)\n",
+        "",
         ("fault/test_what_no_call_asks_for.py",),
     ),
     Mistake(
@@ -173,7 +171,7 @@ MISTAKES = (
     Mistake(
         "dead backend",
         "A model whose backend does not serve counts as a death of Triton.",
-        "adapter/lifecycle/loading.py",
+        "adapter/lifecycle/worker.py",
         "if is_untouched(await self._server.index((model_id,))):\n                    raise ServerDied",
         "if model_id:\n                    raise ServerDied",
         ("fault/test_what_no_call_asks_for.py",),
@@ -182,7 +180,7 @@ MISTAKES = (
         "former name",
         "A name that the adapter has given up counts as its own.",
         "adapter/triton/repository.py",
-        "        if self._own is not None:\n            self._own.discard(model_id)\n",
+        "        self._own.discard(model_id)\n",
         "",
         ("fault/test_what_no_call_asks_for.py",),
     ),
@@ -198,8 +196,8 @@ MISTAKES = (
         "restore in spite of a call",
         "A restore begins for a model that a call waits for.",
         "adapter/lifecycle/reconciler.py",
-        "return model.state is state and model.operation is None and model.model_id not in self._calls",
-        "return model.state is state and model.operation is None",
+        "return model.operation is None and model.model_id not in self._calls",
+        "return model.operation is None",
         ("fault/test_calls_before_a_take_over_has_ended.py",),
     ),
     Mistake(
@@ -301,9 +299,9 @@ MISTAKES = (
     Mistake(
         "a missing row is gone",
         "A model that the index does not list counts as gone from memory.",
-        "adapter/triton/freed.py",
-        "                if rows and not awaited:\n",
-        "                if not awaited:\n",
+        "adapter/triton/unloads.py",
+        "                if rows and not held:\n",
+        "                if not held:\n",
         ("contract/server/test_unload.py",),
     ),
     Mistake(
@@ -317,7 +315,7 @@ MISTAKES = (
     Mistake(
         "killed, not ended",
         "Triton as the adapter's child gets SIGKILL where SIGTERM comes first.",
-        "adapter/companion.py",
+        "adapter/companion/__init__.py",
         "os.kill(self._pid, signal.SIGTERM)",
         "os.kill(self._pid, signal.SIGKILL)",
         ("integration/test_triton_is_the_adapters_child.py",),

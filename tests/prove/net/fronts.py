@@ -73,9 +73,9 @@ MISTAKES = (
         "failed invoke is full",
         "Every failed invoke that speaks of memory of the host is 507.",
         "adapter/fronts/memory.py",
-        "bool(_GPU.search(text)) or (is_load and bool(_LOAD.search(text)))",
-        "bool(_GPU.search(text))",
-        ("fronts/test_the_multi_model_contract.py",),
+        "(_expressions(_LOAD, text) if is_load else set())",
+        "_expressions(_LOAD, text)",
+        ("unit/fronts/sagemaker/test_the_contracts_rules.py", "fronts/test_the_multi_model_contract.py"),
     ),
     Mistake(
         "too many requests",

@@ -40,7 +40,7 @@ MISTAKES = (
     Mistake(
         "python without model.py",
         "A python model without model.py reaches Triton.",
-        "adapter/layout/python_backend.py",
+        "adapter/layout/backends.py",
         'if file_name is not None and tree.find(f"{version}/{file_name}") is None:',
         'if file_name is not None and not file_name and tree.find(f"{version}/{file_name}") is None:',
         ("verbs/test_layout_places_files.py", "verbs/test_layout_warns_and_explains.py", "integration/test_bad_models.py"),
@@ -48,7 +48,7 @@ MISTAKES = (
     Mistake(
         "shell of dali",
         "A model id with characters of a shell is given to the DALI backend.",
-        "adapter/layout/hazards.py",
+        "adapter/layout/backends.py",
         "not _NO_SHELL.fullmatch(name)",
         "not _NO_SHELL.match(name)",
         ("verbs/test_layout_warns_and_explains.py", "verbs/test_layout_reads_configs.py"),
@@ -56,7 +56,7 @@ MISTAKES = (
     Mistake(
         "position of an input",
         "A PyTorch input whose number is the count of inputs is accepted.",
-        "adapter/layout/hazards.py",
+        "adapter/layout/backends.py",
         'if int(number[:20] or "0") >= len(names):',
         'if int(number[:20] or "0") > len(names):',
         ("verbs/test_layout_warns_and_explains.py", "verbs/test_layout_reads_configs.py"),
@@ -128,9 +128,9 @@ MISTAKES = (
     Mistake(
         "a field unknown",
         "A field of Triton's model config is missing in the table of fields.",
-        "adapter/layout/config_fields.py",
-        "cc_model_filenames:ModelConfig.CcModelFilenamesEntry*, ",
-        "",
+        "adapter/layout/model_config.py",
+        "if known is None:",
+        'if known is None or found.name == "cc_model_filenames":',
         ("verbs/test_layout_reads_configs.py", "fuzz/test_layouts.py"),
     ),
 )

@@ -14,7 +14,8 @@ from adapter.fronts.budget import Budget
 from adapter.fronts.connections import Runner
 from adapter.fronts.edge import Edge, Front, Handler, Route
 from adapter.fronts.guards import rules_of
-from adapter.settings import HttpSettings, read_group
+from adapter.settings import read_group
+from adapter.settings.fronts import HttpSettings
 
 SECONDS = 20
 

@@ -8,7 +8,8 @@ import pytest
 
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
 from adapter.model import RESERVED_IDS
-from adapter.settings import CapacitySettings, read_group
+from adapter.settings import read_group
+from adapter.settings.capacity import CapacitySettings
 from tests.fakes.world import World, ports
 
 MIB = 1024 * 1024

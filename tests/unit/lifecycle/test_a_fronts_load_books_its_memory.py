@@ -12,7 +12,7 @@ import pytest
 from adapter.errors import AdapterError, NoCapacity, ServerError, ServerUnavailable, SourceUnavailable
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
 from adapter.lifecycle.states import State
-from adapter.settings import CapacitySettings
+from adapter.settings.capacity import CapacitySettings
 from adapter.units import show_bytes
 from tests.builders import a_spec
 from tests.fakes.world import World

@@ -15,11 +15,12 @@ from adapter.errors import (
     SourceNotFound,
     SourceUnavailable,
 )
+from adapter.lifecycle.fetching import LOOK_SECONDS
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
-from adapter.lifecycle.loading import LOOK_SECONDS
 from adapter.lifecycle.states import State
 from adapter.model import RESERVED_IDS, SourceFile
-from adapter.settings import CapacitySettings, read_group
+from adapter.settings import read_group
+from adapter.settings.capacity import CapacitySettings
 from tests.builders import a_spec
 from tests.fakes.world import World, ports
 

@@ -11,7 +11,7 @@ from adapter.lifecycle.lifecycle import RuntimeLifecycle
 from adapter.lifecycle.predicting import MOST_LOOKS, PREDICT_SECONDS
 from adapter.lifecycle.sizes import UNFIT_BYTES
 from adapter.model import Listing, SourceFile, Survey
-from adapter.settings import CapacitySettings
+from adapter.settings.capacity import CapacitySettings
 from tests.builders import a_spec
 from tests.fakes.world import World
 

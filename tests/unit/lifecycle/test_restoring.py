@@ -16,7 +16,7 @@ from tests.fakes.world import World
 
 pytestmark = pytest.mark.looptime
 A = a_spec("models/a", model_id="a", model_type="onnx")
-OUTCOMES = ("restored", "refused", "crashed", "given_up", "ended")
+OUTCOMES = ("restored", "refused", "crashed", "ended")
 
 
 class Outcomes:

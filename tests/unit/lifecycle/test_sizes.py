@@ -12,7 +12,8 @@ from adapter.lifecycle.operation import Model
 from adapter.lifecycle.registry import Registry
 from adapter.lifecycle.sizes import UNFIT_BYTES, Sizes
 from adapter.model import Content, Listing, ModelSpec, SourceFile
-from adapter.settings import CapacitySettings, read_group
+from adapter.settings import read_group
+from adapter.settings.capacity import CapacitySettings
 from tests.builders import a_spec
 from tests.mesh.announced import UNIT_BYTES, Announced
 

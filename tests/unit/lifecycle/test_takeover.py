@@ -11,7 +11,7 @@ from adapter.lifecycle.lifecycle import RuntimeLifecycle
 from adapter.lifecycle.states import State
 from adapter.lifecycle.takeover import NOT_ASKED, NOT_PURGED, READY_SECONDS, TAKING_OVER
 from adapter.model import PROBE, RESERVED_IDS, Layout, SourceFile
-from adapter.settings import CapacitySettings
+from adapter.settings.capacity import CapacitySettings
 from tests.builders import a_spec
 from tests.fakes.world import World, ports
 

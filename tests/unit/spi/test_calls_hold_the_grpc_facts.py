@@ -13,11 +13,10 @@ from adapter._pb import model_runtime_pb2 as pb
 from adapter.errors import Abandoned, AdapterError, ModelRefused, SourceDenied, UnloadUnfinished, WrongServer
 from adapter.model import ModelSpec
 from adapter.spi import status
-from adapter.spi.servicer import ModelRuntime, answered
 from adapter.telemetry.logs import note
 from adapter.telemetry.metrics import REGISTRY
 from tests.fakes.lifecycle import FakeLifecycle
-from tests.unit.spi.serving import ScriptedLifecycle, capacity, serving
+from tests.unit.spi.serving import ScriptedLifecycle, serving
 
 Logs = list[dict[str, Any]]
 
@@ -115,23 +114,6 @@ async def test_text_of_an_unforeseen_exception_stays_inside(logs: Logs) -> None:
     assert text == "internal error of the adapter; its log has the details (model 'm1')"
     assert line_of(logs)["log_level"] == "error"
     assert isinstance(line_of(logs)["exc_info"], ValueError)
-
-
-async def test_own_abort_of_a_call_passes_through(logs: Logs) -> None:
-    """AbortError is a plain Exception; the status that was sent is not replaced."""
-
-    class Aborting(ModelRuntime):
-        @answered
-        async def loadModel(self, request: pb.LoadModelRequest, context: Any) -> pb.LoadModelResponse:
-            await context.abort(grpc.StatusCode.ALREADY_EXISTS, "mine")
-            return pb.LoadModelResponse()
-
-    async with serving(Aborting(lifecycle=FakeLifecycle(), capacity=capacity(), reserved_ids=frozenset())) as runtime:
-        with pytest.raises(aio.AioRpcError) as caught:
-            await runtime.loadModel(pb.LoadModelRequest(modelId="m1"), timeout=10)
-
-    assert (caught.value.code(), caught.value.details()) == (grpc.StatusCode.ALREADY_EXISTS, "mine")
-    assert (line_of(logs)["code"], line_of(logs)["reason"]) == ("ALREADY_EXISTS", "aborted")
 
 
 @pytest.mark.parametrize(

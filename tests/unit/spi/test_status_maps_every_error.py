@@ -8,6 +8,7 @@ from grpc import StatusCode
 from adapter import errors
 from adapter.errors import AdapterError, BudgetExceeded, ServerError, SourceError
 from adapter.spi import status
+from tests.tables import errors_markdown
 
 BY_MEANING = {
     StatusCode.INVALID_ARGUMENT: {errors.InvalidRequest, errors.InvalidModel},
@@ -75,7 +76,7 @@ def test_reasons_are_unique_labels() -> None:
 
 def test_markdown_table_has_each_reason_once() -> None:
     """The README shows every failure that can be met, and says when."""
-    rows = [line.strip("| ").split(" | ") for line in status.markdown().splitlines()[2:]]
+    rows = [line.strip("| ").split(" | ") for line in errors_markdown().splitlines()[2:]]
 
     raised = {kind.reason for kind in status.CODES} - {kind.reason for kind in status.FAMILIES} | {AdapterError.reason}
     assert {reason.strip("`") for _, reason, _ in rows} == raised

@@ -15,7 +15,7 @@ from typing import Any
 from adapter.digests import Digests
 from adapter.model import ModelSpec
 from adapter.ports import StoredModel
-from adapter.settings import PullSettings
+from adapter.settings.storage import PullSettings
 from adapter.storage.pull.puller import PART_SIZES, PartSizes
 from adapter.storage.search import Search
 from adapter.storage.secret.merging import StorageConfig

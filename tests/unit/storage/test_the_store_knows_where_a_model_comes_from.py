@@ -5,15 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-import time
 
 import pytest
 
 from adapter.errors import InvalidModel, InvalidRequest, SourceDenied, SourceNotFound
 from adapter.model import Artifact
-from adapter.storage.queues import EndpointQueues
 from adapter.storage.search import READ_LIMIT_BYTES
-from adapter.waits import Waits
 from tests.builders import a_spec
 from tests.unit.storage.rigs import hang_after_pages_of, make_rig, opened, reached, write_tree
 
@@ -22,60 +19,43 @@ def local_spec(rig, path="helped/m", **fields):
     return a_spec(str(rig.root / path), **{"disk_size_bytes": 3} | fields)
 
 
-def config_of(listing):
-    """What a plan wants to see."""
-    return [listing.find("config.pbtxt")]
-
-
-async def test_what_is_wanted_is_read_in_the_turn_of_the_listing(rig, monkeypatch):
-    """A small model queues at its endpoint once."""
-    rig.bucket.put("m/config.pbtxt", b"platform: x")
-    rig.bucket.put("m/1/model.onnx", b"abc")
-    turns, original = [], EndpointQueues.turn
-    monkeypatch.setattr(EndpointQueues, "turn", lambda *arguments: turns.append("one") or original(*arguments))
-    model = await rig.store.open(a_spec("m"), Waits(time.monotonic), config_of)
-    config = model.listing.find("config.pbtxt")
-    assert turns == ["one"] and rig.bucket.calls == ["list m", "read m/config.pbtxt 0+11"]
-    assert await model.read(config) == b"platform: x" and turns == ["one"]
-    artifact = await model.fetch((model.listing.find("1/model.onnx"), config))
-    assert rig.bucket.calls[2:] == ["read m/1/model.onnx 0+3"]
-    assert (artifact.root / "config.pbtxt").read_bytes() == b"platform: x"
-
-
-async def test_what_is_wanted_and_kept_is_not_read_from_the_store_again(rig):
+async def test_what_is_read_and_kept_is_not_read_from_the_store_again(rig):
     """Whoever may have an artifact has its files; a changed file is read anew."""
     rig.bucket.put("m/config.pbtxt", b"platform: x")
     rig.bucket.put("m/1/model.onnx", b"abc")
-    first = await rig.store.open(a_spec("m"), Waits(time.monotonic), config_of)
+    first = await opened(rig.store, a_spec("m"))
     await first.fetch(first.listing.files)
     rig.bucket.calls.clear()
-    second = await rig.store.open(a_spec("m"), Waits(time.monotonic), config_of)
+    second = await opened(rig.store, a_spec("m"))
     assert await second.read(second.listing.find("config.pbtxt")) == b"platform: x"
     assert rig.bucket.calls == ["list m"]
     rig.bucket.put("m/config.pbtxt", b"platform: y")
-    third = await rig.store.open(a_spec("m"), Waits(time.monotonic), config_of)
+    third = await opened(rig.store, a_spec("m"))
     assert await third.read(third.listing.find("config.pbtxt")) == b"platform: y"
 
 
-async def test_a_wanted_file_that_cannot_be_read_fails_as_a_read_does(rig):
+async def test_a_file_that_cannot_be_read_fails(rig):
     """Nothing is left of it, and the next one is asked from the beginning."""
     rig.bucket.put("m/config.pbtxt", b"platform: x")
     rig.bucket.fail("read", SourceDenied("no"))
+    model = await opened(rig.store, a_spec("m"))
     with pytest.raises(SourceDenied, match="no"):
-        await rig.store.open(a_spec("m"), Waits(time.monotonic), config_of)
-    model = await rig.store.open(a_spec("m"), Waits(time.monotonic), config_of)
+        await model.read(model.listing.find("config.pbtxt"))
+    model = await opened(rig.store, a_spec("m"))
     assert await model.read(model.listing.find("config.pbtxt")) == b"platform: x"
     rig.bucket.put("m/config.pbtxt", bytes(READ_LIMIT_BYTES + 1))
+    model = await opened(rig.store, a_spec("m"))
     with pytest.raises(InvalidModel, match="expected at most"):
-        await rig.store.open(a_spec("m"), Waits(time.monotonic), config_of)
+        await model.read(model.listing.find("config.pbtxt"))
     assert rig.is_clean
 
 
-async def test_a_load_that_is_cancelled_while_a_wanted_file_is_read_ends_the_read(rig):
+async def test_a_load_that_is_cancelled_while_a_file_is_read_ends_the_read(rig):
     """The thread is free again, and nothing is left."""
     rig.bucket.put("m/config.pbtxt", b"platform: x")
+    model = await opened(rig.store, a_spec("m"))
     rig.bucket.hang("read")
-    load = asyncio.create_task(rig.store.open(a_spec("m"), Waits(time.monotonic), config_of))
+    load = asyncio.create_task(model.read(model.listing.find("config.pbtxt")))
     await reached(rig.bucket.hanging)
     load.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import structlog
 
-from adapter.settings import TelemetrySettings, read_group
+from adapter.settings import read_group
+from adapter.settings.process import TelemetrySettings
 from adapter.storage.stores.table import BINDINGS
 from adapter.telemetry import logs
 from adapter.telemetry.redaction import MASK

@@ -5,8 +5,7 @@ import time
 import pytest
 
 from adapter.telemetry import redaction
-from adapter.telemetry.redaction import MASK, redact, remember
-from adapter.telemetry.remembered import Remembered
+from adapter.telemetry.redaction import MASK, Remembered, redact, remember
 
 SECRET = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"
 """The secret of AWS's own documentation."""

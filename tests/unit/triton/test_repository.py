@@ -16,7 +16,6 @@ import pytest
 
 from adapter.errors import AdapterError, InvalidRequest, VolumeFailed
 from adapter.model import Artifact, Layout, SourceFile
-from adapter.triton.expected import kind_of
 from adapter.triton.repository import Repository
 from adapter.volume.space import Space
 from adapter.volume.volume import Volume
@@ -195,16 +194,6 @@ async def test_a_folder_that_cannot_be_read_is_an_error_in_words(
         await getattr(repository, call)()
 
 
-async def test_what_is_placed_has_a_kind_until_it_is_removed(repository: Repository, artifact: Artifact) -> None:
-    """So that an unload is looked for when those of its kind are over; nothing is known of what this process has not placed."""
-    await repository.place("m", LAYOUT, artifact)
-    assert repository.kind("m") == kind_of(LAYOUT) != ""
-
-    await repository.remove("m")
-
-    assert repository.kind("m") == ""
-
-
 async def size_of(repository: Repository, name: str) -> int:
     placed = (await repository.inventory()).get(name)
     return placed.size_bytes if placed else 0
@@ -290,7 +279,7 @@ async def test_without_births_identities_are_told_by_changes(
     repository: Repository, artifact: Artifact, monkeypatch: pytest.MonkeyPatch, lacking: str
 ) -> None:
     """An old kernel, or a network volume: what was written at the model's top makes it another one, nothing below does."""
-    monkeypatch.setattr("adapter.triton.identity._statx", None if lacking == "the system call" else lambda *_: 0)
+    monkeypatch.setattr("adapter.triton.placing._statx", None if lacking == "the system call" else lambda *_: 0)
     first = await repository.place("m", LAYOUT, artifact)
     (repository.folder / "m/1/lib/__pycache__/model.pyc").write_bytes(b"x")
     assert (await repository.inventory())["m"].identity == first

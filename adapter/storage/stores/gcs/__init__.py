@@ -1,22 +1,53 @@
-"""Google Cloud Storage (`type: gcs`)."""
+"""
+Google Cloud Storage (`type: gcs`): the fields of a storage config, checked, with secrets wrapped. Imports no library of Google's.
+
+Source of the key names: the Go adapter's `pullman/storageproviders/gcs/provider.go`.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
 
 from adapter.errors import InvalidRequest
-from adapter.storage.stores.clients import BucketStore, Client, Means
-from adapter.storage.stores.gcs.config import BINDING, connection_of
+from adapter.storage.secret.endpoints import is_same_endpoint
+from adapter.storage.secret.fields import Secret, check_all_or_none
+from adapter.storage.secret.merging import Binding, StorageConfig
+from adapter.storage.stores.clients import Client, Connection, Means, fields_of
+
+KEY = ("client_email", "private_key")
+BINDING = Binding(
+    places={"endpoint_url": is_same_endpoint, "token_uri": is_same_endpoint}, credentials=KEY, whole=(KEY,), beside=("token_uri",)
+)
 
 
-def _client(connection: Any, means: Means) -> Client:
-    try:
-        from adapter.storage.stores.gcs.client import GcsClient  # noqa: PLC0415 - google-auth takes 0.1 s to import
-    except ImportError as error:
-        raise InvalidRequest("storage type 'gcs' needs pip install modelmesh-triton-adapter[gcs]") from error
+@dataclass(frozen=True, kw_only=True)
+class GcsConnection(Connection):
+    """Everything that a client is made from."""
 
-    return GcsClient(connection, means)
+    client_email: Secret | None = None
+    private_key: Secret | None = None
+    giver: Connection
+    """Whom `token_uri` names: it gives out tokens for the key."""
+
+    def client(self, means: Means) -> Client:
+        """As `Connection`."""
+        try:
+            from adapter.storage.stores.gcs.client import GcsClient  # noqa: PLC0415 - google-auth takes 0.1 s to import
+        except ImportError as error:
+            raise InvalidRequest("storage type 'gcs' needs pip install modelmesh-triton-adapter[gcs]") from error
+
+        return GcsClient(self, means)
 
 
-STORE = BucketStore(BINDING, connection_of, _client)
-"""Buckets of Google Cloud Storage."""
+def connection_of(config: StorageConfig) -> GcsConnection:
+    """The connection fields of a storage config. Blocks: a CA bundle may be a file. Raises InvalidRequest, with the field's name."""
+    fields, reached = config.fields, fields_of(config)
+    keys = {name: fields.secret(name) for name in KEY}
+    check_all_or_none(config.label, keys)
+    giver = Connection(url=fields.endpoint("token_uri"), is_requested="token_uri" in config.requested)
+    given = {} if reached["is_anonymous"] else keys
+    connection = GcsConnection(url=fields.endpoint("endpoint_url"), giver=giver, **{**given, **reached})
+    if connection.private_key is not None:
+        connection.check_token("the bearer token of the private_key", f"{config.label}: endpoint_url")
+        giver.check_token("the bearer token of the private_key", f"{config.label}: token_uri")
+    return connection

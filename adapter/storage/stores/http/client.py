@@ -7,31 +7,38 @@ HEAD is not used, because signed URLs are signed for GET. A file whose server na
 whole, in one answer. Redirects are followed by us, a few; stored headers and the client certificate go to the
 configured server only, and not any more once a redirect has led away from it; its addresses are checked then,
 because the server alone has chosen them. Queries never appear in a text: they may be signatures.
+
+A version is a strong ETag, or else a weak one, or else the date of the last change; the last two can
+miss a change within their grain, which the length of the file then has to tell.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from email.utils import formatdate, parsedate_to_datetime
 from urllib.parse import SplitResult, quote, urljoin, urlsplit
 
 from adapter.errors import InvalidRequest
 from adapter.storage.bucket import PAGE_OBJECTS, Page, Read, StoredObject
-from adapter.storage.net.access import Access, proxy_for
+from adapter.storage.checksums import Checksum, readable
 from adapter.storage.net.failures import DeniedAddress, Unanswered
-from adapter.storage.net.messages import Collected, Head, Request
+from adapter.storage.net.messages import Access, Collected, Head, Request, proxy_for
 from adapter.storage.secret.endpoints import is_same_endpoint, origin
 from adapter.storage.secret.merging import StorageConfig
-from adapter.storage.stores.answers import GONE, REDIRECTS, USER_AGENT, Where
-from adapter.storage.stores.body import PARTIAL, Body, Part, left_of, length_of, span_of, written_bytes
+from adapter.storage.stores.answers import GONE, OK, PARTIAL, REDIRECTS, USER_AGENT, Body, Where, etag_of, length_of, span_of
 from adapter.storage.stores.clients import Means
-from adapter.storage.stores.cloud import OK, PAGE_BYTES
-from adapter.storage.stores.http.config import HttpConnection, headers_of, url_of
-from adapter.storage.stores.http.versions import checksums_of, encoding_of, guards, is_held_to, listed_version_of, version_of
+from adapter.storage.stores.cloud import PAGE_BYTES
+from adapter.storage.stores.http import HttpConnection, headers_of, url_of
 
 MAX_REDIRECTS = 5
 _UNSATISFIABLE = 416
+_WEAK, _DATE = "weak-", "modified-"
+_GZIP = ("gzip", "x-gzip")
+_CODINGS = (*_GZIP, "br", "compress", "deflate", "x-compress", "zstd")
+_NO_CODINGS = ("", "aws-chunked", "binary", "chunked", "identity", "none", "utf-8")
+"""Of the body as it is: some are put there by mistake, `aws-chunked` by S3 clients, whose servers store it."""
+_PACKED_NAMES = (".gz", ".tgz")
 
 
 class HttpClient:
@@ -82,18 +89,17 @@ class HttpBucket:
 
     async def read(self, reads: Sequence[Read]) -> None:
         """As the Protocol says. A server without ranges is read from its start on; what comes before is thrown away."""
-        for read in left_of(reads):
-            wanted, part = read.wanted, Part.left_of(read)
-            is_range = wanted.is_divisible and not part.is_whole
-            headers = guards(wanted.etag, is_range=is_range) | ({"Range": part.range} if is_range else {})
-            body = Body(part, read, self._where, check=partial(self._check, part), checksums=checksums_of)
-            head = await self._sent(wanted.key, headers, body, wanted.size_bytes + PAGE_BYTES, written=written_bytes(read))
+        for read in (read for read in reads if read.missing):
+            wanted, is_range = read.wanted, read.wanted.is_divisible and not read.is_whole
+            headers = _guards(wanted.etag, is_range=is_range) | ({"Range": read.range} if is_range else {})
+            body = Body(read, self._where, check=self._check, checksums=_checksums_of)
+            head = await self._sent(wanted.key, headers, body, wanted.size_bytes + PAGE_BYTES, written=read.written_bytes)
             if head.status not in (OK, PARTIAL):
-                raise self._where.refused(head.status, key=wanted.key, retry_after=head.headers.get("retry-after"))
+                raise self._where.refused(head, key=wanted.key)
 
     def _described(self, key: str, head: Head, *, has_come: bool) -> StoredObject:
         """The file, from the answer to a request for its first byte."""
-        version, (first, last, size), is_divisible = listed_version_of(head.headers), span_of(head.headers), False
+        version, (first, last, size), is_divisible = _listed_version_of(head.headers), span_of(head.headers), False
         missing = "no total in its Content-Range"
         if head.status == PARTIAL:
             if (first, last) != (0, 0):
@@ -106,20 +112,20 @@ class HttpBucket:
         elif head.status == OK:
             size, missing = length_of(head.headers), "no Content-Length"
         else:
-            raise self._where.refused(head.status, retry_after=head.headers.get("retry-after"))
+            raise self._where.refused(head)
         self._check_encoding(key, head)
         if size is None:
             raise InvalidRequest(f"{self.place} does not say how long {key!r} is ({missing}), so it cannot be pulled safely")
         return StoredObject(key, size, version, is_divisible)
 
-    def _check(self, part: Part, head: Head) -> None:
+    def _check(self, head: Head, read: Read) -> None:
         """The body is of the listed version."""
-        if not is_held_to(part.wanted.etag, version_of(head.headers), is_part=head.status == PARTIAL):
-            raise self._where.changed(part.wanted.key, "another ETag or date")
-        self._check_encoding(part.wanted.key, head)
+        if not _is_held_to(read.wanted.etag, _version_of(head.headers), is_part=head.status == PARTIAL):
+            raise self._where.changed(read.wanted.key, "another ETag or date")
+        self._check_encoding(read.wanted.key, head)
 
     def _check_encoding(self, key: str, head: Head) -> None:
-        if encoding := encoding_of(head.headers, key):
+        if encoding := _encoding_of(head.headers, key):
             asked = "in an encoding that was not asked for"
             raise InvalidRequest(f"{self.place} sends {key!r} {asked} ({encoding}); have the server send the file as it is stored")
 
@@ -176,3 +182,72 @@ class _FirstByte(Collected):
         self.has_come = True
         if self.head.headers.get("content-length") != "1":
             raise _EnoughError
+
+
+def _version_of(headers: Mapping[str, str]) -> str:
+    """Opaque text, without quotes and weak marks; empty when the server tells nothing."""
+    etag = headers.get("etag", "").strip()
+    if etag.startswith("W/"):
+        return _WEAK + etag_of(etag)
+    if etag:
+        return etag.strip('"')
+    changed = _seconds(headers.get("last-modified"))
+    return "" if changed is None else f"{_DATE}{changed}"
+
+
+def _listed_version_of(headers: Mapping[str, str]) -> str:
+    """
+    As `_version_of`, for a file that is asked for the first time: the date of a change in the second of the answer is none.
+
+    Another change in that second would have the same date. Source: RFC 9110, 8.8.2.2.
+    """
+    version = _version_of(headers)
+    if version.startswith(_DATE) and _seconds(headers.get("date")) == int(version.removeprefix(_DATE)):
+        return ""
+    return version
+
+
+def _guards(version: str, *, is_range: bool) -> dict[str, str]:
+    """Request headers that make a server refuse another version, or send it whole instead of the range."""
+    if not version or version.startswith(_WEAK):
+        return {}
+    if version.startswith(_DATE):
+        date = formatdate(int(version.removeprefix(_DATE)), usegmt=True)
+        return {"If-Unmodified-Since": date} | ({"If-Range": date} if is_range else {})
+    return {"If-Match": f'"{version}"'} | ({"If-Range": f'"{version}"'} if is_range else {})
+
+
+def _is_held_to(wanted: str, version: str, *, is_part: bool) -> bool:
+    """
+    Whether an answer is of the wanted version, as far as there is one.
+
+    A part that was asked for by date need not name its date again (RFC 9110, 15.3.7).
+    """
+    return not wanted or version == wanted or (not version and is_part and wanted.startswith(_DATE))
+
+
+def _encoding_of(headers: Mapping[str, str], key: str) -> str:
+    """
+    In what a body differs from the file as it is stored; empty when it does not.
+
+    Web servers are told by the end of a name that a file is compressed (Apache's `AddEncoding x-gzip .gz .tgz`), and send
+    the file as it is, so there the word says nothing.
+    """
+    given = ",".join(headers.get(name, "") for name in ("content-encoding", "transfer-encoding")).lower()
+    codings = [coding for part in given.split(",") if (coding := part.strip()) not in _NO_CODINGS]
+    if key.lower().endswith(_PACKED_NAMES) and all(coding in _GZIP for coding in codings):
+        return ""
+    return ", ".join(coding if coding in _CODINGS else "an unknown one" for coding in codings[:3])
+
+
+def _checksums_of(headers: Mapping[str, str]) -> tuple[Checksum, ...]:
+    """Of the whole file, also with a part of it: `Repr-Digest: sha-256=:…:`. Source: RFC 9530, 3."""
+    pairs = (each.strip().partition("=") for each in headers.get("repr-digest", "").split(","))
+    return readable((name.replace("-", ""), text[1:-1]) for name, _, text in pairs if text[:1] == text[-1:] == ":")
+
+
+def _seconds(date: str | None) -> int | None:
+    try:
+        return None if date is None else int(parsedate_to_datetime(date).timestamp())
+    except (ValueError, OverflowError):
+        return None

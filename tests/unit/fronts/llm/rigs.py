@@ -9,8 +9,8 @@ from typing import Any
 from adapter.fronts.llm.parameters import Wishes, wishes_of
 from adapter.fronts.llm.tensors import numbers_of, packed, texts_of
 from adapter.inference import ModelInfo, Parameter, Tensor, TensorInfo
-from adapter.settings import LlmSettings
-from adapter.units import read
+from adapter.settings.fronts import LlmSettings
+from adapter.settings.kinds import read
 from tests.real.llm_models import LLM_API_INPUTS, LLM_API_OUTPUTS, TRTLLM_INPUTS, TRTLLM_OUTPUTS, VLLM_INPUTS, VLLM_OUTPUTS, Entry
 
 PLAIN_INPUTS: Sequence[Entry] = (("text_input", "TYPE_STRING", "1", False),)

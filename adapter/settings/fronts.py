@@ -1,0 +1,198 @@
+"""The HTTP fronts, and what they share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from adapter.settings.kinds import (
+    ADDRESS,
+    BOOLEAN,
+    ENDPOINT,
+    OPTIONAL_PORT,
+    PATH,
+    PATHS,
+    PORT,
+    SECRET,
+    SECRET_PATH,
+    SIZE,
+    TEXT,
+    THREADS,
+    Group,
+    Secret,
+    choice,
+    setting,
+)  # fmt: skip
+from adapter.units import Endpoint
+
+PLATFORM_PORT = 8080
+"""Where SageMaker calls a container. Source: AWS, "Custom Inference Code with Hosting Services"."""
+OUTPUT_FORMATTERS = ("auto", "json", "jsonlines", "sse")
+ROLLING_BATCHES = ("auto", "disable", "vllm", "lmi-dist", "trtllm", "scheduler")
+"""As DJL Serving names them: which engine batches is the model's own affair here."""
+DETAILS = ("honest", "strict")
+
+
+@dataclass(frozen=True, kw_only=True)
+class HttpSettings(Group):
+    """What all HTTP fronts share."""
+
+    address: str = setting("HTTP_ADDRESS", ADDRESS, "0.0.0.0")  # noqa: S104 - called from outside the pod
+    """Address that the HTTP fronts listen on."""
+    max_body_bytes: int = setting("HTTP_MAX_BODY_BYTES", SIZE, "64Mi")
+    """Longest body of a request, counted after it was decompressed; a longer one is refused with 413."""
+    bodies_bytes: int = setting("HTTP_BODIES_BYTES", SIZE, "384Mi")
+    """
+    Memory that the bodies of all requests may take at once, with what parsing makes of them; a body for which there is
+    none now is refused with 503, one that alone takes more with 413. Bodies of up to 256 KiB are not counted.
+    """
+    max_connections: int = setting("HTTP_MAX_CONNECTIONS", THREADS, "1024")
+    """Connections to one HTTP front at a time."""
+    max_requests: int = setting("HTTP_MAX_REQUESTS", THREADS, "256")
+    """Requests of one HTTP front that are worked on at a time; one more is refused with 503."""
+    tls_cert: Path | None = setting("HTTP_TLS_CERT", PATH, None)
+    """Certificate chain (PEM): the HTTP fronts speak HTTPS; needs `HTTP_TLS_KEY`."""
+    tls_key: Path | None = setting("HTTP_TLS_KEY", PATH, None)
+    """Its private key (PEM)."""
+    restricted_api: Secret | None = setting("HTTP_RESTRICTED_API", SECRET, None)
+    """
+    Who may call what, as `model-repository,model-config:X-Admin=secret`: without this header these calls are refused
+    with 403; several of them are joined by `;`.
+    """
+    restricted_api_file: Path | None = setting("HTTP_RESTRICTED_API_FILE", SECRET_PATH, None)
+    """File that holds it, instead of `HTTP_RESTRICTED_API`; read at start."""
+
+    def problems(self) -> Iterator[str]:
+        """Half of a key pair."""
+        yield from super().problems()
+        if (self.tls_cert is None) != (self.tls_key is None):
+            missing, given = ("HTTP_TLS_KEY", "HTTP_TLS_CERT") if self.tls_cert else ("HTTP_TLS_CERT", "HTTP_TLS_KEY")
+            yield f"{given} is set, but {missing} is not"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SageMakerSettings(Group):
+    """The HTTP front of SageMaker's multi-model contract."""
+
+    port: int = setting("SAGEMAKER_PORT", OPTIONAL_PORT, None)
+    """
+    Port of SageMaker's multi-model contract over HTTP; 0 = off. Default: `SAGEMAKER_BIND_TO_PORT`; without it 8080 when
+    `SAGEMAKER_MULTI_MODEL` is true, else 0.
+    """
+    bind_to_port: int = setting("SAGEMAKER_BIND_TO_PORT", OPTIONAL_PORT, "0")
+    """The same, as SageMaker itself says it to a container."""
+    is_multi_model: bool = setting("SAGEMAKER_MULTI_MODEL", BOOLEAN, "false")
+    """Set by SageMaker in a container of a multi-model endpoint: turns this front on."""
+    model_roots: tuple[Path, ...] = setting("SAGEMAKER_MODEL_ROOTS", PATHS, "/opt/ml/models")
+    """
+    Folders, joined by colons, below which the `url` of a load must lie, links followed; mounted at the same paths for
+    Triton.
+    """
+    has_local_endpoints: bool = setting("SAGEMAKER_LOCAL_ENDPOINTS", BOOLEAN, "false")
+    """Also serve `/endpoints/{name}/invocations`, which lets a client of SageMaker's runtime call this container."""
+    answers_as: str = setting("SAGEMAKER_ANSWERS_AS", choice("contract", "triton", "mms"), "contract")
+    """
+    Whose answers are imitated where clients expect them: `triton`: `modelUrl` is the parent folder of the model, every
+    failed invoke is 400; `mms` (multi-model-server): the status text of a load is `Workers scaled`.
+    """
+    schema: str = setting("SAGEMAKER_TRITON_INFERENCE_TYPE", choice("infer", "generate", "generate_stream"), "infer")
+    """
+    What JSON asks for in an invocation: `infer`: its form says it (V2, LMI, or generate); else always `generate`, or
+    its stream.
+    """
+
+    def __post_init__(self) -> None:
+        """The port in force, where none was named."""
+        if self.port is None:
+            object.__setattr__(self, "port", self.bind_to_port or (PLATFORM_PORT if self.is_multi_model else 0))
+
+
+@dataclass(frozen=True, kw_only=True)
+class V2Settings(Group):
+    """The HTTP front of the V2 inference protocol."""
+
+    port: int = setting("V2_REST_PORT", OPTIONAL_PORT, "0")
+    """Port of the V2 inference protocol over HTTP; 0 = off."""
+    endpoint: Endpoint | None = setting("V2_REST_ENDPOINT", ENDPOINT, None)
+    """
+    Which V2 gRPC server answers it: `port:8033` is ModelMesh, which finds a model in any pod. Default: this pod's
+    Triton.
+    """
+    has_repository: bool = setting("V2_REPOSITORY_API", BOOLEAN, "false")
+    """
+    Open the model repository API: `/v2/repository/...`. Whoever reaches the port can then load models of Triton's
+    folder, or of a request, and unload every model. Directories there that the adapter has not placed are then left
+    alone.
+    """
+    non_finite: str = setting("V2_NON_FINITE", choice("literal", "null", "error"), "literal")
+    """
+    How NaN and infinities are written as JSON: `literal` (NaN, Infinity, as Triton does), `null`, or `error` (the
+    request fails).
+    """
+
+    def problems(self) -> Iterator[str]:
+        """Two that exclude each other."""
+        yield from super().problems()
+        if self.has_repository and self.endpoint is not None:
+            yield "V2_REPOSITORY_API is for this pod's Triton, and V2_REST_ENDPOINT names another server"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RestProxySettings(Group):
+    """The variables of KServe's REST proxy: V2 REST before ModelMesh."""
+
+    listen_port: int = setting("REST_PROXY_LISTEN_PORT", OPTIONAL_PORT, "0")
+    """
+    Port of V2 REST before ModelMesh, as KServe's REST proxy has it; `V2_REST_PORT` beats it; 0 = off. Without
+    `CONTAINER_MEM_REQ_BYTES` the process is this proxy alone: no volume, no Triton, no calls of ModelMesh.
+    """
+    grpc_port: int = setting("REST_PROXY_GRPC_PORT", PORT, "8033")
+    """ModelMesh's port of inference on localhost; `V2_REST_ENDPOINT` beats it."""
+    max_message_bytes: int = setting("REST_PROXY_GRPC_MAX_MSG_SIZE_BYTES", SIZE, "16Mi")
+    """Longest message to and from ModelMesh; ModelMesh has a limit of its own."""
+    uses_tls: bool = setting("REST_PROXY_USE_TLS", BOOLEAN, "false")
+    """Speak TLS with ModelMesh, and trust the pod's own certificate alone."""
+    skips_verify: bool = setting("REST_PROXY_SKIP_VERIFY", BOOLEAN, "false")
+    """Is accepted and has no effect: whoever has the pod's own certificate is ModelMesh."""
+    certificate: Path | None = setting("MM_TLS_KEY_CERT_PATH", PATH, None)
+    """The pod's certificate chain (PEM); a process that is the proxy alone speaks HTTPS with it."""
+    key: Path | None = setting("MM_TLS_PRIVATE_KEY_PATH", PATH, None)
+    """Its private key (PEM)."""
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """Where ModelMesh is."""
+        return Endpoint(host="localhost", port=self.grpc_port)
+
+    def problems(self) -> Iterator[str]:
+        """TLS, and nobody to trust."""
+        yield from super().problems()
+        if self.listen_port and self.uses_tls and (self.certificate is None or self.key is None):
+            yield "REST_PROXY_USE_TLS is on, but MM_TLS_KEY_CERT_PATH and MM_TLS_PRIVATE_KEY_PATH are not both set"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LlmSettings(Group):
+    """The HTTP front for language models. A model's own `serving.properties` beats what begins with `OPTION_`."""
+
+    port: int = setting("LMI_PORT", OPTIONAL_PORT, "0")
+    """Port of the LMI and TGI schemas over HTTP; 0 = off."""
+    model: str | None = setting("LMI_MODEL", TEXT, None)
+    """The model of paths that name none (`/invocations`, `/generate`). Default: the only model that is loaded."""
+    is_tgi_compatible: bool = setting("OPTION_TGI_COMPAT", BOOLEAN, "false")
+    """Answer `/invocations` and `/predictions` as TGI does: a list, token details, SSE."""
+    output_formatter: str = setting("OPTION_OUTPUT_FORMATTER", choice(*OUTPUT_FORMATTERS), "auto")
+    """
+    Form of a stream: `jsonlines` or `sse`, which also stream where a request does not say; `auto`: `jsonlines`, with
+    TGI `sse`.
+    """
+    is_streaming: bool = setting("OPTION_ENABLE_STREAMING", BOOLEAN, "false")
+    """Stream the answer of a request that does not say whether to."""
+    rolling_batch: str = setting("OPTION_ROLLING_BATCH", choice(*ROLLING_BATCHES), "auto")
+    """
+    Schema: `disable`: always the dynamic one; all others as `auto`: a prompt has the rolling one, a list of prompts the
+    dynamic one.
+    """
+    details: str = setting("LMI_DETAILS", choice(*DETAILS), "honest")
+    """Token details that the model's backend cannot tell are `honest`: null, or `strict`: the request fails."""

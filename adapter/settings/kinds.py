@@ -1,0 +1,230 @@
+"""
+What a setting can be: how its text is read, and in which unit it is; and how the settings of a group are read.
+
+A parser takes the text of a variable and raises ValueError in words. Nothing here reads the environment.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import shlex
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from adapter.units import parse_bool, parse_bytes, parse_endpoint, parse_int, parse_number, parse_port
+
+_MAX_INT32 = 2**31 - 1
+"""ModelMesh reads counts and milliseconds as Java's int."""
+_SERVICE_LINK = re.compile(r"(tcp|udp|sctp)://\S+:\d+")
+"""`tcp://10.0.0.7:80`: what the kubelet puts into `METRICS_PORT` of every pod in a namespace that has a Service called `metrics`."""
+
+
+@dataclass(frozen=True)
+class Secret:
+    """A text that shows itself to nobody who prints, logs or formats it."""
+
+    text: str = field(repr=False)
+
+    def __str__(self) -> str:
+        return "***"
+
+
+class Kind(NamedTuple):
+    """A kind of setting."""
+
+    parse: Callable[[str], Any]
+    unit: str
+
+
+def parse_optional_port(text: str) -> int:
+    """A port, or 0 for none."""
+    return 0 if text.strip() == "0" else parse_port(text)
+
+
+def parse_positive(text: str) -> int:
+    """A whole number of 1 or more."""
+    return _at_most_int32(text, at_least=1)
+
+
+def parse_count(text: str) -> int:
+    """A whole number of 0 or more."""
+    return _at_most_int32(text, at_least=0)
+
+
+def _at_most_int32(text: str, at_least: int) -> int:
+    number = parse_int(text)
+    if number < at_least:
+        raise ValueError(f"{text!r} must be {at_least} or more")
+    if number > _MAX_INT32:
+        raise ValueError(f"{text!r} is too large (at most {_MAX_INT32})")
+    return number
+
+
+def parse_optional_bool(text: str) -> bool | None:
+    """A boolean, or `auto` for None."""
+    return None if text.strip().lower() == "auto" else parse_bool(text)
+
+
+def parse_absolute_path(text: str) -> Path:
+    """An absolute path."""
+    path = Path(text)
+    if not path.is_absolute() or ".." in path.parts:
+        raise ValueError(f"{text!r} must be an absolute path without '..'")
+    return path
+
+
+def parse_paths(text: str) -> tuple[Path, ...]:
+    """Absolute paths, joined by colons."""
+    paths = tuple(parse_absolute_path(part) for part in text.split(":") if part)
+    if not paths:
+        raise ValueError("names no folder")
+    return paths
+
+
+def parse_command(text: str) -> tuple[str, ...]:
+    """A program and its arguments, split as by a shell. The text may hold a secret, and is not shown."""
+    try:
+        words = tuple(shlex.split(text))
+    except ValueError as error:
+        raise ValueError(f"cannot be split into words: {str(error).lower()}") from None
+    if not words or not words[0]:
+        raise ValueError("names no program")
+    return words
+
+
+def parse_address(text: str) -> str:
+    """An IP address to listen on."""
+    try:
+        return str(ip_address(text.strip()))
+    except ValueError:
+        raise ValueError(f"{text!r} is not an IP address; 0.0.0.0 and :: are all interfaces") from None
+
+
+def parse_secret_path(text: str) -> Path:
+    """As `parse_absolute_path`. A text that is no path may be the secret itself, and is not shown."""
+    try:
+        return parse_absolute_path(text)
+    except ValueError:
+        raise ValueError("must be an absolute path without '..', of the file that holds the value") from None
+
+
+def parse_networks(text: str) -> tuple[IPv4Network | IPv6Network, ...]:
+    """Networks, joined by commas; of an empty text, none."""
+    return tuple(_network(part.strip()) for part in text.split(",") if part.strip())
+
+
+def _network(text: str) -> IPv4Network | IPv6Network:
+    try:
+        network = ip_network(text, strict=False)
+    except ValueError:
+        raise ValueError(f"{text!r} is not a network; write for instance 10.0.0.0/8,fe80::/10") from None
+    if ip_address(text.partition("/")[0]) != network.network_address:
+        raise ValueError(f"{text!r} begins in the middle of its network; write {network}")
+    return network
+
+
+def parse_log_level(text: str) -> str:
+    """A level of the log; the names of the Go adapter's logger are understood too."""
+    aliases = {"trace": "debug", "warn": "warning", "dpanic": "error", "panic": "error", "fatal": "error"}
+    level = aliases.get(text.lower(), text.lower())
+    if level not in ("debug", "info", "warning", "error"):
+        raise ValueError(f"{text!r} is not a log level (debug, info, warning, error)")
+    return level
+
+
+def parse_log_format(text: str) -> str:
+    """`auto`, `json` or `text`."""
+    if text not in ("auto", "json", "text"):
+        raise ValueError(f"{text!r} is not a log format (auto, json, text)")
+    return text
+
+
+PORT = Kind(parse_port, "port")
+OPTIONAL_PORT = Kind(parse_optional_port, "port")
+ENDPOINT = Kind(parse_endpoint, "endpoint")
+BYTES = Kind(parse_bytes, "bytes")
+SIZE = Kind(parse_bytes, "bytes")
+"""Of 0 or more; a group says itself what is wrong with other BYTES."""
+SECONDS = Kind(parse_number, "seconds")
+MILLISECONDS = Kind(parse_positive, "milliseconds")
+FACTOR = Kind(parse_number, "factor")
+LOADS = Kind(parse_positive, "loads")
+THREADS = Kind(parse_positive, "threads")
+REQUESTS = Kind(parse_count, "requests")
+BOOLEAN = Kind(parse_bool, "boolean")
+OPTIONAL_BOOLEAN = Kind(parse_optional_bool, "boolean or auto")
+NETWORKS = Kind(parse_networks, "networks")
+PATH = Kind(parse_absolute_path, "path")
+PATHS = Kind(parse_paths, "paths")
+SECRET_PATH = Kind(parse_secret_path, "path")
+COMMAND = Kind(parse_command, "command")
+ADDRESS = Kind(parse_address, "address")
+TEXT = Kind(str, "text")
+SECRET = Kind(Secret, "secret text")
+LOG_LEVEL = Kind(parse_log_level, "level")
+LOG_FORMAT = Kind(parse_log_format, "format")
+
+
+def choice(*words: str) -> Kind:
+    """One of these words, in any case."""
+
+    def parse(text: str) -> str:
+        word = text.strip().lower()
+        if word not in words:
+            raise ValueError(f"{text!r} is none of {', '.join(words)}")
+        return word
+
+    return Kind(parse, "word")
+
+
+def setting(env: str, kind: Kind, default: str | None) -> Any:
+    """
+    A dataclass field that is a setting; the docstring below it is its meaning in the tables.
+
+    `default` is text as in the environment; None leaves the field None.
+    """
+    return field(metadata={"env": env, "kind": kind, "default": default})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """Base of the dataclasses of settings."""
+
+    def problems(self) -> Iterator[str]:
+        """What cannot work, a sentence each."""
+        for entry in fields(self):
+            value = getattr(self, entry.name)
+            if entry.metadata["kind"] is SIZE and value is not None and value < 0:
+                yield f"{entry.metadata['env']} is {value} bytes, but must be 0 or more"
+
+
+def read(group: type[Any], environ: Mapping[str, str], problems: list[str]) -> Any:
+    """
+    An instance of a dataclass of settings, or None after adding a sentence for each variable that is wrong.
+
+    A variable that is empty counts as absent; of NETWORKS it is a value: none at all.
+    """
+    values: dict[str, Any] = {}
+    for entry in fields(group):
+        kind, text = entry.metadata["kind"], environ.get(entry.metadata["env"])
+        if text is None or (not text and kind is not NETWORKS) or (kind.unit == "port" and _SERVICE_LINK.fullmatch(text)):
+            text = entry.metadata["default"]
+        try:
+            values[entry.name] = None if text is None else kind.parse(text)
+        except ValueError as error:
+            problems.append(f"{entry.metadata['env']}: {error}")
+    return group(**values) if len(values) == len(fields(group)) else None
+
+
+def meanings(group: type[Any]) -> Iterator[str]:
+    """Of each field in turn, in one line without a full stop: what the docstring below it says."""
+    (body,) = ast.parse(inspect.getsource(group)).body
+    for before, node in pairwise(ast.iter_child_nodes(body)):
+        if isinstance(before, ast.AnnAssign) and isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            yield " ".join(str(node.value.value).split()).removesuffix(".")
