@@ -150,10 +150,6 @@ class Cache:
         entries = self._table.of_origin(origin)[:LOOKED_AT]
         return await self._files.run(partial(self._artifacts.content, entries, lambda record: record.find(stored))) if entries else None
 
-    def has_some(self, origin: str) -> bool:
-        """Whether there is any version of this model that its owner may have. From any thread; asks no disk."""
-        return bool(self._table.of_origin(origin))
-
     def listing(self, key: str) -> Listing | None:
         """What an unpacked artifact holds, if it is known. Blocks."""
         return self._artifacts.listing(key)
