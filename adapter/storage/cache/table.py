@@ -59,10 +59,6 @@ class _Bytes:
             if not file[1]:
                 self.total -= self._files.pop(inode)[0]
 
-    def have(self, entry: Entry) -> bool:
-        """Whether all files of this one are among them."""
-        return all(inode in self._files for inode in entry.inodes)
-
 
 class Table:
     """All artifacts of this process. May be asked from any thread. No answer takes longer because of other models' artifacts."""
@@ -131,10 +127,10 @@ class Table:
             self._leaving_bytes -= entry.leaving_bytes
 
     def give_up(self) -> Entry | None:
-        """The least recently used idle artifact, whose folder the caller removes; not one whose files are all placed from another."""
+        """The least recently used idle artifact, whose folder the caller removes."""
         with self._lock:
-            idle = (entry for entry in self._idle.values() if not entry.inodes or not self._placed.have(entry))
-            if (entry := next(idle, None)) is not None:
+            entry = next(iter(self._idle.values()), None)
+            if entry is not None:
                 self._take_off(entry)
             return entry
 
