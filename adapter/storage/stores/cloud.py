@@ -31,8 +31,6 @@ _MOST_TOKEN_CHARACTERS = 8 * 1024
 _NO_SIZE = 2**63
 Sign = Callable[[str, str, Mapping[str, str]], tuple[str, Mapping[str, str]]]
 """Method, URL and headers → the URL and the headers to send."""
-TOKEN_BYTES = 256 * 1024
-"""Most that an answer with a token may have: honest ones have 2 KiB."""
 NO_ANSWER = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
 """What readers of an answer raise that is in another language."""
 NEVER = 1e12
@@ -46,7 +44,7 @@ class Token:
     """What proves who we are. Never shown."""
 
     value: Any
-    ends_at: float
+    ends_at: float = NEVER
     """Seconds since 1970."""
 
     def __repr__(self) -> str:

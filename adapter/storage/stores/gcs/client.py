@@ -31,18 +31,7 @@ from adapter.storage.net.messages import Head
 from adapter.storage.secret.merging import StorageConfig
 from adapter.storage.stores.answers import is_passing
 from adapter.storage.stores.clients import Means
-from adapter.storage.stores.cloud import (
-    NEVER,
-    NO_ANSWER,
-    TOKEN_BYTES,
-    CloudBucket,
-    CloudClient,
-    NoCredentialsError,
-    Sign,
-    Token,
-    Tokens,
-    TokensAwayError,
-)
+from adapter.storage.stores.cloud import NO_ANSWER, CloudBucket, CloudClient, NoCredentialsError, Sign, Token, Tokens, TokensAwayError
 from adapter.storage.stores.gcs import GcsConnection
 from adapter.workers import Stop
 
@@ -136,7 +125,7 @@ class GcsClient(CloudClient):
 
     async def _ask(self) -> Token:
         guard = self.means.guard_of(self._connection.giver)
-        bridge = Bridge(self.means.engine, self._connection.trust, guard, most_bytes=TOKEN_BYTES, asks=self._tokens.asks)
+        bridge = Bridge(self.means.engine, self._connection.trust, guard, asks=self._tokens.asks)
         return await self.means.asking.run(lambda stop: self._asked(_Asking(bridge, stop), stop))
 
     def _asked(self, asking: _Asking, stop: Stop) -> Token:
@@ -153,7 +142,7 @@ class GcsClient(CloudClient):
             self.credentials = "the default credentials, because there is no private_key in the config" if found else NO_DEFAULT
             self._found = found or AnonymousCredentials()
         if isinstance(self._found, AnonymousCredentials):
-            return Token("", NEVER)
+            return Token("")
         try:
             self._found.refresh(asking)
         except NO_ANSWER as error:

@@ -22,7 +22,7 @@ from adapter.storage.net.messages import Collected, Head, Trust
 from adapter.storage.secret.merging import StorageConfig
 from adapter.storage.stores.answers import OK, REDIRECTS, USER_AGENT, etag_of, is_passing
 from adapter.storage.stores.clients import Means
-from adapter.storage.stores.cloud import PAGE_BYTES, CloudBucket, CloudClient, Sign, Token, Tokens
+from adapter.storage.stores.cloud import CloudBucket, CloudClient, Sign, Token, Tokens
 from adapter.storage.stores.s3 import S3Connection
 from adapter.storage.stores.s3.amazon import MEANINGS, asked, of_environment, place_of
 from adapter.storage.stores.xml_pages import code_in, fields_of, name_of, parsed
@@ -87,7 +87,7 @@ class S3Client(CloudClient):
 
     async def _ask(self) -> Token:
         assert self._tokens is not None  # noqa: S101 - they ask
-        bridge = Bridge(self.means.engine, Trust(ca_file=self._trust.ca_file), most_bytes=PAGE_BYTES, asks=self._tokens.asks)
+        bridge = Bridge(self.means.engine, Trust(ca_file=self._trust.ca_file), asks=self._tokens.asks)
         return await self.means.asking.run(lambda stop: asked(self.region, bridge, stop))
 
 
