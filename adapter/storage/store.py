@@ -161,7 +161,8 @@ class Store:
         search = Search(spec, Waits(clock, clock() + timeout_seconds), is_survey=True, wanted=wanted)
         finding = asyncio.create_task(self._surveyed(search), name=f"survey of {spec.model_id}")
         self._left.add(finding)
-        finding.add_done_callback(self._forget)
+        finding.add_done_callback(self._left.discard)
+        finding.add_done_callback(retrieve)
         try:
             done, _ = await asyncio.wait({finding}, timeout=timeout_seconds)
         finally:
@@ -179,10 +180,6 @@ class Store:
         if (found := await self._at_hand(search)) is not None:
             return found
         return await (await self._finder(search))()
-
-    def _forget(self, finding: asyncio.Task[Found]) -> None:
-        self._left.discard(finding)
-        retrieve(finding)
 
     async def release(self, artifact: Artifact) -> None:
         """As `ModelStore`."""

@@ -59,6 +59,8 @@ class Transfer:
         """Nothing has come of this one."""
         self.request = request
         self._head = Head()
+        self._has_head = self._is_good = False
+        """The head is whole; and it is of status 200 or 206."""
         self._lines: list[bytes] = []
         self._head_bytes = 0
         self._came_bytes = self._pieces = self._seen_pieces = 0
@@ -120,14 +122,6 @@ class Transfer:
 
         return callback
 
-    @property
-    def _has_head(self) -> bool:
-        return self._head.status >= _FIRST_FINAL
-
-    @property
-    def _is_good(self) -> bool:
-        return self._head.status in _GOOD
-
     def _header(self, line: bytes) -> None:
         """A line of the head, or a trailer. Raises TooMuch, and what the sink raises."""
         self._head_bytes += len(line)
@@ -139,6 +133,7 @@ class Transfer:
             self._lines.append(line)
             return
         self._head, self._lines = head_of(self._lines), []
+        self._has_head, self._is_good = self._head.status >= _FIRST_FINAL, self._head.status in _GOOD
         if self._has_head:
             self._heard = time.monotonic()
         if self._is_good:

@@ -154,11 +154,6 @@ class Part:
     start: int
     length: int
 
-    @property
-    def is_whole(self) -> bool:
-        """All of the object."""
-        return self.length == self.stored.size_bytes
-
 
 class StagedFiles:
     """Files that become a model."""

@@ -143,12 +143,7 @@ class Body:
     """
 
     def __init__(
-        self,
-        read: Read,
-        where: Where,
-        *,
-        check: Callable[[Head, Read], None],
-        checksums: Callable[[Mapping[str, str]], Sequence[Checksum]],
+        self, read: Read, where: Where, *, check: Callable[[Head, Read], None], checksums: Callable[[Mapping[str, str]], Sequence[Checksum]]
     ) -> None:
         """
         Args:

@@ -211,10 +211,10 @@ def _guards(version: str, *, is_range: bool) -> dict[str, str]:
     """Request headers that make a server refuse another version, or send it whole instead of the range."""
     if not version or version.startswith(_WEAK):
         return {}
+    name, value = "If-Match", f'"{version}"'
     if version.startswith(_DATE):
-        date = formatdate(int(version.removeprefix(_DATE)), usegmt=True)
-        return {"If-Unmodified-Since": date} | ({"If-Range": date} if is_range else {})
-    return {"If-Match": f'"{version}"'} | ({"If-Range": f'"{version}"'} if is_range else {})
+        name, value = "If-Unmodified-Since", formatdate(int(version.removeprefix(_DATE)), usegmt=True)
+    return {name: value, "If-Range": value} if is_range else {name: value}
 
 
 def _is_held_to(wanted: str, version: str, *, is_part: bool) -> bool:

@@ -61,11 +61,11 @@ def connection_of(config: StorageConfig) -> S3Connection:
     style = (fields.text("addressing_style") or ("path" if endpoint else "auto")).lower()
     if style not in _STYLES:
         raise InvalidRequest(f"{config.label}: addressing_style is unknown; expected path, virtual or auto")
-    keys, reached = {name: fields.secret(name) for name in KEYS}, fields_of(config)
-    given = {} if reached["is_anonymous"] else keys
-    missing = [name for name in KEYS[:2] if not given.get(name)]
+    reached = fields_of(config, secrets=KEYS)
+    given = {name: reached[name] for name in KEYS}
+    missing = [name for name in KEYS[:2] if not given[name]]
     if missing and any(given.values()):
         has = " and ".join(name for name in KEYS if given[name])
         needs = "give both keys, or none to use the default credential chain"
         raise InvalidRequest(f"{config.label} has {has} but no {' and no '.join(missing)}; {needs}")
-    return S3Connection(url=endpoint, region=fields.text("region"), addressing_style=style, **{**given, **reached})
+    return S3Connection(url=endpoint, region=fields.text("region"), addressing_style=style, **reached)
