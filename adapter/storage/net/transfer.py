@@ -32,8 +32,6 @@ _FEW_PIECES, _LEAST_MEAN_BYTES = 4096, 256
 """Of a body in chunks: around tiny ones there may be framing without end, of which libcurl tells nothing."""
 _OF_LIBCURL = ("Accept", "Content-Type", "Expect")
 """Headers that libcurl sends by itself."""
-_GOOD = (200, 206)
-_FIRST_FINAL = 200
 
 
 _BUFFERS: deque[memoryview] = deque(maxlen=16)
@@ -133,7 +131,7 @@ class Transfer:
             self._lines.append(line)
             return
         self._head, self._lines = head_of(self._lines), []
-        self._has_head, self._is_good = self._head.status >= _FIRST_FINAL, self._head.status in _GOOD
+        self._has_head, self._is_good = self._head.status >= 200, self._head.status in (200, 206)
         if self._has_head:
             self._heard = time.monotonic()
         if self._is_good:

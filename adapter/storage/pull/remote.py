@@ -32,8 +32,6 @@ from adapter.volume.volume import Volume, make_plain_directory
 from adapter.waits import Waits
 from adapter.workers import Stop, Workers
 
-_OUTER = "unpacked"
-
 
 @dataclass(frozen=True, kw_only=True)
 class Means:
@@ -219,7 +217,7 @@ class PackedModel(RemoteModel):
     def _unpack(self, archive: Path, staged: Path, reserved: Reservation, stop: Stop) -> Listing:
         packed, means = self._found.listing, self._means
         with means.volume.writing(packed.size_bytes):
-            outer, target = staged / _OUTER, staged / FILES
+            outer, target = staged / "unpacked", staged / FILES
             make_plain_directory(outer)
             files = unpack(archive, name=packed.name, target=outer, reserved=reserved, max_bytes=means.most_unpacked_bytes, stop=stop)
             names = list(outer.iterdir())

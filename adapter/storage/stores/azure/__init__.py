@@ -25,8 +25,6 @@ BINDING = Binding(
 )
 _KINDS = {"account_key": "the account key", "sas_token": "the SAS token", "client_secret": "the service principal"}
 """Field → what it is, for people. The first counts."""
-_LOOPBACK_DEVELOPMENT = "http://127.0.0.1:10000/devstoreaccount1"
-_NOT_AZURES = "connection_string, account_key or sas_token is not what Azure gives out as such"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,10 +103,10 @@ def _of_string(text: str, config: StorageConfig) -> AzureConnection:
         Secret(secret)
     is_keyed = bool(name and key)
     if parts.get("USEDEVELOPMENTSTORAGE") == "true":
-        url = _LOOPBACK_DEVELOPMENT
+        url = "http://127.0.0.1:10000/devstoreaccount1"
     elif not (url := parts.get("BLOBENDPOINT", "")):
         if not name:
-            raise InvalidRequest(_NOT_AZURES)
+            raise InvalidRequest("connection_string, account_key or sas_token is not what Azure gives out as such")
         url = f"{parts.get('DEFAULTENDPOINTSPROTOCOL', 'https')}://{name}.blob.{parts.get('ENDPOINTSUFFIX', 'core.windows.net')}"
     urls = [each if "://" in each else f"https://{each}" for each in (url, parts.get("BLOBSECONDARYENDPOINT") or url)]
     bare, _, query = urls[0].partition("?")

@@ -36,7 +36,6 @@ from adapter.storage.stores.xml_pages import code_in, parsed
 
 _OR_ELSE = 'give the storage config an account_key, or "anonymous": "true" for a public container'
 _ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
-_MOST_SECONDS = 10**9
 _VERSION = "2021-12-02"
 """`x-ms-version`: the first one that tells names in another encoding where XML cannot hold them."""
 _PAGE_BLOBS = 250
@@ -153,7 +152,7 @@ class AzureClient(CloudClient):
             raise NoCredentialsError(f"{failed} (HTTP {head.status})")
         try:
             answer = msgspec.json.decode(page.content, type=_Answer)
-            return Token(answer.access_token, began + min(int(answer.expires_in), _MOST_SECONDS))
+            return Token(answer.access_token, began + min(int(answer.expires_in), 10**9))
         except ValueError as error:
             raise TokensAwayError(host) from error
 

@@ -41,11 +41,9 @@ NO_DEFAULT = "no credentials (there are no default ones)"
 _SCOPES = ("https://www.googleapis.com/auth/devstorage.read_only",)
 _SEARCH_PAUSES_SECONDS = (0.0, 1.0, 2.0)
 """Before each look for a metadata server: a new pod's may need seconds to come up."""
-_MACHINE = Path("/sys/class/dmi/id/product_name")
 _FIELDS = "items(name,size,generation),prefixes,nextPageToken"
 _MOST_QUOTES_OF_A_ROW = 160
 """Whole objects, which servers in Google's place send whatever was asked for, have up to 40 names and 40 values."""
-_STORED_ENCODING = "x-goog-stored-content-encoding"
 
 
 class _Row(msgspec.Struct):
@@ -188,7 +186,7 @@ def _default(asking: _Asking, stop: Stop) -> Any:
 
 def _is_google_machine() -> bool:
     with suppress(OSError, ValueError):
-        return _MACHINE.read_text().startswith("Google")
+        return Path("/sys/class/dmi/id/product_name").read_text().startswith("Google")
     return False
 
 
@@ -241,4 +239,4 @@ class _GcsBucket(CloudBucket):
     def is_answer(self, head: Head) -> bool:
         """As `CloudBucket`. Nothing is unpacked on the way."""
         encoding = head.headers.get("content-encoding", "")
-        return super().is_answer(head) and encoding in ("", head.headers.get(_STORED_ENCODING, encoding))
+        return super().is_answer(head) and encoding in ("", head.headers.get("x-goog-stored-content-encoding", encoding))
