@@ -52,13 +52,9 @@ from adapter.workers import Workers, processors, retrieve
 ASKING = 16
 """Listings and small reads that may wait for one endpoint at a time."""
 SURVEYING = 2
-_FILE_THREADS = 4
-_LOOKING_THREADS = 4
-_SECRET_THREADS = 2
 _IDENTITY_THREADS = 16
 """Each client has one at most, and waits in it for no longer than its load."""
 _MOST_ENGINES = 4
-_UNPACKING_THREADS = 4
 
 Find = Callable[[StorageConfig, Search], Coroutine[Any, Any, Found]]
 """Looks for the model that the search names. Raises as `ModelStore.open`."""
@@ -95,10 +91,10 @@ class Store:
         space = space or Space(volume.cache_dir, 0, refuses=False)
         self._digests = digests or Digests(secrets.token_bytes(SALT_BYTES))
         self._root = root
-        self._unpacks = Workers("unpack", _UNPACKING_THREADS)
-        self._files = Workers("volume", _FILE_THREADS)
-        self._looks = Workers("look", _LOOKING_THREADS)
-        self._secrets = Workers("secret", _SECRET_THREADS)
+        self._unpacks = Workers("unpack", 4)
+        self._files = Workers("volume", 4)
+        self._looks = Workers("look", 4)
+        self._secrets = Workers("secret", 2)
         self._identities = Workers("identity", _IDENTITY_THREADS)
         self._configs = StorageConfigs(settings.config_dir, BINDINGS, self._secrets.executor)
         self._mounted = MountedReads(settings.pvc_mounts)
@@ -161,7 +157,8 @@ class Store:
         search = Search(spec, Waits(clock, clock() + timeout_seconds), is_survey=True, wanted=wanted)
         finding = asyncio.create_task(self._surveyed(search), name=f"survey of {spec.model_id}")
         self._left.add(finding)
-        finding.add_done_callback(self._forget)
+        finding.add_done_callback(self._left.discard)
+        finding.add_done_callback(retrieve)
         try:
             done, _ = await asyncio.wait({finding}, timeout=timeout_seconds)
         finally:
@@ -179,10 +176,6 @@ class Store:
         if (found := await self._at_hand(search)) is not None:
             return found
         return await (await self._finder(search))()
-
-    def _forget(self, finding: asyncio.Task[Found]) -> None:
-        self._left.discard(finding)
-        retrieve(finding)
 
     async def release(self, artifact: Artifact) -> None:
         """As `ModelStore`."""

@@ -19,6 +19,8 @@ SMALL_BYTES = 256 * 1024
 """Most of a body that is asked for in a row of such ones, over one connection."""
 ERROR_BYTES = 64 * 1024
 """Most of an answer that is neither 200 nor 206. The clouds' error documents have less than 8 KiB."""
+TOKEN_BYTES = 256 * 1024
+"""Most that an answer with a token, or other credentials, may have: honest ones have 2 KiB."""
 _ANY: dict[IPv4Address | IPv6Address, IPv4Address | IPv6Address] = {
     IPv4Address(0): IPv4Address("127.0.0.1"),
     IPv6Address(0): IPv6Address("::1"),

@@ -93,8 +93,7 @@ class ArchiveTree:
         self._entries += 1
         if self._entries > MAX_OBJECTS:
             raise self.refusal(f"holds more than {MAX_OBJECTS} entries; is it really one model?")
-        path = name.removesuffix("/")
-        path = _HERE.sub("", path)
+        path = _HERE.sub("", name.removesuffix("/"))
         if path in ("", ".") and not name.startswith("/"):
             return None
         if problem := path_problem(path):

@@ -21,7 +21,6 @@ from adapter.workers import Stop
 
 SUFFIXES = (".tar.gz", ".tgz", ".tar", ".zip")
 _OTHERS = (".gz", ".bz2", ".tbz2", ".xz", ".txz", ".zst", ".7z", ".rar")
-_HEAD_BYTES = 512
 _KINDS = {
     b"\x1f\x8b": "gzip",
     b"PK\3\4": "zip",
@@ -104,7 +103,7 @@ def _words(error: Exception) -> str:
 def _begins_like(archive: Path) -> str | None:
     """The kind that its first bytes tell."""
     with archive.open("rb") as file:
-        head = file.read(_HEAD_BYTES)
+        head = file.read(512)
     return "tar" if head[257:262] == b"ustar" else next((kind for start, kind in _KINDS.items() if head.startswith(start)), None)
 
 

@@ -108,13 +108,7 @@ class Puller:
         self._sizes = sizes
 
     async def pull(
-        self,
-        bucket: Bucket,
-        objects: Mapping[str, StoredObject],
-        waits: Waits,
-        *,
-        reserved: Reservation,
-        staged: Path | None = None,
+        self, bucket: Bucket, objects: Mapping[str, StoredObject], waits: Waits, *, reserved: Reservation, staged: Path | None = None
     ) -> Path:
         """
         Pull objects into a directory, and check that each is as long as it was listed.
@@ -149,7 +143,7 @@ class Puller:
 
     def _prepared(self, files: StagedFiles, objects: Mapping[str, StoredObject], stop: Stop) -> deque[Part]:
         parts = deque(part for part in parts_of(objects, self._sizes) if part.length)
-        files.prepare({part.path for part in parts if not part.is_whole}, stop)
+        files.prepare({part.path for part in parts if part.length < part.stored.size_bytes}, stop)
         return parts
 
 

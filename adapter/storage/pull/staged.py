@@ -41,15 +41,10 @@ class Whole:
         self._lock = threading.Lock()
         self._algorithm = ""
         """That is computed; empty: not chosen yet."""
-        self._told: set[bytes] = set()
+        self.told: set[bytes] = set()
         """By all answers: a store that contradicts itself is not believed."""
         self._runs: list[tuple[int, int, bytes]] = []
         """Start, length, checksum."""
-
-    @property
-    def is_told(self) -> bool:
-        """What it has to be is known."""
-        return bool(self._told)
 
     def choose(self, told: Sequence[Checksum], length: int) -> Running | None:
         """What is computed of a run: the first that can be, the same for all runs. None: nothing."""
@@ -65,7 +60,7 @@ class Whole:
     def note(self, told: Sequence[Checksum]) -> None:
         """Remember what an answer tells."""
         with self._lock:
-            self._told.update(each.value for each in told if each.value is not None and each.algorithm == self._algorithm)
+            self.told.update(each.value for each in told if each.value is not None and each.algorithm == self._algorithm)
 
     def ran(self, start: int, length: int, checksum: bytes) -> None:
         """
@@ -78,12 +73,12 @@ class Whole:
         with self._lock:
             self._runs.append((start, length, checksum))
             runs = sorted(self._runs)
-            if not self._told or sum(length for _, length, _ in runs) != self.stored.size_bytes:
+            if not self.told or sum(length for _, length, _ in runs) != self.stored.size_bytes:
                 return
         _, _, found = runs[0]
         for _, next_bytes, following in runs[1:]:
             found = combined(self._algorithm, found, following, next_bytes)
-        if wrong := self._told - {found}:
+        if wrong := self.told - {found}:
             told, came = (base64.b64encode(each).decode() for each in (min(wrong), found))
             text = f"their {self._algorithm.upper()} is {came}, and the store tells {told}"
             text = f"the bytes of {shown(self.stored.key)} from {self._place} are not those that were stored: {text}"
@@ -104,7 +99,7 @@ class Run(FileSink):
     def is_asking(self) -> bool:
         """As `FileSink`: one request for each object that comes in several runs."""
         is_first_of_many = self._start == 0 and self._length < self._whole.stored.size_bytes
-        return self._running is not None and is_first_of_many and not self._whole.is_told
+        return self._running is not None and is_first_of_many and not self._whole.told
 
     def expect(self, told: Sequence[Checksum]) -> None:
         """As `FileSink`. Bytes that have passed by before cannot be verified any more."""
@@ -153,11 +148,6 @@ class Part:
     stored: StoredObject
     start: int
     length: int
-
-    @property
-    def is_whole(self) -> bool:
-        """All of the object."""
-        return self.length == self.stored.size_bytes
 
 
 class StagedFiles:

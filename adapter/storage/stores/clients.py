@@ -85,23 +85,23 @@ class Connection:
         raise NotImplementedError
 
 
-def fields_of(config: StorageConfig, place: str = "endpoint_url") -> Mapping[str, Any]:
+def fields_of(config: StorageConfig, place: str = "endpoint_url", secrets: Sequence[str] = ()) -> dict[str, Any]:
     """
     The fields of `Connection` that all types read alike. Blocks: a CA bundle may be a file.
 
     Args:
         config: of the request.
         place: the field that names the place.
+        secrets: names of fields with credentials; each is None where requests are anonymous.
 
     Raises:
         InvalidRequest: a field has a wrong type or value.
     """
-    fields = config.fields
-    return {
-        "is_requested": place in config.requested,
-        "is_anonymous": fields.flag("anonymous", default=False),
-        "trust": Trust(verify=fields.flag("verify_ssl", default=True), ca_pem=trusted_pem(fields)),
-    }
+    fields, is_anonymous = config.fields, config.fields.flag("anonymous", default=False)
+    keys = {name: fields.secret(name) for name in secrets}
+    trust = Trust(verify=fields.flag("verify_ssl", default=True), ca_pem=trusted_pem(fields))
+    given = dict.fromkeys(keys) if is_anonymous else keys
+    return {"is_requested": place in config.requested, "is_anonymous": is_anonymous, "trust": trust, **given}
 
 
 class Client(Protocol):

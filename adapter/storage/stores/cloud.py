@@ -25,14 +25,10 @@ from adapter.waits import instead
 
 PAGE_BYTES = 4 * 1024 * 1024
 """Most that an answer to a listing of 1,000 keys may have; see the stores for what a key can take."""
-_NO_ENCODINGS = ("", "identity")
 _MOST_TOKEN_CHARACTERS = 8 * 1024
 """Tokens hold a key, in an encoding of the server's own, and go back in a URL."""
-_NO_SIZE = 2**63
 Sign = Callable[[str, str, Mapping[str, str]], tuple[str, Mapping[str, str]]]
 """Method, URL and headers → the URL and the headers to send."""
-TOKEN_BYTES = 256 * 1024
-"""Most that an answer with a token may have: honest ones have 2 KiB."""
 NO_ANSWER = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
 """What readers of an answer raise that is in another language."""
 NEVER = 1e12
@@ -46,7 +42,7 @@ class Token:
     """What proves who we are. Never shown."""
 
     value: Any
-    ends_at: float
+    ends_at: float = NEVER
     """Seconds since 1970."""
 
     def __repr__(self) -> str:
@@ -289,7 +285,7 @@ class CloudBucket:
         """The page in an answer; None: the answer is of another status. Raises SourceUnavailable: it is no page."""
         if answer.head.status != OK:
             return None
-        if answer.head.headers.get("content-encoding", "").strip().lower() not in _NO_ENCODINGS:
+        if answer.head.headers.get("content-encoding", "").strip().lower() not in ("", "identity"):
             raise self._where.unreachable(Unanswered("its answer has a Content-Encoding that was not asked for"))
         try:
             page = self.page_of(answer.content)
@@ -305,7 +301,7 @@ class CloudBucket:
         longest = max((len(text.encode()) for text in (*names, *(each.etag for each in page.objects))), default=0)
         if len(names) > PAGE_OBJECTS or not all(names) or longest > self.most_name_bytes:
             raise ValueError("more rows than a page has, or a name or version that is none")
-        if len(page.next_token or "") > _MOST_TOKEN_CHARACTERS or any(not 0 <= each.size_bytes < _NO_SIZE for each in page.objects):
+        if len(page.next_token or "") > _MOST_TOKEN_CHARACTERS or any(not 0 <= each.size_bytes < 2**63 for each in page.objects):
             raise ValueError("a token that is too long, or a size that is none")
 
     def _check(self, head: Head, read: Read) -> None:

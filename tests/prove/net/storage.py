@@ -89,8 +89,8 @@ MISTAKES = (
         "checksum not compared",
         "Bytes whose checksum differs from the store's are served.",
         "adapter/storage/pull/staged.py",
-        "if wrong := self._told - {found}:",
-        "if (wrong := self._told - {found}) and not found:",
+        "if wrong := self.told - {found}:",
+        "if (wrong := self.told - {found}) and not found:",
         ("fault/test_damaged_bytes.py",),
     ),
     Mistake(

@@ -26,17 +26,16 @@ from adapter.errors import AdapterError, InvalidRequest, SourceDenied, SourceNot
 from adapter.storage.bucket import PAGE_OBJECTS, Page, Read, StoredObject
 from adapter.storage.checksums import Checksum, readable
 from adapter.storage.net.failures import Unanswered
-from adapter.storage.net.messages import Access, Collected, Head, Request, proxy_for
+from adapter.storage.net.messages import TOKEN_BYTES, Access, Collected, Head, Request, proxy_for
 from adapter.storage.secret.merging import StorageConfig
 from adapter.storage.stores.answers import OK, is_passing
 from adapter.storage.stores.azure import AzureConnection, container_of
 from adapter.storage.stores.clients import Means
-from adapter.storage.stores.cloud import TOKEN_BYTES, CloudBucket, CloudClient, NoCredentialsError, Sign, Token, Tokens, TokensAwayError
+from adapter.storage.stores.cloud import CloudBucket, CloudClient, NoCredentialsError, Sign, Token, Tokens, TokensAwayError
 from adapter.storage.stores.xml_pages import code_in, parsed
 
 _OR_ELSE = 'give the storage config an account_key, or "anonymous": "true" for a public container'
 _ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
-_MOST_SECONDS = 10**9
 _VERSION = "2021-12-02"
 """`x-ms-version`: the first one that tells names in another encoding where XML cannot hold them."""
 _PAGE_BLOBS = 250
@@ -62,11 +61,6 @@ class _Identity:
     secret: str
     """Of a service principal. Without one: of a workload identity."""
     token_file: str
-
-    @property
-    def host(self) -> str:
-        """Host and port of `url`."""
-        return urlsplit(self.url).netloc
 
 
 def _identity_of(connection: AzureConnection) -> _Identity | None:
@@ -133,7 +127,8 @@ class AzureClient(CloudClient):
         """Raises NoCredentialsError; TokensAwayError: this can pass."""
         identity = self._identity
         assert identity is not None and self._tokens is not None  # noqa: S101 - they ask
-        self._tokens.asks(identity.host)
+        host = urlsplit(identity.url).netloc
+        self._tokens.asks(host)
         fields = {"client_id": identity.client, "scope": "https://storage.azure.com/.default", "grant_type": "client_credentials"}
         failed = f"{self.credentials} of {{label}} did not work"
         if identity.secret:
@@ -150,16 +145,16 @@ class AzureClient(CloudClient):
         try:
             head = await self.means.engine.fetch(request)
         except Unanswered as failure:
-            raise TokensAwayError(identity.host, failure) from failure
+            raise TokensAwayError(host, failure) from failure
         if is_passing(head.status):
-            raise TokensAwayError(identity.host, head=head)
+            raise TokensAwayError(host, head=head)
         if head.status != OK:
             raise NoCredentialsError(f"{failed} (HTTP {head.status})")
         try:
             answer = msgspec.json.decode(page.content, type=_Answer)
-            return Token(answer.access_token, began + min(int(answer.expires_in), _MOST_SECONDS))
+            return Token(answer.access_token, began + min(int(answer.expires_in), 10**9))
         except ValueError as error:
-            raise TokensAwayError(identity.host) from error
+            raise TokensAwayError(host) from error
 
 
 def _decoded(connection: AzureConnection) -> bytes:

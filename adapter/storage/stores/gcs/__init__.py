@@ -41,12 +41,10 @@ class GcsConnection(Connection):
 
 def connection_of(config: StorageConfig) -> GcsConnection:
     """The connection fields of a storage config. Blocks: a CA bundle may be a file. Raises InvalidRequest, with the field's name."""
-    fields, reached = config.fields, fields_of(config)
-    keys = {name: fields.secret(name) for name in KEY}
-    check_all_or_none(config.label, keys)
+    fields, reached = config.fields, fields_of(config, secrets=KEY)
+    check_all_or_none(config.label, {name: reached[name] for name in KEY})
     giver = Connection(url=fields.endpoint("token_uri"), is_requested="token_uri" in config.requested)
-    given = {} if reached["is_anonymous"] else keys
-    connection = GcsConnection(url=fields.endpoint("endpoint_url"), giver=giver, **{**given, **reached})
+    connection = GcsConnection(url=fields.endpoint("endpoint_url"), giver=giver, **reached)
     if connection.private_key is not None:
         connection.check_token("the bearer token of the private_key", f"{config.label}: endpoint_url")
         giver.check_token("the bearer token of the private_key", f"{config.label}: token_uri")

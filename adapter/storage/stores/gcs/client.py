@@ -31,18 +31,7 @@ from adapter.storage.net.messages import Head
 from adapter.storage.secret.merging import StorageConfig
 from adapter.storage.stores.answers import is_passing
 from adapter.storage.stores.clients import Means
-from adapter.storage.stores.cloud import (
-    NEVER,
-    NO_ANSWER,
-    TOKEN_BYTES,
-    CloudBucket,
-    CloudClient,
-    NoCredentialsError,
-    Sign,
-    Token,
-    Tokens,
-    TokensAwayError,
-)
+from adapter.storage.stores.cloud import NO_ANSWER, CloudBucket, CloudClient, NoCredentialsError, Sign, Token, Tokens, TokensAwayError
 from adapter.storage.stores.gcs import GcsConnection
 from adapter.workers import Stop
 
@@ -52,11 +41,9 @@ NO_DEFAULT = "no credentials (there are no default ones)"
 _SCOPES = ("https://www.googleapis.com/auth/devstorage.read_only",)
 _SEARCH_PAUSES_SECONDS = (0.0, 1.0, 2.0)
 """Before each look for a metadata server: a new pod's may need seconds to come up."""
-_MACHINE = Path("/sys/class/dmi/id/product_name")
 _FIELDS = "items(name,size,generation),prefixes,nextPageToken"
 _MOST_QUOTES_OF_A_ROW = 160
 """Whole objects, which servers in Google's place send whatever was asked for, have up to 40 names and 40 values."""
-_STORED_ENCODING = "x-goog-stored-content-encoding"
 
 
 class _Row(msgspec.Struct):
@@ -136,7 +123,7 @@ class GcsClient(CloudClient):
 
     async def _ask(self) -> Token:
         guard = self.means.guard_of(self._connection.giver)
-        bridge = Bridge(self.means.engine, self._connection.trust, guard, most_bytes=TOKEN_BYTES, asks=self._tokens.asks)
+        bridge = Bridge(self.means.engine, self._connection.trust, guard, asks=self._tokens.asks)
         return await self.means.asking.run(lambda stop: self._asked(_Asking(bridge, stop), stop))
 
     def _asked(self, asking: _Asking, stop: Stop) -> Token:
@@ -153,7 +140,7 @@ class GcsClient(CloudClient):
             self.credentials = "the default credentials, because there is no private_key in the config" if found else NO_DEFAULT
             self._found = found or AnonymousCredentials()
         if isinstance(self._found, AnonymousCredentials):
-            return Token("", NEVER)
+            return Token("")
         try:
             self._found.refresh(asking)
         except NO_ANSWER as error:
@@ -199,7 +186,7 @@ def _default(asking: _Asking, stop: Stop) -> Any:
 
 def _is_google_machine() -> bool:
     with suppress(OSError, ValueError):
-        return _MACHINE.read_text().startswith("Google")
+        return Path("/sys/class/dmi/id/product_name").read_text().startswith("Google")
     return False
 
 
@@ -252,4 +239,4 @@ class _GcsBucket(CloudBucket):
     def is_answer(self, head: Head) -> bool:
         """As `CloudBucket`. Nothing is unpacked on the way."""
         encoding = head.headers.get("content-encoding", "")
-        return super().is_answer(head) and encoding in ("", head.headers.get(_STORED_ENCODING, encoding))
+        return super().is_answer(head) and encoding in ("", head.headers.get("x-goog-stored-content-encoding", encoding))

@@ -22,7 +22,7 @@ from adapter.storage.net.messages import Collected, Head, Trust
 from adapter.storage.secret.merging import StorageConfig
 from adapter.storage.stores.answers import OK, REDIRECTS, USER_AGENT, etag_of, is_passing
 from adapter.storage.stores.clients import Means
-from adapter.storage.stores.cloud import PAGE_BYTES, CloudBucket, CloudClient, Sign, Token, Tokens
+from adapter.storage.stores.cloud import CloudBucket, CloudClient, Sign, Token, Tokens
 from adapter.storage.stores.s3 import S3Connection
 from adapter.storage.stores.s3.amazon import MEANINGS, asked, of_environment, place_of
 from adapter.storage.stores.xml_pages import code_in, fields_of, name_of, parsed
@@ -34,15 +34,12 @@ _OR_ELSE = 'give the storage config an access_key_id and a secret_access_key, or
 _KEPT_PLACES = 256
 _LARGE_BYTES = MIB
 """Smaller objects come in one GET, which tells their checksum."""
-_NOT_IMPLEMENTED = 501
 _ELSEWHERE = frozenset({"AuthorizationHeaderMalformed", "IllegalLocationConstraintException", "PermanentRedirect", "TemporaryRedirect"})
 _REGION = re.compile(r"[a-z0-9-]{2,32}")
 _MOST_TAGS = 64 * PAGE_OBJECTS
 """A row has 14 elements when all of its fields are there."""
 _FIELDS = ("IsTruncated", "EncodingType", "KeyCount", "NextContinuationToken")
 _FIELDS_OF_A_ROW = ("Key", "ETag", "Size", "ChecksumType")
-_ASKING = {"x-amz-checksum-mode": "ENABLED"}
-"""Header of the requests whose answers tell checksums."""
 _FULL = "FULL_OBJECT"
 """The other type, COMPOSITE, is a checksum of the checksums of parts. Source: Amazon S3 API Reference, `ChecksumType`."""
 _CHECKSUM = "x-amz-checksum-"
@@ -87,7 +84,7 @@ class S3Client(CloudClient):
 
     async def _ask(self) -> Token:
         assert self._tokens is not None  # noqa: S101 - they ask
-        bridge = Bridge(self.means.engine, Trust(ca_file=self._trust.ca_file), most_bytes=PAGE_BYTES, asks=self._tokens.asks)
+        bridge = Bridge(self.means.engine, Trust(ca_file=self._trust.ca_file), asks=self._tokens.asks)
         return await self.means.asking.run(lambda stop: asked(self.region, bridge, stop))
 
 
@@ -164,7 +161,7 @@ class S3Bucket(CloudBucket):
         whole = Read(wanted, 0, wanted.size_bytes, len)
         sign = await self.signer()
         head = await self._answer(self._request(sign, self.object(whole), Collected(), method="HEAD"))
-        if is_passing(head.status) and head.status != _NOT_IMPLEMENTED:
+        if is_passing(head.status) and head.status != 501:
             raise self._where.refused(head, key=wanted.key)
         is_version = etag_of(head.headers.get("etag")) == wanted.etag
         return self.checksums(head.headers) if head.status == OK and is_version else ()
@@ -211,7 +208,7 @@ class S3Bucket(CloudBucket):
     def object(self, read: Read) -> tuple[str, Mapping[str, str]]:
         """As `CloudBucket`."""
         headers = {"If-Match": f'"{read.wanted.etag}"'} if read.wanted.etag else {}
-        headers |= _ASKING if read.is_whole else {"Range": read.range}
+        headers |= {"x-amz-checksum-mode": "ENABLED"} if read.is_whole else {"Range": read.range}
         return f"/{quote(read.wanted.key, safe='/~')}", headers
 
     @staticmethod
