@@ -23,7 +23,7 @@ import structlog
 from adapter.errors import WrongServer
 from adapter.telemetry.metrics import TRITON_RESTARTS, TRITON_UP
 from adapter.triton.client import CallError, NobodyListens, PortClosed, TritonAway, TritonClient, TritonDied, TritonSilent, TritonStopping
-from adapter.waits import doubling, set_within
+from adapter.waits import set_within
 
 ASK_SECONDS = 1.0
 """Deadline of ServerLive, which takes 0.15 ms."""
@@ -35,7 +35,7 @@ WATCH_SECONDS = 1.5
 """Between questions while Triton answers: with the deadline of one, a hang is noticed within 2.5 s."""
 REST_SECONDS = 0.02
 """After each question of the watch: a peer may take connections and break them at once."""
-FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.05, 0.2
+PAUSE_SECONDS = 0.1
 """Between questions while Triton is away."""
 
 T = TypeVar("T")
@@ -59,7 +59,7 @@ class Connection:
         self._answered_at = -math.inf
         """When Triton last answered; never since the last break."""
         self._silent_since = math.inf
-        """When Triton last answered anything, or was first silent; infinite while its port is closed."""
+        """When Triton last answered, be it with a refusal, or was first silent; infinite while its port is closed."""
         self._is_told = False
         """The log says that Triton is away."""
         self._asking: asyncio.Task[bool] | None = None
@@ -90,14 +90,13 @@ class Connection:
         return self.problem is None
 
     def silent_seconds(self) -> float:
-        """Since Triton's last answer to anything, refusals included; 0 while its port is closed. From any thread."""
+        """Since Triton's last answer, refusals included; 0 while its port is closed. From any thread."""
         return max(0.0, self._time() - self._silent_since)
 
     async def wait(self) -> None:
         """Return as soon as Triton answers; at once if it just did."""
-        pauses = doubling(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
         while not await self.answers():
-            await set_within(self._answers, next(pauses))
+            await set_within(self._answers, PAUSE_SECONDS)
 
     async def answers(self) -> bool:
         """Whether Triton answers now: asked once, unless it just did. Never raises."""
@@ -111,24 +110,15 @@ class Connection:
 
     async def retry_while_away(self, call: Callable[[], Awaitable[T]]) -> T:
         """Wait for Triton, then call; again where it was away after all. Raises everything but TritonAway."""
-        pauses = doubling(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
         while True:
             await self.wait()
-            began, breaks = self._time(), self._breaks
+            began = self._time()
             try:
-                answer = await call()
+                return await call()
             except TritonAway as away:
                 if not isinstance(away, TritonSilent) or self._listed_at < began:
                     self.lost(away)
-            except Exception:
-                self.heard()
-                raise
-            else:
-                self.heard()
-                if breaks == self._breaks:
-                    self._answered_at = self._time()
-                return answer
-            await asyncio.sleep(next(pauses))
+            await asyncio.sleep(PAUSE_SECONDS)
 
     async def watch(self) -> None:
         """For ever: notice that Triton goes, hangs and comes back, without a call."""
@@ -138,11 +128,7 @@ class Connection:
                 self._news.clear()
                 is_live = await self.look()
                 await asyncio.sleep(REST_SECONDS)
-                await set_within(self._news, (WATCH_SECONDS if is_live else LONGEST_PAUSE_SECONDS) - REST_SECONDS)
-
-    def heard(self) -> None:
-        """Triton has answered a call, be it with a refusal."""
-        self._silent_since = self._time()
+                await set_within(self._news, (WATCH_SECONDS if is_live else PAUSE_SECONDS) - REST_SECONDS)
 
     def lost(self, failure: Exception) -> None:
         """A call found Triton away, or another server in its place."""
@@ -151,7 +137,7 @@ class Connection:
         self._is_told = True
         self.problem = f"Triton does not answer at {self._target}: {failure}"
         if isinstance(failure, TritonStopping) or not isinstance(failure, TritonAway):
-            self.heard()
+            self._silent_since = self._time()
         elif isinstance(failure, NobodyListens):
             self._silent_since = math.inf
         elif self._silent_since == math.inf and not isinstance(failure, TritonDied):
@@ -220,7 +206,7 @@ class Connection:
         except (CallError, WrongServer) as failure:
             self.lost(failure)
             return False
-        self.heard()
+        self._silent_since = self._time()
         if breaks != self._breaks:
             return False  # the answer may be older than the break
         self._answered(name, breaks)

@@ -22,7 +22,7 @@ from copy import copy
 
 import structlog
 
-from adapter.errors import AdapterError, WrongServer
+from adapter.errors import AdapterError
 from adapter.inventory import by_owner
 from adapter.model import ServerModel, owner_of
 from adapter.telemetry.metrics import INDEX_POLLS, INDEX_SECONDS
@@ -30,10 +30,10 @@ from adapter.triton.client import CallError, TritonAway, TritonClient, TritonSil
 from adapter.triton.connection import Connection
 from adapter.triton.reason import one_line
 from adapter.triton.repository import Repository
-from adapter.waits import doubling
 from adapter.workers import retrieve
 
-FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.1, 1.0
+PAUSE_SECONDS = 0.2
+"""After a listing that failed."""
 DEADLINE_SECONDS = 600.0
 """Of a question; doubled after each one that has got no answer."""
 REST_FACTOR = 10
@@ -75,8 +75,6 @@ class Index:
         """The one that was begun last."""
         self._begun = self._sent = 0
         """Questions."""
-        self._waiting = 0
-        """Callers of a question that was begun."""
         self._began = math.inf
         """When the question under way was sent; infinite where there is none."""
         self._seconds = 0.0
@@ -90,29 +88,24 @@ class Index:
 
     @property
     def problem(self) -> str | None:
-        """Why there is no index now: the last listing failed, or one with callers takes long. From any thread."""
+        """Why there is no index now: the last listing has failed, or one takes long. From any thread."""
         is_known = self._time() < self._ended_at + FAILED_SECONDS
-        return (self._under_way() if self._waiting else None) or (self._failure if is_known else None)
+        return self._under_way() or (self._failure if is_known else None)
 
     @property
     def notice(self) -> str | None:
         """That the index is slow, in words. From any thread."""
         return self._under_way() or self._slow()
 
-    async def ask(self, *, can_wait: bool = False) -> Listing | None:
+    async def ask(self) -> Listing | None:
         """
         The answer to a question that is not sent yet; None: it failed.
-
-        Args:
-            can_wait: Triton has its whole rest before, however long the last answer took.
 
         Raises:
             WrongServer: Triton restricts the index.
             AdapterError: the folder could not be swept after a listing that failed.
         """
         wanted = self._sent + 1
-        if can_wait:
-            await asyncio.sleep(self._owed_until - self._time())
         async with self._turn:
             if self._question is None or self._begun < wanted:  # else somebody has asked meanwhile
                 await self._rest()
@@ -120,20 +113,23 @@ class Index:
                 self._question = asyncio.create_task(self._answer(), name="question for Triton's index")
                 self._question.add_done_callback(retrieve)
             question = self._question
-        self._waiting += 1
         try:
             return await asyncio.shield(question)
         except AdapterError as error:
             raise copy(error) from error  # each caller notes in its own error which model it was
-        finally:
-            self._waiting -= 1
 
     async def listing(self, *, can_wait: bool = False) -> Listing:
-        """As `ask`; waits for a Triton that is away, or cannot list its folder."""
-        pauses = doubling(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
-        while (listing := await self.ask(can_wait=can_wait)) is None:
+        """
+        As `ask`; waits for a Triton that is away, or cannot list its folder.
+
+        Args:
+            can_wait: Triton has its whole rest before, however long the last answer took.
+        """
+        if can_wait:
+            await asyncio.sleep(self._owed_until - self._time())
+        while (listing := await self.ask()) is None:
             await self._connection.wait()
-            await asyncio.sleep(next(pauses))
+            await asyncio.sleep(PAUSE_SECONDS)
         return listing
 
     async def close(self) -> None:
@@ -169,18 +165,13 @@ class Index:
         except TritonAway as away:
             connection.lost(away)
             return None
-        except WrongServer:
-            connection.heard()
-            raise
         except CallError as failure:
-            connection.heard()
             self._fail(one_line(str(failure)))
             await self._repository.sweep()
             return None
         finally:
             self._began = math.inf
             self._ended(began)
-        connection.heard()
         self._failure = None
         return by_owner(rows)
 

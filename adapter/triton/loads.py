@@ -28,13 +28,13 @@ import structlog
 from adapter.errors import AdapterError, BudgetExceeded, ModelRefused, ServerDied, some
 from adapter.model import INNER, Overrides, ServerModel, owner_of
 from adapter.triton.client import AnswerLost, TritonAway, TritonClient, TritonDied
-from adapter.triton.connection import FIRST_PAUSE_SECONDS, Connection
+from adapter.triton.connection import Connection
 from adapter.triton.index import Index, named
 from adapter.triton.reason import one_line
 from adapter.triton.repository import Repository
 from adapter.waits import doubling
 
-LONGEST_PAUSE_SECONDS = 1.0
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.05, 1.0
 """Between looks at a load of which only the index can tell."""
 NAMED = 16
 

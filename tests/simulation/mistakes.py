@@ -111,11 +111,11 @@ def _old_index_believed() -> Any:
     ask = Index.ask
     known: dict[Index, tuple[float, Listing | None]] = {}
 
-    async def remembered(self: Index, *, can_wait: bool = False) -> Listing | None:
+    async def remembered(self: Index) -> Listing | None:
         now = asyncio.get_running_loop().time()
         at, listing = known.get(self, (-1.0, None))
         if listing is None or now - at > 3:
-            listing = await ask(self, can_wait=can_wait)
+            listing = await ask(self)
             known[self] = (now, listing)
         return listing
 
