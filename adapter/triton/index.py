@@ -45,8 +45,6 @@ SLOW_SECONDS = 10.0
 """An answer that takes longer is called slow while it is waited for."""
 FAILED_SECONDS = 10.0
 """A listing that failed is told for so long; whoever needs the index asks again earlier."""
-CLOCK_SECONDS = 1e-6
-"""A clock may not show less."""
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -108,7 +106,10 @@ class Index:
         wanted = self._sent + 1
         async with self._turn:
             if self._question is None or self._begun < wanted:  # else somebody has asked meanwhile
-                await self._rest()
+                if self._question is not None:
+                    await asyncio.wait({self._question})
+                due = min(self._owed_until - CREDIT_SECONDS, self._ended_at + LONGEST_REST_SECONDS)
+                await asyncio.sleep(due - self._time())
                 self._begun += 1
                 self._question = asyncio.create_task(self._answer(), name="question for Triton's index")
                 self._question.add_done_callback(retrieve)
@@ -138,15 +139,6 @@ class Index:
             self._question.cancel()
             await asyncio.wait({self._question})
 
-    async def _rest(self) -> None:
-        if self._question is not None:
-            await asyncio.wait({self._question})
-        while True:
-            left = min(self._owed_until - CREDIT_SECONDS, self._ended_at + LONGEST_REST_SECONDS) - self._time()
-            if left < CLOCK_SECONDS:
-                return
-            await asyncio.sleep(left)
-
     async def _answer(self) -> Listing | None:
         connection = self._connection
         is_live = await connection.answers()
@@ -166,7 +158,10 @@ class Index:
             connection.lost(away)
             return None
         except CallError as failure:
-            self._fail(one_line(str(failure)))
+            problem = f"Triton cannot list its model repository: {one_line(str(failure))}"
+            if self._failure != problem:
+                log.warning("index.failed", cause=one_line(str(failure)))
+            self._failure = problem
             await self._repository.sweep()
             return None
         finally:
@@ -179,18 +174,12 @@ class Index:
         """A question was under way since then, answered or not."""
         now, before, was_slow = self._time(), self._seconds, self._slow() is not None
         self._ended_at, self._seconds = now, now - began
-        rest = REST_FACTOR * (min(before, self._seconds) if before else self._seconds)  # one may be late because this process was busy
+        rest = REST_FACTOR * min(before or math.inf, self._seconds)  # one may be late because this process was busy
         self._owed_until = now + rest + min(max(self._owed_until - now, 0.0), CREDIT_SECONDS)
         if self._slow() and not was_slow:
             log.warning("index.slow", seconds=round(self._seconds, 1), share=self._share(), rest_seconds=LONGEST_REST_SECONDS)
         elif was_slow and not self._slow():
             log.info("index.quick", seconds=round(self._seconds, 1))
-
-    def _fail(self, cause: str) -> None:
-        problem = f"Triton cannot list its model repository: {cause}"
-        if self._failure != problem:
-            log.warning("index.failed", cause=cause)
-        self._failure = problem
 
     def _slow(self) -> str | None:
         """Of the newest answer: that such ones cost Triton more than a tenth of its time."""

@@ -191,7 +191,6 @@ class PlacedBytes:
                 sizes[model_id] += of_model[model_id].add(file)[0]
                 own[path.name] += everywhere.add(file)[1]
         with self._lock:
-            changed = {name for name in self._own.keys() | before.keys() if self._own.get(name) != before.get(name)}
-            seen = {name: size for name, size in own.items() if name not in changed}
-            self._own = seen | {name: size for name, size in self._own.items() if name in changed}
+            if self._own == before:  # else another look follows within a minute
+                self._own = {name: size for name, size in own.items() if size}
         return sizes

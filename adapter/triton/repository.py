@@ -50,6 +50,8 @@ class Repository:
             own: ids of models that an earlier process may have placed, where others place models, too; None: all is ours.
         """
         self._volume = volume
+        self.folder = volume.repository_dir
+        """What Triton's `--model-repository` must be."""
         self._space = space or Space(volume.cache_dir, 0, refuses=False)
         self._bytes = PlacedBytes()
         self._probes: set[str] = set()
@@ -59,14 +61,9 @@ class Repository:
         self._own = set(own or ())
         self._recent: deque[str] = deque(maxlen=_RECENT)
         self._workers = Workers("repository", THREADS)
-        self._inner = inner_of(volume.repository_dir)
+        self._inner = inner_of(self.folder)
         """Model id → names of its bundle's inner models. Read once, at the start: no other process writes here."""
         self._loaded_first: dict[str, tuple[str, ...]] = {}
-
-    @property
-    def folder(self) -> Path:
-        """What Triton's `--model-repository` must be."""
-        return self._volume.repository_dir
 
     @property
     def problem(self) -> str | None:

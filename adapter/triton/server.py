@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from typing import TypeVar
@@ -192,17 +193,17 @@ class TritonServer:
         return await self._connection.retry_while_away(self._client.version)
 
 
+@dataclass(frozen=True)
 class _Others:
     """As `ports.OtherModels`: they share Triton's load threads and its index with the adapter's own models."""
 
-    def __init__(self, loads: Loads, unloads: Unloads) -> None:
-        self._loads = loads
-        self._unloads = unloads
+    loads: Loads
+    unloads: Unloads
 
     async def load(self, name: str, overrides: Overrides) -> None:
         """As `OtherModels`."""
-        await self._loads.load(name, lambda: None, overrides=overrides)
+        await self.loads.load(name, lambda: None, overrides=overrides)
 
     async def unload(self, name: str, *, has_dependents: bool) -> None:
         """As `OtherModels`."""
-        await self._unloads.free_of_others(name, has_dependents=has_dependents)
+        await self.unloads.free_of_others(name, has_dependents=has_dependents)
