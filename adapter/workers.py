@@ -163,7 +163,6 @@ class Workers:
         Raises:
             StartError: the process cannot have so many threads; none of this pool is left.
         """
-        self.threads = threads
         self._pool = Threads(name, threads)
 
     @property

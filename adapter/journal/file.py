@@ -172,9 +172,8 @@ class JournalFile:
 
     def close(self) -> None:
         """Write no more."""
-        if self._descriptor >= 0:
-            with suppress(OSError):
-                os.close(self._descriptor)
+        with suppress(OSError):  # there may be none
+            os.close(self._descriptor)
         self._descriptor = -1
 
     def _can_take(self, more_bytes: int) -> bool:

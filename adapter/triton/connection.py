@@ -22,7 +22,7 @@ import structlog
 
 from adapter.errors import WrongServer
 from adapter.telemetry.metrics import TRITON_RESTARTS, TRITON_UP
-from adapter.triton.client import CallError, NobodyListens, PortClosed, TritonAway, TritonClient, TritonDied, TritonSilent, TritonStopping
+from adapter.triton.client import CallError, PortClosed, TritonAway, TritonClient, TritonDied, TritonSilent, TritonStopping
 from adapter.waits import set_within
 
 ASK_SECONDS = 1.0
@@ -63,8 +63,6 @@ class Connection:
         self._is_told = False
         """The log says that Triton is away."""
         self._asking: asyncio.Task[bool] | None = None
-        self._answers = asyncio.Event()
-        """Set while Triton answers."""
         self._news = asyncio.Event()
         """Set when a connection comes or goes."""
         self._breaks = 0
@@ -95,8 +93,10 @@ class Connection:
 
     async def wait(self) -> None:
         """Return as soon as Triton answers; at once if it just did."""
-        while not await self.answers():
-            await set_within(self._answers, PAUSE_SECONDS)
+        while True:
+            if await self.answers():
+                return
+            await asyncio.sleep(PAUSE_SECONDS)
 
     async def answers(self) -> bool:
         """Whether Triton answers now: asked once, unless it just did. Never raises."""
@@ -138,13 +138,11 @@ class Connection:
         self.problem = f"Triton does not answer at {self._target}: {failure}"
         if isinstance(failure, TritonStopping) or not isinstance(failure, TritonAway):
             self._silent_since = self._time()
-        elif isinstance(failure, NobodyListens):
-            self._silent_since = math.inf
+        elif isinstance(failure, PortClosed):
+            self._silent_since, self.began_at = math.inf, None
+            self._is_another |= self._breaks_before is not None
         elif self._silent_since == math.inf and not isinstance(failure, TritonDied):
             self._silent_since = self._time()
-        if isinstance(failure, PortClosed):
-            self._is_another |= self._breaks_before is not None
-            self.began_at = None
         self._break()
         TRITON_UP.set(0)
 
@@ -218,7 +216,6 @@ class Connection:
             log.info("triton.answered", target=self._target)
         self._is_told, self.problem = False, None
         TRITON_UP.set(1)
-        self._answers.set()
         if self.began_at is None:
             self.began_at = now
         if self._breaks_before not in (None, breaks):
@@ -238,4 +235,3 @@ class Connection:
     def _break(self) -> None:
         self._breaks += 1
         self._answered_at = -math.inf
-        self._answers.clear()

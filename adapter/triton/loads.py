@@ -48,10 +48,6 @@ class _Load:
     model_id: str
     since: float
     """When it had its slot, then when Triton was asked for what it loads now."""
-    name: str = ""
-    """What Triton loads now: the model, or an inner model of its bundle."""
-    restarts: int = 0
-    """Of Triton, when it was asked."""
     may_go_on: bool = False
     """Triton has been asked, and may be loading still."""
     is_left: bool = False
@@ -128,9 +124,9 @@ class Loads:
         for name in names:
             model_id = owner_of(name)
             if model_id not in self._loads and len(self._loads) < self._limits.places:
-                load = _Load(model_id, _now(), name, self._connection.restarts, may_go_on=True, is_left=True)
                 self.forget(model_id)
-                self._begin(load, self._follow(load, "another client has sent it"))
+                work = self._follow(name, self._connection.restarts, "another client has sent it")
+                self._begin(_Load(model_id, _now(), may_go_on=True, is_left=True), work)
 
     async def ended(self, model_id: str) -> None:
         """Wait until no load of this model, or of its bundle, is in Triton."""
@@ -232,20 +228,20 @@ class Loads:
                 await self._connection.retry_while_away(partial(self._call, load, name, overrides))
         except ModelRefused as refused:
             self._answered[model_id] = True
-            inside = f"{_shown_inner(load.name)}: {refused.text}" if load.name != model_id else await self._reason_inside(model_id)
+            inside = f"{_shown_inner(name)}: {refused.text}" if name != model_id else await self._reason_inside(model_id)
             raise ModelRefused(inside or refused.text) from refused
         self._answered[model_id] = False
 
     async def _call(self, load: _Load, name: str, overrides: Overrides | None) -> None:
         if load.is_left:
             return
-        load.name, load.since, load.restarts, load.may_go_on = name, _now(), self._connection.restarts, True
+        load.since, load.may_go_on, restarts = _now(), True, self._connection.restarts
         try:
             await self._client.load(name, overrides)
         except TritonDied as died:
             self._connection.lost(died)
             log.info("load.followed", model_id=name, cause=str(died))
-            await self._follow(load, str(died))
+            await self._follow(name, restarts, str(died))
         except TritonAway:
             if not load.is_left:
                 raise
@@ -254,9 +250,14 @@ class Loads:
         finally:
             load.may_go_on = False
 
-    async def _follow(self, load: _Load, cause: str) -> None:
+    async def _follow(self, name: str, restarts: int, cause: str) -> None:
         """
-        Return when the load has ended well, as the index tells. Whatever goes wrong, it is asked again.
+        Return when the load of the name has ended well, as the index tells. Whatever goes wrong, it is asked again.
+
+        Args:
+            name: of the model, or of an inner model of its bundle.
+            restarts: of Triton, when it was asked.
+            cause: why there is no answer.
 
         Raises:
             ServerDied: the Triton that had the load is gone.
@@ -264,15 +265,15 @@ class Loads:
         """
         for pause in doubling(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS):
             is_live = await self._connection.answers()
-            if self._connection.restarts != load.restarts:
+            if self._connection.restarts != restarts:
                 break
             try:
                 listing = await self._index.ask() if is_live else None
             except AdapterError as failure:  # a load that is forgotten keeps a thread of Triton unseen
-                log.warning("load.not_followed", model_id=load.name, cause=failure.text)
+                log.warning("load.not_followed", model_id=name, cause=failure.text)
                 listing = None
             if listing is not None:
-                rows = named(listing, load.name)
+                rows = named(listing, name)
                 states = {row.state for row in rows if row.state}
                 if not states:
                     break
