@@ -1,13 +1,14 @@
 """
 Whether Triton answers, waiting until it does, and whether it is still the same process.
 
-Triton is *away* when it is stopped, starting or exiting, or when it accepts connections and does not answer (it hangs). A
-connection that ends and a question without an answer are *breaks*. The first answer after a break is a *return*: what Triton
-holds may be gone. A return proves another process where the port was closed in between, or where the server's name (`--id`) is
-another one; in all other cases the index shows it (`confirm_restart`). Knows nothing of models.
+Triton is *away* when it is stopped, starting or exiting, or when it accepts connections and does not answer (it
+hangs). A connection that ends and a question without an answer are *breaks*. The first answer after a break is a
+*return*: what Triton holds may be gone. A return proves another process where the port was closed in between, or
+where the server's name (`--id`) is another one; in all other cases the index shows it (`confirm_restart`). Knows
+nothing of models.
 
-While Triton lists its repository it answers no other call (one thread serves all but inference). A question during a listing of
-ours has a longer deadline, and a listing begins when no question is under way.
+While Triton lists its repository it answers no other call (one thread serves all but inference). A question during a
+listing of ours has a longer deadline, and a listing begins when no question is under way.
 """
 
 from __future__ import annotations
@@ -22,7 +23,15 @@ import structlog
 
 from adapter.errors import WrongServer
 from adapter.telemetry.metrics import TRITON_RESTARTS, TRITON_UP
-from adapter.triton.client import CallError, PortClosed, TritonAway, TritonClient, TritonDied, TritonSilent, TritonStopping
+from adapter.triton.client import (
+    CallError,
+    PortClosed,
+    TritonAway,
+    TritonClient,
+    TritonDied,
+    TritonSilent,
+    TritonStopping,
+)
 from adapter.waits import set_within
 
 ASK_SECONDS = 1.0
@@ -46,7 +55,7 @@ class Connection:
     """Asks Triton whether it is live, and remembers the answer. Times are those of the event loop."""
 
     def __init__(self, client: TritonClient) -> None:
-        self._client = client
+        self.client = client
         self._target = client.target
         self._time = asyncio.get_running_loop().time
         self.problem: str | None = f"Triton at {self._target} was not asked yet"
@@ -123,7 +132,7 @@ class Connection:
     async def watch(self) -> None:
         """For ever: notice that Triton goes, hangs and comes back, without a call."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._client.follow_connection(self._connected), name="connection to Triton")
+            group.create_task(self.client.follow_connection(self._connected), name="connection to Triton")
             while True:
                 self._news.clear()
                 is_live = await self.look()
@@ -199,8 +208,8 @@ class Connection:
         is_listing = self._listed_at == math.inf
         seconds = max(LISTING_SECONDS, LISTING_FACTOR * self._listing_seconds) if is_listing else ASK_SECONDS
         try:
-            await self._client.live(seconds)
-            name = self._name if breaks == self._breaks_before else await self._client.name(seconds)
+            await self.client.live(seconds)
+            name = self._name if breaks == self._breaks_before else await self.client.name(seconds)
         except (CallError, WrongServer) as failure:
             self.lost(failure)
             return False

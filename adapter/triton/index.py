@@ -1,17 +1,18 @@
 """
 Triton's repository index: the one place that asks for it, how often, and what to do when that fails.
 
-A listing holds the lock that inference needs, and Triton answers no other call meanwhile. So there is one question at a time,
-shared by all who ask before it is sent. An answer is given only to those who asked before its question was sent. A question
-that was sent goes on without its callers, since Triton goes on with it in any case.
+A listing holds the lock that inference needs, and Triton answers no other call meanwhile. So there is one question at
+a time, shared by all who ask before it is sent. An answer is given only to those who asked before its question was
+sent. A question that was sent goes on without its callers, since Triton goes on with it in any case.
 
-After an answer Triton is owed a rest that is ten times as long as the quicker of the last two answers. CREDIT_SECONDS of it may
-be owed when Triton is asked again, so that ten unloads in a row need not wait: a listing takes a tenth of Triton's time at most,
-however many there are. A caller that waits for an unload must still see the index about three times within its time, so for it
-the rest ends after 40 s. Beyond that the share is told.
+After an answer Triton is owed a rest that is ten times as long as the quicker of the last two answers. CREDIT_SECONDS
+of it may be owed when Triton is asked again, so that ten unloads in a row need not wait: a listing takes a tenth of
+Triton's time at most, however many there are. A caller that waits for an unload must still see the index about three
+times within its time, so for it the rest ends after 40 s. Beyond that the share is told.
 
-One bad entry in the repository folder breaks the index for every model: a dangling link, a name that is not UTF-8. So after a
-listing that failed the folder is swept; a directory that vanished during the listing needs no more than another question.
+One bad entry in the repository folder breaks the index for every model: a dangling link, a name that is not UTF-8. So
+after a listing that failed the folder is swept; a directory that vanished during the listing needs no more than
+another question.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from adapter.errors import AdapterError
 from adapter.inventory import by_owner
 from adapter.model import ServerModel, owner_of
 from adapter.telemetry.metrics import INDEX_POLLS, INDEX_SECONDS
-from adapter.triton.client import CallError, TritonAway, TritonClient, TritonSilent
+from adapter.triton.client import CallError, TritonAway, TritonSilent
 from adapter.triton.connection import Connection
 from adapter.triton.reason import one_line
 from adapter.triton.repository import Repository
@@ -61,8 +62,8 @@ def named(listing: Listing, name: str) -> list[ServerModel]:
 class Index:
     """Asks for the index, again where that helps."""
 
-    def __init__(self, client: TritonClient, connection: Connection, repository: Repository) -> None:
-        self._client = client
+    def __init__(self, connection: Connection, repository: Repository) -> None:
+        self._client = connection.client
         self._connection = connection
         self._repository = repository
         self._time = asyncio.get_running_loop().time
@@ -176,10 +177,11 @@ class Index:
         self._ended_at, self._seconds = now, now - began
         rest = REST_FACTOR * min(before or math.inf, self._seconds)  # one may be late because this process was busy
         self._owed_until = now + rest + min(max(self._owed_until - now, 0.0), CREDIT_SECONDS)
+        seconds = round(self._seconds, 1)
         if self._slow() and not was_slow:
-            log.warning("index.slow", seconds=round(self._seconds, 1), share=self._share(), rest_seconds=LONGEST_REST_SECONDS)
+            log.warning("index.slow", seconds=seconds, share=self._share(), rest_seconds=LONGEST_REST_SECONDS)
         elif was_slow and not self._slow():
-            log.info("index.quick", seconds=round(self._seconds, 1))
+            log.info("index.quick", seconds=seconds)
 
     def _slow(self) -> str | None:
         """Of the newest answer: that such ones cost Triton more than a tenth of its time."""

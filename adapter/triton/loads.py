@@ -1,16 +1,17 @@
 """
 The loads that Triton has, and which one it gets next.
 
-A load has a slot from its turn on. Triton cannot cancel a load: when the caller goes, the load goes on in Triton. It is *left*: it
-gives its slot to the next one, and keeps its place until it ends, for it may keep one of Triton's load threads. `ended` lets the
-unload of the same model wait for it. The models of a bundle are one load, one after the other.
+A load has a slot from its turn on. Triton cannot cancel a load: when the caller goes, the load goes on in Triton. It
+is *left*: it gives its slot to the next one, and keeps its place until it ends, for it may keep one of Triton's load
+threads. `ended` lets the unload of the same model wait for it. The models of a bundle are one load, one after the
+other.
 
-Two classes wait for slots: loads with a caller, and loads that yield to them (models that are loaded again in the background).
-First come, first served within a class.
+Two classes wait for slots: loads with a caller, and loads that yield to them (models that are loaded again in the
+background). First come, first served within a class.
 
-Invariants: a call that Triton has not taken is repeated, in the same slot, for as long as the caller has patience; a load that
-Triton died over is not, for the model may be what killed it. A connection that ends is no death yet: a Triton that lives on has
-the load, and the index tells how it ends.
+Invariants: a call that Triton has not taken is repeated, in the same slot, for as long as the caller has patience; a
+load that Triton died over is not, for the model may be what killed it. A connection that ends is no death yet: a
+Triton that lives on has the load, and the index tells how it ends.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ import structlog
 
 from adapter.errors import AdapterError, BudgetExceeded, ModelRefused, ServerDied, some
 from adapter.model import INNER, Overrides, ServerModel, owner_of
-from adapter.triton.client import AnswerLost, TritonAway, TritonClient, TritonDied
+from adapter.triton.client import AnswerLost, TritonAway, TritonDied
 from adapter.triton.connection import Connection
 from adapter.triton.index import Index, named
 from adapter.triton.reason import one_line
@@ -71,8 +72,8 @@ class Limits:
 class Loads:
     """Tells Triton to load, a bounded number of models at once."""
 
-    def __init__(self, client: TritonClient, connection: Connection, index: Index, repository: Repository, limits: Limits) -> None:
-        self._client = client
+    def __init__(self, connection: Connection, index: Index, repository: Repository, limits: Limits) -> None:
+        self._client = connection.client
         self._connection = connection
         self._index = index
         self._repository = repository
@@ -137,7 +138,7 @@ class Loads:
         """
         Whether the last load of the model was refused; None: it was not ours, or Triton has not answered it.
 
-        After an answer no load of the model is in Triton; after a refusal it holds nothing of the model, or soon nothing more.
+        After an answer no load of the model is in Triton; after a refusal it holds nothing of it, or soon nothing more.
         """
         return self._answered.get(model_id)
 
@@ -228,8 +229,9 @@ class Loads:
                 await self._connection.retry_while_away(partial(self._call, load, name, overrides))
         except ModelRefused as refused:
             self._answered[model_id] = True
-            inside = f"{_shown_inner(name)}: {refused.text}" if name != model_id else await self._reason_inside(model_id)
-            raise ModelRefused(inside or refused.text) from refused
+            if name != model_id:
+                raise ModelRefused(f"{_shown_inner(name)}: {refused.text}") from refused
+            raise ModelRefused(await self._reason_inside(model_id) or refused.text) from refused
         self._answered[model_id] = False
 
     async def _call(self, load: _Load, name: str, overrides: Overrides | None) -> None:
@@ -282,7 +284,8 @@ class Loads:
                         return
                     raise ModelRefused(_reason(rows))
             await asyncio.sleep(pause)
-        raise ServerDied(f"Triton died while it was loading the model ({cause}); the load is not repeated, for the model may be the cause")
+        told = f"Triton died while it was loading the model ({cause})"
+        raise ServerDied(f"{told}; the load is not repeated, for the model may be the cause")
 
     async def _reason_inside(self, model_id: str) -> str | None:
         """Why an inner model could not be loaded: of the top model Triton then says only that it depends on it."""

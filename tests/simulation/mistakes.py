@@ -211,8 +211,8 @@ def _too_many_loads() -> Any:
     """There are more slots than Triton has threads."""
     begin = Loads.__init__
 
-    def made(self: Loads, client: Any, connection: Any, index: Any, repository: Any, limits: Any) -> None:
-        begin(self, client, connection, index, repository, replace(limits, slots=100, places=100))
+    def made(self: Loads, connection: Any, index: Any, repository: Any, limits: Any) -> None:
+        begin(self, connection, index, repository, replace(limits, slots=100, places=100))
 
     return mock.patch.object(Loads, "__init__", made)
 
