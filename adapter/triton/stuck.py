@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 
 from adapter.errors import some
@@ -56,14 +56,8 @@ class Health:
 
     def as_json(self) -> str:
         """One line, for `/healthz/triton`."""
-        fields = {
-            "format": FORMAT,
-            "live": self.is_live,
-            "silent_seconds": round(self.silent_seconds, 1),
-            "load_threads": self.load_threads,
-            "stuck": [vars(each) for each in self.stuck],
-            "why": self.why,
-        }
+        fields = {"format": FORMAT, "live": self.is_live, **asdict(self), "silent_seconds": round(self.silent_seconds, 1)}
+        del fields["is_live"]
         return json.dumps(fields, separators=(",", ":"))
 
 
