@@ -45,7 +45,7 @@ LONGEST_REST_SECONDS = 40.0
 SLOW_SECONDS = 10.0
 """An answer that takes longer is called slow while it is waited for."""
 FAILED_SECONDS = 10.0
-"""A listing that failed is told for so long; whoever needs the index asks again earlier."""
+"""A listing that failed is told for so long; callers that need the index ask again earlier."""
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -106,7 +106,7 @@ class Index:
         """
         wanted = self._sent + 1
         async with self._turn:
-            if self._question is None or self._begun < wanted:  # else somebody has asked meanwhile
+            if self._question is None or self._begun < wanted:  # else another caller has asked meanwhile
                 if self._question is not None:
                     await asyncio.wait({self._question})
                 due = min(self._owed_until - CREDIT_SECONDS, self._ended_at + LONGEST_REST_SECONDS)
