@@ -63,12 +63,8 @@ class TritonStopping(TritonAway):
     """Triton itself says that it does not serve: it is about to end."""
 
 
-class NobodyListens(TritonAway):
-    """There is nothing to connect to: Triton is starting, or is no more."""
-
-
-class PortClosed(NobodyListens):
-    """The connection was refused: a Triton that had answered before is no more."""
+class PortClosed(TritonAway):
+    """There is nothing to connect to: Triton is starting; one that had answered before is no more."""
 
 
 class TritonDied(TritonAway):
@@ -242,7 +238,7 @@ class TritonClient:
 
 _AWAY: dict[str, type[TritonAway]] = {
     "Connection refused": PortClosed,
-    "No such file or directory": NobodyListens,  # of a Unix socket
+    "No such file or directory": PortClosed,  # of a Unix socket
     "Server exiting": TritonStopping,
     "Server not ready": TritonStopping,
 }

@@ -1,16 +1,17 @@
 """
 The loads that Triton has, and which one it gets next.
 
-A load has a slot from its turn on. Triton cannot cancel a load: when the caller goes, the load goes on in Triton. It is *left*: it
-gives its slot to the next one, and keeps its place until it ends, for it may keep one of Triton's load threads. `ended` lets the
-unload of the same model wait for it. The models of a bundle are one load, one after the other.
+A load has a slot from its turn on. Triton cannot cancel a load: when the caller goes, the load goes on in Triton. It
+is *left*: it gives its slot to the next one, and keeps its place until it ends, for it may keep one of Triton's load
+threads. `ended` lets the unload of the same model wait for it. The models of a bundle are one load, one after the
+other.
 
-Two classes wait for slots: loads with a caller, and loads that yield to them (models that are loaded again in the background).
-First come, first served within a class.
+Two classes wait for slots: loads with a caller, and loads that yield to them (models that are loaded again in the
+background). First come, first served within a class.
 
-Invariants: a call that Triton has not taken is repeated, in the same slot, for as long as the caller has patience; a load that
-Triton died over is not, for the model may be what killed it. A connection that ends is no death yet: a Triton that lives on has
-the load, and the index tells how it ends.
+Invariants: a call that Triton has not taken is repeated, in the same slot, for as long as the caller has patience; a
+load that Triton died over is not, for the model may be what killed it. A connection that ends is no death yet: a
+Triton that lives on has the load, and the index tells how it ends.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ import structlog
 
 from adapter.errors import AdapterError, BudgetExceeded, ModelRefused, ServerDied, some
 from adapter.model import INNER, Overrides, ServerModel, owner_of
-from adapter.triton.client import AnswerLost, TritonAway, TritonClient, TritonDied
-from adapter.triton.connection import FIRST_PAUSE_SECONDS, Connection
+from adapter.triton.client import AnswerLost, TritonAway, TritonDied
+from adapter.triton.connection import Connection
 from adapter.triton.index import Index, named
 from adapter.triton.reason import one_line
 from adapter.triton.repository import Repository
 from adapter.waits import doubling
 
-LONGEST_PAUSE_SECONDS = 1.0
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.05, 1.0
 """Between looks at a load of which only the index can tell."""
 NAMED = 16
 
@@ -48,10 +49,6 @@ class _Load:
     model_id: str
     since: float
     """When it had its slot, then when Triton was asked for what it loads now."""
-    name: str = ""
-    """What Triton loads now: the model, or an inner model of its bundle."""
-    restarts: int = 0
-    """Of Triton, when it was asked."""
     may_go_on: bool = False
     """Triton has been asked, and may be loading still."""
     is_left: bool = False
@@ -75,8 +72,8 @@ class Limits:
 class Loads:
     """Tells Triton to load, a bounded number of models at once."""
 
-    def __init__(self, client: TritonClient, connection: Connection, index: Index, repository: Repository, limits: Limits) -> None:
-        self._client = client
+    def __init__(self, connection: Connection, index: Index, repository: Repository, limits: Limits) -> None:
+        self._client = connection.client
         self._connection = connection
         self._index = index
         self._repository = repository
@@ -128,9 +125,9 @@ class Loads:
         for name in names:
             model_id = owner_of(name)
             if model_id not in self._loads and len(self._loads) < self._limits.places:
-                load = _Load(model_id, _now(), name, self._connection.restarts, may_go_on=True, is_left=True)
                 self.forget(model_id)
-                self._begin(load, self._follow(load, "another client has sent it"))
+                work = self._follow(name, self._connection.restarts, "another client has sent it")
+                self._begin(_Load(model_id, _now(), may_go_on=True, is_left=True), work)
 
     async def ended(self, model_id: str) -> None:
         """Wait until no load of this model, or of its bundle, is in Triton."""
@@ -141,7 +138,7 @@ class Loads:
         """
         Whether the last load of the model was refused; None: it was not ours, or Triton has not answered it.
 
-        After an answer no load of the model is in Triton; after a refusal it holds nothing of the model, or soon nothing more.
+        After an answer no load of the model is in Triton; after a refusal it holds nothing of it, or soon nothing more.
         """
         return self._answered.get(model_id)
 
@@ -232,20 +229,21 @@ class Loads:
                 await self._connection.retry_while_away(partial(self._call, load, name, overrides))
         except ModelRefused as refused:
             self._answered[model_id] = True
-            inside = f"{_shown_inner(load.name)}: {refused.text}" if load.name != model_id else await self._reason_inside(model_id)
-            raise ModelRefused(inside or refused.text) from refused
+            if name != model_id:
+                raise ModelRefused(f"{_shown_inner(name)}: {refused.text}") from refused
+            raise ModelRefused(await self._reason_inside(model_id) or refused.text) from refused
         self._answered[model_id] = False
 
     async def _call(self, load: _Load, name: str, overrides: Overrides | None) -> None:
         if load.is_left:
             return
-        load.name, load.since, load.restarts, load.may_go_on = name, _now(), self._connection.restarts, True
+        load.since, load.may_go_on, restarts = _now(), True, self._connection.restarts
         try:
             await self._client.load(name, overrides)
         except TritonDied as died:
             self._connection.lost(died)
             log.info("load.followed", model_id=name, cause=str(died))
-            await self._follow(load, str(died))
+            await self._follow(name, restarts, str(died))
         except TritonAway:
             if not load.is_left:
                 raise
@@ -254,9 +252,14 @@ class Loads:
         finally:
             load.may_go_on = False
 
-    async def _follow(self, load: _Load, cause: str) -> None:
+    async def _follow(self, name: str, restarts: int, cause: str) -> None:
         """
-        Return when the load has ended well, as the index tells. Whatever goes wrong, it is asked again.
+        Return when the load of the name has ended well, as the index tells. Whatever goes wrong, it is asked again.
+
+        Args:
+            name: of the model, or of an inner model of its bundle.
+            restarts: of Triton, when it was asked.
+            cause: why there is no answer.
 
         Raises:
             ServerDied: the Triton that had the load is gone.
@@ -264,15 +267,15 @@ class Loads:
         """
         for pause in doubling(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS):
             is_live = await self._connection.answers()
-            if self._connection.restarts != load.restarts:
+            if self._connection.restarts != restarts:
                 break
             try:
                 listing = await self._index.ask() if is_live else None
             except AdapterError as failure:  # a load that is forgotten keeps a thread of Triton unseen
-                log.warning("load.not_followed", model_id=load.name, cause=failure.text)
+                log.warning("load.not_followed", model_id=name, cause=failure.text)
                 listing = None
             if listing is not None:
-                rows = named(listing, load.name)
+                rows = named(listing, name)
                 states = {row.state for row in rows if row.state}
                 if not states:
                     break
@@ -281,7 +284,8 @@ class Loads:
                         return
                     raise ModelRefused(_reason(rows))
             await asyncio.sleep(pause)
-        raise ServerDied(f"Triton died while it was loading the model ({cause}); the load is not repeated, for the model may be the cause")
+        told = f"Triton died while it was loading the model ({cause})"
+        raise ServerDied(f"{told}; the load is not repeated, for the model may be the cause")
 
     async def _reason_inside(self, model_id: str) -> str | None:
         """Why an inner model could not be loaded: of the top model Triton then says only that it depends on it."""

@@ -2,9 +2,9 @@
 Triton's model repository folder, of which the adapter is the only writer, unless models of others are allowed there.
 
 A model is built in a staging folder of its own on the same file system (`triton.placing`), and becomes visible in one
-rename. It leaves by a rename too, into the trash, and is deleted from there as far as
-permitted. One bad entry in the folder breaks Triton's index for every model: `sweep` takes such out. Where others may put models
-here, what the adapter has not placed is never touched.
+rename. It leaves by a rename too, into the trash, and is deleted from there as far as permitted. One bad entry in the
+folder breaks Triton's index for every model: `sweep` takes such out. Where others may put models here, what the
+adapter has not placed is never touched.
 
 Knows nothing of Triton's calls; how a model must look is `layout`'s business.
 """
@@ -26,7 +26,7 @@ import structlog
 
 from adapter.errors import InvalidRequest
 from adapter.model import PROBE, Artifact, Layout, Placed, is_utf8, owner_of
-from adapter.triton.placing import PlacedBytes, build, entries_of, identities_of, identity_of, inner_of, is_plain_directory
+from adapter.triton import placing
 from adapter.volume.space import Space
 from adapter.volume.volume import Volume, failure_in_words, make_plain_directory
 from adapter.workers import Stop, Workers
@@ -48,18 +48,24 @@ def kind_of(layout: Layout) -> str:
 
 
 class Repository:
-    """Places models, and takes them out. A bundle's models go together: the top model is placed last and taken out first."""
+    """
+    Places models, and takes them out. A bundle's models go together: the top model is placed last and taken out
+    first.
+    """
 
     def __init__(self, volume: Volume, space: Space | None = None, own: Collection[str] | None = None) -> None:
         """
         Args:
             volume: that is claimed.
             space: its budget; without one only the file system bounds what is written.
-            own: ids of models that an earlier process may have placed, where others place models, too; None: all is ours.
+            own: ids of models that an earlier process may have placed, where others place models, too; None: all is
+                ours.
         """
         self._volume = volume
+        self.folder = volume.repository_dir
+        """What Triton's `--model-repository` must be."""
         self._space = space or Space(volume.cache_dir, 0, refuses=False)
-        self._bytes = PlacedBytes()
+        self._bytes = placing.PlacedBytes()
         self._probes: set[str] = set()
         """That are under way."""
         self._space.counted_by("placed", self._bytes.own_bytes)
@@ -69,14 +75,9 @@ class Repository:
         self._kinds: dict[str, str] = {}
         """Triton's name → kind, of what this process has placed."""
         self._workers = Workers("repository", THREADS)
-        self._inner = inner_of(volume.repository_dir)
+        self._inner = placing.inner_of(self.folder)
         """Model id → names of its bundle's inner models. Read once, at the start: no other process writes here."""
         self._loaded_first: dict[str, tuple[str, ...]] = {}
-
-    @property
-    def folder(self) -> Path:
-        """What Triton's `--model-repository` must be."""
-        return self._volume.repository_dir
 
     @property
     def problem(self) -> str | None:
@@ -118,7 +119,7 @@ class Repository:
             Its identity, as `Placed` has it.
 
         Raises:
-            DiskFull: no space for the directory entries or for what we write, and nothing that is idle is left to give way.
+            DiskFull: no space for the directory entries or for what we write, and nothing idle is left to give way.
             AdapterError: the volume does not let us.
         """
         stale = [self._at(name) for name in self.inner_names(model_id)]
@@ -157,12 +158,15 @@ class Repository:
         self._own.clear()
 
     async def inventory(self) -> dict[str, Placed]:
-        """What the folder holds, by model id; nothing is asked of what lies behind links. Raises AdapterError: it cannot be read."""
+        """
+        What the folder holds, by model id; nothing is asked of what lies behind links. Raises AdapterError: it cannot
+        be read.
+        """
         return await self._run("the models cannot be listed in", self._inventory)
 
     async def identities(self, model_ids: Collection[str]) -> dict[str, str]:
         """Which directories these models are; of those that are there."""
-        return await self._workers.run(lambda _: identities_of(self.folder, model_ids))
+        return await self._workers.run(lambda _: placing.identities_of(self.folder, model_ids))
 
     async def ensure_directory(self, model_id: str) -> bool:
         """
@@ -196,8 +200,8 @@ class Repository:
 
     async def sweep(self) -> None:
         """
-        Take out what was not placed by the adapter: plain files, names that are not UTF-8, links, wherever they lead, and empty
-        directories of `probe` that a killed process has left. Where others place models, too, only the last.
+        Take out what was not placed by the adapter: plain files, names that are not UTF-8, links, wherever they lead,
+        and empty directories of `probe` that a killed process has left. Where others place models, too, only the last.
 
         A dangling link breaks Triton's index, and one that leads into a claim would have to be followed to know that.
 
@@ -246,7 +250,8 @@ class Repository:
         with suppress(OSError):
             path.rmdir()
         if os.path.lexists(path):
-            raise InvalidRequest(f"Triton's folder has a model {path.name!r} already, and the adapter has not put it there")
+            found = f"Triton's folder has a model {path.name!r} already"
+            raise InvalidRequest(f"{found}, and the adapter has not put it there")
 
     def _place(self, parts: Mapping[Path, Layout], stale: Iterable[Path], artifact: Artifact, stop: Stop) -> str:
         """In this order; all or none. Returns the identity of the last one."""
@@ -267,10 +272,10 @@ class Repository:
     def _built(self, destination: Path, layout: Layout, artifact: Artifact, stop: Stop) -> str:
         made: list[Path] = []
         try:
-            while not made or identity_of(made[-1]) in self._recent:  # it has the number of one that was deleted in this tick of the clock
+            while not made or placing.identity_of(made[-1]) in self._recent:  # the number of one that was deleted in this tick
                 made.append(self._volume.new_staging())
-                build(made[-1], layout, artifact, stop)
-            identity = identity_of(made[-1])
+                placing.build(made[-1], layout, artifact, stop)
+            identity = placing.identity_of(made[-1])
             self._discard([destination])
             self._volume.trash.move_in(made[-1], destination)
         finally:  # also when the work is no longer wanted
@@ -281,12 +286,12 @@ class Repository:
 
     def _inventory(self, stop: Stop) -> dict[str, Placed]:
         sizes = self._bytes.survey((path for path in self._entries() if is_utf8(path.name)), stop)
-        identities = identities_of(self.folder, sizes)  # none: an inner model without its top model, or gone meanwhile
+        identities = placing.identities_of(self.folder, sizes)  # none: an inner model without its top model, or gone meanwhile
         return {model_id: Placed(identity, sizes[model_id]) for model_id, identity in identities.items()}
 
     def _ensure_directory(self, path: Path) -> bool:
         self._volume.trash.keep(path)
-        if is_plain_directory(path) or (self.is_of_others(path.name) and os.path.lexists(path)):
+        if placing.is_plain_directory(path) or (self.is_of_others(path.name) and os.path.lexists(path)):
             return False
         self._ensure_folder()
         self._discard([path])
@@ -304,14 +309,15 @@ class Repository:
                     yield path
 
         self._take_out(ours())
-        return inner_of(self.folder)
+        return placing.inner_of(self.folder)
 
     def _sweep(self, stop: Stop) -> None:
         self._volume.trash.tidy()
         for path in self._entries():
             stop.check()
-            if not self._has_others and (not is_plain_directory(path) or not is_utf8(path.name)):
-                log.warning("entry.swept", name=repr(path.name), folder=str(self.folder), cause="not a directory that the adapter placed")
+            if not self._has_others and (not placing.is_plain_directory(path) or not is_utf8(path.name)):
+                cause = "not a directory that the adapter placed"
+                log.warning("entry.swept", name=repr(path.name), folder=str(self.folder), cause=cause)
                 self._discard([path])
             elif path.name.startswith(PROBE) and path.name not in self._probes:
                 with suppress(OSError):  # whatever is in it is not ours
@@ -324,4 +330,4 @@ class Repository:
 
     def _entries(self) -> list[Path]:
         self._ensure_folder()
-        return entries_of(self.folder)
+        return placing.entries_of(self.folder)

@@ -1,15 +1,16 @@
 """
 Triton as the lifecycle sees it: loads, unloads that are really done, and a purge.
 
-Puts the parts together: `client` calls, `Connection` waits for a Triton that is away, `Loads` keeps
-what cannot be cancelled, `Unloads` waits for the memory, `RestartAdvice` says what does not end, `Index` and `Repository` belong
-to the folder that both sides see. Triton's own words never come out as they are, nor do gRPC's codes.
+Puts the parts together: `client` calls, `Connection` waits for a Triton that is away, `Loads` keeps what cannot be
+cancelled, `Unloads` waits for the memory, `RestartAdvice` says what does not end, `Index` and `Repository` belong to
+the folder that both sides see. Triton's own words never come out as they are, nor do gRPC's codes.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from typing import TypeVar
@@ -57,13 +58,14 @@ class TritonServer:
         """
         self._client = client
         self._repository = repository
-        self._connection = Connection(client)
-        self._index = Index(client, self._connection, repository)
         limits = Limits(max_loading, load_threads, load_timeout_seconds, silent_seconds)
-        self._loads = Loads(client, self._connection, self._index, repository, limits)
-        self._unloads = Unloads(client, self._connection, self._index, repository, self._loads)
+        self._connection = connection = Connection(client)
+        self._index = Index(connection, repository)
+        self._loads = Loads(connection, self._index, repository, limits)
+        self._unloads = Unloads(connection, self._index, repository, self._loads)
         self.others = _Others(self._loads, self._unloads)
-        self._advice = RestartAdvice(self._connection, self._loads, self._unloads, limits, asyncio.get_running_loop().time)
+        clock = asyncio.get_running_loop().time
+        self._advice = RestartAdvice(connection, self._loads, self._unloads, limits, clock)
         self._wrong: str | None = None
 
     @property
@@ -102,7 +104,9 @@ class TritonServer:
         self._connection.confirm_restart()
 
     async def load(self, model_id: str, on_sent: Callable[[], None], *, yields: bool = False) -> None:
-        """Load the placed model, when there is a slot. A cancel gives the slot back, and leaves what was sent to Triton."""
+        """
+        Load the placed model, when there is a slot. A cancel gives the slot back, and leaves what was sent to Triton.
+        """
         try:
             await self._loads.load(model_id, on_sent, yields=yields)
         except ModelRefused as refused:
@@ -111,7 +115,10 @@ class TritonServer:
             raise WrongServer(self._wrong) from refused
 
     def queue(self) -> str | None:
-        """Which models hold the loading slots, or Triton's load threads, and since when; None when the next load has its turn."""
+        """
+        Which models hold the loading slots, or Triton's load threads, and since when; None when the next load has its
+        turn.
+        """
         return self._loads.queue()
 
     async def unload(self, model_id: str) -> None:
@@ -142,7 +149,8 @@ class TritonServer:
         """
         Memory that Triton's backends report for the model; 0 when they report none.
 
-        None: Triton has no statistics of it. It has some of each model that is READY, and refuses the question for any other.
+        None: Triton has no statistics of it. It has some of each model that is READY, and refuses the question for any
+        other.
         """
         answers = await self._answers(model_id, self._client.reported_bytes)
         return None if answers is None else sum(answers)
@@ -177,7 +185,7 @@ class TritonServer:
             if self._wrong is not None:
                 try:
                     await self.verify()
-                except Exception as failure:  # noqa: BLE001 - it is asked again; an end of this watch would end the adapter
+                except Exception as failure:  # noqa: BLE001 - an end of this watch would end the adapter
                     log.debug("server.still_wrong", cause=str(failure))
 
     async def _verify(self) -> str:
@@ -187,22 +195,22 @@ class TritonServer:
             await self._unloads.tell(probe)
             is_listed = bool(named(await self._index.listing(), probe))
         if not is_listed:
-            folder = self._repository.folder
-            raise WrongServer(f"Triton's --model-repository is not {folder}: a directory made there is not in Triton's index")
+            wrong = f"Triton's --model-repository is not {self._repository.folder}"
+            raise WrongServer(f"{wrong}: a directory made there is not in Triton's index")
         return await self._connection.retry_while_away(self._client.version)
 
 
+@dataclass(frozen=True)
 class _Others:
     """As `ports.OtherModels`: they share Triton's load threads and its index with the adapter's own models."""
 
-    def __init__(self, loads: Loads, unloads: Unloads) -> None:
-        self._loads = loads
-        self._unloads = unloads
+    loads: Loads
+    unloads: Unloads
 
     async def load(self, name: str, overrides: Overrides) -> None:
         """As `OtherModels`."""
-        await self._loads.load(name, lambda: None, overrides=overrides)
+        await self.loads.load(name, lambda: None, overrides=overrides)
 
     async def unload(self, name: str, *, has_dependents: bool) -> None:
         """As `OtherModels`."""
-        await self._unloads.free_of_others(name, has_dependents=has_dependents)
+        await self.unloads.free_of_others(name, has_dependents=has_dependents)

@@ -1,16 +1,17 @@
 """
-What in Triton does not end, and whether nothing but a restart of Triton can help: for the probe of Triton's container.
+What in Triton does not end, and whether nothing but a restart of Triton can help: for the probe of Triton's
+container.
 
-Nothing of before counts after a restart: a Triton that was killed for what is told here must not be killed for it again.
-One load that does not end is told of and is no reason for a restart: the other models are served. Everything here may be
-asked from any thread.
+Nothing of before counts after a restart: a Triton that was killed for what is told here must not be killed for it
+again. One load that does not end is told of and is no reason for a restart: the other models are served. Everything
+here may be asked from any thread.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 
 from adapter.errors import some
@@ -23,7 +24,10 @@ FORMAT = 1
 PATIENCE_FACTOR = 2
 """Announced timeouts after which a load is stuck: ModelMesh has given it up after one."""
 UNLOAD_SECONDS = 15 * 60.0
-"""From the first time that an unload was asked for. ModelMesh then gives up, and takes the memory out of its capacity for good."""
+"""
+From the first time that an unload was asked for. ModelMesh then gives up, and takes the memory out of its capacity
+for good.
+"""
 SHOWN = 16
 NAMED = 5
 
@@ -52,14 +56,8 @@ class Health:
 
     def as_json(self) -> str:
         """One line, for `/healthz/triton`."""
-        fields = {
-            "format": FORMAT,
-            "live": self.is_live,
-            "silent_seconds": round(self.silent_seconds, 1),
-            "load_threads": self.load_threads,
-            "stuck": [vars(each) for each in self.stuck],
-            "why": self.why,
-        }
+        fields = {"format": FORMAT, "live": self.is_live, **asdict(self), "silent_seconds": round(self.silent_seconds, 1)}
+        del fields["is_live"]
         return json.dumps(fields, separators=(",", ":"))
 
 
@@ -92,9 +90,11 @@ class RestartAdvice:
         loads = [each for each in stuck if each.kind == "load"]
         unloads = [each for each in stuck if each.kind == "unload"]
         if len(loads) >= self.limits.places:
-            return f"Triton can load nothing more: the loads of {_named(loads)} do not end, and keep all its load threads"
+            names = _named(loads)
+            return f"Triton can load nothing more: the loads of {names} do not end, and keep all its load threads"
         if unloads:
-            return f"Triton does not free {_named(unloads)}, counted from the first unload; ModelMesh no longer uses that memory"
+            held = f"Triton does not free {_named(unloads)}, counted from the first unload"
+            return f"{held}; ModelMesh no longer uses that memory"
         return None
 
     def _stuck(self) -> list[Stuck]:

@@ -1,13 +1,14 @@
 """
 Freeing models: one as ModelMesh asks for it, or all of them in a purge.
 
-An unload of a model is sent after every load of it that Triton has: an unload during the load kills some Tritons. It ends when
-the index shows that the memory is free. The index shows only names that have a directory, so that is made first.
-An unload that was asked for and has not ended is remembered for a while, also when its caller has gone.
+An unload of a model is sent after every load of it that Triton has: an unload during the load kills some Tritons. It
+ends when the index shows that the memory is free. The index shows only names that have a directory, so that is made
+first. An unload that was asked for and has not ended is remembered for a while, also when its caller has gone.
 
-Each unload looks at the index by itself; `index` shares the answers, and bounds the share of Triton's time that all looks take.
-The first look comes when the memory is probably free: after the time that the last unloads took. Further looks follow after half
-of the time since then, 5 to 100 ms (1 s after a long wait). A row that is missing proves nothing, and neither does a failed call.
+Each unload looks at the index by itself; `index` shares the answers, and bounds the share of Triton's time that all
+looks take. The first look comes when the memory is probably free: after the time that the last unloads took. Further
+looks follow after half of the time since then, 5 to 100 ms (1 s after a long wait). A row that is missing proves
+nothing, and neither does a failed call.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ import structlog
 from adapter.errors import ServerError, some
 from adapter.model import owner_of
 from adapter.telemetry.metrics import UNLOAD_WAIT_SECONDS
-from adapter.triton.client import CallError, TritonClient
+from adapter.triton.client import CallError
 from adapter.triton.connection import Connection
 from adapter.triton.index import Index, named
 from adapter.triton.loads import Loads
@@ -36,7 +37,9 @@ from adapter.triton.repository import Repository
 PARALLEL = 16
 """Unload calls at once. More is no faster (a global lock)."""
 ANSWER_SECONDS = 10.0
-"""After so long without an answer a call no longer counts: it waits in Triton for a load of its model, or Triton hangs."""
+"""
+After so long without an answer a call no longer counts: it waits in Triton for a load of its model, or Triton hangs.
+"""
 REMEMBERED_SECONDS = 600.0
 """So long after its last caller has gone. Longer than the lifecycle's pause before it asks again."""
 NEWS_SECONDS = 10.0
@@ -80,8 +83,8 @@ class _Asked:
 class Unloads:
     """Tells Triton to unload, and waits until it has."""
 
-    def __init__(self, client: TritonClient, connection: Connection, index: Index, repository: Repository, loads: Loads) -> None:
-        self._client = client
+    def __init__(self, connection: Connection, index: Index, repository: Repository, loads: Loads) -> None:
+        self._client = connection.client
         self._connection = connection
         self._index = index
         self._repository = repository
@@ -96,8 +99,8 @@ class Unloads:
 
     def asked_at(self) -> dict[str, float]:
         """Unloads that have not ended, by model id: since when, by the clock of the loop. From any thread."""
-        asked_of = self._asked.copy().items()
-        return {owner_of(name): asked.since for name, asked in asked_of if self._counts(asked) and not asked.is_at_volume}
+        counted = {name: asked for name, asked in self._asked.copy().items() if self._counts(asked)}
+        return {owner_of(name): asked.since for name, asked in counted.items() if not asked.is_at_volume}
 
     async def tell(self, name: str, *, has_dependents: bool = True) -> None:
         """RepositoryModelUnload, as often as it takes. Raises WrongServer, ServerError."""
@@ -138,7 +141,7 @@ class Unloads:
         with self._asking(name) as asked:
             await self._loads.ended(name)
             parts = await self._parts(name) if has_dependents else []
-            is_made = await self._repository.ensure_directory(name)  # its files came with the load, so the index shows nothing of it
+            is_made = await self._repository.ensure_directory(name)  # where its files came with the load
             try:
                 await self._until(asked, name, LOADING)
                 self._loads.forget(name)
@@ -155,7 +158,8 @@ class Unloads:
         if self._connection.problem is not None:
             return self._connection.problem
         if (sent_at := self._loads.sent_at().get(owner_of(name))) is not None:
-            return f"Triton has been loading the model for {self._time() - sent_at:.0f} s, and a load cannot be cancelled"
+            seconds = self._time() - sent_at
+            return f"Triton has been loading the model for {seconds:.0f} s, and a load cannot be cancelled"
         asked = self._asked.get(name) or _Asked(0.0)
         if asked.is_at_volume:
             return "waiting for the volume to take a directory for the model"
@@ -203,7 +207,7 @@ class Unloads:
             asked: notes what the index says.
             name: of the model.
             states: that are waited for.
-            told_at: when Triton answered the unload, by the clock of the loop; None: it has probably ended, and tells nothing of others.
+            told_at: when Triton answered the unload; None: it has probably ended, and tells nothing of others.
 
         Raises:
             whatever the index, or the folder, raises.
@@ -242,7 +246,10 @@ class Unloads:
 
     @contextmanager
     def _asking(self, name: str) -> Iterator[_Asked]:
-        """While inside, a call waits; the unload is forgotten when it ends well, or by an answer that says why it cannot."""
+        """
+        While inside, a call waits; the unload is forgotten when it ends well, or by an answer that says why it
+        cannot.
+        """
         asked = self._asked.get(name)
         if asked is None or not self._counts(asked):
             asked = self._asked[name] = _Asked(self._time())
@@ -290,11 +297,12 @@ class Unloads:
         try:
             served = await self._connection.retry_while_away(self._client.served_names)
         except CallError as failure:
-            log.warning("statistics.refused", cause=str(failure), consequence="models without a directory are not purged")
+            consequence = "models without a directory are not purged"
+            log.warning("statistics.refused", cause=str(failure), consequence=consequence)
             served = set()
         unlisted = served - {row.name for row in rows}
         nameless = {name for name in unlisted if not self._repository.can_hold(name)}
-        for name in nameless:  # `a/`, `../b`: names that other callers of an old Triton can load, and that no index shows
+        for name in nameless:  # `a/`, `../b`: other callers of an old Triton can load them, and no index shows them
             await self.tell(name)
         found_unlisted |= unlisted - nameless
         held = {row.name for row in rows if row.holds_memory or (row.state and row.name not in told)}
@@ -309,7 +317,8 @@ class Unloads:
                 for task in done:
                     task.result()
                 if pending:
-                    waits_for = some([f"{name} ({self.obstacle(name)})" for name in sorted(task.get_name() for task in pending)], NAMED)
+                    left = sorted(task.get_name() for task in pending)
+                    waits_for = some([f"{name} ({self.obstacle(name)})" for name in left], NAMED)
                     self.problem = f"the purge waits for Triton to free {waits_for}"
                     log.info("purge.delayed", models=len(pending), waits_for=waits_for)
         finally:

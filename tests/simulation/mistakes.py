@@ -110,11 +110,11 @@ def _old_index_believed() -> Any:
     ask = Index.ask
     known: dict[Index, tuple[float, Listing | None]] = {}
 
-    async def remembered(self: Index, *, can_wait: bool = False) -> Listing | None:
+    async def remembered(self: Index) -> Listing | None:
         now = asyncio.get_running_loop().time()
         at, listing = known.get(self, (-1.0, None))
         if listing is None or now - at > 3:
-            listing = await ask(self, can_wait=can_wait)
+            listing = await ask(self)
             known[self] = (now, listing)
         return listing
 
@@ -210,8 +210,8 @@ def _too_many_loads() -> Any:
     """There are more slots than Triton has threads."""
     begin = Loads.__init__
 
-    def made(self: Loads, client: Any, connection: Any, index: Any, repository: Any, limits: Any) -> None:
-        begin(self, client, connection, index, repository, replace(limits, slots=100, places=100))
+    def made(self: Loads, connection: Any, index: Any, repository: Any, limits: Any) -> None:
+        begin(self, connection, index, repository, replace(limits, slots=100, places=100))
 
     return mock.patch.object(Loads, "__init__", made)
 
