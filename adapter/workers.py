@@ -120,7 +120,7 @@ class Stop:
     def __init__(self) -> None:
         self._is_set = False
         self._lock = threading.Lock()
-        self._wakers: list[Callable[[], None]] = []
+        self._wakers: list[Callable[[], object]] = []
 
     def set(self) -> None:
         """Ask the work to end, and wake what it is blocked in."""
@@ -143,7 +143,7 @@ class Stop:
         self.check()
 
     @contextmanager
-    def waking(self, wake: Callable[[], None]) -> Iterator[None]:
+    def waking(self, wake: Callable[[], object]) -> Iterator[None]:
         """While inside, `set` also calls `wake` (from another thread), for instance to shut a socket down."""
         with self._lock:
             self.check()

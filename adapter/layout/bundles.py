@@ -108,7 +108,7 @@ def arranged(spec: ModelSpec, bundle: Bundle, schema_content: bytes | None) -> L
     layouts = {}
     for directory, config in bundle.configs.items():
         is_top = directory == bundle.top
-        tensors = schema.read(schema_content, config.max_batch_size) if is_top and schema_content is not None else None
+        tensors = schema.read(schema_content, config.said.max_batch_size) if is_top and schema_content is not None else None
         tree = _own_tree(bundle, directory)
         kind = model_type(spec.model_type) if directory == _ITSELF else UNKNOWN
         name = spec.model_id if is_top else names[directory]

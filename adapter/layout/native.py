@@ -12,7 +12,6 @@ from functools import partial
 
 from adapter.ends import Ends
 from adapter.layout import backends, fil, model_config
-from adapter.layout.forests.forest import Format
 from adapter.layout.model_config import ModelConfig
 from adapter.layout.model_types import ModelType
 from adapter.layout.schema import Schema
@@ -50,7 +49,7 @@ def arranged(
         directories=() if served else (_empty_version(config),),
         hint=backends.hint(kind, name, final, rest.below(served[0]) if served else Tree({})),
         warnings=backends.warnings(config),
-        questions=_questions(final, rest, served) if config.backend == fil.BACKEND else (),
+        questions=_questions(final, rest, served) if config.said.backend == fil.BACKEND else (),
     )
 
 
@@ -59,16 +58,16 @@ def _questions(config: ModelConfig, tree: Tree, served: tuple[str, ...]) -> tupl
     named = fil.file_of(config)
     if named is None:
         return ()
-    name, format_ = named
+    name, model_type = named
     return tuple(
-        Question(path, format_.count, partial(_fits, config, format_, path))
+        Question(path, partial(_fits, config, model_type, path))
         for path in (f"{version}/{name}" for version in served)
         if path in tree.files
     )
 
 
-def _fits(config: ModelConfig, format_: Format, path: str, ends: Ends) -> Decision:
-    fil.check(config, format_, path, ends)
+def _fits(config: ModelConfig, model_type: str, path: str, ends: Ends) -> Decision:
+    fil.check(config, model_type, path, ends)
     return Decision(path)
 
 
@@ -91,7 +90,7 @@ def _served(config: ModelConfig, tree: Tree) -> tuple[str, ...]:
         if not served:
             raise LayoutError(f"version_policy asks for {config.version_policy}, and there is only {_directories(versions)}")
         return served
-    if config.is_ensemble or config.backend in _FILES_ELSEWHERE:
+    if config.is_ensemble or config.said.backend in _FILES_ELSEWHERE:
         return ()
     if files := [name for name in tree.file_names if is_version(name)]:
         raise LayoutError(f"{files[0]} is a file, a version directory is expected")

@@ -8,6 +8,7 @@ texts. Pure and immutable.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Set
+from dataclasses import dataclass
 from functools import cached_property
 
 from adapter.errors import some
@@ -20,8 +21,20 @@ SHOWN_LENGTH = 80
 _RESIDUE = frozenset({"__pycache__", "__MACOSX", "lost+found"})
 
 
+@dataclass(frozen=True)
+class Expectation:
+    """The tree that Triton expects."""
+
+    text: str
+    paths: tuple[str, ...]
+    """The simplest such tree; a path that ends in `/` is a directory."""
+
+
 class LayoutError(Exception):
-    """These files cannot become a model of this type; `layout` adds the trees found and expected."""
+    """These files cannot become a model of this type; `rules` adds what was found and expected."""
+
+    expected: Expectation | None = None
+    """What would have worked; known where the whole listing is."""
 
 
 class Tree:

@@ -18,9 +18,9 @@ import grpc.aio
 
 from adapter.errors import ModelRefused, WrongServer
 from adapter.model import Overrides, ServerModel
+from adapter.stubs import service_pb2, service_pb2_grpc
 from adapter.telemetry.redaction import remember
 from adapter.triton.reason import reason_of_refusal
-from adapter.triton.stubs import service_pb2, service_pb2_grpc
 
 METADATA_BYTES = 1024 * 1024
 """Triton puts the reason of a failed load into the trailers; gRPC's own 16 KiB turn long ones into RESOURCE_EXHAUSTED."""

@@ -56,10 +56,10 @@ class Connection:
 
         None before the first answer, and after the port was found closed.
         """
-        self._answered_at: float | None = None
-        """When Triton last answered; None since the last break."""
-        self._silent_since: float | None = None
-        """When Triton last answered anything, or was first silent; None while its port is closed."""
+        self._answered_at = -math.inf
+        """When Triton last answered; never since the last break."""
+        self._silent_since = math.inf
+        """When Triton last answered anything, or was first silent; infinite while its port is closed."""
         self._is_told = False
         """The log says that Triton is away."""
         self._asking: asyncio.Task[bool] | None = None
@@ -91,8 +91,7 @@ class Connection:
 
     def silent_seconds(self) -> float:
         """Since Triton's last answer to anything, refusals included; 0 while its port is closed. From any thread."""
-        since = self._silent_since
-        return 0.0 if since is None else max(0.0, self._time() - since)
+        return max(0.0, self._time() - self._silent_since)
 
     async def wait(self) -> None:
         """Return as soon as Triton answers; at once if it just did."""
@@ -102,8 +101,7 @@ class Connection:
 
     async def answers(self) -> bool:
         """Whether Triton answers now: asked once, unless it just did. Never raises."""
-        is_fresh = self._answered_at is not None and self._time() - self._answered_at < FRESH_SECONDS
-        return is_fresh or await self.look()
+        return self._time() - self._answered_at < FRESH_SECONDS or await self.look()
 
     async def look(self) -> bool:
         """Ask once, in one question with all who ask meanwhile. Never raises."""
@@ -127,7 +125,7 @@ class Connection:
                 raise
             else:
                 self.heard()
-                if breaks == self._breaks and self._answered_at is not None:
+                if breaks == self._breaks:
                     self._answered_at = self._time()
                 return answer
             await asyncio.sleep(next(pauses))
@@ -155,8 +153,8 @@ class Connection:
         if isinstance(failure, TritonStopping) or not isinstance(failure, TritonAway):
             self.heard()
         elif isinstance(failure, NobodyListens):
-            self._silent_since = None
-        elif self._silent_since is None and not isinstance(failure, TritonDied):
+            self._silent_since = math.inf
+        elif self._silent_since == math.inf and not isinstance(failure, TritonDied):
             self._silent_since = self._time()
         if isinstance(failure, PortClosed):
             self._is_another |= self._breaks_before is not None
@@ -253,5 +251,5 @@ class Connection:
 
     def _break(self) -> None:
         self._breaks += 1
-        self._answered_at = None
+        self._answered_at = -math.inf
         self._answers.clear()

@@ -17,9 +17,8 @@ listing that failed the folder is swept; a directory that vanished during the li
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+import math
 from copy import copy
-from functools import cached_property
 
 import structlog
 
@@ -52,23 +51,13 @@ CLOCK_SECONDS = 1e-6
 log = structlog.stdlib.get_logger(__name__)
 
 
-class Listing:
-    """An answer: all rows of the index."""
+Listing = dict[str, list[ServerModel]]
+"""An answer: all rows of the index by model id, those of a bundle's inner models under the id of the bundle."""
 
-    def __init__(self, rows: list[ServerModel]) -> None:
-        self.rows = rows
 
-    def of(self, model_ids: Collection[str]) -> list[ServerModel]:
-        """The rows of these models, inner ones included."""
-        return [row for model_id in model_ids for row in self._by_owner.get(model_id, ())]
-
-    def named(self, name: str) -> list[ServerModel]:
-        """The rows of one name of Triton's."""
-        return [row for row in self._by_owner.get(owner_of(name), ()) if row.name == name]
-
-    @cached_property
-    def _by_owner(self) -> dict[str, list[ServerModel]]:
-        return by_owner(self.rows)
+def named(listing: Listing, name: str) -> list[ServerModel]:
+    """The rows of one name of Triton's."""
+    return [row for row in listing.get(owner_of(name), ()) if row.name == name]
 
 
 class Index:
@@ -88,8 +77,8 @@ class Index:
         """Questions."""
         self._waiting = 0
         """Callers of a question that was begun."""
-        self._began: float | None = None
-        """When the question under way was sent."""
+        self._began = math.inf
+        """When the question under way was sent; infinite where there is none."""
         self._seconds = 0.0
         """The newest answer took so long."""
         self._ended_at = 0.0
@@ -189,11 +178,11 @@ class Index:
             await self._repository.sweep()
             return None
         finally:
-            self._began = None
+            self._began = math.inf
             self._ended(began)
         connection.heard()
         self._failure = None
-        return Listing(rows)
+        return by_owner(rows)
 
     def _ended(self, began: float) -> None:
         """A question was under way since then, answered or not."""
@@ -232,5 +221,4 @@ class Index:
 
     def _under_way_seconds(self) -> float:
         """How long the question under way has been without an answer; 0 where there is none. From any thread."""
-        began = self._began
-        return 0.0 if began is None else self._time() - began
+        return max(0.0, self._time() - self._began)

@@ -121,15 +121,14 @@ def _link(artifact: Artifact, file: SourceFile, target: str) -> None:
         Path(target).symlink_to(Path(source).absolute())
         return
     try:
-        mode = os.lstat(source).st_mode
-        if stat.S_ISREG(mode) and stat.S_IMODE(mode) != FILE_MODE:
-            _set_mode(source)
         os.link(source, target, follow_symlinks=False)
         mode = os.lstat(target).st_mode
     except FileNotFoundError:
         mode = 0
     if not stat.S_ISREG(mode):
         raise AdapterError(f"the model's file {file.path} is not on the volume any more")
+    if stat.S_IMODE(mode) != FILE_MODE:
+        _set_mode(target)
 
 
 def _set_mode(path: str) -> None:

@@ -15,11 +15,12 @@ import asyncio
 import os
 import secrets
 from collections import deque
-from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import replace
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from functools import partial
 from itertools import islice
 from pathlib import Path, PurePosixPath
+from typing import TypeVar
 
 import structlog
 
@@ -31,17 +32,18 @@ from adapter.volume.volume import Volume, failure_in_words, make_plain_directory
 from adapter.workers import Stop, Workers
 
 THREADS = 4
-KIND_FILES = 50
+_FILES = 50
 """Files that tell of a model's kind."""
 _RECENT = 256
 """Directories that are certainly not made within one tick of the file system's clock (at most 10 ms)."""
 
+T = TypeVar("T")
 log = structlog.stdlib.get_logger(__name__)
 
 
 def kind_of(layout: Layout) -> str:
     """What models of the same backend and about the same size have in common: the ends of their files' names, and bytes / 16ⁿ."""
-    ends = {PurePosixPath(path).suffix for path in islice(layout.links, KIND_FILES)}
+    ends = {PurePosixPath(path).suffix for path in islice(layout.links, _FILES)}
     return f"{' '.join(sorted(ends))} {layout.size_bytes.bit_length() // 4}"
 
 
@@ -61,13 +63,15 @@ class Repository:
         self._probes: set[str] = set()
         """That are under way."""
         self._space.counted_by("placed", self._bytes.own_bytes)
-        self._own = None if own is None else set(own)
+        self._has_others = own is not None
+        self._own = set(own or ())
         self._recent: deque[str] = deque(maxlen=_RECENT)
+        self._kinds: dict[str, str] = {}
+        """Triton's name → kind, of what this process has placed."""
         self._workers = Workers("repository", THREADS)
         self._inner = inner_of(volume.repository_dir)
         """Model id → names of its bundle's inner models. Read once, at the start: no other process writes here."""
         self._loaded_first: dict[str, tuple[str, ...]] = {}
-        self._kinds: dict[str, str] = {}
 
     @property
     def folder(self) -> Path:
@@ -87,13 +91,13 @@ class Repository:
         """The inner models to load before the model itself, in this order."""
         return self._loaded_first.get(model_id, ())
 
+    def is_of_others(self, name: str) -> bool:
+        """Whether a directory of this name, if there is one, may be another writer's."""
+        return self._has_others and owner_of(name) not in self._own and not name.startswith(PROBE)
+
     def kind(self, name: str) -> str:
         """Which models this one resembles (`kind_of`); empty for what this process has not placed."""
         return self._kinds.get(name, "")
-
-    def is_of_others(self, name: str) -> bool:
-        """Whether a directory of this name, if there is one, may be another writer's."""
-        return self._own is not None and owner_of(name) not in self._own and not name.startswith(PROBE)
 
     async def claim(self, model_id: str) -> None:
         """
@@ -102,7 +106,7 @@ class Repository:
         Raises:
             InvalidRequest: another writer has put a model of this name there.
         """
-        if self._own is not None and self.is_of_others(model_id):
+        if self.is_of_others(model_id):
             await self._workers.run(lambda _: self._check_free(self._at(model_id)))
             self._own.add(model_id)
 
@@ -118,7 +122,7 @@ class Repository:
             AdapterError: the volume does not let us.
         """
         stale = [self._at(name) for name in self.inner_names(model_id)]
-        parts = {self._at(name): part for name, part in (*layout.inner.items(), (model_id, replace(layout, inner={})))}
+        parts = {self._at(name): part for name, part in (*layout.inner.items(), (model_id, layout))}
         if layout.inner:
             self._inner.setdefault(model_id, set()).update(layout.inner)
             self._loaded_first[model_id] = layout.loaded_first
@@ -138,28 +142,23 @@ class Repository:
             await self.remove_empty(model_id)
             return
         paths = [self._at(name) for name in (model_id, *self.inner_names(model_id))]
-        with self._in_words("the model cannot be taken out of"):
-            await self._workers.run(lambda _: self._take_out(paths))
+        await self._run("the model cannot be taken out of", lambda _: self._take_out(paths))
         for path in paths:
             self._kinds.pop(path.name, None)
         self._inner.pop(model_id, None)
         self._loaded_first.pop(model_id, None)
-        if self._own is not None:
-            self._own.discard(model_id)
+        self._own.discard(model_id)
 
     async def clear(self) -> None:
         """Take everything of ours out of the folder. Raises AdapterError: the volume does not let us."""
-        with self._in_words("the models cannot be taken out of"):
-            self._inner = await self._workers.run(self._clear)
+        self._inner = await self._run("the models cannot be taken out of", self._clear)
         self._loaded_first.clear()
         self._kinds.clear()
-        if self._own is not None:
-            self._own.clear()
+        self._own.clear()
 
     async def inventory(self) -> dict[str, Placed]:
         """What the folder holds, by model id; nothing is asked of what lies behind links. Raises AdapterError: it cannot be read."""
-        with self._in_words("the models cannot be listed in"):
-            return await self._workers.run(self._inventory)
+        return await self._run("the models cannot be listed in", self._inventory)
 
     async def identities(self, model_ids: Collection[str]) -> dict[str, str]:
         """Which directories these models are; of those that are there."""
@@ -176,8 +175,7 @@ class Repository:
             AdapterError: the volume does not let us.
         """
         path = self._at(model_id)
-        with self._in_words("no directory for the model can be made in"):
-            return await self._workers.run(lambda _: self._ensure_directory(path))
+        return await self._run("no directory for the model can be made in", lambda _: self._ensure_directory(path))
 
     async def remove_empty(self, name: str) -> None:
         """Take out a directory that was made for a look at a model of others. One that holds anything by now stays."""
@@ -206,8 +204,7 @@ class Repository:
         Raises:
             AdapterError: the folder cannot be read.
         """
-        with self._in_words("the models cannot be listed in"):
-            await self._workers.run(self._sweep)
+        await self._run("the models cannot be listed in", self._sweep)
 
     def close(self) -> None:
         """Take no more work."""
@@ -217,10 +214,10 @@ class Repository:
         """Whether a directory of the folder can have this name."""
         return bool(name) and name not in (".", "..") and "/" not in name and "\0" not in name
 
-    @contextmanager
-    def _in_words(self, what: str) -> Iterator[None]:
+    async def _run(self, what: str, work: Callable[[Stop], T]) -> T:
+        """In a thread; `what` begins the words for what fails."""
         try:
-            yield
+            return await self._workers.run(work)
         except OSError as failure:
             raise failure_in_words(failure, self.folder, 0, f"{what} {self.folder}: ") from failure
 
@@ -257,18 +254,14 @@ class Repository:
         identity = ""
         try:
             for destination, part in parts.items():
-                identity = self._place_one(destination, part, artifact, stop)
+                size_bytes = sum(map(len, part.written.values()))
+                with self._space.reservation() as reserved, self._volume.writing(size_bytes):
+                    reserved.grow(size_bytes, len(part.written))
+                    identity = reserved.insist(partial(self._built, destination, part, artifact, stop))
+                    self._bytes.placed(destination.name, size_bytes)
         except BaseException:
             self._discard(reversed([*parts]))
             raise
-        return identity
-
-    def _place_one(self, destination: Path, layout: Layout, artifact: Artifact, stop: Stop) -> str:
-        size_bytes = sum(map(len, layout.written.values()))
-        with self._space.reservation() as reserved, self._volume.writing(size_bytes):
-            reserved.grow(size_bytes, len(layout.written))
-            identity = reserved.insist(lambda: self._built(destination, layout, artifact, stop))
-            self._bytes.placed(destination.name, size_bytes)
         return identity
 
     def _built(self, destination: Path, layout: Layout, artifact: Artifact, stop: Stop) -> str:
@@ -317,7 +310,7 @@ class Repository:
         self._volume.trash.tidy()
         for path in self._entries():
             stop.check()
-            if self._own is None and (not is_plain_directory(path) or not is_utf8(path.name)):
+            if not self._has_others and (not is_plain_directory(path) or not is_utf8(path.name)):
                 log.warning("entry.swept", name=repr(path.name), folder=str(self.folder), cause="not a directory that the adapter placed")
                 self._discard([path])
             elif path.name.startswith(PROBE) and path.name not in self._probes:

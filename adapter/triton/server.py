@@ -9,8 +9,10 @@ to the folder that both sides see. Triton's own words never come out as they are
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from functools import partial
+from itertools import chain
+from typing import TypeVar
 
 import structlog
 
@@ -18,19 +20,16 @@ from adapter.errors import ModelRefused, ServerError, WrongServer
 from adapter.model import Overrides, ServerModel
 from adapter.triton.client import CallError, TritonClient
 from adapter.triton.connection import Connection
-from adapter.triton.index import Index
-from adapter.triton.loads import Loads
+from adapter.triton.index import Index, named
+from adapter.triton.loads import Limits, Loads
 from adapter.triton.repository import Repository
 from adapter.triton.stuck import Health, RestartAdvice
 from adapter.triton.unloads import Unloads
 
 VERIFY_SECONDS = 10.0
 """Between two looks at a Triton that was found to be wrong, where no call asks."""
-LOOKS = 5
-"""For a directory of ours, before Triton's folder is called another one: a network volume may show it late."""
-LOOK_SECONDS = 0.1
-"""Between them."""
 
+T = TypeVar("T")
 log = structlog.stdlib.get_logger(__name__)
 
 
@@ -60,25 +59,11 @@ class TritonServer:
         self._repository = repository
         self._connection = Connection(client)
         self._index = Index(client, self._connection, repository)
-        self._loads = Loads(
-            client,
-            self._connection,
-            self._index,
-            repository,
-            slots=max_loading,
-            places=load_threads,
-            patience_seconds=load_timeout_seconds,
-        )
+        limits = Limits(max_loading, load_threads, load_timeout_seconds, silent_seconds)
+        self._loads = Loads(client, self._connection, self._index, repository, limits)
         self._unloads = Unloads(client, self._connection, self._index, repository, self._loads)
         self.others = _Others(self._loads, self._unloads)
-        self._advice = RestartAdvice(
-            self._connection,
-            self._loads,
-            self._unloads,
-            load_threads=load_threads,
-            load_timeout_seconds=load_timeout_seconds,
-            most_silent_seconds=silent_seconds,
-        )
+        self._advice = RestartAdvice(self._connection, self._loads, self._unloads, limits, asyncio.get_running_loop().time)
         self._wrong: str | None = None
 
     @property
@@ -139,12 +124,7 @@ class TritonServer:
 
     async def is_ready(self, model_id: str) -> bool:
         """Whether Triton serves the model now."""
-        try:
-            names = (*self._repository.inner_names(model_id), model_id)
-            return all([await self._connection.retry_while_away(partial(self._client.ready, name)) for name in names])
-        except CallError as failure:
-            log.debug("readiness.refused", model_id=model_id, cause=str(failure))
-            return False
+        return all(await self._answers(model_id, self._client.ready) or [False])
 
     async def index(self, model_ids: Collection[str] | None = None, *, can_wait: bool = False) -> list[ServerModel]:
         """
@@ -153,10 +133,10 @@ class TritonServer:
         A whole index also tells of loads that an earlier adapter has left in Triton: each has a place.
         """
         listing = await self._index.listing(can_wait=can_wait)
-        if model_ids is not None:
-            return listing.of(model_ids)
-        self._loads.found(row.name for row in listing.rows if row.state == "LOADING")
-        return listing.rows
+        rows = list(chain(*(listing.values() if model_ids is None else (listing.get(name, ()) for name in model_ids))))
+        if model_ids is None:
+            self._loads.found(row.name for row in rows if row.state == "LOADING")
+        return rows
 
     async def reported_bytes(self, model_id: str) -> int | None:
         """
@@ -164,11 +144,16 @@ class TritonServer:
 
         None: Triton has no statistics of it. It has some of each model that is READY, and refuses the question for any other.
         """
-        names = (model_id, *self._repository.inner_names(model_id))
+        answers = await self._answers(model_id, self._client.reported_bytes)
+        return None if answers is None else sum(answers)
+
+    async def _answers(self, model_id: str, ask: Callable[[str], Awaitable[T]]) -> list[T] | None:
+        """For the model, and each inner model of a bundle; None: Triton refuses."""
+        names = (*self._repository.inner_names(model_id), model_id)
         try:
-            return sum([await self._connection.retry_while_away(partial(self._client.reported_bytes, name)) for name in names])
+            return [await self._connection.retry_while_away(partial(ask, name)) for name in names]
         except CallError as failure:
-            log.debug("statistics.refused", model_id=model_id, cause=str(failure))
+            log.debug("question.refused", model_id=model_id, cause=str(failure))
             return None
 
     async def verify(self) -> str:
@@ -200,11 +185,11 @@ class TritonServer:
         await self._repository.sweep()
         async with self._repository.probe() as probe:
             await self._unloads.tell(probe)
-            for _ in range(LOOKS):
-                if (await self._index.listing()).named(probe):
-                    return await self._connection.retry_while_away(self._client.version)
-                await asyncio.sleep(LOOK_SECONDS)
-        raise WrongServer(f"Triton's --model-repository is not {self._repository.folder}: a directory made there is not in Triton's index")
+            is_listed = bool(named(await self._index.listing(), probe))
+        if not is_listed:
+            folder = self._repository.folder
+            raise WrongServer(f"Triton's --model-repository is not {folder}: a directory made there is not in Triton's index")
+        return await self._connection.retry_while_away(self._client.version)
 
 
 class _Others:

@@ -14,9 +14,8 @@ from contextlib import suppress
 from urllib.parse import urlsplit
 
 from adapter.errors import StartError
-from adapter.storage.net.access import FREE, Access, Guard, Trust, proxy_for
 from adapter.storage.net.failures import CONNECT_SECONDS, NAMES_AWAY, UNRESOLVED, DeniedAddress, Unanswered, UnknownName
-from adapter.storage.net.messages import SMALL_BYTES, Collected, Head, Request
+from adapter.storage.net.messages import FREE, SMALL_BYTES, Access, Collected, Guard, Head, Request, Trust, proxy_for
 from adapter.storage.net.transfer import Transfer
 from adapter.storage.net.worker import Worker
 from adapter.workers import Stop, Workers
@@ -173,11 +172,7 @@ class Bridge:
         given = {"Accept-Encoding": "identity", **headers}
         request = Request(url, given, page, access, self._most_bytes, method, body)
         future = asyncio.run_coroutine_threadsafe(self._engine.fetch(request), self._loop)
-
-        def end() -> None:
-            future.cancel()
-
-        with stop.waking(end):
+        with stop.waking(future.cancel):
             try:
                 head = future.result()
             except asyncio.CancelledError:

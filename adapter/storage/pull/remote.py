@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from adapter.ends import Count, Ends
+from adapter.ends import Ends
 from adapter.model import Artifact, Listing, SourceFile
 from adapter.storage.bucket import Bucket, Read, StoredObject
 from adapter.storage.cache.cache import Cache, Taken
@@ -24,9 +24,8 @@ from adapter.storage.cache.cache import Wanted as WantedArtifact
 from adapter.storage.cache.identity import ARCHIVE, FILES, SCHEMA, Identity
 from adapter.storage.pull.archives import unpack
 from adapter.storage.pull.listing import FoundModel
-from adapter.storage.pull.puller import Puller
-from adapter.storage.pull.verified import Content
-from adapter.storage.queues import EndpointQueues
+from adapter.storage.pull.puller import EndpointQueues, Puller
+from adapter.storage.pull.staged import Content
 from adapter.storage.search import Search, check_readable, readable
 from adapter.volume.space import Reservation
 from adapter.volume.trees import read_below
@@ -114,9 +113,9 @@ class RemoteModel:
 
         return (await self._take(await self._means.files.run_large(objects, len(wanted)), self.listing)).artifact
 
-    async def ends(self, artifact: Artifact, counts: Mapping[SourceFile, Count | None]) -> Mapping[SourceFile, Ends]:
+    async def ends(self, artifact: Artifact, files: tuple[SourceFile, ...]) -> Mapping[SourceFile, Ends]:
         """As `StoredModel`."""
-        return await self._means.cache.ends(artifact, counts, self._waits)
+        return await self._means.cache.ends(artifact, files, self._waits)
 
     async def prove(self, stored: StoredObject) -> None:
         """As `Source`."""

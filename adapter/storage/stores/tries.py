@@ -155,10 +155,7 @@ class RetriedBucket:
             reader: who asks: of equal ones the credentials are given out together.
             jitter: a number from 0 to 1 for each pause; a pause is shortened by up to half of that.
         """
-        self.kind = bucket.kind
-        self.place = bucket.place
-        self.words = bucket.words
-        self.endpoint = bucket.endpoint
+        self.kind, self.place, self.words, self.endpoint = bucket.kind, bucket.place, bucket.words, bucket.endpoint
         self.waits = waits
         self.jitter = jitter
         self.store = known(bucket.kind, bucket.endpoint, "")

@@ -42,16 +42,14 @@ MISTAKES = (
         "An unload is sent to Triton while the load of the same model runs.",
         "adapter/triton/unloads.py",
         """            await self._loads.ended(owner)
-            await self._connection.wait()
             for part in names:
                 asked.is_at_volume = True
                 await self._repository.ensure_directory(part)
                 asked.is_at_volume = False
                 if self._loads.answered(owner) is None:  # a load of another client may be on its way
-                    await self._until(part, LOADING)
+                    await self._until(asked, part, LOADING)
 """,
-        """            await self._connection.wait()
-            for part in names:
+        """            for part in names:
                 asked.is_at_volume = True
                 await self._repository.ensure_directory(part)
                 asked.is_at_volume = False
@@ -182,7 +180,7 @@ MISTAKES = (
         "former name",
         "A name that the adapter has given up counts as its own.",
         "adapter/triton/repository.py",
-        "        if self._own is not None:\n            self._own.discard(model_id)\n",
+        "        self._own.discard(model_id)\n",
         "",
         ("fault/test_what_no_call_asks_for.py",),
     ),

@@ -128,9 +128,9 @@ MISTAKES = (
     Mistake(
         "a field unknown",
         "A field of Triton's model config is missing in the table of fields.",
-        "adapter/layout/config_fields.py",
-        "cc_model_filenames:ModelConfig.CcModelFilenamesEntry*, ",
-        "",
+        "adapter/layout/model_config.py",
+        "if known is None:",
+        'if known is None or found.name == "cc_model_filenames":',
         ("verbs/test_layout_reads_configs.py", "fuzz/test_layouts.py"),
     ),
 )

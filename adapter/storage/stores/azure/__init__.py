@@ -15,7 +15,7 @@ from adapter.errors import InvalidRequest
 from adapter.storage.secret.endpoints import is_same_endpoint
 from adapter.storage.secret.fields import Secret, check_all_or_none, checked_bucket
 from adapter.storage.secret.merging import Binding, StorageConfig, is_same_name, is_same_text
-from adapter.storage.stores.clients import BucketStore, Client, Connection, Means, fields_of
+from adapter.storage.stores.clients import Client, Connection, Means, fields_of
 
 PRINCIPAL = ("tenant_id", "client_id", "client_secret")
 CREDENTIALS = ("connection_string", "account_key", "sas_token", *PRINCIPAL)
@@ -43,6 +43,12 @@ class AzureConnection(Connection):
     tenant_id: Secret | None = None
     client_id: Secret | None = None
     client_secret: Secret | None = None
+
+    def client(self, means: Means) -> Client:
+        """As `Connection`."""
+        from adapter.storage.stores.azure.client import AzureClient  # noqa: PLC0415 - it imports this module
+
+        return AzureClient(self, means)
 
 
 def connection_of(config: StorageConfig) -> AzureConnection:
@@ -134,13 +140,3 @@ def _account_in(url: str) -> str:
     if host in ("127.0.0.1", "localhost", "::1"):
         return parts.path.strip("/").partition("/")[0]
     return ""
-
-
-def _client(connection: AzureConnection, means: Means) -> Client:
-    from adapter.storage.stores.azure.client import AzureClient  # noqa: PLC0415 - it imports this module
-
-    return AzureClient(connection, means)
-
-
-STORE = BucketStore(BINDING, connection_of, _client)
-"""Containers of Azure Blob Storage."""

@@ -22,9 +22,8 @@ from urllib.parse import SplitResult, quote, urljoin, urlsplit
 from adapter.errors import InvalidRequest
 from adapter.storage.bucket import PAGE_OBJECTS, Page, Read, StoredObject
 from adapter.storage.checksums import Checksum, readable
-from adapter.storage.net.access import Access, proxy_for
 from adapter.storage.net.failures import DeniedAddress, Unanswered
-from adapter.storage.net.messages import Collected, Head, Request
+from adapter.storage.net.messages import Access, Collected, Head, Request, proxy_for
 from adapter.storage.secret.endpoints import is_same_endpoint, origin
 from adapter.storage.secret.merging import StorageConfig
 from adapter.storage.stores.answers import GONE, OK, PARTIAL, REDIRECTS, USER_AGENT, Body, Where, etag_of, length_of, span_of

@@ -15,7 +15,7 @@ from adapter.errors import InvalidRequest
 from adapter.storage.secret.endpoints import is_same_endpoint
 from adapter.storage.secret.fields import Secret
 from adapter.storage.secret.merging import Binding, StorageConfig
-from adapter.storage.stores.clients import BucketStore, Client, Connection, Means, fields_of
+from adapter.storage.stores.clients import Client, Connection, Means, fields_of
 
 KEYS = ("access_key_id", "secret_access_key", "session_token")
 BINDING = Binding(
@@ -44,6 +44,12 @@ class S3Connection(Connection):
     session_token: Secret | None = None
     addressing_style: str = "auto"
 
+    def client(self, means: Means) -> Client:
+        """As `Connection`."""
+        from adapter.storage.stores.s3.client import S3Client  # noqa: PLC0415 - botocore takes 0.1 s to import
+
+        return S3Client(self, means)
+
 
 def connection_of(config: StorageConfig) -> S3Connection:
     """The connection fields of a storage config. Blocks: a CA bundle may be a file. Raises InvalidRequest, with the field's name."""
@@ -63,13 +69,3 @@ def connection_of(config: StorageConfig) -> S3Connection:
         needs = "give both keys, or none to use the default credential chain"
         raise InvalidRequest(f"{config.label} has {has} but no {' and no '.join(missing)}; {needs}")
     return S3Connection(url=endpoint, region=fields.text("region"), addressing_style=style, **{**given, **reached})
-
-
-def _client(connection: S3Connection, means: Means) -> Client:
-    from adapter.storage.stores.s3.client import S3Client  # noqa: PLC0415 - botocore takes 0.1 s to import
-
-    return S3Client(connection, means)
-
-
-STORE = BucketStore(BINDING, connection_of, _client)
-"""Buckets of S3."""
