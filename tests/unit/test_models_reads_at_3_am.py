@@ -25,7 +25,7 @@ def a_row(name: str, state: str = "READY", reason: str = "") -> dict[str, str]:
 
 
 def a_record(state: str = "loaded", since: float = 100, size_bytes: int = 5 << 20, path: str = "models/m") -> dict[str, Any]:
-    """What the adapter has noted, so many seconds ago."""
+    """What the adapter has noted, these seconds ago."""
     return {
         "state": state, "since": ago(since), "confirmed": None, "type": "onnx", "path": path, "storage_key": "s3", "size_bytes": size_bytes,
     }  # fmt: skip
