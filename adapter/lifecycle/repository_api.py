@@ -92,9 +92,9 @@ class RepositoryCalls:
 
     async def unload(self, name: str, *, has_dependents: bool) -> None:
         """
-        Unload a model, whoever has loaded it, and return when it holds no memory. One that is unknown is fine.
+        Unload a model, of the adapter or of others, and return when it holds no memory. One that is unknown is fine.
 
-        With `has_dependents` the models that an ensemble is made of go, too, unless somebody has loaded them by name.
+        With `has_dependents` the models that an ensemble is made of go, too, unless they were loaded by name.
 
         Raises:
             InvalidRequest: no model can have this name.

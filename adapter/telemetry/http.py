@@ -139,7 +139,7 @@ class TelemetryServer:
         for writer in self._clients:
             writer.transport.abort()
         if talks := asyncio.all_tasks() - {asyncio.current_task()}:
-            await asyncio.wait(talks, timeout=1)  # one that were cancelled would be logged as a failure
+            await asyncio.wait(talks, timeout=1)  # a task that is cancelled would be logged as a failure
 
     async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One request of a client, and its answer."""
@@ -150,15 +150,15 @@ class TelemetryServer:
         self._clients[writer] = False
         try:
             async with asyncio.timeout(CLIENT_SECONDS):
-                line = await reader.readline()
-                while (await reader.readline()).strip():
+                line = await reader.readuntil(b"\n")
+                while (await reader.readuntil(b"\n")).strip():
                     pass  # nothing is read from a header
             self._clients[writer] = True
             writer.write(_answered(line.decode("latin-1"), self._routes))
             writer.close()
             async with asyncio.timeout(CLIENT_SECONDS):
                 await writer.wait_closed()
-        except (OSError, ValueError):
+        except (OSError, EOFError, asyncio.LimitOverrunError):
             writer.transport.abort()  # it went, is too slow (TimeoutError), or sends a line that is too long
         except Exception:  # whatever one request does, the next one is served
             log.exception("telemetry.request_failed")

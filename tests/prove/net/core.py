@@ -324,8 +324,8 @@ MISTAKES = (
         "drift is well",
         "`models` ends with 0 where the adapter, Triton and the volume disagree.",
         "adapter/verbs/models.py",
-        "return not any(problems) and not any(sight.drift for sight in self.models)",
-        "return not any(problems)",
+        '"agrees": not any(problems.values()) and not any(model["drift"] for model in models)',
+        '"agrees": not any(problems.values())',
         ("verbs/test_models_shows_who_disagrees.py",),
     ),
     Mistake(
