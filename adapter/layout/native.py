@@ -15,8 +15,7 @@ from adapter.layout import backends, fil, model_config
 from adapter.layout.model_config import ModelConfig
 from adapter.layout.model_types import ModelType
 from adapter.layout.schema import Schema
-from adapter.layout.tree import LayoutError, Tree, is_residue, shortened
-from adapter.layout.versions import RULE, is_odd, is_version
+from adapter.layout.tree import RULE, LayoutError, Tree, is_odd, is_residue, is_version, shortened
 from adapter.model import Decision, Layout, Question
 
 _FILES_ELSEWHERE = frozenset({"tensorrtllm"})
@@ -86,9 +85,9 @@ def _served(config: ModelConfig, tree: Tree) -> tuple[str, ...]:
         raise LayoutError(f"Triton would misread {_directories(odd)}: {RULE}")
     versions = [name for name in tree.directory_names if is_version(name)]
     if versions:
-        served = config.version_policy.served(versions)
+        served = config.served(versions)
         if not served:
-            raise LayoutError(f"version_policy asks for {config.version_policy}, and there is only {_directories(versions)}")
+            raise LayoutError(f"version_policy asks for {config.policy}, and there is only {_directories(versions)}")
         return served
     if config.is_ensemble or config.said.backend in _FILES_ELSEWHERE:
         return ()
@@ -99,9 +98,9 @@ def _served(config: ModelConfig, tree: Tree) -> tuple[str, ...]:
 
 def _empty_version(config: ModelConfig) -> str:
     """Name of the version directory to make; object stores keep no empty ones."""
-    wanted = [str(version) for version in config.version_policy.specific or (1,) if is_version(str(version))]
-    if not wanted or not config.version_policy.served(wanted):
-        raise LayoutError(f"version_policy asks for {config.version_policy}, and there is no version directory")
+    wanted = [str(version) for version in config.said.version_policy.specific.versions or (1,) if is_version(str(version))]
+    if not wanted or not config.served(wanted):
+        raise LayoutError(f"version_policy asks for {config.policy}, and there is no version directory")
     return wanted[0]
 
 

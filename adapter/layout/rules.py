@@ -24,8 +24,7 @@ from adapter.layout import backends, bundles, fil, model_config, native, placeme
 from adapter.layout.forests import FORMATS
 from adapter.layout.model_config import ModelConfig
 from adapter.layout.model_types import TYPES, UNKNOWN, ModelType, by_backend, model_type
-from adapter.layout.tree import Expectation, LayoutError, Tree, check, clash, is_residue, shortened, shown
-from adapter.layout.versions import RULE, is_odd, is_version
+from adapter.layout.tree import RULE, Expectation, LayoutError, Tree, check, clash, is_odd, is_residue, is_version, shortened, shown
 from adapter.model import OPTIONS_FILE, Decision, Layout, Listing, ModelSpec, Question, SourceFile
 from adapter.parameters import ALLOW_DECOUPLED
 from adapter.paths import path_problem
