@@ -26,6 +26,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from google.protobuf import text_format
@@ -126,7 +127,7 @@ class ModelConfig:
         """The kind of policy; empty where the config has none, so the latest version is served."""
         return str(self.said.version_policy.WhichOneof("policy_choice") or "all" * self.said.HasField("version_policy"))
 
-    @property
+    @cached_property
     def references(self) -> tuple[Reference, ...]:
         """Every other model that the config names, in the order of the text, steps first."""
         return (*self._steps(), *self._bls_parameters())

@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from adapter.ends import Ends
 from adapter.layout import backends, fil, model_config
 from adapter.layout.model_config import ModelConfig
 from adapter.layout.model_types import ModelType
 from adapter.layout.schema import Schema
 from adapter.layout.tree import RULE, LayoutError, Tree, is_odd, is_residue, is_version, shortened
-from adapter.model import Decision, Layout, Question
+from adapter.model import Layout, Question
 
 _FILES_ELSEWHERE = frozenset({"tensorrtllm"})
 """Backends whose version directory may be empty: a parameter of the config says where the engine is."""
@@ -54,20 +53,9 @@ def arranged(
 
 def _questions(config: ModelConfig, tree: Tree, served: tuple[str, ...]) -> tuple[Question, ...]:
     """Of forests: whether the config makes room for what they give; see `fil`."""
-    named = fil.file_of(config)
-    if named is None:
-        return ()
-    name, model_type = named
-    return tuple(
-        Question(path, partial(_fits, config, model_type, path))
-        for path in (f"{version}/{name}" for version in served)
-        if path in tree.files
-    )
-
-
-def _fits(config: ModelConfig, model_type: str, path: str, ends: Ends) -> Decision:
-    fil.check(config, model_type, path, ends)
-    return Decision(path)
+    name = fil.file_of(config)
+    paths = [f"{version}/{name}" for version in served]
+    return tuple(Question(path, partial(fil.fits, config, path)) for path in paths if name and path in tree.files)
 
 
 def _misleads(config: ModelConfig, directory: str) -> bool:
