@@ -30,6 +30,7 @@ from adapter.layout.model_config import ModelConfig
 from adapter.layout.schema import VARIABLE, Schema, Tensor
 from adapter.layout.textproto import quoted
 from adapter.layout.tree import shortened
+from adapter.model import Decision
 
 BACKEND = "fil"
 MAX_BATCH_SIZE = 32768
@@ -57,9 +58,9 @@ def format_of(file_name: str) -> str:
     return next(model_type for model_type, name in FORMATS.items() if name == file_name)
 
 
-def config(path: str, model_type: str, ends: Ends, tensors: Schema) -> tuple[Forest, ModelConfig]:
+def written(path: str, directory: str, model_type: str, tensors: Schema, ends: Ends) -> Decision:
     """
-    The forest, and what is written beside it; `path` is for error texts.
+    The forest's place in the directory of its version, and the config that is written beside it; `path` is for error texts.
 
     Without a schema a forest of several classes answers one probability for each.
 
@@ -86,7 +87,8 @@ def config(path: str, model_type: str, ends: Ends, tensors: Schema) -> tuple[For
         f'output {{ name: "{OUTPUT}" data_type: TYPE_FP32 dims: [ {width} ] }}\n'
         f"dynamic_batching {{ }}\n{_parameter('model_type', forest.model_type)}{_answer(forest, width)}"
     )
-    return forest, model_config.new(text, Schema(inputs, outputs))
+    config = model_config.new(text, Schema(inputs, outputs))
+    return Decision(f"{directory}/{FORMATS[forest.model_type]}", {model_config.FILE_NAME: config.rewritten(None)})
 
 
 def _answer(forest: Forest, width: int) -> str:
@@ -116,13 +118,13 @@ def _fitted(tensor: Tensor, path: str, forest: Forest) -> Tensor:
     return replace(tensor, dims=dims)
 
 
-def file_of(config: ModelConfig) -> tuple[str, str] | None:
-    """The name of the file that a user's own config stands for, in each version, and its format; None where the format is unknown."""
-    model_type = _parameters(config).get("model_type", "xgboost")
-    return (config.said.default_model_filename or FORMATS[model_type], model_type) if model_type in FORMATS else None
+def file_of(config: ModelConfig) -> str:
+    """The name of the file that a user's own config stands for, in each version; empty where the format is unknown."""
+    name = FORMATS.get(_format(config), "")
+    return name and (config.said.default_model_filename or name)
 
 
-def check(config: ModelConfig, model_type: str, path: str, ends: Ends) -> None:
+def fits(config: ModelConfig, path: str, ends: Ends) -> Decision:
     """
     Compare a user's own config with the file, as far as both say numbers. What fits goes to Triton as it was written.
 
@@ -130,11 +132,19 @@ def check(config: ModelConfig, model_type: str, path: str, ends: Ends) -> None:
         InvalidModel: Triton's buffers would be too small, with both numbers.
     """
     try:
-        forest = forests.read(model_type, ends)
+        forest = forests.read(_format(config), ends)
     except Unreliable:
-        return
-    if forest.model_type != model_type:
-        return  # the backend will say so
+        return Decision(path)
+    if forest.model_type == _format(config):  # the backend says so otherwise
+        _check(config, path, forest)
+    return Decision(path)
+
+
+def _format(config: ModelConfig) -> str:
+    return _parameters(config).get("model_type", "xgboost")
+
+
+def _check(config: ModelConfig, path: str, forest: Forest) -> None:
     given = _width(config, "output", OUTPUT)
     is_class, needed = _answered(config, forest)
     if given is not None and given < needed:

@@ -116,25 +116,21 @@ def read(model_type: str, ends: Ends) -> Forest:
 
 def _xgboost_json(ends: Ends) -> Forest:
     at = ends.tail.rfind(f'"{_KEY}"'.encode())
-    if at < 0:
-        raise Unreliable(f"it has no {_KEY} at its end, where XGBoost writes it")
+    text = ends.tail if ends.size_bytes == len(ends.tail) else b'{"learner":{' + ends.tail[max(at, 0) :]
     try:
-        text = ends.tail.decode() if ends.size_bytes == len(ends.tail) else '{"learner":{' + ends.tail[at:].decode()
-        tree = json.loads(text, object_pairs_hook=_unique)
+        tree = json.loads(text.decode(), object_pairs_hook=_unique)
     except (ValueError, RecursionError):
-        raise Unreliable("its end is not what follows the trees in XGBoost's JSON") from None
-    return _from_learner("xgboost_json", _mapping(tree).get("learner"))
+        tree = None
+    return _from_learner("xgboost_json", at, _mapping(tree).get("learner"))
 
 
 def _xgboost_ubjson(ends: Ends) -> Forest:
     at = ubjson.value_of(ends.tail, _KEY.encode())
-    if at < 0:
-        raise Unreliable(f"it has no {_KEY} at its end, where XGBoost writes it")
     try:
         learner = ubjson.rest(ends.tail, at, _KEY)
     except ValueError:
-        raise Unreliable("its end is not what follows the trees in XGBoost's UBJSON") from None
-    return _from_learner("xgboost_ubj", learner)
+        learner = None
+    return _from_learner("xgboost_ubj", at, learner)
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -144,7 +140,11 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _from_learner(model_type: str, learner: Any) -> Forest:
+def _from_learner(model_type: str, at: int, learner: Any) -> Forest:
+    if at < 0:
+        raise Unreliable(f"it has no {_KEY} at its end, where XGBoost writes it")
+    if learner is None:
+        raise Unreliable("its end is not what follows the trees in XGBoost's format")
     parameters, objective = (_mapping(_mapping(learner).get(key)) for key in (_KEY, "objective"))
     classes = _number(parameters.get("num_class"), "num_class")
     targets = _number(parameters.get("num_target", "1"), "num_target")

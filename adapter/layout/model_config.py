@@ -26,6 +26,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from google.protobuf import text_format
@@ -36,7 +37,6 @@ from adapter.layout import tensors, textproto
 from adapter.layout.schema import Schema
 from adapter.layout.textproto import Edit, Field, Problem, Value, inner, position
 from adapter.layout.tree import shortened
-from adapter.layout.versions import VersionPolicy
 from adapter.stubs import model_config_pb2
 
 FILE_NAME = "config.pbtxt"
@@ -106,17 +106,28 @@ class ModelConfig:
         return self.said.backend == "vllm" or bool(self.said.model_transaction_policy.decoupled)
 
     @property
-    def version_policy(self) -> VersionPolicy:
-        """Which versions are served."""
-        policy = self.said.version_policy
-        choice = policy.WhichOneof("policy_choice")
-        if choice == "specific":
-            return VersionPolicy(latest=None, specific=tuple(policy.specific.versions))
-        if choice == "latest":
-            return VersionPolicy(latest=policy.latest.num_versions)
-        return VersionPolicy(latest=None) if self.said.HasField("version_policy") else VersionPolicy()
+    def policy(self) -> str:
+        """What `version_policy` asks for, in words."""
+        said = self.said.version_policy
+        if self._policy == "specific":
+            return f"specific versions {', '.join(map(str, said.specific.versions)) or '(none)'}"
+        return "all versions" if self._policy == "all" else f"the latest {said.latest.num_versions}"
+
+    def served(self, versions: Iterable[str]) -> tuple[str, ...]:
+        """Those of the existing versions that Triton loads, highest first."""
+        existing = sorted(versions, key=int, reverse=True)
+        said = self.said.version_policy
+        if self._policy == "specific":
+            wanted = frozenset(said.specific.versions)
+            return tuple(name for name in existing if int(name) in wanted)
+        return tuple(existing if self._policy == "all" else existing[: said.latest.num_versions if self._policy else 1])
 
     @property
+    def _policy(self) -> str:
+        """The kind of policy; empty where the config has none, so the latest version is served."""
+        return str(self.said.version_policy.WhichOneof("policy_choice") or "all" * self.said.HasField("version_policy"))
+
+    @cached_property
     def references(self) -> tuple[Reference, ...]:
         """Every other model that the config names, in the order of the text, steps first."""
         return (*self._steps(), *self._bls_parameters())

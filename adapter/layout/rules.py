@@ -17,16 +17,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 from adapter.ends import Ends
 from adapter.errors import InvalidModel
 from adapter.layout import backends, bundles, fil, model_config, native, placement, schema, textproto
-from adapter.layout.forests import FORMATS
 from adapter.layout.model_config import ModelConfig
 from adapter.layout.model_types import TYPES, UNKNOWN, ModelType, by_backend, model_type
-from adapter.layout.tree import Expectation, LayoutError, Tree, check, clash, is_residue, shortened, shown
-from adapter.layout.versions import RULE, is_odd, is_version
-from adapter.model import OPTIONS_FILE, Decision, Layout, Listing, ModelSpec, Question, SourceFile
+from adapter.layout.tree import RULE, Expectation, LayoutError, Tree, check, clash, is_odd, is_residue, is_version, shortened, shown
+from adapter.model import OPTIONS_FILE, Layout, Listing, ModelSpec, Question, SourceFile
 from adapter.parameters import ALLOW_DECOUPLED
 from adapter.paths import path_problem
 
@@ -190,14 +189,8 @@ def _forest(kind: ModelType, version: Tree, directory: str, schema_content: byte
     name = next(name for name in kind.file_names if name in version.file_names)
     tensors = schema.read(schema_content, fil.MAX_BATCH_SIZE)
     fil.check_schema(tensors)
-    source = version.files[name].path
-    known = fil.format_of(name)
-
-    def decide(ends: Ends) -> Decision:
-        forest, written = fil.config(source, known, ends, tensors)
-        return Decision(f"{directory}/{FORMATS[forest.model_type]}", {model_config.FILE_NAME: written.rewritten(None)})
-
-    return Question(f"{directory}/{name}", decide)
+    path = version.files[name].path
+    return Question(f"{directory}/{name}", partial(fil.written, path, directory, fil.format_of(name), tensors))
 
 
 def _version(kind: ModelType, tree: Tree) -> tuple[str | None, Tree, Tree]:

@@ -96,6 +96,7 @@ class _Scanner:
 
     def __init__(self, text: str) -> None:
         self.text = text
+        self.tokens = _TOKEN.finditer(text)
         self.kind = self.lexeme = ""
         self.start = self.end = self.passed = self.depth = 0
         self.advance()
@@ -103,10 +104,9 @@ class _Scanner:
     def advance(self) -> None:
         """Step over a token, which ends at `passed`."""
         self.passed = self.end
-        match = _TOKEN.match(self.text, self.end)
-        if match is None or match.lastgroup is None:
-            raise AssertionError("one of the groups matches at any place")
-        self.kind, self.lexeme = match.lastgroup, match[match.lastgroup]
+        match = next(self.tokens)
+        self.kind = str(match.lastgroup)
+        self.lexeme = match[self.kind]
         self.start, self.end = match.span(self.kind)
         if self.kind == "open" and self.text[self.end : self.end + 1] == "\\":
             raise Problem(self.end, "a string holds an unknown escape")

@@ -8,7 +8,7 @@ MISTAKES = (
     Mistake(
         "huge version",
         "A version directory beyond 64 bits is taken for a version.",
-        "adapter/layout/versions.py",
+        "adapter/layout/tree.py",
         "return _VERSION.fullmatch(name) is not None and int(name) < 2**63",
         "return _VERSION.fullmatch(name) is not None",
         ("verbs/test_layout_reads_configs.py",),
@@ -16,9 +16,9 @@ MISTAKES = (
     Mistake(
         "oldest versions",
         "The policy `latest` serves the oldest versions.",
-        "adapter/layout/versions.py",
-        "existing = sorted(names, key=int, reverse=True)",
-        "existing = sorted(names, key=int)",
+        "adapter/layout/model_config.py",
+        "existing = sorted(versions, key=int, reverse=True)",
+        "existing = sorted(versions, key=int)",
         ("verbs/test_layout_reads_configs.py", "verbs/test_layout_places_files.py", "integration/test_versions_follow_the_policy.py"),
     ),
     Mistake(
