@@ -16,14 +16,7 @@ from typing import Any
 
 import structlog
 
-from adapter.errors import (
-    UNEXPECTED,
-    AdapterError,
-    Draining,
-    ModelRefused,
-    ServerDied,
-    UnloadUnfinished,
-)
+from adapter.errors import UNEXPECTED, AdapterError, Draining, ModelRefused, ServerDied, UnloadUnfinished
 from adapter.inventory import is_untouched
 from adapter.lifecycle.crashes import CrashCounts
 from adapter.lifecycle.fetching import Fetching
