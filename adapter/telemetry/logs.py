@@ -93,9 +93,7 @@ def configure(settings: TelemetrySettings, stream: TextIO | None = None) -> None
 
 def mask_secrets(_logger: object, _method: str, event: EventDict) -> EventDict:
     """Processor: mask fields by name, and texts by shape, at any depth."""
-    for name, value in event.items():
-        event[name] = _masked(name, value)
-    return event
+    return {name: _masked(name, value) for name, value in event.items()}
 
 
 def _masked(name: str, value: Any) -> Any:

@@ -77,16 +77,14 @@ class Remembered:
         self._lock = threading.Lock()
         self._values: dict[str, Sequence[str]] = {}
         """Value → its forms, the value remembered longest ago first."""
-        self._lasting: set[str] = set()
-        """Of these, what never goes."""
         self._characters = 0
         self._forms: Counter[str] = Counter()
         """Form → how many values look so."""
         self._lengths: dict[str, frozenset[int]] = {}
         """First piece → lengths of the forms that begin so. Read without the lock: sets are only replaced."""
 
-    def add(self, value: str, *, lasts: bool = False) -> None:
-        """Remember a value, and how it looks in a URL and in JSON; one that lasts is not pushed out by later ones."""
+    def add(self, value: str) -> None:
+        """Remember a value, and how it looks in a URL and in JSON."""
         value = value.strip()
         if len(value) < PIECE:
             return
@@ -100,13 +98,8 @@ class Remembered:
                     self._lengths[form[:PIECE]] = self._lengths.get(form[:PIECE], frozenset()) | {len(form)}
                     self._characters += len(form)
             self._values[value] = forms
-            if lasts:
-                self._lasting.add(value)
             while len(self._values) > KEPT_VALUES or self._characters > KEPT_CHARACTERS:
-                oldest = next((one for one in self._values if one not in self._lasting), None)
-                if oldest is None:
-                    return
-                self._forget(self._values.pop(oldest))
+                self._forget(self._values.pop(next(iter(self._values))))
 
     def masked(self, text: str, mask: str) -> str:
         """The text with `mask` in place of every value; of values that overlap, one for all."""
@@ -133,7 +126,7 @@ class Remembered:
                 del self._lengths[piece]
 
 
-_remembered = Remembered()
+_own, _of_requests = Remembered(), Remembered()
 
 
 def remember(value: str, *, lasts: bool = False) -> None:
@@ -144,12 +137,12 @@ def remember(value: str, *, lasts: bool = False) -> None:
         value: of fewer than 6 characters is ignored: it may be part of any word.
         lasts: it is the adapter's own; secrets of requests do not push it out, however many there are.
     """
-    _remembered.add(value, lasts=lasts)
+    (_own if lasts else _of_requests).add(value)
 
 
 def redact(text: str) -> str:
     """The text without any remembered secret, and without anything that has the shape of a credential."""
-    text = _remembered.masked(text, MASK)
+    text = _of_requests.masked(_own.masked(text, MASK), MASK)
     if not _SUSPICIOUS.search(text):
         return text
     text = _PEM.sub(f"[PEM {MASK}]", text)

@@ -50,16 +50,6 @@ def test_the_value_that_was_remembered_longest_ago_goes_first(known: Remembered)
     assert known.masked("one more value", "***") == "***"
 
 
-def test_the_adapters_own_secret_outlives_any_number_of_others(known: Remembered) -> None:
-    """Else whoever sends many loads, each with a secret of its own, would bring it to light; also by values that are long."""
-    known.add("of-the-adapter", lasts=True)
-    for number in range(2 * KEPT_VALUES):
-        known.add(f"many-{number:04}-values")
-    known.add("x" * KEPT_CHARACTERS)
-
-    assert known.masked("of-the-adapter many-0001-values", "***") == "*** many-0001-values"
-
-
 def test_what_is_kept_has_a_bound_whatever_the_values_are(known: Remembered) -> None:
     """Forms of a value have up to twelve times its characters. The newest values are found, the oldest are not."""
     values = [f"{number:04}" + "\u00e9" * 60_000 for number in range(40)]

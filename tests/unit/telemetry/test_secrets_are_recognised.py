@@ -5,7 +5,7 @@ import time
 import pytest
 
 from adapter.telemetry import redaction
-from adapter.telemetry.redaction import MASK, Remembered, redact, remember
+from adapter.telemetry.redaction import KEPT_CHARACTERS, KEPT_VALUES, MASK, Remembered, redact, remember
 
 SECRET = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"
 """The secret of AWS's own documentation."""
@@ -16,7 +16,8 @@ AZURE_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZ
 @pytest.fixture(autouse=True)
 def _nothing_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     """Secrets of other tests are words here."""
-    monkeypatch.setattr(redaction, "_remembered", Remembered())
+    for name in ("_own", "_of_requests"):
+        monkeypatch.setattr(redaction, name, Remembered())
 
 
 @pytest.mark.parametrize(
@@ -92,6 +93,16 @@ def test_credentials_go(raw: str, clean: str) -> None:
 def test_everything_else_stays(text: str) -> None:
     """A text that lost its point would help nobody."""
     assert redact(text) == text
+
+
+def test_the_adapters_own_secret_outlives_any_number_of_others() -> None:
+    """Else whoever sends many loads, each with a secret of its own, would bring it to light; also by values that are long."""
+    remember("of-the-adapter", lasts=True)
+    for number in range(2 * KEPT_VALUES):
+        remember(f"many-{number:04}-values")
+    remember("x" * KEPT_CHARACTERS)
+
+    assert redact("of-the-adapter many-0001-values") == "*** many-0001-values"
 
 
 @pytest.mark.parametrize(
