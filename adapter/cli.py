@@ -200,12 +200,12 @@ def _models(chosen: argparse.Namespace) -> int:
     from adapter.verbs import models, models_text  # noqa: PLC0415 - brings gRPC
 
     logs.configure(TelemetrySettings(metrics_port=0, log_level="error", log_format="text"), sys.stderr)
-    seen = models.look(models.Places(_ask_adapter, triton, volume))
+    seen = models.look(_ask_adapter, triton, volume)
     if chosen.json:
         _say(models_text.as_json(seen, drift_only=chosen.drift))
     else:
         _say(models_text.text(seen, columns=shutil.get_terminal_size().columns, drift_only=chosen.drift))
-    return OK if seen.agrees else FAILED
+    return OK if seen["agrees"] else FAILED
 
 
 def _print_version() -> int:

@@ -1,5 +1,5 @@
 """
-Both ends of a pulled file, and how often a word occurs in the file: bounded memory, whatever the size.
+Both ends of a pulled file: bounded memory, whatever the size.
 
 Owns the reading only; who asks decides what the bytes mean. Blocks, so it runs in a thread.
 """
@@ -16,20 +16,6 @@ from adapter.errors import InvalidModel, VolumeFailed
 
 HEAD_BYTES = 64 * 1024
 TAIL_BYTES = 256 * 1024
-_CHUNK_BYTES = 256 * 1024
-"""Counting in it holds Python's lock for well below a millisecond."""
-
-
-@dataclass(frozen=True)
-class Count:
-    """What is to be counted in a file."""
-
-    word: bytes
-    """Cannot overlap with itself."""
-    others: tuple[bytes, ...] = ()
-    """Counted all together; what they begin with, all but the last byte, is rare."""
-    until: bytes = b""
-    """Where the counting ends; empty: with the file."""
 
 
 @dataclass(frozen=True)
@@ -39,19 +25,14 @@ class Ends:
     head: bytes = field(repr=False)
     tail: bytes = field(repr=False)
     size_bytes: int
-    mentions: int = 0
-    """How often the word that was asked for occurs, before what ends the counting. A word that begins with a newline may begin the file."""
-    others: int = 0
-    """How often the other words that were asked for occur, all together."""
 
 
-def read_ends(path: Path, count: Count | None, check: Callable[[], None]) -> Ends:
+def read_ends(path: Path, check: Callable[[], None]) -> Ends:
     """
-    Read the ends of a file, and go through it once where something is to be counted.
+    Read the ends of a file.
 
     Args:
         path: a regular file, links followed.
-        count: takes one or two seconds for each GiB that is gone through.
         check: called before each read; may raise to end the work.
 
     Raises:
@@ -68,12 +49,11 @@ def read_ends(path: Path, count: Count | None, check: Callable[[], None]) -> End
             head = _at(descriptor, 0, HEAD_BYTES)
             check()
             tail = _at(descriptor, max(0, state.st_size - TAIL_BYTES), TAIL_BYTES)
-            mentions, counted = _counted(descriptor, count, check) if count else (0, 0)
         finally:
             os.close(descriptor)
     except OSError as error:
         raise VolumeFailed(f"the model's file {path.name} cannot be read on the volume: {error.strerror}") from error
-    return Ends(head, tail, state.st_size, mentions, counted)
+    return Ends(head, tail, state.st_size)
 
 
 def _at(descriptor: int, offset: int, most: int) -> bytes:
@@ -84,28 +64,3 @@ def _at(descriptor: int, offset: int, most: int) -> bytes:
         offset += len(part)
         most -= len(part)
     return b"".join(parts)
-
-
-def _counted(descriptor: int, count: Count, check: Callable[[], None]) -> tuple[int, int]:
-    """Occurrences of the word, and of the others, those across the edge of two reads too."""
-    offset = 0
-    mentions = counted = 0
-    kept = max(map(len, (count.word, count.until, *count.others))) - 1
-    beginnings = {other[:-1] for other in count.others}
-    before = b"\n"
-    while True:
-        check()
-        part = os.pread(descriptor, _CHUNK_BYTES, offset)
-        if not part:
-            return mentions, counted
-        offset += len(part)
-        window = before + part
-        end = window.find(count.until) if count.until else -1
-        if end >= 0:
-            window = window[:end]
-        mentions += window.count(count.word) - before.count(count.word, 0, len(window))
-        if any(beginning in window for beginning in beginnings):
-            counted += sum(window.count(other) - before.count(other, 0, len(window)) for other in count.others)
-        if end >= 0:
-            return mentions, counted
-        before = window[-kept:]

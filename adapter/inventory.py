@@ -47,8 +47,10 @@ def drift_of(model_id: str, state: str | None, rows: Sequence[ServerModel], plac
         return "unknown" if placed is not None or any(row.holds_memory for row in rows) else None
     if state == "lost":
         return "lost"
-    if state != "loaded" or serves(model_id, rows):
-        return None if state != "loaded" or placed is not None else "no_folder"
+    if state != "loaded":
+        return None
     if placed is None:
         return "no_folder"
+    if serves(model_id, rows):
+        return None
     return "lost" if is_untouched(rows) else "not_serving"

@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
-from adapter.ends import Count, Ends
+from adapter.ends import Ends
 from adapter.errors import InvalidRequest
 from adapter.settings.storage import CACHE_DIR, REPOSITORY_DIR
 
@@ -288,8 +288,6 @@ class Question:
 
     path: str
     """Placed path of the file, until it is decided."""
-    count: Count | None
-    """What must be counted in the file."""
     decide: Callable[[Ends], Decision] = field(repr=False, compare=False)
     """Pure. Raises InvalidModel."""
 

@@ -69,7 +69,11 @@ def path_problem(path: str) -> str | None:
         length = len(path) if path.isascii() else len(path.encode())
     except UnicodeEncodeError:
         return "is not Unicode text (it has half a surrogate pair)"
-    return _too_much(length, path.count("/") + 1) or (_segment_problem(path) if _SUSPECT.search(f"/{path}/") else None)
+    if path.count("/") >= MAX_LEVELS:
+        return f"has more than {MAX_LEVELS} levels"
+    if length > MAX_PATH_BYTES:
+        return f"has more than {MAX_PATH_BYTES} bytes"
+    return _segment_problem(path) if _SUSPECT.search(f"/{path}/") else None
 
 
 def _segment_problem(path: str) -> str | None:
@@ -81,11 +85,3 @@ def _segment_problem(path: str) -> str | None:
         if len(segment.encode()) > MAX_NAME_BYTES:
             return f"has a segment of more than {MAX_NAME_BYTES} bytes"
     return "contains a NUL byte" if "\0" in path else None
-
-
-def _too_much(length: int, levels: int) -> str | None:
-    if levels > MAX_LEVELS:
-        return f"has more than {MAX_LEVELS} levels"
-    if length > MAX_PATH_BYTES:
-        return f"has more than {MAX_PATH_BYTES} bytes"
-    return None

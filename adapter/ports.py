@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Protocol
 
 from adapter.digests import Digests
-from adapter.ends import Count, Ends
+from adapter.ends import Ends
 from adapter.model import (
     Artifact,
     Crashes,
@@ -67,9 +67,9 @@ class StoredModel(Protocol):
             DiskFull: no room, with both numbers.
         """
 
-    async def ends(self, artifact: Artifact, counts: Mapping[SourceFile, Count | None]) -> Mapping[SourceFile, Ends]:
+    async def ends(self, artifact: Artifact, files: tuple[SourceFile, ...]) -> Mapping[SourceFile, Ends]:
         """
-        Both ends of files that `fetch` gave, and how often what is asked for occurs in each.
+        Both ends of files that `fetch` gave.
 
         Raises:
             InvalidModel: one is no regular file.

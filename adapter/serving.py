@@ -1,5 +1,5 @@
 """
-What the lifecycle gives to the faces, as Protocols: to the SPI (`Lifecycle`) and to the HTTP fronts (`Models`, `RepositoryApi`).
+What the lifecycle gives to the faces, as Protocols: to the SPI (`Lifecycle`) and to the HTTP fronts (`Models`).
 
 All share one table of models, so a name is one model whichever of them has asked for it.
 """
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from adapter.errors import Rejected
-from adapter.model import ModelSpec, Overrides, ServerModel
+from adapter.model import ModelSpec
 
 
 class AlreadyLoaded(Rejected):
@@ -38,43 +38,6 @@ class KnownModel:
     """It is being unloaded, or taken down after a failure."""
     placed: str | None = None
     """Identity of its directory in Triton's folder: another one after each load. None: nobody here has placed it."""
-
-
-class RepositoryApi(Protocol):
-    """What Triton may load, by Triton's names: models of the adapter, and what others have put where Triton finds it."""
-
-    async def index(self) -> Sequence[ServerModel]:
-        """
-        All rows of Triton's index but those of the adapter's own looks.
-
-        Raises:
-            ServerUnavailable: it is not to be had soon.
-        """
-
-    async def load(self, name: str, overrides: Overrides) -> None:
-        """
-        Load a model of others, or load it again, and return when it serves. One of the adapter's must be loaded already.
-
-        A cancel leaves the load to Triton.
-
-        Raises:
-            InvalidRequest: no model can have this name, or the adapter has loaded it and overrides are given.
-            ModelRefused: Triton cannot load it.
-            ServerUnavailable: the adapter is loading or unloading it, or Triton is away.
-            BudgetExceeded: Triton has not loaded it in time, and goes on.
-        """
-
-    async def unload(self, name: str, *, has_dependents: bool) -> None:
-        """
-        Unload a model, whoever has loaded it, and return when it holds no memory. One that is unknown is fine.
-
-        With `has_dependents` the models that an ensemble is made of go, too, unless somebody has loaded them by name.
-
-        Raises:
-            InvalidRequest: no model can have this name.
-            UnloadUnfinished: it holds memory still.
-            ServerError: Triton does not unload it.
-        """
 
 
 @dataclass(frozen=True)

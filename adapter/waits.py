@@ -98,7 +98,10 @@ class Waits:
 
     @contextmanager
     def sharing(self, shared: Waits) -> Iterator[None]:
-        """While inside, what the shared work waits for is waited for here, and the work may wait for as long as this load may."""
+        """
+        While inside, what the shared work waits for is waited for here, and the work may wait for as long as this
+        load may.
+        """
         shared._sharers.append(self)
         self._shared = shared
         try:

@@ -29,7 +29,7 @@ from adapter.settings.fronts import RestProxySettings
 from adapter.spi.listen import SpiServer, listen
 from adapter.spi.servicer import ModelRuntime
 from adapter.storage.store import Store
-from adapter.storage.stores.table import KeptClients
+from adapter.storage.stores.clients import KeptClients
 from adapter.telemetry import metrics
 from adapter.telemetry.http import Heartbeat, TelemetryServer
 from adapter.triton.client import TritonClient

@@ -1,12 +1,12 @@
 """
 Bounded threads for blocking work, whose calls are never left behind unseen.
 
-All threads of a pool exist from its construction, and are daemons: a limit of processes is met at the start, in words, and never
-in the middle of a load; and a call that hangs does not keep the process.
+All threads of a pool exist from its construction, and are daemons: a limit of processes is met at the start, in
+words, and never in the middle of a load; and a call that hangs does not keep the process.
 
-A cancelled `asyncio.to_thread` keeps running and may write into files that its owner deletes meanwhile. Here every piece of work
-gets a `Stop`, checks it, and the caller's cancellation goes on only when the thread has ended. The event loop's default executor
-is never used: eight silent listings would starve it.
+A cancelled `asyncio.to_thread` keeps running and may write into files that its owner deletes meanwhile. Here every
+piece of work gets a `Stop`, checks it, and the caller's cancellation goes on only when the thread has ended. The
+event loop's default executor is never used: eight silent listings would starve it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ QUICK_ITEMS = 200
 """Files, or rows, that are gone through in less time than a thread takes to wake."""
 _CGROUP = Path("/sys/fs/cgroup")
 _QUOTAS = (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"))
-"""Files with quota and period, of cgroup v2 and v1. Without a quota it is `max` or -1. Source: Linux, admin-guide/cgroup-v2, sched-bwc."""
+"""
+Files with quota and period, of cgroup v2 and v1. Without a quota it is `max` or -1. Source: Linux,
+admin-guide/cgroup-v2, sched-bwc.
+"""
 _Item = tuple[Future[Any], Callable[[], Any]]
 """Where the outcome of a call goes, and the call."""
 
@@ -56,7 +59,9 @@ class Threads(Executor):
 
     def __init__(self, name: str, count: int) -> None:
         self._calls: SimpleQueue[_Item | None] = SimpleQueue()
-        """The threads know this alone: they end when nobody has the pool any more. None ends them, one after another."""
+        """
+        The threads know this alone: they end when nobody has the pool any more. None ends them, one after another.
+        """
         self._is_open = True
         for number in range(count):
             try:
@@ -73,7 +78,7 @@ class Threads(Executor):
             raise RuntimeError("these threads take no more work")
         future: Future[T] = Future()
         self._calls.put((future, partial(fn, *args, **kwargs)))
-        if not self._is_open:  # closed meanwhile by another thread, which may have cancelled the calls before this one came
+        if not self._is_open:  # closed meanwhile, perhaps before this call came
             self.shutdown()
         return future
 
@@ -120,7 +125,7 @@ class Stop:
     def __init__(self) -> None:
         self._is_set = False
         self._lock = threading.Lock()
-        self._wakers: list[Callable[[], None]] = []
+        self._wakers: list[Callable[[], object]] = []
 
     def set(self) -> None:
         """Ask the work to end, and wake what it is blocked in."""
@@ -143,7 +148,7 @@ class Stop:
         self.check()
 
     @contextmanager
-    def waking(self, wake: Callable[[], None]) -> Iterator[None]:
+    def waking(self, wake: Callable[[], object]) -> Iterator[None]:
         """While inside, `set` also calls `wake` (from another thread), for instance to shut a socket down."""
         with self._lock:
             self.check()
@@ -163,7 +168,6 @@ class Workers:
         Raises:
             StartError: the process cannot have so many threads; none of this pool is left.
         """
-        self.threads = threads
         self._pool = Threads(name, threads)
 
     @property
@@ -195,7 +199,10 @@ class Workers:
             del future, told  # the traceback of a failure holds this frame
 
     async def run_large(self, work: Callable[[], T], items: int) -> T:
-        """Run `work` in a thread; with few items here, on the event loop: that takes less than a thread. Raises as `work`."""
+        """
+        Run `work` in a thread; with few items here, on the event loop: that takes less than a thread. Raises as
+        `work`.
+        """
         return work() if items <= QUICK_ITEMS else await self.run(lambda _: work())
 
     async def run_to_end(self, work: Callable[[Stop], T]) -> T:
@@ -213,6 +220,9 @@ class Workers:
 
 
 def retrieve(future: asyncio.Future[T]) -> None:
-    """Look at an outcome that nobody may be left to ask for: asyncio would complain of an exception that nobody has seen."""
+    """
+    Look at an outcome that nobody may be left to ask for: asyncio would complain of an exception that nobody has
+    seen.
+    """
     if not future.cancelled():
         future.exception()

@@ -28,7 +28,7 @@ CONSTRAINTS = TOP / "scripts" / "constraints.txt"
 VARIANTS: Mapping[str, tuple[str, ...]] = {"s3": ("http",), "full": ("gcs", "http")}
 """Variant of the image → extras of setup.cfg."""
 UNUSED = ("ml-dtypes", "python-rapidjson")
-"""What tritonclient asks for and adapter/triton/stubs.py does without: 30 MB that would never be imported."""
+"""What tritonclient asks for and adapter/stubs.py does without: 30 MB that would never be imported."""
 SBOM_TOOL = "cyclonedx-bom==7.5.0"
 MACHINES = ("aarch64", "x86_64")
 PYTHONS = ((3, 11), (3, 12))

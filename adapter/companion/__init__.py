@@ -43,7 +43,7 @@ class Companion:
 
     def start(self) -> None:
         """
-        Start it. Nobody waits until it answers.
+        Start it, without a wait until it answers.
 
         Raises:
             StartError: there is no such program, or no process can be had.
@@ -75,7 +75,7 @@ class Companion:
         return code if code >= 0 else 128 - code
 
     async def ended(self) -> None:
-        """Until it has ended, whoever wanted that."""
+        """Until it has ended, asked for or not."""
         await asyncio.shield(self._over)
         if not self._is_asked:
             log.error("triton.process_ended", exit_code=self.exit_code)

@@ -25,7 +25,7 @@ def main() -> NoReturn:
     """Until the program has ended."""
     adapter, command = int(sys.argv[1]), sys.argv[2:]
     signal.signal(signal.SIGUSR1, lambda *_: os.killpg(0, signal.SIGKILL))
-    signal.pthread_sigmask(signal.SIG_BLOCK, PASSED_ON)  # until there is somebody to pass them on to
+    signal.pthread_sigmask(signal.SIG_BLOCK, PASSED_ON)  # until there is a program to pass them on to
     _tie_to(adapter, signal.SIGUSR1)
     keeper = os.getpid()
     program = os.fork()

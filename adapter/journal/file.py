@@ -1,10 +1,10 @@
 """
 The journal's file: read as an earlier process, or anyone else, has left it; written by this process alone.
 
-Reading is bounded, opens regular files only and follows no link: another process may write, replace or delete the file meanwhile.
-This process begins a file of its own; lines are appended, and all is written anew when the file has grown too long. A new file
-becomes visible by a rename, so a reader finds a whole one at any moment. Nothing is fsynced: pages outlive any death of a process,
-and another boot of the kernel is told by the first line. Blocks.
+Reading is bounded, opens regular files only and follows no link: another process may write, replace or delete the
+file meanwhile. This process begins a file of its own; lines are appended, and all is written anew when the file has
+grown too long. A new file becomes visible by a rename, so a reader finds a whole one at any moment. Nothing is
+fsynced: pages outlive any death of a process, and another boot of the kernel is told by the first line. Blocks.
 """
 
 from __future__ import annotations
@@ -172,9 +172,8 @@ class JournalFile:
 
     def close(self) -> None:
         """Write no more."""
-        if self._descriptor >= 0:
-            with suppress(OSError):
-                os.close(self._descriptor)
+        with suppress(OSError):  # there may be none
+            os.close(self._descriptor)
         self._descriptor = -1
 
     def _can_take(self, more_bytes: int) -> bool:

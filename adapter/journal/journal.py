@@ -1,10 +1,10 @@
 """
 The journal of this process: takes notes at once, and has one thread write them.
 
-Theory of operation. Notes wait in a table, one for each id; a task gives the whole table to the thread, which writes it in one
-go. So a volume that is slow makes the notes fewer, and one that hangs holds up the callers of `written` alone. When the
-file can neither be appended to nor written anew there shall be none: what was noted counts as written then, since no later
-process can read anything older. The task tries again after a pause, with all that is known.
+Theory of operation. Notes wait in a table, one for each id; a task gives the whole table to the thread, which writes
+it in one go. So a volume that is slow makes the notes fewer, and one that hangs holds up the callers of `written`
+alone. When the file can neither be appended to nor written anew there shall be none: what was noted counts as written
+then, since no later process can read anything older. The task tries again after a pause, with all that is known.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ def _unlink(path: Path) -> None:
 
 
 class Journal:
-    """As `ports.Journal`. Call `open` first, `close` last; what is noted without an event loop is written by `close`."""
+    """
+    As `ports.Journal`. Call `open` first, `close` last; what is noted without an event loop is written by `close`.
+    """
 
     def __init__(
         self,
@@ -71,7 +73,10 @@ class Journal:
         self._noted = 0
         """Notes taken."""
         self._settled = -1.0
-        """Of these, notes that are in the file, or that no file contradicts; -1 before the file is begun, infinite while there is none."""
+        """
+        Of these, notes that are in the file, or that no file contradicts; -1 before the file is begun, infinite while
+        there is none.
+        """
         self._has_settled = asyncio.Event()
         """Set when more are, then replaced."""
         self._is_full = False

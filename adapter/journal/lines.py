@@ -1,8 +1,8 @@
 """
 One line of the journal: an entry as JSON, and what a line may say to be believed. Pure.
 
-Lines are ASCII, so that a terminal shows them safely. Any process that can write the volume can write a line: every value has a type, a
-bound and an alphabet, and a line with a wrong value says nothing.
+Lines are ASCII, so that a terminal shows them safely. Any process that can write the volume can write a line: every
+value has a type, a bound and an alphabet, and a line with a wrong value says nothing.
 """
 
 from __future__ import annotations
@@ -35,7 +35,13 @@ Key = tuple[str, str]
 """What later lines replace earlier ones by: a kind and a name."""
 
 
-_SHORT = {"id": "model_id", "type": "model_type", "key": "storage_key", "artifact": "artifact_key", "size": "size_bytes"}
+_SHORT = {
+    "model_id": "id",
+    "model_type": "type",
+    "storage_key": "key",
+    "artifact_key": "artifact",
+    "size_bytes": "size",
+}
 """What a line calls the fields of a `Record`, where it is another word."""
 
 
@@ -53,7 +59,7 @@ class _Key(msgspec.Struct):
     gone: bool = False
 
 
-class _RecordLine(msgspec.Struct, kw_only=True, rename={name: short for short, name in _SHORT.items()}.get):
+class _RecordLine(msgspec.Struct, kw_only=True, rename=_SHORT.get):
     """A `Record`."""
 
     model_id: str

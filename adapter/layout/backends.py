@@ -47,7 +47,7 @@ def check(kind: ModelType, name: str, config: ModelConfig, tree: Tree, versions:
     for version in versions:
         if file_name is not None and tree.find(f"{version}/{file_name}") is None:
             raise LayoutError(f"{version}/{file_name} is missing, and Triton's python backend would wait for it for ever")
-    if config.backend == "dali" and not _NO_SHELL.fullmatch(name):
+    if config.said.backend == "dali" and not _NO_SHELL.fullmatch(name):
         raise LayoutError(f"the model id {shortened(name)} has characters that the DALI backend would hand to a shell")
 
 
@@ -55,18 +55,27 @@ def _python_file(kind: ModelType, name: str, config: ModelConfig, tree: Tree) ->
     """What the python backend opens in a version directory; None when another backend gets the model."""
     if config.is_ensemble:
         return None
-    if config.backend:
-        return (config.default_model_filename or _PYTHON_FILE) if config.backend == "python" else None
-    if config.default_model_filename:
-        is_python = config.default_model_filename == _PYTHON_FILE and config.platform not in _KNOWN_PLATFORMS
+    if config.said.backend:
+        return (config.said.default_model_filename or _PYTHON_FILE) if config.said.backend == "python" else None
+    if config.said.default_model_filename:
+        is_python = config.said.default_model_filename == _PYTHON_FILE and config.said.platform not in _KNOWN_PLATFORMS
         return _PYTHON_FILE if is_python else None
     names = sorted(tree.directory_names, key=lambda name: name.encode("utf-8", "surrogatepass"))
     seen = tree.below(names[0]) if names else Tree({})  # Triton looks into this one; it need not be a version
-    if config.platform or not (_EARLIER_FILES.isdisjoint(seen.file_names) and _EARLIER_DIRECTORIES.isdisjoint(seen.directory_names)):
+    if config.said.platform or _is_seen_earlier(seen):
         return None
     if kind.backend == "python" or _PYTHON_FILE in seen.names:
         return _PYTHON_FILE
     return "model.python" if name.partition(".")[2] == "python" else None
+
+
+def _is_seen_earlier(version: Tree) -> bool:
+    return not (_EARLIER_FILES.isdisjoint(version.file_names) and _EARLIER_DIRECTORIES.isdisjoint(version.directory_names))
+
+
+def is_vllm(version: Tree) -> bool:
+    """Whether nothing but `model.json` tells what these files are."""
+    return "model.json" in version.file_names and _PYTHON_FILE not in version.names and not _is_seen_earlier(version)
 
 
 def check_positions(names: list[str]) -> None:
@@ -93,11 +102,13 @@ def hint(kind: ModelType, name: str, config: ModelConfig, version: Tree) -> str:
 
     `version` has the files of a version that will be served.
     """
-    backend = config.backend or ("" if config.platform else kind.backend)
+    backend = config.said.backend or ("" if config.said.platform else kind.backend)
     if config.is_ensemble:
         return ""
     is_named_so = not config.says_backend and not backend and not {"model.pt", "model.pt2"}.isdisjoint(version.file_names)
-    if (backend == "pytorch" or config.platform in _PYTORCH_PLATFORMS or is_named_so) and not config.has_tensors:
+    if (backend == "pytorch" or config.said.platform in _PYTORCH_PLATFORMS or is_named_so) and not (
+        config.said.input and config.said.output
+    ):
         add = "name all of them in the schema or in config.pbtxt" if config.text else "add a schema (schema_path) or a config.pbtxt"
         return f"the PyTorch backend does not fill in inputs and outputs: {add}"
     if backend == "dali" and "model.dali" not in version.file_names and not _PLAIN.fullmatch(name):

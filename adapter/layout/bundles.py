@@ -26,8 +26,7 @@ from adapter.errors import InvalidModel, some
 from adapter.layout import model_config, native, schema
 from adapter.layout.model_config import FILE_NAME, ModelConfig
 from adapter.layout.model_types import TYPES, UNKNOWN, model_type
-from adapter.layout.tree import LayoutError, Tree, is_residue, shortened
-from adapter.layout.versions import is_odd, is_version
+from adapter.layout.tree import LayoutError, Tree, is_odd, is_residue, is_version, shortened
 from adapter.model import MAX_ID_BYTES, Layout, ModelSpec, SourceFile, inner_name
 from adapter.parameters import TOP_MODEL
 from adapter.paths import path_problem
@@ -108,7 +107,7 @@ def arranged(spec: ModelSpec, bundle: Bundle, schema_content: bytes | None) -> L
     layouts = {}
     for directory, config in bundle.configs.items():
         is_top = directory == bundle.top
-        tensors = schema.read(schema_content, config.max_batch_size) if is_top and schema_content is not None else None
+        tensors = schema.read(schema_content, config.said.max_batch_size) if is_top and schema_content is not None else None
         tree = _own_tree(bundle, directory)
         kind = model_type(spec.model_type) if directory == _ITSELF else UNKNOWN
         name = spec.model_id if is_top else names[directory]

@@ -5,7 +5,7 @@ The backend writes as many numbers for each row as the forest has outputs into t
 config, and reads as many as the forest has features from the request: neither is compared with the config, and both
 go beyond the buffers where the config is wrong. So both counts come from the file, once it is there. The exceptions:
 of several classes, `output_class` without `predict_proba` goes through a buffer of the backend's own and gives one number,
-the class; of two classes that are one number, `predict_proba` gives two.
+the class; of a forest of one output, `predict_proba` gives two on a GPU.
 
 Pure. Says nothing of the trees themselves: Treelite does not validate all of them, so whoever may deploy a forest must be
 trusted with Triton.
@@ -24,21 +24,18 @@ from math import prod
 
 from adapter.ends import Ends
 from adapter.errors import InvalidModel
-from adapter.layout import model_config, textproto
-from adapter.layout.forests import lightgbm, treelite, xgboost
-from adapter.layout.forests.forest import FORMATS, Forest, Format, Unreliable
+from adapter.layout import forests, model_config
+from adapter.layout.forests import FORMATS, Forest, Unreliable
 from adapter.layout.model_config import ModelConfig
 from adapter.layout.schema import VARIABLE, Schema, Tensor
-from adapter.layout.textproto import Message, Scalar
+from adapter.layout.textproto import quoted
 from adapter.layout.tree import shortened
+from adapter.model import Decision
 
 BACKEND = "fil"
 MAX_BATCH_SIZE = 32768
 """The FIL backend works in batches only; its documentation's own example."""
 INPUT, OUTPUT, SHAPLEY = "input__0", "output__0", "treeshap_output"
-_READERS = {"lightgbm": lightgbm.read, "treelite_checkpoint": treelite.read}
-_BY_FILE_NAME = {row.file_name: row for row in FORMATS.values()}
-_FALSE = frozenset({"", "false", "0"})
 _TRUE = frozenset({"true", "1"})
 
 
@@ -56,24 +53,14 @@ def check_schema(tensors: Schema) -> None:
             _check_tensor(tensor, names)
 
 
-def format_of(file_name: str) -> Format:
-    """The format that a placed name stands for."""
-    return _BY_FILE_NAME[file_name]
+def format_of(file_name: str) -> str:
+    """The backend's word for the format that a placed name stands for."""
+    return next(model_type for model_type, name in FORMATS.items() if name == file_name)
 
 
-def forest_of(format_: Format, ends: Ends) -> Forest:
+def written(path: str, directory: str, model_type: str, tensors: Schema, ends: Ends) -> Decision:
     """
-    What a file of this format says of itself; of XGBoost's three, the content tells which it is.
-
-    Raises:
-        Unreliable: it does not say it.
-    """
-    return _READERS.get(format_.model_type, xgboost.read)(ends)
-
-
-def config(path: str, format_: Format, ends: Ends, tensors: Schema) -> tuple[Forest, ModelConfig]:
-    """
-    The forest, and what is written beside it; `path` is for error texts.
+    The forest's place in the directory of its version, and the config that is written beside it; `path` is for error texts.
 
     Without a schema a forest of several classes answers one probability for each.
 
@@ -81,7 +68,7 @@ def config(path: str, format_: Format, ends: Ends, tensors: Schema) -> tuple[For
         InvalidModel: the counts cannot be told, or the schema says others.
     """
     try:
-        forest = forest_of(format_, ends)
+        forest = forests.read(model_type, ends)
     except Unreliable as reason:
         raise InvalidModel(
             f"{shortened(path)}: what the FIL backend must be told of this forest cannot be taken from the file: {reason}; "
@@ -92,9 +79,7 @@ def config(path: str, format_: Format, ends: Ends, tensors: Schema) -> tuple[For
             f"{shortened(path)} has {forest.shown}, and not every release of the FIL backend takes more than one target; if yours does, "
             f'add a config.pbtxt with {INPUT} dims [ {forest.features} ], {OUTPUT} dims [ {forest.outputs} ] and output_class "false"'
         )
-    answered = Answers(path, forest)
-    inputs = tuple(answered.input(tensor) for tensor in tensors.inputs)
-    outputs = tuple(answered.output(tensor) for tensor in tensors.outputs)
+    inputs, outputs = (tuple(_fitted(tensor, path, forest) for tensor in side) for side in (tensors.inputs, tensors.outputs))
     width = next((tensor.dims[0] for tensor in outputs if tensor.name == OUTPUT), forest.outputs)
     text = (
         f'backend: "{BACKEND}"\nmax_batch_size: {MAX_BATCH_SIZE}\n'
@@ -102,7 +87,8 @@ def config(path: str, format_: Format, ends: Ends, tensors: Schema) -> tuple[For
         f'output {{ name: "{OUTPUT}" data_type: TYPE_FP32 dims: [ {width} ] }}\n'
         f"dynamic_batching {{ }}\n{_parameter('model_type', forest.model_type)}{_answer(forest, width)}"
     )
-    return forest, model_config.new(text, Schema(inputs, outputs))
+    config = model_config.new(text, Schema(inputs, outputs))
+    return Decision(f"{directory}/{FORMATS[forest.model_type]}", {model_config.FILE_NAME: config.rewritten(None)})
 
 
 def _answer(forest: Forest, width: int) -> str:
@@ -112,46 +98,33 @@ def _answer(forest: Forest, width: int) -> str:
     return _parameter("output_class", "true") + _parameter("threshold", "0.5") + _parameter("predict_proba", probabilities)
 
 
-class Answers:
-    """One forest, compared with the tensors of a schema."""
-
-    def __init__(self, path: str, forest: Forest) -> None:
-        self._path = path
-        self._forest = forest
-
-    def input(self, tensor: Tensor) -> Tensor:
-        """The tensor with the file's number of features. Raises InvalidModel."""
-        return self._fitted(tensor, (self._forest.features,), f"{self._forest.features} features")
-
-    def output(self, tensor: Tensor) -> Tensor:
-        """The tensor with the file's number of outputs. Raises InvalidModel."""
-        forest = self._forest
-        if tensor.name == SHAPLEY:
-            each = forest.features + 1
-            shapes = ((forest.outputs * each,), (forest.outputs, each))
-            return self._fitted(tensor, shapes[len(tensor.dims) == 2], f"{forest.outputs} × {each} numbers")
-        if forest.classes > 1 and tensor.dims == (1,):
-            return tensor  # the class itself
-        if forest.is_binary and tensor.dims == (2,):
-            return tensor
-        return self._fitted(tensor, (forest.outputs,), forest.shown)
-
-    def _fitted(self, tensor: Tensor, dims: tuple[int, ...], words: str) -> Tensor:
-        if len(tensor.dims) != len(dims) or any(said not in (VARIABLE, known) for said, known in zip(tensor.dims, dims, strict=True)):
-            raise InvalidModel(
-                f"the schema gives {tensor.name} {_shape(tensor.dims)} for each row, and {shortened(self._path)} says {words}: "
-                f"{_shape(dims)} belongs there"
-            )
-        return replace(tensor, dims=dims)
+def _fitted(tensor: Tensor, path: str, forest: Forest) -> Tensor:
+    """The tensor of a schema with the numbers of the file. Raises InvalidModel."""
+    dims: tuple[int, ...] = (forest.outputs,)
+    words = forest.shown
+    if tensor.name == INPUT:
+        dims, words = (forest.features,), f"{forest.features} features"
+    elif tensor.name == SHAPLEY:
+        each = forest.features + 1
+        dims = (forest.outputs, each) if len(tensor.dims) == 2 else (forest.outputs * each,)
+        words = f"{forest.outputs} × {each} numbers"
+    elif tensor.dims == ((1,) if forest.classes > 1 else (2,)) and (forest.classes > 1 or forest.is_binary):
+        return tensor  # the class itself, or both probabilities
+    if len(tensor.dims) != len(dims) or any(said not in (VARIABLE, known) for said, known in zip(tensor.dims, dims, strict=True)):
+        raise InvalidModel(
+            f"the schema gives {tensor.name} {_shape(tensor.dims)} for each row, and {shortened(path)} says {words}: "
+            f"{_shape(dims)} belongs there"
+        )
+    return replace(tensor, dims=dims)
 
 
-def file_of(config: ModelConfig) -> tuple[str, Format] | None:
-    """The name of the file that a user's own config stands for, in each version, and its format; None where the format is unknown."""
-    format_ = FORMATS.get(_parameters(config).get("model_type", "xgboost"))
-    return None if format_ is None else (config.default_model_filename or format_.file_name, format_)
+def file_of(config: ModelConfig) -> str:
+    """The name of the file that a user's own config stands for, in each version; empty where the format is unknown."""
+    name = FORMATS.get(_format(config), "")
+    return name and (config.said.default_model_filename or name)
 
 
-def check(config: ModelConfig, format_: Format, path: str, ends: Ends) -> None:
+def fits(config: ModelConfig, path: str, ends: Ends) -> Decision:
     """
     Compare a user's own config with the file, as far as both say numbers. What fits goes to Triton as it was written.
 
@@ -159,16 +132,21 @@ def check(config: ModelConfig, format_: Format, path: str, ends: Ends) -> None:
         InvalidModel: Triton's buffers would be too small, with both numbers.
     """
     try:
-        forest = forest_of(format_, ends)
+        forest = forests.read(_format(config), ends)
     except Unreliable:
-        return
-    if forest.model_type != format_.model_type:
-        return  # the backend will say so
+        return Decision(path)
+    if forest.model_type == _format(config):  # the backend says so otherwise
+        _check(config, path, forest)
+    return Decision(path)
+
+
+def _format(config: ModelConfig) -> str:
+    return _parameters(config).get("model_type", "xgboost")
+
+
+def _check(config: ModelConfig, path: str, forest: Forest) -> None:
     given = _width(config, "output", OUTPUT)
-    parameters = _parameters(config)
-    answers_class = parameters.get("output_class", parameters.get("is_classifier", "")).strip().lower() in _TRUE
-    is_class = answers_class and parameters.get("predict_proba", "").strip().lower() in _FALSE and forest.classes > 1
-    needed = 1 if is_class else forest.outputs
+    is_class, needed = _answered(config, forest)
     if given is not None and given < needed:
         raise InvalidModel(
             f"config.pbtxt makes room for {_numbers(given)} in {OUTPUT}, and the FIL backend would write {needed}: {shortened(path)} says "
@@ -187,31 +165,26 @@ def check(config: ModelConfig, format_: Format, path: str, ends: Ends) -> None:
         )
 
 
+def _answered(config: ModelConfig, forest: Forest) -> tuple[bool, int]:
+    """Whether the answer is the class of several, out of a buffer of the backend's own; how many numbers are written for each row."""
+    parameters = {key: value.strip().lower() in _TRUE for key, value in _parameters(config).items()}
+    answers_class = parameters.get("output_class", parameters.get("is_classifier", False))
+    with_probabilities = parameters.get("predict_proba", False)
+    if answers_class and not with_probabilities and forest.classes > 1:
+        return True, 1
+    groups = config.said.instance_group
+    is_on_cpu = bool(groups) and all(group.kind == group.KIND_CPU for group in groups)
+    return False, 2 if with_probabilities and forest.outputs == 1 and not is_on_cpu else forest.outputs
+
+
 def _parameters(config: ModelConfig) -> Mapping[str, str]:
-    found = {}
-    for entry in _messages(config.tree, "parameters"):
-        value = [_string(message, "string_value") for message in _messages(entry, "value")]
-        found[_string(entry, "key")] = value[-1] if value else ""
-    return found
+    return {key: value.string_value for key, value in config.said.parameters.items()}
 
 
 def _width(config: ModelConfig, side: str, name: str) -> int | None:
     """Numbers for each row that the config makes room for; None where it does not say."""
-    for entry in _messages(config.tree, side):
-        if _string(entry, "name") == name:
-            dims = [value.value for field in entry.all("dims") for value in field.values if isinstance(value, Scalar)]
-            numbers = [dim for dim in dims if isinstance(dim, int)]
-            return prod(numbers) if numbers and min(numbers) > 0 else None
-    return None
-
-
-def _messages(message: Message, name: str) -> list[Message]:
-    return [value for field in message.all(name) for value in field.values if isinstance(value, Message)]
-
-
-def _string(message: Message, name: str) -> str:
-    found = [value.value for field in message.all(name) for value in field.values if isinstance(value, Scalar)]
-    return str(found[-1]) if found else ""
+    dims = next((tensor.dims for tensor in getattr(config.said, side) if tensor.name == name), ())
+    return prod(dims) if dims and min(dims) > 0 else None
 
 
 def _check_tensor(tensor: Tensor, names: tuple[str, ...]) -> None:
@@ -233,4 +206,4 @@ def _shape(dims: tuple[int, ...]) -> str:
 
 
 def _parameter(key: str, value: str) -> str:
-    return f"parameters {{ key: {textproto.quoted(key)} value {{ string_value: {textproto.quoted(value)} }} }}\n"
+    return f"parameters {{ key: {quoted(key)} value {{ string_value: {quoted(value)} }} }}\n"

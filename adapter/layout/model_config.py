@@ -1,76 +1,136 @@
 """
-`config.pbtxt`: what the layout must know of it, and the two changes that the adapter makes.
+`config.pbtxt`: what the layout must know of it, and the changes that the adapter makes.
 
-Owns the reading of a few known fields and the rewriting: the top-level `name` goes (the directory's
-name, which is the model id, takes its place), and the schema's tensors come in. Everything else stays
-as it was written, whether anyone here knows the field or not, to the byte: a comment
-need not be UTF-8. Pure.
+Protobuf judges the text, and says what is in it. Triton's own answer to a wrong value is "failed to poll from model
+repository", with the reason in its log only. Fields that Triton's messages do not have are newer than the messages: neither
+such fields nor what is in them are judged. Neither is a new value of an enum, unless the value is a known one in other
+words (`FP32`, `type_fp32`, `TYPE_FLOAT`): Triton adds values for new meanings only. A string that is not UTF-8 is refused
+although Triton takes it: once the reason of a failed load quotes such a string, Triton's index cannot be read for any model.
 
-Source: triton-inference-server/common `model_config.proto`.
+The rewriting: the top-level `name` goes (the directory's name, which is the model id, takes its place), the schema's tensors
+come in, and other models get new names. Everything else stays as it was written, whether anyone here knows the field or
+not, to the byte: a comment need not be UTF-8. Pure.
+
+Other models: an ensemble names its composing models in `ensemble_scheduling.step[].model_name`. A python model that calls
+others (BLS) can say so too: every entry of `parameters` whose key begins with `bls_model.` has the name of a model as its
+`string_value`, and the model reads it from its own config:
+
+    parameters { key: "bls_model.tokenizer" value { string_value: "tokenizer" } }
+    name = json.loads(args["model_config"])["parameters"]["bls_model.tokenizer"]["string_value"]
+
+Source: triton-inference-server/common `model_config.proto`, as tritonclient brings it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from google.protobuf import text_format
+from google.protobuf.descriptor import FieldDescriptor
 
 from adapter.errors import InvalidModel
-from adapter.layout import config_check, references, tensors, textparser, textproto
-from adapter.layout.references import Reference
+from adapter.layout import tensors, textproto
 from adapter.layout.schema import Schema
-from adapter.layout.textproto import Message, Scalar
-from adapter.layout.versions import VersionPolicy
+from adapter.layout.textproto import Edit, Field, Problem, Value, inner, position
+from adapter.layout.tree import shortened
+from adapter.stubs import model_config_pb2
 
 FILE_NAME = "config.pbtxt"
 MAX_BYTES = 1024 * 1024
-"""Far above any real one; reading takes less than 2 s per MiB at worst."""
+"""Far above any real one; reading takes less than 3 s per MiB at worst."""
+BLS_KEY = "bls_model."
+_CONFIG = model_config_pb2.ModelConfig.DESCRIPTOR
+_UNSURE = re.compile(r"[\\\ud800-\udfff]")
+"""What a string has that may not be UTF-8."""
+_LONG = re.compile("-?[0-9]{20,}(?![.eEfF])")
+"""A number of so many digits that Python does not read it."""
+_RANGES = {
+    FieldDescriptor.TYPE_INT32: (-(2**31), 2**31 - 1),
+    FieldDescriptor.TYPE_INT64: (-(2**63), 2**63 - 1),
+    FieldDescriptor.TYPE_UINT32: (0, 2**32 - 1),
+    FieldDescriptor.TYPE_UINT64: (0, 2**64 - 1),
+}
+_KINDS = {
+    FieldDescriptor.TYPE_STRING: "a string in quotes",
+    FieldDescriptor.TYPE_BOOL: "true or false",
+    FieldDescriptor.TYPE_FLOAT: "a number",
+    FieldDescriptor.TYPE_DOUBLE: "a number",
+}
+_SYNONYMS = {
+    "float": "fp32", "float16": "fp16", "half": "fp16", "float32": "fp32", "single": "fp32", "float64": "fp64", "double": "fp64",
+    "bfloat16": "bf16", "int": "int32", "integer": "int32", "uint": "uint32", "long": "int64", "short": "int16", "boolean": "bool",
+    "str": "string", "bytes": "string", "text": "string", "cuda": "gpu",
+}  # fmt: skip
+"""What other frameworks call things that Triton has a word for."""
 
-_EMPTY = Message((), 0, 0)
+
+@dataclass(frozen=True)
+class Reference:
+    """One place where a config names another model."""
+
+    name: str
+    where: str
+    """For error texts."""
+    is_step: bool
+    """Triton loads it with the model that names it."""
+    start: int
+    end: int
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class ModelConfig:
-    """The fields that decide about a layout. The default is an absent or empty file."""
+    """A config. The default is an absent or empty file."""
 
     text: str = field(default="", repr=False)
-    tree: Message = field(default=_EMPTY, repr=False)
-    backend: str = ""
-    platform: str = ""
-    default_model_filename: str = ""
-    max_batch_size: int = 0
-    version_policy: VersionPolicy = field(default_factory=VersionPolicy)
+    fields: tuple[Field, ...] = field(default=(), repr=False)
+    said: Any = field(default_factory=model_config_pb2.ModelConfig, repr=False)
+    """What protobuf reads in it: Triton's `ModelConfig`, without what is newer than that."""
 
     @property
     def is_ensemble(self) -> bool:
         """Whether Triton only routes tensors between other models: nothing is loaded from files."""
-        return self.platform == "ensemble" or bool(self.tree.all("ensemble_scheduling"))
+        return self.said.platform == "ensemble" or bool(self.said.HasField("ensemble_scheduling"))
 
     @property
     def says_backend(self) -> bool:
         """Whether Triton need not look into a version directory to find the backend."""
-        return bool(self.backend or self.default_model_filename or self.platform)
+        return bool(self.said.backend or self.said.default_model_filename or self.said.platform)
 
     @property
     def is_decoupled(self) -> bool:
         """Whether the model answers a request any number of times; the vLLM backend sees to it, whatever its config says."""
-        policies = (value for field in self.tree.all("model_transaction_policy") for value in field.values if isinstance(value, Message))
-        said = [str(_last(policy, "decoupled", "")) for policy in policies]
-        return self.backend == "vllm" or bool(said and said[-1] in ("true", "True", "t", "1"))
+        return self.said.backend == "vllm" or bool(self.said.model_transaction_policy.decoupled)
 
     @property
-    def has_tensors(self) -> bool:
-        """Whether there are inputs and outputs."""
-        return bool(self.tensor_names("input") and self.tensor_names("output"))
+    def policy(self) -> str:
+        """What `version_policy` asks for, in words."""
+        said = self.said.version_policy
+        if self._policy == "specific":
+            return f"specific versions {', '.join(map(str, said.specific.versions)) or '(none)'}"
+        return "all versions" if self._policy == "all" else f"the latest {said.latest.num_versions}"
 
-    def tensor_names(self, side: str) -> list[str]:
-        """Names of the tensors of `input` or `output`, in order."""
-        tensors = (value for field in self.tree.all(side) for value in field.values if isinstance(value, Message))
-        return [str(_last(tensor, "name", "")) for tensor in tensors]
+    def served(self, versions: Iterable[str]) -> tuple[str, ...]:
+        """Those of the existing versions that Triton loads, highest first."""
+        existing = sorted(versions, key=int, reverse=True)
+        said = self.said.version_policy
+        if self._policy == "specific":
+            wanted = frozenset(said.specific.versions)
+            return tuple(name for name in existing if int(name) in wanted)
+        return tuple(existing if self._policy == "all" else existing[: said.latest.num_versions if self._policy else 1])
 
     @property
+    def _policy(self) -> str:
+        """The kind of policy; empty where the config has none, so the latest version is served."""
+        return str(self.said.version_policy.WhichOneof("policy_choice") or "all" * self.said.HasField("version_policy"))
+
+    @cached_property
     def references(self) -> tuple[Reference, ...]:
-        """The other models that this one names."""
-        return references.references(self.tree)
+        """Every other model that the config names, in the order of the text, steps first."""
+        return (*self._steps(), *self._bls_parameters())
 
     def rewritten(self, schema: Schema | None, names: Mapping[str, str] | None = None) -> bytes:
         """
@@ -79,12 +139,24 @@ class ModelConfig:
         Raises:
             InvalidModel: the config's own entries are in the way of the schema's.
         """
-        edits = [textproto.removal(self.text, name) for name in self.tree.all("name")]
+        edits = [textproto.removal(self.text, found) for found in self.fields if found.name == "name"]
         if schema is not None:
-            edits += tensors.edits(self.text, self.tree, "input", schema.inputs)
-            edits += tensors.edits(self.text, self.tree, "output", schema.outputs)
-        edits += references.edits(self.tree, names or {})
+            edits += tensors.edits(self.text, self.fields, "input", schema.inputs)
+            edits += tensors.edits(self.text, self.fields, "output", schema.outputs)
+        if names:
+            edits += [Edit(found.start, found.end, textproto.quoted(names[found.name])) for found in self.references if found.name in names]
         return textproto.splice(self.text, edits).encode("utf-8", "surrogateescape")
+
+    def _steps(self) -> Iterator[Reference]:
+        for name in inner(self.fields, "ensemble_scheduling", "step", "model_name"):
+            yield Reference(textproto.unquoted(self.text, name), "an ensemble step", True, name.start, name.end)
+
+    def _bls_parameters(self) -> Iterator[Reference]:
+        for entry in inner(self.fields, "parameters"):
+            keys = [textproto.unquoted(self.text, key) for key in inner(entry.fields, "key")]
+            if len(keys) == 1 and keys[0].startswith(BLS_KEY):
+                for name in inner(entry.fields, "value", "string_value"):
+                    yield Reference(textproto.unquoted(self.text, name), f"the parameter {keys[0]}", False, name.start, name.end)
 
 
 def read(content: bytes, path: str = FILE_NAME) -> ModelConfig:
@@ -92,28 +164,20 @@ def read(content: bytes, path: str = FILE_NAME) -> ModelConfig:
     Parse a config.pbtxt. A byte order mark and an empty file are legal; `path` is for error texts.
 
     Raises:
-        InvalidModel: with line and column.
+        InvalidModel: Triton could not use it; with line and column.
     """
     if len(content) > MAX_BYTES:
         raise InvalidModel(f"{path} has {len(content)} bytes, more than {MAX_BYTES}")
     text = content.decode("utf-8-sig", "surrogateescape")
+    failed = "parsed"
     try:
-        tree = textparser.parse(text)
-    except textparser.ParseError as error:
-        raise InvalidModel(f"{path} cannot be parsed: {error}") from error
-    config_check.check(text, tree, path)
-    batch = tree.all("max_batch_size")
-    if (max_batch_size := int(_last(tree, "max_batch_size", 0))) < 0:
-        config_check.refuse(text, batch[-1].value.start, path, f"max_batch_size is {max_batch_size}, 0 or more is expected")
-    return ModelConfig(
-        text=text,
-        tree=tree,
-        backend=str(_last(tree, "backend", "")),
-        platform=str(_last(tree, "platform", "")),
-        default_model_filename=str(_last(tree, "default_model_filename", "")),
-        max_batch_size=max_batch_size,
-        version_policy=_version_policy(tree),
-    )
+        fields = textproto.scan(text)
+        failed = "used"
+        said = _judged(text, fields)
+    except Problem as problem:
+        offset, words = problem.args
+        raise InvalidModel(f"{path} cannot be {failed}: {position(text, offset)}: {words}") from problem
+    return ModelConfig(text, fields, said)
 
 
 def new(text: str, schema: Schema) -> ModelConfig:
@@ -121,21 +185,103 @@ def new(text: str, schema: Schema) -> ModelConfig:
     return read(read(text.encode()).rewritten(schema), f"the {FILE_NAME} that the schema makes")
 
 
-def _last(message: Message, name: str, default: str | int) -> str | int:
-    """The value of a field that `config_check` knows to hold one scalar; set anew after a default, the last counts."""
-    found = [value.value for field in message.all(name) for value in field.values if isinstance(value, Scalar)]
-    return found[-1] if found else default
+def _judged(text: str, fields: tuple[Field, ...]) -> Any:
+    """The config as protobuf reads it. Raises Problem."""
+    known = textproto.splice(text, _blanks(text, fields, _CONFIG))
+    said = model_config_pb2.ModelConfig()
+    try:
+        text_format.Parse(known, said)
+    except text_format.ParseError as error:
+        before = known.split("\n")[: (error.GetLine() or 1) - 1]
+        raise _problem(text, fields, sum(map(len, before)) + len(before) + (error.GetColumn() or 1) - 1, str(error)) from error
+    if said.max_batch_size < 0:
+        (*_, value) = inner(fields, "max_batch_size")
+        raise Problem(value.start, f"max_batch_size is {said.max_batch_size}, 0 or more is expected")
+    return said
 
 
-def _version_policy(config: Message) -> VersionPolicy:
-    policies = config.all("version_policy")
-    if not policies:
-        return VersionPolicy()
-    for choice in (choice for policy in policies for value in policy.values if isinstance(value, Message) for choice in value.fields):
-        body = choice.value
-        if choice.name == "latest" and isinstance(body, Message):
-            return VersionPolicy(latest=int(_last(body, "num_versions", 0)))
-        if choice.name == "specific" and isinstance(body, Message):
-            listed = (value for field in body.all("versions") for value in field.values if isinstance(value, Scalar))
-            return VersionPolicy(latest=None, specific=tuple(int(value.value) for value in listed))
-    return VersionPolicy(latest=None)
+def _blanks(text: str, fields: Iterable[Field], message: Any) -> Iterator[Edit]:
+    """
+    What protobuf must not see: fields that the message does not have, new words of enums, which become numbers, and escapes of C++ alone.
+
+    Everything else keeps its place.
+
+    Raises:
+        Problem: an extension, a word that no enum can have, or a string that is not UTF-8.
+    """
+    for found in fields:
+        if found.name.startswith("["):
+            raise Problem(found.start, f"{shortened(found.name)} is an extension, and Triton's config has none")
+        known = message.fields_by_name.get(found.name)
+        if known is None:
+            yield Edit(found.start, found.end, re.sub(r"[^\n]", " ", text[found.start : found.end]))
+            continue
+        for value in found.values:
+            said = text[value.start : value.end]
+            if known.message_type is not None:
+                yield from _blanks(text, value.fields, known.message_type)
+            elif known.enum_type is not None:
+                if _is_new(found.name, value, said, list(known.enum_type.values_by_name)):
+                    yield Edit(value.start, value.end, "9".ljust(len(said)))
+            elif value.kind == "string" and _UNSURE.search(said):
+                try:
+                    textproto.unquoted(text, value)
+                except UnicodeError as error:
+                    raise Problem(value.start, f"{found.name} is not UTF-8") from error
+                yield Edit(value.start, value.end, textproto.usual(said).ljust(len(said)))
+
+
+def _is_new(name: str, value: Value, said: str, words: list[str]) -> bool:
+    """Whether this word may be a value of the enum that is newer than these. Raises Problem."""
+    meant = said if said in words else _meant(said.strip("\"'"), words)
+    if value.kind != "word" and not (value.kind == "number" and _is_int32(said)):
+        raise Problem(value.start, f"{name} must be a word without quotes, for instance {meant or words[-1]}")
+    if value.kind == "word" and meant not in (None, said):
+        raise Problem(value.start, f"{name} cannot be {shortened(said)}; {meant} seems to be meant")
+    return value.kind == "word" and meant is None
+
+
+def _is_int32(said: str) -> bool:
+    try:
+        return -(2**31) <= int(said, 0) < 2**31
+    except ValueError:
+        return False
+
+
+def _problem(text: str, fields: tuple[Field, ...], offset: int, said: str) -> Problem:
+    """What protobuf does not take at this place, in words."""
+    found, known = _field_at(fields, _CONFIG, offset)
+    if "should not have multiple" in said:
+        return Problem(found.start, f"{found.name} is set twice")
+    if other := re.search(r'specified along with field "(\w+)"', said):
+        return Problem(found.start, f"{found.name} and {other[1]} are set, and only one of them can be")
+    if text.startswith("[", offset):
+        is_bare = known.is_repeated  # only messages need no colon
+        return Problem(offset, "expected ':'" if is_bare else f"{found.name} has one value, and this is a list")
+    if known.message_type is not None:
+        return Problem(offset, f"{found.name} must be a message in braces{', or a list of them' * known.is_repeated}")
+    if known.type in _RANGES and ("out of range" in said or _LONG.match(text, offset)):
+        return Problem(offset, "{} must be from {} to {}".format(found.name, *_RANGES[known.type]))
+    return Problem(offset, f"{found.name} must be {_KINDS.get(known.type, 'a whole number')}")
+
+
+def _field_at(fields: Iterable[Field], message: Any, offset: int) -> tuple[Field, Any]:
+    """The innermost field at this place, with what protobuf knows of it."""
+    found = next(field for field in fields if field.start <= offset < field.end)
+    known = message.fields_by_name[found.name]
+    for value in found.values:
+        if known.message_type is not None and any(deeper.start <= offset < deeper.end for deeper in value.fields):
+            return _field_at(value.fields, known.message_type, offset)
+    return found, known
+
+
+def _meant(said: str, words: list[str]) -> str | None:
+    """The known value that this word says in another way; None where it may be a new one."""
+    prefix = _letters(words[0].partition("_")[0])
+    known = {_letters(word).removeprefix(prefix): word for word in words}
+    plain = _letters(said).removeprefix(prefix)
+    return known.get(plain) or known.get(_SYNONYMS.get(plain, plain))
+
+
+def _letters(word: str) -> str:
+    return word.replace("_", "").lower()

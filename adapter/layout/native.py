@@ -10,15 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from adapter.ends import Ends
 from adapter.layout import backends, fil, model_config
-from adapter.layout.forests.forest import Format
 from adapter.layout.model_config import ModelConfig
 from adapter.layout.model_types import ModelType
 from adapter.layout.schema import Schema
-from adapter.layout.tree import LayoutError, Tree, is_residue, shortened
-from adapter.layout.versions import RULE, is_odd, is_version
-from adapter.model import Decision, Layout, Question
+from adapter.layout.tree import RULE, LayoutError, Tree, is_odd, is_residue, is_version, shortened
+from adapter.model import Layout, Question
 
 _FILES_ELSEWHERE = frozenset({"tensorrtllm"})
 """Backends whose version directory may be empty: a parameter of the config says where the engine is."""
@@ -50,26 +47,15 @@ def arranged(
         directories=() if served else (_empty_version(config),),
         hint=backends.hint(kind, name, final, rest.below(served[0]) if served else Tree({})),
         warnings=backends.warnings(config),
-        questions=_questions(final, rest, served) if config.backend == fil.BACKEND else (),
+        questions=_questions(final, rest, served) if config.said.backend == fil.BACKEND else (),
     )
 
 
 def _questions(config: ModelConfig, tree: Tree, served: tuple[str, ...]) -> tuple[Question, ...]:
     """Of forests: whether the config makes room for what they give; see `fil`."""
-    named = fil.file_of(config)
-    if named is None:
-        return ()
-    name, format_ = named
-    return tuple(
-        Question(path, format_.count, partial(_fits, config, format_, path))
-        for path in (f"{version}/{name}" for version in served)
-        if path in tree.files
-    )
-
-
-def _fits(config: ModelConfig, format_: Format, path: str, ends: Ends) -> Decision:
-    fil.check(config, format_, path, ends)
-    return Decision(path)
+    name = fil.file_of(config)
+    paths = [f"{version}/{name}" for version in served]
+    return tuple(Question(path, partial(fil.fits, config, path)) for path in paths if name and path in tree.files)
 
 
 def _misleads(config: ModelConfig, directory: str) -> bool:
@@ -87,11 +73,11 @@ def _served(config: ModelConfig, tree: Tree) -> tuple[str, ...]:
         raise LayoutError(f"Triton would misread {_directories(odd)}: {RULE}")
     versions = [name for name in tree.directory_names if is_version(name)]
     if versions:
-        served = config.version_policy.served(versions)
+        served = config.served(versions)
         if not served:
-            raise LayoutError(f"version_policy asks for {config.version_policy}, and there is only {_directories(versions)}")
+            raise LayoutError(f"version_policy asks for {config.policy}, and there is only {_directories(versions)}")
         return served
-    if config.is_ensemble or config.backend in _FILES_ELSEWHERE:
+    if config.is_ensemble or config.said.backend in _FILES_ELSEWHERE:
         return ()
     if files := [name for name in tree.file_names if is_version(name)]:
         raise LayoutError(f"{files[0]} is a file, a version directory is expected")
@@ -100,9 +86,9 @@ def _served(config: ModelConfig, tree: Tree) -> tuple[str, ...]:
 
 def _empty_version(config: ModelConfig) -> str:
     """Name of the version directory to make; object stores keep no empty ones."""
-    wanted = [str(version) for version in config.version_policy.specific or (1,) if is_version(str(version))]
-    if not wanted or not config.version_policy.served(wanted):
-        raise LayoutError(f"version_policy asks for {config.version_policy}, and there is no version directory")
+    wanted = [str(version) for version in config.said.version_policy.specific.versions or (1,) if is_version(str(version))]
+    if not wanted or not config.served(wanted):
+        raise LayoutError(f"version_policy asks for {config.policy}, and there is no version directory")
     return wanted[0]
 
 

@@ -25,6 +25,10 @@ Placed = dict[str, SourceFile]
 _SAVED_MODEL_FILES = ("saved_model.pb", "saved_model.pbtxt")
 _KERAS_SUFFIXES = (".h5", ".hdf5", ".keras")
 _PICKLE_SUFFIXES = (".pkl", ".pickle", ".joblib")
+_MISSING = {
+    "python": ", and Triton's python backend would wait for it for ever",
+    "vllm": ' with the arguments of the vLLM engine, for instance {"model": "org/name"}',
+}
 
 
 def place(kind: ModelType, tree: Tree, *, is_single_file: bool) -> Placed:
@@ -36,8 +40,9 @@ def place(kind: ModelType, tree: Tree, *, is_single_file: bool) -> Placed:
     Raises:
         LayoutError: no file can be told to be the model.
     """
-    rule = _RULES.get(kind.name, _as_it_is)
-    return rule(kind, tree, is_single_file)
+    if not kind.name:
+        return dict(tree.files)
+    return _RULES.get(kind.name, _one_file)(kind, tree, is_single_file)
 
 
 def is_recognised(kind: ModelType, tree: Tree) -> bool:
@@ -49,26 +54,26 @@ def is_recognised(kind: ModelType, tree: Tree) -> bool:
     return any(name in tree.file_names for name in kind.file_names) or _main_file(kind, tree) is not None
 
 
-def _as_it_is(_kind: ModelType, tree: Tree, _is_single_file: bool) -> Placed:
-    """Unknown types: every file under its own name."""
-    return dict(tree.files)
+def _one_file(kind: ModelType, tree: Tree, is_single_file: bool) -> Placed:
+    """A model of one file with a fixed name, or one of several that tell its format; other files stay beside it."""
+    inner = tree if is_single_file else _entered(kind, tree).visible()
+    if kind.backend == "fil" and not any(name in inner.file_names for name in kind.file_names):
+        _refuse_foreign_forests(kind, inner)
+    chosen = _chosen_file(kind, inner)
+    name = chosen if chosen in kind.file_names else kind.placed_name(chosen)
+    if not name:
+        raise LayoutError(f"the ending of {shortened(chosen)} does not tell which format it has; name it {' or '.join(kind.file_names)}")
+    return _renamed(inner, chosen, name)
 
 
-def _python(kind: ModelType, tree: Tree, is_single_file: bool) -> Placed:
-    """`model.py` with everything beside it, left as it is."""
+def _with_the_rest(kind: ModelType, tree: Tree, is_single_file: bool) -> Placed:
+    """A file of a fixed name with everything beside it, left as it is: modules, weights of a local model, adapters, templates."""
     if is_single_file:
         return _renamed(tree, tree.file_names[0], kind.file_name)
-    inner = _entered(kind, tree)
+    inner = _entered(kind, tree) if kind.name == "python" else _entered(kind, tree).visible()
     if kind.file_name not in inner.file_names:
-        raise LayoutError(f"there is no {kind.file_name}, and Triton's python backend would wait for it for ever")
+        raise LayoutError(f"there is no {kind.file_name}{_MISSING[kind.name]}")
     return dict(inner.files)
-
-
-def _one_file(kind: ModelType, tree: Tree, is_single_file: bool) -> Placed:
-    """A model of one file with a fixed name; other files stay beside it."""
-    inner = tree if is_single_file else _entered(kind, tree).visible()
-    chosen = _chosen_file(kind, inner)
-    return _renamed(inner, chosen, chosen if chosen in kind.file_names else kind.placed_name(chosen))
 
 
 def _onnx(kind: ModelType, tree: Tree, is_single_file: bool) -> Placed:
@@ -112,49 +117,18 @@ def _openvino(kind: ModelType, tree: Tree, is_single_file: bool) -> Placed:
     return _renamed(Tree(_renamed(inner, graph, kind.file_name)), weights, "model.bin")
 
 
-def _forest(kind: ModelType, tree: Tree, is_single_file: bool) -> Placed:
-    """A model of trees, whose format the FIL backend must be told: its name tells it."""
-    inner = tree if is_single_file else _entered(kind, tree).visible()
-    if not any(name in inner.file_names for name in kind.file_names):
-        _refuse_foreign_forests(kind, inner)
-    chosen = _chosen_file(kind, inner)
-    name = chosen if chosen in kind.file_names else kind.placed_name(chosen)
-    if not name:
-        raise LayoutError(f"the ending of {shortened(chosen)} does not tell which format it has; name it {' or '.join(kind.file_names)}")
-    return _renamed(inner, chosen, name)
-
-
-def _vllm(kind: ModelType, tree: Tree, is_single_file: bool) -> Placed:
-    """`model.json` with everything beside it: weights of a local model, adapters, templates."""
-    if is_single_file:
-        return _renamed(tree, tree.file_names[0], kind.file_name)
-    inner = _entered(kind, tree).visible()
-    if kind.file_name not in inner.file_names:
-        raise LayoutError(f'there is no {kind.file_name} with the arguments of the vLLM engine, for instance {{"model": "org/name"}}')
-    return dict(inner.files)
-
-
 def _described(kind: ModelType, _tree: Tree, _is_single_file: bool) -> Placed:
     raise LayoutError(f"a model of type {kind.name} is described by its config.pbtxt, and there is no config.pbtxt")
 
 
 _RULES: dict[str, Callable[[ModelType, Tree, bool], Placed]] = {
+    **dict.fromkeys(("python", "vllm"), _with_the_rest),
     "onnx": _onnx,
-    "tensorrt": _one_file,
-    "pytorch": _one_file,
-    "tensorflow": _tensorflow,
-    "keras": _tensorflow,
+    **dict.fromkeys(("tensorflow", "keras"), _tensorflow),
     "openvino": _openvino,
-    "fil": _forest,
-    "xgboost": _forest,
-    "lightgbm": _forest,
-    "sklearn": _forest,
-    "dali": _one_file,
-    "vllm": _vllm,
-    "tensorrtllm": _described,
-    "python": _python,
-    "ensemble": _described,
+    **dict.fromkeys(("tensorrtllm", "ensemble"), _described),
 }
+"""The other types have a model of one file."""
 
 
 def _entered(kind: ModelType, tree: Tree) -> Tree:
@@ -208,11 +182,9 @@ def _refuse_keras(tree: Tree) -> None:
     """Keras' own formats need a conversion that runs the model's code."""
     for name in tree.file_names:
         if name.lower().endswith(_KERAS_SUFFIXES):
-            shown = name if re.fullmatch(r"[\w.-]+", name, re.ASCII) else "model.keras"
+            call = f"import keras; keras.saving.load_model('{_plain(name, 'model.keras')}').export('model.savedmodel')"
             raise LayoutError(
-                f"{shortened(name)} is a Keras file, which Triton cannot read, and converting it here would run code that it contains; "
-                f"convert it with python -c \"import keras; keras.saving.load_model('{shown}').export('model.savedmodel')\" "
-                "and upload the directory"
+                f"{shortened(name)} is a Keras file, which Triton cannot read, {_conversion(call, 'converting')} and upload the directory"
             )
 
 
@@ -220,13 +192,19 @@ def _refuse_foreign_forests(kind: ModelType, tree: Tree) -> None:
     """What users of other servers keep: pickles, and files whose ending XGBoost and LightGBM share."""
     for name in tree.file_names:
         if name.lower().endswith(_PICKLE_SUFFIXES):
-            shown = name if re.fullmatch(r"[\w.-]+", name, re.ASCII) else "model.joblib"
-            raise LayoutError(
-                f"{shortened(name)} is a pickle, which the FIL backend cannot read, and opening it here would run code that it contains; "
-                f'convert it with python -c "import joblib, treelite; '
-                f"treelite.sklearn.import_model(joblib.load('{shown}')).serialize('checkpoint.tl')\""
-            )
+            model = f"joblib.load('{_plain(name, 'model.joblib')}')"
+            call = f"import joblib, treelite; treelite.sklearn.import_model({model}).serialize('checkpoint.tl')"
+            raise LayoutError(f"{shortened(name)} is a pickle, which the FIL backend cannot read, {_conversion(call, 'opening')}")
         if name.lower().endswith(".bst") and ".bst" not in kind.suffixes:
             raise LayoutError(
                 f"{shortened(name)} may be XGBoost's or LightGBM's; give the type xgboost or lightgbm, or name it as one of the formats"
             )
+
+
+def _plain(name: str, other: str) -> str:
+    """A name that a shell and Python take as it is."""
+    return name if re.fullmatch(r"[\w.-]+", name, re.ASCII) else other
+
+
+def _conversion(call: str, how: str) -> str:
+    return f'and {how} it here would run code that it contains; convert it with python -c "{call}"'

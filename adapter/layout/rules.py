@@ -15,36 +15,26 @@ Source: kserve/modelmesh-runtime-adapter (archived), `model-mesh-triton-adapter/
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
 
 from adapter.ends import Ends
 from adapter.errors import InvalidModel
 from adapter.layout import backends, bundles, fil, model_config, native, placement, schema, textproto
 from adapter.layout.model_config import ModelConfig
-from adapter.layout.model_types import TYPES, ModelType, by_backend, model_type
-from adapter.layout.tree import LayoutError, Tree, check, clash, is_residue, shortened, shown
-from adapter.layout.versions import RULE, is_odd, is_version
-from adapter.model import OPTIONS_FILE, Decision, Layout, Listing, ModelSpec, Question, SourceFile
+from adapter.layout.model_types import TYPES, UNKNOWN, ModelType, by_backend, model_type
+from adapter.layout.tree import RULE, Expectation, LayoutError, Tree, check, clash, is_odd, is_residue, is_version, shortened, shown
+from adapter.model import OPTIONS_FILE, Layout, Listing, ModelSpec, Question, SourceFile
 from adapter.parameters import ALLOW_DECOUPLED
 from adapter.paths import path_problem
 
 DEFAULT_VERSION = "1"
 MOST_WRAPPERS = 4
-"""So many directories are looked at, the outermost one included."""
+"""The number of directories that are looked at, the outermost one included."""
 SCHEMA_FILE = "_schema.json"
 """ModelMesh's own name for a schema in the model's directory; never part of the model."""
 _ALLOWED = f'set {ALLOW_DECOUPLED.name} to "true" in its storage_params, or give it a config.pbtxt'
-
-
-@dataclass(frozen=True)
-class Expectation:
-    """The tree that Triton expects."""
-
-    text: str
-    paths: tuple[str, ...]
-    """The simplest such tree; a path that ends in `/` is a directory."""
 
 
 def wanted(listing: Listing, spec: ModelSpec | None = None) -> tuple[SourceFile, ...]:
@@ -65,14 +55,6 @@ def wanted(listing: Listing, spec: ModelSpec | None = None) -> tuple[SourceFile,
     return tuple(file for file in (*configs, listing.schema) if file is not None)
 
 
-def expectation(spec: ModelSpec, listing: Listing, contents: dict[SourceFile, bytes]) -> Expectation:
-    """What would have worked, for a model whose tree `plan` has refused."""
-    config = None if listing.is_single_file else listing.find(model_config.FILE_NAME)
-    known = None if config is None else model_config.read(contents[config])
-    is_bundle = not listing.is_single_file and bundles.looks_like(_unchecked(listing), known)
-    return _BUNDLE if is_bundle else _expected(model_type(spec.model_type), known)
-
-
 def plan(spec: ModelSpec, listing: Listing, contents: dict[SourceFile, bytes]) -> Layout:
     """
     Choose the files to serve and arrange them, given the contents of every file in `wanted(listing)`.
@@ -87,19 +69,23 @@ def plan(spec: ModelSpec, listing: Listing, contents: dict[SourceFile, bytes]) -
     known = None if config is None else model_config.read(contents[config])
     schema_content = None if listing.schema is None else contents[listing.schema]
     is_bundle = not listing.is_single_file and bundles.looks_like(tree, known)
-    with _explained(spec, listing, known, _BUNDLE if is_bundle else None):
+    try:
         check(listing)
         if is_bundle:
             layout = bundles.arranged(spec, bundles.read(spec, tree, known, contents), schema_content)
         elif known is not None:
-            tensors = None if schema_content is None else schema.read(schema_content, known.max_batch_size)
+            tensors = None if schema_content is None else schema.read(schema_content, known.said.max_batch_size)
             layout = native.arranged(model_type(spec.model_type), spec.model_id, known, tensors, tree)
         else:
             layout = _arranged(spec, tree, schema_content, is_single_file=listing.is_single_file)
         layout = _with_options(layout, listing)
         for part in (layout, *layout.inner.values()):
             _check_paths(part)
-        return layout
+    except LayoutError as error:
+        error.expected = _BUNDLE if is_bundle else _expected(model_type(spec.model_type), known)
+        found = shown(file.path for file in listing.files)
+        raise InvalidModel(f"{error}; found {found}; Triton expects {error.expected.text}") from error
+    return layout
 
 
 def _with_options(layout: Layout, listing: Listing) -> Layout:
@@ -110,10 +96,10 @@ def _with_options(layout: Layout, listing: Listing) -> Layout:
     return replace(layout, links={**layout.links, OPTIONS_FILE: options})
 
 
-def asked(layout: Layout) -> dict[SourceFile, Question]:
-    """The files that `finished` needs, with what must be counted in each; empty where the layout is finished."""
+def asked(layout: Layout) -> tuple[SourceFile, ...]:
+    """The files whose ends `finished` needs, each once; none where the layout is finished."""
     parts = (layout, *layout.inner.values())
-    return {part.links[question.path]: question for part in parts for question in part.questions}
+    return tuple({part.links[question.path]: None for part in parts for question in part.questions})
 
 
 def finished(layout: Layout, answers: Mapping[SourceFile, Ends]) -> Layout:
@@ -143,9 +129,11 @@ def finished(layout: Layout, answers: Mapping[SourceFile, Ends]) -> Layout:
 def _arranged(spec: ModelSpec, tree: Tree, schema_content: bytes | None, *, is_single_file: bool) -> Layout:
     """One version of a model that brought no config."""
     kind = model_type(spec.model_type)
+    version, inner, beside = (None, tree, Tree({})) if is_single_file else _version(kind, tree)
+    if kind is UNKNOWN and backends.is_vllm(inner):
+        kind = TYPES["vllm"]
     if kind.name == "vllm" and not spec.allow_decoupled:
         raise InvalidModel(f"a vLLM model is decoupled: {backends.DECOUPLED}; to load it all the same, {_ALLOWED}")
-    version, inner, beside = (None, tree, Tree({})) if is_single_file else _version(kind, tree)
     directory = version or DEFAULT_VERSION
     if is_single_file and model_config.FILE_NAME in tree.files:
         raise LayoutError(
@@ -160,7 +148,7 @@ def _arranged(spec: ModelSpec, tree: Tree, schema_content: bytes | None, *, is_s
     known = config or ModelConfig()
     backends.check(kind, spec.model_id, known, placed, (directory,))
     if kind.name == "pytorch" and "model.pt" in inside.file_names:
-        backends.check_positions(known.tensor_names("input"))
+        backends.check_positions([tensor.name for tensor in known.said.input])
     return Layout(
         links={**beside.files, **placed.files},
         written={} if config is None else {model_config.FILE_NAME: config.rewritten(None)},
@@ -188,7 +176,7 @@ def _config(kind: ModelType, version: Tree, schema_content: bytes | None) -> Mod
         is_needed, text = True, text + 'platform: "torch_aoti"\n'
     if not is_needed and schema_content is None:
         return None
-    return model_config.new(text, schema.Schema() if schema_content is None else schema.read(schema_content))
+    return model_config.new(text, schema.read(schema_content))
 
 
 def _forest(kind: ModelType, version: Tree, directory: str, schema_content: bytes | None) -> Question:
@@ -199,16 +187,10 @@ def _forest(kind: ModelType, version: Tree, directory: str, schema_content: byte
         InvalidModel: the schema cannot be used, whatever is in the file.
     """
     name = next(name for name in kind.file_names if name in version.file_names)
-    tensors = schema.Schema() if schema_content is None else schema.read(schema_content, fil.MAX_BATCH_SIZE)
+    tensors = schema.read(schema_content, fil.MAX_BATCH_SIZE)
     fil.check_schema(tensors)
-    source = version.files[name].path
-    known = fil.format_of(name)
-
-    def decide(ends: Ends) -> Decision:
-        forest, written = fil.config(source, known, ends, tensors)
-        return Decision(f"{directory}/{forest.file_name}", {model_config.FILE_NAME: written.rewritten(None)})
-
-    return Question(f"{directory}/{name}", known.count, decide)
+    path = version.files[name].path
+    return Question(f"{directory}/{name}", partial(fil.written, path, directory, fil.format_of(name), tensors))
 
 
 def _version(kind: ModelType, tree: Tree) -> tuple[str | None, Tree, Tree]:
@@ -239,12 +221,9 @@ def _repeats(tree: Tree) -> set[str]:
 
     A listing has the files under both names, with equal etags. What has no bytes or no etags proves nothing.
     """
-    is_version_tree = any(is_version(name) for name in tree.directory_names)
-    others = [name for name in tree.directory_names if not (is_version(name) or is_residue(name))]
-    if not (is_version_tree and others):
-        return set()
-    versions = {content for name in tree.directory_names if is_version(name) and (content := _proof(tree.below(name)))}
-    return {name for name in others if (content := _proof(tree.below(name))) and content in versions}
+    versions = {_proof(tree.below(name)) for name in tree.directory_names if is_version(name)} - {None}
+    others = [name for name in tree.directory_names if versions and not (is_version(name) or is_residue(name))]
+    return {name for name in others if _proof(tree.below(name)) in versions}
 
 
 def _proof(tree: Tree) -> frozenset[tuple[str, str, int]] | None:
@@ -253,24 +232,13 @@ def _proof(tree: Tree) -> frozenset[tuple[str, str, int]] | None:
     return content if all(etag for _, etag, _ in content) and any(size for *_, size in content) else None
 
 
-@contextmanager
-def _explained(spec: ModelSpec, listing: Listing, config: ModelConfig | None, expected: Expectation | None = None) -> Iterator[None]:
-    """Show the tree found beside the tree expected."""
-    try:
-        yield
-    except LayoutError as error:
-        found = shown(file.path for file in listing.files)
-        wanted_tree = expected or _expected(model_type(spec.model_type), config)
-        raise InvalidModel(f"{error}; found {found}; Triton expects {wanted_tree.text}") from error
-
-
 def _expected(kind: ModelType, config: ModelConfig | None) -> Expectation:
     """The tree that would work. What a config says of itself counts more than the model type."""
     if config is None:
         return Expectation(f"for type {kind.name} {kind.expected}" if kind.name else kind.expected, kind.example)
     if config.is_ensemble:
         return Expectation(TYPES["ensemble"].expected, TYPES["ensemble"].example)
-    kind = by_backend(config.backend) or kind
+    kind = by_backend(config.said.backend) or kind
     return Expectation(f"config.pbtxt and {kind.expected}", tuple(dict.fromkeys((model_config.FILE_NAME, *kind.example))))
 
 

@@ -11,8 +11,9 @@ Protocol; Triton core `ValidateIOShape` for what `dims` may hold.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from adapter.errors import InvalidModel
 from adapter.layout.tree import shortened
@@ -27,6 +28,12 @@ DATATYPES = {
 """V2 datatype → Triton's enum."""
 
 VARIABLE = -1
+_KINDS: Mapping[type, str] = {
+    type(None): "nothing", bool: "true or false", str: "a string", list: "an array", dict: "an object", int: "a number",
+    float: "a number with a fraction",
+}  # fmt: skip
+"""What a JSON value is, in words."""
+T = TypeVar("T")
 _MAX_DIM = 2**63 - 1
 
 
@@ -47,22 +54,22 @@ class Schema:
     outputs: tuple[Tensor, ...] = ()
 
 
-def read(content: bytes, max_batch_size: int = 0) -> Schema:
+def read(content: bytes | None, max_batch_size: int = 0) -> Schema:
     """
-    The schema as Triton's config needs it. Where the model batches, the first dimension goes.
+    The schema as Triton's config needs it; None is an empty one. Where the model batches, the first dimension goes.
 
     Raises:
         InvalidModel: not such a JSON, or not expressible in a Triton config.
     """
     try:
-        tree = json.loads(content.decode("utf-8-sig"))
+        tree = {} if content is None else json.loads(content.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise InvalidModel(f"the schema is not UTF-8 (byte {error.start})") from error
     except json.JSONDecodeError as error:
         raise InvalidModel(f"the schema is not JSON: line {error.lineno}, column {error.colno}: {error.msg}") from error
     except (ValueError, RecursionError) as error:  # a number of thousands of digits; thousands of levels
         raise InvalidModel("the schema is not JSON that can be read: a number is too long or values are nested too deeply") from error
-    top = _object(tree, "the top level")
+    top = _typed(tree, dict, "the top level")
     return Schema(*(_tensors(top.get(key), key, max_batch_size) for key in ("inputs", "outputs")))
 
 
@@ -77,13 +84,13 @@ def _tensors(value: Any, path: str, max_batch_size: int) -> tuple[Tensor, ...]:
 
 
 def _tensor(value: Any, path: str, max_batch_size: int) -> Tensor:
-    entry = _object(value, path)
-    name = _string(entry.get("name"), f"{path}.name")
+    entry = _typed(value, dict, path)
+    name = _typed(entry.get("name"), str, f"{path}.name")
     if not name:
         raise InvalidModel(f"the schema has an empty name at {path}.name")
     if any("\ud800" <= letter <= "\udfff" for letter in name):
         raise InvalidModel(f"the schema has half a surrogate pair in {path}.name")
-    datatype = _string(entry.get("datatype"), f"{path}.datatype")
+    datatype = _typed(entry.get("datatype"), str, f"{path}.datatype")
     if datatype not in DATATYPES:
         raise InvalidModel(
             f"the schema gives the tensor {shortened(name)} the unknown datatype {shortened(datatype)}; there are {', '.join(DATATYPES)}"
@@ -110,38 +117,19 @@ def _dims(shape: list[int], name: str, path: str, max_batch_size: int) -> tuple[
 
 
 def _dim(value: Any, path: str) -> int:
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise InvalidModel(f"the schema has {_kind(value)} at {path}, a whole number is expected")
-    if value != VARIABLE and not 1 <= value <= _MAX_DIM:
+    dim = _typed(value, int, path)
+    if dim != VARIABLE and not 1 <= dim <= _MAX_DIM:
         raise InvalidModel(f"the schema has a dimension that Triton does not allow at {path}: 1 or more, or -1 for a variable one")
-    return value
-
-
-def _object(value: Any, path: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise InvalidModel(f"the schema has {_kind(value)} at {path}, an object is expected")
-    return value
+    return dim
 
 
 def _array(value: Any, path: str) -> list[Any]:
-    if value is None:
-        return []
-    if not isinstance(value, list):
-        raise InvalidModel(f"the schema has {_kind(value)} at {path}, an array is expected")
+    return [] if value is None else _typed(value, list, path)
+
+
+def _typed(value: Any, kind: type[T], path: str) -> T:
+    """The value, which must be of exactly this kind: `true` is no number."""
+    if type(value) is not kind:
+        expected = _KINDS[kind] if kind is not int else "a whole number"
+        raise InvalidModel(f"the schema has {_KINDS[type(value)]} at {path}, {expected} is expected")
     return value
-
-
-def _string(value: Any, path: str) -> str:
-    if not isinstance(value, str):
-        raise InvalidModel(f"the schema has {_kind(value)} at {path}, a string is expected")
-    return value
-
-
-def _kind(value: Any) -> str:
-    """What a JSON value is, in words."""
-    if value is None:
-        return "nothing"
-    if isinstance(value, bool):
-        return "true or false"
-    names = {str: "a string", list: "an array", dict: "an object", int: "a number", float: "a number with a fraction"}
-    return names[type(value)]

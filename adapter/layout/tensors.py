@@ -8,13 +8,15 @@ go. An empty list in the schema changes nothing. Owns these edits and nothing el
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from adapter.errors import InvalidModel
 from adapter.layout.schema import Tensor
-from adapter.layout.textproto import Edit, Field, Message, Scalar, position, quoted, removal, splice
+from adapter.layout.textproto import Edit, Field, Value, inner, position, quoted, removal, splice, unquoted
 from adapter.layout.tree import shortened
 
 
-def edits(text: str, config: Message, side: str, tensors: tuple[Tensor, ...]) -> list[Edit]:
+def edits(text: str, config: Iterable[Field], side: str, tensors: tuple[Tensor, ...]) -> list[Edit]:
     """
     What to change in the config's text; the side is `input` or `output`.
 
@@ -23,7 +25,7 @@ def edits(text: str, config: Message, side: str, tensors: tuple[Tensor, ...]) ->
     """
     if not tensors:
         return []
-    fields = config.all(side)
+    fields = [field for field in config if field.name == side]
     entries = _entries(text, fields, side)
     if list(entries) == [tensor.name for tensor in tensors] and len(entries) == sum(len(field.values) for field in fields):
         return [edit for tensor in tensors for edit in _entry_edits(text, entries[tensor.name], tensor)]
@@ -35,53 +37,41 @@ def edits(text: str, config: Message, side: str, tensors: tuple[Tensor, ...]) ->
     return [Edit(first.start, first.end, block.rstrip("\n") if is_last_on_line else block), *(removal(text, field) for field in others)]
 
 
-def _entries(text: str, fields: list[Field], side: str) -> dict[str, Message]:
+def _entries(text: str, fields: list[Field], side: str) -> dict[str, Value]:
     """The config's entries that have a name, by name."""
-    found: dict[str, Message] = {}
-    for entry in (value for field in fields for value in field.values if isinstance(value, Message)):
-        names = entry.all("name")
-        if len(names) != 1 or not isinstance(names[0].value, Scalar) or names[0].value.kind != "string":
-            continue
-        name = str(names[0].value.value)
-        if name in found:
-            line, column = position(text, entry.start)
-            raise InvalidModel(f"config.pbtxt cannot be used: line {line}, column {column}: the {side} {shortened(name)} is there twice")
-        found[name] = entry
+    found: dict[str, Value] = {}
+    for entry in inner(fields, side):
+        names = [unquoted(text, name) for name in inner(entry.fields, "name")]
+        if len(names) == 1 and names[0] in found:
+            place = position(text, entry.start)
+            raise InvalidModel(f"config.pbtxt cannot be used: {place}: the {side} {shortened(names[0])} is there twice")
+        if len(names) == 1:
+            found[names[0]] = entry
     return found
 
 
-def _block(text: str, side: str, tensor: Tensor, entry: Message | None) -> str:
+def _block(text: str, side: str, tensor: Tensor, entry: Value | None) -> str:
     """One entry of its own, ending in a newline."""
     if entry is None:
         return f"{side} {{\n  name: {quoted(tensor.name)}\n  data_type: {tensor.data_type}\n  {_dims(tensor)}\n}}\n"
     return f"{side} {splice(text, _entry_edits(text, entry, tensor), entry.start, entry.end)}\n"
 
 
-def _entry_edits(text: str, entry: Message, tensor: Tensor) -> list[Edit]:
+def _entry_edits(text: str, entry: Value, tensor: Tensor) -> list[Edit]:
     """Give an entry of the config the tensor's type and dims, unless it has them."""
     changes: list[Edit] = []
     missing = ""
-    for name, wanted, is_same in (
-        ("data_type", f"data_type: {tensor.data_type}", _type_of(entry) == tensor.data_type),
-        ("dims", _dims(tensor), _dims_of(entry) == tensor.dims),
+    for name, wanted, values in (
+        ("data_type", f"data_type: {tensor.data_type}", [tensor.data_type]),
+        ("dims", _dims(tensor), list(map(str, tensor.dims))),
     ):
-        fields = entry.all(name)
+        fields = [field for field in entry.fields if field.name == name]
         if not fields:
             missing += f" {wanted} "
-        elif not is_same:
-            changes.append(Edit(fields[0].start, fields[0].value.end, wanted))
+        elif [text[value.start : value.end] for value in inner(fields, name)] != values:
+            changes.append(Edit(fields[0].start, fields[0].value_end, wanted))
             changes += [removal(text, field) for field in fields[1:]]
     return [Edit(entry.start + 1, entry.start + 1, missing), *changes] if missing else changes
-
-
-def _type_of(entry: Message) -> str | None:
-    fields = entry.all("data_type")
-    value = fields[0].value if len(fields) == 1 else None
-    return str(value.value) if isinstance(value, Scalar) and value.kind == "word" else None
-
-
-def _dims_of(entry: Message) -> tuple[int | str, ...]:
-    return tuple(value.value for field in entry.all("dims") for value in field.values if isinstance(value, Scalar))
 
 
 def _dims(tensor: Tensor) -> str:

@@ -1,13 +1,19 @@
 """
 The files below one directory of a model, seen as a tree.
 
-Owns what may be asked of a listing without any knowledge of model types, and how paths look in error
-texts. Pure and immutable.
+Owns what may be asked of a listing without any knowledge of model types, the rule for the names of version directories,
+and how paths look in error texts. Triton reads a version's name with `stoll`, which takes `1abc` for 1, aborts the
+server on a number beyond 64 bits, and leaves the python backend hanging on `-1`: such names never get there. Pure and
+immutable.
+
+Source: Triton core `ModelLifeCycle::VersionsToLoad` and `GetSubdirs`' callers in `model_repository_manager.cc`.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Set
+from dataclasses import dataclass
 from functools import cached_property
 
 from adapter.errors import some
@@ -16,12 +22,27 @@ from adapter.paths import path_problem
 
 SHOWN_PATHS = 12
 SHOWN_LENGTH = 80
+RULE = f"a version is a number from 0 to {2**63 - 1} without sign or leading zeros"
+_LONGEST = len(str(2**63 - 1))
+_VERSION = re.compile(rf"0|[1-9][0-9]{{0,{_LONGEST - 1}}}")
 
 _RESIDUE = frozenset({"__pycache__", "__MACOSX", "lost+found"})
 
 
+@dataclass(frozen=True)
+class Expectation:
+    """The tree that Triton expects."""
+
+    text: str
+    paths: tuple[str, ...]
+    """The simplest such tree; a path that ends in `/` is a directory."""
+
+
 class LayoutError(Exception):
-    """These files cannot become a model of this type; `layout` adds the trees found and expected."""
+    """These files cannot become a model of this type; `rules` adds what was found and expected."""
+
+    expected: Expectation | None = None
+    """What would have worked; known where the whole listing is."""
 
 
 class Tree:
@@ -138,6 +159,19 @@ def clash(paths: Iterable[str]) -> str | None:
             return above[:-1].replace("\0", "/")
         above = path + "\0"
     return None
+
+
+def is_version(name: str) -> bool:
+    """Whether Triton reads this directory name as exactly this number."""
+    return _VERSION.fullmatch(name) is not None and int(name) < 2**63
+
+
+def is_odd(name: str) -> bool:
+    """Whether the name begins as a number would and is no version: Triton would misread or ignore it."""
+    digits = name.strip()
+    if digits[:1] in ("+", "-"):
+        digits = digits[1:]
+    return digits[:1].isdigit() and not is_version(name)
 
 
 def is_residue(name: str) -> bool:

@@ -2,8 +2,7 @@
 The layout of a model that is listed, before it is pulled: reads what `adapter.layout` must see, and asks it.
 
 What depends on the content of large files is decided when they are pulled, before they are placed: storage reads both ends
-of each such file, and where the rules ask for it, counts a word in the whole file. Owns the threads for large models, and
-nothing of the rules.
+of each such file. Owns the threads for large models, and nothing of the rules.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ class Planning:
         asked = rules.asked(layout)
         if not asked:
             return layout
-        answers = await stored.ends(artifact, {file: question.count for file, question in asked.items()})
+        answers = await stored.ends(artifact, asked)
         return await self._workers.run(lambda _: rules.finished(layout, answers))
 
     async def content(self, spec: ModelSpec, listing: Listing, digests: Digests) -> Content:

@@ -19,7 +19,7 @@ INDEX_SECONDS = 30.0
 
 
 class RepositoryCalls:
-    """As `serving.RepositoryApi`."""
+    """What Triton may load, by Triton's names: models of the adapter, and what others have put where Triton finds it."""
 
     def __init__(
         self,
@@ -51,7 +51,12 @@ class RepositoryCalls:
         self._reserved_ids = reserved_ids
 
     async def index(self) -> Sequence[ServerModel]:
-        """As `RepositoryApi`."""
+        """
+        All rows of Triton's index but those of the adapter's own looks.
+
+        Raises:
+            ServerUnavailable: it is not to be had soon.
+        """
         try:
             async with asyncio.timeout(INDEX_SECONDS):
                 rows = await self._server.index()
@@ -60,7 +65,17 @@ class RepositoryCalls:
         return [row for row in rows if not row.name.startswith(PROBE)]
 
     async def load(self, name: str, overrides: Overrides) -> None:
-        """As `RepositoryApi`."""
+        """
+        Load a model of others, or load it again, and return when it serves. One of the adapter's must be loaded already.
+
+        A cancel leaves the load to Triton.
+
+        Raises:
+            InvalidRequest: no model can have this name, or the adapter has loaded it and overrides are given.
+            ModelRefused: Triton cannot load it.
+            ServerUnavailable: the adapter is loading or unloading it, or Triton is away.
+            BudgetExceeded: Triton has not loaded it in time, and goes on.
+        """
         known = self._of_ours(name)
         if known is None:
             try:
@@ -76,7 +91,16 @@ class RepositoryCalls:
             raise ServerUnavailable(f"the model {name!r} is being {'unloaded' if known.is_going else 'loaded'}")
 
     async def unload(self, name: str, *, has_dependents: bool) -> None:
-        """As `RepositoryApi`."""
+        """
+        Unload a model, of the adapter or of others, and return when it holds no memory. One that is unknown is fine.
+
+        With `has_dependents` the models that an ensemble is made of go, too, unless they were loaded by name.
+
+        Raises:
+            InvalidRequest: no model can have this name.
+            UnloadUnfinished: it holds memory still.
+            ServerError: Triton does not unload it.
+        """
         if self._of_ours(name) is not None:
             await self._models.unload(name)
             return

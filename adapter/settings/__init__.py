@@ -170,7 +170,7 @@ def retired_warnings(environ: Mapping[str, str] = os.environ) -> list[str]:
 def explained() -> Iterator[tuple[Mapping[str, Any], str]]:
     """What `kinds.setting` was given for every setting, and its meaning, in the order of the table."""
     for group in GROUPS.values():
-        yield from zip((entry.metadata for entry in fields(group)), meanings(group), strict=True)  # type: ignore[arg-type] # every group is a dataclass
+        yield from zip((entry.metadata for entry in fields(group)), meanings(group), strict=True)
 
 
 def _groups(kinds: Mapping[str, type[Group]], environ: Mapping[str, str]) -> dict[str, Any]:

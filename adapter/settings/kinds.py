@@ -192,12 +192,13 @@ def setting(env: str, kind: Kind, default: str | None) -> Any:
     return field(metadata={"env": env, "kind": kind, "default": default})
 
 
+@dataclass(frozen=True, kw_only=True)
 class Group:
     """Base of the dataclasses of settings."""
 
     def problems(self) -> Iterator[str]:
         """What cannot work, a sentence each."""
-        for entry in fields(self):  # type: ignore[arg-type] # every group is a dataclass
+        for entry in fields(self):
             value = getattr(self, entry.name)
             if entry.metadata["kind"] is SIZE and value is not None and value < 0:
                 yield f"{entry.metadata['env']} is {value} bytes, but must be 0 or more"

@@ -13,6 +13,7 @@ import secrets
 import socket
 from collections.abc import Callable
 from contextlib import closing, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from grpc import aio
@@ -45,25 +46,26 @@ PROBE_SECONDS = 1.0
 """Longest wait for a server on an existing socket file."""
 
 
+@dataclass(frozen=True)
 class SpiServer:
     """The server while it listens."""
 
-    def __init__(self, *, server: aio.Server, health: Health, addresses: list[str], socket_file: Path | None) -> None:
-        self._server = server
-        self._health = health
-        self._socket_file = socket_file
-        self._socket_state = socket_file.stat() if socket_file else None
-        self.addresses = addresses
-        """gRPC targets that reach it, the IPv4 one first."""
+    server: aio.Server
+    health: Health
+    addresses: list[str]
+    """gRPC targets that reach it, the IPv4 one first."""
+    socket: tuple[Path, os.stat_result] | None
+    """Our socket file, and which one it is."""
 
     async def stop(self, grace_seconds: float) -> None:
         """Take no new calls, give those under way the grace period, then cancel them; remove our socket file."""
-        self._health.close()
-        await self._server.stop(grace_seconds)
-        if self._socket_file is not None and self._socket_state is not None:
+        self.health.close()
+        await self.server.stop(grace_seconds)
+        if self.socket is not None:
+            path, ours = self.socket
             with suppress(FileNotFoundError):
-                if os.path.samestat(self._socket_state, self._socket_file.stat()):
-                    self._socket_file.unlink()
+                if os.path.samestat(ours, path.stat()):
+                    path.unlink()
 
 
 async def listen(*, endpoint: Endpoint, runtime: ModelRuntime, readiness: Callable[[], str | None], reflection: bool) -> SpiServer:
@@ -87,7 +89,7 @@ async def listen(*, endpoint: Endpoint, runtime: ModelRuntime, readiness: Callab
     except BaseException:
         await server.stop(None)
         raise
-    return SpiServer(server=server, health=health, addresses=addresses, socket_file=endpoint.socket)
+    return SpiServer(server, health, addresses, (endpoint.socket, endpoint.socket.stat()) if endpoint.socket else None)
 
 
 def _bind_port(server: aio.Server, endpoint: Endpoint) -> list[str]:

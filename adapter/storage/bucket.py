@@ -151,25 +151,14 @@ class Read:
 class Bucket(Protocol):
     """One bucket, container or web server."""
 
-    @property
-    def kind(self) -> str:
-        """Type of the store, as storage configs name it: `s3`."""
-        ...
-
-    @property
-    def place(self) -> str:
-        """For people, without the server: `s3://bucket`. Never holds credentials."""
-        ...
-
-    @property
-    def endpoint(self) -> str:
-        """Host and port, or a region of Amazon S3: buckets of one endpoint share its fate."""
-        ...
-
-    @property
-    def words(self) -> str:
-        """For people, with the server: `bucket 'b' at host:port`. Never holds credentials."""
-        ...
+    kind: str
+    """Type of the store, as storage configs name it: `s3`."""
+    place: str
+    """For people, without the server: `s3://bucket`. Never holds credentials."""
+    endpoint: str
+    """Host and port, or a region of Amazon S3: buckets of one endpoint share its fate."""
+    words: str
+    """For people, with the server: `bucket 'b' at host:port`. Never holds credentials."""
 
     async def list_page(self, prefix: str, *, token: str | None = None, limit: int = PAGE_OBJECTS, by_folder: bool = False) -> Page:
         """

@@ -15,7 +15,6 @@ from typing import Protocol
 from adapter.errors import AdapterError, InvalidModel, InvalidRequest, SourceUnavailable
 from adapter.model import Listing, ModelSpec, SourceFile
 from adapter.ports import StoredModel, Wanted, nothing
-from adapter.storage.secret.merging import StorageConfig
 from adapter.waits import Waits
 
 MAX_OBJECTS = 100_000
@@ -89,14 +88,6 @@ class Found(Protocol):
 
     async def open(self) -> StoredModel:
         """Make it ready to be read. Raises as `ModelStore.open`."""
-        ...
-
-
-class Finder(Protocol):
-    """Finds the models of one or more types of store, with threads of its own."""
-
-    async def find(self, config: StorageConfig, search: Search) -> Found:
-        """Look for the model that the search names. Raises as `ModelStore.open`."""
         ...
 
 

@@ -13,8 +13,10 @@ from __future__ import annotations
 import asyncio
 import random
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import structlog
 
@@ -23,23 +25,25 @@ from adapter.errors import AdapterError, InvalidRequest, SourceUnavailable
 from adapter.model import Artifact, ModelSpec, Survey
 from adapter.ports import StoredModel, Wanted, nothing
 from adapter.settings.storage import CACHE_DIR, PullSettings
+from adapter.storage.bucket import Bucket
 from adapter.storage.cache.cache import Cache
 from adapter.storage.cache.identity import origin_of
 from adapter.storage.cache.stale import found_soon, stale_model
 from adapter.storage.mounted.finders import Claims, Folders, HelpedModels, is_below
 from adapter.storage.mounted.reads import MountedReads
-from adapter.storage.net.access import Guard
 from adapter.storage.net.engine import Engine
-from adapter.storage.pull.puller import PART_SIZES, PartSizes, Puller
-from adapter.storage.pull.remote import Means
-from adapter.storage.queues import EndpointQueues
-from adapter.storage.search import Finder, Found, Search
+from adapter.storage.net.messages import Guard
+from adapter.storage.pull.archives import is_archive
+from adapter.storage.pull.listing import find_model
+from adapter.storage.pull.puller import PART_SIZES, EndpointQueues, PartSizes, Puller
+from adapter.storage.pull.remote import Means, PackedModel, RemoteModel
+from adapter.storage.search import Found, Search
 from adapter.storage.secret.config import StorageConfigs
 from adapter.storage.secret.merging import NOTHING, StorageConfig
-from adapter.storage.stores.clients import Clients
+from adapter.storage.stores.clients import Clients, KeptClients
 from adapter.storage.stores.clients import Means as ClientMeans
-from adapter.storage.stores.table import BINDINGS, BUCKETS, InBuckets, KeptClients
-from adapter.storage.stores.tries import endpoints
+from adapter.storage.stores.table import BINDINGS, BUCKETS
+from adapter.storage.stores.tries import RetriedBucket, endpoints
 from adapter.volume.space import Space
 from adapter.volume.volume import Volume
 from adapter.waits import Waits
@@ -48,14 +52,12 @@ from adapter.workers import Workers, processors, retrieve
 ASKING = 16
 """Listings and small reads that may wait for one endpoint at a time."""
 SURVEYING = 2
-_FILE_THREADS = 4
-_LOOKING_THREADS = 4
-_SECRET_THREADS = 2
 _IDENTITY_THREADS = 16
 """Each client has one at most, and waits in it for no longer than its load."""
 _MOST_ENGINES = 4
-_UNPACKING_THREADS = 4
 
+Find = Callable[[StorageConfig, Search], Coroutine[Any, Any, Found]]
+"""Looks for the model that the search names. Raises as `ModelStore.open`."""
 _log = structlog.stdlib.get_logger(__name__)
 
 
@@ -89,33 +91,31 @@ class Store:
         space = space or Space(volume.cache_dir, 0, refuses=False)
         self._digests = digests or Digests(secrets.token_bytes(SALT_BYTES))
         self._root = root
-        self._volume = volume
-        self._unpacks = Workers("unpack", _UNPACKING_THREADS)
-        self._files = Workers("volume", _FILE_THREADS)
-        self._looks = Workers("look", _LOOKING_THREADS)
-        self._secrets = Workers("secret", _SECRET_THREADS)
+        self._unpacks = Workers("unpack", 4)
+        self._files = Workers("volume", 4)
+        self._looks = Workers("look", 4)
+        self._secrets = Workers("secret", 2)
         self._identities = Workers("identity", _IDENTITY_THREADS)
         self._configs = StorageConfigs(settings.config_dir, BINDINGS, self._secrets.executor)
         self._mounted = MountedReads(settings.pvc_mounts)
         self._engine = Engine(min(processors(), _MOST_ENGINES))  # last: the other threads end with their pools, these by `close`
         means = ClientMeans(engine=self._engine, blocking=self._secrets, asking=self._identities, guard=Guard(settings.denied_networks))
         self._clients = clients or Clients(BUCKETS, means)
-        own = (volume.repository_dir, volume.cache_dir, root / CACHE_DIR)
         self._folders = Folders(self._mounted)
-        self._helped = HelpedModels(root, own, self._mounted)
+        self._helped = HelpedModels(root, (volume.repository_dir, volume.cache_dir, root / CACHE_DIR), self._mounted)
         self._left: set[asyncio.Task[Found]] = set()
         """Surveys that were given up, until they have ended."""
-        self._cache = cache = Cache(volume=volume, space=space, files=self._files, looks=self._looks)
+        self._cache = Cache(volume=volume, space=space, files=self._files, looks=self._looks)
         requests = EndpointQueues(settings.threads)
         puller = Puller(volume=volume, requests=requests, files=self._files, connections=settings.threads, sizes=sizes)
-        of_models = Means(
-            volume=volume, cache=cache, puller=puller, asks=EndpointQueues(ASKING), files=self._files, unpacks=self._unpacks,
+        self._means = Means(
+            volume=volume, cache=self._cache, puller=puller, asks=EndpointQueues(ASKING), files=self._files, unpacks=self._unpacks,
             most_unpacked_bytes=settings.unpack_max_bytes,
         )  # fmt: skip
-        in_buckets = InBuckets(
-            clients=self._clients, means=of_models, endpoints=endpoints(), surveys=EndpointQueues(SURVEYING), jitter=jitter
-        )
-        self._finders: dict[str, Finder] = {**dict.fromkeys(BUCKETS, in_buckets), "pvc": Claims(self._mounted)}
+        self._surveys = EndpointQueues(SURVEYING)
+        """Of searches that no load waits for."""
+        self._retried = partial(RetriedBucket, known=endpoints(), jitter=jitter)
+        self._finders: dict[str, Find] = {**dict.fromkeys(BUCKETS, self._find_in_bucket), "pvc": Claims(self._mounted).find}
 
     async def ready(self) -> None:
         """Look at what the cache has, and take out what it cannot use."""
@@ -127,7 +127,7 @@ class Store:
         for key in await self._configs.keys():
             try:
                 config = await self._configs.resolve(ModelSpec(model_id="-", model_type="", path="-", storage_key=key))
-                self._finder_of(config)
+                self._find_of(config)
                 if config.type in BUCKETS:
                     await self._clients.warm(config)
             except AdapterError as error:
@@ -136,22 +136,20 @@ class Store:
     async def open(self, spec: ModelSpec, waits: Waits) -> StoredModel:
         """As `ModelStore`."""
         search = Search(spec, waits)
-        if spec.folders:
-            return await (await self._folders.find(search)).open()
-        if self._may_be_local(spec) and await self._is_local(spec, waits):
-            return await (await self._helped.find(search)).open()
+        if (found := await self._at_hand(search)) is not None:
+            return await found.open()
         with waits.on("the volume to tell what the cache has"):
             await self._cache.ready()
-        finder, config = await self._finder(search)
+        find = await self._finder(search)
         candidate = self._cache.candidate(search.origin)
         if candidate is not None:
             async with self._cache.heeding_refusals(search.origin):
-                cause, found = await found_soon(finder.find(config, search), waits)
+                cause, found = await found_soon(find(), waits)
             if found is not None:
                 return await found.open()
             if (stale := await stale_model(self._cache, candidate, cause, waits)) is not None:
                 return stale
-        return await (await finder.find(config, search)).open()
+        return await (await find()).open()
 
     async def survey(self, spec: ModelSpec, timeout_seconds: float, wanted: Wanted = nothing) -> Survey:
         """As `ModelStore`. What hangs is left behind."""
@@ -159,7 +157,8 @@ class Store:
         search = Search(spec, Waits(clock, clock() + timeout_seconds), is_survey=True, wanted=wanted)
         finding = asyncio.create_task(self._surveyed(search), name=f"survey of {spec.model_id}")
         self._left.add(finding)
-        finding.add_done_callback(self._forget)
+        finding.add_done_callback(self._left.discard)
+        finding.add_done_callback(retrieve)
         try:
             done, _ = await asyncio.wait({finding}, timeout=timeout_seconds)
         finally:
@@ -174,16 +173,9 @@ class Store:
         return Survey(search.seen_bytes, search.listing, seen, dict(search.contents))
 
     async def _surveyed(self, search: Search) -> Found:
-        if search.spec.folders:
-            return await self._folders.find(search)
-        if self._may_be_local(search.spec) and await self._is_local(search.spec, search.waits):
-            return await self._helped.find(search)
-        finder, config = await self._finder(search)
-        return await finder.find(config, search)
-
-    def _forget(self, finding: asyncio.Task[Found]) -> None:
-        self._left.discard(finding)
-        retrieve(finding)
+        if (found := await self._at_hand(search)) is not None:
+            return found
+        return await (await self._finder(search))()
 
     async def release(self, artifact: Artifact) -> None:
         """As `ModelStore`."""
@@ -196,34 +188,50 @@ class Store:
 
     def close(self) -> None:
         """Take no more work and close idle connections; does not wait for what runs."""
-        for threads in (
-            self._unpacks,
-            self._files,
-            self._looks,
-            self._mounted,
-            self._secrets,
-            self._identities,
-            self._engine,
-        ):
+        for threads in (self._unpacks, self._files, self._looks, self._mounted, self._secrets, self._identities, self._engine):
             threads.close()
 
-    async def _finder(self, search: Search) -> tuple[Finder, StorageConfig]:
-        """Who finds the model in the store that the request's config names."""
+    async def _finder(self, search: Search) -> Callable[[], Coroutine[Any, Any, Found]]:
+        """What finds the model in the store that the request's config names. Raises as `ModelStore.open`, as what it returns does."""
         with search.waits.on("the storage config to be read"):
             config = await self._configs.resolve(search.spec)
         search.origin = origin_of(self._digests, config, BINDINGS.get(config.type, NOTHING), search.spec)
-        return self._finder_of(config), config
+        return partial(self._find_of(config), config, search)
 
-    def _finder_of(self, config: StorageConfig) -> Finder:
+    def _find_of(self, config: StorageConfig) -> Find:
         if config.type not in self._finders:
             raise InvalidRequest(f"storage type {config.type!r} is not supported; supported: {', '.join(self._finders)}")
         return self._finders[config.type]
 
-    def _may_be_local(self, spec: ModelSpec) -> bool:
-        """Without asking the file system. Source: the storage helper's rewritten request (absolute path, size, no parameters)."""
-        if self._settings.embedded is not None:
-            return not self._settings.embedded
-        return spec.disk_size_bytes is not None and not spec.storage_params and is_below(spec.path, self._root)
+    async def _find_in_bucket(self, config: StorageConfig, search: Search) -> Found:
+        with search.waits.on(f"a client for {config.label}"):
+            bare = await self._clients.bucket(config)
 
-    async def _is_local(self, spec: ModelSpec, waits: Waits) -> bool:
-        return self._settings.embedded is False or await self._helped.has(spec, waits)
+        def bucket_for(waits: Waits) -> Bucket:
+            return bare if search.is_survey else self._retried(bare, waits, reader=search.origin)  # a survey has no time for a second try
+
+        queues = self._surveys if search.is_survey else self._means.asks
+        async with queues.turn(bare.endpoint, search.waits):
+            found = await find_model(bucket_for(search.waits), search, self._files)
+            if config.fields.flag("unpack", default=False) and found.single is not None and is_archive(found.listing.name):
+                packed = await self._files.run(lambda _: PackedModel(found, means=self._means, search=search, bucket_for=bucket_for))
+                if packed.is_known:
+                    await search.tell(packed)
+                return packed
+            remote = RemoteModel(found, means=self._means, search=search, bucket_for=bucket_for)
+            await search.tell(remote)
+            return remote
+
+    async def _at_hand(self, search: Search) -> Found | None:
+        """
+        A model that others have put on a volume: a front, or the storage helper. None: a storage config names it.
+
+        The file system is asked only where the request is as the helper rewrites it: absolute path, size, no parameters.
+        """
+        spec, is_embedded = search.spec, self._settings.embedded
+        if spec.folders:
+            return await self._folders.find(search)
+        if is_embedded is None:
+            is_helped = spec.disk_size_bytes is not None and not spec.storage_params and is_below(spec.path, self._root)
+            is_embedded = not (is_helped and await self._helped.has(spec, search.waits))
+        return None if is_embedded else await self._helped.find(search)

@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Mapping
 from email.utils import formatdate
 from http import HTTPStatus
-from typing import Protocol, cast
+from typing import Protocol
 
 import structlog
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
@@ -36,8 +36,7 @@ CLIENT_SECONDS = 5.0
 CONNECTIONS = 256
 """At once. The kubelet and Prometheus need one each."""
 BACKLOG = 64
-"""Connections are accepted so many in one turn of the loop; one that sends at once is read within three turns, and is not cut before."""
-MAX_HEAD_BYTES = 16 * 1024
+"""As many are accepted in one turn of the loop; a client that sends at once is read within three turns, and is not cut before."""
 _TEXT = "text/plain; charset=utf-8"
 _JSON = "application/json"
 _METHODS = ("POST", "PUT", "PATCH", "DELETE", "OPTIONS")
@@ -114,6 +113,8 @@ class TelemetryServer:
         READY.set_function(lambda: self._readyz()[0] is HTTPStatus.OK)
         self._loop = asyncio.new_event_loop()
         self._closed = asyncio.Event()
+        self._clients: dict[asyncio.StreamWriter, bool] = {}
+        """All that are connected, the oldest first, and whether they have sent their request."""
         self._thread = threading.Thread(target=self._run, name="telemetry-http", daemon=True)
         try:
             self._thread.start()
@@ -125,20 +126,45 @@ class TelemetryServer:
     def close(self) -> None:
         """Stop listening; requests under way are not waited for."""
         self._loop.call_soon_threadsafe(self._closed.set)
-        self._thread.join(CLIENT_SECONDS)
+        self._thread.join(1.0)
 
     def _run(self) -> None:
-        self._loop.run_until_complete(self._serve())
-        self._loop.close()
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.run(self._serve())
 
     async def _serve(self) -> None:
-        clients: dict[_Client, None] = {}
-        server = await self._loop.create_server(lambda: _Client(self._routes, clients), sock=self._socket, backlog=BACKLOG)
+        server = await asyncio.start_server(self._talk, sock=self._socket, backlog=BACKLOG)
         await self._closed.wait()
         server.close()
-        for client in clients:
-            client.transport.abort()
-        await asyncio.sleep(0)  # the loop closes their sockets in its next turn
+        for writer in self._clients:
+            writer.transport.abort()
+        if talks := asyncio.all_tasks() - {asyncio.current_task()}:
+            await asyncio.wait(talks, timeout=1)  # a task that is cancelled would be logged as a failure
+
+    async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One request of a client, and its answer."""
+        if len(self._clients) >= CONNECTIONS:
+            oldest = next((each for each, has_asked in self._clients.items() if not has_asked), next(iter(self._clients)))
+            del self._clients[oldest]
+            oldest.transport.abort()
+        self._clients[writer] = False
+        try:
+            async with asyncio.timeout(CLIENT_SECONDS):
+                line = await reader.readuntil(b"\n")
+                while (await reader.readuntil(b"\n")).strip():
+                    pass  # nothing is read from a header
+            self._clients[writer] = True
+            writer.write(_answered(line.decode("latin-1"), self._routes))
+            writer.close()
+            async with asyncio.timeout(CLIENT_SECONDS):
+                await writer.wait_closed()
+        except (OSError, EOFError, asyncio.LimitOverrunError):
+            writer.transport.abort()  # it went, is too slow (TimeoutError), or sends a line that is too long
+        except Exception:  # whatever one request does, the next one is served
+            log.exception("telemetry.request_failed")
+            writer.transport.abort()
+        finally:
+            self._clients.pop(writer, None)
 
     def _healthz(self) -> Answer:
         age = self._heartbeat.age_seconds()
@@ -181,47 +207,6 @@ def _listening(port: int) -> socket.socket:
             if family == socket.AF_INET or error.errno not in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL):
                 raise ListenError(f"METRICS_PORT {port} cannot be used: {os.strerror(error.errno or 0).lower()}") from error
     raise ListenError(f"METRICS_PORT {port} cannot be used: the machine has neither IPv4 nor IPv6")
-
-
-class _Client(asyncio.Protocol):
-    """A connection, for one request and its answer."""
-
-    def __init__(self, routes: Mapping[str, Callable[[], Answer]], clients: dict[_Client, None]) -> None:
-        """`clients` has all that are connected, the oldest first."""
-        self._routes = routes
-        self._clients = clients
-        self._received = b""
-        self._has_request = False
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast("asyncio.Transport", transport)
-        self._end = asyncio.get_running_loop().call_later(CLIENT_SECONDS, self.transport.abort)
-        if len(self._clients) >= CONNECTIONS:
-            oldest = next((client for client in self._clients if not client._has_request), next(iter(self._clients)))
-            oldest.transport.abort()
-            del self._clients[oldest]
-        self._clients[self] = None
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._end.cancel()
-        self._clients.pop(self, None)
-
-    def data_received(self, data: bytes) -> None:
-        if self._has_request:
-            return
-        self._received = (self._received + data).replace(b"\r\n", b"\n")
-        head, end, _ = self._received.partition(b"\n\n")
-        if not end and len(head) <= MAX_HEAD_BYTES:
-            return
-        self._has_request = True
-        self._end.cancel()
-        self._end = asyncio.get_running_loop().call_later(CLIENT_SECONDS, self.transport.abort)
-        try:
-            self.transport.write(_answered(head.partition(b"\n")[0].decode("latin-1"), self._routes))
-            self.transport.close()
-        except Exception:  # whatever one request does, the next one is served
-            log.exception("telemetry.request_failed")
-            self.transport.abort()
 
 
 def _answered(line: str, routes: Mapping[str, Callable[[], Answer]]) -> bytes:

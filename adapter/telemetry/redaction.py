@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import re
 import threading
+from collections import Counter
 from collections.abc import Sequence
 from urllib.parse import quote
 
@@ -79,8 +80,10 @@ class Remembered:
         self._lasting: set[str] = set()
         """Of these, what never goes."""
         self._characters = 0
-        self._index: dict[str, tuple[str, ...]] = {}
-        """First piece → forms that begin so. Read without the lock: tuples are only replaced."""
+        self._forms: Counter[str] = Counter()
+        """Form → how many values look so."""
+        self._lengths: dict[str, frozenset[int]] = {}
+        """First piece → lengths of the forms that begin so. Read without the lock: sets are only replaced."""
 
     def add(self, value: str, *, lasts: bool = False) -> None:
         """Remember a value, and how it looks in a URL and in JSON; one that lasts is not pushed out by later ones."""
@@ -93,7 +96,8 @@ class Remembered:
                 escaped = (quote(value, errors="replace"), quote(value, safe="", errors="replace"), json.dumps(value)[1:-1])
                 forms = tuple({value, *escaped})
                 for form in forms:
-                    self._index[form[:PIECE]] = (*self._index.get(form[:PIECE], ()), form)
+                    self._forms[form] += 1
+                    self._lengths[form[:PIECE]] = self._lengths.get(form[:PIECE], frozenset()) | {len(form)}
                     self._characters += len(form)
             self._values[value] = forms
             if lasts:
@@ -107,23 +111,26 @@ class Remembered:
     def masked(self, text: str, mask: str) -> str:
         """The text with `mask` in place of every value; of values that overlap, one for all."""
         kept, end = [], 0
-        for start in range(len(text) - PIECE + 1) if self._index else ():
-            for form in self._index.get(text[start : start + PIECE], ()):
-                if text.startswith(form, start):
+        for start in range(len(text) - PIECE + 1) if self._forms else ():
+            for length in self._lengths.get(text[start : start + PIECE], ()):
+                if text[start : start + length] in self._forms:
                     if start >= end:
                         kept += [text[end:start], mask]
-                    end = max(end, start + len(form))
+                    end = max(end, start + length)
         return "".join((*kept, text[end:]))
 
     def _forget(self, forms: Sequence[str]) -> None:
         for form in forms:
             self._characters -= len(form)
-            others = list(self._index[form[:PIECE]])
-            others.remove(form)  # once: it may be a form of another value, too
-            if others:
-                self._index[form[:PIECE]] = tuple(others)
+            self._forms[form] -= 1
+            if self._forms[form]:
+                continue  # it is a form of another value, too
+            del self._forms[form]
+            piece = form[:PIECE]
+            if lengths := frozenset(len(other) for other in self._forms if other.startswith(piece)):
+                self._lengths[piece] = lengths
             else:
-                del self._index[form[:PIECE]]
+                del self._lengths[piece]
 
 
 _remembered = Remembered()

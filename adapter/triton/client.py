@@ -18,9 +18,9 @@ import grpc.aio
 
 from adapter.errors import ModelRefused, WrongServer
 from adapter.model import Overrides, ServerModel
+from adapter.stubs import service_pb2, service_pb2_grpc
 from adapter.telemetry.redaction import remember
 from adapter.triton.reason import reason_of_refusal
-from adapter.triton.stubs import service_pb2, service_pb2_grpc
 
 METADATA_BYTES = 1024 * 1024
 """Triton puts the reason of a failed load into the trailers; gRPC's own 16 KiB turn long ones into RESOURCE_EXHAUSTED."""
@@ -63,12 +63,8 @@ class TritonStopping(TritonAway):
     """Triton itself says that it does not serve: it is about to end."""
 
 
-class NobodyListens(TritonAway):
-    """There is nothing to connect to: Triton is starting, or is no more."""
-
-
-class PortClosed(NobodyListens):
-    """The connection was refused: a Triton that had answered before is no more."""
+class PortClosed(TritonAway):
+    """There is nothing to connect to: Triton is starting; one that had answered before is no more."""
 
 
 class TritonDied(TritonAway):
@@ -242,7 +238,7 @@ class TritonClient:
 
 _AWAY: dict[str, type[TritonAway]] = {
     "Connection refused": PortClosed,
-    "No such file or directory": NobodyListens,  # of a Unix socket
+    "No such file or directory": PortClosed,  # of a Unix socket
     "Server exiting": TritonStopping,
     "Server not ready": TritonStopping,
 }

@@ -1,13 +1,14 @@
 """
 Whether Triton answers, waiting until it does, and whether it is still the same process.
 
-Triton is *away* when it is stopped, starting or exiting, or when it accepts connections and does not answer (it hangs). A
-connection that ends and a question without an answer are *breaks*. The first answer after a break is a *return*: what Triton
-holds may be gone. A return proves another process where the port was closed in between, or where the server's name (`--id`) is
-another one; in all other cases the index shows it (`confirm_restart`). Knows nothing of models.
+Triton is *away* when it is stopped, starting or exiting, or when it accepts connections and does not answer (it
+hangs). A connection that ends and a question without an answer are *breaks*. The first answer after a break is a
+*return*: what Triton holds may be gone. A return proves another process where the port was closed in between, or
+where the server's name (`--id`) is another one; in all other cases the index shows it (`confirm_restart`). Knows
+nothing of models.
 
-While Triton lists its repository it answers no other call (one thread serves all but inference). A question during a listing of
-ours has a longer deadline, and a listing begins when no question is under way.
+While Triton lists its repository it answers no other call (one thread serves all but inference). A question during a
+listing of ours has a longer deadline, and a listing begins when no question is under way.
 """
 
 from __future__ import annotations
@@ -22,8 +23,16 @@ import structlog
 
 from adapter.errors import WrongServer
 from adapter.telemetry.metrics import TRITON_RESTARTS, TRITON_UP
-from adapter.triton.client import CallError, NobodyListens, PortClosed, TritonAway, TritonClient, TritonDied, TritonSilent, TritonStopping
-from adapter.waits import doubling, set_within
+from adapter.triton.client import (
+    CallError,
+    PortClosed,
+    TritonAway,
+    TritonClient,
+    TritonDied,
+    TritonSilent,
+    TritonStopping,
+)
+from adapter.waits import set_within
 
 ASK_SECONDS = 1.0
 """Deadline of ServerLive, which takes 0.15 ms."""
@@ -35,7 +44,7 @@ WATCH_SECONDS = 1.5
 """Between questions while Triton answers: with the deadline of one, a hang is noticed within 2.5 s."""
 REST_SECONDS = 0.02
 """After each question of the watch: a peer may take connections and break them at once."""
-FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.05, 0.2
+PAUSE_SECONDS = 0.1
 """Between questions while Triton is away."""
 
 T = TypeVar("T")
@@ -46,7 +55,7 @@ class Connection:
     """Asks Triton whether it is live, and remembers the answer. Times are those of the event loop."""
 
     def __init__(self, client: TritonClient) -> None:
-        self._client = client
+        self.client = client
         self._target = client.target
         self._time = asyncio.get_running_loop().time
         self.problem: str | None = f"Triton at {self._target} was not asked yet"
@@ -56,15 +65,13 @@ class Connection:
 
         None before the first answer, and after the port was found closed.
         """
-        self._answered_at: float | None = None
-        """When Triton last answered; None since the last break."""
-        self._silent_since: float | None = None
-        """When Triton last answered anything, or was first silent; None while its port is closed."""
+        self._answered_at = -math.inf
+        """When Triton last answered; never since the last break."""
+        self._silent_since = math.inf
+        """When Triton last answered, be it with a refusal, or was first silent; infinite while its port is closed."""
         self._is_told = False
         """The log says that Triton is away."""
         self._asking: asyncio.Task[bool] | None = None
-        self._answers = asyncio.Event()
-        """Set while Triton answers."""
         self._news = asyncio.Event()
         """Set when a connection comes or goes."""
         self._breaks = 0
@@ -90,20 +97,19 @@ class Connection:
         return self.problem is None
 
     def silent_seconds(self) -> float:
-        """Since Triton's last answer to anything, refusals included; 0 while its port is closed. From any thread."""
-        since = self._silent_since
-        return 0.0 if since is None else max(0.0, self._time() - since)
+        """Since Triton's last answer, refusals included; 0 while its port is closed. From any thread."""
+        return max(0.0, self._time() - self._silent_since)
 
     async def wait(self) -> None:
         """Return as soon as Triton answers; at once if it just did."""
-        pauses = doubling(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
-        while not await self.answers():
-            await set_within(self._answers, next(pauses))
+        while True:
+            if await self.answers():
+                return
+            await asyncio.sleep(PAUSE_SECONDS)
 
     async def answers(self) -> bool:
         """Whether Triton answers now: asked once, unless it just did. Never raises."""
-        is_fresh = self._answered_at is not None and self._time() - self._answered_at < FRESH_SECONDS
-        return is_fresh or await self.look()
+        return self._time() - self._answered_at < FRESH_SECONDS or await self.look()
 
     async def look(self) -> bool:
         """Ask once, in one question with all who ask meanwhile. Never raises."""
@@ -113,38 +119,25 @@ class Connection:
 
     async def retry_while_away(self, call: Callable[[], Awaitable[T]]) -> T:
         """Wait for Triton, then call; again where it was away after all. Raises everything but TritonAway."""
-        pauses = doubling(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
         while True:
             await self.wait()
-            began, breaks = self._time(), self._breaks
+            began = self._time()
             try:
-                answer = await call()
+                return await call()
             except TritonAway as away:
                 if not isinstance(away, TritonSilent) or self._listed_at < began:
                     self.lost(away)
-            except Exception:
-                self.heard()
-                raise
-            else:
-                self.heard()
-                if breaks == self._breaks and self._answered_at is not None:
-                    self._answered_at = self._time()
-                return answer
-            await asyncio.sleep(next(pauses))
+            await asyncio.sleep(PAUSE_SECONDS)
 
     async def watch(self) -> None:
         """For ever: notice that Triton goes, hangs and comes back, without a call."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._client.follow_connection(self._connected), name="connection to Triton")
+            group.create_task(self.client.follow_connection(self._connected), name="connection to Triton")
             while True:
                 self._news.clear()
                 is_live = await self.look()
                 await asyncio.sleep(REST_SECONDS)
-                await set_within(self._news, (WATCH_SECONDS if is_live else LONGEST_PAUSE_SECONDS) - REST_SECONDS)
-
-    def heard(self) -> None:
-        """Triton has answered a call, be it with a refusal."""
-        self._silent_since = self._time()
+                await set_within(self._news, (WATCH_SECONDS if is_live else PAUSE_SECONDS) - REST_SECONDS)
 
     def lost(self, failure: Exception) -> None:
         """A call found Triton away, or another server in its place."""
@@ -153,14 +146,12 @@ class Connection:
         self._is_told = True
         self.problem = f"Triton does not answer at {self._target}: {failure}"
         if isinstance(failure, TritonStopping) or not isinstance(failure, TritonAway):
-            self.heard()
-        elif isinstance(failure, NobodyListens):
-            self._silent_since = None
-        elif self._silent_since is None and not isinstance(failure, TritonDied):
             self._silent_since = self._time()
-        if isinstance(failure, PortClosed):
+        elif isinstance(failure, PortClosed):
+            self._silent_since, self.began_at = math.inf, None
             self._is_another |= self._breaks_before is not None
-            self.began_at = None
+        elif self._silent_since == math.inf and not isinstance(failure, TritonDied):
+            self._silent_since = self._time()
         self._break()
         TRITON_UP.set(0)
 
@@ -217,12 +208,12 @@ class Connection:
         is_listing = self._listed_at == math.inf
         seconds = max(LISTING_SECONDS, LISTING_FACTOR * self._listing_seconds) if is_listing else ASK_SECONDS
         try:
-            await self._client.live(seconds)
-            name = self._name if breaks == self._breaks_before else await self._client.name(seconds)
+            await self.client.live(seconds)
+            name = self._name if breaks == self._breaks_before else await self.client.name(seconds)
         except (CallError, WrongServer) as failure:
             self.lost(failure)
             return False
-        self.heard()
+        self._silent_since = self._time()
         if breaks != self._breaks:
             return False  # the answer may be older than the break
         self._answered(name, breaks)
@@ -234,7 +225,6 @@ class Connection:
             log.info("triton.answered", target=self._target)
         self._is_told, self.problem = False, None
         TRITON_UP.set(1)
-        self._answers.set()
         if self.began_at is None:
             self.began_at = now
         if self._breaks_before not in (None, breaks):
@@ -253,5 +243,4 @@ class Connection:
 
     def _break(self) -> None:
         self._breaks += 1
-        self._answered_at = None
-        self._answers.clear()
+        self._answered_at = -math.inf

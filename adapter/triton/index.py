@@ -1,40 +1,40 @@
 """
 Triton's repository index: the one place that asks for it, how often, and what to do when that fails.
 
-A listing holds the lock that inference needs, and Triton answers no other call meanwhile. So there is one question at a time,
-shared by all who ask before it is sent. An answer is given only to those who asked before its question was sent. A question
-that was sent goes on without its callers, since Triton goes on with it in any case.
+A listing holds the lock that inference needs, and Triton answers no other call meanwhile. So there is one question at
+a time, shared by all who ask before it is sent. An answer is given only to those who asked before its question was
+sent. A question that was sent goes on without its callers, since Triton goes on with it in any case.
 
-After an answer Triton is owed a rest that is ten times as long as the quicker of the last two answers. CREDIT_SECONDS of it may
-be owed when Triton is asked again, so that ten unloads in a row need not wait: a listing takes a tenth of Triton's time at most,
-however many there are. A caller that waits for an unload must still see the index about three times within its time, so for it
-the rest ends after 40 s. Beyond that the share is told.
+After an answer Triton is owed a rest that is ten times as long as the quicker of the last two answers. CREDIT_SECONDS
+of it may be owed when Triton is asked again, so that ten unloads in a row need not wait: a listing takes a tenth of
+Triton's time at most, however many there are. A caller that waits for an unload must still see the index about three
+times within its time, so for it the rest ends after 40 s. Beyond that the share is told.
 
-One bad entry in the repository folder breaks the index for every model: a dangling link, a name that is not UTF-8. So after a
-listing that failed the folder is swept; a directory that vanished during the listing needs no more than another question.
+One bad entry in the repository folder breaks the index for every model: a dangling link, a name that is not UTF-8. So
+after a listing that failed the folder is swept; a directory that vanished during the listing needs no more than
+another question.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+import math
 from copy import copy
-from functools import cached_property
 
 import structlog
 
-from adapter.errors import AdapterError, WrongServer
+from adapter.errors import AdapterError
 from adapter.inventory import by_owner
 from adapter.model import ServerModel, owner_of
 from adapter.telemetry.metrics import INDEX_POLLS, INDEX_SECONDS
-from adapter.triton.client import CallError, TritonAway, TritonClient, TritonSilent
+from adapter.triton.client import CallError, TritonAway, TritonSilent
 from adapter.triton.connection import Connection
 from adapter.triton.reason import one_line
 from adapter.triton.repository import Repository
-from adapter.waits import doubling
 from adapter.workers import retrieve
 
-FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.1, 1.0
+PAUSE_SECONDS = 0.2
+"""After a listing that failed."""
 DEADLINE_SECONDS = 600.0
 """Of a question; doubled after each one that has got no answer."""
 REST_FACTOR = 10
@@ -45,37 +45,25 @@ LONGEST_REST_SECONDS = 40.0
 SLOW_SECONDS = 10.0
 """An answer that takes longer is called slow while it is waited for."""
 FAILED_SECONDS = 10.0
-"""A listing that failed is told for so long; whoever needs the index asks again earlier."""
-CLOCK_SECONDS = 1e-6
-"""A clock may not show less."""
+"""A listing that failed is told for so long; callers that need the index ask again earlier."""
 
 log = structlog.stdlib.get_logger(__name__)
 
 
-class Listing:
-    """An answer: all rows of the index."""
+Listing = dict[str, list[ServerModel]]
+"""An answer: all rows of the index by model id, those of a bundle's inner models under the id of the bundle."""
 
-    def __init__(self, rows: list[ServerModel]) -> None:
-        self.rows = rows
 
-    def of(self, model_ids: Collection[str]) -> list[ServerModel]:
-        """The rows of these models, inner ones included."""
-        return [row for model_id in model_ids for row in self._by_owner.get(model_id, ())]
-
-    def named(self, name: str) -> list[ServerModel]:
-        """The rows of one name of Triton's."""
-        return [row for row in self._by_owner.get(owner_of(name), ()) if row.name == name]
-
-    @cached_property
-    def _by_owner(self) -> dict[str, list[ServerModel]]:
-        return by_owner(self.rows)
+def named(listing: Listing, name: str) -> list[ServerModel]:
+    """The rows of one name of Triton's."""
+    return [row for row in listing.get(owner_of(name), ()) if row.name == name]
 
 
 class Index:
     """Asks for the index, again where that helps."""
 
-    def __init__(self, client: TritonClient, connection: Connection, repository: Repository) -> None:
-        self._client = client
+    def __init__(self, connection: Connection, repository: Repository) -> None:
+        self._client = connection.client
         self._connection = connection
         self._repository = repository
         self._time = asyncio.get_running_loop().time
@@ -86,10 +74,8 @@ class Index:
         """The one that was begun last."""
         self._begun = self._sent = 0
         """Questions."""
-        self._waiting = 0
-        """Callers of a question that was begun."""
-        self._began: float | None = None
-        """When the question under way was sent."""
+        self._began = math.inf
+        """When the question under way was sent; infinite where there is none."""
         self._seconds = 0.0
         """The newest answer took so long."""
         self._ended_at = 0.0
@@ -101,50 +87,51 @@ class Index:
 
     @property
     def problem(self) -> str | None:
-        """Why there is no index now: the last listing failed, or one with callers takes long. From any thread."""
+        """Why there is no index now: the last listing has failed, or one takes long. From any thread."""
         is_known = self._time() < self._ended_at + FAILED_SECONDS
-        return (self._under_way() if self._waiting else None) or (self._failure if is_known else None)
+        return self._under_way() or (self._failure if is_known else None)
 
     @property
     def notice(self) -> str | None:
         """That the index is slow, in words. From any thread."""
         return self._under_way() or self._slow()
 
-    async def ask(self, *, can_wait: bool = False) -> Listing | None:
+    async def ask(self) -> Listing | None:
         """
         The answer to a question that is not sent yet; None: it failed.
-
-        Args:
-            can_wait: Triton has its whole rest before, however long the last answer took.
 
         Raises:
             WrongServer: Triton restricts the index.
             AdapterError: the folder could not be swept after a listing that failed.
         """
         wanted = self._sent + 1
-        if can_wait:
-            await asyncio.sleep(self._owed_until - self._time())
         async with self._turn:
-            if self._question is None or self._begun < wanted:  # else somebody has asked meanwhile
-                await self._rest()
+            if self._question is None or self._begun < wanted:  # else another caller has asked meanwhile
+                if self._question is not None:
+                    await asyncio.wait({self._question})
+                due = min(self._owed_until - CREDIT_SECONDS, self._ended_at + LONGEST_REST_SECONDS)
+                await asyncio.sleep(due - self._time())
                 self._begun += 1
                 self._question = asyncio.create_task(self._answer(), name="question for Triton's index")
                 self._question.add_done_callback(retrieve)
             question = self._question
-        self._waiting += 1
         try:
             return await asyncio.shield(question)
         except AdapterError as error:
             raise copy(error) from error  # each caller notes in its own error which model it was
-        finally:
-            self._waiting -= 1
 
     async def listing(self, *, can_wait: bool = False) -> Listing:
-        """As `ask`; waits for a Triton that is away, or cannot list its folder."""
-        pauses = doubling(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
-        while (listing := await self.ask(can_wait=can_wait)) is None:
+        """
+        As `ask`; waits for a Triton that is away, or cannot list its folder.
+
+        Args:
+            can_wait: Triton has its whole rest before, however long the last answer took.
+        """
+        if can_wait:
+            await asyncio.sleep(self._owed_until - self._time())
+        while (listing := await self.ask()) is None:
             await self._connection.wait()
-            await asyncio.sleep(next(pauses))
+            await asyncio.sleep(PAUSE_SECONDS)
         return listing
 
     async def close(self) -> None:
@@ -152,15 +139,6 @@ class Index:
         if self._question is not None:
             self._question.cancel()
             await asyncio.wait({self._question})
-
-    async def _rest(self) -> None:
-        if self._question is not None:
-            await asyncio.wait({self._question})
-        while True:
-            left = min(self._owed_until - CREDIT_SECONDS, self._ended_at + LONGEST_REST_SECONDS) - self._time()
-            if left < CLOCK_SECONDS:
-                return
-            await asyncio.sleep(left)
 
     async def _answer(self) -> Listing | None:
         connection = self._connection
@@ -180,37 +158,30 @@ class Index:
         except TritonAway as away:
             connection.lost(away)
             return None
-        except WrongServer:
-            connection.heard()
-            raise
         except CallError as failure:
-            connection.heard()
-            self._fail(one_line(str(failure)))
+            problem = f"Triton cannot list its model repository: {one_line(str(failure))}"
+            if self._failure != problem:
+                log.warning("index.failed", cause=one_line(str(failure)))
+            self._failure = problem
             await self._repository.sweep()
             return None
         finally:
-            self._began = None
+            self._began = math.inf
             self._ended(began)
-        connection.heard()
         self._failure = None
-        return Listing(rows)
+        return by_owner(rows)
 
     def _ended(self, began: float) -> None:
         """A question was under way since then, answered or not."""
         now, before, was_slow = self._time(), self._seconds, self._slow() is not None
         self._ended_at, self._seconds = now, now - began
-        rest = REST_FACTOR * (min(before, self._seconds) if before else self._seconds)  # one may be late because this process was busy
+        rest = REST_FACTOR * min(before or math.inf, self._seconds)  # one may be late because this process was busy
         self._owed_until = now + rest + min(max(self._owed_until - now, 0.0), CREDIT_SECONDS)
+        seconds = round(self._seconds, 1)
         if self._slow() and not was_slow:
-            log.warning("index.slow", seconds=round(self._seconds, 1), share=self._share(), rest_seconds=LONGEST_REST_SECONDS)
+            log.warning("index.slow", seconds=seconds, share=self._share(), rest_seconds=LONGEST_REST_SECONDS)
         elif was_slow and not self._slow():
-            log.info("index.quick", seconds=round(self._seconds, 1))
-
-    def _fail(self, cause: str) -> None:
-        problem = f"Triton cannot list its model repository: {cause}"
-        if self._failure != problem:
-            log.warning("index.failed", cause=cause)
-        self._failure = problem
+            log.info("index.quick", seconds=seconds)
 
     def _slow(self) -> str | None:
         """Of the newest answer: that such ones cost Triton more than a tenth of its time."""
@@ -232,5 +203,4 @@ class Index:
 
     def _under_way_seconds(self) -> float:
         """How long the question under way has been without an answer; 0 where there is none. From any thread."""
-        began = self._began
-        return 0.0 if began is None else self._time() - began
+        return max(0.0, self._time() - self._began)

@@ -1,16 +1,17 @@
 """
 The loads that Triton has, and which one it gets next.
 
-A load has a slot from its turn on. Triton cannot cancel a load: when the caller goes, the load goes on in Triton. It is *left*: it
-gives its slot to the next one, and keeps its place until it ends, for it may keep one of Triton's load threads. `ended` lets the
-unload of the same model wait for it. The models of a bundle are one load, one after the other.
+A load has a slot from its turn on. Triton cannot cancel a load: when the caller goes, the load goes on in Triton. It
+is *left*: it gives its slot to the next one, and keeps its place until it ends, for it may keep one of Triton's load
+threads. `ended` lets the unload of the same model wait for it. The models of a bundle are one load, one after the
+other.
 
-Two classes wait for slots: loads with a caller, and loads that yield to them (models that are loaded again in the background).
-First come, first served within a class.
+Two classes wait for slots: loads with a caller, and loads that yield to them (models that are loaded again in the
+background). First come, first served within a class.
 
-Invariants: a call that Triton has not taken is repeated, in the same slot, for as long as the caller has patience; a load that
-Triton died over is not, for the model may be what killed it. A connection that ends is no death yet: a Triton that lives on has
-the load, and the index tells how it ends.
+Invariants: a call that Triton has not taken is repeated, in the same slot, for as long as the caller has patience; a
+load that Triton died over is not, for the model may be what killed it. A connection that ends is no death yet: a
+Triton that lives on has the load, and the index tells how it ends.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ import structlog
 
 from adapter.errors import AdapterError, BudgetExceeded, ModelRefused, ServerDied, some
 from adapter.model import INNER, Overrides, ServerModel, owner_of
-from adapter.triton.client import AnswerLost, TritonAway, TritonClient, TritonDied
-from adapter.triton.connection import FIRST_PAUSE_SECONDS, Connection
-from adapter.triton.index import Index
+from adapter.triton.client import AnswerLost, TritonAway, TritonDied
+from adapter.triton.connection import Connection
+from adapter.triton.index import Index, named
 from adapter.triton.reason import one_line
 from adapter.triton.repository import Repository
 from adapter.waits import doubling
 
-LONGEST_PAUSE_SECONDS = 1.0
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.05, 1.0
 """Between looks at a load of which only the index can tell."""
 NAMED = 16
 
@@ -48,49 +49,35 @@ class _Load:
     model_id: str
     since: float
     """When it had its slot, then when Triton was asked for what it loads now."""
-    name: str = ""
-    """What Triton loads now: the model, or an inner model of its bundle."""
-    overrides: Overrides | None = None
-    restarts: int = 0
-    """Of Triton, when it was asked."""
     may_go_on: bool = False
     """Triton has been asked, and may be loading still."""
     is_left: bool = False
-    work: asyncio.Task[None] | None = None
-    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    work: asyncio.Task[None] = field(init=False)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What Triton can bear."""
+
+    slots: int
+    """Most loads with callers at once."""
+    places: int
+    """Most loads at once, those without callers included: as many as Triton has load threads."""
+    load_seconds: float
+    """The timeout that is announced to ModelMesh: so long a load that yields may be in Triton."""
+    silent_seconds: float
+    """So long a Triton that accepts connections may be silent."""
 
 
 class Loads:
     """Tells Triton to load, a bounded number of models at once."""
 
-    def __init__(
-        self,
-        client: TritonClient,
-        connection: Connection,
-        index: Index,
-        repository: Repository,
-        *,
-        slots: int,
-        places: int,
-        patience_seconds: float,
-    ) -> None:
-        """
-        Args:
-            client: calls Triton.
-            connection: waits for a Triton that is away.
-            index: tells what became of a load whose answer was lost.
-            repository: knows the bundles.
-            slots: most loads with callers at once.
-            places: most loads at once, those without callers included.
-            patience_seconds: so long a load that yields may be in Triton; callers have a bound of their own.
-        """
-        self._client = client
+    def __init__(self, connection: Connection, index: Index, repository: Repository, limits: Limits) -> None:
+        self._client = connection.client
         self._connection = connection
         self._index = index
         self._repository = repository
-        self._slots = slots
-        self._places = places
-        self._patience_seconds = patience_seconds
+        self._limits = limits
         self._loads: dict[str, _Load] = {}
         self._numbers = itertools.count()
         self._tickets: list[tuple[bool, int]] = []
@@ -113,24 +100,21 @@ class Loads:
         """
         if yields:
             await self._connection.wait()
-        load = await self._turn(model_id, yields=yields)
-        load.overrides = overrides
+        await self._turn(model_id, yields=yields)
+        load = _Load(model_id, _now())
+        self._begin(load, self._work(load, on_sent, overrides))
+        patience = self._limits.load_seconds if yields else None
         try:
-            await self._connection.wait()
-            self.forget(model_id)
-            on_sent()
-        except BaseException as failure:
-            self._end(load, failure)
-            raise
-        work = self._begin(load, self._work(load))
-        try:
-            await self._outcome(load, work, self._patience_seconds if yields else None)
+            while not (await asyncio.wait({load.work}, timeout=patience))[0]:
+                is_late = patience is not None and load.may_go_on and _now() - load.since > patience / 2
+                if is_late and self._connection.is_live:  # silence of a Triton that is away costs no patience
+                    raise BudgetExceeded(f"Triton has not loaded the model within {patience:g} s")
+            load.work.result()
         finally:
-            if load.may_go_on:
-                load.is_left = True
-                self._wake()
-            else:
-                work.cancel()
+            load.is_left = load.may_go_on
+            if not load.is_left:
+                load.work.cancel()
+            self._wake()
 
     def found(self, names: Iterable[str]) -> None:
         """
@@ -140,22 +124,21 @@ class Loads:
         """
         for name in names:
             model_id = owner_of(name)
-            if model_id not in self._loads and len(self._loads) < self._places:
-                restarts = self._connection.restarts
-                load = self._loads[model_id] = _Load(model_id, _now(), name, restarts=restarts, may_go_on=True, is_left=True)
+            if model_id not in self._loads and len(self._loads) < self._limits.places:
                 self.forget(model_id)
-                self._begin(load, self._follow(load, "another client has sent it"))
+                work = self._follow(name, self._connection.restarts, "another client has sent it")
+                self._begin(_Load(model_id, _now(), may_go_on=True, is_left=True), work)
 
     async def ended(self, model_id: str) -> None:
         """Wait until no load of this model, or of its bundle, is in Triton."""
         while load := self._loads.get(model_id):
-            await load.ended.wait()
+            await asyncio.wait({load.work})
 
     def answered(self, model_id: str) -> bool | None:
         """
         Whether the last load of the model was refused; None: it was not ours, or Triton has not answered it.
 
-        After an answer no load of the model is in Triton; after a refusal it holds nothing of the model, or soon nothing more.
+        After an answer no load of the model is in Triton; after a refusal it holds nothing of it, or soon nothing more.
         """
         return self._answered.get(model_id)
 
@@ -172,43 +155,40 @@ class Loads:
         left, held = self._left_and_held()
         if self._free() > 0:
             return None
-        if len(held) < self._slots:
-            full = f"Triton has no free load thread (TRITON_LOAD_THREADS is {self._places})"
+        if len(held) < self._limits.slots:
+            full = f"Triton has no free load thread (TRITON_LOAD_THREADS is {self._limits.places})"
             if not left:
                 return f"{_named(held)} under way: {full}"
             others = f"; {_named(held)} under way" if held else ""
             return f"{_named(left)} still in Triton, though nobody waits for the end any more{others}: {full}"
         now = _now()
-        if self._slots == 1:
+        if self._limits.slots == 1:
             return f"model {held[0].model_id} has held the only loading slot for {now - held[0].since:.0f} s"
         *most, last = (f"{load.model_id} ({now - load.since:.0f} s)" for load in held)
-        return f"models {', '.join(most)} and {last} hold {'both' if self._slots == 2 else 'all'} loading slots"
+        return f"models {', '.join(most)} and {last} hold {'both' if self._limits.slots == 2 else 'all'} loading slots"
 
     async def close(self) -> None:
         """Give up on what is left; Triton goes on with it."""
-        tasks = {load.work for load in self._loads.values() if load.work is not None}
+        tasks = [load.work for load in self._loads.values()]
         for task in tasks:
             task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     # ---- slots
 
-    async def _turn(self, model_id: str, *, yields: bool) -> _Load:
-        """A slot, for a model that Triton has no load of. What waits for an earlier load has no slot."""
+    async def _turn(self, model_id: str, *, yields: bool) -> None:
+        """Wait for a slot, for a model that Triton has no load of. What waits for an earlier load has no slot."""
         ticket = (yields, next(self._numbers))
-        while True:
-            await self.ended(model_id)
-            insort(self._tickets, ticket)
-            try:
-                while self._tickets[0] != ticket or self._free() <= 0:
-                    await self._changed.wait()
-                if model_id not in self._loads:
-                    load = self._loads[model_id] = _Load(model_id, _now())
-                    return load
-            finally:
-                self._tickets.remove(ticket)
-                self._wake()
+        await self.ended(model_id)
+        insort(self._tickets, ticket)
+        try:
+            while self._tickets[0] != ticket or self._free() <= 0:
+                await self._changed.wait()
+        finally:
+            self._tickets.remove(ticket)
+            self._wake()
+        if model_id in self._loads:
+            await self._turn(model_id, yields=yields)
 
     def _left_and_held(self) -> tuple[list[_Load], list[_Load]]:
         """The loads without a caller, and those with one, the oldest first."""
@@ -217,7 +197,7 @@ class Loads:
 
     def _free(self) -> int:
         left, held = self._left_and_held()
-        return min(self._slots, self._places - len(left)) - len(held)
+        return min(self._limits.slots, self._limits.places - len(left)) - len(held)
 
     def _wake(self) -> None:
         changed, self._changed = self._changed, asyncio.Event()
@@ -225,69 +205,61 @@ class Loads:
 
     # ---- one load
 
-    def _begin(self, load: _Load, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def _begin(self, load: _Load, work: Coroutine[Any, Any, None]) -> None:
+        self._loads[load.model_id] = load
         load.work = asyncio.create_task(work, name=f"load of {load.model_id}")
         load.work.add_done_callback(lambda task: self._end(load, None if task.cancelled() else task.exception()))
-        return load.work
 
     def _end(self, load: _Load, cause: BaseException | None) -> None:
         """The next one that waits may have slot and place."""
         if load.is_left:
-            log.info("load.ended_unwanted", model_id=load.model_id, seconds=round(_now() - load.since, 1), cause=cause and str(cause))
+            seconds = round(_now() - load.since, 1)
+            log.info("load.ended_unwanted", model_id=load.model_id, seconds=seconds, cause=cause and str(cause))
         del self._loads[load.model_id]
-        load.ended.set()
         self._wake()
 
-    async def _outcome(self, load: _Load, work: asyncio.Task[None], patience_seconds: float | None) -> None:
-        """Of the work, which a cancel leaves as it is. Silence of a Triton that is away costs no patience."""
-        while patience_seconds is not None:
-            left = load.since + patience_seconds - _now()
-            if left <= 0 and load.may_go_on and self._connection.is_live:
-                raise BudgetExceeded(f"Triton has not loaded the model within {patience_seconds:g} s")
-            done, _ = await asyncio.wait({work}, timeout=left if left > 0 else patience_seconds)
-            if done:
-                break
-        await asyncio.shield(work)
-
-    async def _work(self, load: _Load) -> None:
-        """Load the parts of a bundle, then the model. Of a load that is left, what Triton has at that moment is the last one."""
+    async def _work(self, load: _Load, on_sent: Callable[[], None], overrides: Overrides | None) -> None:
+        """Load the parts of a bundle, then the model. Of a load that is left, what Triton has then is the last one."""
         model_id = load.model_id
+        await self._connection.wait()
+        self.forget(model_id)
+        on_sent()
         try:
-            for name in self._repository.loaded_first(model_id):
-                try:
-                    await self._connection.retry_while_away(partial(self._call, load, name))
-                except ModelRefused as refused:
-                    raise ModelRefused(f"{_shown_inner(name)}: {refused.text}") from refused
-            try:
-                await self._connection.retry_while_away(partial(self._call, load, model_id))
-            except ModelRefused as refused:
-                raise ModelRefused(await self._reason_inside(model_id) or refused.text) from refused
-        except ModelRefused:
+            for name in (*self._repository.loaded_first(model_id), model_id):
+                await self._connection.retry_while_away(partial(self._call, load, name, overrides))
+        except ModelRefused as refused:
             self._answered[model_id] = True
-            raise
+            if name != model_id:
+                raise ModelRefused(f"{_shown_inner(name)}: {refused.text}") from refused
+            raise ModelRefused(await self._reason_inside(model_id) or refused.text) from refused
         self._answered[model_id] = False
 
-    async def _call(self, load: _Load, name: str) -> None:
+    async def _call(self, load: _Load, name: str, overrides: Overrides | None) -> None:
         if load.is_left:
             return
-        load.name, load.since, load.restarts, load.may_go_on = name, _now(), self._connection.restarts, True
+        load.since, load.may_go_on, restarts = _now(), True, self._connection.restarts
         try:
-            await self._client.load(name, load.overrides)
+            await self._client.load(name, overrides)
         except TritonDied as died:
             self._connection.lost(died)
             log.info("load.followed", model_id=name, cause=str(died))
-            await self._follow(load, str(died))
+            await self._follow(name, restarts, str(died))
         except TritonAway:
             if not load.is_left:
                 raise
         except AnswerLost as lost:
-            raise ModelRefused(_reason((await self._index.listing()).named(name))) from lost
+            raise ModelRefused(_reason(named(await self._index.listing(), name))) from lost
         finally:
             load.may_go_on = False
 
-    async def _follow(self, load: _Load, cause: str) -> None:
+    async def _follow(self, name: str, restarts: int, cause: str) -> None:
         """
-        Return when the load has ended well, as the index tells. Whatever goes wrong, it is asked again.
+        Return when the load of the name has ended well, as the index tells. Whatever goes wrong, it is asked again.
+
+        Args:
+            name: of the model, or of an inner model of its bundle.
+            restarts: of Triton, when it was asked.
+            cause: why there is no answer.
 
         Raises:
             ServerDied: the Triton that had the load is gone.
@@ -295,15 +267,15 @@ class Loads:
         """
         for pause in doubling(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS):
             is_live = await self._connection.answers()
-            if self._connection.restarts != load.restarts:
+            if self._connection.restarts != restarts:
                 break
             try:
                 listing = await self._index.ask() if is_live else None
             except AdapterError as failure:  # a load that is forgotten keeps a thread of Triton unseen
-                log.warning("load.not_followed", model_id=load.name, cause=failure.text)
+                log.warning("load.not_followed", model_id=name, cause=failure.text)
                 listing = None
             if listing is not None:
-                rows = listing.named(load.name)
+                rows = named(listing, name)
                 states = {row.state for row in rows if row.state}
                 if not states:
                     break
@@ -312,16 +284,15 @@ class Loads:
                         return
                     raise ModelRefused(_reason(rows))
             await asyncio.sleep(pause)
-        raise ServerDied(f"Triton died while it was loading the model ({cause}); the load is not repeated, for the model may be the cause")
+        told = f"Triton died while it was loading the model ({cause})"
+        raise ServerDied(f"{told}; the load is not repeated, for the model may be the cause")
 
     async def _reason_inside(self, model_id: str) -> str | None:
         """Why an inner model could not be loaded: of the top model Triton then says only that it depends on it."""
         inner_names = self._repository.inner_names(model_id)
-        if not inner_names:
-            return None
-        listing = await self._index.listing()
+        listing = await self._index.listing() if inner_names else {}
         for name in inner_names:
-            rows = [row for row in listing.named(name) if row.reason and not row.holds_memory]
+            rows = [row for row in named(listing, name) if row.reason and not row.holds_memory]
             if rows and not any(row.reason == "unloaded" for row in rows):
                 return f"{_shown_inner(name)}: {one_line(rows[0].reason)}"
         return None

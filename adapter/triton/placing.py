@@ -1,11 +1,13 @@
 """
-What lies in Triton's repository folder: entries, the tree of a model, which directory it is, how many bytes it has. Blocks.
+What lies in Triton's repository folder: entries, the tree of a model, which directory it is, how many bytes it has.
+Blocks.
 
-A tree has directories of our own, hard links to the files of an artifact, written configs. A file that is not ours is linked to
-by its path, and not looked at: its volume may hang, and storage has just checked it.
+A tree has directories of our own, hard links to the files of an artifact, written configs. A file that is not ours is
+linked to by its path, and not looked at: its volume may hang, and storage has just checked it.
 
-Beside every `.py` lies an empty `__pycache__`: what a python stub of another user writes into it, we can delete, since
-the directory is ours. Paths are plain text here: a `Path` for each of 100,000 files takes longer than all links.
+Beside every `.py` lies an empty `__pycache__`: what a python stub of another user writes into it, we can delete,
+since the directory is ours. Paths are plain text here: a `Path` for each of 100,000 files takes longer than all
+links.
 """
 
 from __future__ import annotations
@@ -42,7 +44,10 @@ def entries_of(folder: Path) -> list[Path]:
 
 
 def inner_of(folder: Path) -> dict[str, set[str]]:
-    """The names of inner models by the id of their bundle; nothing is asked of the entries themselves. None where it cannot be read."""
+    """
+    The names of inner models by the id of their bundle; nothing is asked of the entries themselves. None where it
+    cannot be read.
+    """
     found: dict[str, set[str]] = {}
     with suppress(OSError):
         for path in entries_of(folder):
@@ -63,14 +68,16 @@ def identity_of(directory: Path) -> str:
     """
     Which directory it is: a name that stays while it lives, whatever is written into it, and that no other one gets.
 
-    Inode number and time of birth, which cannot be set; the number alone goes to the next directory as soon as this one is deleted.
-    Where the file system keeps no births, the time of the last change of its entries instead. Python's `os.stat` tells no birth.
+    Inode number and time of birth, which cannot be set; the number alone goes to the next directory as soon as this one
+    is deleted. Where the file system keeps no births, the time of the last change of its entries instead. Python's
+    `os.stat` tells no birth.
 
     Raises:
         OSError: there is no such directory.
     """
     buffer = ctypes.create_string_buffer(_STATX.size)
-    if _statx is not None and not _statx(_AT_FDCWD, os.fsencode(directory), _AT_SYMLINK_NOFOLLOW, _INODE_AND_BIRTH, buffer):
+    name = os.fsencode(directory)
+    if _statx is not None and not _statx(_AT_FDCWD, name, _AT_SYMLINK_NOFOLLOW, _INODE_AND_BIRTH, buffer):
         told, inode, seconds, nanoseconds = _STATX.unpack(buffer)
         if told & _INODE_AND_BIRTH == _INODE_AND_BIRTH:
             return f"{inode}-{seconds}.{nanoseconds:09}"
@@ -121,15 +128,14 @@ def _link(artifact: Artifact, file: SourceFile, target: str) -> None:
         Path(target).symlink_to(Path(source).absolute())
         return
     try:
-        mode = os.lstat(source).st_mode
-        if stat.S_ISREG(mode) and stat.S_IMODE(mode) != FILE_MODE:
-            _set_mode(source)
         os.link(source, target, follow_symlinks=False)
         mode = os.lstat(target).st_mode
     except FileNotFoundError:
         mode = 0
     if not stat.S_ISREG(mode):
         raise AdapterError(f"the model's file {file.path} is not on the volume any more")
+    if stat.S_IMODE(mode) != FILE_MODE:
+        _set_mode(target)
 
 
 def _set_mode(path: str) -> None:
@@ -153,8 +159,8 @@ class PlacedBytes:
     """
     How many bytes the placed models have, and how many of these are no artifact's. Asked from any thread.
 
-    Files that are linked from an artifact are the cache's to count. What we write, and what was placed from an artifact that
-    is gone, is counted here, so that each file on the volume counts once.
+    Files that are linked from an artifact are the cache's to count. What we write, and what was placed from an artifact
+    that is gone, is counted here, so that each file on the volume counts once.
     """
 
     def __init__(self) -> None:
@@ -168,7 +174,10 @@ class PlacedBytes:
             return sum(self._own.values())
 
     def placed(self, name: str, own_bytes: int) -> None:
-        """A directory of this name is there, with this number of bytes that are not an artifact's; 0: or it is not there any more."""
+        """
+        A directory of this name is there, with this number of bytes that are not an artifact's; 0: or it is not there
+        any more.
+        """
         with self._lock:
             self._own.pop(name, None)
             if own_bytes:
@@ -192,7 +201,6 @@ class PlacedBytes:
                 sizes[model_id] += of_model[model_id].add(file)[0]
                 own[path.name] += everywhere.add(file)[1]
         with self._lock:
-            changed = {name for name in self._own.keys() | before.keys() if self._own.get(name) != before.get(name)}
-            seen = {name: size for name, size in own.items() if name not in changed}
-            self._own = seen | {name: size for name, size in self._own.items() if name in changed}
+            if self._own == before:  # else another look follows within a minute
+                self._own = {name: size for name, size in own.items() if size}
         return sizes

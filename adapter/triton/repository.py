@@ -2,9 +2,9 @@
 Triton's model repository folder, of which the adapter is the only writer, unless models of others are allowed there.
 
 A model is built in a staging folder of its own on the same file system (`triton.placing`), and becomes visible in one
-rename. It leaves by a rename too, into the trash, and is deleted from there as far as
-permitted. One bad entry in the folder breaks Triton's index for every model: `sweep` takes such out. Where others may put models
-here, what the adapter has not placed is never touched.
+rename. It leaves by a rename too, into the trash, and is deleted from there as far as permitted. One bad entry in the
+folder breaks Triton's index for every model: `sweep` takes such out. Where others may put models here, what the
+adapter has not placed is never touched.
 
 Knows nothing of Triton's calls; how a model must look is `layout`'s business.
 """
@@ -15,64 +15,69 @@ import asyncio
 import os
 import secrets
 from collections import deque
-from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import replace
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from functools import partial
 from itertools import islice
 from pathlib import Path, PurePosixPath
+from typing import TypeVar
 
 import structlog
 
 from adapter.errors import InvalidRequest
 from adapter.model import PROBE, Artifact, Layout, Placed, is_utf8, owner_of
-from adapter.triton.placing import PlacedBytes, build, entries_of, identities_of, identity_of, inner_of, is_plain_directory
+from adapter.triton import placing
 from adapter.volume.space import Space
 from adapter.volume.volume import Volume, failure_in_words, make_plain_directory
 from adapter.workers import Stop, Workers
 
 THREADS = 4
-KIND_FILES = 50
+_FILES = 50
 """Files that tell of a model's kind."""
 _RECENT = 256
 """Directories that are certainly not made within one tick of the file system's clock (at most 10 ms)."""
 
+T = TypeVar("T")
 log = structlog.stdlib.get_logger(__name__)
 
 
 def kind_of(layout: Layout) -> str:
     """What models of the same backend and about the same size have in common: the ends of their files' names, and bytes / 16ⁿ."""
-    ends = {PurePosixPath(path).suffix for path in islice(layout.links, KIND_FILES)}
+    ends = {PurePosixPath(path).suffix for path in islice(layout.links, _FILES)}
     return f"{' '.join(sorted(ends))} {layout.size_bytes.bit_length() // 4}"
 
 
 class Repository:
-    """Places models, and takes them out. A bundle's models go together: the top model is placed last and taken out first."""
+    """
+    Places models, and takes them out. A bundle's models go together: the top model is placed last and taken out
+    first.
+    """
 
     def __init__(self, volume: Volume, space: Space | None = None, own: Collection[str] | None = None) -> None:
         """
         Args:
             volume: that is claimed.
             space: its budget; without one only the file system bounds what is written.
-            own: ids of models that an earlier process may have placed, where others place models, too; None: all is ours.
+            own: ids of models that an earlier process may have placed, where others place models, too; None: all is
+                ours.
         """
         self._volume = volume
+        self.folder = volume.repository_dir
+        """What Triton's `--model-repository` must be."""
         self._space = space or Space(volume.cache_dir, 0, refuses=False)
-        self._bytes = PlacedBytes()
+        self._bytes = placing.PlacedBytes()
         self._probes: set[str] = set()
         """That are under way."""
         self._space.counted_by("placed", self._bytes.own_bytes)
-        self._own = None if own is None else set(own)
+        self._has_others = own is not None
+        self._own = set(own or ())
         self._recent: deque[str] = deque(maxlen=_RECENT)
+        self._kinds: dict[str, str] = {}
+        """Triton's name → kind, of what this process has placed."""
         self._workers = Workers("repository", THREADS)
-        self._inner = inner_of(volume.repository_dir)
+        self._inner = placing.inner_of(self.folder)
         """Model id → names of its bundle's inner models. Read once, at the start: no other process writes here."""
         self._loaded_first: dict[str, tuple[str, ...]] = {}
-        self._kinds: dict[str, str] = {}
-
-    @property
-    def folder(self) -> Path:
-        """What Triton's `--model-repository` must be."""
-        return self._volume.repository_dir
 
     @property
     def problem(self) -> str | None:
@@ -87,13 +92,13 @@ class Repository:
         """The inner models to load before the model itself, in this order."""
         return self._loaded_first.get(model_id, ())
 
+    def is_of_others(self, name: str) -> bool:
+        """Whether a directory of this name, if there is one, may be another writer's."""
+        return self._has_others and owner_of(name) not in self._own and not name.startswith(PROBE)
+
     def kind(self, name: str) -> str:
         """Which models this one resembles (`kind_of`); empty for what this process has not placed."""
         return self._kinds.get(name, "")
-
-    def is_of_others(self, name: str) -> bool:
-        """Whether a directory of this name, if there is one, may be another writer's."""
-        return self._own is not None and owner_of(name) not in self._own and not name.startswith(PROBE)
 
     async def claim(self, model_id: str) -> None:
         """
@@ -102,7 +107,7 @@ class Repository:
         Raises:
             InvalidRequest: another writer has put a model of this name there.
         """
-        if self._own is not None and self.is_of_others(model_id):
+        if self.is_of_others(model_id):
             await self._workers.run(lambda _: self._check_free(self._at(model_id)))
             self._own.add(model_id)
 
@@ -114,11 +119,11 @@ class Repository:
             Its identity, as `Placed` has it.
 
         Raises:
-            DiskFull: no space for the directory entries or for what we write, and nothing that is idle is left to give way.
+            DiskFull: no space for the directory entries or for what we write, and nothing idle is left to give way.
             AdapterError: the volume does not let us.
         """
         stale = [self._at(name) for name in self.inner_names(model_id)]
-        parts = {self._at(name): part for name, part in (*layout.inner.items(), (model_id, replace(layout, inner={})))}
+        parts = {self._at(name): part for name, part in (*layout.inner.items(), (model_id, layout))}
         if layout.inner:
             self._inner.setdefault(model_id, set()).update(layout.inner)
             self._loaded_first[model_id] = layout.loaded_first
@@ -138,32 +143,30 @@ class Repository:
             await self.remove_empty(model_id)
             return
         paths = [self._at(name) for name in (model_id, *self.inner_names(model_id))]
-        with self._in_words("the model cannot be taken out of"):
-            await self._workers.run(lambda _: self._take_out(paths))
+        await self._run("the model cannot be taken out of", lambda _: self._take_out(paths))
         for path in paths:
             self._kinds.pop(path.name, None)
         self._inner.pop(model_id, None)
         self._loaded_first.pop(model_id, None)
-        if self._own is not None:
-            self._own.discard(model_id)
+        self._own.discard(model_id)
 
     async def clear(self) -> None:
         """Take everything of ours out of the folder. Raises AdapterError: the volume does not let us."""
-        with self._in_words("the models cannot be taken out of"):
-            self._inner = await self._workers.run(self._clear)
+        self._inner = await self._run("the models cannot be taken out of", self._clear)
         self._loaded_first.clear()
         self._kinds.clear()
-        if self._own is not None:
-            self._own.clear()
+        self._own.clear()
 
     async def inventory(self) -> dict[str, Placed]:
-        """What the folder holds, by model id; nothing is asked of what lies behind links. Raises AdapterError: it cannot be read."""
-        with self._in_words("the models cannot be listed in"):
-            return await self._workers.run(self._inventory)
+        """
+        What the folder holds, by model id; nothing is asked of what lies behind links. Raises AdapterError: it cannot
+        be read.
+        """
+        return await self._run("the models cannot be listed in", self._inventory)
 
     async def identities(self, model_ids: Collection[str]) -> dict[str, str]:
         """Which directories these models are; of those that are there."""
-        return await self._workers.run(lambda _: identities_of(self.folder, model_ids))
+        return await self._workers.run(lambda _: placing.identities_of(self.folder, model_ids))
 
     async def ensure_directory(self, model_id: str) -> bool:
         """
@@ -176,8 +179,7 @@ class Repository:
             AdapterError: the volume does not let us.
         """
         path = self._at(model_id)
-        with self._in_words("no directory for the model can be made in"):
-            return await self._workers.run(lambda _: self._ensure_directory(path))
+        return await self._run("no directory for the model can be made in", lambda _: self._ensure_directory(path))
 
     async def remove_empty(self, name: str) -> None:
         """Take out a directory that was made for a look at a model of others. One that holds anything by now stays."""
@@ -198,16 +200,15 @@ class Repository:
 
     async def sweep(self) -> None:
         """
-        Take out what was not placed by the adapter: plain files, names that are not UTF-8, links, wherever they lead, and empty
-        directories of `probe` that a killed process has left. Where others place models, too, only the last.
+        Take out what was not placed by the adapter: plain files, names that are not UTF-8, links, wherever they lead,
+        and empty directories of `probe` that a killed process has left. Where others place models, too, only the last.
 
         A dangling link breaks Triton's index, and one that leads into a claim would have to be followed to know that.
 
         Raises:
             AdapterError: the folder cannot be read.
         """
-        with self._in_words("the models cannot be listed in"):
-            await self._workers.run(self._sweep)
+        await self._run("the models cannot be listed in", self._sweep)
 
     def close(self) -> None:
         """Take no more work."""
@@ -217,10 +218,10 @@ class Repository:
         """Whether a directory of the folder can have this name."""
         return bool(name) and name not in (".", "..") and "/" not in name and "\0" not in name
 
-    @contextmanager
-    def _in_words(self, what: str) -> Iterator[None]:
+    async def _run(self, what: str, work: Callable[[Stop], T]) -> T:
+        """In a thread; `what` begins the words for what fails."""
         try:
-            yield
+            return await self._workers.run(work)
         except OSError as failure:
             raise failure_in_words(failure, self.folder, 0, f"{what} {self.folder}: ") from failure
 
@@ -249,7 +250,8 @@ class Repository:
         with suppress(OSError):
             path.rmdir()
         if os.path.lexists(path):
-            raise InvalidRequest(f"Triton's folder has a model {path.name!r} already, and the adapter has not put it there")
+            found = f"Triton's folder has a model {path.name!r} already"
+            raise InvalidRequest(f"{found}, and the adapter has not put it there")
 
     def _place(self, parts: Mapping[Path, Layout], stale: Iterable[Path], artifact: Artifact, stop: Stop) -> str:
         """In this order; all or none. Returns the identity of the last one."""
@@ -257,27 +259,23 @@ class Repository:
         identity = ""
         try:
             for destination, part in parts.items():
-                identity = self._place_one(destination, part, artifact, stop)
+                size_bytes = sum(map(len, part.written.values()))
+                with self._space.reservation() as reserved, self._volume.writing(size_bytes):
+                    reserved.grow(size_bytes, len(part.written))
+                    identity = reserved.insist(partial(self._built, destination, part, artifact, stop))
+                    self._bytes.placed(destination.name, size_bytes)
         except BaseException:
             self._discard(reversed([*parts]))
             raise
         return identity
 
-    def _place_one(self, destination: Path, layout: Layout, artifact: Artifact, stop: Stop) -> str:
-        size_bytes = sum(map(len, layout.written.values()))
-        with self._space.reservation() as reserved, self._volume.writing(size_bytes):
-            reserved.grow(size_bytes, len(layout.written))
-            identity = reserved.insist(lambda: self._built(destination, layout, artifact, stop))
-            self._bytes.placed(destination.name, size_bytes)
-        return identity
-
     def _built(self, destination: Path, layout: Layout, artifact: Artifact, stop: Stop) -> str:
         made: list[Path] = []
         try:
-            while not made or identity_of(made[-1]) in self._recent:  # it has the number of one that was deleted in this tick of the clock
+            while not made or placing.identity_of(made[-1]) in self._recent:  # the number of one that was deleted in this tick
                 made.append(self._volume.new_staging())
-                build(made[-1], layout, artifact, stop)
-            identity = identity_of(made[-1])
+                placing.build(made[-1], layout, artifact, stop)
+            identity = placing.identity_of(made[-1])
             self._discard([destination])
             self._volume.trash.move_in(made[-1], destination)
         finally:  # also when the work is no longer wanted
@@ -288,12 +286,12 @@ class Repository:
 
     def _inventory(self, stop: Stop) -> dict[str, Placed]:
         sizes = self._bytes.survey((path for path in self._entries() if is_utf8(path.name)), stop)
-        identities = identities_of(self.folder, sizes)  # none: an inner model without its top model, or gone meanwhile
+        identities = placing.identities_of(self.folder, sizes)  # none: an inner model without its top model, or gone meanwhile
         return {model_id: Placed(identity, sizes[model_id]) for model_id, identity in identities.items()}
 
     def _ensure_directory(self, path: Path) -> bool:
         self._volume.trash.keep(path)
-        if is_plain_directory(path) or (self.is_of_others(path.name) and os.path.lexists(path)):
+        if placing.is_plain_directory(path) or (self.is_of_others(path.name) and os.path.lexists(path)):
             return False
         self._ensure_folder()
         self._discard([path])
@@ -311,14 +309,15 @@ class Repository:
                     yield path
 
         self._take_out(ours())
-        return inner_of(self.folder)
+        return placing.inner_of(self.folder)
 
     def _sweep(self, stop: Stop) -> None:
         self._volume.trash.tidy()
         for path in self._entries():
             stop.check()
-            if self._own is None and (not is_plain_directory(path) or not is_utf8(path.name)):
-                log.warning("entry.swept", name=repr(path.name), folder=str(self.folder), cause="not a directory that the adapter placed")
+            if not self._has_others and (not placing.is_plain_directory(path) or not is_utf8(path.name)):
+                cause = "not a directory that the adapter placed"
+                log.warning("entry.swept", name=repr(path.name), folder=str(self.folder), cause=cause)
                 self._discard([path])
             elif path.name.startswith(PROBE) and path.name not in self._probes:
                 with suppress(OSError):  # whatever is in it is not ours
@@ -331,4 +330,4 @@ class Repository:
 
     def _entries(self) -> list[Path]:
         self._ensure_folder()
-        return entries_of(self.folder)
+        return placing.entries_of(self.folder)

@@ -1,16 +1,19 @@
 """
 Triton as the lifecycle sees it: loads, unloads that are really done, and a purge.
 
-Puts the parts together: `client` calls, `Connection` waits for a Triton that is away, `Loads` keeps
-what cannot be cancelled, `Unloads` waits for the memory, `RestartAdvice` says what does not end, `Index` and `Repository` belong
-to the folder that both sides see. Triton's own words never come out as they are, nor do gRPC's codes.
+Puts the parts together: `client` calls, `Connection` waits for a Triton that is away, `Loads` keeps what cannot be
+cancelled, `Unloads` waits for the memory, `RestartAdvice` says what does not end, `Index` and `Repository` belong to
+the folder that both sides see. Triton's own words never come out as they are, nor do gRPC's codes.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass
 from functools import partial
+from itertools import chain
+from typing import TypeVar
 
 import structlog
 
@@ -18,19 +21,16 @@ from adapter.errors import ModelRefused, ServerError, WrongServer
 from adapter.model import Overrides, ServerModel
 from adapter.triton.client import CallError, TritonClient
 from adapter.triton.connection import Connection
-from adapter.triton.index import Index
-from adapter.triton.loads import Loads
+from adapter.triton.index import Index, named
+from adapter.triton.loads import Limits, Loads
 from adapter.triton.repository import Repository
 from adapter.triton.stuck import Health, RestartAdvice
 from adapter.triton.unloads import Unloads
 
 VERIFY_SECONDS = 10.0
 """Between two looks at a Triton that was found to be wrong, where no call asks."""
-LOOKS = 5
-"""For a directory of ours, before Triton's folder is called another one: a network volume may show it late."""
-LOOK_SECONDS = 0.1
-"""Between them."""
 
+T = TypeVar("T")
 log = structlog.stdlib.get_logger(__name__)
 
 
@@ -58,27 +58,14 @@ class TritonServer:
         """
         self._client = client
         self._repository = repository
-        self._connection = Connection(client)
-        self._index = Index(client, self._connection, repository)
-        self._loads = Loads(
-            client,
-            self._connection,
-            self._index,
-            repository,
-            slots=max_loading,
-            places=load_threads,
-            patience_seconds=load_timeout_seconds,
-        )
-        self._unloads = Unloads(client, self._connection, self._index, repository, self._loads)
+        limits = Limits(max_loading, load_threads, load_timeout_seconds, silent_seconds)
+        self._connection = connection = Connection(client)
+        self._index = Index(connection, repository)
+        self._loads = Loads(connection, self._index, repository, limits)
+        self._unloads = Unloads(connection, self._index, repository, self._loads)
         self.others = _Others(self._loads, self._unloads)
-        self._advice = RestartAdvice(
-            self._connection,
-            self._loads,
-            self._unloads,
-            load_threads=load_threads,
-            load_timeout_seconds=load_timeout_seconds,
-            most_silent_seconds=silent_seconds,
-        )
+        clock = asyncio.get_running_loop().time
+        self._advice = RestartAdvice(connection, self._loads, self._unloads, limits, clock)
         self._wrong: str | None = None
 
     @property
@@ -117,7 +104,9 @@ class TritonServer:
         self._connection.confirm_restart()
 
     async def load(self, model_id: str, on_sent: Callable[[], None], *, yields: bool = False) -> None:
-        """Load the placed model, when there is a slot. A cancel gives the slot back, and leaves what was sent to Triton."""
+        """
+        Load the placed model, when there is a slot. A cancel gives the slot back, and leaves what was sent to Triton.
+        """
         try:
             await self._loads.load(model_id, on_sent, yields=yields)
         except ModelRefused as refused:
@@ -126,7 +115,10 @@ class TritonServer:
             raise WrongServer(self._wrong) from refused
 
     def queue(self) -> str | None:
-        """Which models hold the loading slots, or Triton's load threads, and since when; None when the next load has its turn."""
+        """
+        Which models hold the loading slots, or Triton's load threads, and since when; None when the next load has its
+        turn.
+        """
         return self._loads.queue()
 
     async def unload(self, model_id: str) -> None:
@@ -139,12 +131,7 @@ class TritonServer:
 
     async def is_ready(self, model_id: str) -> bool:
         """Whether Triton serves the model now."""
-        try:
-            names = (*self._repository.inner_names(model_id), model_id)
-            return all([await self._connection.retry_while_away(partial(self._client.ready, name)) for name in names])
-        except CallError as failure:
-            log.debug("readiness.refused", model_id=model_id, cause=str(failure))
-            return False
+        return all(await self._answers(model_id, self._client.ready) or [False])
 
     async def index(self, model_ids: Collection[str] | None = None, *, can_wait: bool = False) -> list[ServerModel]:
         """
@@ -153,22 +140,28 @@ class TritonServer:
         A whole index also tells of loads that an earlier adapter has left in Triton: each has a place.
         """
         listing = await self._index.listing(can_wait=can_wait)
-        if model_ids is not None:
-            return listing.of(model_ids)
-        self._loads.found(row.name for row in listing.rows if row.state == "LOADING")
-        return listing.rows
+        rows = list(chain(*(listing.values() if model_ids is None else (listing.get(name, ()) for name in model_ids))))
+        if model_ids is None:
+            self._loads.found(row.name for row in rows if row.state == "LOADING")
+        return rows
 
     async def reported_bytes(self, model_id: str) -> int | None:
         """
         Memory that Triton's backends report for the model; 0 when they report none.
 
-        None: Triton has no statistics of it. It has some of each model that is READY, and refuses the question for any other.
+        None: Triton has no statistics of it. It has some of each model that is READY, and refuses the question for any
+        other.
         """
-        names = (model_id, *self._repository.inner_names(model_id))
+        answers = await self._answers(model_id, self._client.reported_bytes)
+        return None if answers is None else sum(answers)
+
+    async def _answers(self, model_id: str, ask: Callable[[str], Awaitable[T]]) -> list[T] | None:
+        """For the model, and each inner model of a bundle; None: Triton refuses."""
+        names = (*self._repository.inner_names(model_id), model_id)
         try:
-            return sum([await self._connection.retry_while_away(partial(self._client.reported_bytes, name)) for name in names])
+            return [await self._connection.retry_while_away(partial(ask, name)) for name in names]
         except CallError as failure:
-            log.debug("statistics.refused", model_id=model_id, cause=str(failure))
+            log.debug("question.refused", model_id=model_id, cause=str(failure))
             return None
 
     async def verify(self) -> str:
@@ -192,7 +185,7 @@ class TritonServer:
             if self._wrong is not None:
                 try:
                     await self.verify()
-                except Exception as failure:  # noqa: BLE001 - it is asked again; an end of this watch would end the adapter
+                except Exception as failure:  # noqa: BLE001 - an end of this watch would end the adapter
                     log.debug("server.still_wrong", cause=str(failure))
 
     async def _verify(self) -> str:
@@ -200,24 +193,24 @@ class TritonServer:
         await self._repository.sweep()
         async with self._repository.probe() as probe:
             await self._unloads.tell(probe)
-            for _ in range(LOOKS):
-                if (await self._index.listing()).named(probe):
-                    return await self._connection.retry_while_away(self._client.version)
-                await asyncio.sleep(LOOK_SECONDS)
-        raise WrongServer(f"Triton's --model-repository is not {self._repository.folder}: a directory made there is not in Triton's index")
+            is_listed = bool(named(await self._index.listing(), probe))
+        if not is_listed:
+            wrong = f"Triton's --model-repository is not {self._repository.folder}"
+            raise WrongServer(f"{wrong}: a directory made there is not in Triton's index")
+        return await self._connection.retry_while_away(self._client.version)
 
 
+@dataclass(frozen=True)
 class _Others:
     """As `ports.OtherModels`: they share Triton's load threads and its index with the adapter's own models."""
 
-    def __init__(self, loads: Loads, unloads: Unloads) -> None:
-        self._loads = loads
-        self._unloads = unloads
+    loads: Loads
+    unloads: Unloads
 
     async def load(self, name: str, overrides: Overrides) -> None:
         """As `OtherModels`."""
-        await self._loads.load(name, lambda: None, overrides=overrides)
+        await self.loads.load(name, lambda: None, overrides=overrides)
 
     async def unload(self, name: str, *, has_dependents: bool) -> None:
         """As `OtherModels`."""
-        await self._unloads.free_of_others(name, has_dependents=has_dependents)
+        await self.unloads.free_of_others(name, has_dependents=has_dependents)

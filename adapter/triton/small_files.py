@@ -1,9 +1,10 @@
 """
 Small files of placed models, for the fronts: read once for each load.
 
-A file may lie behind a link, in a claim that hangs, and nothing wakes a thread that hangs there. So these reads have threads of
-their own, one for a model at a time, and a caller waits for a bounded time. What is not read for one caller is kept for the next.
-Models that have no such file, as most, do not wait: the entry itself is on our own volume.
+A file may lie behind a link, in a claim that hangs, and nothing wakes a thread that hangs there. So these reads have
+threads of their own, one for a model at a time, and a caller waits for a bounded time. What is not read for one
+caller is kept for the next. Models that have no such file, as most, do not wait: the entry itself is on our own
+volume.
 """
 
 from __future__ import annotations
@@ -42,7 +43,10 @@ class SmallFiles:
         self._looks = Threads(f"models that have {name}", 1)
         self._threads = Threads(f"{name} of models", THREADS)
         self._kept: dict[tuple[str, str], asyncio.Task[bytes | None]] = {}
-        """Model id and identity of its directory → what was read there, or is being read; what was asked for last is last."""
+        """
+        Model id and identity of its directory → what was read there, or is being read; what was asked for last is
+        last.
+        """
 
     async def read(self, model_id: str, placed: str | None) -> bytes | None:
         """
@@ -57,7 +61,8 @@ class SmallFiles:
         key = (model_id, placed)
         reading = self._kept.pop(key, None)
         if reading is None:
-            reading = asyncio.create_task(self._reading(self._folder / model_id / self._name), name=f"{self._name} of {model_id}")
+            path = self._folder / model_id / self._name
+            reading = asyncio.create_task(self._reading(path), name=f"{self._name} of {model_id}")
             reading.add_done_callback(retrieve)
         self._kept[key] = reading
         if len(self._kept) > KEPT:

@@ -1,29 +1,33 @@
 """
-What in Triton does not end, and whether nothing but a restart of Triton can help: for the probe of Triton's container.
+What in Triton does not end, and whether nothing but a restart of Triton can help: for the probe of Triton's
+container.
 
-Nothing of before counts after a restart: a Triton that was killed for what is told here must not be killed for it again.
-One load that does not end is told of and is no reason for a restart: the other models are served. Everything here may be
-asked from any thread.
+Nothing of before counts after a restart: a Triton that was killed for what is told here must not be killed for it
+again. One load that does not end is told of and is no reason for a restart: the other models are served. Everything
+here may be asked from any thread.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from functools import partial
 
 from adapter.errors import some
 from adapter.telemetry.metrics import STUCK
 from adapter.triton.connection import Connection
-from adapter.triton.loads import Loads
+from adapter.triton.loads import Limits, Loads
 from adapter.triton.unloads import Unloads
 
 FORMAT = 1
 PATIENCE_FACTOR = 2
 """Announced timeouts after which a load is stuck: ModelMesh has given it up after one."""
 UNLOAD_SECONDS = 15 * 60.0
-"""From the first time that an unload was asked for. ModelMesh then gives up, and takes the memory out of its capacity for good."""
+"""
+From the first time that an unload was asked for. ModelMesh then gives up, and takes the memory out of its capacity
+for good.
+"""
 SHOWN = 16
 NAMED = 5
 
@@ -52,64 +56,56 @@ class Health:
 
     def as_json(self) -> str:
         """One line, for `/healthz/triton`."""
-        fields = {
-            "format": FORMAT,
-            "live": self.is_live,
-            "silent_seconds": round(self.silent_seconds, 1),
-            "load_threads": self.load_threads,
-            "stuck": [vars(each) for each in self.stuck],
-            "why": self.why,
-        }
+        fields = {"format": FORMAT, "live": self.is_live, **asdict(self), "silent_seconds": round(self.silent_seconds, 1)}
+        del fields["is_live"]
         return json.dumps(fields, separators=(",", ":"))
 
 
+@dataclass(frozen=True)
 class RestartAdvice:
     """Looks at all that Triton was asked for."""
 
-    def __init__(
-        self,
-        connection: Connection,
-        loads: Loads,
-        unloads: Unloads,
-        *,
-        load_threads: int,
-        load_timeout_seconds: float,
-        most_silent_seconds: float,
-    ) -> None:
-        self._connection = connection
-        self._loads = loads
-        self._unloads = unloads
-        self._load_threads = load_threads
-        self._load_seconds = PATIENCE_FACTOR * load_timeout_seconds
-        self._most_silent_seconds = most_silent_seconds
-        self._time = asyncio.get_running_loop().time
+    connection: Connection
+    loads: Loads
+    unloads: Unloads
+    limits: Limits
+    clock: Callable[[], float]
+    """Of the loop."""
+
+    def __post_init__(self) -> None:
+        """Show the metric."""
         for kind in ("load", "unload"):
             STUCK.labels(kind).set_function(partial(self._count, kind))
 
     def health(self) -> Health:
         """What can be told now."""
-        is_live, silent = self._connection.is_live, self._connection.silent_seconds()
+        is_live, silent = self.connection.is_live, self.connection.silent_seconds()
         stuck = self._stuck()
         why = None
-        if not is_live and silent >= self._most_silent_seconds:
+        if not is_live and silent >= self.limits.silent_seconds:
             why = f"Triton accepts connections and has answered nothing for {silent:.0f} s"
-        return Health(is_live, silent, self._load_threads, tuple(stuck[:SHOWN]), why or self._why(stuck))
+        return Health(is_live, silent, self.limits.places, tuple(stuck[:SHOWN]), why or self._why(stuck))
 
     def _why(self, stuck: list[Stuck]) -> str | None:
         loads = [each for each in stuck if each.kind == "load"]
         unloads = [each for each in stuck if each.kind == "unload"]
-        if len(loads) >= self._load_threads:
-            return f"Triton can load nothing more: the loads of {_named(loads)} do not end, and keep all its load threads"
+        if len(loads) >= self.limits.places:
+            names = _named(loads)
+            return f"Triton can load nothing more: the loads of {names} do not end, and keep all its load threads"
         if unloads:
-            return f"Triton does not free {_named(unloads)}, counted from the first unload; ModelMesh no longer uses that memory"
+            held = f"Triton does not free {_named(unloads)}, counted from the first unload"
+            return f"{held}; ModelMesh no longer uses that memory"
         return None
 
     def _stuck(self) -> list[Stuck]:
         """The oldest first."""
-        if (start := self._connection.began_at) is None:
+        if (start := self.connection.began_at) is None:
             return []
-        now = self._time()
-        kinds = (("load", self._loads.sent_at(), self._load_seconds), ("unload", self._unloads.asked_at(), UNLOAD_SECONDS))
+        now = self.clock()
+        kinds = (
+            ("load", self.loads.sent_at(), PATIENCE_FACTOR * self.limits.load_seconds),
+            ("unload", self.unloads.asked_at(), UNLOAD_SECONDS),
+        )
         stuck = [
             Stuck(kind, model_id, int(now - max(at, start)))
             for kind, began, seconds in kinds

@@ -1,42 +1,45 @@
 """
 Freeing models: one as ModelMesh asks for it, or all of them in a purge.
 
-An unload of a model is sent after every load of it that Triton has: an unload during the load kills some Tritons. It ends when
-the index shows that the memory is free. The index shows only names that have a directory, so that is made first.
-An unload that was asked for and has not ended is remembered for a while, also when its caller has gone.
+An unload of a model is sent after every load of it that Triton has: an unload during the load kills some Tritons. It
+ends when the index shows that the memory is free. The index shows only names that have a directory, so that is made
+first. An unload that was asked for and has not ended is remembered for a while, also when its caller has gone.
 
-Each unload looks at the index by itself; `index` shares the answers, and bounds the share of Triton's time that all looks take.
-The first look comes when the memory is probably free: after the time that models of the kind took before. Where nothing is known,
-at once. Further looks follow after pauses that begin at a twentieth of that time and are doubled, from 5 ms to 100 ms (1 s after a
-long wait). A row that is missing proves nothing, and neither does a failed call.
+Each unload looks at the index by itself; `index` shares the answers, and bounds the share of Triton's time that all
+looks take. The first look comes when the memory is probably free: after the time that the last unloads took. Further
+looks follow after half of the time since then, 5 to 100 ms (1 s after a long wait). A row that is missing proves
+nothing, and neither does a failed call.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
+from typing import TypeVar
 
 import structlog
 
 from adapter.errors import ServerError, some
 from adapter.model import owner_of
 from adapter.telemetry.metrics import UNLOAD_WAIT_SECONDS
-from adapter.triton.client import CallError, TritonClient
+from adapter.triton.client import CallError
 from adapter.triton.connection import Connection
-from adapter.triton.index import Index
+from adapter.triton.index import Index, named
 from adapter.triton.loads import Loads
 from adapter.triton.reason import one_line
 from adapter.triton.repository import Repository
-from adapter.waits import doubling
 
 PARALLEL = 16
 """Unload calls at once. More is no faster (a global lock)."""
 ANSWER_SECONDS = 10.0
-"""After so long without an answer a call no longer counts: it waits in Triton for a load of its model, or Triton hangs."""
+"""
+After so long without an answer a call no longer counts: it waits in Triton for a load of its model, or Triton hangs.
+"""
 REMEMBERED_SECONDS = 600.0
 """So long after its last caller has gone. Longer than the lifecycle's pause before it asks again."""
 NEWS_SECONDS = 10.0
@@ -48,18 +51,17 @@ HELD = LOADING | UNLOADING | {"READY", "UNKNOWN"}
 """States in which a version holds memory."""
 
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.005, 0.1
-PAUSE_SHARE = 0.05
-"""Of the time that was expected: the first pause, after a look that came too early."""
 WAITED_SHARE, LONGEST_WAITED_PAUSE_SECONDS = 0.02, 1.0
 """After a long wait the pause is a fiftieth of it: for inferences that do not end a second more or less is nothing."""
 KINDS, TIMES = 256, 3
-"""Kinds of models that are remembered, and how many unloads of each."""
+"""Kinds of models that are remembered, and how many unloads of each: one or two of them may have waited for an inference."""
 EARLIER, LONGEST_EXPECTED_SECONDS = 0.9, 5.0
 """
 The first look comes after the shortest of these times; where it finds the memory free, the time was shorter still, and a tenth less
 is remembered. A caller may ask what an unload waits for, so no later than that.
 """
 
+T = TypeVar("T")
 log = structlog.stdlib.get_logger(__name__)
 
 
@@ -72,21 +74,23 @@ class _Asked:
     left_at: float = 0.0
     is_at_volume: bool = False
     """The folder hangs, or may: Triton was not told yet."""
+    sight: str | None = None
+    """What the index said of it last: `version 1 has been UNLOADING`."""
+    seen_at: float = 0.0
+    """Since when."""
 
 
 class Unloads:
     """Tells Triton to unload, and waits until it has."""
 
-    def __init__(self, client: TritonClient, connection: Connection, index: Index, repository: Repository, loads: Loads) -> None:
-        self._client = client
+    def __init__(self, connection: Connection, index: Index, repository: Repository, loads: Loads) -> None:
+        self._client = connection.client
         self._connection = connection
         self._index = index
         self._repository = repository
         self._loads = loads
         self._calls = asyncio.Semaphore(PARALLEL)
         self._asked: dict[str, _Asked] = {}
-        self._sights: dict[str, tuple[str, float]] = {}
-        """Name → what the index said of it last, and since when."""
         self._took: dict[str, deque[float]] = {}
         """Kind → seconds from Triton's answer to the end of the last unloads."""
         self._time = asyncio.get_running_loop().time
@@ -95,15 +99,12 @@ class Unloads:
 
     def asked_at(self) -> dict[str, float]:
         """Unloads that have not ended, by model id: since when, by the clock of the loop. From any thread."""
-        asked_of = self._asked.copy().items()
-        return {owner_of(name): asked.since for name, asked in asked_of if self._counts(asked) and not asked.is_at_volume}
+        counted = {name: asked for name, asked in self._asked.copy().items() if self._counts(asked)}
+        return {owner_of(name): asked.since for name, asked in counted.items() if not asked.is_at_volume}
 
     async def tell(self, name: str, *, has_dependents: bool = True) -> None:
         """RepositoryModelUnload, as often as it takes. Raises WrongServer, ServerError."""
-        try:
-            await self._connection.retry_while_away(partial(self._call, name, has_dependents=has_dependents))
-        except CallError as failure:
-            raise ServerError(f"Triton does not unload the model: {one_line(str(failure))}") from failure
+        await self._answer(partial(self._call, name, has_dependents=has_dependents), "Triton does not unload the model")
 
     async def free(self, name: str) -> None:
         """
@@ -114,13 +115,12 @@ class Unloads:
         with self._asking(name) as asked:
             names, owner = self._names(name), owner_of(name)
             await self._loads.ended(owner)
-            await self._connection.wait()
             for part in names:
                 asked.is_at_volume = True
                 await self._repository.ensure_directory(part)
                 asked.is_at_volume = False
                 if self._loads.answered(owner) is None:  # a load of another client may be on its way
-                    await self._until(part, LOADING)
+                    await self._until(asked, part, LOADING)
             is_refused = self._loads.answered(owner)
             self._loads.forget(owner)
             began = self._time()
@@ -129,7 +129,7 @@ class Unloads:
                     await self.tell(part, has_dependents=len(names) == 1)
                 told_at = self._time()
                 for part in parts:
-                    await self._until(part, HELD, told_at, None if is_refused else self._repository.kind(part))
+                    await self._until(asked, part, HELD, None if is_refused else told_at)
             UNLOAD_WAIT_SECONDS.observe(self._time() - began)
 
     async def free_of_others(self, name: str, *, has_dependents: bool) -> None:
@@ -138,17 +138,17 @@ class Unloads:
 
         Raises WrongServer, ServerError.
         """
-        with self._asking(name):
+        with self._asking(name) as asked:
             await self._loads.ended(name)
             parts = await self._parts(name) if has_dependents else []
-            is_made = await self._repository.ensure_directory(name)  # its files came with the load, so the index shows nothing of it
+            is_made = await self._repository.ensure_directory(name)  # where its files came with the load
             try:
-                await self._until(name, LOADING)
+                await self._until(asked, name, LOADING)
                 self._loads.forget(name)
                 await self.tell(name, has_dependents=has_dependents)
-                await self._until(name, HELD)
+                await self._until(asked, name, HELD)
                 for part in parts:
-                    await self._until(part, UNLOADING)
+                    await self._until(asked, part, UNLOADING)
             finally:
                 if is_made:
                     await self._repository.remove_empty(name)
@@ -158,11 +158,12 @@ class Unloads:
         if self._connection.problem is not None:
             return self._connection.problem
         if (sent_at := self._loads.sent_at().get(owner_of(name))) is not None:
-            return f"Triton has been loading the model for {self._time() - sent_at:.0f} s, and a load cannot be cancelled"
-        if (asked := self._asked.get(name)) is not None and asked.is_at_volume:
+            seconds = self._time() - sent_at
+            return f"Triton has been loading the model for {seconds:.0f} s, and a load cannot be cancelled"
+        asked = self._asked.get(name) or _Asked(0.0)
+        if asked.is_at_volume:
             return "waiting for the volume to take a directory for the model"
-        sights = (self._sights[part] for part in self._names(name) if part in self._sights)
-        sight = next((f"{states} for {self._time() - since:.0f} s" for states, since in sights), None)
+        sight = asked.sight and f"{asked.sight} for {self._time() - asked.seen_at:.0f} s"
         return self._index.problem or sight or "Triton has not answered the unload"
 
     async def purge(self) -> None:
@@ -183,6 +184,13 @@ class Unloads:
 
     # ---- one unload
 
+    async def _answer(self, call: Callable[[], Awaitable[T]], refused: str) -> T:
+        """Of Triton, when it is there. Raises WrongServer, ServerError: it refuses, in these words."""
+        try:
+            return await self._connection.retry_while_away(call)
+        except CallError as failure:
+            raise ServerError(f"{refused}: {one_line(str(failure))}") from failure
+
     async def _call(self, name: str, *, has_dependents: bool) -> None:
         """One call, of `PARALLEL` at a time."""
         await self._calls.acquire()
@@ -191,45 +199,44 @@ class Unloads:
             turn.callback(asyncio.get_running_loop().call_later(ANSWER_SECONDS, turn.close).cancel)
             await self._client.unload(name, has_dependents=has_dependents)
 
-    async def _until(self, name: str, states: frozenset[str], told_at: float | None = None, kind: str | None = None) -> None:
+    async def _until(self, asked: _Asked, name: str, states: frozenset[str], told_at: float | None = None) -> None:
         """
         Return when no version of the model is in one of the states.
 
         Args:
+            asked: notes what the index says.
             name: of the model.
             states: that are waited for.
-            told_at: when Triton answered the unload, by the clock of the loop; None: there was none.
-            kind: models of the same kind take about as long; None: it has probably ended, and tells nothing of others.
+            told_at: when Triton answered the unload; None: it has probably ended, and tells nothing of others.
 
         Raises:
             whatever the index, or the folder, raises.
         """
-        since = self._time() if told_at is None else told_at
-        took = self._took.get(kind, ()) if kind is not None else ()
-        expected = min(took) if len(took) > 1 else 0.0  # one alone may have waited for an inference
-        pauses = doubling(min(max(PAUSE_SHARE * expected, FIRST_PAUSE_SECONDS), LONGEST_PAUSE_SECONDS), LONGEST_PAUSE_SECONDS)
-        self._sights.pop(name, None)
-        held_seconds = None
-        await asyncio.sleep(since + expected - self._time())
+        since, expected, is_held = self._time(), 0.0, False
+        if told_at is not None:
+            took = self._took.get(self._repository.kind(name), ())
+            since, expected = told_at, min(took) if len(took) == TIMES else 0.0
+            await asyncio.sleep(since + expected - self._time())
         while True:
             listing = await self._index.ask()
             waited = self._time() - since
             if listing is not None:
-                rows = listing.named(name)
+                rows = named(listing, name)
                 held = [f"version {row.version} has been {row.state}" for row in rows if row.state in states]
                 if rows and not held:
                     break
                 if held:
-                    held_seconds = waited
+                    is_held = True
                 else:
                     await self._repository.ensure_directory(name)
                 sight = " and ".join(held) or "the model has been missing from Triton's index"
-                if self._sights.get(name, ("",))[0] != sight:
-                    self._sights[name] = sight, self._time()
-            await asyncio.sleep(max(next(pauses), min(WAITED_SHARE * waited, LONGEST_WAITED_PAUSE_SECONDS)))
-        self._sights.pop(name, None)
-        if kind is not None:
-            self._learn(kind, EARLIER * expected if held_seconds is None else (held_seconds + waited) / 2)
+                if asked.sight != sight:
+                    asked.sight, asked.seen_at = sight, self._time()
+            longest = max(LONGEST_PAUSE_SECONDS, min(WAITED_SHARE * waited, LONGEST_WAITED_PAUSE_SECONDS))
+            await asyncio.sleep(min(max(waited / 2, FIRST_PAUSE_SECONDS), longest))
+        asked.sight = None
+        if told_at is not None:
+            self._learn(self._repository.kind(name), waited if is_held else EARLIER * expected)
 
     def _learn(self, kind: str, seconds: float) -> None:
         took = self._took[kind] = self._took.pop(kind, deque(maxlen=TIMES))
@@ -239,7 +246,10 @@ class Unloads:
 
     @contextmanager
     def _asking(self, name: str) -> Iterator[_Asked]:
-        """While inside, a call waits; the unload is forgotten when it ends well, or by an answer that says why it cannot."""
+        """
+        While inside, a call waits; the unload is forgotten when it ends well, or by an answer that says why it
+        cannot.
+        """
         asked = self._asked.get(name)
         if asked is None or not self._counts(asked):
             asked = self._asked[name] = _Asked(self._time())
@@ -266,17 +276,14 @@ class Unloads:
 
     async def _parts(self, name: str) -> list[str]:
         """What an ensemble is made of, and what that is made of."""
-        found: list[str] = []
+        found = {name: None}
         waiting = [name]
         while waiting:
-            try:
-                parts = await self._connection.retry_while_away(partial(self._client.composing, waiting.pop()))
-            except CallError as failure:
-                raise ServerError(f"Triton does not tell what the model is made of: {one_line(str(failure))}") from failure
-            new = [part for part in dict.fromkeys(parts) if part not in found and part != name]
-            found += new
-            waiting += new
-        return found
+            ask = partial(self._client.composing, waiting.pop())
+            parts = await self._answer(ask, "Triton does not tell what the model is made of")
+            waiting += [part for part in parts if part not in found]
+            found |= dict.fromkeys(parts)
+        return list(found)[1:]
 
     # ---- a purge
 
@@ -286,15 +293,16 @@ class Unloads:
 
         The index leaves out models whose directory is missing; models that serve have statistics.
         """
-        rows = (await self._index.listing()).rows
+        rows = list(chain(*(await self._index.listing()).values()))
         try:
             served = await self._connection.retry_while_away(self._client.served_names)
         except CallError as failure:
-            log.warning("statistics.refused", cause=str(failure), consequence="models without a directory are not purged")
+            consequence = "models without a directory are not purged"
+            log.warning("statistics.refused", cause=str(failure), consequence=consequence)
             served = set()
         unlisted = served - {row.name for row in rows}
         nameless = {name for name in unlisted if not self._repository.can_hold(name)}
-        for name in nameless:  # `a/`, `../b`: names that other callers of an old Triton can load, and that no index shows
+        for name in nameless:  # `a/`, `../b`: other callers of an old Triton can load them, and no index shows them
             await self.tell(name)
         found_unlisted |= unlisted - nameless
         held = {row.name for row in rows if row.holds_memory or (row.state and row.name not in told)}
@@ -309,7 +317,8 @@ class Unloads:
                 for task in done:
                     task.result()
                 if pending:
-                    waits_for = some([f"{name} ({self.obstacle(name)})" for name in sorted(task.get_name() for task in pending)], NAMED)
+                    left = sorted(task.get_name() for task in pending)
+                    waits_for = some([f"{name} ({self.obstacle(name)})" for name in left], NAMED)
                     self.problem = f"the purge waits for Triton to free {waits_for}"
                     log.info("purge.delayed", models=len(pending), waits_for=waits_for)
         finally:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import zip_longest
 from pathlib import Path
 
 from adapter import parameters
@@ -69,21 +70,21 @@ def examine(
         head += f"note: {type_name} is not one of the types {', '.join(sorted(TYPES))}: files keep their names\n"
     try:
         layout = rules.plan(spec, listing, contents)
-        answers = {file: read_ends(root / file.path, asked.count, lambda: None) for file, asked in rules.asked(layout).items()}
+        answers = {file: read_ends(root / file.path, lambda: None) for file in rules.asked(layout)}
         found = rules.finished(layout, answers)
     except InvalidModel as error:
-        expected = rules.expectation(spec, listing, contents) if isinstance(error.__cause__, LayoutError) else None
-        return False, head + _refusal(error, listing, expected, columns)
+        return False, head + _refusal(error, listing, columns)
     except AdapterError as error:
         raise CannotLookError(error.text) from error
     return True, head + _plan(spec, listing, found, columns)
 
 
-def _refusal(error: InvalidModel, listing: Listing, expected: rules.Expectation | None, columns: int) -> str:
+def _refusal(error: InvalidModel, listing: Listing, columns: int) -> str:
     """Where the tree is what is wrong, with the tree that would have worked."""
+    reason = error.__cause__
+    expected = reason.expected if isinstance(reason, LayoutError) else None
     if expected is None:
         return f"\nthe model cannot be loaded: {error.text}\n"
-    reason = str(error.__cause__)
     found = drawn({file.path: "" for file in listing.files})
     trees = _side_by_side(("found", found), ("Triton expects", drawn(dict.fromkeys(expected.paths, ""))), columns)
     return f"\nthe model cannot be loaded: {reason}\n\n{trees}\nTriton expects {expected.text}\n"
@@ -139,6 +140,4 @@ def _side_by_side(left: tuple[str, list[str]], right: tuple[str, list[str]], col
     width = max(map(len, tables[0]))
     if width + len(GAP) + max(map(len, tables[1])) > columns:
         return "".join("\n".join(table) + "\n" for table in tables)
-    rows = max(map(len, tables))
-    first, second = ([*table, *[""] * (rows - len(table))] for table in tables)
-    return "".join(f"{a:<{width}}{GAP}{b}".rstrip() + "\n" for a, b in zip(first, second, strict=True))
+    return "".join(f"{a:<{width}}{GAP}{b}".rstrip() + "\n" for a, b in zip_longest(*tables, fillvalue=""))

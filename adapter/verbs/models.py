@@ -2,7 +2,7 @@
 What is believed of each model, what Triton's index shows, and what lies in the folder, side by side: the 3 a.m. view.
 
 Reads and asks, and changes nothing: the journal is not locked, no folder is made, Triton is asked for its index alone. So it
-works beside a running adapter, beside one that hangs, and without one. How it looks on a terminal: `models_text`.
+works beside a running adapter, beside one that hangs, and without one. What is found is one document; `models_text` shows it.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ import asyncio
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from adapter.errors import AdapterError
 from adapter.inventory import Drift, by_owner, drift_of
@@ -20,6 +21,7 @@ from adapter.journal.file import NAME, JournalProblem, NoJournal, OtherBoot, rea
 from adapter.model import PROBE, Crashes, Placed, Record, ServerModel
 from adapter.settings.storage import VolumeSettings
 from adapter.settings.triton import TritonSettings
+from adapter.telemetry.redaction import redact
 from adapter.triton.client import CallError, TritonClient
 from adapter.triton.reason import one_line
 from adapter.triton.repository import Repository
@@ -31,144 +33,97 @@ TRITON_SECONDS = 5.0
 PROBE_SECONDS = 2.0
 VOLUME_SECONDS = 20.0
 """Longest waits for what may hang: for the index, for the adapter's health, for all that is read from the volume."""
+FORMAT = 1
 
 _ARTIFACT = re.compile(r"[0-9a-f]{64}\.[0-9a-f]{16}")
 """Folder of a pulled model: its key, and what makes the name unique."""
 _Believed = tuple[Mapping[str, Record], Mapping[str, Crashes], str | None]
 """What the journal says, and why it says nothing."""
+AskAdapter = Callable[..., tuple[bool, Sequence[str]]]
+"""Called with `ready` and `timeout_seconds`: whether the adapter is alive (or ready), and lines that say so, or why not."""
 
 
-@dataclass(frozen=True)
-class Places:
-    """Where to look."""
-
-    ask_adapter: Callable[..., tuple[bool, Sequence[str]]]
-    """Called with `ready` and `timeout_seconds`: whether the adapter is alive (or ready), and lines that say so, or why not."""
-    triton: TritonSettings
-    volume: VolumeSettings
-
-    @property
-    def journal(self) -> Path:
-        """The journal's file."""
-        return self.volume.cache_dir / NAME
-
-
-@dataclass(frozen=True)
-class Health:
-    """The adapter, as its health service answers."""
-
-    is_alive: bool
-    is_ready: bool
-    words: str
-
-
-@dataclass(frozen=True)
-class Sight:
-    """One model id."""
-
-    model_id: str
-    record: Record | None
-    """What the adapter believes: its last note. None: it knows nothing of it."""
-    rows: tuple[ServerModel, ...]
-    placed: Placed | None
-    has_artifact: bool | None
-    """Whether the pulled files are there that the record names; None: it names none."""
-    drift: Drift | None
-
-    @property
-    def is_placed_anew(self) -> bool:
-        """What lies in the folder is not what the adapter has placed there."""
-        return bool(self.record and self.record.placed and self.placed and self.record.placed != self.placed.identity)
-
-
-@dataclass(frozen=True)
-class View:
-    """Everything that was found out."""
-
-    places: Places
-    health: Health
-    journal_problem: str | None
-    """Why nothing is known of what the adapter believes."""
-    triton_version: str
-    triton_problem: str | None
-    folder_problem: str | None
-    models: tuple[Sight, ...]
-    """Sorted by id."""
-    artifacts: frozenset[str]
-    """Names of what the cache has."""
-    crashes: Mapping[str, Crashes]
-    now: float
-    """Seconds since the boot of the kernel."""
-    clock: float
-    """The same moment as seconds since 1970."""
-
-    @property
-    def agrees(self) -> bool:
-        """Whether all could be asked, and all agree."""
-        problems = (self.triton_problem, self.folder_problem, self.journal_problem)
-        return not any(problems) and not any(sight.drift for sight in self.models)
-
-    @property
-    def idle_artifacts(self) -> int:
-        """Those that no record names: kept for later loads."""
-        return len(self.artifacts - {sight.record.artifact_key for sight in self.models if sight.record})
-
-
-def look(places: Places) -> View:
+def look(ask_adapter: AskAdapter, triton: TritonSettings, volume: VolumeSettings) -> dict[str, Any]:
     """
     Look at all places once. Blocks, for a bounded time whatever hangs.
+
+    Returns:
+        What `models --json` prints: texts without credentials, moments as `datetime`. New fields may come; another meaning makes
+        another `format`.
 
     Raises:
         StartError: the process cannot have the thread that it takes.
     """
-    health = _health(places)
-    (records, crashes, journal_problem), (placed, folder_problem), artifacts = _on_volume(places, health)
-    version, rows, triton_problem = asyncio.run(_asked(places.triton))
-    found = by_owner(rows)
-    sights = []
-    for name in sorted({*records, *found, *placed}):
-        record = records.get(name)
-        has_artifact = record.artifact_key in artifacts if record and record.artifact_key else None
-        sights.append(Sight(name, record, tuple(found.get(name, ())), placed.get(name), has_artifact, None))
-    view = View(
-        places=places,
-        health=health,
-        journal_problem=journal_problem,
-        triton_version=version,
-        triton_problem=triton_problem,
-        folder_problem=folder_problem,
-        models=tuple(sight for sight in sights if not sight.model_id.startswith(PROBE)),
-        artifacts=artifacts,
-        crashes=crashes,
-        now=boot_seconds(),
-        clock=time.time(),
-    )
-    return replace(view, models=tuple(replace(sight, drift=_drift(sight, view)) for sight in view.models))
-
-
-def _drift(sight: Sight, view: View) -> Drift | None:
-    """What could not be asked disagrees with nothing."""
-    if view.journal_problem is not None:
-        return None
-    state = sight.record.state if sight.record and not sight.is_placed_anew else None
-    is_folder_unknown = view.folder_problem is not None and state is not None
-    drift = drift_of(sight.model_id, state, sight.rows, Placed("", 0) if is_folder_unknown else sight.placed)
-    return None if drift == "not_serving" and view.triton_problem is not None else drift
-
-
-def _health(places: Places) -> Health:
-    is_alive, lines = places.ask_adapter(ready=False, timeout_seconds=PROBE_SECONDS)
     is_ready = False
+    is_alive, lines = ask_adapter(ready=False, timeout_seconds=PROBE_SECONDS)
     if is_alive:
-        is_ready, lines = places.ask_adapter(ready=True, timeout_seconds=PROBE_SECONDS)
-    return Health(is_alive, is_ready, "; ".join(lines))
+        is_ready, lines = ask_adapter(ready=True, timeout_seconds=PROBE_SECONDS)
+    (records, crashes, journal_problem), (placed, folder_problem), artifacts = _on_volume(volume, is_alive=is_alive)
+    version, rows, triton_problem = asyncio.run(_asked(triton))
+    booted = time.time() - boot_seconds()
+
+    def moment(seconds: float) -> datetime:
+        return datetime.fromtimestamp(max(0.0, booted + seconds), UTC)
+
+    problems = {"triton": triton_problem, "journal": journal_problem, "folder": folder_problem}
+    by_id, models = by_owner(rows), []
+    for name in sorted(name for name in {*records, *by_id, *placed} if not name.startswith(PROBE)):
+        record, there = records.get(name), placed.get(name)
+        is_ours = not (record and record.placed and there and record.placed != there.identity)
+        models.append({
+            "id": name,
+            "drift": _drift(name, record if is_ours else None, by_id.get(name, []), there, problems),
+            "adapter": None if record is None else {
+                "state": record.state,
+                "since": moment(record.since),
+                "confirmed": moment(record.confirmed) if record.confirmed else None,
+                "type": record.model_type,
+                "path": redact(record.path),
+                "storage_key": record.storage_key,
+                "size_bytes": record.size_bytes,
+            },
+            "triton": None if triton_problem is not None else [
+                {**row._asdict(), "reason": redact(row.reason)} for row in by_id.get(name, [])
+            ],
+            "folder": None if there is None else {"size_bytes": there.size_bytes, "placed_by_adapter": is_ours},
+            "artifact": {"key": key, "exists": key in artifacts} if (key := record and record.artifact_key) else None,
+        })  # fmt: skip
+    contents = {name: record.content.crash for name, record in records.items() if record.content}
+    idle = artifacts - {record.artifact_key for record in records.values()}
+    reasons = {place: {"problem": problem and redact(problem)} for place, problem in problems.items()}
+    return {
+        "format": FORMAT,
+        "time": moment(boot_seconds()),
+        "agrees": not any(problems.values()) and not any(model["drift"] for model in models),
+        "adapter": {"alive": is_alive, "ready": is_ready, "words": redact("; ".join(lines))},
+        "triton": {"endpoint": triton.target, "version": version or None, **reasons["triton"]},
+        "journal": {"path": str(volume.cache_dir / NAME), **reasons["journal"]},
+        "folder": {"path": str(volume.repository_dir), **reasons["folder"]},
+        "artifacts": {"count": len(artifacts), "idle": None if journal_problem is not None else len(idle)},
+        "crashes": [
+            {"count": each.count, "last": moment(each.last), "models": sorted(id for id, crash in contents.items() if crash == each.digest)}
+            for each in sorted(crashes.values(), key=lambda crashes: -crashes.last)
+        ],
+        "models": models,
+    }
 
 
-def _on_volume(places: Places, health: Health) -> tuple[_Believed, tuple[Mapping[str, Placed], str | None], frozenset[str]]:
+def _drift(
+    model_id: str, record: Record | None, rows: Sequence[ServerModel], placed: Placed | None, problems: Mapping[str, str | None]
+) -> Drift | None:
+    """What could not be asked disagrees with nothing."""
+    if problems["journal"] is not None:
+        return None
+    is_folder_unknown = problems["folder"] is not None and record is not None
+    drift = drift_of(model_id, record.state if record else None, rows, Placed("", 0) if is_folder_unknown else placed)
+    return None if drift == "not_serving" and problems["triton"] is not None else drift
+
+
+def _on_volume(volume: VolumeSettings, *, is_alive: bool) -> tuple[_Believed, tuple[Mapping[str, Placed], str | None], frozenset[str]]:
     """What journal, repository folder and cache hold, read in a thread that does not keep the process: a volume may hang."""
     threads = Threads("look", 1)
     try:
-        looked = threads.submit(lambda: (_believed(places, health), _placed(places.volume), _artifacts(places.volume.cache_dir)))
+        looked = threads.submit(lambda: (_believed(volume.cache_dir, is_alive=is_alive), _placed(volume), _artifacts(volume.cache_dir)))
         return looked.result(VOLUME_SECONDS)
     except TimeoutError:
         words = f"the volume has not answered within {VOLUME_SECONDS:g} s"
@@ -177,14 +132,14 @@ def _on_volume(places: Places, health: Health) -> tuple[_Believed, tuple[Mapping
         threads.shutdown()
 
 
-def _believed(places: Places, health: Health) -> _Believed:
+def _believed(cache_dir: Path, *, is_alive: bool) -> _Believed:
     """What the journal says, and why it says nothing."""
     try:
-        found = read(places.journal, boot_id())
+        found = read(cache_dir / NAME, boot_id())
     except NoJournal:
-        if not health.is_alive and not places.volume.cache_dir.exists():
+        if not is_alive and not cache_dir.exists():
             return {}, {}, None  # nothing was ever noted
-        why = "the adapter could not write it: see its log for journal.dropped" if health.is_alive else "no adapter has left one"
+        why = "the adapter could not write it: see its log for journal.dropped" if is_alive else "no adapter has left one"
         return {}, {}, f"there is none: {why}"
     except OtherBoot:
         return {}, {}, "it is of an earlier boot of this machine, and tells nothing of now"

@@ -10,18 +10,20 @@ from __future__ import annotations
 import json
 import textwrap
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from pathlib import PurePath
 from typing import Any
 
 from adapter.errors import some
 from adapter.inventory import Drift, is_untouched, serves
 from adapter.lifecycle.crashes import MOST_CRASHES, REMEMBERED_SECONDS
-from adapter.model import Crashes
+from adapter.model import ServerModel
 from adapter.telemetry.redaction import redact
-from adapter.verbs.models import Sight, View
 
-JSON_FORMAT = 1
+View = Mapping[str, Any]
+Model = Mapping[str, Any]
+"""As `models.look` gives it, and one of its `models`."""
 MIN_WIDTH = 60
 COLUMNS = (("ADAPTER", "<9"), ("TRITON", "<9"), ("FOLDER", "<6"), ("ARTIFACT", "<8"), ("SIZE", ">6"), ("SINCE", ">6"))
 """The id comes last, so that it is never cut."""
@@ -46,38 +48,24 @@ SHOWN_CRASHES = 3
 
 def text(view: View, *, columns: int, drift_only: bool) -> str:
     """The whole view, in lines of these columns as far as ids allow."""
-    width = max(columns, MIN_WIDTH)
+    width, models = max(columns, MIN_WIDTH), view["models"]
     lines = [line for title, words in _head(view) for line in _wrapped(shown(redact(words)), width, f"{title:9}", " " * 9)]
     lines.append("")
     for drift, (meaning, advice) in DRIFTS.items():
-        if group := [sight for sight in view.models if sight.drift == drift]:
-            what_to_do = advice if view.health.is_alive else "start the adapter"
+        if group := [model for model in models if model["drift"] == drift]:
+            what_to_do = advice if view["adapter"]["alive"] else "start the adapter"
             lines += [*_wrapped(f"{drift} ({len(group):,}): {meaning}; {what_to_do}.", width), *_table(group, view, width), ""]
-    agreeing = [sight for sight in view.models if not sight.drift]
+    agreeing = [model for model in models if not model["drift"]]
     if agreeing and not drift_only:
-        title = [f"the others ({len(agreeing):,}):"] if len(agreeing) < len(view.models) else []
+        title = [f"the others ({len(agreeing):,}):"] if len(agreeing) < len(models) else []
         lines += [*title, *_table(agreeing, view, width), ""]
     return "\n".join([*lines, *_wrapped(_summary(view), width)]) + "\n"
 
 
 def as_json(view: View, *, drift_only: bool) -> str:
-    """The same for programs. New fields may come; another meaning makes another `format`."""
-    places = view.places
-    document = {
-        "format": JSON_FORMAT,
-        "time": _time(view, view.now),
-        "agrees": view.agrees,
-        "adapter": {"alive": view.health.is_alive, "ready": view.health.is_ready, "words": redact(view.health.words)},
-        "triton": {
-            "endpoint": places.triton.target, "version": view.triton_version or None, "problem": _redacted(view.triton_problem),
-        },
-        "journal": {"path": str(places.journal), "problem": _redacted(view.journal_problem)},
-        "folder": {"path": str(places.volume.repository_dir), "problem": _redacted(view.folder_problem)},
-        "artifacts": {"count": len(view.artifacts), "idle": view.idle_artifacts if view.journal_problem is None else None},
-        "crashes": [{"count": crashes.count, "last": _time(view, crashes.last), "models": ids} for crashes, ids in _crashes(view)],
-        "models": [_model(sight, view) for sight in view.models if sight.drift or not drift_only],
-    }  # fmt: skip
-    return json.dumps(document, indent=1) + "\n"
+    """The same for programs."""
+    models = [model for model in view["models"] if model["drift"] or not drift_only]
+    return json.dumps({**view, "models": models}, indent=1, default=_iso) + "\n"
 
 
 def shown(text: str) -> str:
@@ -90,125 +78,100 @@ def shown(text: str) -> str:
 
 def _head(view: View) -> Iterator[tuple[str, str]]:
     """Titles and words: of each place, and of Triton's deaths."""
-    health, places, records = view.health, view.places, [sight.record for sight in view.models if sight.record]
-    yield "adapter", f"alive, {health.words}" if health.is_alive else health.words
-    if not health.is_alive and view.journal_problem is None and records:
+    adapter, triton, journal, folder = view["adapter"], view["triton"], view["journal"], view["folder"]
+    records = [model["adapter"] for model in view["models"] if model["adapter"]]
+    yield "adapter", f"alive, {adapter['words']}" if adapter["alive"] else adapter["words"]
+    if not adapter["alive"] and journal["problem"] is None and records:
         ended = "so ADAPTER shows what it noted last; nothing is loaded, unloaded or restored until it answers"
-        cut = sum(record.state in UNDER_WAY for record in records)
+        cut = sum(record["state"] in UNDER_WAY for record in records)
         undone = f"; {_count(cut, 'model was', 'models were')} under way: the next adapter finishes or undoes that"
         yield "", ended + (undone if cut else "")
-    if view.triton_problem is None:
-        ready = sum(serves(sight.model_id, sight.rows) for sight in view.models)
-        yield "triton", f"{view.triton_version} at {places.triton.target}, serves {_count(ready, 'model')}"
+    if triton["problem"] is None:
+        ready = sum(serves(model["id"], rows_of(model)) for model in view["models"])
+        yield "triton", f"{triton['version'] or ''} at {triton['endpoint']}, serves {_count(ready, 'model')}"
     else:
-        yield "triton", f"cannot be asked at {places.triton.target}: {view.triton_problem}"
-    newest = max((max(record.since, record.confirmed) for record in records), default=None)
-    if view.journal_problem is not None:
-        yield "journal", f"{places.journal}: {view.journal_problem}; so nothing can be compared"
+        yield "triton", f"cannot be asked at {triton['endpoint']}: {triton['problem']}"
+    newest = max((max(record["since"], record["confirmed"] or record["since"]) for record in records), default=None)
+    if journal["problem"] is not None:
+        yield "journal", f"{journal['path']}: {journal['problem']}; so nothing can be compared"
     else:
-        yield "journal", f"{places.journal}" + ("" if newest is None else f": newest state {_age(view.now - newest)} old")
-    yield "folder", f"{places.volume.repository_dir}" + (f": {view.folder_problem}" if view.folder_problem else "")
-    idle = f", {view.idle_artifacts:,} of them idle" if view.idle_artifacts and view.journal_problem is None else ""
-    yield "cache", f"{places.volume.cache_dir}: {_count(len(view.artifacts), 'artifact')}{idle}"
-    died = _crashes(view)
-    for crashes, ids in died[:SHOWN_CRASHES]:
-        who, times = some(ids, 3) or "a model that is not here now", _count(crashes.count, "time")
-        since = view.now - crashes.last
-        is_refused = crashes.count >= MOST_CRASHES and since < REMEMBERED_SECONDS
-        refused = f"; refused until it changes, or {_age(REMEMBERED_SECONDS - since)} pass" if is_refused else ""
+        yield "journal", journal["path"] + ("" if newest is None else f": newest state {_age(view['time'] - newest)} old")
+    yield "folder", folder["path"] + (f": {folder['problem']}" if folder["problem"] else "")
+    idle = f", {view['artifacts']['idle']:,} of them idle" if view["artifacts"]["idle"] else ""
+    yield "cache", f"{PurePath(journal['path']).parent}: {_count(view['artifacts']['count'], 'artifact')}{idle}"
+    for crash in view["crashes"][:SHOWN_CRASHES]:
+        who, times = some(crash["models"], 3) or "a model that is not here now", _count(crash["count"], "time")
+        since = view["time"] - crash["last"]
+        left = timedelta(seconds=REMEMBERED_SECONDS) - since
+        refused = f"; refused until it changes, or {_age(left)} pass" if crash["count"] >= MOST_CRASHES and left > timedelta() else ""
         yield "crashes", f"Triton died {times} while it loaded {who}; last {_age(since)} ago{refused}"
-    if died[SHOWN_CRASHES:]:
-        yield "", f"and while it loaded {_count(len(died) - SHOWN_CRASHES, 'other content')}"
+    if view["crashes"][SHOWN_CRASHES:]:
+        yield "", f"and while it loaded {_count(len(view['crashes']) - SHOWN_CRASHES, 'other content')}"
 
 
-def _table(sights: list[Sight], view: View, width: int) -> Iterator[str]:
+def _table(models: Sequence[Model], view: View, width: int) -> Iterator[str]:
     yield f"  {_row(title for title, _ in COLUMNS)}  MODEL"
-    for sight in sights:
-        record = sight.record
+    for model in models:
+        record, folder, artifact = model["adapter"], model["folder"], model["artifact"]
         cells = (
-            "?" if view.journal_problem is not None else record.state if record else "-",
-            "?" if view.triton_problem is not None else triton_word(sight),
-            "?" if view.folder_problem is not None else "-" if sight.placed is None else "other" if sight.is_placed_anew else "placed",
-            (record.artifact_key[:8] if sight.has_artifact else "gone") if record and record.artifact_key else "-",
-            _size(sight),
-            _age(view.now - record.since) if record else "-",
+            "?" if view["journal"]["problem"] is not None else record["state"] if record else "-",
+            "?" if view["triton"]["problem"] is not None else triton_word(model["id"], rows_of(model)),
+            "?" if view["folder"]["problem"] is not None else "-" if not folder else "placed" if folder["placed_by_adapter"] else "other",
+            "-" if not artifact else artifact["key"][:8] if artifact["exists"] else "gone",
+            _size(model),
+            _age(view["time"] - record["since"]) if record else "-",
         )
-        yield f"{'!' if sight.drift else ' '} {_row(cells)}  {shown(sight.model_id)}"
-        reasons = dict.fromkeys(" ".join(row.reason.split()) for row in sight.rows if row.reason not in ("", "unloaded"))
-        if sight.drift and reasons:
+        yield f"{'!' if model['drift'] else ' '} {_row(cells)}  {shown(model['id'])}"
+        reasons = dict.fromkeys(" ".join(row.reason.split()) for row in rows_of(model) if row.reason not in ("", "unloaded"))
+        if model["drift"] and reasons:
             yield from _wrapped(f"Triton says: {shown(redact('; '.join(reasons))[:LONGEST_REASON])}", width, " " * 6, " " * 6)
+
+
+def rows_of(model: Model) -> list[ServerModel]:
+    """Of Triton's index."""
+    return [ServerModel(**row) for row in model["triton"] or ()]
 
 
 def _row(cells: Iterable[str]) -> str:
     return "  ".join(f"{cell:{size}}" for cell, (_, size) in zip(cells, COLUMNS, strict=True))
 
 
-def triton_word(sight: Sight) -> str:
+def triton_word(model_id: str, rows: Sequence[ServerModel]) -> str:
     """Of all versions, and of a bundle of all models, one word."""
-    states = {row.state for row in sight.rows}
-    reasons = {row.reason for row in sight.rows if row.state == "UNAVAILABLE"}
+    states = {row.state for row in rows}
+    reasons = {row.reason for row in rows if row.state == "UNAVAILABLE"}
     words = (
-        (not sight.rows, "-"),
+        (not rows, "-"),
         ("LOADING" in states, "loading"),
         ("UNLOADING" in states, "unloading"),
-        (serves(sight.model_id, sight.rows), "ready"),
+        (serves(model_id, rows), "ready"),
         ("READY" in states, "partly"),
-        (is_untouched(sight.rows), "not asked"),
+        (is_untouched(rows), "not asked"),
         (reasons == {"unloaded"}, "unloaded"),
     )
     return next((word for is_so, word in words if is_so), "failed")
 
 
 def _summary(view: View) -> str:
-    total = _count(len(view.models), "model")
-    if view.journal_problem is not None:
+    models = view["models"]
+    total = _count(len(models), "model")
+    if view["journal"]["problem"] is not None:
         return f"{total}; what the adapter believes is not known, so nothing was compared."
-    states = Counter(sight.record.state if sight.record else "not known to the adapter" for sight in view.models)
+    states = Counter(model["adapter"]["state"] if model["adapter"] else "not known to the adapter" for model in models)
     parts = ", ".join(f"{count:,} {state}" for state, count in states.most_common())
-    drifting = sum(bool(sight.drift) for sight in view.models)
-    end = "all agree" if view.agrees else f"{drifting:,} disagree{'s' * (drifting == 1)}" if drifting else "none is known to disagree"
-    unasked = [who for who, problem in (("Triton", view.triton_problem), ("the folder", view.folder_problem)) if problem is not None]
+    drifting = sum(bool(model["drift"]) for model in models)
+    end = "all agree" if view["agrees"] else f"{drifting:,} disagree{'s' * (drifting == 1)}" if drifting else "none is known to disagree"
+    unasked = [who for who, place in (("Triton", "triton"), ("the folder", "folder")) if view[place]["problem"] is not None]
     if unasked:
         end += f", but {' and '.join(unasked)} could not be asked"
     return f"{total}{f' ({parts})' if parts else ''}: {end}."
 
 
-def _model(sight: Sight, view: View) -> dict[str, Any]:
-    record, placed = sight.record, sight.placed
-    return {
-        "id": sight.model_id,
-        "drift": sight.drift,
-        "adapter": None if record is None else {
-            "state": record.state,
-            "since": _time(view, record.since),
-            "confirmed": _time(view, record.confirmed) if record.confirmed else None,
-            "type": record.model_type,
-            "path": redact(record.path),
-            "storage_key": record.storage_key,
-            "size_bytes": record.size_bytes,
-        },
-        "triton": None if view.triton_problem is not None else [
-            {"name": row.name, "version": row.version, "state": row.state, "reason": redact(row.reason)} for row in sight.rows
-        ],
-        "folder": None if placed is None else {"size_bytes": placed.size_bytes, "placed_by_adapter": not sight.is_placed_anew},
-        "artifact": {"key": record.artifact_key, "exists": sight.has_artifact} if record and record.artifact_key else None,
-    }  # fmt: skip
-
-
-def _crashes(view: View) -> list[tuple[Crashes, list[str]]]:
-    """The latest first, each with the models that have this content."""
-    ids: dict[str, list[str]] = {}
-    for sight in view.models:
-        if sight.record and sight.record.content:
-            ids.setdefault(sight.record.content.crash, []).append(sight.model_id)
-    return [(crashes, ids.get(crashes.digest, [])) for crashes in sorted(view.crashes.values(), key=lambda crashes: -crashes.last)]
-
-
-def _size(sight: Sight) -> str:
-    told = sight.record.size_bytes if sight.record else 0
-    if not told and sight.placed is None:
+def _size(model: Model) -> str:
+    told = model["adapter"]["size_bytes"] if model["adapter"] else 0
+    if not told and model["folder"] is None:
         return "-"
-    size: float = told or (sight.placed.size_bytes if sight.placed else 0)
+    size: float = told or model["folder"]["size_bytes"]
     for unit in ("", "K", "M", "G", "T", "P", "E"):
         if size < 1000 or unit == "E" or (not unit and size < 1024):
             break
@@ -216,26 +179,21 @@ def _size(sight: Sight) -> str:
     return f"{size:.0f}{unit}" if not unit or size >= 100 else f"{size:.3g}{unit}"
 
 
-def _age(seconds: float) -> str:
+def _age(time: timedelta) -> str:
     """Two units at most: 45s, 3m12s, 2h05m, 4d03h."""
-    whole = max(0, int(seconds))
+    whole = max(0, int(time.total_seconds()))
     for size, unit, part, smaller in ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s")):
         if whole >= size:
             return f"{whole // size}{unit}{whole % size // part:02}{smaller}"
     return f"{whole}s"
 
 
-def _time(view: View, seconds: float) -> str:
-    """Of seconds since the boot of the kernel, the date."""
-    return datetime.fromtimestamp(max(0.0, view.clock - view.now + seconds), UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+def _iso(moment: datetime) -> str:
+    return moment.isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def _count(number: int, one: str, many: str = "") -> str:
     return f"{number:,} {one if number == 1 else many or one + 's'}"
-
-
-def _redacted(words: str | None) -> str | None:
-    return None if words is None else redact(words)
 
 
 def _wrapped(words: str, width: int, first: str = "", indent: str = "") -> list[str]:

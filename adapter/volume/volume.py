@@ -74,7 +74,9 @@ class Volume:
         try:
             self._claim_folders()
             self._check_links()
-            self._clear_residue()
+            for entry in list(self.staging_dir.iterdir()):
+                self.discard(entry)
+            self.trash.clear()
         except BaseException as error:
             self.close()
             if isinstance(error, OSError):
@@ -113,7 +115,11 @@ class Volume:
         self.restore()
         self.trash.tidy()
         path = self.staging_dir / secrets.token_hex(8)
-        make_plain_directory(path)
+        try:
+            make_plain_directory(path)
+        except OSError:
+            self.discard(path)  # where not even the directory can be taken away again
+            raise
         return path
 
     def publish(self, staged: Path, name: str | None = None) -> Path:
@@ -180,13 +186,10 @@ class Volume:
 
     def _check_links(self) -> None:
         """Try what placing a model needs. Equal device numbers prove nothing: bind mounts share them."""
-        name = secrets.token_hex(8)
-        staged, placed = self.staging_dir / name, self.repository_dir / f".check-{name}"
+        placed = self.repository_dir / f".check-{secrets.token_hex(8)}"
         try:
-            staged.touch()
-            placed.hardlink_to(staged)
+            placed.hardlink_to(self._lock_path)
             placed.unlink()
-            staged.rename(placed)
         except OSError as error:
             text = f"cannot move or hard-link a file from {self.cache_dir} to {self.repository_dir}: {error.strerror}"
             if error.errno == errno.EXDEV:
@@ -195,18 +198,6 @@ class Volume:
                     "but files are placed by rename and hard link; change CACHE_DIR"
                 )
             raise VolumeError(text) from error
-        finally:
-            for path in (staged, placed):
-                with suppress(OSError):
-                    path.unlink()
-
-    def _clear_residue(self) -> None:
-        for entry in list(self.staging_dir.iterdir()):
-            self.discard(entry)
-        for path in self.repository_dir.glob(".check-*"):  # of a start that ended in `_check_links`
-            if path.is_file():
-                self.discard(path)
-        self.trash.clear()
 
     def _restore_lock(self) -> None:
         """The lock went with the folder: it is taken again where no other adapter has it."""
@@ -281,16 +272,9 @@ def failure_in_words(error: OSError, folder: Path, needed_bytes: int, what: str 
     if error.errno not in (errno.ENOSPC, errno.EDQUOT):
         return VolumeFailed(f"{what or 'the model volume cannot be written: '}{error.strerror or error}")
     needed = f"the files need {show_bytes(needed_bytes)}, " if needed_bytes else ""
-    return DiskFull(f"{what}the volume has no room ({error.strerror}): {needed}free are {_free_words(folder)}")
-
-
-def _free_words(folder: Path) -> str:
-    try:
-        state = os.statvfs(folder)
-    except OSError as error:
-        return f"unknown ({error.strerror})"
-    inodes = f" and {state.f_favail} inodes" if state.f_files else ""
-    return f"{show_bytes(state.f_bavail * state.f_frsize)}{inodes}"
+    state = os.statvfs(folder)
+    free = show_bytes(state.f_bavail * state.f_frsize) + (f" and {state.f_favail} inodes" if state.f_files else "")
+    return DiskFull(f"{what}the volume has no room ({error.strerror}): {needed}free are {free}")
 
 
 def _deleted(error: OSError) -> Path | None:

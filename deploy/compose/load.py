@@ -18,8 +18,8 @@ import grpc
 
 from adapter._pb import model_runtime_pb2 as spi
 from adapter._pb import model_runtime_pb2_grpc as spi_rpc
-from adapter.triton.stubs import service_pb2 as v2
-from adapter.triton.stubs import service_pb2_grpc as v2_rpc
+from adapter.stubs import service_pb2 as v2
+from adapter.stubs import service_pb2_grpc as v2_rpc
 
 SECONDS = 300
 FORMATS = {

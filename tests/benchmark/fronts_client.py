@@ -18,9 +18,9 @@ from typing import Any
 import grpc.aio
 import numpy as np
 
+from adapter.stubs import service_pb2, service_pb2_grpc
 from adapter.triton.inference.channels import channel_to
 from adapter.triton.inference.messages import WANTS_EMPTY_FINAL, is_last
-from adapter.triton.stubs import service_pb2, service_pb2_grpc
 
 SECONDS = 60
 _PIECE = 1 << 20

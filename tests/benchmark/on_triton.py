@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
-from adapter.triton.stubs import service_pb2 as v2
+from adapter.stubs import service_pb2 as v2
 from tests.benchmark.amounts import Amounts
 from tests.benchmark.report import OURS, Curve, Finding, Row
 from tests.real import models

@@ -20,8 +20,8 @@ from typing import Any, TypeVar
 import grpc
 import grpc.aio
 
-from adapter.triton.stubs import service_pb2 as pb
-from adapter.triton.stubs import service_pb2_grpc
+from adapter.stubs import service_pb2 as pb
+from adapter.stubs import service_pb2_grpc
 from tests.fakes import triton_models as rules
 from tests.fakes.triton_models import Behaviour
 

@@ -10,8 +10,8 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from adapter.triton.stubs import service_pb2 as pb
-from adapter.triton.stubs import service_pb2_grpc
+from adapter.stubs import service_pb2 as pb
+from adapter.stubs import service_pb2_grpc
 
 
 class V2Server(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[misc] # Triton's stubs have no types

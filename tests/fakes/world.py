@@ -14,13 +14,13 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from adapter.digests import Digests
-from adapter.ends import Count, Ends
+from adapter.ends import Ends
 from adapter.errors import ServerDied, SourceNotFound
 from adapter.model import (
     Artifact,
@@ -348,9 +348,9 @@ class FakeStoredModel:
         self.world.artifacts.add(root)
         return Artifact(root, is_ours=True, key=str(root))
 
-    async def ends(self, artifact: Artifact, counts: Mapping[SourceFile, Count | None]) -> dict[SourceFile, Ends]:
+    async def ends(self, artifact: Artifact, files: tuple[SourceFile, ...]) -> dict[SourceFile, Ends]:
         await self.port.visit("ends")
-        return dict.fromkeys(counts, Ends(b"", b"", 0))
+        return dict.fromkeys(files, Ends(b"", b"", 0))
 
 
 @dataclass

@@ -64,7 +64,7 @@ async def test_loads_and_unloads_are_right_and_inference_has_nine_tenths_of_the_
 
 async def test_a_triton_that_lists_is_not_called_away(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
     """ServerLive has no answer for 3 s, and nothing that was known of Triton is forgotten."""
-    monkeypatch.setattr("adapter.triton.index.LONGEST_REST_SECONDS", 1.0)  # 30 s would be more than an unload has in these tests
+    monkeypatch.setattr("adapter.triton.index.LONGEST_REST_SECONDS", 1.0)  # not more than an unload has
     system.put("m", model=MODEL)
     await system.load("m", "m")
     system.triton.index_seconds = 3.0

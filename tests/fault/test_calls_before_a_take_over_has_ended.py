@@ -16,7 +16,7 @@ import grpc
 import pytest
 
 from adapter._pb import model_runtime_pb2 as spi
-from adapter.triton.stubs import service_pb2, service_pb2_grpc
+from adapter.stubs import service_pb2, service_pb2_grpc
 from tests.fakes.s3_proxy import S3Proxy
 from tests.fakes.triton import FakeTriton
 from tests.fault.conftest import BUCKET, until

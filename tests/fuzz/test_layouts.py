@@ -103,7 +103,7 @@ def test_any_listing_becomes_a_layout_inside_the_model_or_words(
         wanted = rules.wanted(listing)
         read = {file: schema if file is listing.schema else config if file.path == "config.pbtxt" else inner for file in wanted}
         layout = rules.plan(spec, listing, read)
-        answers = {file: ends_of(content, question) for file, question in rules.asked(layout).items()}
+        answers = {file: ends_of(content) for file in rules.asked(layout)}
         layout = rules.finished(layout, answers)
     except InvalidModel as error:
         event("refused")

@@ -10,8 +10,8 @@ from concurrent.futures import CancelledError
 from typing import Any, TypeVar
 
 from adapter.storage.bucket import PAGE_OBJECTS, Bucket, FileSink, Page, Read, Sink, StoredObject
-from adapter.storage.net.access import FREE, Guard
 from adapter.storage.net.engine import Engine
+from adapter.storage.net.messages import FREE, Guard
 from adapter.storage.secret.merging import StorageConfig
 from adapter.storage.stores.clients import Clients, Means
 from adapter.storage.stores.table import BUCKETS

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from adapter.storage.bucket import Bucket, Page, StoredObject
-from adapter.storage.net.access import FREE, Guard
+from adapter.storage.net.messages import FREE, Guard
 from adapter.workers import Stop
 from tests.fakes.hell import Behaviour, Peer, answering, honest
 from tests.real.blocking import BlockingClients

@@ -33,7 +33,7 @@ from adapter.storage.cache import record as records
 from adapter.storage.cache.artifacts import Artifacts
 from adapter.storage.cache.record import ArtifactRecord, KeptFile, Unusable
 from adapter.storage.cache.table import Table
-from adapter.storage.pull.staged import _open
+from adapter.storage.pull.staged import open_file
 from adapter.triton.repository import Repository
 from adapter.volume.boot import boot_id
 from adapter.volume.volume import Volume
@@ -238,7 +238,7 @@ def test_a_part_is_not_written_into_a_pipe(tmp_path: Path) -> None:
     """Opening it to write would wait for a reader, in a thread that nobody can wake."""
     os.mkfifo(tmp_path / "part")
     with pytest.raises(OSError, match="No such device"):
-        _open(tmp_path / "part", is_new=False)
+        open_file(tmp_path / "part", is_new=False)
 
 
 DIGEST = "ab" * 32

@@ -9,7 +9,7 @@ from ipaddress import ip_network
 import pytest
 
 from adapter.errors import AdapterError, InvalidRequest, SourceUnavailable
-from adapter.storage.net.access import Guard
+from adapter.storage.net.messages import Guard
 from tests.fakes.hell import Hell, answering
 from tests.fakes.http_proxy import VARIABLES, HttpProxy
 from tests.security.clouds import (

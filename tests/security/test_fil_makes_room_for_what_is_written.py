@@ -60,8 +60,7 @@ def laid_out(path: Path, *, schema=None, config=None, model_type=None):
         listing = a_listing([name], is_single_file=True, schema=SCHEMA)
         contents[SCHEMA] = json.dumps(schema).encode()
     found = rules.plan(spec, listing, contents)
-    asked = rules.asked(found)
-    return rules.finished(found, {file: read_ends(path, question.count, lambda: None) for file, question in asked.items()})
+    return rules.finished(found, {file: read_ends(path, lambda: None) for file in rules.asked(found)})
 
 
 def written(path: Path, **more) -> str:
@@ -207,6 +206,16 @@ def test_a_users_own_config_that_makes_no_room_is_refused(forests, name, dims, m
     assert (served([(forests / name, config)]) == 0) is is_enough
 
 
+@pytest.mark.parametrize("name", ["xgboost-binary-1.json", "xgboost-regression-1.ubj"])
+def test_both_probabilities_of_a_forest_of_one_output_need_two_numbers(forests, name):
+    """A GPU writes two for each row; on CPUs the answers stay inside the buffer."""
+    with pytest.raises(InvalidModel, match=r"1 number in output__0, and the FIL backend would write 2: .*says one output"):
+        laid_out(forests / name, config=own(name, more=PROBABILITIES))
+    for dims, more in (("[ 2 ]", PROBABILITIES), ("[ 1 ]", CLASS), ("[ 1 ]", PROBABILITIES + " instance_group { kind: KIND_CPU }")):
+        config = own(name, dims=dims, more=more)
+        assert laid_out(forests / name, config=config).written["config.pbtxt"].decode() == config
+
+
 @pytest.mark.parametrize("name", ["xgboost-softprob-3.json", "sklearn-forest-2.tl"])
 def test_a_users_own_config_may_ask_for_the_class_alone(forests, name):
     """The backend has a buffer of its own for it, and would read too much from that buffer for more than one number."""
@@ -259,8 +268,8 @@ def test_the_forests_of_a_bundle_are_looked_at_too(forests):
     listing = a_listing(["config.pbtxt", "1/model.py", "trees/config.pbtxt", "trees/1/xgboost-softprob-3.json"])
     top = b'backend: "python" parameters { key: "bls_model.t" value { string_value: "trees" } }'
     found = rules.plan(a_spec(), listing, {listing.find("config.pbtxt"): top, listing.find("trees/config.pbtxt"): config})
-    ((file, question),) = rules.asked(found).items()
-    answers = {file: read_ends(forests / "xgboost-softprob-3.json", question.count, lambda: None)}
+    (file,) = rules.asked(found)
+    answers = {file: read_ends(forests / "xgboost-softprob-3.json", lambda: None)}
 
     with pytest.raises(InvalidModel, match=r"makes room for 1 number in output__0, and the FIL backend would write 3"):
         rules.finished(found, answers)

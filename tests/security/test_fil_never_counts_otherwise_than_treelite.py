@@ -3,14 +3,11 @@
 import json
 import random
 import zipfile
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from adapter.ends import TAIL_BYTES
-from adapter.layout.fil import forest_of
-from adapter.layout.forests.forest import FORMATS, Unreliable
+from adapter.layout import forests
 from tests.security import unmeasured
 from tests.security.chosen import long_but
 from tests.unit.layout.cases.builders import ends_of
@@ -58,61 +55,23 @@ def test_no_damage_makes_another_number_of_it(tmp_path, suffix, edits):
     """Edits of real forests, the same at each run; Treelite is asked in a child, since it dies of some."""
     chance = random.Random(suffix)
     with zipfile.ZipFile(ARCHIVE) as archive:
-        forests = [archive.read(name) for name in archive.namelist() if name.endswith(f".{suffix}")]
-    format_ = FORMATS[KINDS[suffix]]
+        originals = [archive.read(name) for name in archive.namelist() if name.endswith(f".{suffix}")]
+    kind = KINDS[suffix]
     told = {}
     for number in range(edits):
-        content = mutated(chance.choice(forests), chance)
+        content = mutated(chance.choice(originals), chance)
         try:
-            forest = forest_of(format_, ends_of(content, format_))
-        except Unreliable:
+            forest = forests.read(kind, ends_of(content))
+        except forests.Unreliable:
             continue
-        if forest.model_type == format_.model_type:
+        if forest.model_type == kind:
             path = tmp_path / f"{number}.{suffix}"
             path.write_bytes(content)
             told[str(path)] = f"{forest.outputs} {forest.features}"
-    lines = "".join(json.dumps([format_.model_type, path]) + "\n" for path in told)
+    lines = "".join(json.dumps([kind, path]) + "\n" for path in told)
     done = unmeasured.run("-c", "from tests.security.fil_stand_in import count; count()", lines=lines, OMP_NUM_THREADS="1")
     assert done.returncode == 0, done.stderr
     both = {path: (ours, theirs) for (path, ours), theirs in zip(told.items(), done.stdout.splitlines(), strict=True) if theirs}
 
     assert len(both) > edits / 20
     assert {path: said for path, said in both.items() if said[0] != said[1]} == {}
-
-
-def doctored() -> dict[str, tuple[str, bytes, str]]:
-    """Files of which Treelite says what is not where the adapter looks: format, content, what Treelite says."""
-    with zipfile.ZipFile(ARCHIVE) as archive:
-        text, tree = archive.read("lightgbm-regression-1.txt"), archive.read("xgboost-softprob-3.json")
-    key, version = tree.rindex(b'"learner_model_param"'), tree.rindex(b',"version"')
-    parameters = tree[key : tree.index(b"}", key) + 1].replace(b'"num_class":"3"', b'"num_class":"1"')
-    config = b',"Config":{' + b" " * 2 * TAIL_BYTES + parameters + b',"objective":{"name":"reg:squarederror"}}}'
-    hidden = tree[:key] + tree[key:version].replace(b"learner_model_param", b"learner_model_p\\u0061ram")
-    padded = text.replace(b"\nfeature_names=", b"\nnothing=" + b" " * 2 * TAIL_BYTES + b"\nmax_feature_idx=99\nfeature_names=")
-    return {
-        "an ignored object at the end that looks like the learner": ("xgboost_json", tree[:version] + config, "3 4"),
-        "the same, and the learner's key disguised": ("xgboost_json", hidden + config, "3 4"),
-        "features again, beyond what is read": ("lightgbm", padded, "1 100"),
-    }
-
-
-@pytest.mark.parametrize("case", doctored().values(), ids=doctored())
-def test_what_both_ends_cannot_show_is_found_in_the_whole_file(tmp_path, case):
-    """Treelite takes these files, and the ends alone say other numbers than Treelite."""
-    kind, content, said = case
-    path = tmp_path / "doctored"
-    path.write_bytes(content)
-    ends = ends_of(content, FORMATS[kind])
-
-    assert counted(kind, path) == said
-    with pytest.raises(Unreliable):
-        forest_of(FORMATS[kind], ends)
-    alone = forest_of(FORMATS[kind], replace(ends, mentions=1, others=2 * (kind == "lightgbm")))
-    assert f"{alone.outputs} {alone.features}" != said
-
-
-def counted(kind: str, path: Path) -> str:
-    code = "import sys; from tests.security.fil_stand_in import counted; sys.stderr.write(counted(*sys.argv[1:]))"
-    done = unmeasured.run("-c", code, kind, str(path))
-    assert done.returncode == 0, done.stderr
-    return done.stderr

@@ -8,9 +8,8 @@ from ipaddress import ip_network
 
 import pytest
 
-from adapter.storage.net.access import FREE, Access, Guard, Trust
 from adapter.storage.net.failures import Unanswered
-from adapter.storage.net.messages import Collected, Request
+from adapter.storage.net.messages import FREE, Access, Collected, Guard, Request, Trust
 from tests.fakes import hell
 from tests.real.blocking import engine, run
 from tests.real.certificates import make_certificates

@@ -30,9 +30,9 @@ CLIENT = """
 import asyncio, json, sys
 from pathlib import Path
 from adapter.storage.net import engine, transfer
-from adapter.storage.net.access import Access, Trust
+from adapter.storage.net.messages import Access, Trust
 from adapter.storage.net.failures import Unanswered
-from adapter.storage.net.access import FREE
+from adapter.storage.net.messages import FREE
 from adapter.storage.net.messages import Collected, Request
 from adapter.storage.stores.cloud import PAGE_BYTES
 

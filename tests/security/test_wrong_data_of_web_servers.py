@@ -11,7 +11,7 @@ import pytest
 from adapter.errors import InvalidRequest, SourceChanged, SourceUnavailable
 from adapter.settings.storage import PullSettings
 from adapter.storage.bucket import StoredObject
-from adapter.storage.net.access import FREE, Guard
+from adapter.storage.net.messages import FREE, Guard
 from adapter.storage.pull.puller import PartSizes
 from adapter.storage.store import Store
 from adapter.volume.volume import Volume

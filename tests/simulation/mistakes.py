@@ -36,9 +36,9 @@ def _slot_kept_on_cancel() -> Any:
     """A load that is cancelled while it waits for a slot keeps its turn."""
     turn = Loads._turn
 
-    async def kept(self: Loads, model_id: str, *, yields: bool) -> Any:
+    async def kept(self: Loads, model_id: str, *, yields: bool) -> None:
         try:
-            return await turn(self, model_id, yields=yields)
+            await turn(self, model_id, yields=yields)
         except asyncio.CancelledError:
             self._tickets.insert(0, (False, -1))
             raise
@@ -53,7 +53,7 @@ def _place_of_a_left_load_kept() -> Any:
     def kept(self: Loads, load: Any, cause: BaseException | None) -> None:
         end(self, load, cause)
         if load.is_left:
-            self._places -= 1
+            self._limits = replace(self._limits, places=self._limits.places - 1)
 
     return mock.patch.object(Loads, "_end", kept)
 
@@ -68,9 +68,9 @@ def _unload_answered_early() -> Any:
 
     until = Unloads._until
 
-    async def at_once(self: Unloads, name: str, states: frozenset[str], *rest: Any) -> None:
+    async def at_once(self: Unloads, asked: Any, name: str, states: frozenset[str], *rest: Any) -> None:
         if states != HELD:
-            await until(self, name, states, *rest)
+            await until(self, asked, name, states, *rest)
 
     return mock.patch.object(Unloads, "_until", at_once)
 
@@ -110,11 +110,11 @@ def _old_index_believed() -> Any:
     ask = Index.ask
     known: dict[Index, tuple[float, Listing | None]] = {}
 
-    async def remembered(self: Index, *, can_wait: bool = False) -> Listing | None:
+    async def remembered(self: Index) -> Listing | None:
         now = asyncio.get_running_loop().time()
         at, listing = known.get(self, (-1.0, None))
         if listing is None or now - at > 3:
-            listing = await ask(self, can_wait=can_wait)
+            listing = await ask(self)
             known[self] = (now, listing)
         return listing
 
@@ -210,8 +210,8 @@ def _too_many_loads() -> Any:
     """There are more slots than Triton has threads."""
     begin = Loads.__init__
 
-    def made(self: Loads, *parts: Any, **options: Any) -> None:
-        begin(self, *parts, **{**options, "slots": 100, "places": 100})
+    def made(self: Loads, connection: Any, index: Any, repository: Any, limits: Any) -> None:
+        begin(self, connection, index, repository, replace(limits, slots=100, places=100))
 
     return mock.patch.object(Loads, "__init__", made)
 

@@ -130,7 +130,7 @@ class Bucket:
 
 
 class Clients:
-    """As `adapter.storage.stores.table.KeptClients`: the label of a config names the endpoint."""
+    """As `adapter.storage.stores.clients.KeptClients`: the label of a config names the endpoint."""
 
     def __init__(self, endpoints: dict[str, Endpoint], decide: random.Random, asked: Callable[[], None]) -> None:
         self._endpoints = endpoints

@@ -31,7 +31,7 @@ HELD: dict[type, tuple[str, Callable[[Any], int]]] = {
     Registry: ("models in the registry", lambda found: len(list(found))),
     Journal: ("entries of the journal", lambda found: len(found.records) + len(found.crashes)),
     Table: ("artifacts known", lambda found: len(found._by_name)),
-    Clients: ("clients of stores", lambda found: len(found._kept)),
+    Clients: ("clients of stores", lambda found: found._client.cache_info().currsize),
     Remembered: ("secrets remembered", lambda found: len(found._values)),
 }
 

@@ -4,53 +4,63 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any, get_args
 
 import pytest
 
 from adapter.inventory import Drift
-from adapter.model import Crashes, Placed, Record, ServerModel
-from adapter.settings import read_group
-from adapter.settings.storage import VolumeSettings
-from adapter.settings.triton import TritonSettings
-from adapter.verbs.models import Health, Places, Sight, View
+from adapter.model import ServerModel
 from adapter.verbs.models_text import COLUMNS, DRIFTS, as_json, shown, text, triton_word
-from tests.unit.journal.journals import DIGEST, a_record
 
-PLACES = Places(lambda **_: (True, ["alive"]), read_group(TritonSettings, {}), read_group(VolumeSettings, {}))
-NOW = 10_000.0
+NOW = datetime(2027, 1, 15, 8, tzinfo=UTC)
 
 
-def a_row(name: str, state: str = "READY", reason: str = "") -> ServerModel:
-    return ServerModel(name, "1", state, reason)
+def ago(seconds: float) -> datetime:
+    return NOW - timedelta(seconds=seconds)
 
 
-def a_sight(model_id: str = "m", *, drift: Any = None, record: Record | None = None, is_known: bool = True, **fields: Any) -> Sight:
-    """A loaded model that everybody agrees on, unless it is said otherwise."""
-    known = record or a_record(model_id, since=NOW - 100, size_bytes=5 << 20, placed="1-1", artifact_key="ab" * 32)
-    usual: dict[str, Any] = {
-        "record": known if is_known else None, "rows": (a_row(model_id),), "placed": Placed("1-1", 4 << 20), "has_artifact": True,
+def a_row(name: str, state: str = "READY", reason: str = "") -> dict[str, str]:
+    return {"name": name, "version": "1", "state": state, "reason": reason}
+
+
+def a_record(state: str = "loaded", since: float = 100, size_bytes: int = 5 << 20, path: str = "models/m") -> dict[str, Any]:
+    """What the adapter has noted, these seconds ago."""
+    return {
+        "state": state, "since": ago(since), "confirmed": None, "type": "onnx", "path": path, "storage_key": "s3", "size_bytes": size_bytes,
     }  # fmt: skip
-    return Sight(model_id, drift=drift, **usual | fields)
 
 
-def a_view(*models: Sight, **fields: Any) -> View:
+def a_model(model_id: str = "m", **fields: Any) -> dict[str, Any]:
+    """One that everybody agrees on, unless it is said otherwise."""
     usual: dict[str, Any] = {
-        "places": PLACES, "health": Health(True, True, "ready"), "journal_problem": None, "triton_version": "2.51.0",
-        "triton_problem": None,
-        "folder_problem": None, "artifacts": frozenset({"ab" * 32}), "crashes": {}, "now": NOW, "clock": 1_800_000_000.0,
+        "id": model_id, "drift": None, "adapter": a_record(), "triton": [a_row(model_id)],
+        "folder": {"size_bytes": 4 << 20, "placed_by_adapter": True}, "artifact": {"key": "ab" * 32, "exists": True},
     }  # fmt: skip
-    return View(models=models, **usual | fields)
+    return usual | fields
 
 
-def lines(view: View, *, columns: int = 80, drift_only: bool = False) -> list[str]:
+def a_view(*models: dict[str, Any], alive: bool = True, words: str = "ready", version: str = "2.51.0", **fields: Any) -> dict[str, Any]:
+    """As `models.look` gives it; a field that ends in `_problem` is that of a place."""
+    problems = {place: fields.pop(f"{place}_problem", None) for place in ("triton", "journal", "folder")}
+    usual: dict[str, Any] = {
+        "format": 1, "time": NOW, "agrees": not any(model["drift"] for model in models) and not any(problems.values()),
+        "adapter": {"alive": alive, "ready": alive, "words": words},
+        "triton": {"endpoint": "localhost:8001", "version": version, "problem": problems["triton"]},
+        "journal": {"path": "/models/_adapter/journal.jsonl", "problem": problems["journal"]},
+        "folder": {"path": "/models/_triton_models", "problem": problems["folder"]},
+        "artifacts": {"count": 1, "idle": 0}, "crashes": [], "models": models,
+    }  # fmt: skip
+    return usual | fields
+
+
+def lines(view: dict[str, Any], *, columns: int = 80, drift_only: bool = False) -> list[str]:
     return text(view, columns=columns, drift_only=drift_only).splitlines()
 
 
 def test_triton_is_quoted_where_it_says_why() -> None:
     reason = "unexpected error when creating modelInstanceState: " + "word " * 100
-    broken = a_sight("m", drift="not_serving", rows=(a_row("m", "UNAVAILABLE", reason), a_row("m", "UNAVAILABLE", "unloaded")))
+    broken = a_model("m", drift="not_serving", triton=[a_row("m", "UNAVAILABLE", reason), a_row("m", "UNAVAILABLE", "unloaded")])
 
     found = lines(a_view(broken))
     quoted = [line for line in found if line.startswith("      ")]
@@ -61,8 +71,9 @@ def test_triton_is_quoted_where_it_says_why() -> None:
 
 
 def test_a_dead_adapter_is_said_with_what_its_journal_cannot_tell() -> None:
-    under_way = a_sight("b", record=a_record("b", state="loading", since=NOW - 7200))
-    view = a_view(a_sight("a"), under_way, health=Health(False, False, "no answer from localhost:8085: connection refused"))
+    under_way = a_model("b", adapter=a_record(state="loading", since=7200))
+    dead = {"alive": False, "words": "no answer from localhost:8085: connection refused"}
+    view = a_view(a_model("a"), under_way, **dead)
 
     assert lines(view)[:5] == [
         "adapter  no answer from localhost:8085: connection refused",
@@ -71,12 +82,15 @@ def test_a_dead_adapter_is_said_with_what_its_journal_cannot_tell() -> None:
         "         finishes or undoes that",
         "triton   2.51.0 at localhost:8001, serves 2 models",
     ]
-    assert "start the adapter" in text(a_view(replace(under_way, drift="lost"), health=view.health), columns=80, drift_only=False)
+    assert "start the adapter" in text(a_view({**under_way, "drift": "lost"}, **dead), columns=80, drift_only=False)
+
+
+def a_crash(*models: str, count: int = 2, hours: float = 0) -> dict[str, Any]:
+    return {"count": count, "last": ago(hours * 3600), "models": list(models)}
 
 
 def test_crashes_are_told_with_the_models_of_that_content() -> None:
-    crashes = {name: Crashes(digest=name, count=2, last=NOW - 60 * number) for number, name in enumerate([DIGEST, "x", "y", "z", "w"])}
-    found = lines(a_view(a_sight("a"), a_sight("b"), crashes=crashes))
+    found = lines(a_view(a_model("a"), a_model("b"), crashes=[a_crash("a", "b"), a_crash(), a_crash(), a_crash(), a_crash()]))
 
     assert "crashes  Triton died 2 times while it loaded a, b; last 0s ago" in found
     assert "crashes  Triton died 2 times while it loaded a model that is not here now; last" in found
@@ -86,7 +100,7 @@ def test_crashes_are_told_with_the_models_of_that_content() -> None:
 def test_content_that_is_refused_is_told_with_what_ends_that() -> None:
     """From the third death on, and for a day."""
     found = [
-        lines(a_view(a_sight("a"), crashes={DIGEST: Crashes(digest=DIGEST, count=count, last=NOW - hours * 3600)}), columns=140)
+        lines(a_view(a_model("a"), crashes=[a_crash("a", count=count, hours=hours)]), columns=140)
         for count, hours in ((3, 1), (2, 1), (3, 25))
     ]
     assert [any("; refused until it changes, or 23h00m pass" in line for line in each) for each in found] == [True, False, False]
@@ -96,38 +110,38 @@ HOSTILE = "a\x1b[2J\x1b]0;owned\x07\r\n\u202e\u2028\x9b31m\udc80\\"
 
 
 def test_no_control_character_reaches_a_terminal() -> None:
-    sight = a_sight(
-        HOSTILE, drift="not_serving", record=a_record("x", path=HOSTILE), rows=(ServerModel(HOSTILE, HOSTILE, "UNAVAILABLE", HOSTILE),)
+    model = a_model(
+        HOSTILE,
+        drift="not_serving",
+        adapter=a_record(path=HOSTILE),
+        triton=[{**a_row(HOSTILE, "UNAVAILABLE", HOSTILE), "version": HOSTILE}],
     )
-    crashes = {DIGEST: Crashes(digest=DIGEST, count=1, last=0)}
-    view = a_view(
-        sight, crashes=crashes, triton_version=HOSTILE, health=Health(True, False, HOSTILE), journal_problem=None, folder_problem=HOSTILE
-    )
+    views = [
+        a_view(model, crashes=[a_crash(HOSTILE)], version=HOSTILE, words=HOSTILE, folder_problem=HOSTILE),
+        a_view(model, triton_problem=HOSTILE, journal_problem=HOSTILE),
+    ]
 
-    for found in (
-        text(view, columns=80, drift_only=False),
-        text(replace(view, triton_problem=HOSTILE, journal_problem=HOSTILE), columns=80, drift_only=True),
-    ):
+    for view in views:
+        found = text(view, columns=80, drift_only=False)
         assert all(line.isprintable() for line in found.split("\n"))
         found.encode()
     assert shown(HOSTILE) == "a\\x1b[2J\\x1b]0;owned\\x07\\r\\n\\u202e\\u2028\\x9b31m\\udc80\\\\"
-    assert as_json(view, drift_only=False).isascii()
-    assert json.loads(as_json(view, drift_only=False))["models"][0]["id"] == HOSTILE
+    assert as_json(views[0], drift_only=False).isascii()
+    assert json.loads(as_json(views[0], drift_only=False))["models"][0]["id"] == HOSTILE
 
 
 def test_no_credential_of_a_reason_is_shown() -> None:
     secret = "https://user:hunter22@host/x?sig=abcdef"
-    sight = a_sight("m", drift="not_serving", rows=(a_row("m", "UNAVAILABLE", f"cannot read {secret}"),))
-    view = a_view(sight, triton_problem=None, folder_problem=f"it cannot be read: {secret}")
+    model = a_model("m", drift="not_serving", triton=[a_row("m", "UNAVAILABLE", f"cannot read {secret}")])
+    found = text(a_view(model, folder_problem=f"it cannot be read: {secret}"), columns=80, drift_only=False)
 
-    for found in (text(view, columns=80, drift_only=False), as_json(view, drift_only=False)):
-        assert "hunter22" not in found and "abcdef" not in found
+    assert "hunter22" not in found and "abcdef" not in found
 
 
 @pytest.mark.parametrize("columns", [20, 80, 200])
 def test_no_line_is_wider_than_the_terminal_but_for_an_id(columns: int) -> None:
-    sights = [a_sight(f"model-{number}", drift=drift) for number, drift in enumerate([*DRIFTS, None])]
-    view = a_view(*sights, a_sight("x" * 255), health=Health(False, False, "no answer from localhost:8085: " + "word " * 40))
+    models = [a_model(f"model-{number}", drift=drift) for number, drift in enumerate([*DRIFTS, None])]
+    view = a_view(*models, a_model("x" * 255), alive=False, words="no answer from localhost:8085: " + "word " * 40)
 
     wide = [line for line in lines(view, columns=columns) if len(line) > max(columns, 80)]
 
@@ -137,8 +151,8 @@ def test_no_line_is_wider_than_the_terminal_but_for_an_id(columns: int) -> None:
 
 
 def test_five_thousand_models_are_sorted_counted_and_quick() -> None:
-    sights = [a_sight(f"model-{number:04}__isvc-3f2a9c", drift="lost" if number % 2_000 == 7 else None) for number in range(5_000)]
-    view = a_view(*sights)
+    models = [a_model(f"model-{number:04}__isvc-3f2a9c", drift="lost" if number % 2_000 == 7 else None) for number in range(5_000)]
+    view = a_view(*models)
     began = time.perf_counter()
 
     found = lines(view)
@@ -152,52 +166,17 @@ def test_five_thousand_models_are_sorted_counted_and_quick() -> None:
     assert len(lines(view, drift_only=True)) == 14
 
 
-def test_json_has_a_format_and_everything_that_the_table_has() -> None:
-    view = a_view(
-        a_sight("a", drift="not_serving", rows=(a_row("a", "UNAVAILABLE", "why"),)),
-        a_sight("b", is_known=False, drift="unknown", placed=None),
-        crashes={DIGEST: Crashes(digest=DIGEST, count=3, last=NOW)},
-    )
+def test_json_is_the_same_with_moments_in_iso() -> None:
+    model = a_model("a", drift="not_serving", adapter={**a_record(), "confirmed": ago(60)})
+    view = a_view(model, a_model("b"), crashes=[a_crash("a")])
 
     found = json.loads(as_json(view, drift_only=False))
 
-    assert found["format"] == 1
-    assert found["agrees"] is False
-    assert found["time"] == "2027-01-15T08:00:00Z"
-    assert found["crashes"] == [{"count": 3, "last": "2027-01-15T08:00:00Z", "models": ["a"]}]
-    assert found["artifacts"] == {"count": 1, "idle": 0}
-    assert found["models"] == [
-        {
-            "id": "a",
-            "drift": "not_serving",
-            "adapter": {
-                "state": "loaded",
-                "since": "2027-01-15T07:58:20Z",
-                "confirmed": "2027-01-15T05:13:33Z",
-                "type": "onnx",
-                "path": "models/a",
-                "storage_key": "s3",
-                "size_bytes": 5 << 20,
-            },
-            "triton": [{"name": "a", "version": "1", "state": "UNAVAILABLE", "reason": "why"}],
-            "folder": {"size_bytes": 4 << 20, "placed_by_adapter": True},
-            "artifact": {"key": "ab" * 32, "exists": True},
-        },
-        {
-            "id": "b",
-            "drift": "unknown",
-            "adapter": None,
-            "triton": [{"name": "b", "version": "1", "state": "READY", "reason": ""}],
-            "folder": None,
-            "artifact": None,
-        },
-    ]
-    assert [model["id"] for model in json.loads(as_json(a_view(a_sight("a"), a_sight("b", drift="lost")), drift_only=True))["models"]] == [
-        "b"
-    ]
-    blind = json.loads(as_json(a_view(a_sight("a"), triton_problem="away", journal_problem="none"), drift_only=False))
-    assert blind["models"][0]["triton"] is None
-    assert (blind["triton"]["problem"], blind["journal"]["problem"], blind["artifacts"]["idle"]) == ("away", "none", None)
+    assert (found["time"], found["crashes"][0]["last"]) == ("2027-01-15T08:00:00Z", "2027-01-15T08:00:00Z")
+    assert found["models"][0]["adapter"]["since"] == "2027-01-15T07:58:20Z"
+    assert found["models"][0]["adapter"]["confirmed"] == "2027-01-15T07:59:00Z"
+    assert [*found] == [*view]
+    assert [model["id"] for model in json.loads(as_json(view, drift_only=True))["models"]] == ["a"]
 
 
 @pytest.mark.parametrize(
@@ -216,7 +195,7 @@ def test_json_has_a_format_and_everything_that_the_table_has() -> None:
     ],
 )
 def test_triton_has_one_word_for_all_versions_and_inner_models(rows: list[tuple[str, str, str]], word: str) -> None:
-    found = triton_word(a_sight("m", rows=tuple(ServerModel(name, "1", state, reason) for name, state, reason in rows)))
+    found = triton_word("m", [ServerModel(name, "1", state, reason) for name, state, reason in rows])
 
     assert found == word
     assert len(found) <= int(dict(COLUMNS)["TRITON"][1:])
@@ -239,9 +218,9 @@ def test_triton_has_one_word_for_all_versions_and_inner_models(rows: list[tuple[
     ],
 )
 def test_sizes_are_short(size: int, words: str) -> None:
-    sight = a_sight("m", is_known=False, placed=Placed("1-1", size), has_artifact=None)
+    model = a_model("m", adapter=None, folder={"size_bytes": size, "placed_by_adapter": True}, artifact=None)
 
-    assert f" {words} " in lines(a_view(sight))[-3]
+    assert f" {words} " in lines(a_view(model))[-3]
 
 
 @pytest.mark.parametrize(
@@ -259,9 +238,9 @@ def test_sizes_are_short(size: int, words: str) -> None:
     ],
 )
 def test_ages_are_short(seconds: float, words: str) -> None:
-    sight = a_sight("m", record=a_record("m", since=NOW - seconds))
+    model = a_model("m", adapter=a_record(since=seconds))
 
-    assert f" {words}  m" in lines(a_view(sight, now=NOW))[-3]
+    assert f" {words}  m" in lines(a_view(model))[-3]
 
 
 def test_every_word_of_drift_has_a_meaning_and_an_advice() -> None:

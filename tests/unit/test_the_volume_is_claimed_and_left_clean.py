@@ -63,16 +63,6 @@ def test_a_claim_removes_what_an_earlier_process_left(volume):
     assert leftovers() == 0
 
 
-def test_a_claim_removes_the_file_of_a_check_that_never_ended(volume):
-    """A process that is killed while it tries links leaves a file in Triton's folder."""
-    volume.claim()
-    (volume.repository_dir / ".check-0123456789abcdef").touch()
-    (volume.repository_dir / "model").mkdir()
-    volume.close()
-    volume.claim()
-    assert [entry.name for entry in volume.repository_dir.iterdir()] == ["model"]
-
-
 def test_a_claim_after_a_failed_one(volume, monkeypatch):
     """A failed claim holds no lock."""
     with monkeypatch.context() as patch:
@@ -82,10 +72,9 @@ def test_a_claim_after_a_failed_one(volume, monkeypatch):
     Volume(volume.repository_dir, volume.cache_dir).claim()
 
 
-@pytest.mark.parametrize("call", ["hardlink_to", "rename"])
-def test_folders_on_different_file_systems_are_refused(volume, monkeypatch, call):
+def test_folders_on_different_file_systems_are_refused(volume, monkeypatch):
     """Tried, not guessed: bind mounts of one device differ too."""
-    monkeypatch.setattr(Path, call, _failing(errno.EXDEV))
+    monkeypatch.setattr(Path, "hardlink_to", _failing(errno.EXDEV))
     with pytest.raises(VolumeError, match=r"are on different file systems \(or mounts\), but .*; change CACHE_DIR$"):
         volume.claim()
     assert list(volume.repository_dir.iterdir()) == []

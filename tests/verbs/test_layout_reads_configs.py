@@ -44,6 +44,8 @@ UNUSABLE = [
     (b"a: 1\nbackend: 'caf\xe9'", "line 2, column 10: backend is not UTF-8"),
     ("backend: 'x'\n  name: 7", "line 2, column 9: name must be a string in quotes"),
     ("name: x", "line 1, column 7: name must be a string"),
+    (f"name: {2**64}", "line 1, column 7: name must be a string"),
+    ("version_policy { specific { versions [ ] } }", "line 1, column 38: expected ':'"),
     ("name: ['x']", "line 1, column 7: name has one value, and this is a list"),
     ("name { a: 1 }", "line 1, column 6: name must be a string"),
     ("backend: python", "line 1, column 10: backend must be a string"),
@@ -67,6 +69,8 @@ UNUSABLE = [
     ("input: 'x'", "input must be a message in braces, or a list of them"),
     ("output: [ { }, 1 ]", "output must be a message in braces, or a list of them"),
     ("instance_group: KIND_CPU", "instance_group must be a message in braces, or a list of them"),
+    ("[a.b]: 0", "line 1, column 1: [a.b] is an extension, and Triton's config has none"),
+    ("input { [ type.googleapis.com / x.Y ] { } }", "line 1, column 9: [type.googleapis.com/x.Y] is an extension"),
     ("name: 'a'\nname: 'a'", "line 2, column 1: name is set twice"),
     ("backend: 'a'\nbackend: 'b'", "line 2, column 1: backend is set twice"),
 ]
@@ -122,8 +126,7 @@ FUTURE = """\
 name: "old"   # not ours to choose
 backend: "onnxruntime"
 some_future_field { enable: true  level: [ 1, 2 ] }
-[nvidia.next]: { a: 'b' }
-[ type.googleapis.com / x.Y ] { }
+next { [nvidia.next]: { a: 'b' } [ type.googleapis.com / x.Y ] { } }
 input [
   {
     name: "x"  # the only one

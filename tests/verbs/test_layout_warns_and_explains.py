@@ -71,9 +71,16 @@ def test_each_model_has_the_warnings_that_it_deserves(
     assert all(words in warning for words, warning in zip(warnings, found.warnings, strict=True))
 
 
-@pytest.mark.parametrize("files", [["model.json"], ["1/model.json", "1/weights/w.safetensors"], ["config.json"]])
-def test_vllm_without_a_config_is_refused_with_the_parameter_that_allows_it(files: list[str], tmp_path: Path) -> None:
-    found = shown(tmp_path, dict.fromkeys(files, "{}"), "vllm")
+@pytest.mark.parametrize(
+    ("kind", "files"),
+    [
+        ("vllm", ["model.json"]), ("vllm", ["1/model.json", "1/weights/w.safetensors"]), ("vllm", ["config.json"]),
+        ("", ["model.json"]), ("", ["1/model.json", "1/weights/w.safetensors"]),
+    ],
+)  # fmt: skip
+def test_vllm_without_a_config_is_refused_with_the_parameter_that_allows_it(kind: str, files: list[str], tmp_path: Path) -> None:
+    """Also where only `model.json` tells what it is."""
+    found = shown(tmp_path, dict.fromkeys(files, "{}"), kind)
     assert found.code == 1
     assert found.refusal.startswith("a vLLM model is decoupled: ")
     assert 'set adapter.allowDecoupled to "true" in its storage_params, or give it a config.pbtxt' in found.refusal

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,10 @@ async def test_all_agree_also_where_there_is_nothing_at_all(place: Place) -> Non
     (model,) = (await place.json())["models"]
     assert model["folder"] == {"size_bytes": 100, "placed_by_adapter": True}
     assert model["triton"] == [{"name": "m", "version": "1", "state": "READY", "reason": ""}]
+    noted = model["adapter"]
+    assert all(datetime.fromisoformat(noted.pop(name)) < datetime.now(UTC) for name in ("since", "confirmed"))
+    assert noted == {"state": "loaded", "type": "onnx", "path": "models/m", "storage_key": "s3", "size_bytes": 1}
+    assert (model["id"], model["drift"], model["artifact"]) == ("m", None, None)
 
 
 async def test_a_bundle_is_one_model_and_the_directory_of_a_check_is_none(place: Place) -> None:

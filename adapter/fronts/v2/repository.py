@@ -20,8 +20,8 @@ from adapter.fronts.budget import take_for_parsing
 from adapter.fronts.edge import Route, name_in
 from adapter.fronts.guards import REPOSITORY
 from adapter.fronts.openapi import OBJECT, operation
+from adapter.lifecycle.repository_api import RepositoryCalls
 from adapter.model import Overrides, ServerModel
-from adapter.serving import RepositoryApi
 
 EXTENSIONS = ("model_repository", "model_repository(unload_dependents)")
 CONFIG, FILE, DEPENDENTS = "config", "file:", "unload_dependents"
@@ -31,7 +31,7 @@ Read = TypeVar("Read")
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-def routes(api: RepositoryApi | None) -> Sequence[Route]:
+def routes(api: RepositoryCalls | None) -> Sequence[Route]:
     """The three calls; None: they are shut."""
     handlers = None if api is None else _Handlers(api)
     found: tuple[tuple[str, Handler, Mapping[str, Any]], ...] = (
@@ -49,7 +49,7 @@ async def _shut(_request: web.Request) -> web.StreamResponse:
 
 
 class _Handlers:
-    def __init__(self, api: RepositoryApi) -> None:
+    def __init__(self, api: RepositoryCalls) -> None:
         self._api = api
 
     async def index(self, request: web.Request) -> web.Response:

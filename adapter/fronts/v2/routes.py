@@ -25,14 +25,14 @@ from adapter.fronts.v2.infer import Wanted, inferred
 from adapter.fronts.v2.places import PLACES, place_of
 from adapter.fronts.v2.requests import HEADER_LENGTH, header_length
 from adapter.inference import Inference, ModelInfo, TensorInfo
-from adapter.serving import RepositoryApi
+from adapter.lifecycle.repository_api import RepositoryCalls
 from adapter.settings.fronts import V2Settings
 
 SERVED = ("classification", "sequence", "model_configuration", "binary_tensor_data", "parameters", "statistics")
 """Extensions of Triton that this front serves. Source: names in Triton's ServerMetadata."""
 
 
-def front(settings: V2Settings, inference: Inference, triton: Inference, repository_api: RepositoryApi | None = None) -> Front:
+def front(settings: V2Settings, inference: Inference, triton: Inference, repository_api: RepositoryCalls | None = None) -> Front:
     """
     The front of V2 REST, before `inference`; whether the pod is well, its own `triton` says: ModelMesh has no such call.
 

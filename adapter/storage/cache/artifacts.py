@@ -7,7 +7,6 @@ Blocks; runs in threads, and what they have made is known whenever they end.
 from __future__ import annotations
 
 import os
-import re
 import secrets
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -21,7 +20,7 @@ from adapter.model import Listing
 from adapter.paths import directories_of
 from adapter.storage.bucket import StoredObject
 from adapter.storage.cache import record as records
-from adapter.storage.cache.identity import ARCHIVE, DIGEST, FILES, Identity
+from adapter.storage.cache.identity import ARCHIVE, FILES, Identity
 from adapter.storage.cache.record import ArtifactRecord, KeptFile, Unusable, version_of
 from adapter.storage.cache.table import Entry, Table
 from adapter.telemetry.metrics import CACHE_EVICTIONS
@@ -32,7 +31,6 @@ from adapter.volume.trees import read_below
 from adapter.volume.volume import FILE_MODE, Volume, make_plain_directory
 from adapter.workers import Stop
 
-_NAME = re.compile(rf"({DIGEST})\.[0-9a-f]{{16}}")
 MAX_RECORDS_BYTES = 128 * 1024 * 1024
 """Of all records that are read at a start: about 290,000 files with long names. Of more, the least recently used artifacts go."""
 LOOKED_AT = 4
@@ -101,16 +99,17 @@ class Artifacts:
         with suppress(OSError):  # so that a later process knows what was used last
             os.utime(self.folder(entry), follow_symlinks=False)
 
-    def remove(self, entry: Entry) -> int:
-        """The folder of what was taken off the table, which counts it until then; returns how many bytes that frees. Never raises."""
+    def remove(self, entry: Entry) -> None:
+        """The folder of what was taken off the table, which counts it until then. Never raises."""
         self.volume.trash.discard(self.folder(entry), is_counted_elsewhere=True)
-        return self.table.gone(entry)
+        self.table.gone(entry)
 
     def give_way(self, wanted_bytes: int) -> int:
         """Remove idle artifacts of at least these bytes, if there are; returns how many bytes went."""
         freed = artifacts = 0
         while freed < wanted_bytes and (entry := self.table.give_up()) is not None:
-            freed += self.remove(entry)
+            self.remove(entry)
+            freed += entry.leaving_bytes
             artifacts += 1
         if artifacts:
             CACHE_EVICTIONS.inc(artifacts)
@@ -171,9 +170,7 @@ class Artifacts:
     def _found(self, name: str, stop: Stop) -> Entry:
         if not self.table.keeps_idle:
             raise Unusable("nothing idle is kept")
-        if not (match := _NAME.fullmatch(name)):
-            raise Unusable("not of the cache")
-        folder, key = self.volume.artifacts_dir / name, match[1]
+        folder, key = self.volume.artifacts_dir / name, name.partition(".")[0]
         record, inodes = records.whole(folder, key, stop.check)
         size, confirmed = records.state_of(folder)
         return Entry(name=name, key=key, origin=record.origin, inodes=inodes, record_bytes=size, confirmed=confirmed)
@@ -185,13 +182,11 @@ class Build:
     def __init__(self, artifacts: Artifacts, reserved: Reservation, identity: Identity, *, is_kept: bool) -> None:
         """`is_kept`: whether it can be found again; without versions it cannot."""
         self._artifacts = artifacts
-        self._volume = artifacts.volume
         self._reserved = reserved
         self._identity = identity
         self._is_kept = is_kept
-        self._pending: Entry | None = None
-        """Counts what is linked, until the artifact counts it."""
-        self._entry: Entry | None = None
+        self._counted: Entry | None = None
+        """What was linked, then the artifact."""
         self.staged = Path()
         """Set by `begin`."""
         self.linked_bytes = 0
@@ -208,15 +203,14 @@ class Build:
             DiskFull, AdapterError: the volume does not take it.
         """
         missing = dict(self._identity.objects)
-        with self._volume.writing(sum(map(len, contents.values()))):
-            self.staged = self._reserved.insist(self._volume.new_staging)
+        with self._artifacts.volume.writing(sum(map(len, contents.values()))):
+            self.staged = self._reserved.insist(self._artifacts.volume.new_staging)
             for directory in sorted(directories_of((*missing, f"{FILES}/"))):  # parents first
                 self._reserved.insist(partial(make_plain_directory, self.staged / directory))
             if self._is_kept and not self._identity.is_unpacked:
                 linked = self._artifacts.link(self.staged, self._identity.origin, missing, stop)
                 self.linked_bytes = sum(linked.values())
-                self._pending = Entry(name=self.staged.name, key=None, origin=self._identity.origin, inodes=linked)
-                self._artifacts.table.add(self._pending, 1)
+                self._count(Entry(name=self.staged.name, key=None, origin=self._identity.origin, inodes=linked))
             for path, stored in missing.items():
                 if stored in contents:
                     stop.check()
@@ -238,7 +232,7 @@ class Build:
         identity, objects = self._identity, dict(self._identity.objects)
         if archive := objects.pop(ARCHIVE, None):
             objects |= {f"{FILES}/{file.path}": StoredObject(archive.key, file.size_bytes, archive.etag) for file in listing.files}
-        with self._volume.writing(0):
+        with self._artifacts.volume.writing(0):
             kept, inodes = records.look(self.staged, objects)
             record_bytes = 0
             if self._is_kept:
@@ -252,25 +246,23 @@ class Build:
                 name=new_name(key), key=key, origin=identity.origin, inodes=inodes, record_bytes=record_bytes, confirmed=confirmed
             )
             stop.check()
-            self._reserved.insist(lambda: self._volume.publish(self.staged, entry.name))
-            self._artifacts.table.add(entry, 1)
-            self._entry = entry
-        self._end_pending()
+            self._reserved.insist(lambda: self._artifacts.volume.publish(self.staged, entry.name))
+            self._count(entry)
         return entry
 
     def undo(self, _stop: Stop) -> None:
         """Leave nothing."""
-        if self._entry is not None:
-            self._artifacts.let_go(self._entry)
-        elif self.staged.name:
-            self._volume.discard(self.staged)
-        self._end_pending()
+        if self.staged.name:
+            self._artifacts.volume.discard(self.staged)
+        self._count(None)
 
-    def _end_pending(self) -> None:
-        if self._pending is not None:
-            self._artifacts.table.use(self._pending, -1)
-            self._artifacts.table.gone(self._pending)
-            self._pending = None
+    def _count(self, entry: Entry | None) -> None:
+        """This counts, with one user, instead of what has counted before."""
+        if entry is not None:
+            self._artifacts.table.add(entry, 1)
+        if self._counted is not None:
+            self._artifacts.let_go(self._counted)
+        self._counted = entry
 
     def _written(self, record: ArtifactRecord, confirmed: float) -> int:
         """Bytes of the record in the staged directory; 0: it is too long."""
@@ -301,12 +293,10 @@ def _last_used_first(folder: Path) -> list[str]:
 
 def _linked(source: Path, target: Path) -> int | None:
     """The inode; None where it cannot have one more name."""
-    try:
+    with suppress(OSError):
         os.link(source, target, follow_symlinks=False)
         return target.lstat().st_ino
-    except OSError as error:
-        _log.debug("cache.not_linked", cause=error.strerror)
-        return None
+    return None
 
 
 def _write_whole(path: Path, content: bytes, mode: int) -> None:

@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from adapter.ends import Count, Ends, read_ends
+from adapter.ends import Ends, read_ends
 from adapter.errors import AdapterError, SourceDenied, SourceNotFound
 from adapter.model import Artifact, Listing, SourceFile
 from adapter.storage.bucket import StoredObject
@@ -118,9 +118,10 @@ class Cache:
         space.give_way = self._artifacts.give_way
         space.counted_by("placed", self._table.placed_bytes)
         space.counted_by("idle", self._table.idle_bytes)
+        space.counted_by("trash", self._table.leaving_bytes)
 
     async def ready(self) -> None:
-        """Return when what an earlier process has left is known. All else waits for that."""
+        """Return when what an earlier process has left is known. To be awaited before all else."""
         if self._reading is None:
             self._reading = asyncio.ensure_future(self._files.run(self._artifacts.read_all))
         await asyncio.shield(self._reading)
@@ -132,30 +133,22 @@ class Cache:
         Raises:
             SourceError, DiskFull, InvalidModel: as the source; the artifact is there, but not for these credentials.
         """
-        await self.ready()
         async with self.heeding_refusals(wanted.identity.origin):
             key = new_name(None)
             if wanted.is_versioned:
                 key = await self._files.run_large(lambda: wanted.identity.key, len(wanted.identity.objects))
-            while True:
-                entry = self._table.find(key)
-                if entry is None:
+            taken: Taken | None = None
+            while taken is None:
+                if (entry := self._table.find(key)) is None:
                     taken = await self._pulled(key, wanted, source)
-                else:
-                    record = await self._held(entry)
-                    taken = None if record is None else await self._given(entry, record.listing, wanted, source)
-                if taken is not None:
-                    return taken
+                elif (record := await self._held(entry)) is not None:
+                    taken = await self._given(entry, record.listing, wanted, source)
+            return taken
 
     async def content(self, origin: str, stored: StoredObject) -> bytes | None:
         """A small file, from an artifact of this origin; None: it must be read from the store."""
-        await self.ready()
         entries = self._table.of_origin(origin)[:LOOKED_AT]
         return await self._files.run(partial(self._artifacts.content, entries, lambda record: record.find(stored))) if entries else None
-
-    def has_some(self, origin: str) -> bool:
-        """Whether there is any version of this model that its owner may have. From any thread; asks no disk."""
-        return bool(self._table.of_origin(origin))
 
     def listing(self, key: str) -> Listing | None:
         """What an unpacked artifact holds, if it is known. Blocks."""
@@ -182,43 +175,28 @@ class Cache:
                 await self._files.run_to_end(lambda _: self._artifacts.confirm(entries, 0.0))
             raise
 
-    async def recalled(self, entry: Entry) -> Listing | None:
-        """What the store had when this artifact was made; None: the artifact is not there any more, or damaged."""
-        if (record := await self._held(entry)) is None:
-            return None
-        await self._let_go(entry)
-        return record.listing
-
-    async def take_stale(self, entry: Entry, files: tuple[SourceFile, ...]) -> Artifact | None:
-        """The artifact, if it still is one and has these files."""
-        if (record := await self._held(entry)) is None:
-            return None
-        if not {f"{FILES}/{file.path}" for file in files} <= {file.path for file in record.files}:
+    async def recalled(self, entry: Entry) -> ArtifactRecord | None:
+        """The record of this artifact; None: it is not there any more, or damaged."""
+        record = await self._held(entry)
+        if record is not None:
             await self._let_go(entry)
-            return None
-        CACHE_REQUESTS.labels("stale").inc()
-        CACHE_SAVED_BYTES.inc(entry.size_bytes)
-        return self._artifact(entry)
+        return record
 
-    async def read(self, entry: Entry, path: str) -> bytes | None:
-        """A small file of this artifact, by its path in there."""
-
-        def find(record: ArtifactRecord) -> KeptFile | None:
-            return next((file for file in record.files if file.path == path), None)
-
-        return await self._files.run(partial(self._artifacts.content, [entry], find))
+    async def read(self, entry: Entry, file: KeptFile) -> bytes | None:
+        """A small file of this artifact."""
+        return await self._files.run(partial(self._artifacts.content, [entry], lambda _: file))
 
     async def reclaim(self, key: str) -> Artifact | None:
-        """One more user of an artifact that an earlier process had for a model that is still placed."""
+        """One more user of an artifact of a model that is placed since an earlier process, or whose store is away."""
         await self.ready()
         entry = self._table.find(key)
         return None if entry is None or await self._held(entry) is None else self._artifact(entry)
 
-    async def ends(self, artifact: Artifact, counts: Mapping[SourceFile, Count | None], waits: Waits) -> dict[SourceFile, Ends]:
-        """Both ends of files of an artifact that is held, and what is to be counted in each. Raises as `read_ends`."""
+    async def ends(self, artifact: Artifact, files: tuple[SourceFile, ...], waits: Waits) -> dict[SourceFile, Ends]:
+        """Both ends of files of an artifact that is held. Raises as `read_ends`."""
 
         def look(stop: Stop) -> dict[SourceFile, Ends]:
-            return {file: read_ends(artifact.root / file.path, count, stop.check) for file, count in counts.items()}
+            return {file: read_ends(artifact.root / file.path, stop.check) for file in files}
 
         with waits.on("the model's files to be read on the volume"):
             return await self._looks.run(look)
@@ -298,9 +276,7 @@ class Cache:
                 except BaseException:
                     await self._files.run_to_end(build.undo)
                     raise
-                # from here on nothing is awaited: no caller comes or goes
-                if self._table.use(entry, pull.callers - 1):
-                    self._files.start(lambda _: self._artifacts.remove(entry))
+                self._table.use(entry, pull.callers - 1)  # from here on nothing is awaited: no caller comes or goes
         finally:
             self._end(key, pull)
         CACHE_REQUESTS.labels("miss").inc()

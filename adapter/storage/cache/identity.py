@@ -16,8 +16,6 @@ from adapter.model import ModelSpec
 from adapter.storage.bucket import StoredObject
 from adapter.storage.secret.merging import Binding, StorageConfig
 
-DIGEST = "[0-9a-f]{64}"
-"""Pattern of a key."""
 FILES = "files"
 """Folder of an artifact: every file at its listing path."""
 SCHEMA = "schema"

@@ -12,6 +12,7 @@ import os
 import stat
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
@@ -28,6 +29,7 @@ MODE = 0o600
 MAX_BYTES = 8 * 1024 * 1024
 """Of one record: about 25,000 files. What has more is not kept."""
 _NANO = 10**9
+_Number = Annotated[int, msgspec.Meta(ge=0, le=MAX_SIZE_BYTES)]
 
 
 class Unusable(Exception):
@@ -37,14 +39,14 @@ class Unusable(Exception):
 class KeptFile(msgspec.Struct, frozen=True, array_like=True):
     """One file of an artifact, as it was when it was whole."""
 
-    path: str
+    path: Annotated[str, msgspec.Meta(pattern=f"^({FILES}/|{SCHEMA}$)")]
     """Below the artifact: `files/1/model.onnx`, `schema`."""
     key: str
     """Of the object that it comes from; of a file that was unpacked, of the archive."""
-    version: str
-    size_bytes: int
+    version: Annotated[str, msgspec.Meta(min_length=1)]
+    size_bytes: _Number
     """Of the file."""
-    mtime_ns: int
+    mtime_ns: _Number
 
     @property
     def stored(self) -> StoredObject:
@@ -62,7 +64,7 @@ class ArtifactRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     listing: Listing
     """All that the store had when the artifact was made, so that it can be told while the store is away."""
     files: tuple[KeptFile, ...]
-    archive: tuple[str, int, str] | None = None
+    archive: tuple[str, _Number, str] | None = None
     """Key, bytes and version of what the files were unpacked from."""
 
     def identity(self) -> Identity:
@@ -125,12 +127,8 @@ def _check(record: ArtifactRecord) -> None:
     listed = listing.files if listing.schema is None else (*listing.files, listing.schema)
     _check_paths([file.path for file in listing.files])
     _check_paths([file.path for file in record.files])
-    sizes = [file.size_bytes for file in listed] + [size for file in record.files for size in (file.size_bytes, file.mtime_ns)]
-    if record.archive is not None:
-        sizes.append(record.archive[1])
-    if any(map(path_problem, [listing.name, *(file.path for file in listed)])) or not all(0 <= size <= MAX_SIZE_BYTES for size in sizes):
-        raise ValueError
-    if not all(file.version and (file.path == SCHEMA or file.path.startswith(f"{FILES}/")) for file in record.files):
+    is_odd = any(map(path_problem, [listing.name, *(file.path for file in listed)]))
+    if is_odd or not all(0 <= file.size_bytes <= MAX_SIZE_BYTES for file in listed):
         raise ValueError
 
 

@@ -12,13 +12,15 @@ from typing import Any
 
 import structlog
 
-from adapter.ends import Count, Ends
+from adapter.ends import Ends
 from adapter.errors import SourceUnavailable
-from adapter.model import Artifact, Listing, SourceFile
+from adapter.model import Artifact, SourceFile
 from adapter.storage.cache.cache import Cache
 from adapter.storage.cache.identity import FILES, SCHEMA
+from adapter.storage.cache.record import ArtifactRecord
 from adapter.storage.cache.table import Entry
 from adapter.storage.search import Found, check_readable
+from adapter.telemetry.metrics import CACHE_REQUESTS, CACHE_SAVED_BYTES
 from adapter.waits import Waits
 
 _STALE_SECONDS = 5.0
@@ -31,41 +33,45 @@ _log = structlog.stdlib.get_logger(__name__)
 class StaleModel:
     """Implements `StoredModel`."""
 
-    def __init__(self, cache: Cache, entry: Entry, listing: Listing, cause: str, waits: Waits) -> None:
-        self.listing = listing
+    def __init__(self, cache: Cache, entry: Entry, record: ArtifactRecord, cause: str, waits: Waits) -> None:
+        self.listing = record.listing
         self._cache = cache
         self._entry = entry
+        self._files = {file.path: file for file in record.files}
         self._cause = cause
         self._waits = waits
 
     async def read(self, file: SourceFile) -> bytes:
         """As `StoredModel`."""
         check_readable(file, self.listing.origin)
-        path = SCHEMA if file == self.listing.schema else f"{FILES}/{file.path}"
-        content = await self._cache.read(self._entry, path)
+        kept = self._files.get(SCHEMA if file == self.listing.schema else f"{FILES}/{file.path}")
+        content = None if kept is None else await self._cache.read(self._entry, kept)
         if content is None:
             raise SourceUnavailable(self._cause)
         return content
 
     async def fetch(self, files: tuple[SourceFile, ...]) -> Artifact:
         """As `StoredModel`."""
-        artifact = await self._cache.take_stale(self._entry, files)
+        has_all = all(f"{FILES}/{file.path}" in self._files for file in files)
+        artifact = await self._cache.reclaim(str(self._entry.key)) if has_all else None
         if artifact is None:
             raise SourceUnavailable(self._cause)
+        CACHE_REQUESTS.labels("stale").inc()
+        CACHE_SAVED_BYTES.inc(self._entry.size_bytes)
         return artifact
 
-    async def ends(self, artifact: Artifact, counts: Mapping[SourceFile, Count | None]) -> Mapping[SourceFile, Ends]:
+    async def ends(self, artifact: Artifact, files: tuple[SourceFile, ...]) -> Mapping[SourceFile, Ends]:
         """As `StoredModel`."""
-        return await self._cache.ends(artifact, counts, self._waits)
+        return await self._cache.ends(artifact, files, self._waits)
 
 
 async def stale_model(cache: Cache, entry: Entry, cause: str, waits: Waits) -> StaleModel | None:
     """The model of this artifact, and why its store is not asked; None: the artifact cannot be used."""
-    listing = await cache.recalled(entry)
-    if listing is None:
+    record = await cache.recalled(entry)
+    if record is None:
         return None
-    _log.warning("cache.stale", model=listing.origin, cause=cause)
-    return StaleModel(cache, entry, listing, cause, waits)
+    _log.warning("cache.stale", model=record.listing.origin, cause=cause)
+    return StaleModel(cache, entry, record, cause, waits)
 
 
 async def found_soon(finding: Coroutine[Any, Any, Found], waits: Waits) -> tuple[str, Found | None]:

@@ -2,7 +2,8 @@
 The table of all artifacts on the volume: who uses which, what they take, which goes first. Pure, under one lock.
 
 An artifact is listed (it can be found), or not: it has no version, was damaged, or is to be removed. An artifact with
-users is never removed. It counts until its folder is gone: with users as placed, without as idle.
+users is never removed. It counts until its folder is gone: with users as placed, without as idle, and from the decision
+to remove it on as leaving.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ class Entry:
     users: int = 0
     last_use: int = 0
     is_listed: bool = False
+    leaving_bytes: int = 0
+    """That its removal frees: none of a file that another artifact has too."""
 
     @property
     def size_bytes(self) -> int:
@@ -56,10 +59,6 @@ class _Bytes:
             if not file[1]:
                 self.total -= self._files.pop(inode)[0]
 
-    def have(self, entry: Entry) -> bool:
-        """Whether all files of this one are among them."""
-        return all(inode in self._files for inode in entry.inodes)
-
 
 class Table:
     """All artifacts of this process. May be asked from any thread. No answer takes longer because of other models' artifacts."""
@@ -76,6 +75,7 @@ class Table:
         self._idle: dict[str, Entry] = {}
         """By name, the least recently used one first."""
         self._all, self._placed = _Bytes(), _Bytes()
+        self._leaving_bytes = 0
 
     def add(self, entry: Entry, users: int) -> None:
         """From now on it counts, and is listed if it has a key that no other one has."""
@@ -121,18 +121,16 @@ class Table:
             self._unlist(entry)
             return was_listed
 
-    def gone(self, entry: Entry) -> int:
-        """Its folder is removed, or counted by the trash. Returns how many bytes that frees: none of what another artifact has too."""
+    def gone(self, entry: Entry) -> None:
+        """The folder of what was taken off is removed, or counted by the trash."""
         with self._lock:
-            before = self._all.total
-            self._all.count(entry, -1)
-            return before - self._all.total
+            self._leaving_bytes -= entry.leaving_bytes
 
     def give_up(self) -> Entry | None:
-        """The least recently used idle artifact, whose folder the caller removes; not one whose files are all placed from another."""
+        """The least recently used idle artifact, whose folder the caller removes."""
         with self._lock:
-            idle = (entry for entry in self._idle.values() if not entry.inodes or not self._placed.have(entry))
-            if (entry := next(idle, None)) is not None:
+            entry = next(iter(self._idle.values()), None)
+            if entry is not None:
                 self._take_off(entry)
             return entry
 
@@ -152,15 +150,18 @@ class Table:
         with self._lock:
             return self._all.total - self._placed.total
 
+    def leaving_bytes(self) -> int:
+        """Of artifacts whose folders are being removed."""
+        with self._lock:
+            return self._leaving_bytes
+
     def _use(self, entry: Entry, more: int) -> None:
         had_users = bool(entry.users)
         entry.users += more
         entry.last_use = next(self._clock)
         self._idle.pop(entry.name, None)
-        if entry.users and not had_users:
-            self._placed.count(entry, 1)
-        elif had_users and not entry.users:
-            self._placed.count(entry, -1)
+        if had_users != bool(entry.users):
+            self._placed.count(entry, -1 if had_users else 1)
         if not entry.users and entry.is_listed:
             self._idle[entry.name] = entry
 
@@ -168,6 +169,10 @@ class Table:
         self._unlist(entry)
         self._idle.pop(entry.name, None)
         del self._by_name[entry.name]
+        before = self._all.total
+        self._all.count(entry, -1)  # now, and not when its files are gone: their inodes may be another artifact's then
+        entry.leaving_bytes = before - self._all.total
+        self._leaving_bytes += entry.leaving_bytes
 
     def _unlist(self, entry: Entry) -> None:
         if entry.is_listed:

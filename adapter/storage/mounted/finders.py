@@ -36,14 +36,14 @@ async def _found(search: Search, reads: VolumeReads, look: Callable[[Stop], Loca
 
 
 class Claims:
-    """All mounted claims. Implements `Finder`."""
+    """All mounted claims. Its `find` is a `Find`."""
 
     def __init__(self, reads: MountedReads) -> None:
         self._reads = reads
 
     async def find(self, config: StorageConfig, search: Search) -> LocalModel:
         """
-        As `Finder`. An empty path is the claim's root.
+        As `Find`. An empty path is the claim's root.
 
         The last link of the path is followed once: a `current` that is turned to another version later does not change what Triton
         serves now.
@@ -64,7 +64,7 @@ class Claims:
             bounds, text = Bounds(claim), spec.path.strip("/")
             path = inside(bounds, "modelPath", spec.path) if text else claim
             schema = inside(bounds, "schema_path", spec.schema_path) if spec.schema_path else None
-            listing = Tree(bounds, stop, search).listing(path, schema, f"pvc://{name}/{text}", text.rpartition("/")[2] or ROOT_NAME)
+            listing = Tree(bounds, stop, search.saw).listing(path, schema, f"pvc://{name}/{text}", text.rpartition("/")[2] or ROOT_NAME)
             return LocalModel(listing, path, schema, reads, search.waits)
 
         return await _found(search, reads, look)
@@ -107,7 +107,7 @@ class HelpedModels:
 
     async def find(self, search: Search) -> LocalModel:
         """
-        List the files at the absolute path that is searched for. Raises as `Finder.find`.
+        List the files at the absolute path that is searched for. Raises as `Find`.
 
         The path, or that of the schema, may lead into a claim: then the claim's threads read both.
 
@@ -128,7 +128,7 @@ class HelpedModels:
             bounds = Bounds(*folders, closed=self._closed)
             for what, each in paths.items():
                 bounds.check(each, f"{what} {each} does not exist")
-            return LocalModel(Tree(bounds, stop, search).listing(path, schema, str(path), path.name), path, schema, reads, search.waits)
+            return LocalModel(Tree(bounds, stop, search.saw).listing(path, schema, str(path), path.name), path, schema, reads, search.waits)
 
         return await _found(search, reads, look)
 
@@ -163,7 +163,7 @@ class Folders:
 
     async def find(self, search: Search) -> LocalModel:
         """
-        List the model at an absolute path below one of the spec's folders. Raises as `Finder.find`.
+        List the model at an absolute path below one of the spec's folders. Raises as `Find`.
 
         A path that leads from one folder into another one goes on in the other one's threads.
 
@@ -193,7 +193,7 @@ class Folders:
             end = bounds.end(path)
             if end == folder.resolve():
                 raise InvalidRequest(f"{text!r} is {folder} itself; a model must lie below it")
-            return LocalModel(Tree(bounds, stop, search).listing(end, None, text, end.name), end, None, reads, search.waits)
+            return LocalModel(Tree(bounds, stop, search.saw).listing(end, None, text, end.name), end, None, reads, search.waits)
 
         try:
             return await _found(search, reads, look)

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from adapter.ends import Count, Ends, read_ends
+from adapter.ends import Ends, read_ends
 from adapter.errors import InvalidModel, SourceChanged, SourceNotFound, SourceUnavailable, VolumeFailed
-from adapter.model import Artifact, Listing, SourceFile
+from adapter.model import Artifact, Listing, SourceFile, is_utf8
 from adapter.storage.mounted.bounds import CIRCLE, Bounds, is_in
 from adapter.storage.mounted.reads import VolumeReads
-from adapter.storage.search import MAX_OBJECTS, Search, check_readable, readable
+from adapter.storage.search import MAX_OBJECTS, check_readable, readable
 from adapter.volume.trees import opened
 from adapter.waits import Waits
 from adapter.workers import Stop
@@ -61,12 +61,12 @@ class LocalModel:
         await self.reads.run(self.waits, check)
         return Artifact(root=self._root, is_ours=False)
 
-    async def ends(self, artifact: Artifact, counts: Mapping[SourceFile, Count | None]) -> Mapping[SourceFile, Ends]:
+    async def ends(self, artifact: Artifact, files: tuple[SourceFile, ...]) -> Mapping[SourceFile, Ends]:
         """As `StoredModel`."""
 
         def look(stop: Stop) -> dict[SourceFile, Ends]:
             try:
-                return {file: read_ends(self._path(file), count, stop.check) for file, count in counts.items()}
+                return {file: read_ends(self._path(file), stop.check) for file in files}
             except VolumeFailed as error:
                 raise SourceUnavailable(f"{self.reads.holder}: {error.text}") from error
 
@@ -108,11 +108,11 @@ def list_folder(path: Path) -> Listing:
 class Tree:
     """Files below a place, links followed. Counts entries, so that links cannot multiply without end."""
 
-    def __init__(self, bounds: Bounds, stop: Stop, search: Search | None = None) -> None:
-        """`search` is told what is seen on the way; `stop` ends the listing between entries."""
+    def __init__(self, bounds: Bounds, stop: Stop, saw: Callable[[SourceFile], object] = lambda _: None) -> None:
+        """`saw` is told what is seen on the way; `stop` ends the listing between entries."""
         self._bounds = bounds
         self._stop = stop
-        self._search = search
+        self._saw = saw
         self._entries = 0
 
     def listing(self, path: Path, schema: Path | None, origin: str, name: str) -> Listing:
@@ -174,8 +174,7 @@ class Tree:
         if not stat.S_ISREG(state.st_mode):
             raise InvalidModel(f"{path} is neither a file nor a directory")
         file = SourceFile(name, state.st_size, _etag(state))
-        if self._search is not None:
-            self._search.saw(file)
+        self._saw(file)
         return file
 
     def _count(self, top: Path, path: str) -> None:
@@ -184,10 +183,8 @@ class Tree:
         self._entries += 1
         if self._entries > MAX_OBJECTS:
             raise InvalidModel(f"{top} holds more than {MAX_OBJECTS} files and directories; is it really one model?")
-        try:
-            path.encode("utf-8")
-        except UnicodeEncodeError as error:
-            raise InvalidModel(f"{path!r} in {top} is a name that is not UTF-8") from error
+        if not is_utf8(path):
+            raise InvalidModel(f"{path!r} in {top} is a name that is not UTF-8")
 
 
 def _etag(state: os.stat_result) -> str:

@@ -14,9 +14,8 @@ from contextlib import suppress
 from urllib.parse import urlsplit
 
 from adapter.errors import StartError
-from adapter.storage.net.access import FREE, Access, Guard, Trust, proxy_for
 from adapter.storage.net.failures import CONNECT_SECONDS, NAMES_AWAY, UNRESOLVED, DeniedAddress, Unanswered, UnknownName
-from adapter.storage.net.messages import SMALL_BYTES, Collected, Head, Request
+from adapter.storage.net.messages import FREE, SMALL_BYTES, TOKEN_BYTES, Access, Collected, Guard, Head, Request, Trust, proxy_for
 from adapter.storage.net.transfer import Transfer
 from adapter.storage.net.worker import Worker
 from adapter.workers import Stop, Workers
@@ -141,20 +140,18 @@ class Engine:
 class Bridge:
     """Requests of a vendor's library, which blocks in a thread of ours. Made on the event loop, used in threads."""
 
-    def __init__(self, engine: Engine, trust: Trust, guard: Guard = FREE, *, most_bytes: int, asks: Callable[[str], None]) -> None:
+    def __init__(self, engine: Engine, trust: Trust, guard: Guard = FREE, *, asks: Callable[[str], None]) -> None:
         """
         Args:
             engine: sends the requests.
             trust: of the connections.
             guard: of addresses.
-            most_bytes: of the body of an answer.
             asks: told host and port before each request.
         """
         self._loop = asyncio.get_running_loop()
         self._engine = engine
         self._trust = trust
         self._guard = guard
-        self._most_bytes = most_bytes
         self._asks = asks
 
     def send(
@@ -171,13 +168,9 @@ class Bridge:
         page = Collected()
         access = Access(self._trust, self._guard, proxy_for(url) if uses_proxies else "")
         given = {"Accept-Encoding": "identity", **headers}
-        request = Request(url, given, page, access, self._most_bytes, method, body)
+        request = Request(url, given, page, access, TOKEN_BYTES, method, body)
         future = asyncio.run_coroutine_threadsafe(self._engine.fetch(request), self._loop)
-
-        def end() -> None:
-            future.cancel()
-
-        with stop.waking(end):
+        with stop.waking(future.cancel):
             try:
                 head = future.result()
             except asyncio.CancelledError:

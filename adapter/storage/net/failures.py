@@ -35,10 +35,7 @@ _CAUSES = {
     pycurl.E_BAD_CONTENT_ENCODING: "its answer has an encoding that was not asked for",
     _TOO_LARGE: _NOT_HTTP,
 }
-_UNKNOWN_NAMES = (pycurl.E_COULDNT_RESOLVE_HOST, pycurl.E_COULDNT_RESOLVE_PROXY)
 _CERTIFICATE = re.compile(r"(?:certificate problem|verify result): ([\w ,'/-]{1,80}?)(?: \(\d+\))?$")
-_NO_TUNNEL = 400
-"""A proxy that makes no tunnel answers CONNECT with such a status, or with a higher one."""
 
 
 class Unanswered(Exception):
@@ -86,7 +83,7 @@ def failure_of(curl: Any, code: int, text: str, *, uses_proxy: bool) -> Unanswer
         text: libcurl's words.
         uses_proxy: whether the server is reached through one.
     """
-    if code in _UNKNOWN_NAMES:
+    if code in (pycurl.E_COULDNT_RESOLVE_HOST, pycurl.E_COULDNT_RESOLVE_PROXY):
         return UnknownName(NAMES_AWAY)
     was_connected = code != pycurl.E_COULDNT_CONNECT and bool(curl.getinfo(pycurl.PRETRANSFER_TIME))
     cause = _cause(curl, code, text)
@@ -108,6 +105,6 @@ def _cause(curl: Any, code: int, text: str) -> str:
     if code == pycurl.E_COULDNT_CONNECT:
         number = int(curl.getinfo(pycurl.OS_ERRNO))
         return "the connection was refused" if number == 111 else os.strerror(number) if number else "no connection"
-    if code == pycurl.E_RECV_ERROR and curl.getinfo(pycurl.HTTP_CONNECTCODE) >= _NO_TUNNEL:
+    if code == pycurl.E_RECV_ERROR and curl.getinfo(pycurl.HTTP_CONNECTCODE) >= 400:
         return "no tunnel was made"
     return _CAUSES.get(code, f"the transfer failed (libcurl {code})")

@@ -1,17 +1,135 @@
-"""What the engine is asked, and what it answers."""
+"""What the engine is asked, by which way it asks that, and what it answers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import functools
+import os
+import ssl
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+from typing import Any, Protocol
+from urllib.parse import unquote, urlsplit
 
-from adapter.storage.net.access import Access
+import certifi
+import pycurl
 
 SMALL_BYTES = 256 * 1024
 """Most of a body that is asked for in a row of such ones, over one connection."""
 ERROR_BYTES = 64 * 1024
 """Most of an answer that is neither 200 nor 206. The clouds' error documents have less than 8 KiB."""
+TOKEN_BYTES = 256 * 1024
+"""Most that an answer with a token, or other credentials, may have: honest ones have 2 KiB."""
+_ANY: dict[IPv4Address | IPv6Address, IPv4Address | IPv6Address] = {
+    IPv4Address(0): IPv4Address("127.0.0.1"),
+    IPv6Address(0): IPv6Address("::1"),
+}
+"""Linux connects to itself for `0.0.0.0` and `::`."""
+_ENDING_IN_IPV4 = (IPv6Network("::/96"), IPv6Network("64:ff9b::/96"), IPv6Network("64:ff9b:1::/48"))
+"""IPv4-compatible, and NAT64: RFC 6052, RFC 8215."""
+_ISATAP = (0x00005EFE, 0x02005EFE)
+"""Source: RFC 5214; bits 64 to 96 of an address that ends in an IPv4 address."""
+
+
+@dataclass(frozen=True)
+class Guard:
+    """
+    Networks that a request may not lead to.
+
+    Where only a request names an endpoint, the endpoint may not be an address of the pod itself or of its machine's
+    metadata service, under whatever name or notation.
+    """
+
+    denied: tuple[IPv4Network | IPv6Network, ...] = ()
+
+    def allows(self, address: str) -> bool:
+        """Whether neither the address nor an address that it leads to is denied."""
+        return not any(
+            reached.version == network.version and reached in network
+            for reached in _reached(ip_address(address.partition("%")[0]))
+            for network in self.denied
+        )
+
+
+FREE = Guard()
+"""Every address is allowed: the stored config names the endpoint."""
+
+
+def _reached(address: IPv4Address | IPv6Address) -> Iterator[IPv4Address | IPv6Address]:
+    """The address, and those that a packet to it may end at."""
+    yield address
+    if address in _ANY:
+        yield _ANY[address]
+    if isinstance(address, IPv4Address):
+        return
+    inner = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
+    if any(address in network for network in _ENDING_IN_IPV4) or int(address) >> 32 & 0xFFFFFFFF in _ISATAP:
+        inner.append(IPv4Address(int(address) & 0xFFFFFFFF))
+    for each in inner:
+        if each is not None:
+            yield from _reached(each)
+
+
+@dataclass(frozen=True)
+class Trust:
+    """Which servers are trusted, and what is shown to them. PEM texts; nothing is written to a disk."""
+
+    verify: bool = True
+    ca_pem: str | None = field(default=None, repr=False)
+    """Authorities that are trusted instead of the usual ones."""
+    ca_file: str | None = None
+    """A bundle that the environment names, where there is no `ca_pem`."""
+    client_pem: str | None = field(default=None, repr=False)
+    """Certificate and key."""
+
+
+@dataclass(frozen=True)
+class Access:
+    """How one server is reached. Requests with equal ones share connections."""
+
+    trust: Trust = Trust()
+    guard: Guard = FREE
+    proxy: str = field(default="", repr=False)
+    """URL with credentials; empty: none."""
+
+    def apply(self, curl: Any) -> None:
+        """Set trust and proxy on a handle of pycurl. The engine heeds the guard."""
+        trust = self.trust
+        if not trust.verify:
+            curl.setopt(pycurl.SSL_VERIFYPEER, 0)
+            curl.setopt(pycurl.SSL_VERIFYHOST, 0)
+        elif trust.ca_pem:
+            curl.setopt(pycurl.CAINFO_BLOB, trust.ca_pem.encode())
+        else:
+            curl.setopt(pycurl.CAINFO, trust.ca_file or _default_authorities())
+        if trust.client_pem:
+            curl.setopt(pycurl.SSLCERT_BLOB, trust.client_pem.encode())
+            curl.setopt(pycurl.SSLKEY_BLOB, trust.client_pem.encode())
+        curl.setopt(pycurl.NOPROXY, "")  # libcurl reads the environment otherwise
+        curl.setopt(pycurl.PROXY, "")
+        if self.proxy:
+            parts = urlsplit(self.proxy)
+            curl.setopt(pycurl.PROXY, parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl())
+            if parts.username is not None:
+                curl.setopt(pycurl.PROXYUSERNAME, unquote(parts.username).encode())
+                curl.setopt(pycurl.PROXYPASSWORD, unquote(parts.password or "").encode())
+
+
+def proxy_for(url: str) -> str:
+    """The proxy that HTTP_PROXY, HTTPS_PROXY and NO_PROXY, in either case, name for a URL; empty: none."""
+    parts = urlsplit(url)
+    proxy = urllib.request.getproxies().get(parts.scheme, "")
+    if not proxy or urllib.request.proxy_bypass(parts.netloc.rpartition("@")[2]):
+        return ""
+    return proxy if "://" in proxy else f"http://{proxy}"
+
+
+@functools.cache
+def _default_authorities() -> str:
+    """The system's bundle, or certifi's: the path in pycurl's wheel exists on some systems only."""
+    path = ssl.get_default_verify_paths().cafile
+    return path if path is not None and os.access(path, os.R_OK) else certifi.where()
 
 
 @dataclass(slots=True)

@@ -155,9 +155,9 @@ class Worker:
             return
         if following is None:
             transfer.close()
-            return
-        transfer.reset(following)
-        self._start(transfer)
+        else:
+            transfer.reset(following)
+            self._start(transfer)
 
     def _cancel(self, transfer: Transfer, error: BaseException | None = None) -> None:
         if transfer.curl in self._running:

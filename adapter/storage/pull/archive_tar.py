@@ -19,7 +19,6 @@ import re
 import struct
 import tarfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, BinaryIO, cast
 
 from adapter.model import is_utf8
@@ -36,8 +35,8 @@ _MAX_OF_ALL = 32
 _MAX_OF_ALL_CHARACTERS = 64 * 1024
 _SPARSE, _MAP = "GNU.sparse.", "GNU.sparse.map"
 _REAL_SIZES = {"GNU.sparse.size", "GNU.sparse.realsize"}
-_BROKEN = (tarfile.TarError, ValueError, AttributeError, IndexError, TypeError, OverflowError, struct.error)
-"""What `tarfile` raises on bytes that are no archive."""
+BROKEN = (tarfile.TarError, ValueError, AttributeError, IndexError, TypeError, OverflowError, struct.error)
+"""What `tarfile` raises on bytes that are no archive; and RecursionError: it reads each header inside of the one before."""
 _MAX_EXTENSION_BYTES = 256 * 1024
 """Of one extended header, or one long name: it is held as a whole, several times."""
 _MOST_ENTRY_BYTES = 1024 * 1024
@@ -56,13 +55,12 @@ def untar(stream: BinaryIO, tree: ArchiveTree, stop: Stop, *, is_packed: bool) -
     Unpack a tar archive; `is_packed` has the stream read to its end, where the checksum stands.
 
     Raises:
-        Damaged: it is no tar archive, or not all of it.
+        Damaged, one of `BROKEN`, RecursionError: it is no tar archive, or not all of it.
         InvalidModel: it holds what is not unpacked.
         DiskFull, OSError: as `ArchiveTree`.
     """
     blocks = _TarStream(stream, stop, tree.limit_bytes + MAX_OBJECTS * _ENTRY_BYTES)
-    with _told():
-        archive = tarfile.TarFile(fileobj=cast("Any", blocks), mode="r", encoding="utf-8", errors="surrogateescape")
+    archive = tarfile.TarFile(fileobj=cast("Any", blocks), mode="r", encoding="utf-8", errors="surrogateescape")
     while (member := _next(archive, blocks)) is not None:
         _unpack(archive, member, blocks, tree)
         blocks.begin()
@@ -71,8 +69,7 @@ def untar(stream: BinaryIO, tree: ArchiveTree, stop: Stop, *, is_packed: bool) -
 
 
 def _next(archive: tarfile.TarFile, blocks: _TarStream) -> tarfile.TarInfo | None:
-    with _told():
-        member = archive.next()
+    member = archive.next()
     cast("Any", archive).members.clear()  # it would remember every entry
     if member is None and not blocks.is_at_end_mark:
         raise Damaged("it ends in the middle, or a header is damaged")
@@ -122,8 +119,7 @@ def _check_parts(member: tarfile.TarInfo, header: bytes, end: int) -> None:
         if start < done or length < 0:
             raise Damaged("the parts of a sparse file overlap")
         done, stored = start + length, stored + length
-    with _told():
-        size_bytes = int(said.get("size", tarfile.TarInfo.frombuf(header, "utf-8", "surrogateescape").size))
+    size_bytes = int(said.get("size", tarfile.TarInfo.frombuf(header, "utf-8", "surrogateescape").size))
     padding = -size_bytes % tarfile.BLOCKSIZE
     if done > member.size or member.offset_data + stored + padding != end or said.get(_MAP, ",").count(",") % 2 == 0:
         raise Damaged("the parts of a sparse file contradict its length")
@@ -132,29 +128,14 @@ def _check_parts(member: tarfile.TarInfo, header: bytes, end: int) -> None:
 def _pieces(archive: tarfile.TarFile, member: tarfile.TarInfo, blocks: _TarStream) -> Iterator[tuple[int, bytes]]:
     """The content of a file, with its offsets. Of a sparse one, without what is zeros."""
     blocks.is_content = True
-    with _told():
-        content = archive.extractfile(member)
+    content = archive.extractfile(member)
     assert content is not None  # noqa: S101 - it is a regular file
     for offset in range(0, member.size, CHUNK_BYTES):
-        with _told():
-            data = content.read(CHUNK_BYTES)
+        data = content.read(CHUNK_BYTES)
         if len(data) < min(CHUNK_BYTES, member.size - offset):
             raise Damaged("it ends in the middle")
         if not member.issparse() or data.strip(b"\0"):
             yield offset, data
-
-
-@contextmanager
-def _told() -> Iterator[None]:
-    """What `tarfile` says of an archive is the reason why it is refused."""
-    try:
-        yield
-    except Damaged:
-        raise
-    except RecursionError as error:  # `tarfile` reads each header inside of the one before
-        raise Damaged("extended headers follow each other without end") from error
-    except _BROKEN as error:
-        raise Damaged(shown(str(error))) from error
 
 
 class _TarStream:

@@ -20,10 +20,11 @@ from pathlib import Path
 
 from adapter.errors import InvalidModel
 from adapter.paths import TreeTooLarge, check_size, held_bytes, path_problem
+from adapter.storage.pull.staged import open_file
 from adapter.storage.search import MAX_OBJECTS, shown
 from adapter.units import show_bytes
 from adapter.volume.space import Reservation
-from adapter.volume.volume import FILE_MODE, make_plain_directory
+from adapter.volume.volume import make_plain_directory
 from adapter.workers import Stop
 
 CHUNK_BYTES = 256 * 1024
@@ -92,8 +93,7 @@ class ArchiveTree:
         self._entries += 1
         if self._entries > MAX_OBJECTS:
             raise self.refusal(f"holds more than {MAX_OBJECTS} entries; is it really one model?")
-        path = name.removesuffix("/")
-        path = _HERE.sub("", path)
+        path = _HERE.sub("", name.removesuffix("/"))
         if path in ("", ".") and not name.startswith("/"):
             return None
         if problem := path_problem(path):
@@ -135,10 +135,8 @@ class ArchiveTree:
         self._check_bytes(self._bytes)
         self._reserve(self._bytes, 1)
         with self._naming(path):
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-            file = self._reserved.insist(partial(os.open, self._target / path, flags, FILE_MODE))
+            file = self._reserved.insist(partial(open_file, self._target / path, is_new=True))
         try:
-            os.fchmod(file, FILE_MODE)
             end = 0
             for offset, content in pieces:
                 self._stop.check()

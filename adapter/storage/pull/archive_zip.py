@@ -39,7 +39,7 @@ _OTHERS = {1: "shrink", 6: "implode", 9: "deflate64", 12: "bzip2", 14: "lzma", 9
 _ENCRYPTED = 0x1 | 0x40 | 0x2000
 _PATCH = 0x20
 _AES = 99
-_BROKEN = (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, ValueError, OverflowError, struct.error, zlib.error)
+BROKEN = (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, ValueError, OverflowError, struct.error, zlib.error)
 """What `zipfile` raises on bytes that are no archive."""
 
 
@@ -48,25 +48,18 @@ def unzip(archive: Path, tree: ArchiveTree, stop: Stop) -> None:
     Unpack a zip archive.
 
     Raises:
-        Damaged: it is no zip archive, or not all of it.
+        Damaged, one of `BROKEN`: it is no zip archive, or not all of it.
         InvalidModel: it holds what is not unpacked.
         DiskFull, OSError: as `ArchiveTree`.
     """
     with _Measured(io.FileIO(archive), tree) as file:
-        try:
-            entries = _entries(file)
-            with zipfile.ZipFile(file) as opened:
-                if entries not in (_SHORT, len(opened.infolist()) & _SHORT):
-                    raise Damaged("its directory has more or fewer entries than its end says")
-                tree.check_announced(_checked(opened, tree, stop), len(opened.infolist()))
-                for member in opened.infolist():
-                    _unpack(opened, member, file, tree)
-        except Damaged:
-            raise
-        except UnicodeDecodeError as error:
-            raise Damaged(f"the name {error.object[:200]!r} is not UTF-8") from error
-        except _BROKEN as error:
-            raise Damaged(shown(str(error))) from error
+        entries = _entries(file)
+        with zipfile.ZipFile(file) as opened:
+            if entries not in (_SHORT, len(opened.infolist()) & _SHORT):
+                raise Damaged("its directory has more or fewer entries than its end says")
+            tree.check_announced(_checked(opened, tree, stop), len(opened.infolist()))
+            for member in opened.infolist():
+                _unpack(opened, member, file, tree)
 
 
 class _Measured(io.BufferedReader):

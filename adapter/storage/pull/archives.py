@@ -13,15 +13,14 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from adapter.errors import InvalidRequest
-from adapter.storage.pull.archive_tar import untar
+from adapter.storage.pull import archive_tar, archive_zip
 from adapter.storage.pull.archive_tree import ArchiveTree, Damaged
-from adapter.storage.pull.archive_zip import unzip
+from adapter.storage.search import shown
 from adapter.volume.space import Reservation
 from adapter.workers import Stop
 
 SUFFIXES = (".tar.gz", ".tgz", ".tar", ".zip")
 _OTHERS = (".gz", ".bz2", ".tbz2", ".xz", ".txz", ".zst", ".7z", ".rar")
-_HEAD_BYTES = 512
 _KINDS = {
     b"\x1f\x8b": "gzip",
     b"PK\3\4": "zip",
@@ -80,22 +79,31 @@ def unpack(archive: Path, *, name: str, target: Path, reserved: Reservation, max
     try:
         with archive.open("rb") as file:
             if kind == "zip":
-                unzip(archive, tree, stop)
+                archive_zip.unzip(archive, tree, stop)
             elif kind == "tar":
-                untar(file, tree, stop, is_packed=False)
+                archive_tar.untar(file, tree, stop, is_packed=False)
             else:
-                untar(cast("BinaryIO", _Gunzip(file, stop)), tree, stop, is_packed=True)
-    except Damaged as reason:
+                archive_tar.untar(cast("BinaryIO", _Gunzip(file, stop)), tree, stop, is_packed=True)
+    except (*archive_tar.BROKEN, *archive_zip.BROKEN, RecursionError) as error:
         found = _begins_like(archive) or kind
-        hint = reason if found == kind else f"it begins like {found}"
-        raise tree.refusal(f"is damaged, or not what its name says: {hint}") from reason
+        hint = _words(error) if found == kind else f"it begins like {found}"
+        raise tree.refusal(f"is damaged, or not what its name says: {hint}") from error
     return tree.finish()
+
+
+def _words(error: Exception) -> str:
+    """Why it is damaged: what the libraries say of it is the reason."""
+    if isinstance(error, Damaged):
+        return str(error)
+    if isinstance(error, UnicodeDecodeError):
+        return f"the name {error.object[:200]!r} is not UTF-8"
+    return "extended headers follow each other without end" if isinstance(error, RecursionError) else shown(str(error))
 
 
 def _begins_like(archive: Path) -> str | None:
     """The kind that its first bytes tell."""
     with archive.open("rb") as file:
-        head = file.read(_HEAD_BYTES)
+        head = file.read(512)
     return "tar" if head[257:262] == b"ustar" else next((kind for start, kind in _KINDS.items() if head.startswith(start)), None)
 
 

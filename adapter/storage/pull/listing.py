@@ -15,6 +15,7 @@ import difflib
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import TypeVar
 
@@ -142,7 +143,7 @@ class _Tree:
             self.single = next((stored for stored in page.objects if stored.key == self._key), None)
             if self.single is not None:
                 return
-            await self._take(page)
+            await self._done(partial(self._see, page), len(page.objects))
             self.beside += [stored.key for stored in page.objects if not stored.key.startswith(self.prefix)][: _FEW - len(self.beside)]
             if page.next_token and self.beside and _ascends(page):  # an object of the path's own name would have come first
                 await self._find_below()
@@ -155,14 +156,11 @@ class _Tree:
         self._search.forget()
         self._seen, self._names_bytes = [], 0
         async for page in _pages(self._bucket, self.prefix):
-            await self._take(page)
+            await self._done(partial(self._see, page), len(page.objects))
         self.files = await self._done(self._sorted, len(self._seen))
 
     async def _done(self, work: Callable[[], T], rows: int) -> T:
         return work() if self._threads is None else await self._threads.run_large(work, rows)
-
-    async def _take(self, page: Page) -> None:
-        await self._done(lambda: self._see(page), len(page.objects))
 
     def _see(self, page: Page) -> None:
         for stored in page.objects:

@@ -10,16 +10,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 from adapter.storage.bucket import Bucket, Read, StoredObject
 from adapter.storage.net.messages import SMALL_BYTES
 from adapter.storage.pull.staged import Part, StagedFiles
-from adapter.storage.queues import EndpointQueues
 from adapter.telemetry.metrics import PULLED_BYTES, PULLED_FILES
 from adapter.units import MIB
 from adapter.volume.space import Reservation
@@ -53,6 +53,42 @@ _FILE_WORTH_BYTES = 256 * 1024
 """A request moves the pull on like these bytes: among small files, bytes alone would tell little."""
 
 
+class EndpointQueues:
+    """
+    Turns of requests to endpoints: how many may be under way at a time, first come first served.
+
+    A silent endpoint holds each request until the caller's time is up. So all endpoints together may have twice as many as one:
+    what one that is dead cannot take is left to the others.
+    """
+
+    def __init__(self, each: int) -> None:
+        """`each`: requests of one endpoint at a time."""
+        self._each = each
+        self._all = asyncio.Semaphore(2 * each)
+        self._of: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+        """By endpoint. One that no request uses or waits for goes."""
+
+    @asynccontextmanager
+    async def turn(self, endpoint: str, waits: Waits) -> AsyncIterator[None]:
+        """While inside, one request may be under way to this endpoint. Until there is a turn, that is what is waited for."""
+        turns = self._of.setdefault(endpoint, asyncio.Semaphore(self._each))
+        async with (
+            _held(turns, waits, f"a free request to {endpoint} (all {self._each} wait for it)"),
+            _held(self._all, waits, f"a free request to storage (all {2 * self._each} wait for stores)"),
+        ):
+            yield
+
+
+@asynccontextmanager
+async def _held(turns: asyncio.Semaphore, waits: Waits, what: str) -> AsyncIterator[None]:
+    with waits.on(what) if turns.locked() else nullcontext():
+        await turns.acquire()
+    try:
+        yield
+    finally:
+        turns.release()
+
+
 class Puller:
     """Pulls models, any number at once."""
 
@@ -72,13 +108,7 @@ class Puller:
         self._sizes = sizes
 
     async def pull(
-        self,
-        bucket: Bucket,
-        objects: Mapping[str, StoredObject],
-        waits: Waits,
-        *,
-        reserved: Reservation,
-        staged: Path | None = None,
+        self, bucket: Bucket, objects: Mapping[str, StoredObject], waits: Waits, *, reserved: Reservation, staged: Path | None = None
     ) -> Path:
         """
         Pull objects into a directory, and check that each is as long as it was listed.
@@ -113,7 +143,7 @@ class Puller:
 
     def _prepared(self, files: StagedFiles, objects: Mapping[str, StoredObject], stop: Stop) -> deque[Part]:
         parts = deque(part for part in parts_of(objects, self._sizes) if part.length)
-        files.prepare({part.path for part in parts if not part.is_whole}, stop)
+        files.prepare({part.path for part in parts if part.length < part.stored.size_bytes}, stop)
         return parts
 
 

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import dataclasses
 import weakref
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from adapter.ends import Count, Ends
+from adapter.ends import Ends
 from adapter.model import Artifact, Listing, SourceFile
 from adapter.storage.bucket import Bucket, Read, StoredObject
 from adapter.storage.cache.cache import Cache, Taken
@@ -24,17 +23,14 @@ from adapter.storage.cache.cache import Wanted as WantedArtifact
 from adapter.storage.cache.identity import ARCHIVE, FILES, SCHEMA, Identity
 from adapter.storage.pull.archives import unpack
 from adapter.storage.pull.listing import FoundModel
-from adapter.storage.pull.puller import Puller
-from adapter.storage.pull.verified import Content
-from adapter.storage.queues import EndpointQueues
+from adapter.storage.pull.puller import EndpointQueues, Puller
+from adapter.storage.pull.staged import Content
 from adapter.storage.search import Search, check_readable, readable
 from adapter.volume.space import Reservation
 from adapter.volume.trees import read_below
 from adapter.volume.volume import Volume, make_plain_directory
 from adapter.waits import Waits
 from adapter.workers import Stop, Workers
-
-_OUTER = "unpacked"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,12 +84,11 @@ class RemoteModel:
     async def read(self, file: SourceFile) -> bytes:
         """As `StoredModel`."""
         check_readable(file, self.listing.origin)
-        stored = self._found.stored(file)
-        content = b""
+        stored, content = self._found.stored(file), b""
         if stored.size_bytes:
             known = await self._means.cache.content(self._origin, stored) if stored.is_versioned else None
             async with self._means.cache.heeding_refusals(self._origin):
-                content = await self._read_in_turn(stored) if known is None else known
+                content = await self._read_in_turn(stored, stored.size_bytes) if known is None else known
         if stored.is_versioned:
             self.contents[stored] = content
             if file != self.listing.schema:
@@ -103,7 +98,8 @@ class RemoteModel:
     async def peek(self, file: SourceFile) -> bytes | None:
         """As `Found`."""
         check_readable(file, self.listing.origin)
-        return await self._read_whole(self._found.stored(file))
+        stored = self._found.stored(file)
+        return await self._read_first(stored, stored.size_bytes) if stored.size_bytes else b""
 
     async def fetch(self, files: tuple[SourceFile, ...]) -> Artifact:
         """As `StoredModel`. What was read before belongs to the artifact too, so that an equal load reads nothing."""
@@ -114,14 +110,13 @@ class RemoteModel:
 
         return (await self._take(await self._means.files.run_large(objects, len(wanted)), self.listing)).artifact
 
-    async def ends(self, artifact: Artifact, counts: Mapping[SourceFile, Count | None]) -> Mapping[SourceFile, Ends]:
+    async def ends(self, artifact: Artifact, files: tuple[SourceFile, ...]) -> Mapping[SourceFile, Ends]:
         """As `StoredModel`."""
-        return await self._means.cache.ends(artifact, counts, self._waits)
+        return await self._means.cache.ends(artifact, files, self._waits)
 
     async def prove(self, stored: StoredObject) -> None:
         """As `Source`."""
-        async with self._turn():
-            await self._found.bucket.read((Read(stored, 0, 1, bytearray().extend),))
+        await self._read_in_turn(stored, 1)
 
     async def fill(self, staged: Path, missing: Mapping[str, StoredObject], reserved: Reservation, waits: Waits) -> Listing:
         """As `Source`."""
@@ -144,22 +139,18 @@ class RemoteModel:
             return Identity(self._origin, objects)
         return Identity(self._origin, {**objects, SCHEMA: schema})
 
-    async def _read_in_turn(self, stored: StoredObject) -> bytes:
-        async with self._turn():
-            return await self._read_whole(stored)
-
-    async def _read_whole(self, stored: StoredObject) -> bytes:
-        content = Content(stored, self._found.bucket.place)
-        if stored.size_bytes:
-            await self._found.bucket.read((Read(stored, 0, stored.size_bytes, content),))
-        return bytes(content.content)
-
-    @asynccontextmanager
-    async def _turn(self) -> AsyncIterator[None]:
-        """While inside, the bucket is read with credentials of our own."""
+    async def _read_in_turn(self, stored: StoredObject, length: int) -> bytes:
+        """With credentials of our own."""
         async with self._means.asks.turn(self._found.bucket.endpoint, self._waits):
-            yield
+            content = await self._read_first(stored, length)
         self.has_read = True
+        return content
+
+    async def _read_first(self, stored: StoredObject, length: int) -> bytes:
+        content = Content(stored, self._found.bucket.place)
+        sink = content if length == stored.size_bytes else content.keep
+        await self._found.bucket.read((Read(stored, 0, length, sink),))
+        return bytes(content.content)
 
 
 class PackedModel(RemoteModel):
@@ -226,7 +217,7 @@ class PackedModel(RemoteModel):
     def _unpack(self, archive: Path, staged: Path, reserved: Reservation, stop: Stop) -> Listing:
         packed, means = self._found.listing, self._means
         with means.volume.writing(packed.size_bytes):
-            outer, target = staged / _OUTER, staged / FILES
+            outer, target = staged / "unpacked", staged / FILES
             make_plain_directory(outer)
             files = unpack(archive, name=packed.name, target=outer, reserved=reserved, max_bytes=means.most_unpacked_bytes, stop=stop)
             names = list(outer.iterdir())

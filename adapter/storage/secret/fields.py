@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from adapter.errors import InvalidRequest
@@ -52,17 +52,17 @@ def text_of(value: object) -> str | None:
     return (value.strip() or None) if isinstance(value, str) else None
 
 
+@dataclass(frozen=True)
 class Fields:
     """Reads single fields of a config, whose values should be strings."""
 
-    def __init__(self, values: Mapping[str, object], label: str) -> None:
-        self.label = label
-        """For people: which config it is."""
-        self._values = values
+    values: Mapping[str, object] = field(repr=False)
+    label: str
+    """For people: which config it is."""
 
     def text(self, name: str) -> str | None:
         """A text, or None when it is absent or empty. Raises InvalidRequest when it is not a text."""
-        value = self._values.get(name)
+        value = self.values.get(name)
         if isinstance(value, dict | list):
             kind = "object" if isinstance(value, dict) else "array"
             raise InvalidRequest(f"{self.label}: {name} is a JSON {kind}, expected a string")

@@ -73,7 +73,7 @@ NOTHING = Binding()
 """Of a type that has no credentials."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class StorageConfig:
     """The merged config of one request."""
 
@@ -149,16 +149,7 @@ def merged(stored: Mapping[str, object], spec: ModelSpec, label: str, bindings: 
     bucket = values.get("bucket") or values.get("default_bucket")
     if bucket is not None and not isinstance(bucket, str):
         raise InvalidRequest(f"{label}: bucket is not a string")
-    bucket = text_of(bucket)
-    return StorageConfig(
-        type=kind,
-        bucket=bucket,
-        values=values,
-        label=label,
-        is_unsigned=is_unsigned,
-        has_own_credentials=bool(own),
-        requested=requested,
-    )
+    return StorageConfig(kind, text_of(bucket), values, label, is_unsigned=is_unsigned, has_own_credentials=bool(own), requested=requested)
 
 
 def _kind_of(values: Mapping[str, object], params: Mapping[str, str], label: str, bindings: Mapping[str, Binding]) -> str:
@@ -217,12 +208,12 @@ def override(values: dict[str, object], params: Mapping[str, object], what: str 
         if not all((*parents, last)):
             raise InvalidRequest(f"{what}: {name!r} is not a path of names joined by dots")
         target = values
-        for depth, parent in enumerate(parents):
-            step = target.get(parent)
-            if step is None:
-                step = target[parent] = {}
+        for depth, parent in enumerate(parents, 1):
+            if target.get(parent) is None:
+                target[parent] = {}
+            step = target[parent]
             if not isinstance(step, dict):
-                raise InvalidRequest(f"{what}: {name!r} needs {'.'.join(parents[: depth + 1])!r} to be an object, which it is not")
+                raise InvalidRequest(f"{what}: {name!r} needs {'.'.join(parents[:depth])!r} to be an object, which it is not")
             target = step
         if not isinstance(target.get(last, ""), str | None):
             raise InvalidRequest(f"{what}: {name!r} would replace a value that is not a string")

@@ -24,8 +24,6 @@ PARTIAL = 206
 GONE = (404, 410)
 REDIRECTS = (301, 302, 303, 307, 308)
 _DENIED = (401, 403, 407)
-_PASSING = (408, 425, 429)
-_YEAR_SECONDS = 366 * 24 * 3600.0
 _CODE = re.compile(r"[A-Za-z][A-Za-z0-9.]{0,63}")
 _SPAN = re.compile(r"bytes (?:(\d{1,19})-(\d{1,19})|\*)/(\d{1,19}|\*)")
 _LENGTH = re.compile(r"\d{1,19}")
@@ -112,7 +110,7 @@ def etag_of(text: str | None) -> str:
 
 def is_passing(status: int) -> bool:
     """Whether the same request may be answered another time."""
-    return status >= 500 or status in _PASSING
+    return status >= 500 or status in (408, 425, 429)
 
 
 def _kind_of(status: int, *, is_listed: bool) -> type[AdapterError]:
@@ -128,7 +126,7 @@ def _kind_of(status: int, *, is_listed: bool) -> type[AdapterError]:
 def _seconds(retry_after: str) -> float | None:
     """A `Retry-After` in seconds, at most a year; its other form, a date, needs a clock that is right."""
     text = retry_after.strip()
-    return min(float(text), _YEAR_SECONDS) if text.isascii() and text.isdecimal() else None
+    return min(float(text), 366 * 24 * 3600.0) if text.isascii() and text.isdecimal() else None
 
 
 class Body:
@@ -143,12 +141,7 @@ class Body:
     """
 
     def __init__(
-        self,
-        read: Read,
-        where: Where,
-        *,
-        check: Callable[[Head, Read], None],
-        checksums: Callable[[Mapping[str, str]], Sequence[Checksum]],
+        self, read: Read, where: Where, *, check: Callable[[Head, Read], None], checksums: Callable[[Mapping[str, str]], Sequence[Checksum]]
     ) -> None:
         """
         Args:

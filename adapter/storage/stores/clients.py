@@ -11,18 +11,18 @@ for them. Tokens of a config are checked where the config is read, those of a cr
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import lru_cache
 from ipaddress import ip_address
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from adapter.errors import InvalidRequest
 from adapter.storage.bucket import Bucket
-from adapter.storage.net.access import FREE, Guard, Trust
 from adapter.storage.net.engine import Engine
+from adapter.storage.net.messages import FREE, Guard, Trust
 from adapter.storage.secret.merging import Binding, StorageConfig
 from adapter.storage.secret.trust import trusted_pem
 from adapter.workers import Workers
@@ -75,24 +75,33 @@ class Connection:
             return parts.scheme == "https" or (not self.is_requested and (host == "localhost" or ip_address(host).is_loopback))
         return False
 
+    def client(self, means: Means) -> Client:
+        """
+        Makes the client, in a thread and without asking the network: it may import the library of a vendor.
 
-def fields_of(config: StorageConfig, place: str = "endpoint_url") -> Mapping[str, Any]:
+        Raises:
+            InvalidRequest: no client can be made of this.
+        """
+        raise NotImplementedError
+
+
+def fields_of(config: StorageConfig, place: str = "endpoint_url", secrets: Sequence[str] = ()) -> dict[str, Any]:
     """
     The fields of `Connection` that all types read alike. Blocks: a CA bundle may be a file.
 
     Args:
         config: of the request.
         place: the field that names the place.
+        secrets: names of fields with credentials; each is None where requests are anonymous.
 
     Raises:
         InvalidRequest: a field has a wrong type or value.
     """
-    fields = config.fields
-    return {
-        "is_requested": place in config.requested,
-        "is_anonymous": fields.flag("anonymous", default=False),
-        "trust": Trust(verify=fields.flag("verify_ssl", default=True), ca_pem=trusted_pem(fields)),
-    }
+    fields, is_anonymous = config.fields, config.fields.flag("anonymous", default=False)
+    keys = {name: fields.secret(name) for name in secrets}
+    trust = Trust(verify=fields.flag("verify_ssl", default=True), ca_pem=trusted_pem(fields))
+    given = dict.fromkeys(keys) if is_anonymous else keys
+    return {"is_requested": place in config.requested, "is_anonymous": is_anonymous, "trust": trust, **given}
 
 
 class Client(Protocol):
@@ -132,8 +141,18 @@ class BucketStore:
     The field `anonymous` must be honoured: a request that leads away from the stored place has it set, so that neither
     stored credentials nor the pod's own identity go there.
     """
-    client: Callable[[Any, Means], Client]
-    """Makes it, in a thread and without asking the network: it may import the library of a vendor. Raises InvalidRequest."""
+
+
+class KeptClients(Protocol):
+    """What `Clients` does, as tests replace it."""
+
+    async def warm(self, config: StorageConfig) -> None:
+        """Make the client of this config, ahead of any load."""
+        ...
+
+    async def bucket(self, config: StorageConfig) -> Bucket:
+        """The bucket of this config."""
+        ...
 
 
 class Clients:
@@ -143,7 +162,7 @@ class Clients:
         """`stores` has the rows by type."""
         self._stores = stores
         self._means = means
-        self._kept: OrderedDict[tuple[str, Connection], Client] = OrderedDict()
+        self._client = lru_cache(KEPT_CLIENTS)(lambda connection: connection.client(means))
 
     async def warm(self, config: StorageConfig) -> None:
         """Make its client, without asking the network. Raises InvalidRequest."""
@@ -151,13 +170,5 @@ class Clients:
 
     async def bucket(self, config: StorageConfig) -> Bucket:
         """The bucket of this config. Raises InvalidRequest."""
-        store = self._stores[config.type]
-        connection = await self._means.blocking.run(lambda _: store.connection(config))
-        key = (config.type, connection)
-        if key not in self._kept:
-            made = await self._means.blocking.run(lambda _: store.client(connection, self._means))
-            self._kept.setdefault(key, made)  # another load may have made it meanwhile
-            if len(self._kept) > KEPT_CLIENTS:
-                self._kept.popitem(last=False)
-        self._kept.move_to_end(key)
-        return self._kept[key].bucket(config)
+        client: Client = await self._means.blocking.run(lambda _: self._client(self._stores[config.type].connection(config)))
+        return client.bucket(config)

@@ -155,10 +155,7 @@ class RetriedBucket:
             reader: who asks: of equal ones the credentials are given out together.
             jitter: a number from 0 to 1 for each pause; a pause is shortened by up to half of that.
         """
-        self.kind = bucket.kind
-        self.place = bucket.place
-        self.words = bucket.words
-        self.endpoint = bucket.endpoint
+        self.kind, self.place, self.words, self.endpoint = bucket.kind, bucket.place, bucket.words, bucket.endpoint
         self.waits = waits
         self.jitter = jitter
         self.store = known(bucket.kind, bucket.endpoint, "")
@@ -239,7 +236,7 @@ class _Call:
                 pause = self._failed(failure, is_last=is_last)
             except asyncio.CancelledError:
                 if self._waits.left_seconds() <= 0:  # by the load's budget: it proves what the silence was
-                    self._told()
+                    self._failing.ended_a_load(self._waits, self._wait.since, self._cause)
                 raise
             finally:
                 self._bound = None
@@ -281,11 +278,10 @@ class _Call:
         now = end = arrived = self._waits.clock()
         seen, is_last, is_over = endpoint.failures, False, False
         while (trouble := endpoint.trouble) is not None:
-            now, end = self._waits.clock(), self._waits.until
-            ready = max(now, trouble.next_probe)
+            now, end, ready = self._waits.clock(), self._waits.until, trouble.next_probe
             if is_last := trouble.is_away_for(self._waits.began):
                 ready, end = now, min(end, arrived + PROBE_SECONDS)
-            is_over = ready >= end or (is_last and endpoint.failures > seen)
+            is_over = max(now, ready) >= end or (is_last and endpoint.failures > seen)
             if trouble.prober is not None:
                 ready = max(ready, trouble.prober.began + TRY_SECONDS)
             if is_over or now >= ready:
@@ -330,7 +326,7 @@ class _Call:
 
     def _ended(self, text: str) -> SourceUnavailable:
         """The failure with what was tried; the endpoint is told that a load ends because of it."""
-        self._told()
+        self._failing.ended_a_load(self._waits, self._wait.since, self._cause)
         now, trouble = self._waits.clock(), self._failing.trouble
         if self._tries:
             times = "once" if self._tries == 1 else f"{self._tries} times"
@@ -341,6 +337,3 @@ class _Call:
 
     def _words(self) -> str:
         return self._bucket.words if self._failing is self._bucket.store else self._failing.name
-
-    def _told(self) -> None:
-        self._failing.ended_a_load(self._waits, self._wait.since, self._cause)

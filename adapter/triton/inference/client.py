@@ -23,13 +23,13 @@ import grpc
 import grpc.aio
 
 from adapter.inference import Failure, InferenceFailed, InferRequest, InferResponse, ModelInfo, ServerInfo
+from adapter.stubs import service_pb2, service_pb2_grpc
 from adapter.telemetry.redaction import remember
 from adapter.triton.inference.as_json import json_of
 from adapter.triton.inference.channels import Tls, channel_to
 from adapter.triton.inference.failures import failure_in_stream, failure_of
 from adapter.triton.inference.leaving import Leaving, seen
 from adapter.triton.inference.messages import WANTS_EMPTY_FINAL, info_of, is_refusal, request_of, response_of
-from adapter.triton.stubs import service_pb2, service_pb2_grpc
 
 HEALTH_SECONDS = 0.9
 """A caller has an answer within a second."""

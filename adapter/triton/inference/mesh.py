@@ -11,8 +11,8 @@ import re
 from typing import Any
 
 from adapter.inference import Failure, InferenceFailed, ServerInfo
+from adapter.stubs import model_config_pb2, service_pb2
 from adapter.triton.inference.client import HEALTH_SECONDS, Metadata, TritonInference
-from adapter.triton.stubs import model_config_pb2, service_pb2
 
 HEADER = "mm-vmodel-id"
 BINARY_HEADER = f"{HEADER}-bin"

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from adapter.inference import Failure, InferenceFailed, InferRequest, InferResponse, ModelInfo, Parameter, Tensor, TensorInfo
-from adapter.triton.stubs import service_pb2
+from adapter.stubs import service_pb2
 
 FINAL = "triton_final_response"
 """Parameter of a response: whether it is the last one. Source: Triton's `docs/protocol/extension_parameters`, decoupled models."""

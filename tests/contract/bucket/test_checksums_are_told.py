@@ -13,7 +13,7 @@ import pytest
 from adapter.errors import SourceUnavailable
 from adapter.storage.bucket import Bucket, StoredObject
 from adapter.storage.checksums import Checksum
-from adapter.storage.pull.verified import Run, Whole
+from adapter.storage.pull.staged import Run, Whole
 from adapter.workers import Stop
 from tests.contract.bucket.conftest import bucket_of
 from tests.fakes.hell import Behaviour, Hell, Peer, answering, honest, in_turn, resetting

@@ -8,7 +8,7 @@ import pytest
 
 from adapter.errors import InvalidRequest, SourceDenied, SourceUnavailable
 from adapter.settings.kinds import parse_networks
-from adapter.storage.net.access import Guard
+from adapter.storage.net.messages import Guard
 from adapter.workers import Stop
 from tests.contract.bucket.conftest import bucket_of
 from tests.fakes.hell import Hell, answering, by_target, honest

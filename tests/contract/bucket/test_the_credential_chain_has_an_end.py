@@ -17,7 +17,7 @@ import pytest
 from botocore.credentials import SSOProvider
 
 from adapter.errors import InvalidRequest, SourceDenied, SourceUnavailable
-from adapter.storage.stores.tokens import Tokens
+from adapter.storage.stores.cloud import Tokens
 from adapter.workers import Stop, Stopped
 from tests.contract.bucket.conftest import bucket_of
 from tests.fakes.hell import Hell, answering, by_target, in_turn, resetting, silent

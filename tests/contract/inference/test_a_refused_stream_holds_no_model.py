@@ -9,8 +9,8 @@ import grpc.aio
 import pytest
 
 from adapter.inference import InferenceFailed, InferRequest, Tensor
+from adapter.stubs import service_pb2, service_pb2_grpc
 from adapter.triton.inference.client import TritonInference
-from adapter.triton.stubs import service_pb2, service_pb2_grpc
 from tests.real.llm_models import mock_llm
 from tests.real.models import write
 from tests.real.triton import Triton

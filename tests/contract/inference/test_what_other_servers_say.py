@@ -12,10 +12,10 @@ import grpc
 import pytest
 
 from adapter.inference import Failure, InferenceFailed, InferResponse
+from adapter.stubs import service_pb2 as pb
 from adapter.telemetry.redaction import redact
 from adapter.triton.inference.channels import Tls
 from adapter.triton.inference.client import TritonInference
-from adapter.triton.stubs import service_pb2 as pb
 from tests.contract.inference.rig import all_of, of, texts, wait, words
 from tests.fakes.v2_server import V2Server
 from tests.real.certificates import make_certificates

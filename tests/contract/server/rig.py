@@ -18,11 +18,11 @@ from typing import Any
 import grpc.aio
 
 from adapter.model import Artifact, Layout, ServerModel, SourceFile
+from adapter.stubs import service_pb2 as pb
+from adapter.stubs import service_pb2_grpc
 from adapter.triton.client import CHANNEL_OPTIONS, TritonClient
 from adapter.triton.repository import Repository
 from adapter.triton.server import TritonServer
-from adapter.triton.stubs import service_pb2 as pb
-from adapter.triton.stubs import service_pb2_grpc
 from adapter.volume.volume import Volume
 from tests.fakes.triton import FakeTriton
 from tests.real.ports import free_ports

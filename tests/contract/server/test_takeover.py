@@ -11,8 +11,8 @@ import grpc.aio
 import pytest
 
 from adapter.errors import WrongServer
+from adapter.stubs import service_pb2 as pb
 from adapter.triton.repository import Repository
-from adapter.triton.stubs import service_pb2 as pb
 from adapter.volume.volume import Volume
 from tests.contract.server.rig import Rig, is_still_running, unnoticed
 

@@ -10,7 +10,7 @@ import grpc
 import grpc.aio
 import pytest
 
-from adapter.triton.stubs import service_pb2 as pb
+from adapter.stubs import service_pb2 as pb
 from tests.contract.server.rig import FAILING_LINE, Rig
 
 

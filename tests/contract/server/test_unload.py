@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from adapter.triton.stubs import service_pb2 as pb
+from adapter.stubs import service_pb2 as pb
 from tests.contract.server.rig import Rig, is_still_running, unnoticed
 
 GONE = ["UNAVAILABLE"]

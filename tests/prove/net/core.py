@@ -42,16 +42,14 @@ MISTAKES = (
         "An unload is sent to Triton while the load of the same model runs.",
         "adapter/triton/unloads.py",
         """            await self._loads.ended(owner)
-            await self._connection.wait()
             for part in names:
                 asked.is_at_volume = True
                 await self._repository.ensure_directory(part)
                 asked.is_at_volume = False
                 if self._loads.answered(owner) is None:  # a load of another client may be on its way
-                    await self._until(part, LOADING)
+                    await self._until(asked, part, LOADING)
 """,
-        """            await self._connection.wait()
-            for part in names:
+        """            for part in names:
                 asked.is_at_volume = True
                 await self._repository.ensure_directory(part)
                 asked.is_at_volume = False
@@ -70,8 +68,8 @@ MISTAKES = (
         "purge of others",
         "A purge deletes directories that the adapter has not placed.",
         "adapter/triton/repository.py",
-        "            if not self.is_of_others(path.name):\n                self._discard([path])",
-        "            self._discard([path])",
+        "                if not self.is_of_others(path.name):\n                    yield path",
+        "                yield path",
         ("fronts/test_repository_api.py",),
     ),
     Mistake(
@@ -182,7 +180,7 @@ MISTAKES = (
         "former name",
         "A name that the adapter has given up counts as its own.",
         "adapter/triton/repository.py",
-        "        if self._own is not None:\n            self._own.discard(model_id)\n",
+        "        self._own.discard(model_id)\n",
         "",
         ("fault/test_what_no_call_asks_for.py",),
     ),
@@ -326,8 +324,8 @@ MISTAKES = (
         "drift is well",
         "`models` ends with 0 where the adapter, Triton and the volume disagree.",
         "adapter/verbs/models.py",
-        "return not any(problems) and not any(sight.drift for sight in self.models)",
-        "return not any(problems)",
+        '"agrees": not any(problems.values()) and not any(model["drift"] for model in models)',
+        '"agrees": not any(problems.values())',
         ("verbs/test_models_shows_who_disagrees.py",),
     ),
     Mistake(

@@ -8,7 +8,7 @@ MISTAKES = (
     Mistake(
         "huge version",
         "A version directory beyond 64 bits is taken for a version.",
-        "adapter/layout/versions.py",
+        "adapter/layout/tree.py",
         "return _VERSION.fullmatch(name) is not None and int(name) < 2**63",
         "return _VERSION.fullmatch(name) is not None",
         ("verbs/test_layout_reads_configs.py",),
@@ -16,9 +16,9 @@ MISTAKES = (
     Mistake(
         "oldest versions",
         "The policy `latest` serves the oldest versions.",
-        "adapter/layout/versions.py",
-        "existing = sorted(names, key=int, reverse=True)",
-        "existing = sorted(names, key=int)",
+        "adapter/layout/model_config.py",
+        "existing = sorted(versions, key=int, reverse=True)",
+        "existing = sorted(versions, key=int)",
         ("verbs/test_layout_reads_configs.py", "verbs/test_layout_places_files.py", "integration/test_versions_follow_the_policy.py"),
     ),
     Mistake(
@@ -128,9 +128,9 @@ MISTAKES = (
     Mistake(
         "a field unknown",
         "A field of Triton's model config is missing in the table of fields.",
-        "adapter/layout/config_fields.py",
-        "cc_model_filenames:ModelConfig.CcModelFilenamesEntry*, ",
-        "",
+        "adapter/layout/model_config.py",
+        "if known is None:",
+        'if known is None or found.name == "cc_model_filenames":',
         ("verbs/test_layout_reads_configs.py", "fuzz/test_layouts.py"),
     ),
 )

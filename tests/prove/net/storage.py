@@ -56,7 +56,7 @@ MISTAKES = (
     Mistake(
         "denied address",
         "An address that requests may not name is dialled.",
-        "adapter/storage/net/access.py",
+        "adapter/storage/net/messages.py",
         "for network in self.denied",
         "for network in self.denied[:0]",
         ("security/test_wire_guard.py", "security/test_identity_over_the_spi.py"),
@@ -88,9 +88,9 @@ MISTAKES = (
     Mistake(
         "checksum not compared",
         "Bytes whose checksum differs from the store's are served.",
-        "adapter/storage/pull/verified.py",
-        "if wrong := self._told - {found}:",
-        "if (wrong := self._told - {found}) and not found:",
+        "adapter/storage/pull/staged.py",
+        "if wrong := self.told - {found}:",
+        "if (wrong := self.told - {found}) and not found:",
         ("fault/test_damaged_bytes.py",),
     ),
     Mistake(
@@ -200,7 +200,7 @@ MISTAKES = (
     Mistake(
         "trouble of a giver",
         "A giver of credentials that fails for one storage key counts as the store itself.",
-        "adapter/storage/stores/tokens.py",
+        "adapter/storage/stores/cloud.py",
         "            error.is_of_giver = True",
         "            error.is_of_giver = False",
         ("security/test_identities_of_the_clouds_over_the_spi.py",),
@@ -208,7 +208,7 @@ MISTAKES = (
     Mistake(
         "turn kept",
         "A request that has ended keeps its turn at an endpoint.",
-        "adapter/storage/queues.py",
+        "adapter/storage/pull/puller.py",
         "        turns.release()\n",
         "        pass\n",
         ("fault/test_storage_faults.py", "contract/bucket/test_pulls_live_through_faults.py"),

@@ -60,7 +60,7 @@ def test_what_is_not_utf_8_in_comments_and_in_unknown_fields_stays_as_it_is():
 
     found = model_config.read(content)
 
-    assert found.backend == "café"
+    assert found.said.backend == "café"
     assert found.rewritten(Schema(inputs=(Tensor("é", "TYPE_FP32", (1,)),))) == (
         content.replace(b"name: 'x'", b"") + '\ninput {\n  name: "é"\n  data_type: TYPE_FP32\n  dims: [ 1 ]\n}\n'.encode()
     )
@@ -69,5 +69,5 @@ def test_what_is_not_utf_8_in_comments_and_in_unknown_fields_stays_as_it_is():
 @pytest.mark.parametrize("text", ["max_batch_size: 0 max_batch_size: 4", "max_batch_size: 4", "backend: '' backend: 'b' max_batch_size: 4"])
 def test_the_last_value_counts_where_the_first_was_the_default(text):
     """Protobuf takes such a config, and cannot see that a default was set."""
-    assert model_config.read(text.encode()).max_batch_size == config_of(text).max_batch_size == 4
-    assert model_config.read(text.encode()).backend == config_of(text).backend
+    assert model_config.read(text.encode()).said.max_batch_size == config_of(text).max_batch_size == 4
+    assert model_config.read(text.encode()).said.backend == config_of(text).backend

@@ -12,6 +12,7 @@ from http import HTTPStatus
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from structlog.testing import capture_logs
 
 from adapter.errors import ListenError
 from adapter.telemetry import http as telemetry_http
@@ -288,6 +289,17 @@ def test_client_that_goes_away_in_the_middle_is_forgotten() -> None:
             connection.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
 
         assert ask(server, "/healthz")[0] == 200
+
+
+def test_a_defect_is_logged_and_the_next_request_is_answered() -> None:
+    def fail() -> None:
+        raise ValueError("a surprise")
+
+    with serving(readiness=fail) as server, capture_logs() as told:
+        with pytest.raises(OSError):
+            ask(server, "/readyz")
+        assert ask(server, "/healthz")[0] == 200
+    assert [line["event"] for line in told] == ["telemetry.request_failed"]
 
 
 def test_close_frees_the_port_at_once() -> None:

@@ -151,7 +151,7 @@ class ScriptedTriton:
 
 
 class ScriptedRepository:
-    """What `Repository` offers to the rest of the room, without a disk."""
+    """What `Repository` offers to the rest of the package, without a disk."""
 
     folder = Path("/models/_triton_models")
 
@@ -168,8 +168,8 @@ class ScriptedRepository:
     def loaded_first(self, model_id: str) -> tuple[str, ...]:
         return self.first.get(model_id, ())
 
-    def kind(self, name: str) -> str:
-        return "py"
+    def kind(self, _name: str) -> str:
+        return ""
 
     async def ensure_directory(self, model_id: str) -> None:
         if model_id not in self.directories:

@@ -15,8 +15,8 @@ import pytest
 import pytest_asyncio
 
 from adapter.errors import WrongServer
+from adapter.stubs import service_pb2 as pb
 from adapter.triton.client import CHANNEL_OPTIONS, AnswerLost, CallRefused, PortClosed, TritonAway, TritonClient, TritonDied
-from adapter.triton.stubs import service_pb2 as pb
 from tests.fakes.triton import FakeTriton
 from tests.real.ports import free_ports
 
@@ -347,7 +347,8 @@ def test_the_stubs_come_without_numpy() -> None:
     """14 MiB and a tenth of a second; the real package can be imported afterwards and shares the messages."""
     program = """
 import sys
-from adapter.triton import client, stubs
+from adapter import stubs
+from adapter.triton import client
 assert "numpy" not in sys.modules and "tritonclient.grpc" not in sys.modules
 import tritonclient.grpc
 assert tritonclient.grpc.service_pb2 is stubs.service_pb2
@@ -362,7 +363,7 @@ def test_the_stubs_follow_a_package_that_is_there() -> None:
     """And the other way round."""
     program = """
 import tritonclient.grpc
-from adapter.triton import stubs
+from adapter import stubs
 assert tritonclient.grpc.service_pb2 is stubs.service_pb2
 """
     root = Path(__file__).parents[3]

@@ -16,7 +16,7 @@ import pytest
 
 from adapter.errors import AdapterError, InvalidRequest, VolumeFailed
 from adapter.model import Artifact, Layout, SourceFile
-from adapter.triton.repository import Repository, kind_of
+from adapter.triton.repository import Repository
 from adapter.volume.space import Space
 from adapter.volume.volume import Volume
 
@@ -192,16 +192,6 @@ async def test_a_folder_that_cannot_be_read_is_an_error_in_words(
 
     with pytest.raises(VolumeFailed, match=rf"^the models cannot be .* {repository.folder}: {os.strerror(code)}$"):
         await getattr(repository, call)()
-
-
-async def test_what_is_placed_has_a_kind_until_it_is_removed(repository: Repository, artifact: Artifact) -> None:
-    """So that an unload is looked for when those of its kind are over; nothing is known of what this process has not placed."""
-    await repository.place("m", LAYOUT, artifact)
-    assert repository.kind("m") == kind_of(LAYOUT) != ""
-
-    await repository.remove("m")
-
-    assert repository.kind("m") == ""
 
 
 async def size_of(repository: Repository, name: str) -> int:

@@ -6,7 +6,6 @@ Source of the key names: the Go adapter's `pullman/storageproviders/azure/provid
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -15,7 +14,7 @@ from adapter.errors import InvalidRequest
 from adapter.storage.secret.endpoints import is_same_endpoint
 from adapter.storage.secret.fields import Secret, check_all_or_none, checked_bucket
 from adapter.storage.secret.merging import Binding, StorageConfig, is_same_name, is_same_text
-from adapter.storage.stores.clients import BucketStore, Client, Connection, Means, fields_of
+from adapter.storage.stores.clients import Client, Connection, Means, fields_of
 
 PRINCIPAL = ("tenant_id", "client_id", "client_secret")
 CREDENTIALS = ("connection_string", "account_key", "sas_token", *PRINCIPAL)
@@ -24,10 +23,8 @@ BINDING = Binding(
     credentials=CREDENTIALS,
     whole=(("connection_string",), ("account_key",), ("sas_token",), PRINCIPAL),
 )
-_KINDS = {("account_key",): "the account key", ("sas_token",): "the SAS token", PRINCIPAL: "the service principal"}
-"""Names of fields → what they are, for people. The first counts."""
-_LOOPBACK_DEVELOPMENT = "http://127.0.0.1:10000/devstoreaccount1"
-_NOT_AZURES = "connection_string, account_key or sas_token is not what Azure gives out as such"
+_KINDS = {"account_key": "the account key", "sas_token": "the SAS token", "client_secret": "the service principal"}
+"""Field → what it is, for people. The first counts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +40,12 @@ class AzureConnection(Connection):
     tenant_id: Secret | None = None
     client_id: Secret | None = None
     client_secret: Secret | None = None
+
+    def client(self, means: Means) -> Client:
+        """As `Connection`."""
+        from adapter.storage.stores.azure.client import AzureClient  # noqa: PLC0415 - it imports this module
+
+        return AzureClient(self, means)
 
 
 def connection_of(config: StorageConfig) -> AzureConnection:
@@ -69,7 +72,11 @@ def connection_of(config: StorageConfig) -> AzureConnection:
     if url is None and not account:
         raise InvalidRequest(f"no account: neither {config.label} nor storage_params has an account_name")
     url = (url or f"https://{account}.blob.core.windows.net").rstrip("/")
-    made = AzureConnection(url=url, account=_account_in(url) or account or "", **_first_of(keys), **fields_of(config, place))
+    first = next((name for name in _KINDS if keys[name]), "")
+    kept = PRINCIPAL if first == "client_secret" else (first,)
+    given: dict[str, Any] = {name: key for name, key in keys.items() if name in kept}
+    named = _account_in(url) or account or ""
+    made = AzureConnection(url=url, account=named, credentials=_KINDS.get(first, ""), **given, **fields_of(config, place))
     if made.sas_token or made.client_secret:
         token = "the sas_token" if made.sas_token else "the bearer token of the client_secret"
         made.check_token(token, f"{config.label}: {place}")
@@ -84,14 +91,6 @@ def container_of(config: StorageConfig) -> str:
     return checked_bucket(name, config.label)
 
 
-def _first_of(keys: Mapping[str, Secret | None]) -> dict[str, Any]:
-    """The credentials that count, and their name for people."""
-    for names, credentials in _KINDS.items():
-        if keys[names[0]]:
-            return {"credentials": credentials, **{name: keys[name] for name in names}}
-    return {}
-
-
 def _of_string(text: str, config: StorageConfig) -> AzureConnection:
     """
     What a connection string says. The secrets inside of it are secrets of their own: a library may quote one alone.
@@ -104,10 +103,10 @@ def _of_string(text: str, config: StorageConfig) -> AzureConnection:
         Secret(secret)
     is_keyed = bool(name and key)
     if parts.get("USEDEVELOPMENTSTORAGE") == "true":
-        url = _LOOPBACK_DEVELOPMENT
+        url = "http://127.0.0.1:10000/devstoreaccount1"
     elif not (url := parts.get("BLOBENDPOINT", "")):
         if not name:
-            raise InvalidRequest(_NOT_AZURES)
+            raise InvalidRequest("connection_string, account_key or sas_token is not what Azure gives out as such")
         url = f"{parts.get('DEFAULTENDPOINTSPROTOCOL', 'https')}://{name}.blob.{parts.get('ENDPOINTSUFFIX', 'core.windows.net')}"
     urls = [each if "://" in each else f"https://{each}" for each in (url, parts.get("BLOBSECONDARYENDPOINT") or url)]
     bare, _, query = urls[0].partition("?")
@@ -134,13 +133,3 @@ def _account_in(url: str) -> str:
     if host in ("127.0.0.1", "localhost", "::1"):
         return parts.path.strip("/").partition("/")[0]
     return ""
-
-
-def _client(connection: AzureConnection, means: Means) -> Client:
-    from adapter.storage.stores.azure.client import AzureClient  # noqa: PLC0415 - it imports this module
-
-    return AzureClient(connection, means)
-
-
-STORE = BucketStore(BINDING, connection_of, _client)
-"""Containers of Azure Blob Storage."""

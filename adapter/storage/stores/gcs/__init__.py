@@ -12,7 +12,7 @@ from adapter.errors import InvalidRequest
 from adapter.storage.secret.endpoints import is_same_endpoint
 from adapter.storage.secret.fields import Secret, check_all_or_none
 from adapter.storage.secret.merging import Binding, StorageConfig
-from adapter.storage.stores.clients import BucketStore, Client, Connection, Means, fields_of
+from adapter.storage.stores.clients import Client, Connection, Means, fields_of
 
 KEY = ("client_email", "private_key")
 BINDING = Binding(
@@ -29,29 +29,23 @@ class GcsConnection(Connection):
     giver: Connection
     """Whom `token_uri` names: it gives out tokens for the key."""
 
+    def client(self, means: Means) -> Client:
+        """As `Connection`."""
+        try:
+            from adapter.storage.stores.gcs.client import GcsClient  # noqa: PLC0415 - google-auth takes 0.1 s to import
+        except ImportError as error:
+            raise InvalidRequest("storage type 'gcs' needs pip install modelmesh-triton-adapter[gcs]") from error
+
+        return GcsClient(self, means)
+
 
 def connection_of(config: StorageConfig) -> GcsConnection:
     """The connection fields of a storage config. Blocks: a CA bundle may be a file. Raises InvalidRequest, with the field's name."""
-    fields, reached = config.fields, fields_of(config)
-    keys = {name: fields.secret(name) for name in KEY}
-    check_all_or_none(config.label, keys)
+    fields, reached = config.fields, fields_of(config, secrets=KEY)
+    check_all_or_none(config.label, {name: reached[name] for name in KEY})
     giver = Connection(url=fields.endpoint("token_uri"), is_requested="token_uri" in config.requested)
-    given = {} if reached["is_anonymous"] else keys
-    connection = GcsConnection(url=fields.endpoint("endpoint_url"), giver=giver, **{**given, **reached})
+    connection = GcsConnection(url=fields.endpoint("endpoint_url"), giver=giver, **reached)
     if connection.private_key is not None:
         connection.check_token("the bearer token of the private_key", f"{config.label}: endpoint_url")
         giver.check_token("the bearer token of the private_key", f"{config.label}: token_uri")
     return connection
-
-
-def _client(connection: GcsConnection, means: Means) -> Client:
-    try:
-        from adapter.storage.stores.gcs.client import GcsClient  # noqa: PLC0415 - google-auth takes 0.1 s to import
-    except ImportError as error:
-        raise InvalidRequest("storage type 'gcs' needs pip install modelmesh-triton-adapter[gcs]") from error
-
-    return GcsClient(connection, means)
-
-
-STORE = BucketStore(BINDING, connection_of, _client)
-"""Buckets of Google Cloud Storage."""

@@ -7,14 +7,15 @@ engine. It repeats by itself and sleeps in between, so what can pass is raised a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 import google.auth
+import msgspec
 from google.auth import compute_engine
 from google.auth.credentials import AnonymousCredentials
 from google.auth.exceptions import DefaultCredentialsError, GoogleAuthError
@@ -22,15 +23,16 @@ from google.auth.transport import Request
 from google.oauth2 import service_account
 
 from adapter.errors import InvalidRequest, SourceDenied
+from adapter.storage.bucket import PAGE_OBJECTS, Page, Read, StoredObject
+from adapter.storage.checksums import Checksum, readable
 from adapter.storage.net.engine import Bridge
 from adapter.storage.net.failures import Unanswered
+from adapter.storage.net.messages import Head
 from adapter.storage.secret.merging import StorageConfig
 from adapter.storage.stores.answers import is_passing
 from adapter.storage.stores.clients import Means
-from adapter.storage.stores.cloud import CloudBucket, CloudClient, Sign
+from adapter.storage.stores.cloud import NO_ANSWER, CloudBucket, CloudClient, NoCredentialsError, Sign, Token, Tokens, TokensAwayError
 from adapter.storage.stores.gcs import GcsConnection
-from adapter.storage.stores.gcs.dialect import GcsDialect
-from adapter.storage.stores.tokens import NEVER, NO_ANSWER, TOKEN_BYTES, NoCredentialsError, Token, Tokens, TokensAwayError
 from adapter.workers import Stop
 
 _GOOGLES = "storage.googleapis.com"
@@ -39,7 +41,22 @@ NO_DEFAULT = "no credentials (there are no default ones)"
 _SCOPES = ("https://www.googleapis.com/auth/devstorage.read_only",)
 _SEARCH_PAUSES_SECONDS = (0.0, 1.0, 2.0)
 """Before each look for a metadata server: a new pod's may need seconds to come up."""
-_MACHINE = Path("/sys/class/dmi/id/product_name")
+_FIELDS = "items(name,size,generation),prefixes,nextPageToken"
+_MOST_QUOTES_OF_A_ROW = 160
+"""Whole objects, which servers in Google's place send whatever was asked for, have up to 40 names and 40 values."""
+
+
+class _Row(msgspec.Struct):
+    name: str
+    generation: int | str
+    """Google writes numbers of 64 bits as texts."""
+    size: int | str = 0
+
+
+class _Answer(msgspec.Struct):
+    items: list[_Row] | None = None
+    prefixes: list[str] | None = None
+    nextPageToken: str | None = None  # noqa: N815 - Google's name
 
 
 class _Asking(Request):
@@ -89,10 +106,8 @@ class GcsClient(CloudClient):
             self.credentials = "the service account key"
 
     def bucket(self, config: StorageConfig) -> CloudBucket:
-        """As `Client`. Of an object, the generation is the version."""
-        name, base = config.required_bucket(), (self._connection.url or f"https://{_GOOGLES}").rstrip("/")
-        words = f"bucket {name!r} at {self.host}"
-        return CloudBucket(self, config, place=f"gs://{name}", base=base, dialect=GcsDialect(name), words=words)
+        """As `Client`."""
+        return _GcsBucket(self, config, (self._connection.url or f"https://{_GOOGLES}").rstrip("/"))
 
     async def sign(self) -> Sign:
         """As `CloudClient`."""
@@ -108,7 +123,7 @@ class GcsClient(CloudClient):
 
     async def _ask(self) -> Token:
         guard = self.means.guard_of(self._connection.giver)
-        bridge = Bridge(self.means.engine, self._connection.trust, guard, most_bytes=TOKEN_BYTES, asks=self._tokens.asks)
+        bridge = Bridge(self.means.engine, self._connection.trust, guard, asks=self._tokens.asks)
         return await self.means.asking.run(lambda stop: self._asked(_Asking(bridge, stop), stop))
 
     def _asked(self, asking: _Asking, stop: Stop) -> Token:
@@ -125,7 +140,7 @@ class GcsClient(CloudClient):
             self.credentials = "the default credentials, because there is no private_key in the config" if found else NO_DEFAULT
             self._found = found or AnonymousCredentials()
         if isinstance(self._found, AnonymousCredentials):
-            return Token("", NEVER)
+            return Token("")
         try:
             self._found.refresh(asking)
         except NO_ANSWER as error:
@@ -171,5 +186,57 @@ def _default(asking: _Asking, stop: Stop) -> Any:
 
 def _is_google_machine() -> bool:
     with suppress(OSError, ValueError):
-        return _MACHINE.read_text().startswith("Google")
+        return Path("/sys/class/dmi/id/product_name").read_text().startswith("Google")
     return False
+
+
+class _GcsBucket(CloudBucket):
+    """
+    One bucket. Of an object, the generation is the version.
+
+    Source: Cloud Storage JSON API, Objects: list and get; XML API, HTTP headers.
+    """
+
+    owner = "Google's"
+    version = "x-goog-generation"
+    version_name = "generation"
+
+    def __init__(self, client: CloudClient, config: StorageConfig, base: str) -> None:
+        name = config.required_bucket()
+        super().__init__(client, config, place=f"gs://{name}", base=base, words=f"bucket {name!r} at {client.host}")
+        self._name = quote(name, safe="~")
+
+    def listing(self, prefix: str, token: str | None, limit: int, *, by_folder: bool) -> str:
+        """As `CloudBucket`."""
+        query = {"projection": "noAcl", "fields": _FIELDS, "maxResults": str(limit), "prettyPrint": "false", "prefix": prefix}
+        if by_folder:
+            query["delimiter"] = "/"
+        if token:
+            query["pageToken"] = token
+        return f"/storage/v1/b/{self._name}/o?{urlencode(query)}"
+
+    @staticmethod
+    def page_of(content: bytes) -> Page:
+        """As `CloudBucket`."""
+        if content.count(b'"') > _MOST_QUOTES_OF_A_ROW * PAGE_OBJECTS:  # before a parser makes many times as much of them
+            raise ValueError("more than a page")
+        answer = msgspec.json.decode(content, type=_Answer)
+        objects = tuple(StoredObject(row.name, int(row.size), str(int(row.generation))) for row in answer.items or ())
+        return Page(objects=objects, folders=tuple(sorted(answer.prefixes or ())), next_token=answer.nextPageToken or None)
+
+    def object(self, read: Read) -> tuple[str, Mapping[str, str]]:
+        """As `CloudBucket`. An object that was stored packed is wanted as it was stored."""
+        query = urlencode({"alt": "media", "generation": read.wanted.etag})
+        target = f"/download/storage/v1/b/{self._name}/o/{quote(read.wanted.key, safe='~')}?{query}"
+        return target, {"Range": read.range, "Accept-Encoding": "gzip"}
+
+    @staticmethod
+    def checksums(headers: Mapping[str, str]) -> Sequence[Checksum]:
+        """As `CloudBucket`. `x-goog-hash` is of the whole object as it is stored; composed objects have a CRC32C alone."""
+        pairs = (each.strip().partition("=") for each in headers.get("x-goog-hash", "").split(","))
+        return readable((name, text) for name, _, text in pairs)
+
+    def is_answer(self, head: Head) -> bool:
+        """As `CloudBucket`. Nothing is unpacked on the way."""
+        encoding = head.headers.get("content-encoding", "")
+        return super().is_answer(head) and encoding in ("", head.headers.get("x-goog-stored-content-encoding", encoding))

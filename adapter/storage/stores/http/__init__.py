@@ -16,7 +16,7 @@ from adapter.storage.secret.endpoints import checked_endpoint, is_same_origin
 from adapter.storage.secret.fields import Secret
 from adapter.storage.secret.merging import Binding, StorageConfig
 from adapter.storage.secret.trust import check_client_pem
-from adapter.storage.stores.clients import BucketStore, Client, Connection, Means, fields_of
+from adapter.storage.stores.clients import Client, Connection, Means, fields_of
 
 BINDING = Binding(
     places={"url": is_same_origin},
@@ -42,6 +42,12 @@ class HttpConnection(Connection):
 
     client_pem: Secret | None = None
     """Certificate and key that are shown to the server."""
+
+    def client(self, means: Means) -> Client:
+        """As `Connection`."""
+        from adapter.storage.stores.http.client import HttpClient  # noqa: PLC0415 - it imports this module
+
+        return HttpClient(self, means)
 
 
 def connection_of(config: StorageConfig) -> HttpConnection:
@@ -94,13 +100,3 @@ def headers_of(config: StorageConfig) -> dict[str, Secret]:
             Secret(each.rpartition(" ")[2])  # the token behind `Bearer` is a secret of its own
         headers[name.lower()] = Secret(", ".join(values))
     return headers
-
-
-def _client(connection: HttpConnection, means: Means) -> Client:
-    from adapter.storage.stores.http.client import HttpClient  # noqa: PLC0415 - it imports this module
-
-    return HttpClient(connection, means)
-
-
-STORE = BucketStore(BINDING, connection_of, _client)
-"""Files of web servers."""

@@ -22,9 +22,8 @@ from urllib.parse import SplitResult, quote, urljoin, urlsplit
 from adapter.errors import InvalidRequest
 from adapter.storage.bucket import PAGE_OBJECTS, Page, Read, StoredObject
 from adapter.storage.checksums import Checksum, readable
-from adapter.storage.net.access import Access, proxy_for
 from adapter.storage.net.failures import DeniedAddress, Unanswered
-from adapter.storage.net.messages import Collected, Head, Request
+from adapter.storage.net.messages import Access, Collected, Head, Request, proxy_for
 from adapter.storage.secret.endpoints import is_same_endpoint, origin
 from adapter.storage.secret.merging import StorageConfig
 from adapter.storage.stores.answers import GONE, OK, PARTIAL, REDIRECTS, USER_AGENT, Body, Where, etag_of, length_of, span_of
@@ -33,13 +32,11 @@ from adapter.storage.stores.cloud import PAGE_BYTES
 from adapter.storage.stores.http import HttpConnection, headers_of, url_of
 
 MAX_REDIRECTS = 5
-_UNSATISFIABLE = 416
 _WEAK, _DATE = "weak-", "modified-"
 _GZIP = ("gzip", "x-gzip")
 _CODINGS = (*_GZIP, "br", "compress", "deflate", "x-compress", "zstd")
 _NO_CODINGS = ("", "aws-chunked", "binary", "chunked", "identity", "none", "utf-8")
 """Of the body as it is: some are put there by mistake, `aws-chunked` by S3 clients, whose servers store it."""
-_PACKED_NAMES = (".gz", ".tgz")
 
 
 class HttpClient:
@@ -108,7 +105,7 @@ class HttpBucket:
             if not has_come:
                 raise self._where.ended_early(key, 1)
             is_divisible = bool(version)
-        elif head.status == _UNSATISFIABLE and size == 0:
+        elif head.status == 416 and size == 0:
             is_divisible = True
         elif head.status == OK:
             size, missing = length_of(head.headers), "no Content-Length"
@@ -212,10 +209,10 @@ def _guards(version: str, *, is_range: bool) -> dict[str, str]:
     """Request headers that make a server refuse another version, or send it whole instead of the range."""
     if not version or version.startswith(_WEAK):
         return {}
+    name, value = "If-Match", f'"{version}"'
     if version.startswith(_DATE):
-        date = formatdate(int(version.removeprefix(_DATE)), usegmt=True)
-        return {"If-Unmodified-Since": date} | ({"If-Range": date} if is_range else {})
-    return {"If-Match": f'"{version}"'} | ({"If-Range": f'"{version}"'} if is_range else {})
+        name, value = "If-Unmodified-Since", formatdate(int(version.removeprefix(_DATE)), usegmt=True)
+    return {name: value, "If-Range": value} if is_range else {name: value}
 
 
 def _is_held_to(wanted: str, version: str, *, is_part: bool) -> bool:
@@ -236,7 +233,7 @@ def _encoding_of(headers: Mapping[str, str], key: str) -> str:
     """
     given = ",".join(headers.get(name, "") for name in ("content-encoding", "transfer-encoding")).lower()
     codings = [coding for part in given.split(",") if (coding := part.strip()) not in _NO_CODINGS]
-    if key.lower().endswith(_PACKED_NAMES) and all(coding in _GZIP for coding in codings):
+    if key.lower().endswith((".gz", ".tgz")) and all(coding in _GZIP for coding in codings):
         return ""
     return ", ".join(coding if coding in _CODINGS else "an unknown one" for coding in codings[:3])
 

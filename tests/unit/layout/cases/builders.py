@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from google.protobuf import json_format, text_format
@@ -12,8 +11,7 @@ from tritonclient.grpc import model_config_pb2
 
 from adapter.ends import HEAD_BYTES, TAIL_BYTES, Ends
 from adapter.layout import rules
-from adapter.layout.forests.forest import Format
-from adapter.model import Layout, Question, SourceFile
+from adapter.model import Layout, SourceFile
 from tests.builders import a_file, a_listing, a_spec
 
 SCHEMA = SourceFile("_schema.json", 2, "schema-1")
@@ -49,18 +47,12 @@ def planned(
 
 def finished(found: Layout, content: bytes) -> Layout:
     """`rules.finished`, with this content in every file that is asked for."""
-    return rules.finished(found, {file: ends_of(content, question) for file, question in rules.asked(found).items()})
+    return rules.finished(found, {file: ends_of(content) for file in rules.asked(found)})
 
 
-def ends_of(content: bytes, asked: Question | Format) -> Ends:
+def ends_of(content: bytes) -> Ends:
     """What `read_ends` reads of a file with this content."""
-    ends = Ends(content[:HEAD_BYTES], content[-TAIL_BYTES:], len(content))
-    if asked.count is None:
-        return ends
-    count, lines = asked.count, b"\n" + content
-    if count.until:
-        lines = lines.partition(count.until)[0]
-    return replace(ends, mentions=lines.count(count.word), others=sum(map(lines.count, count.others)))
+    return Ends(content[:HEAD_BYTES], content[-TAIL_BYTES:], len(content))
 
 
 def placed(found: Layout) -> dict[str, str]:

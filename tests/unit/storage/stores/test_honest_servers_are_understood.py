@@ -12,10 +12,7 @@ import pytest
 
 from adapter.errors import InvalidRequest
 from adapter.storage.bucket import PAGE_OBJECTS, StoredObject
-from adapter.storage.net.access import Guard
-from adapter.storage.stores.azure.dialect import AzureDialect
-from adapter.storage.stores.gcs.dialect import GcsDialect
-from adapter.storage.stores.s3.dialect import S3Dialect
+from adapter.storage.net.messages import Guard
 from adapter.workers import Stop
 from tests.fakes.hell import Hell, answering, honest
 from tests.real.blocking import BlockingClients
@@ -25,7 +22,6 @@ from tests.unit.storage.rigs import make_config
 MIB = 1024 * 1024
 PARTS, PART_BYTES = 50, 1000
 VERSIONS = dict.fromkeys(STORES, ETAG) | {"gcs": "7"}
-DIALECTS = {"s3": S3Dialect, "gcs": GcsDialect, "azure": AzureDialect}
 
 
 def bucket_of(values):
@@ -83,9 +79,8 @@ def test_a_page_is_read_in_the_engines_thread(kind, monkeypatch):
     with Hell(STORES[kind].honest) as server:
         bucket = bucket_of(STORES[kind].config(server.url))
         bucket.list_page(KEY, Stop())
-        dialect, seen = DIALECTS[kind], []
-        page_of = dialect.page_of
-        monkeypatch.setattr(dialect, "page_of", lambda *args: seen.append(threading.current_thread().name) or page_of(*args))
+        seen, page_of = [], bucket.bucket.page_of
+        monkeypatch.setattr(bucket.bucket, "page_of", lambda *args: seen.append(threading.current_thread().name) or page_of(*args))
         bucket.list_page(KEY, Stop())
     assert seen == ["net_ask"]
 

@@ -16,13 +16,11 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from adapter.errors import SourceUnavailable
-from adapter.storage.bucket import PAGE_OBJECTS, Page
-from adapter.storage.stores.cloud import ListingQuery
-from adapter.storage.stores.s3.dialect import S3Dialect, full_checksum
-from adapter.storage.stores.tokens import NO_ANSWER
+from adapter.storage.bucket import Page
+from adapter.storage.stores.cloud import NO_ANSWER
+from adapter.storage.stores.s3.client import S3Bucket, full_checksum
 
 SHAPE = botocore.session.get_session().get_service_model("s3").operation_model("ListObjectsV2").output_shape
-WANTED = ListingQuery("m", None, PAGE_OBJECTS, by_folder=False)
 
 
 def as_botocore(document: bytes) -> dict[str, Any]:
@@ -42,7 +40,7 @@ def as_botocore(document: bytes) -> dict[str, Any]:
 def compared(document: bytes) -> Page | None:
     """The page, which is botocore's; None: it is refused."""
     try:
-        page = S3Dialect().page_of(document, WANTED)
+        page = S3Bucket.page_of(document)
     except (*NO_ANSWER, SourceUnavailable):
         event("refused")
         return None
@@ -125,7 +123,7 @@ def test_nothing_of_a_document_waits_for_the_garbage_collector(document: bytes) 
     gc.disable()
     try:
         with suppress(*NO_ANSWER):
-            S3Dialect().page_of(document, WANTED)
+            S3Bucket.page_of(document)
         assert not any(isinstance(each, XMLParser) for each in gc.get_objects())
     finally:
         gc.enable()
@@ -138,4 +136,4 @@ def test_keys_come_as_they_are_stored() -> None:
     """Every letter that needs an encoding, sent in URL encoding."""
     rows = "".join(f"<Contents><Key>{quote(key)}</Key><Size>1</Size></Contents>" for key in ODD_KEYS)
     body = f"<ListBucketResult><EncodingType>url</EncodingType><IsTruncated>false</IsTruncated>{rows}</ListBucketResult>"
-    assert [each.key for each in S3Dialect().page_of(body.encode(), WANTED).objects] == ODD_KEYS
+    assert [each.key for each in S3Bucket.page_of(body.encode()).objects] == ODD_KEYS

@@ -1,5 +1,10 @@
 """
-The default credential chain of AWS: environment, web identity (STS), profile, SSO, container, instance metadata.
+What botocore is asked: where a bucket is, and what the default credential chain of AWS gives.
+
+Addressing styles, access points, dots in names and partitions are botocore's to know: it makes a request, and an event before
+it is sent takes the request's URL and its signature's scope. That needs no network.
+
+The chain: environment, web identity (STS), profile, SSO, container, instance metadata.
 
 botocore knows the sources and their order. It blocks, so it runs in a thread of ours; its requests go over the engine, once: what
 can pass is repeated like any other trouble of a store. There is no way to hand in anything but sessions of its own for the metadata
@@ -9,41 +14,133 @@ are replaced. A test of each would hang.
 
 from __future__ import annotations
 
+import functools
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, Literal, cast
 from urllib.parse import urlsplit
 
 import botocore.session
+from botocore import UNSIGNED
 from botocore import exceptions as boto
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse, HeadersDict
 from botocore.config import Config
 from botocore.credentials import ProcessProvider, RefreshableCredentials, create_credential_resolver
 from botocore.parsers import ResponseParserError
 
-from adapter.errors import SourceUnavailable
+from adapter.errors import AdapterError, InvalidRequest, SourceDenied, SourceNotFound, SourceUnavailable
 from adapter.storage.net.engine import Bridge
 from adapter.storage.net.failures import ANSWER_SECONDS, CONNECT_SECONDS, Unanswered
 from adapter.storage.net.messages import Head
-from adapter.storage.stores.s3.dialect import MEANINGS
-from adapter.storage.stores.tokens import NEVER, NoCredentialsError, Token, TokensAwayError
+from adapter.storage.stores.cloud import NEVER, NoCredentialsError, Token, TokensAwayError
+from adapter.storage.stores.s3 import S3Connection
 from adapter.workers import Stop
 
+_SCOPE = re.compile(r"AWS4-HMAC-SHA256 Credential=[^,]*/([A-Za-z0-9-]+)/s3/aws4_request,")
+"""With the region of a signature."""
 PROGRAM_SECONDS = CONNECT_SECONDS + ANSWER_SECONDS
 """As long as a request may take that is connected and answered at the last moment."""
-_FIRST_AWAY_STATUS, _TOO_MANY = 500, 429
 _GIVES = "the credentials"
-_LEGACY: Any = "legacy"  # the stubs take it for a flag
-_CONFIG = Config(retries={"total_max_attempts": 1, "mode": "standard"}, defaults_mode=_LEGACY)
+_CONFIG = Config(retries={"total_max_attempts": 1, "mode": "standard"}, defaults_mode=cast("Any", "legacy"))  # the stubs take it for a flag
 """Of every client of the chain. Another mode than `legacy` may ask the instance's metadata beside all of this."""
+_DENIED = (
+    "AccessDenied", "AccountProblem", "AllAccessDisabled", "ExpiredToken", "InvalidAccessKeyId", "InvalidSecurity", "InvalidToken",
+    "MissingSecurityHeader", "NotSignedUp", "RequestExpired", "RequestTimeTooSkewed", "SignatureDoesNotMatch", "TokenRefreshRequired",
+    "UnauthorizedAccess", "UnsupportedAlgorithm",
+)  # fmt: skip
+_AWAY = (
+    "BandwidthLimitExceeded", "IDPCommunicationError", "InternalError", "OperationAborted",
+    "RequestLimitExceeded", "RequestThrottled", "RequestTimeout",
+    "ServiceUnavailable", "SlowDown", "Throttling", "ThrottlingException", "TooManyRequests",
+)  # fmt: skip
+MEANINGS: dict[str, type[AdapterError]] = {
+    **dict.fromkeys(_DENIED, SourceDenied),
+    **dict.fromkeys(_AWAY, SourceUnavailable),
+    "NoSuchBucket": SourceNotFound,
+}
+"""Of the codes that say more than the status."""
 FAILURES = (
     boto.BotoCoreError, boto.ClientError, ResponseParserError, ValueError, LookupError, TypeError, AttributeError, RecursionError, OSError,
 )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class BucketPlace:
+    """Where requests for a bucket go."""
+
+    base: str
+    """URL of the bucket, without a slash at its end."""
+    region: str
+    """That requests are signed for."""
+
+
+def of_environment(name: str) -> str | None:
+    """What the environment or the profile says, as botocore reads it: `region`, `ca_bundle`."""
+    with suppress(boto.ProfileNotFound):
+        return cast("str | None", botocore.session.Session().get_config_variable(name))
+    return None
+
+
+def place_of(connection: S3Connection, bucket: str, region: str) -> BucketPlace:
+    """
+    Where this bucket is. Slow (0.1 s).
+
+    Raises:
+        InvalidRequest: the endpoint, region or bucket name is none, or the bucket takes another signature than SigV4.
+    """
+    where = connection.host or "Amazon S3"
+    other_signature = InvalidRequest(f"the bucket at {where} wants another signature than that of S3, which is not supported")
+    if bucket.endswith("--x-s3"):  # a directory bucket
+        raise other_signature
+    sent: list[Any] = []
+
+    def send(request: Any, **_: object) -> Any:
+        sent.append(request)
+        return SimpleNamespace(status_code=200, headers={}, content=b"<ListBucketResult/>")
+
+    try:
+        client = _session().create_client(
+            "s3",
+            region_name=region,
+            endpoint_url=connection.url,
+            aws_access_key_id="-",
+            aws_secret_access_key="-",  # noqa: S106 - nothing is sent
+            config=Config(
+                signature_version=UNSIGNED if connection.is_anonymous else "s3v4",
+                s3={"addressing_style": cast("Literal['auto', 'path', 'virtual']", connection.addressing_style)},
+                retries={"total_max_attempts": 1, "mode": "standard"},
+            ),
+        )
+        client.meta.events.register("before-send.s3", cast("Any", send))
+        cast("Any", client).list_objects_v2(Bucket=bucket)
+    except (boto.BotoCoreError, ValueError) as error:
+        why = f"the endpoint, region or bucket name is not valid ({type(error).__name__})"
+        if isinstance(error, boto.InvalidRegionError):
+            why = f"{region!r} is not a region"
+        elif isinstance(error, boto.ProfileNotFound):
+            why = "AWS_PROFILE names a profile that does not exist"
+        elif isinstance(error, boto.ParamValidationError):
+            why = "not a valid bucket name or key"
+        raise InvalidRequest(f"bucket {bucket!r} at {where} cannot be asked: {why}") from error
+    base, signed = sent[0].url.partition("?")[0].rstrip("/"), sent[0].headers.get("Authorization") or b""
+    if connection.is_anonymous:
+        return BucketPlace(base, region)
+    scope = _SCOPE.match(signed.decode() if isinstance(signed, bytes) else signed)
+    if scope is None:  # Outposts
+        raise other_signature
+    return BucketPlace(base, scope[1])
+
+
+@functools.cache
+def _session() -> botocore.session.Session:
+    return botocore.session.Session()
 
 
 def asked(region: str, bridge: Bridge, stop: Stop) -> Token:
@@ -112,7 +209,7 @@ class _Asking:
             if not is_optional or (failure.was_connected and request.method == "GET"):
                 self.trouble = TokensAwayError(host, failure, gives=_GIVES)
             raise boto.EndpointConnectionError(endpoint_url=url, error=failure) from failure
-        if head.status >= _FIRST_AWAY_STATUS or head.status == _TOO_MANY:
+        if head.status >= 500 or head.status == 429:
             self.trouble = TokensAwayError(host, head=head, gives=_GIVES)
         raw = SimpleNamespace(stream=lambda: iter((answer,)))
         return AWSResponse(url, head.status, cast("Any", HeadersDict(head.headers)), cast("Any", raw))

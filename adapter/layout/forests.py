@@ -1,0 +1,270 @@
+"""
+What a file with a forest of trees says of itself: its format, its outputs, its features. Reads both ends of the file. Pure.
+
+XGBoost has three formats: JSON, UBJSON, and the binary one that XGBoost 3.1 cannot write or read any more. The endings tell
+little: `.model` is UBJSON since XGBoost 2.1 and binary before, so the first bytes count. In JSON and UBJSON the keys are sorted,
+so `learner_model_param` and `objective` follow the trees and stand in the last kilobytes. The tail is read forwards from that
+key (a short JSON from its start): both objects around the key must end where the file ends. Nothing before the tail is looked at:
+who forges a file can end Triton in other ways too.
+
+LightGBM has a text format: `key=value` lines before the first tree. Treelite's checkpoints are binary, with the counts at fixed
+places of the head. Two layouts are known: that of 3.9, and that of 4. Both put whole numbers of the machine's (little-endian)
+order one after the other without padding, and an array's length as 8 bytes before its elements.
+
+Source: XGBoost `src/learner.cc`, `src/common/json.cc`, `doc/tutorials/saving_model.rst`; LightGBM `src/boosting/gbdt_model_text.cpp`;
+treelite `src/model_loader/detail/xgboost_json/delegated_handler.cc` (classes and targets come from `learner_model_param` alone, the
+last of equal keys counts), `xgboost_legacy.cc`, `lightgbm.cc` (the last of equal keys before the first line `Tree=…` counts; several
+classes need the objective multiclass or multiclassova; early releases take the classes from `num_tree_per_iteration`), `src/serializer.cc`
+and `docs/serialization/v3.rst`, `v4.rst`.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from dataclasses import dataclass
+from typing import Any, Final
+
+from adapter.ends import Ends
+from adapter.layout import ubjson
+
+MOST_OUTPUTS = 65_536
+"""Numbers per row. Far above any real forest; Triton would make room for more."""
+MOST_FEATURES = 2**31 - 1
+FORMATS: Final = {
+    "xgboost_json": "xgboost.json",
+    "xgboost_ubj": "xgboost.ubj",
+    "xgboost": "xgboost.model",
+    "lightgbm": "model.txt",
+    "treelite_checkpoint": "checkpoint.tl",
+}
+"""The backend's word for a format → the name under which it finds a file of it, in the order of how usual they are."""
+
+_KEY: Final = "learner_model_param"
+_PARAM: Final = struct.Struct("<fIiiiIII104x")
+"""Of XGBoost's binary format: base score, features, classes, two flags, version (two numbers, 0 before 1.0), targets (0 before 1.6)."""
+_LENGTH: Final = struct.Struct("<Q")
+_MOST_NAME = 64
+_SEVERAL_CLASSES = ("multiclass", "softmax", "multiclassova", "multiclass_ova", "ova", "ovr")
+_HEADER: Final = struct.Struct("<iiiBBQi")
+"""Of checkpoints: version, type of thresholds and of leaves, number of trees, number of features."""
+_V3: Final = struct.Struct("<BBB?xxII")
+"""Task, whether trees are averaged, then the task's parameters: type of outputs, grove per class, classes, size of a leaf."""
+_V4: Final = struct.Struct("<BBi")
+"""Task, whether trees are averaged, number of targets."""
+_V3_ONE, _V3_GROVES, _V3_VECTORS = range(3)
+_BINARY, _REGRESSION, _CLASSES, _RANKING, _ISOLATION = range(5)
+
+
+class Unreliable(Exception):
+    """The file does not say it, or contradicts itself; one clause says what."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Forest:
+    """What the FIL backend will read from one file."""
+
+    model_type: str
+    """The backend's word for the format."""
+    features: int
+    """Numbers that it reads for each row, whatever the request has."""
+    classes: int
+    """1 for a regression, a ranking and two classes."""
+    targets: int = 1
+    is_binary: bool = False
+    """Its one number is the probability of the second of two classes."""
+
+    def __post_init__(self) -> None:
+        """Raises Unreliable: the numbers are not plausible."""
+        for count, what, most in ((self.features, "features", MOST_FEATURES), (self.outputs, "outputs", MOST_OUTPUTS)):
+            if not 1 <= count <= most:
+                raise Unreliable(f"it says {count} {what}")
+
+    @property
+    def outputs(self) -> int:
+        """Numbers that the trees give for each row."""
+        return self.classes * self.targets
+
+    @property
+    def shown(self) -> str:
+        """For error texts: `3 classes`."""
+        if self.targets > 1:
+            return f"{self.targets} targets" + (f" of {self.classes} classes" if self.classes > 1 else "")
+        return f"{self.classes} classes" if self.classes > 1 else "one output"
+
+
+def read(model_type: str, ends: Ends) -> Forest:
+    """
+    What a file of this format says of itself; of XGBoost's three, the content tells which it is.
+
+    Raises:
+        Unreliable: it does not say it.
+    """
+    if model_type == "lightgbm":
+        return _lightgbm(ends)
+    if model_type == "treelite_checkpoint":
+        return _treelite(ends)
+    start = ends.head.lstrip(b" \t\r\n")
+    if start[:1] == b"{" and (start[1:2] in (b'"', b"}") or start[1:2].isspace()):
+        return _xgboost_json(ends)
+    if ends.head[:2] in (b"{L", b"{i", b"{U", b"{I", b"{l"):
+        return _xgboost_ubjson(ends)
+    if start[:4] == b"bs64":
+        raise Unreliable("it is XGBoost's old text form of a binary model, which Treelite cannot read; save it as JSON")
+    return _xgboost_binary(ends)
+
+
+def _xgboost_json(ends: Ends) -> Forest:
+    at = ends.tail.rfind(f'"{_KEY}"'.encode())
+    text = ends.tail if ends.size_bytes == len(ends.tail) else b'{"learner":{' + ends.tail[max(at, 0) :]
+    try:
+        tree = json.loads(text.decode(), object_pairs_hook=_unique)
+    except (ValueError, RecursionError):
+        tree = None
+    return _from_learner("xgboost_json", at, _mapping(tree).get("learner"))
+
+
+def _xgboost_ubjson(ends: Ends) -> Forest:
+    at = ubjson.value_of(ends.tail, _KEY.encode())
+    try:
+        learner = ubjson.rest(ends.tail, at, _KEY)
+    except ValueError:
+        learner = None
+    return _from_learner("xgboost_ubj", at, learner)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError
+    return found
+
+
+def _from_learner(model_type: str, at: int, learner: Any) -> Forest:
+    if at < 0:
+        raise Unreliable(f"it has no {_KEY} at its end, where XGBoost writes it")
+    if learner is None:
+        raise Unreliable("its end is not what follows the trees in XGBoost's format")
+    parameters, objective = (_mapping(_mapping(learner).get(key)) for key in (_KEY, "objective"))
+    classes = _number(parameters.get("num_class"), "num_class")
+    targets = _number(parameters.get("num_target", "1"), "num_target")
+    features = _number(parameters.get("num_feature"), "num_feature")
+    name = objective.get("name")
+    if not isinstance(name, str):
+        raise Unreliable("it has no objective")
+    softmax = objective.get("softmax_multiclass_param")
+    if softmax is not None and _number(_mapping(softmax).get("num_class"), "num_class of the objective") != classes:
+        raise Unreliable(f"it says num_class {classes}, and its objective another")
+    return _xgboost(model_type, name, features=features, classes=classes, targets=targets)
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _xgboost_binary(ends: Ends) -> Forest:
+    offset = 4 if ends.head[:4] == b"binf" else 0
+    try:
+        _score, features, classes, _, _, major, _, targets = _PARAM.unpack_from(ends.head, offset)
+        objective, offset = _name(ends.head, offset + _PARAM.size)
+        booster, _ = _name(ends.head, offset)
+    except (struct.error, UnicodeDecodeError):
+        booster = ""
+    if booster not in ("gbtree", "dart") or major > 2:
+        raise Unreliable("it begins neither as XGBoost's JSON nor as its UBJSON, and is no binary model with trees")
+    return _xgboost("xgboost", objective, features=features, classes=classes, targets=targets or 1)
+
+
+def _name(head: bytes, offset: int) -> tuple[str, int]:
+    """A short text with its length before it, and where it ends."""
+    (length,) = _LENGTH.unpack_from(head, offset)
+    (name,) = struct.unpack_from(f"{min(length, _MOST_NAME + 1)}s", head, offset + _LENGTH.size)
+    return name.decode("ascii"), offset + _LENGTH.size + len(name)
+
+
+def _xgboost(model_type: str, objective: str, *, features: int, classes: int, targets: int) -> Forest:
+    """What an objective says of the number of classes; one of the user's own says nothing, and may be saved under any name."""
+    if classes < 0 or (objective.startswith("multi:") and classes < 1):
+        raise Unreliable(f"its objective is {objective[:_MOST_NAME]}, and it says num_class {classes}")
+    if classes > 1 and targets > 1:
+        raise Unreliable(f"it says {classes} classes and {targets} targets")
+    is_binary = objective.startswith("binary:") and classes <= 1 and targets == 1
+    return Forest(model_type=model_type, features=features, classes=max(classes, 1), targets=targets, is_binary=is_binary)
+
+
+def _lightgbm(ends: Ends) -> Forest:
+    header, found, _ = ends.head.partition(b"\nTree=")
+    first, *lines = header.decode("utf-8", "replace").split("\n")
+    if first.strip() != "tree":
+        raise Unreliable("it does not begin as LightGBM's text does")
+    if not found and ends.size_bytes > len(ends.head):
+        lines = lines[:-1]  # cut
+    pairs = [(key, value.strip()) for key, _, value in (line.partition("=") for line in lines)]
+    keys = dict(pairs)
+    if any([key for key, _ in pairs].count(key) > 1 for key in ("num_class", "num_tree_per_iteration", "max_feature_idx")):
+        raise Unreliable("it has the line num_class, num_tree_per_iteration or max_feature_idx twice")
+    classes = _number(keys.get("num_class"), "num_class")
+    if _number(keys.get("num_tree_per_iteration", str(classes)), "num_tree_per_iteration") != classes:
+        raise Unreliable(f"it says num_class={classes} and num_tree_per_iteration={keys['num_tree_per_iteration']}")
+    name, *parameters = keys.get("objective", "").split(" ")
+    if (name in _SEVERAL_CLASSES or classes > 1) and (name not in _SEVERAL_CLASSES or f"num_class:{classes}" not in parameters):
+        raise Unreliable(f"it says num_class={classes}, and its objective says something else")
+    features = _number(keys.get("max_feature_idx"), "max_feature_idx") + 1
+    return Forest(model_type="lightgbm", features=features, classes=classes, is_binary=name == "binary")
+
+
+def _number(text: Any, what: str) -> int:
+    """
+    A whole number as the libraries write it: digits alone.
+
+    Raises:
+        Unreliable: it is absent, or something else.
+    """
+    if not (isinstance(text, str) and text.isascii() and text.isdigit() and len(text) <= 10):
+        raise Unreliable(f"its {what} is no number" if text is not None else f"it has no {what}")
+    return int(text)
+
+
+def _treelite(ends: Ends) -> Forest:
+    try:
+        major, minor, patch, threshold, leaf, _trees, features = _HEADER.unpack_from(ends.head)
+        if (major, minor) == (3, 9):
+            classes, targets, is_binary = _version_3(ends.head)
+        elif major != 4 or minor < 0 or patch < 0:
+            raise Unreliable(f"it is no Treelite checkpoint of version 4 or 3.9 (its first numbers are {major}, {minor}, {patch})")
+        elif {threshold, leaf} - {2, 3}:
+            raise Unreliable("its header is not one of Treelite 4")
+        else:
+            classes, targets, is_binary = _version_4(ends.head)
+    except struct.error:
+        raise Unreliable(f"it ends in its header, after {ends.size_bytes} bytes") from None
+    return Forest(model_type="treelite_checkpoint", features=features, classes=classes, targets=targets, is_binary=is_binary)
+
+
+def _version_3(head: bytes) -> tuple[int, int, bool]:
+    task, _, _, by_class, classes, leaf_size = _V3.unpack_from(head, _HEADER.size)
+    fits = {
+        _V3_ONE: classes == 1 and leaf_size == 1 and not by_class,
+        _V3_GROVES: classes > 1 and leaf_size == 1 and by_class,
+        _V3_VECTORS: classes > 1 and leaf_size == classes and not by_class,
+    }
+    if not fits.get(task, False):
+        raise Unreliable(f"its header says task {task}, {classes} classes and leaves of {leaf_size}, which do not go together")
+    return classes, 1, task == _V3_ONE
+
+
+def _version_4(head: bytes) -> tuple[int, int, bool]:
+    task, _, targets = _V4.unpack_from(head, _HEADER.size)
+    if not 1 <= targets <= MOST_OUTPUTS // 4:
+        raise Unreliable(f"it says {targets} targets")
+    at = _HEADER.size + _V4.size
+    length, *classes = struct.unpack_from(f"<Q{targets}i", head, at)
+    dimensions, *leaf = struct.unpack_from("<Qii", head, at + _LENGTH.size + 4 * targets)
+    most = max(classes)
+    is_whole = length == targets and dimensions == 2 and min(classes) >= 1 and leaf[0] in (1, targets) and leaf[1] in (1, most)
+    if not is_whole or task > _ISOLATION or (most > 1 and task != _CLASSES):
+        raise Unreliable(
+            f"its header says task {task}, {targets} targets, up to {most} classes and leaves of {leaf[0]} × {leaf[1]}, "
+            "which do not go together"
+        )
+    return most, targets, task == _BINARY
