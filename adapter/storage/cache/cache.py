@@ -90,9 +90,9 @@ _Made = tuple[Entry, Listing]
 
 @dataclass(eq=False)
 class _Pull:
+    key: str
     waits: Waits
     callers: int = 0
-    is_ending: bool = False
     task: asyncio.Task[_Made] = field(init=False)
 
 
@@ -137,13 +137,10 @@ class Cache:
             key = new_name(None)
             if wanted.is_versioned:
                 key = await self._files.run_large(lambda: wanted.identity.key, len(wanted.identity.objects))
-            taken: Taken | None = None
-            while taken is None:
-                if (entry := self._table.find(key)) is None:
-                    taken = await self._pulled(key, wanted, source)
-                elif (record := await self._held(entry)) is not None:
-                    taken = await self._given(entry, record.listing, wanted, source)
-            return taken
+            while (entry := self._table.find(key)) is not None:
+                if (record := await self._held(entry)) is not None:
+                    return await self._given(entry, record.listing, wanted, source)
+            return await self._pulled(key, wanted, source)
 
     async def content(self, origin: str, stored: StoredObject) -> bytes | None:
         """A small file, from an artifact of this origin; None: it must be read from the store."""
@@ -238,34 +235,25 @@ class Cache:
         CACHE_SAVED_BYTES.inc(entry.size_bytes)
         return Taken(self._artifact(entry), wanted.listing or listing)
 
-    async def _pulled(self, key: str, wanted: Wanted, source: Source) -> Taken | None:
-        """What the pull of the first caller makes; None: one that was given up has ended meanwhile, so look again."""
+    async def _pulled(self, key: str, wanted: Wanted, source: Source) -> Taken:
+        """What the pull of the first caller makes."""
         pull = self._pulls.get(key)
-        if pull is not None and pull.is_ending:
-            with wanted.waits.on("the end of a pull of the same files that was given up"):
-                await asyncio.wait({pull.task})
-            return None
         is_own = pull is None
         if pull is None:
-            pull = self._begin(key, wanted, source)
+            pull = self._pulls[key] = _Pull(key, wanted.waits.to_share())
+            pull.task = asyncio.create_task(self._make(pull, wanted, source), name=f"pull {key}")
         try:
             entry, listing = await self._outcome(pull, wanted.waits)
         except AdapterError as error:
             raise copy.copy(error) from error  # each caller has a traceback of its own
         return Taken(self._artifact(entry), listing) if is_own else await self._given(entry, listing, wanted, source)
 
-    def _begin(self, key: str, wanted: Wanted, source: Source) -> _Pull:
-        pull = self._pulls[key] = _Pull(wanted.waits.to_share())
-        pull.task = asyncio.create_task(self._make(key, pull, wanted, source), name=f"pull {key}")
-        # of a task that is cancelled before its first step, nothing else runs
-        pull.task.add_done_callback(lambda _: self._end(key, pull))
-        return pull
+    def _end(self, pull: _Pull) -> None:
+        """Nobody joins it any more."""
+        if self._pulls.get(pull.key) is pull:
+            del self._pulls[pull.key]
 
-    def _end(self, key: str, pull: _Pull) -> None:
-        if self._pulls.get(key) is pull:
-            del self._pulls[key]
-
-    async def _make(self, key: str, pull: _Pull, wanted: Wanted, source: Source) -> _Made:
+    async def _make(self, pull: _Pull, wanted: Wanted, source: Source) -> _Made:
         try:
             with self._space.reservation() as reserved:
                 build = Build(self._artifacts, reserved, wanted.identity, is_kept=wanted.is_versioned)
@@ -278,7 +266,7 @@ class Cache:
                     raise
                 self._table.use(entry, pull.callers - 1)  # from here on nothing is awaited: no caller comes or goes
         finally:
-            self._end(key, pull)
+            self._end(pull)
         CACHE_REQUESTS.labels("miss").inc()
         CACHE_SAVED_BYTES.inc(build.linked_bytes)
         return entry, listing
@@ -291,11 +279,11 @@ class Cache:
                 return await asyncio.shield(pull.task)
         except asyncio.CancelledError:
             if pull.callers == 1 and not pull.task.done():
-                pull.is_ending = True
+                self._end(pull)
                 pull.task.cancel()
-            while pull.is_ending and not pull.task.done():
-                with suppress(asyncio.CancelledError):  # a second cancel must not leave the pull behind
-                    await asyncio.wait({pull.task})
+                while not pull.task.done():
+                    with suppress(asyncio.CancelledError):  # a second cancel must not leave the pull behind
+                        await asyncio.wait({pull.task})
             if pull.task.done() and not pull.task.cancelled() and pull.task.exception() is None:
                 await self._let_go(pull.task.result()[0])  # it was made just then
             raise

@@ -153,8 +153,8 @@ MISTAKES = (
         "every load pulls",
         "Loads of the same files at one time pull them each.",
         "adapter/storage/cache/cache.py",
-        "pull = self._pulls.get(key)\n        if pull is not None and pull.is_ending",
-        "pull = None\n        if pull is not None and pull.is_ending",
+        "pull = self._pulls.get(key)\n        is_own",
+        "pull = None\n        is_own",
         ("fault/test_nothing_is_pulled_twice.py", "contract/bucket/test_every_type_keeps_what_it_pulled.py"),
     ),
     Mistake(
