@@ -213,7 +213,7 @@ class StagedFiles:
         self.moved_bytes += len(chunk)
 
     def close(self, file: int, size_bytes: int) -> None:
-        """So many bytes have their place. A file system of a network may say only now that it is full. Raises DiskFull, AdapterError."""
+        """The part has its place. A file system of a network may say only now that it is full. Raises DiskFull, AdapterError."""
         self._open.discard(file)
         with self._volume.writing(self._total_bytes):
             os.close(file)

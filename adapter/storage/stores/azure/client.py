@@ -12,9 +12,10 @@ import binascii
 import hmac
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from email.utils import formatdate
+from functools import partial
 from pathlib import Path
 from typing import Annotated, ClassVar
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
@@ -91,12 +92,12 @@ class AzureClient(CloudClient):
         self._key = _decoded(connection)
         self._query = connection.sas_token.reveal().lstrip("?") if connection.sas_token else ""
         is_chained = not (connection.credentials or connection.is_anonymous)
-        self._identity = _identity_of(connection) if is_chained or connection.client_secret else None
+        identity = _identity_of(connection) if is_chained or connection.client_secret else None
         self.credentials = connection.credentials or "no credentials"
         if is_chained:
             of_pod = "the pod's workload identity, because the config has no credentials,"
-            self.credentials = of_pod if self._identity else "no credentials (the pod has no workload identity)"
-        self._tokens = Tokens(self._ask) if self._identity else None
+            self.credentials = of_pod if identity else "no credentials (the pod has no workload identity)"
+        self._tokens = Tokens(partial(self._ask, identity)) if identity else None
         if self._tokens:
             connection.check_token("the bearer token of the pod's workload identity", "endpoint_url", or_else=_OR_ELSE)
 
@@ -123,12 +124,10 @@ class AzureClient(CloudClient):
 
         return signed
 
-    async def _ask(self) -> Token:
+    async def _ask(self, identity: _Identity, asks: Callable[[str], None]) -> Token:
         """Raises NoCredentialsError; TokensAwayError: this can pass."""
-        identity = self._identity
-        assert identity is not None and self._tokens is not None  # noqa: S101 - they ask
         host = urlsplit(identity.url).netloc
-        self._tokens.asks(host)
+        asks(host)
         fields = {"client_id": identity.client, "scope": "https://storage.azure.com/.default", "grant_type": "client_credentials"}
         failed = f"{self.credentials} of {{label}} did not work"
         if identity.secret:

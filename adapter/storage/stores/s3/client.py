@@ -82,9 +82,8 @@ class S3Client(CloudClient):
             self._connection.check_token("the session token of the default credential chain", self.host, or_else=_OR_ELSE)
         return keys
 
-    async def _ask(self) -> Token:
-        assert self._tokens is not None  # noqa: S101 - they ask
-        bridge = Bridge(self.means.engine, Trust(ca_file=self._trust.ca_file), asks=self._tokens.asks)
+    async def _ask(self, asks: Callable[[str], None]) -> Token:
+        bridge = Bridge(self.means.engine, Trust(ca_file=self._trust.ca_file), asks=asks)
         return await self.means.asking.run(lambda stop: asked(self.region, bridge, stop))
 
 
