@@ -29,11 +29,10 @@ from adapter.storage.checksums import Checksum, readable
 from adapter.storage.net.failures import Unanswered
 from adapter.storage.net.messages import TOKEN_BYTES, Access, Collected, Head, Request, proxy_for
 from adapter.storage.secret.merging import StorageConfig
-from adapter.storage.stores.answers import OK, is_passing
+from adapter.storage.stores.answers import OK, code_in, is_passing, parsed
 from adapter.storage.stores.azure import AzureConnection, container_of
 from adapter.storage.stores.clients import Means
 from adapter.storage.stores.cloud import CloudBucket, CloudClient, NoCredentialsError, Sign, Token, Tokens, TokensAwayError
-from adapter.storage.stores.xml_pages import code_in, parsed
 
 _OR_ELSE = 'give the storage config an account_key, or "anonymous": "true" for a public container'
 _ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"

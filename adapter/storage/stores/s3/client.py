@@ -20,12 +20,11 @@ from adapter.storage.checksums import ALGORITHMS, Checksum, readable
 from adapter.storage.net.engine import Bridge
 from adapter.storage.net.messages import Collected, Head, Trust
 from adapter.storage.secret.merging import StorageConfig
-from adapter.storage.stores.answers import OK, REDIRECTS, USER_AGENT, etag_of, is_passing
+from adapter.storage.stores.answers import OK, REDIRECTS, USER_AGENT, code_in, etag_of, fields_of, is_passing, name_of, parsed
 from adapter.storage.stores.clients import Means
 from adapter.storage.stores.cloud import CloudBucket, CloudClient, Sign, Token, Tokens
 from adapter.storage.stores.s3 import S3Connection
 from adapter.storage.stores.s3.amazon import MEANINGS, asked, of_environment, place_of
-from adapter.storage.stores.xml_pages import code_in, fields_of, name_of, parsed
 from adapter.units import MIB
 
 TURN_SECONDS = 11 * 60
