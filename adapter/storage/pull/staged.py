@@ -17,9 +17,9 @@ import stat
 import threading
 from collections.abc import Mapping, Sequence, Set
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from adapter.errors import SourceUnavailable
 from adapter.paths import directories_of
@@ -140,8 +140,7 @@ class Content(Run):
         self.content += chunk
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(NamedTuple):
     """Bytes of one object."""
 
     path: str

@@ -13,11 +13,10 @@ import hmac
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from email.utils import formatdate
 from functools import partial
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, NamedTuple
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 from xml.etree.ElementTree import Element
 
@@ -51,8 +50,7 @@ class _Answer(msgspec.Struct):
     expires_in: int | str
 
 
-@dataclass(frozen=True)
-class _Identity:
+class _Identity(NamedTuple):
     """Who asks for tokens."""
 
     url: str
