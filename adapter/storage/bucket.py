@@ -166,7 +166,6 @@ class Bucket(Protocol):
 
         Raises SourceNotFound (there is no such bucket), SourceDenied, SourceUnavailable, InvalidRequest.
         """
-        ...
 
     async def read(self, reads: Sequence[Read]) -> None:
         """
@@ -179,4 +178,3 @@ class Bucket(Protocol):
             SourceUnavailable: the store went away, or the body ended early.
             SourceDenied, InvalidRequest: as `list_page`.
         """
-        ...

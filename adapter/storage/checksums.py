@@ -70,11 +70,9 @@ class Running(Protocol):
 
     def update(self, chunk: bytes | memoryview, /) -> None:
         """The next bytes."""
-        ...
 
     def digest(self) -> bytes:
         """Of all that has come."""
-        ...
 
 
 class _RunningCrc:

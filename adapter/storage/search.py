@@ -80,15 +80,12 @@ class Found(Protocol):
     @property
     def listing(self) -> Listing | None:
         """None: the model is an archive that was never unpacked."""
-        ...
 
     async def peek(self, file: SourceFile) -> bytes | None:
         """Content of a small file, for a survey. None: it is in an archive. Raises as `StoredModel.read`."""
-        ...
 
     async def open(self) -> StoredModel:
         """Make it ready to be read. Raises as `ModelStore.open`."""
-        ...
 
 
 def check_readable(file: SourceFile, origin: str) -> None:

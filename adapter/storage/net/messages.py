@@ -159,15 +159,12 @@ class Sink(Protocol):
 
     def begin(self, head: Head) -> None:
         """The head is whole. Called once, before any bytes."""
-        ...
 
     def take(self, chunk: memoryview) -> None:
         """The next bytes, valid during the call."""
-        ...
 
     def end(self) -> None:
         """The body has ended as its framing says. Not called after a failure."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
@@ -97,7 +97,7 @@ class Transfer:
         curl.setopt(pycurl.BUFFERSIZE, _RECEIVED_BYTES)
         curl.setopt(_SUPPRESS_CONNECT_HEADERS, 1)
         curl.setopt(pycurl.PATH_AS_IS, 1)
-        curl.setopt(pycurl.HEADERFUNCTION, self._caught(self._header))
+        curl.setopt(pycurl.HEADERFUNCTION, self._header)
         curl.setopt(pycurl.WRITEFUNCTION, self._body, use_memoryview=True)
         if request.method == "HEAD":
             curl.setopt(pycurl.NOBODY, 1)
@@ -107,39 +107,32 @@ class Transfer:
         request.access.apply(curl)
         return curl
 
-    def _caught(self, take: Callable[[Any], None]) -> Callable[[Any], int | None]:
-        """A callback of libcurl's, which only ends the transfer when it fails."""
+    def _header(self, line: bytes) -> int | None:
+        """A line of the head, or a trailer. A callback of libcurl's, which only ends the transfer when it fails."""
+        try:
+            self._head_bytes += len(line)
+            if self._head_bytes > HEAD_BYTES:
+                raise TooMuch("headers", HEAD_BYTES)
+            if line not in (b"\r\n", b"\n"):
+                self._lines.append(line)
+            elif not self._has_head:
+                self._begin(head_of(self._lines))
+        except BaseException as error:  # noqa: BLE001 - `fetch` raises it
+            self.error = error
+            return -1
+        return None
 
-        def callback(came: Any) -> int | None:
-            try:
-                take(came)
-            except BaseException as error:  # noqa: BLE001 - `fetch` raises it
-                self.error = error
-                return -1
-            return None
-
-        return callback
-
-    def _header(self, line: bytes) -> None:
-        """A line of the head, or a trailer. Raises TooMuch, and what the sink raises."""
-        self._head_bytes += len(line)
-        if self._head_bytes > HEAD_BYTES:
-            raise TooMuch("headers", HEAD_BYTES)
-        if self._has_head:
-            return
-        if line not in (b"\r\n", b"\n"):
-            self._lines.append(line)
-            return
-        self._head, self._lines = head_of(self._lines), []
-        self._has_head, self._is_good = self._head.status >= 200, self._head.status in (200, 206)
+    def _begin(self, head: Head) -> None:
+        self._head, self._lines = head, []
+        self._has_head, self._is_good = head.status >= 200, head.status in (200, 206)
         if self._has_head:
             self._heard = time.monotonic()
         if self._is_good:
             self._most_bytes = self.request.most_bytes
-            self.request.sink.begin(self._head)
+            self.request.sink.begin(head)
 
     def _body(self, chunk: memoryview) -> int | None:
-        """Bytes of the body, 16 KiB at most. As `_caught`, without its call: there are 65,000 of these in a GiB."""
+        """Bytes of the body, 16 KiB at most. As `_header`. There are 65,000 of these in a GiB."""
         try:
             end = self._filled + len(chunk)
             if end > BUFFER_BYTES or not self._pieces % _FEW_PIECES:

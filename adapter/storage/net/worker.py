@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import select
 import threading
@@ -21,6 +22,8 @@ from adapter.storage.net.transfer import TICK_SECONDS, Transfer
 
 KEPT_CONNECTIONS = 128
 """Of each thread."""
+_IDLE_SECONDS = 3600.0
+"""Longest pause of a thread that has nothing to do."""
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -44,7 +47,7 @@ class Worker:
         self._multi.setopt(pycurl.M_MAXCONNECTS, KEPT_CONNECTIONS)
         self._tick = 0.0
         """When the times of the transfers are looked at next."""
-        self._due: float | None = None
+        self._due = math.inf
         """When libcurl wants to be called, whatever comes."""
         self._running: dict[Any, Transfer] = {}
         """By handle of libcurl."""
@@ -105,11 +108,8 @@ class Worker:
 
     def _turn(self) -> None:
         """Wait for something to do, and do it."""
-        ends = [self._tick] if self._running else []
-        if self._due is not None:
-            ends.append(self._due)
-        pause = max(0.0, min(ends) - time.monotonic()) if ends else -1.0
-        for file, events in self._epoll.poll(pause):
+        end = min(self._due, self._tick if self._running else math.inf)
+        for file, events in self._epoll.poll(max(0.0, min(end - time.monotonic(), _IDLE_SECONDS))):
             if file == self._wake:
                 os.eventfd_read(file)
             else:  # an error is for both
@@ -118,8 +118,8 @@ class Worker:
         while self._orders:
             self._orders.popleft()()
         now = time.monotonic()
-        if self._due is not None and now >= self._due:
-            self._due = None
+        if now >= self._due:
+            self._due = math.inf
             self._multi.socket_action(pycurl.SOCKET_TIMEOUT, 0)
         self._collect()
         if now >= self._tick:
@@ -192,4 +192,4 @@ class Worker:
             multi.assign(file, True)
 
     def _on_timer(self, milliseconds: int) -> None:
-        self._due = None if milliseconds < 0 else time.monotonic() + milliseconds / 1000
+        self._due = math.inf if milliseconds < 0 else time.monotonic() + milliseconds / 1000

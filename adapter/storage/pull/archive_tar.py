@@ -71,7 +71,7 @@ def untar(stream: BinaryIO, tree: ArchiveTree, stop: Stop, *, is_packed: bool) -
 def _next(archive: tarfile.TarFile, blocks: _TarStream) -> tarfile.TarInfo | None:
     member = archive.next()
     cast("Any", archive).members.clear()  # it would remember every entry
-    if member is None and not blocks.is_at_end_mark:
+    if member is None and blocks.last != bytes(tarfile.BLOCKSIZE):  # a mark of the end
         raise Damaged("it ends in the middle, or a header is damaged")
     of_all = archive.pax_headers
     if len(of_all) > _MAX_OF_ALL or sum(map(len, (*of_all, *of_all.values()))) > _MAX_OF_ALL_CHARACTERS:
@@ -148,7 +148,8 @@ class _TarStream:
         self._left = most_bytes
         self._headers_left = _FREE_BYTES
         self._at = 0
-        self._last = b""
+        self.last = b""
+        """The header that was read last."""
         self.header = b""
         """Of the entry itself, behind those that say more of it."""
         self.is_content = False
@@ -161,11 +162,6 @@ class _TarStream:
         self._announced = self.header = b""
         self._entry_left = min(_MOST_ENTRY_BYTES, self._headers_left)
         self._headers_left += _AVERAGE_HEADER_BYTES
-
-    @property
-    def is_at_end_mark(self) -> bool:
-        """Whether the last header was a block of zeros."""
-        return self._last == bytes(tarfile.BLOCKSIZE)
 
     def tell(self) -> int:
         """Bytes that were read."""
@@ -189,24 +185,21 @@ class _TarStream:
         self._headers_left -= size
         if self._entry_left < 0:
             raise Damaged("its entries have more headers than content")
-        self._last = self._take(size)
+        self.last = self._take(size)
         announced, self._announced = self._announced, b""
         if announced in _RECORDS:
-            _check_records(self._last)
-        elif not announced and self._last[_KIND] in _RECORDS + _NAMES:
-            self._announced = self._last[_KIND]
+            _check_records(self.last)
+        elif not announced and self.last[_KIND] in _RECORDS + _NAMES:
+            self._announced = self.last[_KIND]
         elif not announced and size == tarfile.BLOCKSIZE:
-            self.header = self.header or self._last
-        return self._last
+            self.header = self.header or self.last
+        return self.last
 
     def drain(self, most_bytes: int) -> None:
         """Read what follows the end, without a use for it."""
         self._left = most_bytes
         while self._take(CHUNK_BYTES):
             continue
-
-    def close(self) -> None:
-        """The stream is the caller's."""
 
     def _take(self, size: int) -> bytes:
         self._stop.check()

@@ -17,9 +17,9 @@ import stat
 import threading
 from collections.abc import Mapping, Sequence, Set
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from adapter.errors import SourceUnavailable
 from adapter.paths import directories_of
@@ -140,8 +140,7 @@ class Content(Run):
         self.content += chunk
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(NamedTuple):
     """Bytes of one object."""
 
     path: str
@@ -213,7 +212,7 @@ class StagedFiles:
         self.moved_bytes += len(chunk)
 
     def close(self, file: int, size_bytes: int) -> None:
-        """These bytes have their place. A file system of a network may say only now that it is full. Raises DiskFull, AdapterError."""
+        """The part has its place. A file system of a network may say only now that it is full. Raises DiskFull, AdapterError."""
         self._open.discard(file)
         with self._volume.writing(self._total_bytes):
             os.close(file)

@@ -109,7 +109,6 @@ class Client(Protocol):
 
     def bucket(self, config: StorageConfig) -> Bucket:
         """The bucket of a config of this connection. Raises InvalidRequest."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,11 +147,9 @@ class KeptClients(Protocol):
 
     async def warm(self, config: StorageConfig) -> None:
         """Make the client of this config, ahead of any load."""
-        ...
 
     async def bucket(self, config: StorageConfig) -> Bucket:
         """The bucket of this config."""
-        ...
 
 
 class Clients:

@@ -52,10 +52,10 @@ class Token:
 class Tokens:
     """Of one identity, for one event loop."""
 
-    def __init__(self, ask: Callable[[], Awaitable[Token]], *, early_seconds: float = _EARLY_SECONDS) -> None:
+    def __init__(self, ask: Callable[[Callable[[str], None]], Awaitable[Token]], *, early_seconds: float = _EARLY_SECONDS) -> None:
         """
         Args:
-            ask: gets the next token; what it raises, each caller gets.
+            ask: gets the next token, and tells whom it asks (host and port, from any thread); what it raises, each caller gets.
             early_seconds: before its end a token is renewed.
         """
         self._ask = ask
@@ -65,8 +65,7 @@ class Tokens:
         self._waiting = 0
         self._giver = ""
 
-    def asks(self, host: str) -> None:
-        """This giver is asked now. From any thread."""
+    def _asks(self, host: str) -> None:
         self._giver = host
 
     def __str__(self) -> str:
@@ -94,7 +93,7 @@ class Tokens:
 
     async def _asked(self) -> Token:
         try:
-            return await self._ask()
+            return await self._ask(self._asks)
         finally:
             self._asking = None
 

@@ -12,11 +12,11 @@ import binascii
 import hmac
 import os
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from email.utils import formatdate
+from functools import partial
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, NamedTuple
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 from xml.etree.ElementTree import Element
 
@@ -28,11 +28,10 @@ from adapter.storage.checksums import Checksum, readable
 from adapter.storage.net.failures import Unanswered
 from adapter.storage.net.messages import TOKEN_BYTES, Access, Collected, Head, Request, proxy_for
 from adapter.storage.secret.merging import StorageConfig
-from adapter.storage.stores.answers import OK, is_passing
+from adapter.storage.stores.answers import OK, code_in, is_passing, parsed
 from adapter.storage.stores.azure import AzureConnection, container_of
 from adapter.storage.stores.clients import Means
 from adapter.storage.stores.cloud import CloudBucket, CloudClient, NoCredentialsError, Sign, Token, Tokens, TokensAwayError
-from adapter.storage.stores.xml_pages import code_in, parsed
 
 _OR_ELSE = 'give the storage config an account_key, or "anonymous": "true" for a public container'
 _ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
@@ -51,8 +50,7 @@ class _Answer(msgspec.Struct):
     expires_in: int | str
 
 
-@dataclass(frozen=True)
-class _Identity:
+class _Identity(NamedTuple):
     """Who asks for tokens."""
 
     url: str
@@ -91,12 +89,12 @@ class AzureClient(CloudClient):
         self._key = _decoded(connection)
         self._query = connection.sas_token.reveal().lstrip("?") if connection.sas_token else ""
         is_chained = not (connection.credentials or connection.is_anonymous)
-        self._identity = _identity_of(connection) if is_chained or connection.client_secret else None
+        identity = _identity_of(connection) if is_chained or connection.client_secret else None
         self.credentials = connection.credentials or "no credentials"
         if is_chained:
             of_pod = "the pod's workload identity, because the config has no credentials,"
-            self.credentials = of_pod if self._identity else "no credentials (the pod has no workload identity)"
-        self._tokens = Tokens(self._ask) if self._identity else None
+            self.credentials = of_pod if identity else "no credentials (the pod has no workload identity)"
+        self._tokens = Tokens(partial(self._ask, identity)) if identity else None
         if self._tokens:
             connection.check_token("the bearer token of the pod's workload identity", "endpoint_url", or_else=_OR_ELSE)
 
@@ -123,12 +121,10 @@ class AzureClient(CloudClient):
 
         return signed
 
-    async def _ask(self) -> Token:
+    async def _ask(self, identity: _Identity, asks: Callable[[str], None]) -> Token:
         """Raises NoCredentialsError; TokensAwayError: this can pass."""
-        identity = self._identity
-        assert identity is not None and self._tokens is not None  # noqa: S101 - they ask
         host = urlsplit(identity.url).netloc
-        self._tokens.asks(host)
+        asks(host)
         fields = {"client_id": identity.client, "scope": "https://storage.azure.com/.default", "grant_type": "client_credentials"}
         failed = f"{self.credentials} of {{label}} did not work"
         if identity.secret:

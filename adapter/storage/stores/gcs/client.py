@@ -7,7 +7,7 @@ engine. It repeats by itself and sleeps in between, so what can pass is raised a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
@@ -121,9 +121,9 @@ class GcsClient(CloudClient):
 
         return signed
 
-    async def _ask(self) -> Token:
+    async def _ask(self, asks: Callable[[str], None]) -> Token:
         guard = self.means.guard_of(self._connection.giver)
-        bridge = Bridge(self.means.engine, self._connection.trust, guard, asks=self._tokens.asks)
+        bridge = Bridge(self.means.engine, self._connection.trust, guard, asks=asks)
         return await self.means.asking.run(lambda stop: self._asked(_Asking(bridge, stop), stop))
 
     def _asked(self, asking: _Asking, stop: Stop) -> Token:

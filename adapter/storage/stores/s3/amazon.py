@@ -21,10 +21,9 @@ import signal
 import subprocess
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from types import SimpleNamespace
-from typing import Any, Literal, cast
+from typing import Any, Literal, NamedTuple, cast
 from urllib.parse import urlsplit
 
 import botocore.session
@@ -71,8 +70,7 @@ FAILURES = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class BucketPlace:
+class BucketPlace(NamedTuple):
     """Where requests for a bucket go."""
 
     base: str

@@ -20,12 +20,11 @@ from adapter.storage.checksums import ALGORITHMS, Checksum, readable
 from adapter.storage.net.engine import Bridge
 from adapter.storage.net.messages import Collected, Head, Trust
 from adapter.storage.secret.merging import StorageConfig
-from adapter.storage.stores.answers import OK, REDIRECTS, USER_AGENT, etag_of, is_passing
+from adapter.storage.stores.answers import OK, REDIRECTS, USER_AGENT, code_in, etag_of, fields_of, is_passing, name_of, parsed
 from adapter.storage.stores.clients import Means
 from adapter.storage.stores.cloud import CloudBucket, CloudClient, Sign, Token, Tokens
 from adapter.storage.stores.s3 import S3Connection
 from adapter.storage.stores.s3.amazon import MEANINGS, asked, of_environment, place_of
-from adapter.storage.stores.xml_pages import code_in, fields_of, name_of, parsed
 from adapter.units import MIB
 
 TURN_SECONDS = 11 * 60
@@ -82,9 +81,8 @@ class S3Client(CloudClient):
             self._connection.check_token("the session token of the default credential chain", self.host, or_else=_OR_ELSE)
         return keys
 
-    async def _ask(self) -> Token:
-        assert self._tokens is not None  # noqa: S101 - they ask
-        bridge = Bridge(self.means.engine, Trust(ca_file=self._trust.ca_file), asks=self._tokens.asks)
+    async def _ask(self, asks: Callable[[str], None]) -> Token:
+        bridge = Bridge(self.means.engine, Trust(ca_file=self._trust.ca_file), asks=asks)
         return await self.means.asking.run(lambda stop: asked(self.region, bridge, stop))
 
 
