@@ -285,7 +285,7 @@ def _problem(text: str, fields: tuple[Field, ...], offset: int, said: str) -> Pr
 
 def _field_at(fields: Iterable[Field], message: Any, offset: int) -> tuple[Field, Any]:
     """The innermost field at this place, with what protobuf knows of it."""
-    found = next(field for field in fields if field.start <= offset < field.end)
+    *_, found = (field for field in fields if field.name in message.fields_by_name and field.start <= offset)
     known = message.fields_by_name[found.name]
     for value in found.values:
         if known.message_type is not None and any(deeper.start <= offset < deeper.end for deeper in value.fields):

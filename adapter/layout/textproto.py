@@ -42,7 +42,7 @@ _TOKEN: Final = re.compile(
 _RARE: Final = re.compile(r"\\(.)")
 
 
-class Problem(ValueError):
+class Problem(Exception):
     """What is wrong at one place of a text: the offset, and words."""
 
 
