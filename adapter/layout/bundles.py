@@ -37,7 +37,7 @@ MOST_MODELS = 100
 """Of one bundle; each has a config to be read before anything is pulled. What has more is not taken for a bundle."""
 
 MOST_CONFIG_BYTES = 4 * 1024 * 1024
-"""Of the configs of one bundle together. A parsed one takes up to 70 times its size."""
+"""Of the configs of one bundle together. A parsed one takes up to 80 times its size."""
 
 _MOST_HINTS = 3
 _ITSELF = ""

@@ -41,8 +41,9 @@ from adapter.stubs import model_config_pb2
 
 FILE_NAME = "config.pbtxt"
 MAX_BYTES = 1024 * 1024
-"""Far above any real one; reading takes less than 3 s per MiB at worst."""
+"""Far above any real one; reading takes less than 5 s per MiB at worst."""
 BLS_KEY = "bls_model."
+_EDITED = frozenset({"name", "input", "output", "ensemble_scheduling", "parameters"})
 _CONFIG = model_config_pb2.ModelConfig.DESCRIPTOR
 _UNSURE = re.compile(r"[\\\ud800-\udfff]")
 """What a string has that may not be UTF-8."""
@@ -87,6 +88,7 @@ class ModelConfig:
 
     text: str = field(default="", repr=False)
     fields: tuple[Field, ...] = field(default=(), repr=False)
+    """Those of the text in which there may be something to change."""
     said: Any = field(default_factory=model_config_pb2.ModelConfig, repr=False)
     """What protobuf reads in it: Triton's `ModelConfig`, without what is newer than that."""
 
@@ -145,7 +147,7 @@ class ModelConfig:
             edits += tensors.edits(self.text, self.fields, "output", schema.outputs)
         if names:
             edits += [Edit(found.start, found.end, textproto.quoted(names[found.name])) for found in self.references if found.name in names]
-        return textproto.splice(self.text, edits).encode("utf-8", "surrogateescape")
+        return textproto.splice(self.text, sorted(edits)).encode("utf-8", "surrogateescape")
 
     def _steps(self) -> Iterator[Reference]:
         for name in inner(self.fields, "ensemble_scheduling", "step", "model_name"):
@@ -177,7 +179,7 @@ def read(content: bytes, path: str = FILE_NAME) -> ModelConfig:
     except Problem as problem:
         offset, words = problem.args
         raise InvalidModel(f"{path} cannot be {failed}: {position(text, offset)}: {words}") from problem
-    return ModelConfig(text, fields, said)
+    return ModelConfig(text, tuple(found for found in fields if found.name in _EDITED), said)
 
 
 def new(text: str, schema: Schema) -> ModelConfig:
@@ -187,24 +189,28 @@ def new(text: str, schema: Schema) -> ModelConfig:
 
 def _judged(text: str, fields: tuple[Field, ...]) -> Any:
     """The config as protobuf reads it. Raises Problem."""
-    known = textproto.splice(text, _blanks(text, fields, _CONFIG))
     said = model_config_pb2.ModelConfig()
+    offsets = []
+
+    def lines() -> Iterator[str]:  # one for each token, so that spaces and comments cost nothing
+        for offset, token in _known(text, fields, _CONFIG):
+            offsets.append(offset)
+            yield token
+
     try:
-        text_format.Parse(known, said)
+        text_format.ParseLines(lines(), said)  # type: ignore[attr-defined] # the stubs leave it out
     except text_format.ParseError as error:
-        before = known.split("\n")[: (error.GetLine() or 1) - 1]
-        raise _problem(text, fields, sum(map(len, before)) + len(before) + (error.GetColumn() or 1) - 1, str(error)) from error
+        line, column = error.GetLine() or 1, error.GetColumn() or 1
+        raise _problem(text, fields, offsets[line - 1] + column - 1, str(error)) from error
     if said.max_batch_size < 0:
         (*_, value) = inner(fields, "max_batch_size")
         raise Problem(value.start, f"max_batch_size is {said.max_batch_size}, 0 or more is expected")
     return said
 
 
-def _blanks(text: str, fields: Iterable[Field], message: Any) -> Iterator[Edit]:
+def _known(text: str, fields: Iterable[Field], message: Any) -> Iterator[tuple[int, str]]:
     """
-    What protobuf must not see: fields that the message does not have, new words of enums, which become numbers, and escapes of C++ alone.
-
-    Everything else keeps its place.
+    What protobuf shall see, each token with its place: no fields that the message does not have, and numbers for new words of enums.
 
     Raises:
         Problem: an extension, a word that no enum can have, or a string that is not UTF-8.
@@ -214,21 +220,32 @@ def _blanks(text: str, fields: Iterable[Field], message: Any) -> Iterator[Edit]:
             raise Problem(found.start, f"{shortened(found.name)} is an extension, and Triton's config has none")
         known = message.fields_by_name.get(found.name)
         if known is None:
-            yield Edit(found.start, found.end, re.sub(r"[^\n]", " ", text[found.start : found.end]))
             continue
+        at = found.start
         for value in found.values:
-            said = text[value.start : value.end]
-            if known.message_type is not None:
-                yield from _blanks(text, value.fields, known.message_type)
-            elif known.enum_type is not None:
-                if _is_new(found.name, value, said, list(known.enum_type.values_by_name)):
-                    yield Edit(value.start, value.end, "9".ljust(len(said)))
-            elif value.kind == "string" and _UNSURE.search(said):
-                try:
-                    textproto.unquoted(text, value)
-                except UnicodeError as error:
-                    raise Problem(value.start, f"{found.name} is not UTF-8") from error
-                yield Edit(value.start, value.end, textproto.usual(said).ljust(len(said)))
+            yield from textproto.tokens(text, at, value.start)
+            at = value.end
+            if value.kind == "message":
+                yield value.start, text[value.start]
+                yield from _known(text, value.fields, known.message_type) if known.message_type is not None else ()
+                at -= 1
+            else:
+                yield value.start, _scalar(text, found.name, value, known)
+        yield from textproto.tokens(text, at, found.end)
+
+
+def _scalar(text: str, name: str, value: Value, known: Any) -> str:
+    """A value as Python's protobuf reads it; Triton's takes more. Raises Problem."""
+    said = text[value.start : value.end]
+    if known.enum_type is not None:
+        return "9" if _is_new(name, value, said, list(known.enum_type.values_by_name)) else said
+    if value.kind == "string" and _UNSURE.search(said):
+        try:
+            textproto.unquoted(text, value)
+        except UnicodeError as error:
+            raise Problem(value.start, f"{name} is not UTF-8") from error
+        return textproto.usual(said)
+    return "".join(token for _, token in textproto.tokens(text, value.start, value.end)) if said.startswith("-") else said
 
 
 def _is_new(name: str, value: Value, said: str, words: list[str]) -> bool:
@@ -251,10 +268,11 @@ def _is_int32(said: str) -> bool:
 def _problem(text: str, fields: tuple[Field, ...], offset: int, said: str) -> Problem:
     """What protobuf does not take at this place, in words."""
     found, known = _field_at(fields, _CONFIG, offset)
-    if "should not have multiple" in said:
+    words = said.partition(" : ")[2]
+    if words.startswith("Message type"):  # "... should not have multiple ... fields"
         return Problem(found.start, f"{found.name} is set twice")
-    if other := re.search(r'specified along with field "(\w+)"', said):
-        return Problem(found.start, f"{found.name} and {other[1]} are set, and only one of them can be")
+    if words.startswith("Field"):  # "... is specified along with field ..."
+        return Problem(found.start, "{1} and {3} are set, and only one of them can be".format(*words.split('"')))
     if text.startswith("[", offset):
         is_bare = known.is_repeated  # only messages need no colon
         return Problem(offset, "expected ':'" if is_bare else f"{found.name} has one value, and this is a list")
@@ -267,7 +285,7 @@ def _problem(text: str, fields: tuple[Field, ...], offset: int, said: str) -> Pr
 
 def _field_at(fields: Iterable[Field], message: Any, offset: int) -> tuple[Field, Any]:
     """The innermost field at this place, with what protobuf knows of it."""
-    found = next(field for field in fields if field.start <= offset < field.end)
+    *_, found = (field for field in fields if field.name in message.fields_by_name and field.start <= offset)
     known = message.fields_by_name[found.name]
     for value in found.values:
         if known.message_type is not None and any(deeper.start <= offset < deeper.end for deeper in value.fields):

@@ -54,7 +54,7 @@ def _block(text: str, side: str, tensor: Tensor, entry: Value | None) -> str:
     """One entry of its own, ending in a newline."""
     if entry is None:
         return f"{side} {{\n  name: {quoted(tensor.name)}\n  data_type: {tensor.data_type}\n  {_dims(tensor)}\n}}\n"
-    return f"{side} {splice(text, _entry_edits(text, entry, tensor), entry.start, entry.end)}\n"
+    return f"{side} {splice(text, sorted(_entry_edits(text, entry, tensor)), entry.start, entry.end)}\n"
 
 
 def _entry_edits(text: str, entry: Value, tensor: Tensor) -> list[Edit]:

