@@ -25,7 +25,7 @@ from adapter.storage.cache.record import ArtifactRecord, KeptFile, Unusable, ver
 from adapter.storage.cache.table import Entry, Table
 from adapter.telemetry.metrics import CACHE_EVICTIONS
 from adapter.units import show_bytes
-from adapter.volume.boot import boot_id
+from adapter.volume.boot import boot_id, boot_seconds
 from adapter.volume.space import Reservation
 from adapter.volume.trees import read_below
 from adapter.volume.volume import FILE_MODE, Volume, make_plain_directory
@@ -82,14 +82,21 @@ class Artifacts:
         if usable:
             _log.info("cache.found", artifacts=len(usable), size=show_bytes(self.table.idle_bytes()))
 
-    def opened(self, entry: Entry, stop: Stop) -> ArtifactRecord | None:
-        """The record of an artifact that the caller holds, after a look at each file; None: it was damaged, and is not listed any more."""
+    def opened(self, entry: Entry, confirms: bool, stop: Stop) -> ArtifactRecord | None:
+        """
+        The record of an artifact that the caller holds, after a look at each file; None: it was damaged, and is not listed any more.
+
+        `confirms`: its owner has listed it just now.
+        """
         try:
-            return records.whole(self.folder(entry), str(entry.key), stop.check)[0]
+            record = records.whole(self.folder(entry), str(entry.key), stop.check)[0]
         except Unusable as unusable:
             if self.table.drop(entry):
                 _log.warning("cache.dropped", reason=str(unusable), artifacts=1, key=entry.key)
             return None
+        if confirms:
+            self.confirm([entry], boot_seconds())
+        return record
 
     def let_go(self, entry: Entry) -> None:
         """One user of this artifact less."""

@@ -138,7 +138,7 @@ class Cache:
             if wanted.is_versioned:
                 key = await self._files.run_large(lambda: wanted.identity.key, len(wanted.identity.objects))
             while (entry := self._table.find(key)) is not None:
-                if (record := await self._held(entry)) is not None:
+                if (record := await self._held(entry, is_listed=True)) is not None:
                     return await self._given(entry, record.listing, wanted, source)
             return await self._pulled(key, wanted, source)
 
@@ -208,13 +208,17 @@ class Cache:
         if (entry := self._table.named(artifact.root.parent.name)) is not None:
             self._files.start(lambda _: self._artifacts.let_go(entry))
 
-    async def _held(self, entry: Entry) -> ArtifactRecord | None:
-        """The record of an artifact that has one more user now. None: it is not there any more, or damaged; it is let go then."""
+    async def _held(self, entry: Entry, *, is_listed: bool = False) -> ArtifactRecord | None:
+        """
+        The record of an artifact that has one more user now. None: it is not there any more, or damaged; it is let go then.
+
+        One that its owner has listed just now is confirmed, unless it was refused before.
+        """
         if not self._table.hold(entry):
             return None
         record = None
         try:
-            record = await self._files.run(partial(self._artifacts.opened, entry))
+            record = await self._files.run(partial(self._artifacts.opened, entry, is_listed and entry.confirmed > 0))
         finally:
             if record is None:
                 await self._let_go(entry)
@@ -223,11 +227,11 @@ class Cache:
     async def _given(self, entry: Entry, listing: Listing, wanted: Wanted, source: Source) -> Taken:
         """Give an artifact that is held; it is let go on failure. Raises SourceError: the credentials may not read it."""
         try:
-            if not entry.confirmed and not source.has_read:
+            if not entry.confirmed:
                 some = next((stored for stored in wanted.identity.objects.values() if stored.size_bytes), None)
-                if some is not None:  # one byte tells whether the credentials may read what they have listed
+                if some is not None and not source.has_read:  # one byte tells whether the credentials may read what they have listed
                     await source.prove(some)
-            await self._files.run(lambda _: self._artifacts.confirm([entry], boot_seconds()))
+                await self._files.run(lambda _: self._artifacts.confirm([entry], boot_seconds()))
         except BaseException:
             await self._let_go(entry)
             raise
