@@ -253,7 +253,7 @@ class Cache:
         return Taken(self._artifact(entry), listing) if is_own else await self._given(entry, listing, wanted, source)
 
     def _end(self, pull: _Pull) -> None:
-        """Nobody joins it any more."""
+        """No caller joins it any more."""
         if self._pulls.get(pull.key) is pull:
             del self._pulls[pull.key]
 
