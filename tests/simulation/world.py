@@ -223,10 +223,9 @@ class World:
                 break
 
     def holds(self, model_id: str) -> list[str]:
-        """What is held of one model, without what the disk did not let go: that is known, and tried again at a later write."""
-        state, directory = self.triton.held.get(model_id), self.repository_dir / model_id
-        is_left = self.adapter is not None and directory in self.adapter.volume.trash._left
-        return ([f"memory {state}"] if state else []) + (["directory"] if directory.exists() and not is_left else [])
+        """What is held of one model."""
+        state = self.triton.held.get(model_id)
+        return ([f"memory {state}"] if state else []) + (["directory"] if (self.repository_dir / model_id).exists() else [])
 
     def change(self, endpoint: Endpoint, path: str) -> None:
         """The content of the store is replaced, sometimes by what Triton cannot bear."""
