@@ -18,16 +18,13 @@ import threading
 import time
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import structlog
 
 from adapter.errors import AdapterError, VolumeFailed
 from adapter.telemetry.metrics import LEFTOVERS
 from adapter.volume.trees import mount_of, own_bytes
-
-if TYPE_CHECKING:
-    from adapter.volume.volume import Volume
 
 RETRY_SECONDS = 60.0
 AT_ONCE = 64
@@ -38,10 +35,24 @@ _STAYS = (errno.ENOENT, errno.ENOTDIR, errno.EXDEV, errno.EACCES, errno.EPERM)
 _log = structlog.stdlib.get_logger(__name__)
 
 
+class Folders(Protocol):
+    """Of the volume, as `Volume` has them."""
+
+    staging_dir: Path
+    trash_dir: Path
+
+    @property
+    def mount(self) -> str | None:
+        """The mount of our folders; None while it is not known."""
+
+    def restore(self) -> None:
+        """Make folders again that were deleted. Raises OSError, AdapterError."""
+
+
 class Trash:
     """The folder of what goes, and the way there."""
 
-    def __init__(self, volume: Volume) -> None:
+    def __init__(self, volume: Folders) -> None:
         self._volume = volume
         self._left: dict[Path, int] = {}
         """What could not be deleted, with its bytes; what was tried last comes last."""
