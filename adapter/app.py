@@ -72,7 +72,7 @@ async def _serve(settings: Settings) -> NoReturn:
         if adapter.companion is not None and adapter.companion.exit_code is not None:
             if adapter.fronts is not None:
                 await adapter.fronts.drained(ANSWER_SECONDS)
-            _leave(adapter.companion.exit_code or UNSETTLED)  # 0 or not: nobody had asked it to end
+            _leave(adapter.companion.exit_code or UNSETTLED)  # 0 or not: it was not asked to end
         draining = adapter.lifecycle.drain(settings.lifetime.grace_seconds)
         if adapter.fronts is None:
             has_settled = await draining

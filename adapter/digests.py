@@ -1,7 +1,7 @@
 """
 What was asked and what was listed, as digests: equal is equal, and nothing can be read back.
 
-A spec may hold credentials, so its digest is salted: nobody can try passwords against a digest without the
+A spec may hold credentials, so its digest is salted: passwords cannot be tried against a digest without the
 salt, which lies in a file that only the adapter's user may read.
 """
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 UNEXPECTED = "internal error of the adapter; its log has the details"
-"""The whole text of a failure that nobody foresaw: its own might say anything."""
+"""The whole text of an unforeseen failure: its own text might say anything."""
 
 
 def some(words: Sequence[str], most: int) -> str:
@@ -153,7 +153,7 @@ class Superseded(AdapterError):
 
 
 class Abandoned(AdapterError):
-    """The last caller of a load has gone; the load is undone. Nobody is left to read this text."""
+    """The last caller of a load has gone; the load is undone. No caller reads this text."""
 
 
 class StartError(Exception):

@@ -16,7 +16,7 @@ Drift = Literal["lost", "not_serving", "no_folder", "unknown"]
 """
 Label of the metric, word of `models`. `lost`: loaded, but this Triton never had it, so Triton has restarted. `not_serving`:
 loaded, and Triton had it, but does not serve it. `no_folder`: loaded, but nothing lies in the folder. `unknown`: Triton has
-it, or it lies in the folder, and nobody has asked for it.
+it, or it lies in the folder, and no call has asked for it.
 """
 
 

@@ -32,7 +32,7 @@ OPTIONS_FILE = "serving.properties"
 INNER = "~inner~"
 """
 Between a bundle's id and the name of one of its inner models. No id of ModelMesh's may hold it, nor
-end in all of it but its last character, so an inner model's name is nobody else's, and tells its bundle.
+end in all of it but its last character, so an inner model's name belongs to no other model, and tells its bundle.
 """
 
 
@@ -96,7 +96,7 @@ class Named:
     """As the caller gave it; no control characters, at most `MAX_URL_BYTES`."""
 
     def __post_init__(self) -> None:
-        """Raises InvalidRequest: the journal could not keep it, or nobody could be told it."""
+        """Raises InvalidRequest: the journal could not keep it, or no answer could carry it."""
         for what, text, most, barred in (("name", self.name, MAX_NAME_BYTES, "/\\"), ("url", self.url, MAX_URL_BYTES, "")):
             if not text or not (is_utf8(text) and len(text.encode()) <= most):
                 raise InvalidRequest(f"the {what} of a model has 1 to {most} bytes of UTF-8")
@@ -131,7 +131,7 @@ class ModelSpec:
     allow_decoupled: bool = False
     """Whether a model may load that answers decoupled only, where no config of its own says so."""
     named: Named | None = None
-    """Of a load that a front has asked for; the journal keeps it. Such a load books its memory: nobody else counts for it."""
+    """Of a load that a front has asked for; the journal keeps it. Such a load books its memory, since ModelMesh does not count it."""
     folders: tuple[Path, ...] = ()
     """
     `path` is absolute, and leads below one of these, which are not ours; the first one is where it seems to lie. Links inside the

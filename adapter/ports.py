@@ -126,7 +126,7 @@ class ModelRepository(Protocol):
         """Why nothing can be placed any more, in words: another adapter works on the volume. From any thread."""
 
     def is_of_others(self, name: str) -> bool:
-        """Whether a directory of this name, if there is one, may be somebody else's: nobody here takes it down."""
+        """Whether a directory of this name, if there is one, may be another writer's: then the adapter does not take it down."""
 
     async def claim(self, model_id: str) -> None:
         """Make the name ours, before anything is written of it. Raises InvalidRequest: somebody else has a model of this name there."""
@@ -138,7 +138,7 @@ class ModelRepository(Protocol):
         """Take the model, and what else its bundle has, out of the repository. Absent is fine. Raises AdapterError: the disk keeps it."""
 
     async def sweep(self) -> None:
-        """Take out what nobody placed, and what a check of an earlier process has left."""
+        """Take out what the adapter has not placed, and what a check of an earlier process has left."""
 
     async def inventory(self) -> Mapping[str, Placed]:
         """What the folder holds, by model id. Asks nothing of a claim's server: links that leave our folders are not followed."""
@@ -172,7 +172,7 @@ class ModelServer(Protocol):
         """
         Return when Triton answers after it had been away, silent, or its connection broken: what it holds may be gone.
 
-        Each such return is told once, to the one who waits here; returns while nobody waits are told as one.
+        Each such return is told once, to the one caller of this; returns while it does not wait are told as one.
 
         Returns:
             Whether it is certainly another process (its port was closed meanwhile, or it has another name). False proves nothing.
@@ -185,13 +185,13 @@ class ModelServer(Protocol):
         """
         Wait for a loading slot and for Triton, then load the placed model; returns when Triton is ready to serve it.
 
-        A slot is free again when Triton has answered, and when the caller goes: Triton then goes on with a load that nobody waits for.
+        A slot is free again when Triton has answered, and when the caller goes: Triton then goes on with a load without a caller.
         Of both kinds together there are never more than Triton has load threads.
 
         Args:
             model_id: a placed model.
             on_sent: called once, just before Triton is asked. A load that is cancelled earlier leaves nothing in Triton.
-            yields: whoever else waits for a slot gets it first, and the load has a bound of its own: the announced timeout.
+            yields: other loads that wait for a slot get it first, and the load has a limit of its own: the announced timeout.
 
         Raises:
             BudgetExceeded: it yields, and Triton has had it for longer than that.
@@ -225,7 +225,7 @@ class ModelServer(Protocol):
         """
         Rows of the repository index, inner models under their own names, waiting for a Triton that is away.
 
-        One question is shared by all who ask at a time; nobody gets an answer whose question is older than his own.
+        One question is shared by all callers at a time. A caller never gets the answer to an earlier question.
 
         Args:
             model_ids: only theirs, and those of their inner models; None for all rows.

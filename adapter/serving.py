@@ -25,7 +25,7 @@ class KnownModel:
     model_id: str
     """Triton's name of it."""
     name: str
-    """What its caller calls it: the model id, where nobody named it otherwise."""
+    """What its caller calls it: the model id, where it has no other name."""
     url: str
     """What its caller gave, or where its files are placed."""
     is_serving: bool
@@ -37,7 +37,7 @@ class KnownModel:
     is_going: bool
     """It is being unloaded, or taken down after a failure."""
     placed: str | None = None
-    """Identity of its directory in Triton's folder: another one after each load. None: nobody here has placed it."""
+    """Identity of its directory in Triton's folder: another one after each load. None: the adapter has not placed it."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class Models(Protocol):
         One of them. Never waits.
 
         Raises:
-            ServerUnavailable: as `known`, and nobody knows yet whether there is one of this name.
+            ServerUnavailable: as `known`, and it is not known yet whether there is one of this name.
         """
 
     async def load_new(self, spec: ModelSpec) -> LoadedModel:

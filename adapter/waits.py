@@ -1,7 +1,7 @@
 """
 What a load is waiting for now, in words, and how long it may wait; pauses between tries.
 
-Whoever waits says so, from any thread; whoever gives up reads it. A load may wait for several things
+Code that waits says so, from any thread; a caller that gives up reads it. A load may wait for several things
 at once (a pull reads many parts): the one without progress for the longest time is told, with its
 last trouble. Decides nothing.
 """
@@ -55,7 +55,7 @@ class Waits:
         """
         Args:
             clock: seconds, as the event loop's `time`; asked from any thread.
-            until: by that clock, when whoever still waits gives up by himself and says why.
+            until: by that clock, when the last caller that still waits gives up and says why.
         """
         self.clock = clock
         self.began = clock()

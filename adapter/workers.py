@@ -60,7 +60,7 @@ class Threads(Executor):
     def __init__(self, name: str, count: int) -> None:
         self._calls: SimpleQueue[_Item | None] = SimpleQueue()
         """
-        The threads know this alone: they end when nobody has the pool any more. None ends them, one after another.
+        The threads know this alone: they end when the pool is garbage. None ends them, one after another.
         """
         self._is_open = True
         for number in range(count):
@@ -108,9 +108,9 @@ def _settle(future: Future[Any], call: Callable[[], Any]) -> None:
         return
     try:
         result = call()
-    except BaseException as error:  # noqa: BLE001 - whoever asked gets it
+    except BaseException as error:  # noqa: BLE001 - the caller gets it
         future.set_exception(error)
-        del future  # the traceback holds this frame, and with it whoever the frame holds
+        del future  # the traceback holds this frame, and with it what the frame holds
     else:
         future.set_result(result)
 
@@ -210,7 +210,7 @@ class Workers:
         return await self.run(work, is_stopped=False)
 
     def start(self, work: Callable[[Stop], object]) -> None:
-        """Run `work` in a thread, and let nobody wait for it; it must not raise. Nothing happens after `close`."""
+        """Run `work` in a thread without a caller that waits; it must not raise. Nothing happens after `close`."""
         with suppress(RuntimeError):
             self._pool.submit(work, Stop())
 

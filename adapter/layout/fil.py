@@ -7,7 +7,7 @@ go beyond the buffers where the config is wrong. So both counts come from the fi
 of several classes, `output_class` without `predict_proba` goes through a buffer of the backend's own and gives one number,
 the class; of a forest of one output, `predict_proba` gives two on a GPU.
 
-Pure. Says nothing of the trees themselves: Treelite does not validate all of them, so whoever may deploy a forest must be
+Pure. Says nothing of the trees themselves: Treelite does not validate all of them, so users who may deploy a forest must be
 trusted with Triton.
 
 Source: fil_backend `src/cpu_forest_model.h`, `src/gpu_forest_model.h`, `src/tl_model.h`, `src/nvforest_predict.h` (which sizes

@@ -1,7 +1,7 @@
 """
 Protocol-buffer text format as fields that know where they stand in the text.
 
-So an edit replaces spans and leaves the rest (comments, formatting, fields that nobody here knows) as its author
+So an edit replaces spans and leaves the rest (comments, formatting, fields that are unknown here) as its author
 wrote it. Owns the grammar and the edits; what a value means is protobuf's. Knows nothing of Triton's messages and does no I/O.
 
 Source: https://protobuf.dev/reference/protobuf/textformat-spec, and where it is silent what protobuf's C++ tokenizer

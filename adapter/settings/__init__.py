@@ -24,7 +24,7 @@ from adapter.units import Endpoint
 G = TypeVar("G", bound=Group)
 MEMORY = "CONTAINER_MEM_REQ_BYTES"
 LOADERS = ("SAGEMAKER_PORT", "SAGEMAKER_BIND_TO_PORT", "SAGEMAKER_MULTI_MODEL", "TRITON_COMMAND")
-"""Whoever sets one of these wants an adapter, though CONTAINER_MEM_REQ_BYTES is absent."""
+"""One of these asks for an adapter, though CONTAINER_MEM_REQ_BYTES is absent."""
 _LOOPBACK, _ALL = frozenset({"localhost", "127.0.0.1", "[::1]", "::1"}), frozenset({"0.0.0.0", "::", "[::]"})  # noqa: S104 - is compared
 
 RETIRED = {
@@ -91,7 +91,7 @@ class Settings:
 
     @property
     def loads_at_once(self) -> int:
-        """Loads that Triton is given at once: a front's caller waits for nobody else's while Triton has a load thread to spare."""
+        """Loads that Triton is given at once: a front's caller waits for no other load while Triton has a free load thread."""
         loads = self.capacity.max_loading
         return max(loads, self.triton.load_threads - 1) if self.has_fronts else loads
 

@@ -121,7 +121,7 @@ class V2Settings(Group):
     """
     has_repository: bool = setting("V2_REPOSITORY_API", BOOLEAN, "false")
     """
-    Open the model repository API: `/v2/repository/...`. Whoever reaches the port can then load models of Triton's
+    Open the model repository API: `/v2/repository/...`. A client that reaches the port can then load models of Triton's
     folder, or of a request, and unload every model. Directories there that the adapter has not placed are then left
     alone.
     """
@@ -154,7 +154,7 @@ class RestProxySettings(Group):
     uses_tls: bool = setting("REST_PROXY_USE_TLS", BOOLEAN, "false")
     """Speak TLS with ModelMesh, and trust the pod's own certificate alone."""
     skips_verify: bool = setting("REST_PROXY_SKIP_VERIFY", BOOLEAN, "false")
-    """Is accepted and has no effect: whoever has the pod's own certificate is ModelMesh."""
+    """Is accepted and has no effect: the peer with the pod's own certificate is ModelMesh."""
     certificate: Path | None = setting("MM_TLS_KEY_CERT_PATH", PATH, None)
     """The pod's certificate chain (PEM); a process that is the proxy alone speaks HTTPS with it."""
     key: Path | None = setting("MM_TLS_PRIVATE_KEY_PATH", PATH, None)
@@ -166,7 +166,7 @@ class RestProxySettings(Group):
         return Endpoint(host="localhost", port=self.grpc_port)
 
     def problems(self) -> Iterator[str]:
-        """TLS, and nobody to trust."""
+        """TLS without a trusted certificate."""
         yield from super().problems()
         if self.listen_port and self.uses_tls and (self.certificate is None or self.key is None):
             yield "REST_PROXY_USE_TLS is on, but MM_TLS_KEY_CERT_PATH and MM_TLS_PRIVATE_KEY_PATH are not both set"

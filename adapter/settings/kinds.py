@@ -27,7 +27,7 @@ _SERVICE_LINK = re.compile(r"(tcp|udp|sctp)://\S+:\d+")
 
 @dataclass(frozen=True)
 class Secret:
-    """A text that shows itself to nobody who prints, logs or formats it."""
+    """A text that is hidden when it is printed, logged or formatted."""
 
     text: str = field(repr=False)
 

@@ -26,7 +26,7 @@ class VolumeSettings(Group):
     Most bytes of the adapter's files on the volume, each file once: placed models, pulled files kept for later loads,
     staging, trash. Kept files go first, those unused for longest before others; a value that is set also refuses a pull
     that cannot fit. 0 keeps none for later, and bounds nothing. Default 1.25 × `CONTAINER_MEM_REQ_BYTES`, at most 80 %
-    of the file system; kept files then also go while less than 20 % of the file system is free, whoever fills it.
+    of the file system; kept files then also go while less than 20 % of the file system is free, whatever fills it.
     """
 
     @property

@@ -41,8 +41,8 @@ class TritonSettings(Group):
     """
     load_threads: int = setting("TRITON_LOAD_THREADS", LOADS, "4")
     """
-    Triton's `--model-load-thread-count`. Triton never has more loads at once, those included that nobody waits for any
-    more. Should be more than `LOADING_CONCURRENCY`: else a load that never ends keeps a loading slot.
+    Triton's `--model-load-thread-count`. Triton never has more loads at once, loads without a caller
+    included. Should be more than `LOADING_CONCURRENCY`: else a load that never ends keeps a loading slot.
     """
     silent_seconds: float = setting("TRITON_SILENT_SECONDS", SECONDS, "60")
     """
