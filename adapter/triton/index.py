@@ -107,8 +107,7 @@ class Index:
         wanted = self._sent + 1
         async with self._turn:
             if self._question is None or self._begun < wanted:  # else another caller has asked meanwhile
-                if self._question is not None:
-                    await asyncio.wait({self._question})
+                await self._question_ended()
                 due = min(self._owed_until - CREDIT_SECONDS, self._ended_at + LONGEST_REST_SECONDS)
                 await asyncio.sleep(due - self._time())
                 self._begun += 1
@@ -128,6 +127,7 @@ class Index:
             can_wait: Triton has its whole rest before, however long the last answer took.
         """
         if can_wait:
+            await self._question_ended()
             await asyncio.sleep(self._owed_until - self._time())
         while (listing := await self.ask()) is None:
             await self._connection.wait()
@@ -138,6 +138,11 @@ class Index:
         """Ask no more."""
         if self._question is not None:
             self._question.cancel()
+        await self._question_ended()
+
+    async def _question_ended(self) -> None:
+        """Wait for the question that is under way."""
+        if self._question is not None:
             await asyncio.wait({self._question})
 
     async def _answer(self) -> Listing | None:

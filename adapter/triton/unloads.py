@@ -106,9 +106,13 @@ class Unloads:
         """RepositoryModelUnload, as often as it takes. Raises WrongServer, ServerError."""
         await self._answer(partial(self._call, name, has_dependents=has_dependents), "Triton does not unload the model")
 
-    async def free(self, name: str) -> None:
+    async def free(self, name: str, *, has_dependents: bool | None = None) -> None:
         """
         Return when no version holds memory, a bundle's inner models included.
+
+        Args:
+            name: of the model.
+            has_dependents: whether Triton unloads what an ensemble is made of; None: unless it is a bundle of ours.
 
         Raises WrongServer, ServerError.
         """
@@ -126,7 +130,7 @@ class Unloads:
             began = self._time()
             for parts in (names[:1], names[1:]):  # the inner models serve until the requests of the top one have ended
                 for part in parts:
-                    await self.tell(part, has_dependents=len(names) == 1)
+                    await self.tell(part, has_dependents=len(names) == 1 if has_dependents is None else has_dependents)
                 told_at = self._time()
                 for part in parts:
                     await self._until(asked, part, HELD, None if is_refused else told_at)
@@ -138,20 +142,18 @@ class Unloads:
 
         Raises WrongServer, ServerError.
         """
-        with self._asking(name) as asked:
-            await self._loads.ended(name)
-            parts = await self._parts(name) if has_dependents else []
-            is_made = await self._repository.ensure_directory(name)  # where its files came with the load
-            try:
-                await self._until(asked, name, LOADING)
-                self._loads.forget(name)
-                await self.tell(name, has_dependents=has_dependents)
-                await self._until(asked, name, HELD)
+        await self._loads.ended(name)
+        self._loads.forget(name)  # another client may be loading it, too
+        parts = await self._parts(name) if has_dependents else []
+        is_made = await self._repository.ensure_directory(name)  # where its files came with the load
+        try:
+            await self.free(name, has_dependents=has_dependents)
+            with self._asking(name) as asked:
                 for part in parts:
                     await self._until(asked, part, UNLOADING)
-            finally:
-                if is_made:
-                    await self._repository.remove_empty(name)
+        finally:
+            if is_made:
+                await self._repository.remove_empty(name)
 
     def obstacle(self, name: str) -> str:
         """What an unload of the model is waiting for."""
