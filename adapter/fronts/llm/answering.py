@@ -16,18 +16,16 @@ from typing import Any, TypeVar
 from aiohttp import web
 
 from adapter.errors import AdapterError
-from adapter.fronts.answers import HttpError, json_answer
+from adapter.fronts.answers import HttpError, Stream, json_answer
 from adapter.fronts.llm.collecting import End
-from adapter.fronts.llm.failures import Told, lmi_body, tgi_body, told
 from adapter.fronts.llm.generating import Asked, all_of, generation, texts
 from adapter.fronts.llm.options import Options, options_of
 from adapter.fronts.llm.parameters import BadPayload, is_text, wishes_of
-from adapter.fronts.llm.schemas import JSON_LINES, SSE, Lmi, Schema, Tgi, dynamic_whole, framed
-from adapter.fronts.streams import Stream
-from adapter.inference import Inference
+from adapter.fronts.llm.schemas import JSON_LINES, SSE, Lmi, Schema, Tgi, Told, framed, lmi_body, tgi_body, told
 from adapter.serving import KnownModel
 from adapter.settings.fronts import LlmSettings
 from adapter.telemetry.logs import note
+from adapter.triton.inference.client import TritonInference
 
 T = TypeVar("T")
 MOST_PROMPTS = 64
@@ -50,7 +48,7 @@ class Shape(Enum):
 class Answering:
     """Answers bodies that are read already."""
 
-    def __init__(self, settings: LlmSettings, inference: Inference, properties: Properties) -> None:
+    def __init__(self, settings: LlmSettings, inference: TritonInference, properties: Properties) -> None:
         self._settings = settings
         self._inference = inference
         self._properties = properties
@@ -87,7 +85,7 @@ class Answering:
         ends = await texts(self._inference, asked)
         headers = {**_counts(ends), "x-total-time": str(round((time.monotonic() - started) * 1000))}
         if asked.is_dynamic:
-            return json_answer(dynamic_whole(ends), headers=headers)
+            return json_answer([{"generated_text": end.text} for end in ends], headers=headers)
         (end,) = ends
         value = reply.schema.whole(end, has_details=asked.wishes.has_details)
         return json_answer([value] if reply.is_tgi and shape is not Shape.TGI_OBJECT else value, headers=headers)
@@ -209,12 +207,8 @@ async def _each(steps: Iterable[Awaitable[T]]) -> Sequence[T]:
 
 def _counts(ends: Sequence[End]) -> dict[str, str]:
     """Headers of what is known of all of them."""
-    found = {}
-    for name, counts in (
-        ("x-prompt-tokens", [end.prompt_tokens for end in ends]),
-        ("x-generated-tokens", [end.generated_tokens for end in ends]),
-    ):
-        known = [count for count in counts if count is not None]
-        if len(known) == len(ends):
-            found[name] = str(sum(known))
-    return found
+    counts = {
+        "x-prompt-tokens": [end.prompt_tokens for end in ends],
+        "x-generated-tokens": [end.generated_tokens for end in ends],
+    }
+    return {name: str(sum(known)) for name, each in counts.items() if len(known := [n for n in each if n is not None]) == len(ends)}

@@ -13,13 +13,13 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from adapter.fronts.asking import KNOWN_SECONDS, informed
+from adapter.fronts.asking import KNOWN_SECONDS, first_of, informed
 from adapter.fronts.llm.backends import Piece, Profile, Question, Token, profile_of
 from adapter.fronts.llm.collecting import Collector, End
 from adapter.fronts.llm.options import Options
 from adapter.fronts.llm.parameters import BadParameter, Wishes
-from adapter.fronts.llm.tensors import by_name
-from adapter.inference import Inference, InferenceFailed, InferRequest, InferResponse, ModelInfo
+from adapter.inference import InferenceFailed, InferRequest, InferResponse, ModelInfo
+from adapter.triton.inference.client import TritonInference
 
 T = TypeVar("T")
 AT_ONCE = 8
@@ -54,15 +54,17 @@ class Asked:
 class Generation:
     """Some prompts' generation, a row for each, of which the first answer is there."""
 
-    def __init__(self, profile: Profile, collectors: Sequence[Collector], answers: AsyncGenerator[InferResponse, None]) -> None:
+    def __init__(
+        self,
+        profile: Profile,
+        collectors: Sequence[Collector],
+        answers: AsyncGenerator[InferResponse, None],
+        first: InferResponse | None,
+    ) -> None:
         self._profile = profile
         self._collectors = collectors
         self._answers = answers
-        self._first: InferResponse | None = None
-
-    async def begin(self) -> None:
-        """Wait for the first answer. Raises InferenceFailed."""
-        self._first = await anext(self._answers, None)
+        self._first = first
 
     async def steps(self) -> AsyncGenerator[Sequence[Sequence[Token]], None]:
         """The tokens of each row, answer by answer. Raises InferenceFailed."""
@@ -102,12 +104,8 @@ class Generation:
             pass
         return [collector.end() for collector in self._collectors]
 
-    async def aclose(self) -> None:
-        """Cancel what is left of it."""
-        await self._answers.aclose()
-
     def _taken(self, answer: InferResponse) -> Sequence[Sequence[Token]]:
-        outputs, rows = by_name(answer.outputs), len(self._collectors)
+        outputs, rows = {tensor.name: tensor for tensor in answer.outputs}, len(self._collectors)
         found: list[Sequence[Token]] = []
         for row, collector in enumerate(self._collectors):
             if collector.is_over:
@@ -119,7 +117,7 @@ class Generation:
 
 
 @asynccontextmanager
-async def generation(inference: Inference, asked: Asked, prompts: Sequence[str]) -> AsyncIterator[Generation]:
+async def generation(inference: TritonInference, asked: Asked, prompts: Sequence[str]) -> AsyncIterator[Generation]:
     """
     Begin a generation of these prompts; it is cancelled with the context, if it has not ended.
 
@@ -128,21 +126,18 @@ async def generation(inference: Inference, asked: Asked, prompts: Sequence[str])
         InferenceFailed: it cannot be asked, or has failed before its first answer.
     """
 
-    async def begun(info: ModelInfo) -> Generation:
+    async def begun(info: ModelInfo) -> tuple[Generation, AsyncGenerator[InferResponse, None]]:
         profile = profile_of(info)
-        made = _made(inference, info, profile, asked, prompts)
-        try:
-            await made.begin()
-        except BaseException:
-            await made.aclose()
-            raise
-        return made
+        request, collectors = _made(info, profile, asked, prompts)
+        answers = inference.stream(request) if info.is_decoupled else _whole(inference, request)
+        return Generation(profile, collectors, answers, await first_of(answers)), answers
 
-    async with aclosing(await informed(inference, asked.model, "", begun)) as found:
+    found, answers = await informed(inference, asked.model, "", begun)
+    async with aclosing(answers):
         yield found
 
 
-async def texts(inference: Inference, asked: Asked) -> Sequence[End]:
+async def texts(inference: TritonInference, asked: Asked) -> Sequence[End]:
     """
     The answers to all prompts, in their order; one failure fails them all, and cancels the others.
 
@@ -174,7 +169,8 @@ async def all_of(works: Iterable[Coroutine[Any, Any, T]]) -> Sequence[T]:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _made(inference: Inference, info: ModelInfo, profile: Profile, asked: Asked, prompts: Sequence[str]) -> Generation:
+def _made(info: ModelInfo, profile: Profile, asked: Asked, prompts: Sequence[str]) -> tuple[InferRequest, Sequence[Collector]]:
+    """What the model is asked, and what takes the answers of each row. Raises BadParameter."""
     question, wishes, options = asked.question(info), asked.wishes, asked.options
     level = profile.level(info)
     if options.is_strict and question.has_tokens and wishes.has_details and level != "ids":
@@ -183,7 +179,6 @@ def _made(inference: Inference, info: ModelInfo, profile: Profile, asked: Asked,
         inputs, parameters = profile.request(info, prompts, wishes, question)
     except BadParameter as bad:
         raise bad.called(wishes.names) from bad
-    request = InferRequest(model=asked.model, inputs=inputs, parameters=parameters)
     collectors = [
         Collector(
             prompt,
@@ -194,8 +189,8 @@ def _made(inference: Inference, info: ModelInfo, profile: Profile, asked: Asked,
         )
         for prompt in prompts
     ]
-    return Generation(profile, collectors, inference.stream(request) if info.is_decoupled else _whole(inference, request))
+    return InferRequest(model=asked.model, inputs=inputs, parameters=parameters), collectors
 
 
-async def _whole(inference: Inference, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
+async def _whole(inference: TritonInference, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
     yield await inference.infer(request)

@@ -11,20 +11,21 @@ from functools import partial
 
 from aiohttp import web
 
-from adapter.errors import AdapterError, InvalidRequest, ModelNotLoaded, ServerUnavailable
+from adapter.errors import InvalidRequest, ModelNotLoaded, ServerUnavailable
 from adapter.fronts.answers import UNAVAILABLE, json_answer
 from adapter.fronts.asking import KNOWN_SECONDS, obstacle_of
 from adapter.fronts.bodies import json_of
 from adapter.fronts.edge import Front, Route, name_in
 from adapter.fronts.llm.answering import Answering, Shape
 from adapter.fronts.llm.backends import profile_of
-from adapter.fronts.llm.failures import tgi_body
 from adapter.fronts.llm.parameters import MOST_ENTRIES
+from adapter.fronts.llm.schemas import tgi_body
 from adapter.fronts.openapi import OBJECT, TEXT, operation
-from adapter.inference import Failure, Inference, InferenceFailed
+from adapter.inference import Failure, InferenceFailed
 from adapter.model import is_utf8
 from adapter.serving import KnownModel, Models
 from adapter.settings.fronts import LlmSettings
+from adapter.triton.inference.client import TritonInference
 
 TARGET = "X-Amzn-SageMaker-Target-Model"
 _TGI_PATHS = frozenset({"/", "/generate", "/generate_stream", "/info", "/health"})
@@ -35,20 +36,15 @@ _BODY = {
 }
 
 
-def front(settings: LlmSettings, models: Models, inference: Inference, answering: Answering) -> Front:
+def front(settings: LlmSettings, models: Models, inference: TritonInference, answering: Answering) -> Front:
     """The front of language models; `answering` is the one that any other front has."""
     handlers = _Handlers(settings, models, inference, answering)
+    is_well = operation("Whether text can be generated")
     routes = [
-        Route(method="GET", path="/health", handler=handlers.health, api="health", about=operation("Whether text can be generated")),
-        Route(method="GET", path="/ping", handler=handlers.health, api="health", about=operation("Whether text can be generated")),
-        Route(method="GET", path="/info", handler=handlers.info, api="metadata", about=operation("The model")),
-        Route(
-            method="POST",
-            path="/predictions/{name}",
-            handler=handlers.prediction,
-            api="inference",
-            about=operation("One model, LMI", body=_BODY),
-        ),
+        Route("GET", "/health", handlers.health, "health", is_well),
+        Route("GET", "/ping", handlers.health, "health", is_well),
+        Route("GET", "/info", handlers.info, "metadata", operation("The model")),
+        Route("POST", "/predictions/{name}", handlers.prediction, "inference", operation("One model, LMI", body=_BODY)),
     ]
     for path, shape, summary in (
         ("/invocations", Shape.BY_OPTIONS, "LMI, or TGI by OPTION_TGI_COMPAT"),
@@ -56,9 +52,7 @@ def front(settings: LlmSettings, models: Models, inference: Inference, answering
         ("/generate", Shape.TGI_OBJECT, "TGI: a whole answer"),
         ("/generate_stream", Shape.TGI_STREAM, "TGI: a stream"),
     ):
-        routes.append(
-            Route(method="POST", path=path, handler=handlers.default(shape), api="inference", about=operation(summary, body=_BODY))
-        )
+        routes.append(Route("POST", path, handlers.default(shape), "inference", operation(summary, body=_BODY)))
     return Front(name="lmi", title="Language models: LMI and TGI", routes=routes, fails=_fails)
 
 
@@ -70,12 +64,12 @@ def target_of(request: web.Request) -> str | None:
     return target
 
 
-def _fails(request: web.BaseRequest, status: int, text: str, _error: AdapterError | None) -> web.Response:
+def _fails(request: web.BaseRequest, status: int, text: str) -> web.Response:
     return json_answer(tgi_body(status, text) if request.path in _TGI_PATHS else {"error": text, "code": status}, status)
 
 
 class _Handlers:
-    def __init__(self, settings: LlmSettings, models: Models, inference: Inference, answering: Answering) -> None:
+    def __init__(self, settings: LlmSettings, models: Models, inference: TritonInference, answering: Answering) -> None:
         self._default = settings.model
         self._models = models
         self._inference = inference

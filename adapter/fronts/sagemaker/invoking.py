@@ -18,18 +18,16 @@ from aiohttp import web
 from adapter.errors import NoCapacity, ServerUnavailable
 from adapter.fronts import llm
 from adapter.fronts.answers import JSON, HttpError, bytes_answer
-from adapter.fronts.bodies import body_of, off_loop_if_large, parsed
-from adapter.fronts.budget import take_for_parsing
+from adapter.fronts.bodies import body_of, off_loop_if_large, parsed, take_for_parsing
 from adapter.fronts.memory import is_out_of_memory
-from adapter.fronts.sagemaker.table import checked_name, not_found
+from adapter.fronts.sagemaker.models import checked_name, not_found
 from adapter.fronts.v2 import generate
-from adapter.fronts.v2.generating import object_of
-from adapter.fronts.v2.infer import Wanted, inferred, inferred_value
+from adapter.fronts.v2.infer import Wanted, Written, inferred, inferred_value
 from adapter.fronts.v2.requests import header_length
-from adapter.fronts.v2.responses import Written
-from adapter.inference import Failure, Inference, InferenceFailed
+from adapter.inference import Failure, InferenceFailed
 from adapter.serving import KnownModel, Models
 from adapter.settings.fronts import SageMakerSettings
+from adapter.triton.inference.client import TritonInference
 
 BINARY = "application/vnd.sagemaker-triton.binary+json"
 _BINARY = re.compile(re.escape(BINARY) + r"\s*;\s*json-header-size=(.*)", re.IGNORECASE | re.DOTALL)
@@ -40,7 +38,7 @@ class Invoking:
     """Handlers of invocations."""
 
     def __init__(
-        self, settings: SageMakerSettings, models: Models, inference: Inference, answering: llm.Answering, non_finite: str
+        self, settings: SageMakerSettings, models: Models, inference: TritonInference, answering: llm.Answering, non_finite: str
     ) -> None:
         self._schema = settings.schema
         self._answering = answering
@@ -92,7 +90,7 @@ class Invoking:
 
     async def _generated(self, request: web.Request, model: KnownModel, body: bytes, *, is_stream: bool) -> web.StreamResponse:
         take_for_parsing(request, body)
-        value = await off_loop_if_large(len(body), partial(object_of, body))
+        value = await off_loop_if_large(len(body), partial(generate.object_of, body))
         if is_stream:
             return await generate.streamed(self._inference, self._wanted(model), value, request)
         return await generate.whole(self._inference, self._wanted(model), value)

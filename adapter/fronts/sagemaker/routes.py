@@ -8,18 +8,16 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from adapter.errors import AdapterError
 from adapter.fronts.answers import JSON, UNAVAILABLE, json_answer
 from adapter.fronts.asking import obstacle_of
-from adapter.fronts.edge import Front, Route
-from adapter.fronts.guards import REPOSITORY
+from adapter.fronts.edge import REPOSITORY, Front, Route
 from adapter.fronts.llm import Answering
 from adapter.fronts.openapi import BINARY, OBJECT, TEXT, operation
 from adapter.fronts.sagemaker.invoking import Invoking
-from adapter.fronts.sagemaker.table import Table
-from adapter.inference import Inference
+from adapter.fronts.sagemaker.models import Table
 from adapter.serving import Models
 from adapter.settings.fronts import SageMakerSettings
+from adapter.triton.inference.client import TritonInference
 
 ATTRIBUTES = "X-Amzn-SageMaker-Custom-Attributes"
 _TYPES = {
@@ -38,7 +36,7 @@ _LOAD = {"type": "object", "required": ["model_name", "url"], "properties": {"mo
 _INVOKE = operation("Ask a model", body=OBJECT, types=(JSON, BINARY))
 
 
-def front(settings: SageMakerSettings, models: Models, inference: Inference, answering: Answering, *, non_finite: str) -> Front:
+def front(settings: SageMakerSettings, models: Models, inference: TritonInference, answering: Answering, *, non_finite: str) -> Front:
     """The front of SageMaker's multi-model contract; `answering` is for language models, `non_finite` as V2_NON_FINITE."""
     table, invoking = Table(settings, models), Invoking(settings, models, inference, answering, non_finite)
 
@@ -49,20 +47,19 @@ def front(settings: SageMakerSettings, models: Models, inference: Inference, ans
         return json_answer({"status": "Unhealthy", "error": obstacle}, UNAVAILABLE)
 
     routes = [
-        Route(method="GET", path="/ping", handler=ping, api="health", about=operation("Whether models can be loaded and asked")),
-        Route(method="GET", path="/models", handler=table.list, api=REPOSITORY, about=operation("The models that serve", query=_PAGE)),
-        Route(method="POST", path="/models", handler=table.load, api=REPOSITORY, about=operation("Load a model", body=_LOAD)),
-        Route(method="GET", path="/models/{name}", handler=table.get, api=REPOSITORY, about=operation("One model")),
-        Route(method="DELETE", path="/models/{name}", handler=table.unload, api=REPOSITORY, about=operation("Unload a model")),
-        Route(method="POST", path="/models/{name}/invoke", handler=invoking.invoke, api="inference", about=_INVOKE),
-        Route(method="POST", path="/invocations", handler=invoking.invocations, api="inference", about=_INVOKE),
+        Route("GET", "/ping", ping, "health", operation("Whether models can be loaded and asked")),
+        Route("GET", "/models", table.list, REPOSITORY, operation("The models that serve", query=_PAGE)),
+        Route("POST", "/models", table.load, REPOSITORY, operation("Load a model", body=_LOAD)),
+        Route("GET", "/models/{name}", table.get, REPOSITORY, operation("One model")),
+        Route("DELETE", "/models/{name}", table.unload, REPOSITORY, operation("Unload a model")),
+        Route("POST", "/models/{name}/invoke", invoking.invoke, "inference", _INVOKE),
+        Route("POST", "/invocations", invoking.invocations, "inference", _INVOKE),
     ]
     if settings.has_local_endpoints:
-        path = "/endpoints/{endpoint}/invocations"
-        routes.append(Route(method="POST", path=path, handler=invoking.invocations, api="inference", about=_INVOKE))
+        routes.append(Route("POST", "/endpoints/{endpoint}/invocations", invoking.invocations, "inference", _INVOKE))
     return Front(name="sagemaker", title="SageMaker's multi-model contract", routes=routes, fails=_fails, echoed=(ATTRIBUTES,))
 
 
-def _fails(_request: web.BaseRequest, status: int, text: str, _error: AdapterError | None) -> web.Response:
+def _fails(_request: web.BaseRequest, status: int, text: str) -> web.Response:
     kind = _TYPES.get(status, "BadRequestException")
     return json_answer({"error": text, "code": status, "type": kind, "message": text}, status)

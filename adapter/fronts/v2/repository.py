@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import partial
-from typing import Any, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from aiohttp import web
 
 from adapter.fronts.answers import HttpError, json_answer
-from adapter.fronts.bodies import body_of, off_loop_if_large, parsed
-from adapter.fronts.budget import take_for_parsing
-from adapter.fronts.edge import Route, name_in
-from adapter.fronts.guards import REPOSITORY
+from adapter.fronts.bodies import parsed, read_by
+from adapter.fronts.edge import REPOSITORY, Route, name_in
 from adapter.fronts.openapi import OBJECT, operation
 from adapter.lifecycle.repository_api import RepositoryCalls
 from adapter.model import Overrides, ServerModel
@@ -27,25 +24,25 @@ EXTENSIONS = ("model_repository", "model_repository(unload_dependents)")
 CONFIG, FILE, DEPENDENTS = "config", "file:", "unload_dependents"
 _INDEX = {"type": "object", "properties": {"ready": {"type": "boolean"}}}
 _WITH_PARAMETERS = {"type": "object", "properties": {"parameters": OBJECT}}
-Read = TypeVar("Read")
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def routes(api: RepositoryCalls | None) -> Sequence[Route]:
     """The three calls; None: they are shut."""
-    handlers = None if api is None else _Handlers(api)
-    found: tuple[tuple[str, Handler, Mapping[str, Any]], ...] = (
-        ("index", handlers.index if handlers else _shut, operation("All models that could be loaded", body=_INDEX)),
-        ("models/{name}/load", handlers.load if handlers else _shut, operation("Load a model", body=_WITH_PARAMETERS)),
-        ("models/{name}/unload", handlers.unload if handlers else _shut, operation("Unload a model", body=_WITH_PARAMETERS)),
-    )
+    handlers = _Shut() if api is None else _Handlers(api)
+    index = operation("All models that could be loaded", body=_INDEX)
+    load, unload = operation("Load a model", body=_WITH_PARAMETERS), operation("Unload a model", body=_WITH_PARAMETERS)
     return [
-        Route(method="POST", path=f"/v2/repository/{path}", handler=handler, api=REPOSITORY, about=about) for path, handler, about in found
+        Route("POST", "/v2/repository/index", handlers.index, REPOSITORY, index),
+        Route("POST", "/v2/repository/models/{name}/load", handlers.load, REPOSITORY, load),
+        Route("POST", "/v2/repository/models/{name}/unload", handlers.unload, REPOSITORY, unload),
     ]
 
 
-async def _shut(_request: web.Request) -> web.StreamResponse:
-    raise HttpError(403, "the model repository API is shut: V2_REPOSITORY_API=true opens it")
+class _Shut:
+    async def index(self, _request: web.Request) -> web.Response:
+        raise HttpError(403, "the model repository API is shut: V2_REPOSITORY_API=true opens it")
+
+    load = unload = index
 
 
 class _Handlers:
@@ -53,25 +50,19 @@ class _Handlers:
         self._api = api
 
     async def index(self, request: web.Request) -> web.Response:
-        is_ready = await _read(request, ready_only)
+        is_ready = await read_by(request, ready_only)
         rows = await self._api.index()
         return json_answer([_row(row) for row in rows if row.state == "READY" or not is_ready])
 
     async def load(self, request: web.Request) -> web.Response:
-        name, overrides = name_in(request), await _read(request, overrides_of)
+        name, overrides = name_in(request), await read_by(request, overrides_of)
         await self._api.load(name, overrides)
         return web.Response()
 
     async def unload(self, request: web.Request) -> web.Response:
-        name, has_dependents = name_in(request), await _read(request, with_dependents)
+        name, has_dependents = name_in(request), await read_by(request, with_dependents)
         await self._api.unload(name, has_dependents=has_dependents)
         return web.Response()
-
-
-async def _read(request: web.Request, read: Callable[[bytes], Read]) -> Read:
-    body = await body_of(request)
-    take_for_parsing(request, body)
-    return await off_loop_if_large(len(body), partial(read, body))
 
 
 def _object(body: bytes) -> Mapping[str, Any]:

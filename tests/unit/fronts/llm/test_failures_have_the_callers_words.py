@@ -9,8 +9,8 @@ import pytest
 from adapter import errors
 from adapter.errors import AdapterError
 from adapter.fronts.answers import HttpError
-from adapter.fronts.llm.failures import lmi_body, tgi_body, told
 from adapter.fronts.llm.parameters import BadParameter, BadPayload
+from adapter.fronts.llm.schemas import lmi_body, tgi_body, told
 from adapter.inference import Failure, InferenceFailed
 
 OOM = "CUDA out of memory. Tried to allocate 2 GiB"

@@ -1,9 +1,17 @@
-"""The models of the multi-model contract: load, list, get, unload. Source: "Custom Containers Contract for Multi-Model Endpoints"."""
+"""
+The models of the multi-model contract: load, list, get, unload.
+
+Source: "Custom Containers Contract for Multi-Model Endpoints"; of `limit`: multi-model-server.
+"""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import os.path
-from collections.abc import Mapping
+import re
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +22,15 @@ from adapter.fronts.answers import HttpError, json_answer
 from adapter.fronts.bodies import json_of
 from adapter.fronts.edge import name_in
 from adapter.fronts.memory import is_out_of_memory
-from adapter.fronts.sagemaker.names import model_id_of, named
-from adapter.fronts.sagemaker.pages import page
-from adapter.model import ModelSpec, Named
+from adapter.model import ModelSpec, Named, id_problem
 from adapter.serving import KnownModel, Models
 from adapter.settings.fronts import SageMakerSettings
 from adapter.telemetry.logs import note
+
+MOST = 100
+"""Of a page."""
+_VERSION = b"1"
+_PLAIN = re.compile(r"[0-9A-Za-z._~-]{1,200}")
 
 
 class Table:
@@ -81,6 +92,62 @@ class Table:
             raise InvalidRequest(f"url {url[:256]!r} is not an absolute path")
         path = Path(os.path.normpath(f"/{url.lstrip('/')}"))
         return tuple(sorted(self._roots, key=lambda root: root not in path.parents))
+
+
+def page(models: Sequence[KnownModel], limit: str | None, token: str | None) -> tuple[Sequence[KnownModel], str | None]:
+    """
+    One page of models that are sorted by name, and the token of the next one; None where this was the last.
+
+    A token holds the last name of its page, so a page is right however the list has changed since.
+
+    Raises:
+        HttpError: 400: a limit or a token that is none.
+    """
+    most = _limit(limit)
+    start = 0 if token is None else bisect_right([model.name for model in models], _last_name(token))
+    found = models[start : start + most]
+    return found, _token(found[-1].name) if start + most < len(models) else None
+
+
+def _limit(text: str | None) -> int:
+    if text is None:
+        return MOST
+    if not (text.isascii() and text.isdigit() and len(text) <= len(str(MOST)) and 1 <= int(text) <= MOST):
+        raise HttpError(400, f"limit must be a number from 1 to {MOST}")
+    return int(text)
+
+
+def _token(name: str) -> str:
+    return base64.urlsafe_b64encode(_VERSION + name.encode()).decode().rstrip("=")
+
+
+def _last_name(token: str) -> str:
+    try:
+        content = base64.urlsafe_b64decode(token + "==")
+        name = content.removeprefix(_VERSION).decode()
+    except ValueError:
+        content, name = b"", ""
+    if not content.startswith(_VERSION):
+        raise HttpError(400, "next_page_token is not one that this server has given")
+    return name
+
+
+def model_id_of(name: str) -> str:
+    """
+    The name itself; of one that Triton could not have (it is too long, or reserved), or not serve, its digest.
+
+    Triton's python backend starts its process by a shell, with the model's folder unquoted: a space never comes to an end.
+    Source: observed on Triton 2.51; `python_backend/src/stub_launcher.cc`.
+    """
+    is_plain = _PLAIN.fullmatch(name) is not None and id_problem(name) is None
+    return name if is_plain else f"sm-{hashlib.sha256(name.encode()).hexdigest()}"
+
+
+def named(name: str, url: str) -> Named:
+    """Raises InvalidRequest: no model can have this name, or this url."""
+    if name in (".", ".."):
+        raise InvalidRequest(f"the name of a model cannot be {name!r}")
+    return Named(name, url)
 
 
 def checked_name(request: web.Request) -> str:
