@@ -139,11 +139,6 @@ class Stream:
         self._request = request
         self.response = web.StreamResponse(headers=stream_headers(content_type))
 
-    @property
-    def has_begun(self) -> bool:
-        """Whether anything is out."""
-        return self.response.prepared
-
     async def write(self, piece: bytes) -> None:
         """
         Send a piece; the first one sends status and headers, too.

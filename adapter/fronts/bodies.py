@@ -258,7 +258,7 @@ def parsed(text: bytes, *, is_unique: bool = False) -> Any:
         HttpError: 400: no JSON, or nested deeper than 100 levels.
     """
     if not _is_flat(text):
-        raise HttpError(400, f"the body is nested deeper than {MOST_LEVELS} levels")
+        raise HttpError(400, f"the body is no JSON of at most {MOST_LEVELS} levels: it is nested deeper")
     if not is_unique:
         try:
             return orjson.loads(text)

@@ -8,16 +8,17 @@ model. Nobody waits behind another: each generation is a call of its own.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Iterable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from adapter.fronts.asking import KNOWN_SECONDS, first_of, informed
 from adapter.fronts.llm.backends import Piece, Profile, Question, Token, profile_of
 from adapter.fronts.llm.collecting import Collector, End
 from adapter.fronts.llm.options import Options
 from adapter.fronts.llm.parameters import BadParameter, Wishes
+from adapter.fronts.llm.schemas import Schema
 from adapter.inference import InferenceFailed, InferRequest, InferResponse, ModelInfo
 from adapter.triton.inference.client import TritonInference
 
@@ -36,14 +37,13 @@ class Asked:
     wishes: Wishes
     is_stream: bool
     """The caller wants tokens as they come."""
-    is_dynamic: bool
-    """The schema of dynamic batches, which knows texts alone."""
+    schema: Schema
     options: Options
 
     def question(self, info: ModelInfo) -> Question:
         """What its model is asked to tell. Details have the text of each token, which only a stream shows."""
-        has_details = self.wishes.has_details and not self.is_dynamic
-        has_lines = self.is_stream and not self.is_dynamic
+        has_details = self.wishes.has_details and not self.schema.is_dynamic
+        has_lines = self.is_stream and not self.schema.is_dynamic
         return Question(
             is_stream=info.is_decoupled and (self.is_stream or has_details),
             has_tokens=has_lines or has_details,
@@ -158,7 +158,7 @@ async def texts(inference: TritonInference, asked: Asked) -> Sequence[End]:
     return [end for part in parts for end in part]
 
 
-async def all_of(works: Iterable[Coroutine[Any, Any, T]]) -> Sequence[T]:
+async def all_of(works: Iterable[Awaitable[T]]) -> Sequence[T]:
     """The results of all, in their order. The first failure cancels the others; it is raised when all have ended."""
     tasks = [asyncio.ensure_future(work) for work in works]
     try:

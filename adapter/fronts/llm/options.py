@@ -1,8 +1,8 @@
 """
 How one model's answers look: the settings, and `option.*` of its own `serving.properties`, which beat them. Pure.
 
-Of that file only the options below are read: the others are for DJL Serving's engines. Form: Java's properties, a pair on each line,
-without escapes: no option needs one.
+Of that file only the options below are read: the others are for DJL Serving's engines. Form: Java's properties, without its escapes: no
+option needs one.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from adapter.settings.fronts import DETAILS, OUTPUT_FORMATTERS, ROLLING_BATCHES,
 
 MOST_BYTES = 64 * 1024
 _PAIR = re.compile(r"([^:=\s]+)\s*[:=]?\s*(.*)")
+_CONTINUED = re.compile(r"\\(?:\r\n|\n|\r)\s*")
 _FLAG = {"true": True, "false": False}
 _OPTIONS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "option.tgi_compat": ("is_tgi_compatible", _FLAG),
@@ -43,6 +44,11 @@ class Options:
     """Token details that nobody can tell are an error."""
     text: str = "auto"
     """What an answer of the model holds: `delta`, `cumulative`, or whichever its backend is known for."""
+
+    @property
+    def has_stream_format(self) -> bool:
+        """Whether a form of streams is chosen: then what does not say so is one."""
+        return self.output_formatter in ("jsonlines", "sse")
 
 
 def options_of(settings: LlmSettings, properties: bytes | None) -> Options:
@@ -72,6 +78,6 @@ def options_of(settings: LlmSettings, properties: bytes | None) -> Options:
 
 def read(text: str) -> Iterator[tuple[str, str]]:
     """Keys and values of a properties file, in order, without comments."""
-    for line in (line.strip() for line in re.split(r"[\r\n]+", text)):
+    for line in (line.strip() for line in re.split(r"[\r\n]+", _CONTINUED.sub("", text))):
         if line[:1] not in ("#", "!") and (found := _PAIR.fullmatch(line)):
             yield found[1], found[2]

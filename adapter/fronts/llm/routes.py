@@ -20,7 +20,7 @@ from adapter.fronts.llm.answering import Answering, Shape
 from adapter.fronts.llm.backends import profile_of
 from adapter.fronts.llm.parameters import MOST_ENTRIES
 from adapter.fronts.llm.schemas import tgi_body
-from adapter.fronts.openapi import OBJECT, TEXT, operation
+from adapter.fronts.openapi import OBJECT, TEXT, operation, shaped
 from adapter.inference import Failure, InferenceFailed
 from adapter.model import is_utf8
 from adapter.serving import KnownModel, Models
@@ -29,11 +29,7 @@ from adapter.triton.inference.client import TritonInference
 
 TARGET = "X-Amzn-SageMaker-Target-Model"
 _TGI_PATHS = frozenset({"/", "/generate", "/generate_stream", "/info", "/health"})
-_BODY = {
-    "type": "object",
-    "required": ["inputs"],
-    "properties": {"inputs": {"type": ["string", "array"], "items": TEXT}, "parameters": OBJECT, "stream": {"type": "boolean"}},
-}
+_BODY = shaped("inputs", inputs={"type": ["string", "array"], "items": TEXT}, parameters=OBJECT, stream={"type": "boolean"})
 
 
 def front(settings: LlmSettings, models: Models, inference: TritonInference, answering: Answering) -> Front:

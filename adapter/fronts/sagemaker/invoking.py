@@ -22,7 +22,7 @@ from adapter.fronts.bodies import body_of, off_loop_if_large, parsed, take_for_p
 from adapter.fronts.memory import is_out_of_memory
 from adapter.fronts.sagemaker.models import checked_name, not_found
 from adapter.fronts.v2 import generate
-from adapter.fronts.v2.infer import Wanted, Written, inferred, inferred_value
+from adapter.fronts.v2.infer import Wanted, inferred
 from adapter.fronts.v2.requests import header_length
 from adapter.inference import Failure, InferenceFailed
 from adapter.serving import KnownModel, Models
@@ -72,7 +72,7 @@ class Invoking:
                 return await self._of_json(request, model, body)
             length = header_length(is_binary[1], len(body), "json-header-size") if is_binary else 0
             take_for_parsing(request, body, length)
-            return _written(await inferred(self._inference, self._wanted(model), body, length))
+            return _written(*await inferred(self._inference, self._wanted(model), body, length))
         except InferenceFailed as failed:
             raise self._told(failed, model, body) from failed
 
@@ -86,7 +86,7 @@ class Invoking:
             return await self._answering.answer(request, model, partial(_as_it_is, value))
         if isinstance(value, dict) and "inputs" not in value and llm.PROMPT in value:
             return await self._generated(request, model, body, is_stream=value.get("stream") is True)
-        return _written(await inferred_value(self._inference, self._wanted(model), value, len(body)))
+        return _written(*await inferred(self._inference, self._wanted(model), body, None, value))
 
     async def _generated(self, request: web.Request, model: KnownModel, body: bytes, *, is_stream: bool) -> web.StreamResponse:
         take_for_parsing(request, body)
@@ -118,10 +118,8 @@ class Invoking:
         return failed
 
 
-def _written(found: Written) -> web.Response:
-    if found.header_length is None:
-        return bytes_answer(found.body, found.content_type)
-    return bytes_answer(found.body, f"{BINARY};json-header-size={found.header_length}")
+def _written(body: bytes, length: int | None) -> web.Response:
+    return bytes_answer(body, JSON if length is None else f"{BINARY};json-header-size={length}")
 
 
 async def _as_it_is(value: Any) -> Any:

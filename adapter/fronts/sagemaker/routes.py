@@ -12,7 +12,7 @@ from adapter.fronts.answers import JSON, UNAVAILABLE, json_answer
 from adapter.fronts.asking import obstacle_of
 from adapter.fronts.edge import REPOSITORY, Front, Route
 from adapter.fronts.llm import Answering
-from adapter.fronts.openapi import BINARY, OBJECT, TEXT, operation
+from adapter.fronts.openapi import BINARY, OBJECT, TEXT, operation, shaped
 from adapter.fronts.sagemaker.invoking import Invoking
 from adapter.fronts.sagemaker.models import Table
 from adapter.serving import Models
@@ -32,7 +32,7 @@ _TYPES = {
     507: "InsufficientStorageException",
 }
 _PAGE = {"limit": {"type": "integer", "minimum": 1, "maximum": 100}, "next_page_token": TEXT}
-_LOAD = {"type": "object", "required": ["model_name", "url"], "properties": {"model_name": TEXT, "url": TEXT}}
+_LOAD = shaped("model_name", "url", model_name=TEXT, url=TEXT)
 _INVOKE = operation("Ask a model", body=OBJECT, types=(JSON, BINARY))
 
 

@@ -25,7 +25,7 @@ from adapter.fronts.answers import JSON, HttpError, Stream, bytes_answer, compre
 from adapter.fronts.asking import NotOneAnswer, first_of, informed, look_up, only
 from adapter.fronts.bodies import off_loop_if_large, parsed, read_by
 from adapter.fronts.edge import Route
-from adapter.fronts.openapi import OBJECT, TEXT, operation
+from adapter.fronts.openapi import OBJECT, TEXT, operation, shaped
 from adapter.fronts.tensors import as_json, packed
 from adapter.fronts.v2.infer import PLACES, Wanted, place_of
 from adapter.fronts.v2.requests import check_whole, id_of
@@ -40,8 +40,7 @@ _ID = "id"
 _KINDS = {"BYTES": (str, "attempt to access JSON non-string as string"), "BOOL": (bool, "attempt to access JSON non-boolean as boolean")}
 _NOT_ONE = "generate expects model to produce exactly 1 response, use generate_stream for a model that produces any other number"
 _BODY = {
-    "type": "object",
-    "properties": {"id": TEXT, "text_input": TEXT, "parameters": OBJECT},
+    **shaped(id=TEXT, text_input=TEXT, parameters=OBJECT),
     "additionalProperties": {"type": ["string", "number", "boolean", "array"]},
 }
 

@@ -13,11 +13,10 @@ from typing import Any
 import orjson
 from aiohttp import web
 
-from adapter.fronts.answers import JSON, HttpError
+from adapter.fronts.answers import HttpError
 from adapter.fronts.asking import informed, one
 from adapter.fronts.bodies import off_loop_if_large, parsed
 from adapter.fronts.edge import name_in
-from adapter.fronts.openapi import BINARY
 from adapter.fronts.tensors import as_json
 from adapter.fronts.v2.requests import Asked, asked, raw
 from adapter.inference import InferRequest, InferResponse
@@ -42,14 +41,8 @@ class Wanted:
     """As V2_NON_FINITE."""
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
-    """A body."""
-
-    body: bytes
-    content_type: str
-    header_length: int | None
-    """Bytes of JSON before the binary data; None: there is none."""
+Written = tuple[bytes, int | None]
+"""A body, and its bytes of JSON before the binary data; None: there is none."""
 
 
 def place_of(request: web.Request) -> tuple[str, str]:
@@ -65,9 +58,16 @@ def place_of(request: web.Request) -> tuple[str, str]:
     return name_in(request), version
 
 
-async def inferred(inference: TritonInference, wanted: Wanted, body: bytes, length: int | None) -> Written:
+async def inferred(inference: TritonInference, wanted: Wanted, body: bytes, length: int | None, value: Any = None) -> Written:
     """
-    The whole of it; `length` is the number of bytes of JSON before the binary data: None for all of the body, 0 for a raw request.
+    The whole of it.
+
+    Args:
+        inference: the server.
+        wanted: which model.
+        body: all of it.
+        length: bytes of JSON before the binary data: None for all of the body, 0 for a raw request.
+        value: what the JSON is, where it is parsed already.
 
     Raises:
         HttpError: 400: the body is no request.
@@ -80,23 +80,9 @@ async def inferred(inference: TritonInference, wanted: Wanted, body: bytes, leng
     end = len(body) if length is None else length
 
     def understood() -> Asked:
-        return asked(wanted.model, wanted.version, parsed(body[:end]), memoryview(body)[end:])
+        return asked(wanted.model, wanted.version, parsed(body[:end]) if value is None else value, memoryview(body)[end:])
 
     return await _answered(inference, wanted, await off_loop_if_large(end, understood))
-
-
-async def inferred_value(inference: TritonInference, wanted: Wanted, value: Any, size_bytes: int) -> Written:
-    """
-    The same for JSON that is parsed already, of so many bytes of text.
-
-    Raises:
-        HttpError, InferenceFailed: as `inferred`.
-    """
-
-    def understood() -> Asked:
-        return asked(wanted.model, wanted.version, value, memoryview(b""))
-
-    return await _answered(inference, wanted, await off_loop_if_large(size_bytes, understood))
 
 
 async def _answered(inference: TritonInference, wanted: Wanted, asking: Asked) -> Written:
@@ -142,5 +128,5 @@ def written(response: InferResponse, asked: Asked, non_finite: str) -> Written:
         value["parameters"] = response.parameters
     text = orjson.dumps({**value, "outputs": outputs})
     if not binary:
-        return Written(text, JSON, None)
-    return Written(b"".join((text, *binary)), BINARY, len(text))
+        return text, None
+    return b"".join((text, *binary)), len(text)

@@ -16,14 +16,13 @@ from aiohttp import web
 from adapter.fronts.answers import HttpError, json_answer
 from adapter.fronts.bodies import parsed, read_by
 from adapter.fronts.edge import REPOSITORY, Route, name_in
-from adapter.fronts.openapi import OBJECT, operation
+from adapter.fronts.openapi import OBJECT, operation, shaped
 from adapter.lifecycle.repository_api import RepositoryCalls
 from adapter.model import Overrides, ServerModel
 
 EXTENSIONS = ("model_repository", "model_repository(unload_dependents)")
 CONFIG, FILE, DEPENDENTS = "config", "file:", "unload_dependents"
-_INDEX = {"type": "object", "properties": {"ready": {"type": "boolean"}}}
-_WITH_PARAMETERS = {"type": "object", "properties": {"parameters": OBJECT}}
+_INDEX, _WITH_PARAMETERS = shaped(ready={"type": "boolean"}), shaped(parameters=OBJECT)
 
 
 def routes(api: RepositoryCalls | None) -> Sequence[Route]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from adapter.fronts.answers import HttpError
-from adapter.fronts.openapi import TEXT, Schema
+from adapter.fronts.openapi import TEXT, Schema, listed, shaped
 from adapter.fronts.tensors import BASE64, element_bytes, packed
 from adapter.inference import DATATYPES, InferRequest, ModelInfo, Parameter, Tensor
 
@@ -22,28 +22,10 @@ SHARED_MEMORY = "shared_memory_region"
 MOST_ELEMENTS = 2**40
 _LONGEST_NUMBER = 18
 _PARAMETERS: Schema = {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}}
-_INPUT: Schema = {
-    "type": "object",
-    "required": ["name", "shape", "datatype"],
-    "properties": {
-        "name": TEXT,
-        "shape": {"type": "array", "items": {"type": "integer", "minimum": 0}},
-        "datatype": {"enum": sorted(DATATYPES)},
-        "parameters": _PARAMETERS,
-        "data": {"type": "array", "items": {}},
-    },
-}
-_OUTPUT: Schema = {"type": "object", "required": ["name"], "properties": {"name": TEXT, "parameters": _PARAMETERS}}
-BODY: Schema = {
-    "type": "object",
-    "required": ["inputs"],
-    "properties": {
-        "id": TEXT,
-        "parameters": _PARAMETERS,
-        "inputs": {"type": "array", "items": _INPUT},
-        "outputs": {"type": "array", "items": _OUTPUT},
-    },
-}
+_SHAPE, _DATATYPE = listed({"type": "integer", "minimum": 0}), {"enum": sorted(DATATYPES)}
+_INPUT = shaped("name", "shape", "datatype", name=TEXT, shape=_SHAPE, datatype=_DATATYPE, parameters=_PARAMETERS, data=listed({}))
+_OUTPUT = shaped("name", name=TEXT, parameters=_PARAMETERS)
+BODY = shaped("inputs", id=TEXT, parameters=_PARAMETERS, inputs=listed(_INPUT), outputs=listed(_OUTPUT))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -111,9 +111,9 @@ class _Handlers:
         body = await body_of(request)
         length = header_length(request.headers.get(HEADER_LENGTH), len(body))
         take_for_parsing(request, body, length)
-        found = await inferred(self._inference, Wanted(model=model, version=version, non_finite=self._non_finite), body, length)
-        headers = {} if found.header_length is None else {HEADER_LENGTH: str(found.header_length)}
-        return compressed(request, bytes_answer(found.body, found.content_type, headers=headers))
+        found, length = await inferred(self._inference, Wanted(model=model, version=version, non_finite=self._non_finite), body, length)
+        answer = bytes_answer(found, JSON) if length is None else bytes_answer(found, BINARY, headers={HEADER_LENGTH: str(length)})
+        return compressed(request, answer)
 
 
 def _health(request: web.Request, word: str, *, is_well: bool) -> web.Response:
