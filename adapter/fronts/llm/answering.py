@@ -16,7 +16,7 @@ from aiohttp import web
 
 from adapter.errors import AdapterError
 from adapter.fronts.answers import HttpError, Stream, json_answer
-from adapter.fronts.llm.collecting import End
+from adapter.fronts.llm.collecting import Collector
 from adapter.fronts.llm.generating import Asked, all_of, generation, texts
 from adapter.fronts.llm.options import Options, options_of
 from adapter.fronts.llm.parameters import BadPayload, is_text, wishes_of
@@ -159,7 +159,7 @@ def _is_stream(value: Mapping[str, Any], options: Options, shape: Shape) -> bool
     return bool(wanted)
 
 
-def _counts(ends: Sequence[End]) -> dict[str, str]:
+def _counts(ends: Sequence[Collector]) -> dict[str, str]:
     """Headers of what is known of all of them."""
     counts = {
         "x-prompt-tokens": [end.prompt_tokens for end in ends],

@@ -52,8 +52,8 @@ class Question:
 
     is_stream: bool
     """An answer a token."""
-    has_tokens: bool
-    has_reason: bool
+    has_details: bool
+    """Tokens, and why it ended."""
 
 
 Request = tuple[Sequence[Tensor], Mapping[str, Parameter]]
@@ -167,14 +167,14 @@ class Vllm(Profile):
             if name == "seed" and value > INT64:
                 raise BadParameter(name, f"vLLM takes at most {INT64}")
             sampling[self.names[name]] = value
-        if question.has_tokens:
+        if question.has_details:
             sampling["logprobs"] = 0  # of the token itself, and of no other
         inputs.put("sampling_parameters", [json.dumps(sampling)])
         inputs.put_flags(
             stream=question.is_stream,
             exclude_input_in_output=True,
-            return_finish_reason=question.has_reason,
-            return_logprobs=question.has_tokens,
+            return_finish_reason=question.has_details,
+            return_logprobs=question.has_details,
             return_num_input_tokens=True,
             return_num_output_tokens=True,
         )
@@ -236,7 +236,7 @@ class TrtLlm(Profile):
         inputs.put_flags(
             stream=question.is_stream,
             exclude_input_in_output=True,
-            return_log_probs=question.has_tokens,
+            return_log_probs=question.has_details,
             return_num_input_tokens=True,
             return_num_output_tokens=not question.is_stream,
         )
@@ -275,8 +275,8 @@ class LlmApi(TrtLlm):
         inputs.put_flags(
             streaming=question.is_stream,
             sampling_param_exclude_input_from_output=True,
-            return_finish_reason=question.has_reason,
-            return_stop_reason=question.has_reason,
+            return_finish_reason=question.has_details,
+            return_stop_reason=question.has_details,
         )
 
     def piece(self, outputs: Mapping[str, Tensor], row: int, rows: int) -> Piece:

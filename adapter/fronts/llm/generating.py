@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from adapter.fronts.asking import KNOWN_SECONDS, first_of, informed
 from adapter.fronts.llm.backends import Piece, Profile, Question, Token, profile_of
-from adapter.fronts.llm.collecting import Collector, End
+from adapter.fronts.llm.collecting import Collector
 from adapter.fronts.llm.options import Options
 from adapter.fronts.llm.parameters import BadParameter, Wishes
 from adapter.fronts.llm.schemas import Schema
@@ -44,43 +44,33 @@ class Asked:
         """What its model is asked to tell. Details have the text of each token, which only a stream shows."""
         has_details = self.wishes.has_details and not self.schema.is_dynamic
         has_lines = self.is_stream and not self.schema.is_dynamic
-        return Question(
-            is_stream=info.is_decoupled and (self.is_stream or has_details),
-            has_tokens=has_lines or has_details,
-            has_reason=has_lines or has_details,
-        )
+        return Question(is_stream=info.is_decoupled and (self.is_stream or has_details), has_details=has_lines or has_details)
 
 
+@dataclass(frozen=True)
 class Generation:
     """Some prompts' generation, a row for each, of which the first answer is there."""
 
-    def __init__(
-        self,
-        profile: Profile,
-        collectors: Sequence[Collector],
-        answers: AsyncGenerator[InferResponse, None],
-        first: InferResponse | None,
-    ) -> None:
-        self._profile = profile
-        self._collectors = collectors
-        self._answers = answers
-        self._first = first
+    profile: Profile
+    collectors: Sequence[Collector]
+    answers: AsyncGenerator[InferResponse, None]
+    first: InferResponse | None
 
     async def steps(self) -> AsyncGenerator[Sequence[Sequence[Token]], None]:
         """The tokens of each row, answer by answer. Raises InferenceFailed."""
-        if self._first is not None:
-            yield self._taken(self._first)
-        async for answer in self._answers:
+        if self.first is not None:
+            yield self._taken(self.first)
+        async for answer in self.answers:
             yield self._taken(answer)
 
-    async def lines(self) -> AsyncGenerator[tuple[Token, End | None], None]:
+    async def lines(self) -> AsyncGenerator[tuple[Token, Collector | None], None]:
         """
         The tokens of the only row; the last one has the end.
 
         The backend's last answer may be empty, come long after it has told why it ended, or fail then: nobody has to wait for it, and
         what was said is said.
         """
-        (collector,) = self._collectors
+        (collector,) = self.collectors
         has_ended = False
         try:
             async with aclosing(self.steps()) as steps:
@@ -91,27 +81,27 @@ class Generation:
                         yield token, None
                     has_ended = collector.is_over
                     if tokens or has_ended:
-                        yield tokens[-1] if tokens else Token(None, "", None), collector.end() if has_ended else None
+                        yield tokens[-1] if tokens else Token(None, "", None), collector if has_ended else None
         except InferenceFailed:
             if not has_ended:
                 raise
         if not has_ended:
-            yield Token(None, "", None), collector.end()
+            yield Token(None, "", None), collector
 
-    async def ends(self) -> Sequence[End]:
+    async def ends(self) -> Sequence[Collector]:
         """All of it, of each row. Raises InferenceFailed."""
         async for _ in self.steps():
             pass
-        return [collector.end() for collector in self._collectors]
+        return self.collectors
 
     def _taken(self, answer: InferResponse) -> Sequence[Sequence[Token]]:
-        outputs, rows = {tensor.name: tensor for tensor in answer.outputs}, len(self._collectors)
+        outputs, rows = {tensor.name: tensor for tensor in answer.outputs}, len(self.collectors)
         found: list[Sequence[Token]] = []
-        for row, collector in enumerate(self._collectors):
+        for row, collector in enumerate(self.collectors):
             if collector.is_over:
                 found.append(())
                 continue
-            piece = self._profile.piece(outputs, row, rows) if answer.outputs else Piece(text=b"")
+            piece = self.profile.piece(outputs, row, rows) if answer.outputs else Piece(text=b"")
             found.append(collector.take(piece, is_final=answer.is_final))
         return found
 
@@ -137,7 +127,7 @@ async def generation(inference: TritonInference, asked: Asked, prompts: Sequence
         yield found
 
 
-async def texts(inference: TritonInference, asked: Asked) -> Sequence[End]:
+async def texts(inference: TritonInference, asked: Asked) -> Sequence[Collector]:
     """
     The answers to all prompts, in their order; one failure fails them all, and cancels the others.
 
@@ -150,7 +140,7 @@ async def texts(inference: TritonInference, asked: Asked) -> Sequence[End]:
     most = info.max_batch_size if info.max_batch_size and not info.is_decoupled else 1
     places = asyncio.Semaphore(AT_ONCE)
 
-    async def ends(prompts: Sequence[str]) -> Sequence[End]:
+    async def ends(prompts: Sequence[str]) -> Sequence[Collector]:
         async with places, generation(inference, asked, prompts) as begun:
             return await begun.ends()
 
@@ -173,7 +163,7 @@ def _made(info: ModelInfo, profile: Profile, asked: Asked, prompts: Sequence[str
     """What the model is asked, and what takes the answers of each row. Raises BadParameter."""
     question, wishes, options = asked.question(info), asked.wishes, asked.options
     level = profile.level(info)
-    if options.is_strict and question.has_tokens and wishes.has_details and level != "ids":
+    if options.is_strict and question.has_details and wishes.has_details and level != "ids":
         raise BadParameter("details", f"the model gives no token details: its backend is {profile.name}")
     try:
         inputs, parameters = profile.request(info, prompts, wishes, question)
@@ -185,7 +175,7 @@ def _made(info: ModelInfo, profile: Profile, asked: Asked, prompts: Sequence[str
             wishes,
             is_cumulative=profile.is_cumulative if options.text == "auto" else options.text == "cumulative",
             repeats_prompt=profile.repeats_prompt(info),
-            keeps_tokens=question.has_tokens and not asked.is_stream and (question.is_stream or level != "text"),
+            keeps_tokens=question.has_details and not asked.is_stream and (question.is_stream or level != "text"),
         )
         for prompt in prompts
     ]

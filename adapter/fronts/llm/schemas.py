@@ -16,7 +16,7 @@ import orjson
 from adapter.errors import AdapterError, InvalidModel
 from adapter.fronts.answers import NO_ROOM, UNAVAILABLE, HttpError, status_of
 from adapter.fronts.llm.backends import Token
-from adapter.fronts.llm.collecting import End
+from adapter.fronts.llm.collecting import Collector
 from adapter.fronts.llm.parameters import BadParameter, BadPayload
 from adapter.fronts.memory import is_out_of_memory
 from adapter.inference import Failure, InferenceFailed
@@ -77,7 +77,7 @@ class Lmi:
 
     is_tgi = is_dynamic = False
 
-    def line(self, token: Token, index: int, end: End | None, *, has_details: bool) -> Mapping[str, Any]:
+    def line(self, token: Token, index: int, end: Collector | None, *, has_details: bool) -> Mapping[str, Any]:
         """One token of a stream, counted from 1; the last has the end."""
         line: dict[str, Any] = {"token": self._token(token)}
         if end is not None:
@@ -86,7 +86,7 @@ class Lmi:
                 line["details"] = self._details(end)
         return line
 
-    def whole(self, end: End, *, has_details: bool) -> Mapping[str, Any]:
+    def whole(self, end: Collector, *, has_details: bool) -> Mapping[str, Any]:
         """An answer that is no stream."""
         if not has_details:
             return {"generated_text": end.text}
@@ -114,7 +114,7 @@ class Lmi:
         return {"id": token.id, "text": token.text, "log_prob": token.log_prob}
 
     @staticmethod
-    def _details(end: End) -> Mapping[str, Any]:
+    def _details(end: Collector) -> Mapping[str, Any]:
         return {"finish_reason": end.finish_reason, "generated_tokens": end.generated_tokens, "inputs": end.prompt}
 
 
@@ -123,7 +123,7 @@ class Dynamic(Lmi):
 
     is_dynamic = True
 
-    def whole(self, end: End, *, has_details: bool) -> Mapping[str, Any]:
+    def whole(self, end: Collector, *, has_details: bool) -> Mapping[str, Any]:
         """Of one prompt."""
         return {"generated_text": end.text}
 
@@ -139,7 +139,7 @@ class Tgi:
 
     is_tgi, is_dynamic = True, False
 
-    def line(self, token: Token, index: int, end: End | None, *, has_details: bool) -> Mapping[str, Any]:
+    def line(self, token: Token, index: int, end: Collector | None, *, has_details: bool) -> Mapping[str, Any]:
         """As `Lmi`."""
         details = None
         if end is not None and has_details:
@@ -147,7 +147,7 @@ class Tgi:
         text = end.text if end is not None else None
         return {"index": index, "token": self._token(token), "generated_text": text, "details": details}
 
-    def whole(self, end: End, *, has_details: bool) -> Mapping[str, Any]:
+    def whole(self, end: Collector, *, has_details: bool) -> Mapping[str, Any]:
         """As `Lmi`."""
         if not has_details:
             return {"generated_text": end.text}
@@ -168,7 +168,7 @@ class Tgi:
         return {"id": token_id, "text": token.text, "logprob": token.log_prob, "special": False}
 
     @staticmethod
-    def _details(end: End) -> Mapping[str, Any]:
+    def _details(end: Collector) -> Mapping[str, Any]:
         count = UNKNOWN_ID if end.generated_tokens is None else end.generated_tokens
         return {"finish_reason": end.finish_reason or UNKNOWN_REASON, "generated_tokens": count, "seed": end.seed}
 

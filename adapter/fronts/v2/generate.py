@@ -28,7 +28,7 @@ from adapter.fronts.edge import Route
 from adapter.fronts.openapi import OBJECT, TEXT, operation, shaped
 from adapter.fronts.tensors import as_json, packed
 from adapter.fronts.v2.infer import PLACES, Wanted, place_of
-from adapter.fronts.v2.requests import check_whole, id_of
+from adapter.fronts.v2.requests import check_whole, filled, id_of
 from adapter.inference import DATATYPES, Failure, InferenceFailed, InferRequest, InferResponse, ModelInfo, Parameter, Tensor, TensorInfo
 from adapter.telemetry.logs import note
 from adapter.triton.inference.client import TritonInference
@@ -195,21 +195,8 @@ def _tensor(info: TensorInfo, given: Any) -> Tensor:
         raise HttpError(400, f"{what}: {words}")
     if any(isinstance(element, list) for element in data):
         raise HttpError(400, f"{what} must be one element, or a list of them")
-    shape = _shape(what, info.shape, len(data))
+    shape = filled(what, info.shape, len(data))
     return Tensor(name=info.name, datatype=info.datatype, shape=shape, data=packed(what, info.datatype, data, len(data)))
-
-
-def _shape(what: str, dims: Sequence[int], count: int) -> list[int]:
-    """The innermost dimension of any size has what the fixed ones leave; further ones are 1."""
-    fixed = math.prod(length for length in dims if length != -1)
-    places = [place for place, length in enumerate(dims) if length == -1]
-    rest = count // fixed if fixed else 0
-    if not fixed or rest * fixed != count or (not places and rest != 1):
-        raise HttpError(400, f"{what}: {count} elements do not fill the shape {list(dims)}")
-    shape = [1 if length == -1 else length for length in dims]
-    if places:
-        shape[places[-1]] = rest
-    return shape
 
 
 def generated(response: InferResponse, non_finite: str) -> bytes:

@@ -135,19 +135,30 @@ def raw(info: ModelInfo, version: str, body: bytes) -> Asked:
         if any(length not in (1, -1) for length in shape):
             raise HttpError(400, f"a raw request needs one element, but input {entry.name!r} has the shape {shape}")
         shape, body = [1] * len(shape), len(body).to_bytes(4, "little") + body
+    elif len(body) % size or shape.count(-1) > 1:
+        raise HttpError(400, f"a raw request of {len(body)} bytes does not fill the shape {shape} of input {entry.name!r}")
     else:
-        shape = _sized(entry.name, shape, size, len(body))
+        shape = filled(f"input {entry.name!r}", shape, len(body) // size)
     tensor = Tensor(name=entry.name, datatype=entry.datatype, shape=shape, data=body)
     return Asked(request=InferRequest(model=info.name, version=version, inputs=[tensor]), is_all_binary=True)
 
 
-def _sized(name: str, shape: list[int], size: int, body_bytes: int) -> list[int]:
-    known = math.prod(length for length in shape if length != -1) * size
-    if shape.count(-1) > 1:
-        raise HttpError(400, f"a raw request needs a shape, but input {name!r} has more than one dimension of any size")
-    if known == 0 or body_bytes % known or (-1 not in shape and body_bytes != known):
-        raise HttpError(400, f"a raw request of {body_bytes} bytes does not fill the shape {shape} of input {name!r}")
-    return [body_bytes // known if length == -1 else length for length in shape]
+def filled(what: str, dims: Sequence[int], count: int) -> list[int]:
+    """
+    A shape of so many elements: the innermost dimension of any size has what the fixed ones leave; further ones are 1.
+
+    Raises:
+        HttpError: 400: there is none.
+    """
+    fixed = math.prod(length for length in dims if length != -1)
+    places = [place for place, length in enumerate(dims) if length == -1]
+    rest = count // fixed if fixed else 0
+    if not fixed or rest * fixed != count or (not places and rest != 1):
+        raise HttpError(400, f"{what}: {count} elements do not fill the shape {list(dims)}")
+    shape = [1 if length == -1 else length for length in dims]
+    if places:
+        shape[places[-1]] = rest
+    return shape
 
 
 def _input(number: int, entry: Mapping[str, Any], rest: memoryview) -> tuple[Tensor, memoryview]:
