@@ -104,12 +104,9 @@ def coding_of(values: Iterable[str]) -> str | None:
     """Of gzip and deflate the one that a client likes best; None: it likes plain bytes better."""
     taken = _weights(values)
     others = taken.get("*", 0.0)
-    gzip = taken.get("gzip", taken.get("x-gzip", others))
-    deflate, identity = taken.get("deflate", others), taken.get("identity", others)
-    best = max(gzip, deflate)
-    if not best or identity > best:
-        return None
-    return "gzip" if gzip == best else "deflate"
+    weights = {"gzip": taken.get("gzip", taken.get("x-gzip", others)), "deflate": taken.get("deflate", others)}
+    coding, best = max(weights.items(), key=lambda entry: entry[1])
+    return coding if best and taken.get("identity", others) <= best else None
 
 
 def _weights(values: Iterable[str]) -> Mapping[str, float]:

@@ -26,18 +26,9 @@ import grpc.aio
 from adapter.inference import Failure, InferenceFailed, InferRequest, InferResponse, ModelInfo
 from adapter.stubs import model_config_pb2, service_pb2, service_pb2_grpc
 from adapter.telemetry.redaction import remember
+from adapter.triton.inference import messages
 from adapter.triton.inference.channels import Tls, channel_to
 from adapter.triton.inference.leaving import Leaving, seen
-from adapter.triton.inference.messages import (
-    WANTS_EMPTY_FINAL,
-    failure_in_stream,
-    failure_of,
-    info_of,
-    is_refusal,
-    json_of,
-    request_of,
-    response_of,
-)
 
 HEALTH_SECONDS = 0.9
 """A caller has an answer within a second."""
@@ -88,10 +79,10 @@ class TritonInference:
     async def infer(self, request: InferRequest) -> InferResponse:
         """One answer (ModelInfer)."""
         begun = monotonic()
-        call = self._stub.ModelInfer(request_of(request), metadata=self._about(request.model))
+        call = self._stub.ModelInfer(messages.request_of(request), metadata=self._about(request.model))
         answer = seen(asyncio.ensure_future(_answer_of(call, request.id)))
         try:
-            return response_of(await asyncio.shield(answer))
+            return messages.response_of(await asyncio.shield(answer))
         finally:
             if not answer.done():
                 self._leaving.leave(call, answer, begun)
@@ -102,8 +93,8 @@ class TritonInference:
 
         The last one `is_final`. Whoever stops early closes the generator (`contextlib.aclosing`), which cancels the call.
         """
-        message = request_of(request)
-        message.parameters[WANTS_EMPTY_FINAL].bool_param = True
+        message = messages.request_of(request)
+        message.parameters[messages.WANTS_EMPTY_FINAL].bool_param = True
         call = self._stub.ModelStreamInfer(metadata=self._about(request.model))
         pending = seen(asyncio.ensure_future(_next_of(call, request.id, message)))
         is_over = False
@@ -111,8 +102,8 @@ class TritonInference:
             while True:
                 answer = await asyncio.shield(pending)
                 if answer.error_message:
-                    raise failure_in_stream(answer.error_message, not is_refusal(answer), request.id)
-                response = response_of(answer.infer_response, is_stream=True)
+                    raise messages.failure_in_stream(answer.error_message, not messages.is_refusal(answer), request.id)
+                response = messages.response_of(answer.infer_response, is_stream=True)
                 is_over = response.is_final
                 yield response
                 if is_over:
@@ -157,7 +148,7 @@ class TritonInference:
         asked = monotonic()
         request = service_pb2.ModelMetadataRequest(name=model, version=version)
         metadata = self._ask(self._stub.ModelMetadata, request, model)
-        info = info_of(*await asyncio.gather(metadata, self._config_for_asking(model, version)))
+        info = messages.info_of(*await asyncio.gather(metadata, self._config_for_asking(model, version)))
         self._infos[model, version] = (asked, info)
         self._infos.move_to_end((model, version))
         if len(self._infos) > KEPT_INFOS:
@@ -166,12 +157,12 @@ class TritonInference:
 
     async def model_config(self, model: str, version: str = "") -> Mapping[str, Any]:
         """ModelConfig as the JSON object that Triton's HTTP front gives."""
-        return json_of(await self._config(model, version))
+        return messages.json_of(await self._config(model, version))
 
     async def model_statistics(self, model: str = "", version: str = "") -> Mapping[str, Any]:
         """ModelStatistics as the JSON object that Triton's HTTP front gives."""
         request = service_pb2.ModelStatisticsRequest(name=model, version=version)
-        return json_of(await self._ask(self._stub.ModelStatistics, request, model))
+        return messages.json_of(await self._ask(self._stub.ModelStatistics, request, model))
 
     def _about(self, model: str) -> Metadata:
         """Headers of a call about a model."""
@@ -253,7 +244,7 @@ async def _next_of(call: Any, request_id: str, message: Any = None) -> Any:
                 await call.write(message)  # and no end of writing: Triton would take that for the end of the stream
         answer = await call.read()
         if answer is grpc.aio.EOF:
-            raise failure_of(await call.code(), await call.details() or "the stream ended before its last answer", request_id)
+            raise messages.failure_of(await call.code(), await call.details() or "the stream ended before its last answer", request_id)
     if answer is None:
         raise _unreadable()
     return answer
@@ -265,7 +256,7 @@ def _in_our_words(request_id: str) -> Iterator[None]:
     try:
         yield
     except grpc.aio.AioRpcError as error:
-        raise failure_of(error.code(), error.details() or "", request_id) from error
+        raise messages.failure_of(error.code(), error.details() or "", request_id) from error
     except asyncio.CancelledError as cancelled:
         raise _why(cancelled) from cancelled
 
