@@ -20,10 +20,6 @@ _MAY_BE_OLD = frozenset({Failure.INVALID, Failure.NOT_FOUND, Failure.UNSUPPORTED
 Answer = TypeVar("Answer")
 
 
-class NotOneAnswer(HttpError):
-    """A model gave none, or more than one, where exactly one was expected."""
-
-
 async def informed(inference: TritonInference, model: str, version: str, ask: Callable[[ModelInfo], Awaitable[Answer]]) -> Answer:
     """
     Ask a model by what is known of its inputs. Where it refuses, and has changed since, it is asked once more by what it is now.
@@ -87,7 +83,7 @@ async def one(inference: TritonInference, request: InferRequest) -> InferRespons
     The model's only answer; a decoupled model is asked by a stream.
 
     Raises:
-        NotOneAnswer: 400: a decoupled model gave none, or more than one.
+        HttpError: 400: a decoupled model gave none, or more than one.
         InferenceFailed: as `TritonInference.infer`.
     """
     try:
@@ -98,12 +94,12 @@ async def one(inference: TritonInference, request: InferRequest) -> InferRespons
     return await only(inference, request)
 
 
-async def only(inference: TritonInference, request: InferRequest) -> InferResponse:
+async def only(inference: TritonInference, request: InferRequest, words: str | None = None) -> InferResponse:
     """
     The only answer of a stream. A second one cancels it.
 
     Raises:
-        NotOneAnswer: 400: it gave none, or more than one.
+        HttpError: 400: it gave none, or more than one; `words` say so, or our own.
         InferenceFailed: as `TritonInference.stream`.
     """
     found: InferResponse | None = None
@@ -112,8 +108,8 @@ async def only(inference: TritonInference, request: InferRequest) -> InferRespon
             if answer.is_final and not answer.outputs:
                 break
             if found is not None:
-                raise NotOneAnswer(400, "the model gave more than one answer; ask it by generate_stream")
+                raise HttpError(400, words or "the model gave more than one answer; ask it by generate_stream")
             found = answer
     if found is None:
-        raise NotOneAnswer(400, "the model gave no answer; exactly one was expected")
+        raise HttpError(400, words or "the model gave no answer; exactly one was expected")
     return found

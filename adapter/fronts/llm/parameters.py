@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from adapter.fronts.answers import HttpError
+from adapter.model import is_utf8
 
 BAD_PAYLOAD = 424
 """LMI's status for it; TGI's is another."""
@@ -49,32 +50,10 @@ class BadParameter(BadPayload):
 
 @dataclass(frozen=True)
 class Kind:
-    """Which values a parameter can have."""
+    """Which values a parameter can have, in words, and whether a value is such a one."""
 
-    name: str
-    """`integer`, `number`, `above` (a number above the lowest), or one of `_OTHERS`."""
-    low: float = 0
-    high: float = _LARGEST
-
-    @property
-    def words(self) -> str:
-        """What such a value is."""
-        is_bounded = self.high < _LARGEST
-        match self.name:
-            case "integer":
-                return f"an integer from {self.low} to {self.high}"
-            case "number":
-                return f"a number from {self.low:g} to {self.high:g}" if is_bounded else f"a number of at least {self.low:g}"
-            case "above":
-                return f"a number above {self.low:g}" + (f", up to {self.high:g}" if is_bounded else "")
-        return _OTHERS[self.name][0]
-
-    def has(self, value: Any) -> bool:
-        """Whether it is such a value."""
-        if self.name in _OTHERS:
-            return _OTHERS[self.name][1](value)
-        is_number = isinstance(value, int if self.name == "integer" else (int, float)) and not isinstance(value, bool)
-        return is_number and self.low <= value <= self.high and not (self.name == "above" and value == self.low)
+    words: str
+    has: Callable[[Any], bool]
 
 
 @dataclass(frozen=True)
@@ -182,50 +161,57 @@ def _short(text: str) -> str:
 
 def is_text(value: Any) -> bool:
     """Whether it is a text that a model can be given: JSON also has halves of a pair of surrogates."""
-    return isinstance(value, str) and (value.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in value))
+    return isinstance(value, str) and is_utf8(value)
 
 
-def _is_list(value: Any, is_entry: Callable[[Any], bool]) -> bool:
-    return isinstance(value, list) and len(value) <= MOST_ENTRIES and all(map(is_entry, value))
+def _integer(low: int, high: int = INT32) -> Kind:
+    words = f"an integer from {low} to {high}"
+    return Kind(words, lambda value: isinstance(value, int) and not isinstance(value, bool) and low <= value <= high)
 
 
-_FLAG, _COUNT, _SHARE = Kind("boolean"), Kind("integer", 1, INT32), Kind("number", 0, 1)
-_FROM_ZERO, _PENALTY = Kind("integer", 0, INT32), Kind("number", -2, 2)
-_OTHERS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
-    "boolean": ("true or false", lambda value: isinstance(value, bool)),
-    "text": ("a text", is_text),
-    "texts": (
-        f"a list of at most {MOST_ENTRIES} texts that are not empty",
-        lambda value: _is_list(value, lambda entry: is_text(entry) and entry != ""),
-    ),
-    "token ids": (f"a list of at most {MOST_ENTRIES} token ids", lambda value: _is_list(value, _FROM_ZERO.has)),
-    "anything": ("anything", lambda _: True),
-}
-"""Kinds that are no numbers: words, and whether a value is such a one."""
+def _number(low: float, high: float = _LARGEST) -> Kind:
+    words = f"a number from {low:g} to {high:g}" if high < _LARGEST else f"a number of at least {low:g}"
+    return Kind(words, lambda value: isinstance(value, (int, float)) and not isinstance(value, bool) and low <= value <= high)
+
+
+def _above(low: float, high: float = _LARGEST) -> Kind:
+    words = f"a number above {low:g}" + (f", up to {high:g}" if high < _LARGEST else "")
+    return Kind(words, lambda value: _number(low, high).has(value) and value != low)
+
+
+def _list(words: str, is_entry: Callable[[Any], bool]) -> Kind:
+    return Kind(
+        f"a list of at most {MOST_ENTRIES} {words}",
+        lambda value: isinstance(value, list) and len(value) <= MOST_ENTRIES and all(map(is_entry, value)),
+    )
+
+
+_FLAG, _TEXT = Kind("true or false", lambda value: isinstance(value, bool)), Kind("a text", is_text)
+_TEXTS = _list("texts that are not empty", lambda entry: is_text(entry) and entry != "")
 RULES: Mapping[str, Rule] = {
     **dict.fromkeys(("do_sample", "details", "return_full_text"), Rule(_FLAG)),
     **dict.fromkeys(("early_stopping", "ignore_eos_token", "include_stop_str_in_output"), Rule(_FLAG, (False,))),
     **dict.fromkeys(("watermark", "decoder_input_details"), Rule(_FLAG, (False,))),
     **dict.fromkeys(("skip_special_tokens", "spaces_between_special_tokens"), Rule(_FLAG, (True,))),
-    **dict.fromkeys(("max_new_tokens", "truncate"), Rule(_COUNT)),
-    **dict.fromkeys(("n", "best_of", "num_beams"), Rule(_COUNT, (1,))),
-    **dict.fromkeys(("min_length", "top_n_tokens"), Rule(_FROM_ZERO, (0,))),
-    **dict.fromkeys(("presence_penalty", "frequency_penalty"), Rule(_PENALTY, (0,))),
-    "seed": Rule(Kind("integer", 0, UINT64)),
-    "stop_sequences": Rule(Kind("texts")),
-    "temperature": Rule(Kind("number", 0), tgi=Kind("above", 0)),
-    "top_k": Rule(Kind("integer", -1, INT32), (0, -1), tgi=_COUNT),
-    "top_p": Rule(_SHARE, (1,), tgi=Kind("above", 0, 1)),
-    "typical_p": Rule(Kind("above", 0, 1), (1,)),
-    "min_p": Rule(_SHARE, (0,)),
-    "repetition_penalty": Rule(Kind("above", 0), (1,)),
-    "length_penalty": Rule(Kind("number", -INT32, INT32), (1,)),
-    "bad_sequences": Rule(Kind("texts"), ([],)),
-    "stop_token_ids": Rule(Kind("token ids"), ([],)),
-    "logprobs": Rule(_FROM_ZERO, (0, 1)),
-    "prompt_logprobs": Rule(_FROM_ZERO),
-    "grammar": Rule(Kind("anything")),
-    "adapter_id": Rule(Kind("text")),
+    **dict.fromkeys(("max_new_tokens", "truncate"), Rule(_integer(1))),
+    **dict.fromkeys(("n", "best_of", "num_beams"), Rule(_integer(1), (1,))),
+    **dict.fromkeys(("min_length", "top_n_tokens"), Rule(_integer(0), (0,))),
+    **dict.fromkeys(("presence_penalty", "frequency_penalty"), Rule(_number(-2, 2), (0,))),
+    "seed": Rule(_integer(0, UINT64)),
+    "stop_sequences": Rule(_TEXTS),
+    "temperature": Rule(_number(0), tgi=_above(0)),
+    "top_k": Rule(_integer(-1), (0, -1), tgi=_integer(1)),
+    "top_p": Rule(_number(0, 1), (1,), tgi=_above(0, 1)),
+    "typical_p": Rule(_above(0, 1), (1,)),
+    "min_p": Rule(_number(0, 1), (0,)),
+    "repetition_penalty": Rule(_above(0), (1,)),
+    "length_penalty": Rule(_number(-INT32, INT32), (1,)),
+    "bad_sequences": Rule(_TEXTS, ([],)),
+    "stop_token_ids": Rule(_list("token ids", _integer(0).has), ([],)),
+    "logprobs": Rule(_integer(0), (0, 1)),
+    "prompt_logprobs": Rule(_integer(0)),
+    "grammar": Rule(Kind("anything", lambda _: True)),
+    "adapter_id": Rule(_TEXT),
 }
 ALIASES = {"stop": "stop_sequences", "ignore_eos": "ignore_eos_token", "min_new_tokens": "min_length"}
 SAMPLING = frozenset({"temperature", "top_k", "top_p", "typical_p", "min_p"})

@@ -22,7 +22,7 @@ import orjson
 from aiohttp import web
 
 from adapter.fronts.answers import JSON, HttpError, Stream, bytes_answer, compressed, status_of, stream_headers
-from adapter.fronts.asking import NotOneAnswer, first_of, informed, look_up, only
+from adapter.fronts.asking import first_of, informed, look_up, only
 from adapter.fronts.bodies import off_loop_if_large, parsed, read_by
 from adapter.fronts.edge import Route
 from adapter.fronts.openapi import OBJECT, TEXT, operation, shaped
@@ -84,12 +84,7 @@ async def whole(inference: TritonInference, wanted: Wanted, value: Object) -> we
 
     async def one(info: ModelInfo) -> InferResponse:
         asked = requested(info, wanted.version, value)
-        if not info.is_decoupled:
-            return await inference.infer(asked)
-        try:
-            return await only(inference, asked)
-        except NotOneAnswer as refused:
-            raise HttpError(400, _NOT_ONE) from refused
+        return await (only(inference, asked, _NOT_ONE) if info.is_decoupled else inference.infer(asked))
 
     response = await informed(inference, wanted.model, wanted.version, one)
     size_bytes = sum(len(tensor.data) for tensor in response.outputs)
