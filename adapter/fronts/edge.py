@@ -135,7 +135,8 @@ class Edge:
             try:
                 answer = await self._answer(request, handler, route, line)
             except asyncio.CancelledError:
-                line.write(_CLIENT_GONE, notes, reason="cancelled")
+                line.reason = "cancelled"
+                line.write(_CLIENT_GONE, notes)
                 raise
             finally:
                 self._budget.give_back(request)
@@ -261,12 +262,11 @@ class _Line:
         self._is_quiet = is_quiet
         self._started = asyncio.get_running_loop().time()
 
-    def write(self, status: int, notes: Mapping[str, Any], reason: str | None = None) -> None:
+    def write(self, status: int, notes: Mapping[str, Any]) -> None:
         """Once for each request."""
         seconds = asyncio.get_running_loop().time() - self._started
         metrics.SECONDS.labels(self._front, self._method, self.pattern, str(status)).observe(seconds)
-        reason = reason or self.reason
-        failure = ({"reason": reason} if reason else {}) | ({"error": self.error} if self.error else {})
+        failure = {name: value for name, value in (("reason", self.reason), ("error", self.error)) if value}
         place = {"front": self._front, "method": self._method, "route": self.pattern}
         write = log.debug if self._is_quiet else log.error if status == 500 else log.warning if status > 500 else log.info
         write("http", **{**notes, **place, "status": status, "seconds": round(seconds, 4), **failure})

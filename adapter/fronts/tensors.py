@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -23,6 +24,12 @@ Array = npt.NDArray[Any]
 BASE64 = "base64"
 """Value of the parameter `content_type` of a tensor whose BYTES are written so in JSON."""
 _FLOATS = frozenset({"FP16", "BF16", "FP32", "FP64"})
+_ALLOWED: Mapping[str, tuple[set[type], str]] = {
+    **dict.fromkeys(_FLOATS, ({int, float}, "numbers")),
+    "BOOL": ({bool}, "true or false"),
+    "BYTES": ({str}, "strings"),
+}
+"""Which elements of JSON a datatype can have, where these are no whole numbers."""
 
 
 def element_bytes(datatype: str) -> int | None:
@@ -47,38 +54,30 @@ def packed(what: str, datatype: str, data: Any, count: int, *, is_base64: bool =
     flat = _flat(what, data)
     if len(flat) != count:
         raise HttpError(400, f"{what}: unable to parse 'data': Shape does not match true shape of 'data' field")
-    kinds = set(map(type, flat))
+    allowed, words = _ALLOWED.get(datatype, ({int}, "whole numbers"))
+    if not set(map(type, flat)) <= allowed:
+        raise HttpError(400, f"{what}: {datatype} needs {words} in 'data'")
     if datatype == "BYTES":
-        _check(what, datatype, kinds, {str}, "strings")
         return _packed_texts(what, flat, is_base64=is_base64)
-    kind = _kind(datatype)
-    if datatype == "BOOL":
-        _check(what, datatype, kinds, {bool}, "true or false")
-    elif datatype in _FLOATS:
-        _check(what, datatype, kinds, {int, float}, "numbers")
+    if datatype in _FLOATS:
         return _packed_floats(what, datatype, flat)
-    else:
-        _check(what, datatype, kinds, {int}, "whole numbers")
+    kind = _kind(datatype)
+    if datatype != "BOOL":
         limits = np.iinfo(kind)
         if flat and not (limits.min <= min(flat) and max(flat) <= limits.max):
             raise HttpError(400, f"{what}: {datatype} holds numbers from {limits.min} to {limits.max}, and 'data' has another one")
     return np.array(flat, kind).tobytes()
 
 
-def _flat(what: str, data: Any) -> Sequence[Any]:
+def _flat(what: str, data: Any) -> list[Any]:
     if not isinstance(data, list):
         raise HttpError(400, f"{what}: 'data' must be an array")
-    while data and isinstance(data[0], list):
-        if set(map(type, data)) != {list}:
+    flat: list[Any] = data
+    while flat and isinstance(flat[0], list):
+        if set(map(type, flat)) != {list}:
             raise HttpError(400, f"{what}: 'data' has arrays beside elements")
-        data = list(chain.from_iterable(data))
-    found: Sequence[Any] = data
-    return found
-
-
-def _check(what: str, datatype: str, kinds: set[type], allowed: set[type], words: str) -> None:
-    if not kinds <= allowed:
-        raise HttpError(400, f"{what}: {datatype} needs {words} in 'data'")
+        flat = list(chain.from_iterable(flat))
+    return flat
 
 
 def _packed_floats(what: str, datatype: str, flat: Sequence[Any]) -> bytes:
@@ -105,16 +104,12 @@ def _floats(datatype: str, values: Array) -> Array:
 
 
 def _packed_texts(what: str, flat: Sequence[Any], *, is_base64: bool) -> bytes:
-    encode: Callable[[str], bytes] = _decoded if is_base64 else str.encode
+    encode: Callable[[str], bytes] = partial(base64.b64decode, validate=True) if is_base64 else str.encode
     try:
         return joined(map(encode, flat))
     except (ValueError, binascii.Error) as error:
         form = "base64" if is_base64 else "UTF-8"
         raise HttpError(400, f"{what}: 'data' has a string that is no {form}") from error
-
-
-def _decoded(text: str) -> bytes:
-    return base64.b64decode(text, validate=True)
 
 
 # ---- bytes → numbers, texts and JSON

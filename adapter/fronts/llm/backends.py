@@ -68,12 +68,14 @@ class Profile(ABC):
     """Of errors."""
     is_cumulative: ClassVar[bool] = False
     """Each answer has the text from the beginning."""
+    levels: ClassVar[Mapping[str, str]] = {}
+    """Input by which it is asked for tokens → what it tells of them."""
     excludes: ClassVar[str] = ""
     """Input by which it is asked not to repeat the prompt."""
 
     def level(self, info: ModelInfo) -> str:
         """What it tells of tokens: `ids` (and log probabilities), `log_probs`, or `text`."""
-        return "text"
+        return next((level for name, level in self.levels.items() if takes(info, name)), "text")
 
     def repeats_prompt(self, info: ModelInfo) -> bool:
         """Whether its text may begin with the prompt."""
@@ -142,6 +144,7 @@ class Vllm(Profile):
     """The vLLM backend. Source of names and shapes: its `src/utils/request.py`."""
 
     name, title, excludes = "vllm", "vLLM", "exclude_input_in_output"
+    levels: ClassVar[Mapping[str, str]] = {"return_logprobs": "ids"}
     names: Mapping[str, str] = {
         "temperature": "temperature", "top_p": "top_p", "top_k": "top_k", "min_p": "min_p", "repetition_penalty": "repetition_penalty",
         "presence_penalty": "presence_penalty", "frequency_penalty": "frequency_penalty", "ignore_eos_token": "ignore_eos",
@@ -151,10 +154,6 @@ class Vllm(Profile):
         "stop_sequences": "stop", "seed": "seed",
     }  # fmt: skip
     """LMI's name → vLLM's, in `SamplingParams`."""
-
-    def level(self, info: ModelInfo) -> str:
-        """As `Profile`."""
-        return "ids" if takes(info, "return_logprobs") else "text"
 
     def fill(self, inputs: Inputs, wishes: Wishes, question: Question) -> Mapping[str, Parameter]:
         """As `Profile`."""
@@ -200,6 +199,7 @@ class TrtLlm(Profile):
     """
 
     name, title, excludes = "tensorrt_llm", "TensorRT-LLM", "exclude_input_in_output"
+    levels: ClassVar[Mapping[str, str]] = {"return_log_probs": "log_probs"}
     most = "max_tokens"
     names: Mapping[str, Sequence[str]] = {
         "temperature": ("temperature",), "top_k": ("top_k",), "top_p": ("top_p",), "min_p": ("min_p",),
@@ -211,10 +211,6 @@ class TrtLlm(Profile):
     """LMI's name → inputs, of which the model has one."""
     defaults: Mapping[bool, Mapping[str, float]] = {False: {"top_k": 5, "top_p": 0.85}, True: {"top_k": 0, "top_p": 1.0}}
     """Of sampling, where they are not given: without them it would be greedy. LMI's (its schema says so), and TGI's."""
-
-    def level(self, info: ModelInfo) -> str:
-        """As `Profile`."""
-        return "log_probs" if takes(info, "return_log_probs") else "text"
 
     def fill(self, inputs: Inputs, wishes: Wishes, question: Question) -> Mapping[str, Parameter]:
         """As `Profile`."""
@@ -258,6 +254,7 @@ class LlmApi(TrtLlm):
 
     name, title, is_cumulative = "tensorrt_llm_api", "TensorRT-LLM's LLM API", True
     excludes, most = "sampling_param_exclude_input_from_output", "sampling_param_max_tokens"
+    levels: ClassVar[Mapping[str, str]] = {}
     names: Mapping[str, Sequence[str]] = {
         "stop_sequences": ("sampling_param_stop",),
         **{
@@ -265,10 +262,6 @@ class LlmApi(TrtLlm):
         },
     }
     defaults: Mapping[bool, Mapping[str, float]] = {False: {}, True: {}}
-
-    def level(self, info: ModelInfo) -> str:
-        """As `Profile`."""
-        return "text"
 
     def ask(self, inputs: Inputs, question: Question) -> None:
         """As `TrtLlm`."""

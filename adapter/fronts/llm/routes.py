@@ -103,7 +103,7 @@ class _Handlers:
 
     async def prediction(self, request: web.Request) -> web.StreamResponse:
         """POST /predictions/{name}."""
-        return await self._answer(request, await self._serving(name_in(request)), Shape.BY_OPTIONS)
+        return await self._answering.answer(request, await self._serving(name_in(request)), partial(json_of, request))
 
     def default(self, shape: Shape) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
         """The handler of a path that names no model."""
@@ -111,12 +111,9 @@ class _Handlers:
         async def handler(request: web.Request) -> web.StreamResponse:
             target = target_of(request) if shape is Shape.BY_OPTIONS else None
             model = await (self._default_model() if target is None else self._serving(target))
-            return await self._answer(request, model, shape)
+            return await self._answering.answer(request, model, partial(json_of, request), shape)
 
         return handler
-
-    async def _answer(self, request: web.Request, model: KnownModel, shape: Shape) -> web.StreamResponse:
-        return await self._answering.answer(request, model, partial(json_of, request), shape)
 
     async def _default_model(self) -> KnownModel:
         if self._default is not None:
@@ -136,15 +133,14 @@ class _Handlers:
 
     async def _find(self, name: str) -> KnownModel | None:
         """Also one that others have loaded into this Triton: it has no options of its own."""
-        model = self._models.find(name)
-        if model is not None or not await self._is_of_others(name):
+        if (model := self._models.find(name)) is not None:
             return model
-        return KnownModel(name, name, "", is_serving=True, is_coming=False, is_coming_back=False, is_going=False)
-
-    async def _is_of_others(self, name: str) -> bool:
         try:
-            return await self._inference.is_model_ready(name)
+            is_of_others = await self._inference.is_model_ready(name)
         except InferenceFailed as failed:
-            if failed.failure in (Failure.NOT_FOUND, Failure.INVALID):
-                return False
-            raise
+            if failed.failure not in (Failure.NOT_FOUND, Failure.INVALID):
+                raise
+            return None
+        if not is_of_others:
+            return None
+        return KnownModel(name, name, "", is_serving=True, is_coming=False, is_coming_back=False, is_going=False)

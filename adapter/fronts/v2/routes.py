@@ -22,7 +22,6 @@ from adapter.fronts.openapi import BINARY, OBJECT, operation, shaped
 from adapter.fronts.v2 import generate
 from adapter.fronts.v2.infer import PLACES, Wanted, inferred, place_of
 from adapter.fronts.v2.requests import BODY, HEADER_LENGTH, header_length
-from adapter.inference import ModelInfo, TensorInfo
 from adapter.lifecycle.repository_api import RepositoryCalls
 from adapter.model import Overrides, ServerModel
 from adapter.settings.fronts import V2Settings
@@ -44,35 +43,28 @@ def front(
     Without a `repository_api` those calls are refused.
     """
     served = SERVED if repository_api is None else (*SERVED, *EXTENSIONS)
-    routes = [
-        *_routes(_Handlers(settings, inference, triton, served)),
-        *generate.routes(inference, settings.non_finite),
-        *_repository(repository_api),
-    ]
-    return Front(name="v2", title="V2 inference protocol", routes=routes, fails=_fails)
-
-
-def _fails(_request: web.BaseRequest, status: int, text: str) -> web.Response:
-    return json_answer({"error": text}, status)
-
-
-def _routes(handlers: _Handlers) -> list[Route]:
+    handlers = _Handlers(settings, inference, triton, served)
     infer = operation("One inference", body=BODY, types=(JSON, BINARY))
-    found = [
+    routes = [
         Route("GET", "/v2/health/live", handlers.live, "health", operation("Whether the server lives")),
         Route("GET", "/v2/health/ready", handlers.ready, "health", operation("Whether the server serves")),
         Route("GET", "/v2", handlers.server, "metadata", operation("What the server is")),
         Route("GET", "/v2/models/stats", handlers.all_statistics, "statistics", operation("Statistics of all models")),
     ]
     for place in PLACES:
-        found += [
+        routes += [
             Route("GET", f"{place}/ready", handlers.model_ready, "health", operation("Whether it serves")),
             Route("GET", place, handlers.model, "metadata", operation("Its inputs and outputs")),
             Route("GET", f"{place}/config", handlers.config, "model-config", operation("Its config")),
             Route("GET", f"{place}/stats", handlers.statistics, "statistics", operation("Its statistics")),
             Route("POST", f"{place}/infer", handlers.infer, "inference", infer),
         ]
-    return found
+    routes += [*generate.routes(inference, settings.non_finite), *_repository(repository_api)]
+    return Front(name="v2", title="V2 inference protocol", routes=routes, fails=_fails)
+
+
+def _fails(_request: web.BaseRequest, status: int, text: str) -> web.Response:
+    return json_answer({"error": text}, status)
 
 
 class _Handlers:
@@ -90,9 +82,8 @@ class _Handlers:
 
     async def server(self, _request: web.Request) -> web.Response:
         info = await self._triton.server_info()
-        return json_answer(
-            {"name": info.name, "version": info.version, "extensions": [name for name in info.extensions if name in self._served]}
-        )
+        extensions = [name for name in info.extensions if name in self._served]
+        return json_answer({"name": info.name, "version": info.version, "extensions": extensions})
 
     async def model_ready(self, request: web.Request) -> web.Response:
         name, version = place_of(request)
@@ -101,7 +92,8 @@ class _Handlers:
         return _health(request, "ready", is_well=True)
 
     async def model(self, request: web.Request) -> web.Response:
-        return json_answer(_metadata(await self._inference.model_info(*place_of(request))))
+        info = await self._inference.model_info(*place_of(request))
+        return json_answer({name: getattr(info, name) for name in ("name", "versions", "platform", "inputs", "outputs")})
 
     async def config(self, request: web.Request) -> web.Response:
         return json_answer(await self._inference.model_config(*place_of(request)))
@@ -129,20 +121,6 @@ def _health(request: web.Request, word: str, *, is_well: bool) -> web.Response:
     if takes_json(request.headers.getall("Accept", ())):
         return json_answer({word: is_well}, status)
     return web.Response(status=status)
-
-
-def _metadata(info: ModelInfo) -> Mapping[str, Any]:
-    return {
-        "name": info.name,
-        "versions": info.versions,
-        "platform": info.platform,
-        "inputs": [_tensor(entry) for entry in info.inputs],
-        "outputs": [_tensor(entry) for entry in info.outputs],
-    }
-
-
-def _tensor(info: TensorInfo) -> Mapping[str, Any]:
-    return {"name": info.name, "datatype": info.datatype, "shape": info.shape}
 
 
 def _repository(api: RepositoryCalls | None) -> Sequence[Route]:

@@ -91,7 +91,7 @@ class TritonInference:
         """
         All answers, each as soon as it is there (ModelStreamInfer, one stream for one request).
 
-        The last one `is_final`. Whoever stops early closes the generator (`contextlib.aclosing`), which cancels the call.
+        The last one `is_final`. To stop early, close the generator (`contextlib.aclosing`), which cancels the call.
         """
         message = messages.request_of(request)
         message.parameters[messages.WANTS_EMPTY_FINAL].bool_param = True
@@ -139,7 +139,7 @@ class TritonInference:
         Args:
             model: its name.
             version: empty for whichever the server takes.
-            max_age_seconds: take an earlier answer that is so young. Nobody tells of a reload: a request that was built from it
+            max_age_seconds: take an earlier answer that is so young. A reload is not told: a request that was built from it
                 and refused is to be built again from a fresh one.
         """
         kept = self._infos.get((model, version)) if max_age_seconds else None

@@ -16,7 +16,7 @@ MISTAKES = (
     Mistake(
         "a page too many",
         "The last page of models has a token of a next one.",
-        "adapter/fronts/sagemaker/models.py",
+        "adapter/fronts.sagemaker.py",
         "if start + most < len(models) else None",
         "if start + most <= len(models) else None",
         ("fronts/test_the_multi_model_contract.py",),

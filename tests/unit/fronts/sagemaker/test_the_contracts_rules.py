@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from adapter.errors import InvalidRequest
 from adapter.fronts.answers import HttpError
 from adapter.fronts.memory import is_out_of_memory
-from adapter.fronts.sagemaker.models import model_id_of, named, page
+from adapter.fronts.sagemaker import model_id_of, named, page
 from adapter.model import id_problem
 from adapter.serving import KnownModel
 
