@@ -61,10 +61,18 @@ async def look_up(request: web.Request, inference: TritonInference, model: str, 
                 raise
 
 
-async def first_of(answers: AsyncGenerator[InferResponse, None]) -> InferResponse | None:
-    """The first answer of a stream; None: there is none. Where it fails the stream is closed. Raises InferenceFailed."""
+Answers = AsyncGenerator[InferResponse, None]
+
+
+async def begun(answers: Answers) -> tuple[Answers, InferResponse | None]:
+    """
+    A stream whose first answer is there, and that answer; None: there is none.
+
+    Raises:
+        InferenceFailed: instead of it; the stream is closed.
+    """
     try:
-        return await anext(answers, None)
+        return answers, await anext(answers, None)
     except BaseException:
         await answers.aclose()
         raise

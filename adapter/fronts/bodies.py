@@ -209,16 +209,6 @@ class _Unpacking:
         return b"".join(parts)
 
 
-async def json_of(request: web.Request) -> Any:
-    """
-    The body as JSON; NaN and Infinity are numbers.
-
-    Raises:
-        HttpError: as `body_of` and `take_for_parsing`, or 400: no JSON, or nested deeper than 100 levels.
-    """
-    return await read_by(request, parsed)
-
-
 async def read_by(request: web.Request, read: Callable[[bytes], Result]) -> Result:
     """
     What `read` makes of the body, which is JSON.

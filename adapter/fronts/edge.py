@@ -111,11 +111,6 @@ class Edge:
             self.application.router.add_route(route.method, _NAME.sub(r"{\1:[^/]+}", route.path), route.handler)
             self._routes[route.method, route.path] = route
 
-    @property
-    def name(self) -> str:
-        """Of the front."""
-        return self._front.name
-
     async def drained(self, seconds: float) -> None:
         """Refuse new requests, and return when the running ones have ended, or the time is up."""
         self.is_draining = True

@@ -15,7 +15,7 @@ from aiohttp import http_exceptions, web
 
 from adapter.errors import ListenError, StartError
 from adapter.fronts import metrics
-from adapter.fronts.bodies import Budget
+from adapter.fronts.bodies import FRONT, Budget
 from adapter.fronts.edge import Edge, Front, rules_of
 from adapter.settings.files import text_of
 from adapter.settings.fronts import HttpSettings
@@ -81,7 +81,7 @@ class Runner(web.AppRunner):
 
     async def _make_server(self) -> Any:
         server = await super()._make_server()
-        metrics.CONNECTIONS.labels(self._edge.name).set_function(lambda: len(server.connections))
+        metrics.CONNECTIONS.labels(self._edge.application[FRONT]).set_function(lambda: len(server.connections))
         return _Server(server, self._edge, self._most)
 
 

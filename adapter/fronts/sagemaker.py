@@ -29,7 +29,7 @@ from adapter.errors import InvalidRequest, ModelNotLoaded, ModelRefused, NoCapac
 from adapter.fronts import llm
 from adapter.fronts.answers import JSON, UNAVAILABLE, HttpError, bytes_answer, json_answer
 from adapter.fronts.asking import obstacle_of
-from adapter.fronts.bodies import body_of, json_of, off_loop_if_large, parsed, take_for_parsing
+from adapter.fronts.bodies import body_of, off_loop_if_large, parsed, read_by, take_for_parsing
 from adapter.fronts.edge import REPOSITORY, Front, Route, name_in
 from adapter.fronts.memory import is_out_of_memory
 from adapter.fronts.openapi import BINARY as BYTES
@@ -102,7 +102,7 @@ class _Handlers:
 
     async def load(self, request: web.Request) -> web.Response:
         """POST /models. A client that leaves has its load undone."""
-        model = _named_in(await json_of(request))
+        model = _named_in(await read_by(request, parsed))
         model_id = model_id_of(model.name)
         note(model_id=model_id, url=model.url)
         spec = ModelSpec(model_id=model_id, model_type="", path=model.url, named=model, folders=self._roots_of(model.url))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from adapter.fronts.llm.parameters import INT64, BadParameter, BadPayload, Wishes
-from adapter.fronts.llm.tensors import MOST, Inputs, Row, texts_of
+from adapter.fronts.llm.tensors import MOST, Inputs, Row
 from adapter.inference import ModelInfo, Parameter, Tensor
 
 PROMPT, TEXT = "text_input", "text_output"
@@ -97,9 +97,21 @@ class Profile(ABC):
     def fill(self, inputs: Inputs, wishes: Wishes, question: Question) -> Mapping[str, Parameter]:
         """Put all but the prompts; gives the parameters of the request. Raises BadParameter."""
 
-    @abstractmethod
     def piece(self, outputs: Mapping[str, Tensor], row: int, rows: int) -> Piece:
         """What an answer has for one row. Raises InferenceFailed: it cannot be read."""
+        found = Row(outputs, row, rows)
+        return Piece(
+            text=found.text(TEXT),
+            tokens=self.tokens(found),
+            reason=found.word("finish_reason"),
+            stop=found.word("stop_reason") or ("" if found.bytes("stop_reason") is not None else None),
+            prompt_tokens=found.count("num_input_tokens"),
+            output_tokens=found.count("num_output_tokens"),
+        )
+
+    def tokens(self, found: Row) -> Sequence[Token] | None:
+        """Of an answer; None: it does not tell."""
+        return None
 
     def lacking(self, name: str) -> BadParameter:
         """Of a parameter that makes sense, but not to this backend."""
@@ -179,16 +191,14 @@ class Vllm(Profile):
         )
         return {}
 
-    def piece(self, outputs: Mapping[str, Tensor], row: int, rows: int) -> Piece:
-        """As `Profile`."""
-        found = Row(outputs, row, rows)
-        return Piece(
-            text=found.text(TEXT),
-            tokens=_tokens(found.bytes("logprobs")),
-            reason=found.word("finish_reason"),
-            prompt_tokens=found.count("num_input_tokens"),
-            output_tokens=found.count("num_output_tokens"),
-        )
+    def tokens(self, found: Row) -> Sequence[Token] | None:
+        """Of a list of `{id: {logprob, decoded_token, …}}`; the sampled token comes first. None: `null`, or no such list."""
+        try:
+            rows = json.loads(found.bytes("logprobs") or b"null")
+            entries = [next(iter(row.items())) for row in rows or ()]
+            return None if rows is None else [_token(int(key), entry) for key, entry in entries]
+        except (ValueError, TypeError, KeyError, AttributeError, StopIteration, RecursionError):
+            return None
 
 
 class TrtLlm(Profile):
@@ -237,16 +247,10 @@ class TrtLlm(Profile):
             return_num_output_tokens=not question.is_stream,
         )
 
-    def piece(self, outputs: Mapping[str, Tensor], row: int, rows: int) -> Piece:
-        """As `Profile`. Log probabilities that are all zero are a buffer that nobody has filled."""
-        found = Row(outputs, row, rows)
-        values = found.numbers("output_log_probs") if rows == 1 else []
-        return Piece(
-            text=found.text(TEXT),
-            tokens=[Token(None, None, _finite(value)) for value in values] if any(values) else None,
-            prompt_tokens=found.count("num_input_tokens"),
-            output_tokens=found.count("num_output_tokens"),
-        )
+    def tokens(self, found: Row) -> Sequence[Token] | None:
+        """As `Profile`. Log probabilities that are all zero are a buffer that was never filled."""
+        values = found.numbers("output_log_probs") if found.rows == 1 else []
+        return [Token(None, None, _finite(value)) for value in values] if any(values) else None
 
 
 class LlmApi(TrtLlm):
@@ -272,11 +276,9 @@ class LlmApi(TrtLlm):
             return_stop_reason=question.has_details,
         )
 
-    def piece(self, outputs: Mapping[str, Tensor], row: int, rows: int) -> Piece:
+    def tokens(self, found: Row) -> Sequence[Token] | None:
         """As `Profile`."""
-        found = Row(outputs, row, rows)
-        stop = (found.word("stop_reason") or "") if texts_of(outputs.get("stop_reason")) else None
-        return Piece(text=found.text(TEXT), reason=found.word("finish_reason"), stop=stop)
+        return None
 
 
 def profile_of(info: ModelInfo) -> Profile:
@@ -308,16 +310,6 @@ def all_given(wishes: Wishes) -> dict[str, Any]:
     if wishes.seed is not None:
         given["seed"] = wishes.seed
     return given
-
-
-def _tokens(text: bytes | None) -> Sequence[Token] | None:
-    """Of vLLM's list of `{id: {logprob, decoded_token, …}}`; the sampled token comes first. None: `null`, or no such list."""
-    try:
-        rows = json.loads(text or b"null")
-        found = [next(iter(row.items())) for row in rows or ()]
-        return None if rows is None else [_token(int(key), entry) for key, entry in found]
-    except (ValueError, TypeError, KeyError, AttributeError, StopIteration, RecursionError):
-        return None
 
 
 def _token(number: int, entry: Mapping[str, Any]) -> Token:

@@ -13,7 +13,7 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
-from adapter.fronts.asking import KNOWN_SECONDS, first_of, informed
+from adapter.fronts.asking import KNOWN_SECONDS, Answers, begun, informed
 from adapter.fronts.llm.backends import Piece, Profile, Question, Token, profile_of
 from adapter.fronts.llm.collecting import Collector
 from adapter.fronts.llm.options import Options
@@ -53,7 +53,7 @@ class Generation:
 
     profile: Profile
     collectors: Sequence[Collector]
-    answers: AsyncGenerator[InferResponse, None]
+    answers: Answers
     first: InferResponse | None
 
     async def steps(self) -> AsyncGenerator[Sequence[Sequence[Token]], None]:
@@ -116,14 +116,14 @@ async def generation(inference: TritonInference, asked: Asked, prompts: Sequence
         InferenceFailed: it cannot be asked, or has failed before its first answer.
     """
 
-    async def begun(info: ModelInfo) -> tuple[Generation, AsyncGenerator[InferResponse, None]]:
+    async def asked_by(info: ModelInfo) -> Generation:
         profile = profile_of(info)
         request, collectors = _made(info, profile, asked, prompts)
         answers = inference.stream(request) if info.is_decoupled else _whole(inference, request)
-        return Generation(profile, collectors, answers, await first_of(answers)), answers
+        return Generation(profile, collectors, *await begun(answers))
 
-    found, answers = await informed(inference, asked.model, "", begun)
-    async with aclosing(answers):
+    found = await informed(inference, asked.model, "", asked_by)
+    async with aclosing(found.answers):
         yield found
 
 
@@ -182,5 +182,5 @@ def _made(info: ModelInfo, profile: Profile, asked: Asked, prompts: Sequence[str
     return InferRequest(model=asked.model, inputs=inputs, parameters=parameters), collectors
 
 
-async def _whole(inference: TritonInference, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
+async def _whole(inference: TritonInference, request: InferRequest) -> Answers:
     yield await inference.infer(request)

@@ -7,6 +7,7 @@ A path that names no model is for LMI_MODEL, or for the only model that serves.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from functools import partial
 
 from aiohttp import web
@@ -14,7 +15,7 @@ from aiohttp import web
 from adapter.errors import InvalidRequest, ModelNotLoaded, ServerUnavailable
 from adapter.fronts.answers import UNAVAILABLE, json_answer
 from adapter.fronts.asking import KNOWN_SECONDS, obstacle_of
-from adapter.fronts.bodies import json_of
+from adapter.fronts.bodies import parsed, read_by
 from adapter.fronts.edge import Front, Route, name_in
 from adapter.fronts.llm.answering import Answering, Shape
 from adapter.fronts.llm.backends import profile_of
@@ -34,7 +35,7 @@ _BODY = shaped("inputs", inputs={"type": ["string", "array"], "items": TEXT}, pa
 
 def front(settings: LlmSettings, models: Models, inference: TritonInference, answering: Answering) -> Front:
     """The front of language models; `answering` is the one that any other front has."""
-    handlers = _Handlers(settings, models, inference, answering)
+    handlers = _Handlers(settings.model, models, inference, answering)
     is_well = operation("Whether text can be generated")
     routes = [
         Route("GET", "/health", handlers.health, "health", is_well),
@@ -64,18 +65,19 @@ def _fails(request: web.BaseRequest, status: int, text: str) -> web.Response:
     return json_answer(tgi_body(status, text) if request.path in _TGI_PATHS else {"error": text, "code": status}, status)
 
 
+@dataclass(frozen=True)
 class _Handlers:
-    def __init__(self, settings: LlmSettings, models: Models, inference: TritonInference, answering: Answering) -> None:
-        self._default = settings.model
-        self._models = models
-        self._inference = inference
-        self._answering = answering
+    named: str | None
+    """LMI_MODEL."""
+    models: Models
+    inference: TritonInference
+    answering: Answering
 
     async def health(self, _request: web.Request) -> web.Response:
-        obstacle = await obstacle_of(self._models, self._inference)
-        if obstacle is None and self._default is not None:
-            model = await self._find(self._default)
-            obstacle = None if model is not None and model.is_serving else f"the model {self._default!r} does not serve"
+        obstacle = await obstacle_of(self.models, self.inference)
+        if obstacle is None and self.named is not None:
+            model = await self._find(self.named)
+            obstacle = None if model is not None and model.is_serving else f"the model {self.named!r} does not serve"
         if obstacle is None:
             return web.Response(status=200)
         return json_answer({"error": obstacle, "error_type": "healthcheck"}, UNAVAILABLE)
@@ -83,7 +85,7 @@ class _Handlers:
     async def info(self, _request: web.Request) -> web.Response:
         """TGI's names; null is what nobody knows here. `backend` and `token_details` are our own."""
         model = await self._default_model()
-        info = await self._inference.model_info(model.model_id, max_age_seconds=KNOWN_SECONDS)
+        info = await self.inference.model_info(model.model_id, max_age_seconds=KNOWN_SECONDS)
         profile = profile_of(info)
         return json_answer(
             {
@@ -103,7 +105,7 @@ class _Handlers:
 
     async def prediction(self, request: web.Request) -> web.StreamResponse:
         """POST /predictions/{name}."""
-        return await self._answering.answer(request, await self._serving(name_in(request)), partial(json_of, request))
+        return await self.answering.answer(request, await self._serving(name_in(request)), partial(read_by, request, parsed))
 
     def default(self, shape: Shape) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
         """The handler of a path that names no model."""
@@ -111,14 +113,14 @@ class _Handlers:
         async def handler(request: web.Request) -> web.StreamResponse:
             target = target_of(request) if shape is Shape.BY_OPTIONS else None
             model = await (self._default_model() if target is None else self._serving(target))
-            return await self._answering.answer(request, model, partial(json_of, request), shape)
+            return await self.answering.answer(request, model, partial(read_by, request, parsed), shape)
 
         return handler
 
     async def _default_model(self) -> KnownModel:
-        if self._default is not None:
-            return await self._serving(self._default)
-        serving = [model for model in self._models.known() if model.is_serving]
+        if self.named is not None:
+            return await self._serving(self.named)
+        serving = [model for model in self.models.known() if model.is_serving]
         if len(serving) != 1:
             raise ModelNotLoaded(f"the path names no model, LMI_MODEL is not set, and {len(serving)} models are loaded")
         return serving[0]
@@ -133,10 +135,10 @@ class _Handlers:
 
     async def _find(self, name: str) -> KnownModel | None:
         """Also one that others have loaded into this Triton: it has no options of its own."""
-        if (model := self._models.find(name)) is not None:
+        if (model := self.models.find(name)) is not None:
             return model
         try:
-            is_of_others = await self._inference.is_model_ready(name)
+            is_of_others = await self.inference.is_model_ready(name)
         except InferenceFailed as failed:
             if failed.failure not in (Failure.NOT_FOUND, Failure.INVALID):
                 raise

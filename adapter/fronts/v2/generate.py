@@ -12,7 +12,7 @@ stand alone, and for the texts that Triton's own tests look for: `http_server.cc
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
@@ -22,7 +22,7 @@ import orjson
 from aiohttp import web
 
 from adapter.fronts.answers import JSON, HttpError, Stream, bytes_answer, compressed, status_of, stream_headers
-from adapter.fronts.asking import first_of, informed, look_up, only
+from adapter.fronts.asking import begun, informed, look_up, only
 from adapter.fronts.bodies import off_loop_if_large, parsed, read_by
 from adapter.fronts.edge import Route
 from adapter.fronts.openapi import OBJECT, TEXT, operation, shaped
@@ -99,13 +99,9 @@ async def streamed(inference: TritonInference, wanted: Wanted, value: Object, re
         HttpError: 400: the object does not fit the model.
         InferenceFailed: before the first answer, or instead of it.
     """
-
-    async def begun(info: ModelInfo) -> tuple[AsyncGenerator[InferResponse, None], InferResponse | None]:
-        """The answers to come, and the first one; None: there is none."""
-        answers = inference.stream(requested(info, wanted.version, value))
-        return answers, await first_of(answers)
-
-    answers, first = await informed(inference, wanted.model, wanted.version, begun)
+    answers, first = await informed(
+        inference, wanted.model, wanted.version, lambda info: begun(inference.stream(requested(info, wanted.version, value)))
+    )
     async with aclosing(answers):
         event = b"" if first is None else _event(wanted, first)  # one that cannot be written is an ordinary error
         stream = Stream(request, EVENTS)

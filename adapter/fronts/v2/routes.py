@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from aiohttp import web
@@ -43,7 +44,7 @@ def front(
     Without a `repository_api` those calls are refused.
     """
     served = SERVED if repository_api is None else (*SERVED, *EXTENSIONS)
-    handlers = _Handlers(settings, inference, triton, served)
+    handlers = _Handlers(inference, triton, served, settings.non_finite)
     infer = operation("One inference", body=BODY, types=(JSON, BINARY))
     routes = [
         Route("GET", "/v2/health/live", handlers.live, "health", operation("Whether the server lives")),
@@ -67,50 +68,50 @@ def _fails(_request: web.BaseRequest, status: int, text: str) -> web.Response:
     return json_answer({"error": text}, status)
 
 
+@dataclass(frozen=True)
 class _Handlers:
-    def __init__(self, settings: V2Settings, inference: TritonInference, triton: TritonInference, served: Collection[str]) -> None:
-        self._served = served
-        self._inference = inference
-        self._triton = triton
-        self._non_finite = settings.non_finite
+    inference: TritonInference
+    triton: TritonInference
+    served: Collection[str]
+    non_finite: str
 
     async def live(self, request: web.Request) -> web.Response:
-        return _health(request, "live", is_well=await self._triton.is_live())
+        return _health(request, "live", is_well=await self.triton.is_live())
 
     async def ready(self, request: web.Request) -> web.Response:
-        return _health(request, "ready", is_well=await self._triton.is_ready())
+        return _health(request, "ready", is_well=await self.triton.is_ready())
 
     async def server(self, _request: web.Request) -> web.Response:
-        info = await self._triton.server_info()
-        extensions = [name for name in info.extensions if name in self._served]
+        info = await self.triton.server_info()
+        extensions = [name for name in info.extensions if name in self.served]
         return json_answer({"name": info.name, "version": info.version, "extensions": extensions})
 
     async def model_ready(self, request: web.Request) -> web.Response:
         name, version = place_of(request)
-        if not await self._inference.is_model_ready(name, version):
+        if not await self.inference.is_model_ready(name, version):
             raise HttpError(400, f"the model {name!r} is not ready")
         return _health(request, "ready", is_well=True)
 
     async def model(self, request: web.Request) -> web.Response:
-        info = await self._inference.model_info(*place_of(request))
+        info = await self.inference.model_info(*place_of(request))
         return json_answer({name: getattr(info, name) for name in ("name", "versions", "platform", "inputs", "outputs")})
 
     async def config(self, request: web.Request) -> web.Response:
-        return json_answer(await self._inference.model_config(*place_of(request)))
+        return json_answer(await self.inference.model_config(*place_of(request)))
 
     async def statistics(self, request: web.Request) -> web.Response:
-        return json_answer(await self._inference.model_statistics(*place_of(request)))
+        return json_answer(await self.inference.model_statistics(*place_of(request)))
 
     async def all_statistics(self, _request: web.Request) -> web.Response:
-        return json_answer(await self._inference.model_statistics())
+        return json_answer(await self.inference.model_statistics())
 
     async def infer(self, request: web.Request) -> web.StreamResponse:
         model, version = place_of(request)
-        await look_up(request, self._inference, model, version)
+        await look_up(request, self.inference, model, version)
         body = await body_of(request)
         length = header_length(request.headers.get(HEADER_LENGTH), len(body))
         take_for_parsing(request, body, length)
-        found, length = await inferred(self._inference, Wanted(model=model, version=version, non_finite=self._non_finite), body, length)
+        found, length = await inferred(self.inference, Wanted(model=model, version=version, non_finite=self.non_finite), body, length)
         answer = bytes_answer(found, JSON) if length is None else bytes_answer(found, BINARY, headers={HEADER_LENGTH: str(length)})
         return compressed(request, answer)
 

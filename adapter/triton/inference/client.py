@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections import OrderedDict
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from time import monotonic
@@ -69,7 +68,7 @@ class TritonInference:
         self._channel = channel_to(target, tls, max_message_bytes)
         self._stub = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
         self._leaving = Leaving()
-        self._infos: OrderedDict[tuple[str, str], tuple[float, ModelInfo]] = OrderedDict()
+        self._infos: dict[tuple[str, str], tuple[float, ModelInfo]] = {}
 
     async def close(self) -> None:
         """End the channel and whatever calls run on it; those that were left are let go first."""
@@ -149,10 +148,10 @@ class TritonInference:
         request = service_pb2.ModelMetadataRequest(name=model, version=version)
         metadata = self._ask(self._stub.ModelMetadata, request, model)
         info = messages.info_of(*await asyncio.gather(metadata, self._config_for_asking(model, version)))
+        self._infos.pop((model, version), None)
         self._infos[model, version] = (asked, info)
-        self._infos.move_to_end((model, version))
         if len(self._infos) > KEPT_INFOS:
-            self._infos.popitem(last=False)
+            del self._infos[next(iter(self._infos))]
         return info
 
     async def model_config(self, model: str, version: str = "") -> Mapping[str, Any]:

@@ -16,7 +16,7 @@ MISTAKES = (
     Mistake(
         "a page too many",
         "The last page of models has a token of a next one.",
-        "adapter/fronts.sagemaker.py",
+        "adapter/fronts/sagemaker.py",
         "if start + most < len(models) else None",
         "if start + most <= len(models) else None",
         ("fronts/test_the_multi_model_contract.py",),
@@ -65,8 +65,8 @@ MISTAKES = (
         "one token more",
         "A generation that ends at its most tokens is not told as `length`.",
         "adapter/fronts/llm/collecting.py",
-        "if self._count >= self._wishes.max_new_tokens:",
-        "if self._count > self._wishes.max_new_tokens:",
+        "if self.generated_tokens >= self._wishes.max_new_tokens:",
+        "if self.generated_tokens > self._wishes.max_new_tokens:",
         ("fronts/test_lmi.py", "fronts/test_tgi.py"),
     ),
     Mistake(
