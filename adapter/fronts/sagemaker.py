@@ -18,6 +18,7 @@ import os.path
 import re
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -269,14 +270,11 @@ def _token(name: str) -> str:
 
 
 def _last_name(token: str) -> str:
-    try:
+    with suppress(ValueError):
         content = base64.urlsafe_b64decode(token + "==")
-        name = content.removeprefix(_VERSION).decode()
-    except ValueError:
-        content, name = b"", ""
-    if not content.startswith(_VERSION):
-        raise HttpError(400, "next_page_token is not one that this server has given")
-    return name
+        if content.startswith(_VERSION):
+            return content.removeprefix(_VERSION).decode()
+    raise HttpError(400, "next_page_token is not one that this server has given")
 
 
 def model_id_of(name: str) -> str:

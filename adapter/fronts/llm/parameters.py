@@ -176,7 +176,8 @@ def _number(low: float, high: float = _LARGEST) -> Kind:
 
 def _above(low: float, high: float = _LARGEST) -> Kind:
     words = f"a number above {low:g}" + (f", up to {high:g}" if high < _LARGEST else "")
-    return Kind(words, lambda value: _number(low, high).has(value) and value != low)
+    number = _number(low, high)
+    return Kind(words, lambda value: number.has(value) and value != low)
 
 
 def _list(words: str, is_entry: Callable[[Any], bool]) -> Kind:
