@@ -42,12 +42,12 @@ def serve(settings: Settings | ProxySettings) -> int:
 
 async def _serve_proxy(settings: ProxySettings) -> NoReturn:
     asked = _on_signals()
-    async with build_proxy(settings) as doors:
+    async with build_proxy(settings) as listeners:
         gc.freeze()
         gc.enable()
         log.info("rest_proxy.started", port=settings.v2.port, modelmesh=str(settings.v2.endpoint))
         await asked.wait()
-        await doors.drained(settings.lifetime.grace_seconds)
+        await listeners.drained(settings.lifetime.grace_seconds)
         log.info("rest_proxy.stopped")
     _leave(SETTLED)
 

@@ -1,21 +1,37 @@
 """
-The nouns of inference, and what a front may ask of a V2 server: Triton, or ModelMesh in front of it.
+The nouns of inference: tensors, requests, answers, models, failures; and the one table of datatypes.
 
 A tensor's elements are raw bytes as gRPC carries them (little endian, row-major; BYTES: each element after its length in 4 bytes).
-Nothing here knows gRPC or HTTP. Source of names and types: the V2 predict protocol, its gRPC part.
+Nothing here knows gRPC or HTTP. Source of names and types: the V2 predict protocol, its gRPC part; of raw BYTES: Triton's binary data
+extension.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+import struct
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, ClassVar, Protocol
+from itertools import chain, islice
+from typing import ClassVar
 
 from adapter.errors import AdapterError
 
+DATATYPES: Mapping[str, tuple[str, str]] = {
+    "BOOL": ("?", "bool_contents"), "INT8": ("b", "int_contents"), "INT16": ("h", "int_contents"), "INT32": ("i", "int_contents"),
+    "INT64": ("q", "int64_contents"), "UINT8": ("B", "uint_contents"), "UINT16": ("H", "uint_contents"), "UINT32": ("I", "uint_contents"),
+    "UINT64": ("Q", "uint64_contents"), "FP16": ("e", ""), "BF16": ("H", ""), "FP32": ("f", "fp32_contents"),
+    "FP64": ("d", "fp64_contents"), "BYTES": ("", "bytes_contents"),
+}  # fmt: skip
+"""
+Datatype → code of an element in `struct` and numpy (of BF16 its bits, of BYTES none), and field of InferTensorContents (FP16 and BF16
+have none).
+"""
 Parameter = bool | int | float | str
 """Value of a parameter of a request, a tensor or a response."""
+_LENGTH = struct.Struct("<I")
+_BATCH = 4096
+"""Elements joined at once: a join takes 80 bytes for each of its parts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,17 +40,9 @@ class Tensor:
 
     name: str
     datatype: str
-    """BOOL, UINT8 … FP16, BF16, FP32, FP64, BYTES."""
+    """One of `DATATYPES`; of an answer also another one."""
     shape: Sequence[int]
     data: bytes
-    parameters: Mapping[str, Parameter] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WantedOutput:
-    """An output that the caller names."""
-
-    name: str
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
 
 
@@ -47,8 +55,8 @@ class InferRequest:
     version: str = ""
     id: str = ""
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
-    outputs: Sequence[WantedOutput] = ()
-    """None named: all that the model has."""
+    outputs: Mapping[str, Mapping[str, Parameter]] = field(default_factory=dict)
+    """Name → parameters. None named: all that the model has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,17 +94,6 @@ class ModelInfo:
     is_decoupled: bool = False
     max_batch_size: int = 0
     optional_inputs: frozenset[str] = frozenset()
-    parameters: Mapping[str, str] = field(default_factory=dict)
-    """Of the config (`parameters { key … string_value … }`)."""
-
-
-@dataclass(frozen=True, slots=True)
-class ServerInfo:
-    """ServerMetadata."""
-
-    name: str
-    version: str
-    extensions: Sequence[str]
 
 
 class Failure(Enum):
@@ -128,48 +125,22 @@ class InferenceFailed(AdapterError):
         self.failure = failure
 
 
-class Inference(Protocol):
-    """
-    A V2 gRPC server. Every call raises InferenceFailed; a call that is cancelled is cancelled in the server, too.
+def joined(elements: Iterable[bytes]) -> bytes:
+    """Elements of BYTES → raw form."""
+    parts = chain.from_iterable((_LENGTH.pack(len(element)), element) for element in elements)
+    return b"".join(iter(lambda: b"".join(islice(parts, _BATCH)), b""))
 
-    None of them waits for a server that is away: it fails with UNAVAILABLE at once, or within the connection's first attempt.
-    """
 
-    async def infer(self, request: InferRequest, *, headers: Mapping[str, str] | None = None) -> InferResponse:
-        """One answer (ModelInfer). `headers` go with the call as metadata: ModelMesh reads some."""
-
-    def stream(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
-        """
-        All answers, each as soon as it is there (ModelStreamInfer, one stream for one request).
-
-        The last one `is_final`. Whoever stops early closes the generator (`contextlib.aclosing`), which cancels the call.
-        """
-
-    async def is_live(self) -> bool:
-        """ServerLive. False also when the server is away, or has not answered within a second."""
-
-    async def is_ready(self) -> bool:
-        """ServerReady, likewise."""
-
-    async def is_model_ready(self, model: str, version: str = "") -> bool:
-        """ModelReady. False also for a model that Triton does not know; ModelMesh raises NOT_FOUND for one that it does not know."""
-
-    async def server_info(self) -> ServerInfo:
-        """ServerMetadata."""
-
-    async def model_info(self, model: str, version: str = "", *, max_age_seconds: float = 0) -> ModelInfo:
-        """
-        ModelMetadata and ModelConfig in one.
-
-        Args:
-            model: its name.
-            version: empty for whichever the server takes.
-            max_age_seconds: take an earlier answer that is so young. Nobody tells of a reload: a request that was built from it
-                and refused is to be built again from a fresh one.
-        """
-
-    async def model_config(self, model: str, version: str = "") -> Mapping[str, Any]:
-        """ModelConfig as the JSON object that Triton's HTTP front gives."""
-
-    async def model_statistics(self, model: str = "", version: str = "") -> Mapping[str, Any]:
-        """ModelStatistics as the JSON object that Triton's HTTP front gives."""
+def split(raw: bytes) -> list[bytes]:
+    """Raw form → elements of BYTES. Raises ValueError: their lengths do not fit; says where."""
+    found, place = [], 0
+    while place < len(raw):
+        if place + _LENGTH.size > len(raw):
+            raise ValueError("BYTES end in the middle of a length")
+        (length,) = _LENGTH.unpack_from(raw, place)
+        place += _LENGTH.size
+        if place + length > len(raw):
+            raise ValueError("BYTES end in the middle of an element")
+        found.append(raw[place : place + length])
+        place += length
+    return found

@@ -43,8 +43,8 @@ from adapter.waits import set_within
 from adapter.workers import retrieve
 
 if TYPE_CHECKING:
-    from adapter.fronts.doors import Doors
-    from adapter.triton.inference.mesh import MeshInference
+    from adapter.fronts.listening import Listeners
+    from adapter.triton.inference.client import MeshInference
 
 READ_SECONDS = 5.0
 """Longest wait for what an earlier process has left in the cache; it is read on in the background, and a load waits for it in any case."""
@@ -67,7 +67,7 @@ class Adapter:
     """None: ModelMesh has no part in it."""
     companion: Companion | None
     """Triton, where it is our child."""
-    fronts: Doors | None
+    fronts: Listeners | None
     """None where no HTTP front is on."""
     root_tasks: tuple[asyncio.Task[None], ...]
     """Run for as long as the adapter does; when one ends, something is broken."""
@@ -142,7 +142,7 @@ async def build(
 
 
 @asynccontextmanager
-async def build_proxy(settings: ProxySettings) -> AsyncIterator[Doors]:
+async def build_proxy(settings: ProxySettings) -> AsyncIterator[Listeners]:
     """
     Open the V2 front before ModelMesh, in the place of a pod's REST proxy, and close it with the context. There is nothing else in it.
 
@@ -153,15 +153,15 @@ async def build_proxy(settings: ProxySettings) -> AsyncIterator[Doors]:
     """
     with _needed_by("the REST proxy"):
         from adapter.fronts import v2  # noqa: PLC0415 - an extra
-        from adapter.fronts.doors import Doors  # noqa: PLC0415
+        from adapter.fronts.listening import Listeners  # noqa: PLC0415
     async with AsyncExitStack() as stack:
         inference = _modelmesh(settings.v2.endpoint or settings.rest_proxy.endpoint, settings.rest_proxy)
         stack.push_async_callback(inference.close)
-        doors = Doors()
-        stack.push_async_callback(doors.close)
+        listeners = Listeners()
+        stack.push_async_callback(listeners.close)
         variable = "V2_REST_PORT" if settings.v2.port != settings.rest_proxy.listen_port else "REST_PROXY_LISTEN_PORT"
-        await doors.open(v2.front(settings.v2, inference, inference), settings.v2.port, variable, settings.http)
-        yield doors
+        await listeners.open(v2.front(settings.v2, inference, inference), settings.v2.port, variable, settings.http)
+        yield listeners
 
 
 @contextmanager
@@ -216,22 +216,22 @@ async def _spi(stack: AsyncExitStack, settings: Settings, lifecycle: RuntimeLife
     return spi
 
 
-async def _fronts(stack: AsyncExitStack, settings: Settings, lifecycle: RuntimeLifecycle, server: TritonServer) -> Doors:
+async def _fronts(stack: AsyncExitStack, settings: Settings, lifecycle: RuntimeLifecycle, server: TritonServer) -> Listeners:
     """The HTTP fronts that are on. Their libraries are imported here, so a pod without a front has none of them in memory."""
     with _needed_by("an HTTP front"):
         from adapter.fronts import llm, sagemaker, v2  # noqa: PLC0415 - as the docstring says
-        from adapter.fronts.doors import Doors  # noqa: PLC0415
+        from adapter.fronts.listening import Listeners  # noqa: PLC0415
         from adapter.triton.inference.client import TritonInference  # noqa: PLC0415
     inference = TritonInference(settings.triton.target, settings.triton.call_headers)
     stack.push_async_callback(inference.close)
     files = SmallFiles(settings.volume.repository_dir, OPTIONS_FILE, llm.MOST_BYTES)
     stack.callback(files.close)
     answering = llm.Answering(settings.llm, inference, lambda model: files.read(model.model_id, model.placed))
-    doors = Doors()
-    stack.push_async_callback(doors.close)
+    listeners = Listeners()
+    stack.push_async_callback(listeners.close)
     if settings.sagemaker.port:
         front = sagemaker.front(settings.sagemaker, lifecycle, inference, answering, non_finite=settings.v2.non_finite)
-        await doors.open(front, settings.sagemaker.port, "SAGEMAKER_PORT", settings.http)
+        await listeners.open(front, settings.sagemaker.port, "SAGEMAKER_PORT", settings.http)
     if settings.v2.port:
         there: TritonInference = inference
         if settings.v2.endpoint is not None:
@@ -248,10 +248,10 @@ async def _fronts(stack: AsyncExitStack, settings: Settings, lifecycle: RuntimeL
                 unload_seconds=settings.triton.unload_timeout_seconds,
                 reserved_ids=settings.volume.reserved_ids,
             )
-        await doors.open(v2.front(settings.v2, there, inference, api), settings.v2.port, "V2_REST_PORT", settings.http)
+        await listeners.open(v2.front(settings.v2, there, inference, api), settings.v2.port, "V2_REST_PORT", settings.http)
     if settings.llm.port:
-        await doors.open(llm.front(settings.llm, lifecycle, inference, answering), settings.llm.port, "LMI_PORT", settings.http)
-    return doors
+        await listeners.open(llm.front(settings.llm, lifecycle, inference, answering), settings.llm.port, "LMI_PORT", settings.http)
+    return listeners
 
 
 def _modelmesh(endpoint: Endpoint, proxy: RestProxySettings) -> MeshInference:
@@ -261,8 +261,8 @@ def _modelmesh(endpoint: Endpoint, proxy: RestProxySettings) -> MeshInference:
     Raises:
         StartError: TLS is wanted and its files cannot be used.
     """
-    from adapter.triton.inference.mesh import MeshInference  # noqa: PLC0415 - brings gRPC, in a process that has a front
-    from adapter.triton.inference.pinned import pinned  # noqa: PLC0415
+    from adapter.triton.inference.channels import pinned  # noqa: PLC0415
+    from adapter.triton.inference.client import MeshInference  # noqa: PLC0415 - brings gRPC, in a process that has a front
 
     if not proxy.listen_port:
         return MeshInference(endpoint.target)

@@ -1,12 +1,15 @@
 """
-Answers of HTTP: exact content types, JSON bytes, and what a failure's status is where a front has no other rule.
+Answers of HTTP: exact content types, JSON bytes, streams, what a client takes, and a failure's status where a front has no other rule.
 
-Clients compare content types as text, so JSON has no charset. Source: tests of DJL Serving (`response_checker`).
+Clients compare content types as text, so JSON has no charset. Sources: tests of DJL Serving (`response_checker`); of the lists of `Accept`
+and `Accept-Encoding`: RFC 9110, 12.4.2 and 12.5.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+import re
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import orjson
@@ -14,19 +17,20 @@ from aiohttp import hdrs, web
 
 from adapter import errors
 from adapter.errors import AdapterError
-from adapter.fronts.accept import coding_of
 from adapter.inference import Failure, InferenceFailed
 from adapter.serving import AlreadyLoaded
+from adapter.telemetry.logs import note
 
 JSON = "application/json"
 UNAVAILABLE, NO_ROOM = 503, 507
 COMPRESSED_FROM_BYTES = 1024
+WRITE_SECONDS = 60.0
+"""Longest wait for a client to take a piece of a stream: until then it has one of HTTP_MAX_REQUESTS, and its generation runs."""
+_WEIGHT = re.compile(r"0(?:\.\d{0,3})?|1(?:\.0{0,3})?", re.ASCII)
 
 STATUSES: dict[type[AdapterError], int] = {
     AdapterError: 500,
     errors.Rejected: 400,
-    errors.InvalidRequest: 400,
-    errors.InvalidModel: 400,
     AlreadyLoaded: 409,
     errors.ModelNotLoaded: 404,
     errors.NoCapacity: NO_ROOM,
@@ -37,10 +41,8 @@ STATUSES: dict[type[AdapterError], int] = {
     errors.SourceError: UNAVAILABLE,
     errors.SourceNotFound: 404,
     errors.SourceDenied: 403,
-    errors.ServerError: 500,
     errors.ServerUnavailable: UNAVAILABLE,
     errors.ModelRefused: 400,
-    errors.UnloadUnfinished: 500,
     errors.BudgetExceeded: 504,
     errors.Superseded: UNAVAILABLE,
     errors.Abandoned: UNAVAILABLE,
@@ -91,3 +93,65 @@ def compressed(request: web.Request, answer: web.Response) -> web.Response:
     if coding is not None and isinstance(answer.body, bytes) and len(answer.body) >= COMPRESSED_FROM_BYTES:
         answer.enable_compression(web.ContentCoding(coding))
     return answer
+
+
+def takes_json(values: Iterable[str]) -> bool:
+    """Whether a client names JSON: a range as `*/*` is no name."""
+    return _weights(values).get("application/json", 0.0) > 0
+
+
+def coding_of(values: Iterable[str]) -> str | None:
+    """Of gzip and deflate the one that a client likes best; None: it likes plain bytes better."""
+    taken = _weights(values)
+    others = taken.get("*", 0.0)
+    weights = {"gzip": taken.get("gzip", taken.get("x-gzip", others)), "deflate": taken.get("deflate", others)}
+    coding, best = max(weights.items(), key=lambda entry: entry[1])
+    return coding if best and taken.get("identity", others) <= best else None
+
+
+def _weights(values: Iterable[str]) -> Mapping[str, float]:
+    """Each entry without its parameters, and its weight: the highest one where it is there twice."""
+    found: dict[str, float] = {}
+    for entry in ",".join(values).lower().split(","):
+        name, *parameters = (part.strip() for part in entry.split(";"))
+        given = next((text.removeprefix("q=") for text in parameters if text.startswith("q=")), "1")
+        weight = float(given) if _WEIGHT.fullmatch(given) else 0.0
+        found[name] = max(weight, found.get(name, 0.0))
+    return found
+
+
+def stream_headers(content_type: str) -> Mapping[str, str]:
+    """No proxy keeps such an answer, or waits for its end."""
+    return {"Content-Type": content_type, "Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+
+
+class Stream:
+    """
+    An answer that is written piece by piece, each as soon as it is there. Its status is 200 from the first piece on.
+
+    A client that reads nothing is waited for as long as one that sends nothing; then its connection ends.
+    """
+
+    def __init__(self, request: web.Request, content_type: str) -> None:
+        self._request = request
+        self.response = web.StreamResponse(headers=stream_headers(content_type))
+
+    async def write(self, piece: bytes) -> None:
+        """
+        Send a piece; the first one sends status and headers, too.
+
+        Raises:
+            CancelledError: the client has gone, or takes nothing: as aiohttp says it to a handler that writes nothing.
+        """
+        try:
+            async with asyncio.timeout(WRITE_SECONDS):
+                if not self.response.prepared:
+                    await self.response.prepare(self._request)
+                await self.response.write(piece)
+        except ConnectionError as gone:
+            raise asyncio.CancelledError from gone
+        except TimeoutError as slow:
+            note(error=f"the client has taken nothing for {WRITE_SECONDS:g} s")
+            if self._request.transport is not None:
+                self._request.transport.abort()
+            raise asyncio.CancelledError from slow

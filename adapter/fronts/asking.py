@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from typing import TypeVar
 
 from aiohttp import web
 
 from adapter.fronts.answers import HttpError
-from adapter.fronts.budget import is_counted
-from adapter.inference import Failure, Inference, InferenceFailed, InferRequest, InferResponse, ModelInfo
+from adapter.fronts.bodies import is_counted
+from adapter.inference import Failure, InferenceFailed, InferRequest, InferResponse, ModelInfo
 from adapter.serving import Models
+from adapter.triton.inference.client import TritonInference
 
 KNOWN_SECONDS = 2.0
 """So long what was told of a model is taken for true, at first."""
@@ -19,11 +20,7 @@ _MAY_BE_OLD = frozenset({Failure.INVALID, Failure.NOT_FOUND, Failure.UNSUPPORTED
 Answer = TypeVar("Answer")
 
 
-class NotOneAnswer(HttpError):
-    """A model gave none, or more than one, where exactly one was expected."""
-
-
-async def informed(inference: Inference, model: str, version: str, ask: Callable[[ModelInfo], Awaitable[Answer]]) -> Answer:
+async def informed(inference: TritonInference, model: str, version: str, ask: Callable[[ModelInfo], Awaitable[Answer]]) -> Answer:
     """
     Ask a model by what is known of its inputs. Where it refuses, and has changed since, it is asked once more by what it is now.
 
@@ -35,7 +32,7 @@ async def informed(inference: Inference, model: str, version: str, ask: Callable
 
     Raises:
         HttpError: from `ask`.
-        InferenceFailed: as `Inference.model_info`, and from `ask`.
+        InferenceFailed: as `TritonInference.model_info`, and from `ask`.
     """
     info = await inference.model_info(model, version, max_age_seconds=KNOWN_SECONDS)
     try:
@@ -49,12 +46,12 @@ async def informed(inference: Inference, model: str, version: str, ask: Callable
     return await ask(now)
 
 
-async def look_up(request: web.Request, inference: Inference, model: str, version: str) -> None:
+async def look_up(request: web.Request, inference: TritonInference, model: str, version: str) -> None:
     """
     Ask for a model before a long body is read: for one that does not exist none is.
 
     Raises:
-        InferenceFailed: as `Inference.model_info`; not where that is restricted.
+        InferenceFailed: as `TritonInference.model_info`; not where that is restricted.
     """
     if is_counted(request.content_length):
         try:
@@ -64,7 +61,24 @@ async def look_up(request: web.Request, inference: Inference, model: str, versio
                 raise
 
 
-async def obstacle_of(models: Models, inference: Inference) -> str | None:
+Answers = AsyncGenerator[InferResponse, None]
+
+
+async def begun(answers: Answers) -> tuple[Answers, InferResponse | None]:
+    """
+    A stream whose first answer is there, and that answer; None: there is none.
+
+    Raises:
+        InferenceFailed: instead of it; the stream is closed.
+    """
+    try:
+        return answers, await anext(answers, None)
+    except BaseException:
+        await answers.aclose()
+        raise
+
+
+async def obstacle_of(models: Models, inference: TritonInference) -> str | None:
     """Why no model can be asked now, in words; None: Triton answers, and its models are known. Within a second."""
     obstacle = models.obstacle
     if obstacle is None and not await inference.is_live():
@@ -72,13 +86,13 @@ async def obstacle_of(models: Models, inference: Inference) -> str | None:
     return obstacle
 
 
-async def one(inference: Inference, request: InferRequest) -> InferResponse:
+async def one(inference: TritonInference, request: InferRequest) -> InferResponse:
     """
     The model's only answer; a decoupled model is asked by a stream.
 
     Raises:
-        NotOneAnswer: 400: a decoupled model gave none, or more than one.
-        InferenceFailed: as `Inference.infer`.
+        HttpError: 400: a decoupled model gave none, or more than one.
+        InferenceFailed: as `TritonInference.infer`.
     """
     try:
         return await inference.infer(request)
@@ -88,13 +102,13 @@ async def one(inference: Inference, request: InferRequest) -> InferResponse:
     return await only(inference, request)
 
 
-async def only(inference: Inference, request: InferRequest) -> InferResponse:
+async def only(inference: TritonInference, request: InferRequest, words: str | None = None) -> InferResponse:
     """
     The only answer of a stream. A second one cancels it.
 
     Raises:
-        NotOneAnswer: 400: it gave none, or more than one.
-        InferenceFailed: as `Inference.stream`.
+        HttpError: 400: it gave none, or more than one; `words` say so, or our own.
+        InferenceFailed: as `TritonInference.stream`.
     """
     found: InferResponse | None = None
     async with aclosing(inference.stream(request)) as answers:
@@ -102,8 +116,8 @@ async def only(inference: Inference, request: InferRequest) -> InferResponse:
             if answer.is_final and not answer.outputs:
                 break
             if found is not None:
-                raise NotOneAnswer(400, "the model gave more than one answer; ask it by generate_stream")
+                raise HttpError(400, words or "the model gave more than one answer; ask it by generate_stream")
             found = answer
     if found is None:
-        raise NotOneAnswer(400, "the model gave no answer; exactly one was expected")
+        raise HttpError(400, words or "the model gave no answer; exactly one was expected")
     return found

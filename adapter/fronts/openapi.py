@@ -21,7 +21,16 @@ OBJECT: Schema = {"type": "object"}
 _PLACES: Mapping[str, Schema] = {"version": {"type": "integer", "minimum": 1}}
 """What stands in a path; all else is text."""
 _NAME = re.compile(r"{(\w+)}")
-_ERROR: Schema = {"type": "object", "required": ["error"], "properties": {"error": TEXT}}
+
+
+def shaped(*required: str, **properties: Schema) -> Schema:
+    """An object with these properties; some are required."""
+    return {"type": "object", **({"required": list(required)} if required else {}), "properties": properties}
+
+
+def listed(entries: Schema) -> Schema:
+    """An array of these."""
+    return {"type": "array", "items": entries}
 
 
 def operation(
@@ -59,7 +68,7 @@ def document(title: str, operations: Iterable[tuple[str, str, Operation]]) -> Ma
         parameters = [*named, *about.get("parameters", ())]
         answers = {"200": {"description": "It is so"}, "default": {"$ref": "#/components/responses/Error"}}
         paths.setdefault(path, {})[method.lower()] = {**about, "parameters": parameters, "responses": answers}
-    error = {"description": "One line that says why", "content": {JSON: {"schema": _ERROR}}}
+    error = {"description": "One line that says why", "content": {JSON: {"schema": shaped("error", error=TEXT)}}}
     return {
         "openapi": "3.1.0",
         "info": {"title": title, "version": "1"},

@@ -6,30 +6,26 @@ A failure before the first token is a status; a later one is the last line of th
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
 from enum import Enum
-from typing import Any, TypeVar
+from typing import Any
 
 from aiohttp import web
 
 from adapter.errors import AdapterError
-from adapter.fronts.answers import HttpError, json_answer
-from adapter.fronts.llm.collecting import End
-from adapter.fronts.llm.failures import Told, lmi_body, tgi_body, told
+from adapter.fronts.answers import HttpError, Stream, json_answer
+from adapter.fronts.llm.collecting import Collector
 from adapter.fronts.llm.generating import Asked, all_of, generation, texts
 from adapter.fronts.llm.options import Options, options_of
 from adapter.fronts.llm.parameters import BadPayload, is_text, wishes_of
-from adapter.fronts.llm.schemas import JSON_LINES, SSE, Lmi, Schema, Tgi, dynamic_whole, framed
-from adapter.fronts.streams import Stream
-from adapter.inference import Inference
+from adapter.fronts.llm.schemas import JSON_LINES, SSE, Dynamic, Lmi, Schema, Tgi, Told, framed, told
 from adapter.serving import KnownModel
 from adapter.settings.fronts import LlmSettings
 from adapter.telemetry.logs import note
+from adapter.triton.inference.client import TritonInference
 
-T = TypeVar("T")
 MOST_PROMPTS = 64
 """Of a dynamic batch: each may be a call of its own."""
 Properties = Callable[[KnownModel], Awaitable[bytes | None]]
@@ -50,7 +46,7 @@ class Shape(Enum):
 class Answering:
     """Answers bodies that are read already."""
 
-    def __init__(self, settings: LlmSettings, inference: Inference, properties: Properties) -> None:
+    def __init__(self, settings: LlmSettings, inference: TritonInference, properties: Properties) -> None:
         self._settings = settings
         self._inference = inference
         self._properties = properties
@@ -68,53 +64,60 @@ class Answering:
             shape: what the path stands for.
         """
         started = time.monotonic()
-        reply = _Reply(request, model, is_tgi=shape is not Shape.BY_OPTIONS)
+        schema: Schema = Lmi() if shape is Shape.BY_OPTIONS else Tgi()
+        value: Any = None
+
+        def noted(error: HttpError | AdapterError) -> Told:
+            failure = told(error, (model.name, model.model_id), is_tgi=schema.is_tgi, said=str(value))
+            note(reason=failure.reason, error=failure.text)
+            return failure
+
         try:
             options = options_of(self._settings, await self._properties(model))
-            reply.is_tgi = reply.is_tgi or options.is_tgi_compatible
-            reply.is_dynamic = options.is_dynamic and shape is Shape.BY_OPTIONS
-            value = reply.value = await body()
-            asked = _asked(value, model.model_id, options, shape, reply)
+            if shape is Shape.BY_OPTIONS:
+                schema = Dynamic() if options.is_dynamic else Tgi() if options.is_tgi_compatible else schema
+            value = await body()
+            if not isinstance(value, dict):
+                raise BadPayload("the body must be a JSON object with inputs")
+            if isinstance(value.get("inputs"), list) and not schema.is_tgi:
+                schema = Dynamic()
+            asked = _asked(value, model.model_id, options, shape, schema)
             if asked.wishes.ignored:
                 note(ignored_parameters=list(asked.wishes.ignored))
             if asked.is_stream:
-                return await self._streamed(asked, options, shape, reply)
-            return await self._whole(asked, shape, reply, started)
+                return await self._streamed(asked, shape, request, noted)
+            ends = await texts(self._inference, asked)
         except (HttpError, AdapterError) as error:
-            return reply.failed(error)
-
-    async def _whole(self, asked: Asked, shape: Shape, reply: _Reply, started: float) -> web.Response:
-        ends = await texts(self._inference, asked)
+            failure = noted(error)
+            return json_answer(schema.failed(failure), failure.status, error.headers if isinstance(error, HttpError) else None)
         headers = {**_counts(ends), "x-total-time": str(round((time.monotonic() - started) * 1000))}
-        if asked.is_dynamic:
-            return json_answer(dynamic_whole(ends), headers=headers)
-        (end,) = ends
-        value = reply.schema.whole(end, has_details=asked.wishes.has_details)
-        return json_answer([value] if reply.is_tgi and shape is not Shape.TGI_OBJECT else value, headers=headers)
+        values = [schema.whole(end, has_details=asked.wishes.has_details) for end in ends]
+        is_list = schema.is_dynamic or (schema.is_tgi and shape is not Shape.TGI_OBJECT)
+        return json_answer(values if is_list else values[0], headers=headers)
 
-    async def _streamed(self, asked: Asked, options: Options, shape: Shape, reply: _Reply) -> web.StreamResponse:
-        is_free = shape is Shape.BY_OPTIONS and options.output_formatter in ("jsonlines", "sse")
-        is_sse = options.output_formatter == "sse" if is_free else reply.is_tgi
+    async def _streamed(
+        self, asked: Asked, shape: Shape, request: web.Request, noted: Callable[[HttpError | AdapterError], Told]
+    ) -> web.StreamResponse:
+        is_free = shape is Shape.BY_OPTIONS and asked.options.has_stream_format
+        is_sse = asked.options.output_formatter == "sse" if is_free else asked.schema.is_tgi
         content_type = SSE if is_sse else JSON_LINES
-        stream = Stream(reply.request, content_type)
-        values = self._steps(asked) if asked.is_dynamic else self._lines(asked, reply.schema)
+        stream = Stream(request, content_type)
         try:
-            async with aclosing(values):
+            async with aclosing(self._steps(asked) if asked.schema.is_dynamic else self._lines(asked)) as values:
                 async for value in values:
                     await stream.write(framed(value, content_type))
         except (HttpError, AdapterError) as error:
-            if not stream.has_begun:
+            if not stream.response.prepared:
                 raise
-            await stream.write(framed(reply.broken(error), content_type))
+            await stream.write(framed(asked.schema.broken(noted(error)), content_type))
         return stream.response
 
-    async def _lines(self, asked: Asked, schema: Schema) -> AsyncGenerator[Mapping[str, Any], None]:
-        has_details = asked.wishes.has_details
+    async def _lines(self, asked: Asked) -> AsyncGenerator[Mapping[str, Any], None]:
         async with generation(self._inference, asked, asked.prompts) as begun, aclosing(begun.lines()) as lines:
             index = 0
             async for token, end in lines:
                 index += 1
-                yield schema.line(token, index, end, has_details=has_details)
+                yield asked.schema.line(token, index, end, has_details=asked.wishes.has_details)
 
     async def _steps(self, asked: Asked) -> AsyncGenerator[Mapping[str, Any], None]:
         """A line has the next text of each prompt; of one that has ended an empty one. Without any text there is one line."""
@@ -123,7 +126,7 @@ class Answering:
             lines = [await stack.enter_async_context(aclosing(each.lines())) for each in begun]
             is_open, has_line = True, False
             while is_open:
-                found = await _each(anext(each, None) for each in lines)
+                found = await all_of(anext(each, None) for each in lines)
                 is_open = any(entry is not None for entry in found)
                 outputs = [entry[0].text if entry is not None else "" for entry in found]
                 if any(outputs) or not (is_open or has_line):
@@ -131,60 +134,18 @@ class Answering:
                     yield {"outputs": outputs}
 
 
-class _Reply:
-    """What is known of the answer's form so far."""
-
-    def __init__(self, request: web.Request, model: KnownModel, *, is_tgi: bool) -> None:
-        self.request = request
-        self.is_tgi = is_tgi
-        self.is_dynamic = False
-        self.value: Any = None
-        """The parsed body."""
-        self._names = (model.name, model.model_id)
-
-    @property
-    def schema(self) -> Schema:
-        return Tgi() if self.is_tgi else Lmi()
-
-    def failed(self, error: HttpError | AdapterError) -> web.Response:
-        failure = self._told(error)
-        body = tgi_body(failure.status, failure.text) if self.is_tgi else lmi_body(failure, is_dynamic=self.is_dynamic)
-        return json_answer(body, failure.status, error.headers if isinstance(error, HttpError) else None)
-
-    def broken(self, error: HttpError | AdapterError) -> Mapping[str, Any]:
-        """The last line of a stream."""
-        failure = self._told(error)
-        return lmi_body(failure, is_dynamic=True) if self.is_dynamic else self.schema.broken(failure.text)
-
-    def _told(self, error: HttpError | AdapterError) -> Told:
-        failure = told(error, self._names, is_tgi=self.is_tgi, said=str(self.value))
-        note(reason=failure.reason, error=failure.text)
-        return failure
-
-
-def _asked(value: Any, model_id: str, options: Options, shape: Shape, reply: _Reply) -> Asked:
+def _asked(value: Mapping[str, Any], model_id: str, options: Options, shape: Shape, schema: Schema) -> Asked:
     """Of a parsed body. Raises BadPayload."""
-    if not isinstance(value, dict):
-        raise BadPayload("the body must be a JSON object with inputs")
     inputs = value.get("inputs")
-    reply.is_dynamic = reply.is_dynamic or (isinstance(inputs, list) and not reply.is_tgi)
-    if reply.is_dynamic:
-        reply.is_tgi = False
-    prompts: list[Any] = inputs if isinstance(inputs, list) and reply.is_dynamic else [inputs]
+    prompts: list[Any] = inputs if isinstance(inputs, list) and schema.is_dynamic else [inputs]
     if not prompts or not all(is_text(prompt) and prompt for prompt in prompts):
-        kind = "a text, or a list of texts," if not reply.is_tgi else "a text"
+        kind = "a text, or a list of texts," if not schema.is_tgi else "a text"
         raise BadPayload(f"inputs must be {kind} and not empty")
     if len(prompts) > MOST_PROMPTS:
         raise BadPayload(f"inputs has {len(prompts)} texts; {MOST_PROMPTS} are the most")
-    wishes = wishes_of(value.get("parameters"), is_tgi=reply.is_tgi)
-    return Asked(
-        model=model_id,
-        prompts=prompts,
-        wishes=wishes,
-        is_stream=_is_stream(value, options, shape),
-        is_dynamic=reply.is_dynamic,
-        options=options,
-    )
+    wishes = wishes_of(value.get("parameters"), is_tgi=schema.is_tgi)
+    is_stream = _is_stream(value, options, shape)
+    return Asked(model=model_id, prompts=prompts, wishes=wishes, is_stream=is_stream, schema=schema, options=options)
 
 
 def _is_stream(value: Mapping[str, Any], options: Options, shape: Shape) -> bool:
@@ -194,27 +155,14 @@ def _is_stream(value: Mapping[str, Any], options: Options, shape: Shape) -> bool
     if shape is Shape.TGI_OBJECT or shape is Shape.TGI_STREAM:
         return shape is Shape.TGI_STREAM
     if wanted is None and shape is Shape.BY_OPTIONS:
-        return options.is_streaming or options.output_formatter in ("jsonlines", "sse")
+        return options.is_streaming or options.has_stream_format
     return bool(wanted)
 
 
-async def _each(steps: Iterable[Awaitable[T]]) -> Sequence[T]:
-    """All of them, also where one fails: a generator that still runs cannot be closed."""
-    found = await asyncio.gather(*steps, return_exceptions=True)
-    for entry in found:
-        if isinstance(entry, BaseException):
-            raise entry
-    return [entry for entry in found if not isinstance(entry, BaseException)]
-
-
-def _counts(ends: Sequence[End]) -> dict[str, str]:
+def _counts(ends: Sequence[Collector]) -> dict[str, str]:
     """Headers of what is known of all of them."""
-    found = {}
-    for name, counts in (
-        ("x-prompt-tokens", [end.prompt_tokens for end in ends]),
-        ("x-generated-tokens", [end.generated_tokens for end in ends]),
-    ):
-        known = [count for count in counts if count is not None]
-        if len(known) == len(ends):
-            found[name] = str(sum(known))
-    return found
+    counts = {
+        "x-prompt-tokens": [end.prompt_tokens for end in ends],
+        "x-generated-tokens": [end.generated_tokens for end in ends],
+    }
+    return {name: str(sum(known)) for name, each in counts.items() if len(known := [n for n in each if n is not None]) == len(ends)}

@@ -9,48 +9,33 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from adapter.fronts.llm.backends import Piece, Token
 from adapter.fronts.llm.parameters import Wishes
 
 _TAIL = 1024
 """Characters of the last tokens, beside the longest stop sequence, in which a stop sequence is looked for."""
-
-
 _HALF = "\ufffd".encode()
 """Stands at the end of a text whose last character is not all there yet; the next answer has another one in its place."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class End:
-    """What is known of a whole generation."""
-
-    prompt: str
-    text: str
-    """With the prompt before it, where that was asked for."""
-    finish_reason: str | None
-    """`length`, `eos_token`, `stop_sequence`; None: nobody told."""
-    generated_tokens: int | None
-    prompt_tokens: int | None
-    tokens: Sequence[Token] | None
-    seed: int | None
-
-
 class Collector:
-    """Takes the pieces of one generation, in order."""
+    """Takes the pieces of one generation, in order, and says what is known of all of them."""
 
     def __init__(self, prompt: str, wishes: Wishes, *, is_cumulative: bool, repeats_prompt: bool, keeps_tokens: bool) -> None:
-        self._prompt = prompt
+        self.prompt = prompt
+        self.seed = wishes.seed
+        self.tokens: list[Token] | None = [] if keeps_tokens else None
+        self.prompt_tokens: int | None = None
+        self.is_over = False
+        """The backend has said why it ended, or that this was its last answer."""
         self._wishes = wishes
         self._is_cumulative = is_cumulative
         self._prefix = prompt.encode() if repeats_prompt else b""
-        self._keeps_tokens = keeps_tokens
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._seen = b""
-        self._has_begun = False
         self._texts: list[str] = []
-        self._tokens: list[Token] = []
         self._tail = ""
         self._tail_length = _TAIL + max(map(len, wishes.stops), default=0)
         self._last_id: int | None = None
@@ -58,11 +43,8 @@ class Collector:
         """Tokens of the answers that tell."""
         self._is_uncounted = False
         """An answer with a text did not tell."""
-        self._prompt_tokens: int | None = None
         self._reason: str | None = None
         self._stop: str | None = None
-        self.is_over = False
-        """The backend has said why it ended, or that this was its last answer."""
 
     def take(self, piece: Piece, *, is_final: bool) -> Sequence[Token]:
         """The tokens of one answer; their texts are what the caller is to see."""
@@ -76,48 +58,41 @@ class Collector:
             self._is_uncounted = True
         self._reason = piece.reason or self._reason
         self._stop = piece.stop if piece.stop is not None else self._stop
-        self._prompt_tokens = piece.prompt_tokens if piece.prompt_tokens is not None else self._prompt_tokens
+        self.prompt_tokens = piece.prompt_tokens if piece.prompt_tokens is not None else self.prompt_tokens
         for token in piece.tokens or ():
             self._tail = (self._tail + (token.text or ""))[-self._tail_length :]
             self._last_id = token.id
         self._texts.append(text)
-        if self._keeps_tokens:
-            self._tokens += tokens
+        if self.tokens is not None:
+            self.tokens += tokens
         return tokens
 
-    def end(self) -> End:
-        """Of all that was taken."""
-        text = "".join(self._texts)
-        return End(
-            prompt=self._prompt,
-            text=self._prompt + text if self._wishes.has_prompt_in_text else text,
-            finish_reason=self._finish_reason(),
-            generated_tokens=self._count,
-            prompt_tokens=self._prompt_tokens,
-            tokens=self._tokens if self._keeps_tokens else None,
-            seed=self._wishes.seed,
-        )
+    @property
+    def text(self) -> str:
+        """With the prompt before it, where that was asked for."""
+        return (self.prompt if self._wishes.has_prompt_in_text else "") + "".join(self._texts)
 
     @property
-    def _count(self) -> int | None:
+    def generated_tokens(self) -> int | None:
+        """Their number; None: nobody told."""
         return None if self._is_uncounted else self._counted
 
     def _delta(self, text: bytes) -> bytes:
-        if self._is_cumulative:
-            text = text.removeprefix(self._prefix)
-            while not self.is_over and text.endswith(_HALF):
-                text = text.removesuffix(_HALF)
-            delta = text.removeprefix(self._seen)
-            self._seen = text if text.startswith(self._seen) else self._seen + text
-            return delta
-        if text and not self._has_begun:
-            self._has_begun = True
-            text = text.removeprefix(self._prefix)
-        return text
+        if not self._is_cumulative:
+            prefix = b"" if self._seen else self._prefix
+            self._seen = self._seen or text
+            return text.removeprefix(prefix)
+        text = text.removeprefix(self._prefix)
+        while not self.is_over and text.endswith(_HALF):
+            text = text.removesuffix(_HALF)
+        delta = text.removeprefix(self._seen)
+        self._seen = text if text.startswith(self._seen) else self._seen + text
+        return delta
 
-    def _finish_reason(self) -> str | None:
+    @property
+    def finish_reason(self) -> str | None:
         """
-        The backend's word in the words of LMI and TGI; without a word the count may say it.
+        `length`, `eos_token`, `stop_sequence`; None: nobody told. It is the backend's word; without one the count may say it.
 
         A count that equals the limit is that; one below it is the end-of-sequence token, where nothing else was asked to stop it.
         """
@@ -125,9 +100,9 @@ class Collector:
             return "length"
         if self._reason == "stop":
             return self._why_stopped()
-        if self._reason is not None or self._count is None:
+        if self._reason is not None or self.generated_tokens is None:
             return None
-        if self._count >= self._wishes.max_new_tokens:
+        if self.generated_tokens >= self._wishes.max_new_tokens:
             return "length"
         return None if self._has_stops else "eos_token"
 

@@ -8,18 +8,19 @@ model. Nobody waits behind another: each generation is a call of its own.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Iterable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from adapter.fronts.asking import KNOWN_SECONDS, informed
+from adapter.fronts.asking import KNOWN_SECONDS, Answers, begun, informed
 from adapter.fronts.llm.backends import Piece, Profile, Question, Token, profile_of
-from adapter.fronts.llm.collecting import Collector, End
+from adapter.fronts.llm.collecting import Collector
 from adapter.fronts.llm.options import Options
 from adapter.fronts.llm.parameters import BadParameter, Wishes
-from adapter.fronts.llm.tensors import by_name
-from adapter.inference import Inference, InferenceFailed, InferRequest, InferResponse, ModelInfo
+from adapter.fronts.llm.schemas import Schema
+from adapter.inference import InferenceFailed, InferRequest, InferResponse, ModelInfo
+from adapter.triton.inference.client import TritonInference
 
 T = TypeVar("T")
 AT_ONCE = 8
@@ -36,49 +37,40 @@ class Asked:
     wishes: Wishes
     is_stream: bool
     """The caller wants tokens as they come."""
-    is_dynamic: bool
-    """The schema of dynamic batches, which knows texts alone."""
+    schema: Schema
     options: Options
 
     def question(self, info: ModelInfo) -> Question:
         """What its model is asked to tell. Details have the text of each token, which only a stream shows."""
-        has_details = self.wishes.has_details and not self.is_dynamic
-        has_lines = self.is_stream and not self.is_dynamic
-        return Question(
-            is_stream=info.is_decoupled and (self.is_stream or has_details),
-            has_tokens=has_lines or has_details,
-            has_reason=has_lines or has_details,
-        )
+        has_details = self.wishes.has_details and not self.schema.is_dynamic
+        has_lines = self.is_stream and not self.schema.is_dynamic
+        return Question(is_stream=info.is_decoupled and (self.is_stream or has_details), has_details=has_lines or has_details)
 
 
+@dataclass(frozen=True)
 class Generation:
     """Some prompts' generation, a row for each, of which the first answer is there."""
 
-    def __init__(self, profile: Profile, collectors: Sequence[Collector], answers: AsyncGenerator[InferResponse, None]) -> None:
-        self._profile = profile
-        self._collectors = collectors
-        self._answers = answers
-        self._first: InferResponse | None = None
-
-    async def begin(self) -> None:
-        """Wait for the first answer. Raises InferenceFailed."""
-        self._first = await anext(self._answers, None)
+    profile: Profile
+    collectors: Sequence[Collector]
+    answers: Answers
+    first: InferResponse | None
 
     async def steps(self) -> AsyncGenerator[Sequence[Sequence[Token]], None]:
         """The tokens of each row, answer by answer. Raises InferenceFailed."""
-        if self._first is not None:
-            yield self._taken(self._first)
-        async for answer in self._answers:
+        if self.first is not None:
+            yield self._taken(self.first)
+        async for answer in self.answers:
             yield self._taken(answer)
 
-    async def lines(self) -> AsyncGenerator[tuple[Token, End | None], None]:
+    async def lines(self) -> AsyncGenerator[tuple[Token, Collector | None], None]:
         """
         The tokens of the only row; the last one has the end.
 
         The backend's last answer may be empty, come long after it has told why it ended, or fail then: nobody has to wait for it, and
         what was said is said.
         """
-        (collector,) = self._collectors
+        (collector,) = self.collectors
         has_ended = False
         try:
             async with aclosing(self.steps()) as steps:
@@ -89,37 +81,33 @@ class Generation:
                         yield token, None
                     has_ended = collector.is_over
                     if tokens or has_ended:
-                        yield tokens[-1] if tokens else Token(None, "", None), collector.end() if has_ended else None
+                        yield tokens[-1] if tokens else Token(None, "", None), collector if has_ended else None
         except InferenceFailed:
             if not has_ended:
                 raise
         if not has_ended:
-            yield Token(None, "", None), collector.end()
+            yield Token(None, "", None), collector
 
-    async def ends(self) -> Sequence[End]:
+    async def ends(self) -> Sequence[Collector]:
         """All of it, of each row. Raises InferenceFailed."""
         async for _ in self.steps():
             pass
-        return [collector.end() for collector in self._collectors]
-
-    async def aclose(self) -> None:
-        """Cancel what is left of it."""
-        await self._answers.aclose()
+        return self.collectors
 
     def _taken(self, answer: InferResponse) -> Sequence[Sequence[Token]]:
-        outputs, rows = by_name(answer.outputs), len(self._collectors)
+        outputs, rows = {tensor.name: tensor for tensor in answer.outputs}, len(self.collectors)
         found: list[Sequence[Token]] = []
-        for row, collector in enumerate(self._collectors):
+        for row, collector in enumerate(self.collectors):
             if collector.is_over:
                 found.append(())
                 continue
-            piece = self._profile.piece(outputs, row, rows) if answer.outputs else Piece(text=b"")
+            piece = self.profile.piece(outputs, row, rows) if answer.outputs else Piece(text=b"")
             found.append(collector.take(piece, is_final=answer.is_final))
         return found
 
 
 @asynccontextmanager
-async def generation(inference: Inference, asked: Asked, prompts: Sequence[str]) -> AsyncIterator[Generation]:
+async def generation(inference: TritonInference, asked: Asked, prompts: Sequence[str]) -> AsyncIterator[Generation]:
     """
     Begin a generation of these prompts; it is cancelled with the context, if it has not ended.
 
@@ -128,21 +116,18 @@ async def generation(inference: Inference, asked: Asked, prompts: Sequence[str])
         InferenceFailed: it cannot be asked, or has failed before its first answer.
     """
 
-    async def begun(info: ModelInfo) -> Generation:
+    async def asked_by(info: ModelInfo) -> Generation:
         profile = profile_of(info)
-        made = _made(inference, info, profile, asked, prompts)
-        try:
-            await made.begin()
-        except BaseException:
-            await made.aclose()
-            raise
-        return made
+        request, collectors = _made(info, profile, asked, prompts)
+        answers = inference.stream(request) if info.is_decoupled else _whole(inference, request)
+        return Generation(profile, collectors, *await begun(answers))
 
-    async with aclosing(await informed(inference, asked.model, "", begun)) as found:
+    found = await informed(inference, asked.model, "", asked_by)
+    async with aclosing(found.answers):
         yield found
 
 
-async def texts(inference: Inference, asked: Asked) -> Sequence[End]:
+async def texts(inference: TritonInference, asked: Asked) -> Sequence[Collector]:
     """
     The answers to all prompts, in their order; one failure fails them all, and cancels the others.
 
@@ -155,7 +140,7 @@ async def texts(inference: Inference, asked: Asked) -> Sequence[End]:
     most = info.max_batch_size if info.max_batch_size and not info.is_decoupled else 1
     places = asyncio.Semaphore(AT_ONCE)
 
-    async def ends(prompts: Sequence[str]) -> Sequence[End]:
+    async def ends(prompts: Sequence[str]) -> Sequence[Collector]:
         async with places, generation(inference, asked, prompts) as begun:
             return await begun.ends()
 
@@ -163,7 +148,7 @@ async def texts(inference: Inference, asked: Asked) -> Sequence[End]:
     return [end for part in parts for end in part]
 
 
-async def all_of(works: Iterable[Coroutine[Any, Any, T]]) -> Sequence[T]:
+async def all_of(works: Iterable[Awaitable[T]]) -> Sequence[T]:
     """The results of all, in their order. The first failure cancels the others; it is raised when all have ended."""
     tasks = [asyncio.ensure_future(work) for work in works]
     try:
@@ -174,28 +159,28 @@ async def all_of(works: Iterable[Coroutine[Any, Any, T]]) -> Sequence[T]:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _made(inference: Inference, info: ModelInfo, profile: Profile, asked: Asked, prompts: Sequence[str]) -> Generation:
+def _made(info: ModelInfo, profile: Profile, asked: Asked, prompts: Sequence[str]) -> tuple[InferRequest, Sequence[Collector]]:
+    """What the model is asked, and what takes the answers of each row. Raises BadParameter."""
     question, wishes, options = asked.question(info), asked.wishes, asked.options
     level = profile.level(info)
-    if options.is_strict and question.has_tokens and wishes.has_details and level != "ids":
+    if options.is_strict and question.has_details and wishes.has_details and level != "ids":
         raise BadParameter("details", f"the model gives no token details: its backend is {profile.name}")
     try:
         inputs, parameters = profile.request(info, prompts, wishes, question)
     except BadParameter as bad:
         raise bad.called(wishes.names) from bad
-    request = InferRequest(model=asked.model, inputs=inputs, parameters=parameters)
     collectors = [
         Collector(
             prompt,
             wishes,
             is_cumulative=profile.is_cumulative if options.text == "auto" else options.text == "cumulative",
             repeats_prompt=profile.repeats_prompt(info),
-            keeps_tokens=question.has_tokens and not asked.is_stream and (question.is_stream or level != "text"),
+            keeps_tokens=question.has_details and not asked.is_stream and (question.is_stream or level != "text"),
         )
         for prompt in prompts
     ]
-    return Generation(profile, collectors, inference.stream(request) if info.is_decoupled else _whole(inference, request))
+    return InferRequest(model=asked.model, inputs=inputs, parameters=parameters), collectors
 
 
-async def _whole(inference: Inference, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
+async def _whole(inference: TritonInference, request: InferRequest) -> Answers:
     yield await inference.infer(request)

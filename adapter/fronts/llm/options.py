@@ -1,13 +1,14 @@
 """
 How one model's answers look: the settings, and `option.*` of its own `serving.properties`, which beat them. Pure.
 
-Of that file only the options below are read: the others are for DJL Serving's engines. Form: Java's properties, as DJL reads them.
+Of that file only the options below are read: the others are for DJL Serving's engines. Form: Java's properties, without its escapes: no
+option needs one.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,9 +17,18 @@ from adapter.model import OPTIONS_FILE
 from adapter.settings.fronts import DETAILS, OUTPUT_FORMATTERS, ROLLING_BATCHES, LlmSettings
 
 MOST_BYTES = 64 * 1024
-_PAIR = re.compile(r"((?:[^\\:=\s]|\\.)+)\s*[:=]?\s*(.*)", re.DOTALL)
-_ESCAPED = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
-_CONTROLS = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
+_PAIR = re.compile(r"([^:=\s]+)\s*[:=]?\s*(.*)")
+_CONTINUED = re.compile(r"\\(?:\r\n|\n|\r)\s*")
+_FLAG = {"true": True, "false": False}
+_OPTIONS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    "option.tgi_compat": ("is_tgi_compatible", _FLAG),
+    "option.output_formatter": ("output_formatter", {word: word for word in OUTPUT_FORMATTERS}),
+    "option.enable_streaming": ("is_streaming", _FLAG),
+    "option.rolling_batch": ("is_dynamic", {word: word == "disable" for word in ROLLING_BATCHES}),
+    "option.details": ("is_strict", {word: word == "strict" for word in DETAILS}),
+    "option.text_output": ("text", {word: word for word in ("auto", "delta", "cumulative")}),
+}
+"""Name → field of `Options`, and its values by their words."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +45,11 @@ class Options:
     text: str = "auto"
     """What an answer of the model holds: `delta`, `cumulative`, or whichever its backend is known for."""
 
+    @property
+    def has_stream_format(self) -> bool:
+        """Whether a form of streams is chosen: then what does not say so is one."""
+        return self.output_formatter in ("jsonlines", "sse")
+
 
 def options_of(settings: LlmSettings, properties: bytes | None) -> Options:
     """
@@ -50,51 +65,19 @@ def options_of(settings: LlmSettings, properties: bytes | None) -> Options:
         is_dynamic=settings.rolling_batch == "disable",
         is_strict=settings.details == "strict",
     )
-    for name, value in read(properties.decode("utf-8", "replace") if properties else ""):
-        options = _with(options, name, value)
-    return options
-
-
-def _with(options: Options, name: str, value: str) -> Options:
     changes: dict[str, Any] = {}
-    match name:
-        case "option.tgi_compat":
-            changes["is_tgi_compatible"] = _one_of(name, value, ("true", "false")) == "true"
-        case "option.output_formatter":
-            changes["output_formatter"] = _one_of(name, value, OUTPUT_FORMATTERS)
-        case "option.enable_streaming":
-            changes["is_streaming"] = _one_of(name, value, ("true", "false")) == "true"
-        case "option.rolling_batch":
-            changes["is_dynamic"] = _one_of(name, value, ROLLING_BATCHES) == "disable"
-        case "option.details":
-            changes["is_strict"] = _one_of(name, value, DETAILS) == "strict"
-        case "option.text_output":
-            changes["text"] = _one_of(name, value, ("auto", "delta", "cumulative"))
+    for name, value in read(properties.decode("utf-8", "replace") if properties else ""):
+        if name not in _OPTIONS:
+            continue
+        field, choices = _OPTIONS[name]
+        if value.lower() not in choices:
+            raise InvalidModel(f"{OPTIONS_FILE}: {name} is {value[:64]!r}; it can be {', '.join(choices)}")
+        changes[field] = choices[value.lower()]
     return replace(options, **changes)
 
 
-def _one_of(name: str, value: str, choices: tuple[str, ...]) -> str:
-    if value.lower() not in choices:
-        raise InvalidModel(f"{OPTIONS_FILE}: {name} is {value[:64]!r}; it can be {', '.join(choices)}")
-    return value.lower()
-
-
 def read(text: str) -> Iterator[tuple[str, str]]:
-    """Keys and values of a properties file, in order: comments, continued lines and escapes as Java has them."""
-    lines = iter(re.split(r"\r\n|\n|\r", text))
-    for first in lines:
-        line = first.lstrip(" \t\f")
-        if not line or line[0] in "#!":
-            continue
-        while (len(line) - len(line.rstrip("\\"))) % 2:
-            line = line[:-1] + next(lines, "").lstrip(" \t\f")
-        if found := _PAIR.fullmatch(line):
-            yield _plain(found[1]), _plain(found[2]).strip()
-
-
-def _plain(text: str) -> str:
-    def replaced(found: re.Match[str]) -> str:
-        code = found[1]
-        return chr(int(code[1:], 16)) if len(code) > 1 else _CONTROLS.get(code, code)
-
-    return _ESCAPED.sub(replaced, text)
+    """Keys and values of a properties file, in order, without comments."""
+    for line in (line.strip() for line in re.split(r"[\r\n]+", _CONTINUED.sub("", text))):
+        if line[:1] not in ("#", "!") and (found := _PAIR.fullmatch(line)):
+            yield found[1], found[2]

@@ -8,12 +8,12 @@ GenerationParameters; TGI `router/src/validation.rs`.
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from adapter.fronts.answers import HttpError
+from adapter.model import is_utf8
 
 BAD_PAYLOAD = 424
 """LMI's status for it; TGI's is another."""
@@ -48,17 +48,23 @@ class BadParameter(BadPayload):
         return BadParameter(names.get(self._name, self._name), self._words)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
+class Kind:
+    """Which values a parameter can have, in words, and whether a value is such a one."""
+
+    words: str
+    has: Callable[[Any], bool]
+
+
+@dataclass(frozen=True)
 class Rule:
     """What one parameter can be."""
 
-    words: str
-    is_valid: Callable[[Any], bool]
-    is_tgi_valid: Callable[[Any], bool] | None = None
-    """Where TGI takes less."""
-    tgi_words: str = ""
+    kind: Kind
     neutral: Sequence[Any] = ()
     """Values that ask for nothing."""
+    tgi: Kind | None = None
+    """Where TGI takes less."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,11 +96,9 @@ def wishes_of(value: Any, *, is_tgi: bool) -> Wishes:
         BadPayload: they are no object.
         BadParameter: one of them has a value that makes no sense.
     """
-    if value is None:
-        value = {}
-    if not isinstance(value, dict):
+    if not isinstance(value, dict | None):
         raise BadPayload("parameters must be an object")
-    entries: dict[str, Any] = {name: entry for name, entry in value.items() if entry is not None}
+    entries: dict[str, Any] = {name: entry for name, entry in (value or {}).items() if entry is not None}
     names: dict[str, str] = {}
     for theirs, entry in entries.items():
         other = names.setdefault(ALIASES.get(theirs, theirs), theirs)
@@ -141,10 +145,9 @@ def _is_sampled(given: Mapping[str, Any], known: Mapping[str, Any], *, is_tgi: b
 
 
 def _check(name: str, rule: Rule, value: Any, *, is_tgi: bool) -> None:
-    if not rule.is_valid(value):
-        raise BadParameter(name, f"{_shown(value)} is not {rule.words}")
-    if is_tgi and rule.is_tgi_valid is not None and not rule.is_tgi_valid(value):
-        raise BadParameter(name, f"{_shown(value)} is not {rule.tgi_words}")
+    for kind in (rule.kind, rule.tgi if is_tgi else None):
+        if kind is not None and not kind.has(value):
+            raise BadParameter(name, f"{_shown(value)} is not {kind.words}")
 
 
 def _shown(value: Any) -> str:
@@ -158,87 +161,59 @@ def _short(text: str) -> str:
 
 def is_text(value: Any) -> bool:
     """Whether it is a text that a model can be given: JSON also has halves of a pair of surrogates."""
-    return isinstance(value, str) and (value.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in value))
-
-
-Kind = tuple[str, Callable[[Any], bool]]
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and -_LARGEST <= value <= _LARGEST
-
-
-def _number(low: float, high: float = math.inf) -> Kind:
-    words = f"a number from {low:g} to {high:g}" if math.isfinite(high) else f"a number of at least {low:g}"
-    return words, lambda value: _is_number(value) and low <= value <= high
-
-
-def _above(low: float, high: float = math.inf) -> Kind:
-    words = f"a number above {low:g}" + (f", up to {high:g}" if math.isfinite(high) else "")
-    return words, lambda value: _is_number(value) and low < value <= high
+    return isinstance(value, str) and is_utf8(value)
 
 
 def _integer(low: int, high: int = INT32) -> Kind:
-    return f"an integer from {low} to {high}", lambda value: isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
+    words = f"an integer from {low} to {high}"
+    return Kind(words, lambda value: isinstance(value, int) and not isinstance(value, bool) and low <= value <= high)
+
+
+def _number(low: float, high: float = _LARGEST) -> Kind:
+    words = f"a number from {low:g} to {high:g}" if high < _LARGEST else f"a number of at least {low:g}"
+    return Kind(words, lambda value: isinstance(value, (int, float)) and not isinstance(value, bool) and low <= value <= high)
+
+
+def _above(low: float, high: float = _LARGEST) -> Kind:
+    words = f"a number above {low:g}" + (f", up to {high:g}" if high < _LARGEST else "")
+    number = _number(low, high)
+    return Kind(words, lambda value: number.has(value) and value != low)
 
 
 def _list(words: str, is_entry: Callable[[Any], bool]) -> Kind:
-    return (
+    return Kind(
         f"a list of at most {MOST_ENTRIES} {words}",
         lambda value: isinstance(value, list) and len(value) <= MOST_ENTRIES and all(map(is_entry, value)),
     )
 
 
-def _rule(kind: Kind, *neutral: Any, tgi: Kind | None = None) -> Rule:
-    words, is_valid = kind
-    tgi_words, is_tgi_valid = tgi or ("", None)
-    return Rule(words=words, is_valid=is_valid, is_tgi_valid=is_tgi_valid, tgi_words=tgi_words, neutral=neutral)
-
-
-_BOOLEAN: Kind = ("true or false", lambda value: isinstance(value, bool))
-_TEXT: Kind = ("a text", is_text)
+_FLAG, _TEXT = Kind("true or false", lambda value: isinstance(value, bool)), Kind("a text", is_text)
 _TEXTS = _list("texts that are not empty", lambda entry: is_text(entry) and entry != "")
-_ANY: Kind = ("anything", lambda _: True)
-
-
-def _rules() -> Iterator[tuple[str, Rule]]:
-    yield "max_new_tokens", _rule(_integer(1))
-    yield "do_sample", _rule(_BOOLEAN)
-    yield "details", _rule(_BOOLEAN)
-    yield "return_full_text", _rule(_BOOLEAN)
-    yield "seed", _rule(_integer(0, UINT64))
-    yield "stop_sequences", _rule(_TEXTS)
-    yield "temperature", _rule(_number(0), tgi=_above(0))
-    yield "top_k", _rule(_integer(-1), 0, -1, tgi=_integer(1))
-    yield "top_p", _rule(_number(0, 1), 1, tgi=_above(0, 1))
-    yield "typical_p", _rule(_above(0, 1), 1)
-    yield "min_p", _rule(_number(0, 1), 0)
-    yield "repetition_penalty", _rule(_above(0), 1)
-    yield "presence_penalty", _rule(_number(-2, 2), 0)
-    yield "frequency_penalty", _rule(_number(-2, 2), 0)
-    yield "length_penalty", _rule(_number(-INT32, INT32), 1)
-    yield "early_stopping", _rule(_BOOLEAN, False)
-    yield "ignore_eos_token", _rule(_BOOLEAN, False)
-    yield "min_length", _rule(_integer(0), 0)
-    yield "bad_sequences", _rule(_TEXTS, [])
-    yield "stop_token_ids", _rule(_list("token ids", _integer(0)[1]), [])
-    yield "include_stop_str_in_output", _rule(_BOOLEAN, False)
-    yield "skip_special_tokens", _rule(_BOOLEAN, True)
-    yield "spaces_between_special_tokens", _rule(_BOOLEAN, True)
-    yield "truncate", _rule(_integer(1))
-    yield "watermark", _rule(_BOOLEAN, False)
-    yield "decoder_input_details", _rule(_BOOLEAN, False)
-    yield "n", _rule(_integer(1), 1)
-    yield "best_of", _rule(_integer(1), 1)
-    yield "num_beams", _rule(_integer(1), 1)
-    yield "top_n_tokens", _rule(_integer(0), 0)
-    yield "logprobs", _rule(_integer(0), 0, 1)
-    yield "prompt_logprobs", _rule(_integer(0))
-    yield "grammar", _rule(_ANY)
-    yield "adapter_id", _rule(_TEXT)
-
-
-RULES: Mapping[str, Rule] = dict(_rules())
+RULES: Mapping[str, Rule] = {
+    **dict.fromkeys(("do_sample", "details", "return_full_text"), Rule(_FLAG)),
+    **dict.fromkeys(("early_stopping", "ignore_eos_token", "include_stop_str_in_output"), Rule(_FLAG, (False,))),
+    **dict.fromkeys(("watermark", "decoder_input_details"), Rule(_FLAG, (False,))),
+    **dict.fromkeys(("skip_special_tokens", "spaces_between_special_tokens"), Rule(_FLAG, (True,))),
+    **dict.fromkeys(("max_new_tokens", "truncate"), Rule(_integer(1))),
+    **dict.fromkeys(("n", "best_of", "num_beams"), Rule(_integer(1), (1,))),
+    **dict.fromkeys(("min_length", "top_n_tokens"), Rule(_integer(0), (0,))),
+    **dict.fromkeys(("presence_penalty", "frequency_penalty"), Rule(_number(-2, 2), (0,))),
+    "seed": Rule(_integer(0, UINT64)),
+    "stop_sequences": Rule(_TEXTS),
+    "temperature": Rule(_number(0), tgi=_above(0)),
+    "top_k": Rule(_integer(-1), (0, -1), tgi=_integer(1)),
+    "top_p": Rule(_number(0, 1), (1,), tgi=_above(0, 1)),
+    "typical_p": Rule(_above(0, 1), (1,)),
+    "min_p": Rule(_number(0, 1), (0,)),
+    "repetition_penalty": Rule(_above(0), (1,)),
+    "length_penalty": Rule(_number(-INT32, INT32), (1,)),
+    "bad_sequences": Rule(_TEXTS, ([],)),
+    "stop_token_ids": Rule(_list("token ids", _integer(0).has), ([],)),
+    "logprobs": Rule(_integer(0), (0, 1)),
+    "prompt_logprobs": Rule(_integer(0)),
+    "grammar": Rule(Kind("anything", lambda _: True)),
+    "adapter_id": Rule(_TEXT),
+}
 ALIASES = {"stop": "stop_sequences", "ignore_eos": "ignore_eos_token", "min_new_tokens": "min_length"}
 SAMPLING = frozenset({"temperature", "top_k", "top_p", "typical_p", "min_p"})
 """Any of these asks for sampling."""

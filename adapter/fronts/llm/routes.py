@@ -7,48 +7,41 @@ A path that names no model is for LMI_MODEL, or for the only model that serves.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from functools import partial
 
 from aiohttp import web
 
-from adapter.errors import AdapterError, InvalidRequest, ModelNotLoaded, ServerUnavailable
+from adapter.errors import InvalidRequest, ModelNotLoaded, ServerUnavailable
 from adapter.fronts.answers import UNAVAILABLE, json_answer
 from adapter.fronts.asking import KNOWN_SECONDS, obstacle_of
-from adapter.fronts.bodies import json_of
+from adapter.fronts.bodies import parsed, read_by
 from adapter.fronts.edge import Front, Route, name_in
 from adapter.fronts.llm.answering import Answering, Shape
 from adapter.fronts.llm.backends import profile_of
-from adapter.fronts.llm.failures import tgi_body
 from adapter.fronts.llm.parameters import MOST_ENTRIES
-from adapter.fronts.openapi import OBJECT, TEXT, operation
-from adapter.inference import Failure, Inference, InferenceFailed
+from adapter.fronts.llm.schemas import tgi_body
+from adapter.fronts.openapi import OBJECT, TEXT, operation, shaped
+from adapter.inference import Failure, InferenceFailed
 from adapter.model import is_utf8
 from adapter.serving import KnownModel, Models
 from adapter.settings.fronts import LlmSettings
+from adapter.triton.inference.client import TritonInference
 
 TARGET = "X-Amzn-SageMaker-Target-Model"
 _TGI_PATHS = frozenset({"/", "/generate", "/generate_stream", "/info", "/health"})
-_BODY = {
-    "type": "object",
-    "required": ["inputs"],
-    "properties": {"inputs": {"type": ["string", "array"], "items": TEXT}, "parameters": OBJECT, "stream": {"type": "boolean"}},
-}
+_BODY = shaped("inputs", inputs={"type": ["string", "array"], "items": TEXT}, parameters=OBJECT, stream={"type": "boolean"})
 
 
-def front(settings: LlmSettings, models: Models, inference: Inference, answering: Answering) -> Front:
+def front(settings: LlmSettings, models: Models, inference: TritonInference, answering: Answering) -> Front:
     """The front of language models; `answering` is the one that any other front has."""
-    handlers = _Handlers(settings, models, inference, answering)
+    handlers = _Handlers(settings.model, models, inference, answering)
+    is_well = operation("Whether text can be generated")
     routes = [
-        Route(method="GET", path="/health", handler=handlers.health, api="health", about=operation("Whether text can be generated")),
-        Route(method="GET", path="/ping", handler=handlers.health, api="health", about=operation("Whether text can be generated")),
-        Route(method="GET", path="/info", handler=handlers.info, api="metadata", about=operation("The model")),
-        Route(
-            method="POST",
-            path="/predictions/{name}",
-            handler=handlers.prediction,
-            api="inference",
-            about=operation("One model, LMI", body=_BODY),
-        ),
+        Route("GET", "/health", handlers.health, "health", is_well),
+        Route("GET", "/ping", handlers.health, "health", is_well),
+        Route("GET", "/info", handlers.info, "metadata", operation("The model")),
+        Route("POST", "/predictions/{name}", handlers.prediction, "inference", operation("One model, LMI", body=_BODY)),
     ]
     for path, shape, summary in (
         ("/invocations", Shape.BY_OPTIONS, "LMI, or TGI by OPTION_TGI_COMPAT"),
@@ -56,9 +49,7 @@ def front(settings: LlmSettings, models: Models, inference: Inference, answering
         ("/generate", Shape.TGI_OBJECT, "TGI: a whole answer"),
         ("/generate_stream", Shape.TGI_STREAM, "TGI: a stream"),
     ):
-        routes.append(
-            Route(method="POST", path=path, handler=handlers.default(shape), api="inference", about=operation(summary, body=_BODY))
-        )
+        routes.append(Route("POST", path, handlers.default(shape), "inference", operation(summary, body=_BODY)))
     return Front(name="lmi", title="Language models: LMI and TGI", routes=routes, fails=_fails)
 
 
@@ -70,22 +61,23 @@ def target_of(request: web.Request) -> str | None:
     return target
 
 
-def _fails(request: web.BaseRequest, status: int, text: str, _error: AdapterError | None) -> web.Response:
+def _fails(request: web.BaseRequest, status: int, text: str) -> web.Response:
     return json_answer(tgi_body(status, text) if request.path in _TGI_PATHS else {"error": text, "code": status}, status)
 
 
+@dataclass(frozen=True)
 class _Handlers:
-    def __init__(self, settings: LlmSettings, models: Models, inference: Inference, answering: Answering) -> None:
-        self._default = settings.model
-        self._models = models
-        self._inference = inference
-        self._answering = answering
+    named: str | None
+    """LMI_MODEL."""
+    models: Models
+    inference: TritonInference
+    answering: Answering
 
     async def health(self, _request: web.Request) -> web.Response:
-        obstacle = await obstacle_of(self._models, self._inference)
-        if obstacle is None and self._default is not None:
-            model = await self._find(self._default)
-            obstacle = None if model is not None and model.is_serving else f"the model {self._default!r} does not serve"
+        obstacle = await obstacle_of(self.models, self.inference)
+        if obstacle is None and self.named is not None:
+            model = await self._find(self.named)
+            obstacle = None if model is not None and model.is_serving else f"the model {self.named!r} does not serve"
         if obstacle is None:
             return web.Response(status=200)
         return json_answer({"error": obstacle, "error_type": "healthcheck"}, UNAVAILABLE)
@@ -93,7 +85,7 @@ class _Handlers:
     async def info(self, _request: web.Request) -> web.Response:
         """TGI's names; null is what nobody knows here. `backend` and `token_details` are our own."""
         model = await self._default_model()
-        info = await self._inference.model_info(model.model_id, max_age_seconds=KNOWN_SECONDS)
+        info = await self.inference.model_info(model.model_id, max_age_seconds=KNOWN_SECONDS)
         profile = profile_of(info)
         return json_answer(
             {
@@ -113,7 +105,7 @@ class _Handlers:
 
     async def prediction(self, request: web.Request) -> web.StreamResponse:
         """POST /predictions/{name}."""
-        return await self._answer(request, await self._serving(name_in(request)), Shape.BY_OPTIONS)
+        return await self.answering.answer(request, await self._serving(name_in(request)), partial(read_by, request, parsed))
 
     def default(self, shape: Shape) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
         """The handler of a path that names no model."""
@@ -121,17 +113,14 @@ class _Handlers:
         async def handler(request: web.Request) -> web.StreamResponse:
             target = target_of(request) if shape is Shape.BY_OPTIONS else None
             model = await (self._default_model() if target is None else self._serving(target))
-            return await self._answer(request, model, shape)
+            return await self.answering.answer(request, model, partial(read_by, request, parsed), shape)
 
         return handler
 
-    async def _answer(self, request: web.Request, model: KnownModel, shape: Shape) -> web.StreamResponse:
-        return await self._answering.answer(request, model, partial(json_of, request), shape)
-
     async def _default_model(self) -> KnownModel:
-        if self._default is not None:
-            return await self._serving(self._default)
-        serving = [model for model in self._models.known() if model.is_serving]
+        if self.named is not None:
+            return await self._serving(self.named)
+        serving = [model for model in self.models.known() if model.is_serving]
         if len(serving) != 1:
             raise ModelNotLoaded(f"the path names no model, LMI_MODEL is not set, and {len(serving)} models are loaded")
         return serving[0]
@@ -146,15 +135,14 @@ class _Handlers:
 
     async def _find(self, name: str) -> KnownModel | None:
         """Also one that others have loaded into this Triton: it has no options of its own."""
-        model = self._models.find(name)
-        if model is not None or not await self._is_of_others(name):
+        if (model := self.models.find(name)) is not None:
             return model
-        return KnownModel(name, name, "", is_serving=True, is_coming=False, is_coming_back=False, is_going=False)
-
-    async def _is_of_others(self, name: str) -> bool:
         try:
-            return await self._inference.is_model_ready(name)
+            is_of_others = await self.inference.is_model_ready(name)
         except InferenceFailed as failed:
-            if failed.failure in (Failure.NOT_FOUND, Failure.INVALID):
-                return False
-            raise
+            if failed.failure not in (Failure.NOT_FOUND, Failure.INVALID):
+                raise
+            return None
+        if not is_of_others:
+            return None
+        return KnownModel(name, name, "", is_serving=True, is_coming=False, is_coming_back=False, is_going=False)

@@ -1,29 +1,30 @@
 """
-Values as tensors of a model that says what it takes, and tensors as values. Pure.
+Values as tensors of a model that says what it takes, and values in its answers, which may hold anything. Pure.
 
 Types and the number of dimensions are read in the model's metadata, so one code serves batched backends (`[rows, n]`) and others (`[n]`).
+Of an answer, what makes no sense is None, as what is not there; only a text that is missing fails the generation: nobody may get another
+one's.
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
+from adapter.fronts.answers import HttpError
 from adapter.fronts.llm.parameters import BadParameter
-from adapter.fronts.strings import joined, split
-from adapter.inference import Failure, InferenceFailed, ModelInfo, Tensor
+from adapter.fronts.tensors import numbers, packed
+from adapter.inference import DATATYPES, Failure, InferenceFailed, ModelInfo, Tensor, split
 
-_CODES = {
-    "BOOL": "?", "INT8": "b", "INT16": "h", "INT32": "i", "INT64": "q", "UINT8": "B", "UINT16": "H", "UINT32": "I", "UINT64": "Q",
-    "FP16": "e", "FP32": "f", "FP64": "d",
-}  # fmt: skip
+T = TypeVar("T")
+MOST = 2**31 - 1
+"""Largest token id, and most tokens of an answer: more make no sense, and JSON of ours ends at 64 bits."""
 
 
 class Inputs:
     """Collects the inputs of one request; a model that batches has a row for each prompt."""
 
-    def __init__(self, info: ModelInfo, rows: int = 1) -> None:
+    def __init__(self, info: ModelInfo, rows: int) -> None:
         self._known = {entry.name: entry for entry in info.inputs}
         self._is_batched = info.max_batch_size > 0
         self._rows = rows
@@ -33,10 +34,6 @@ class Inputs:
     def tensors(self) -> tuple[Tensor, ...]:
         """All that was put."""
         return tuple(self._tensors.values())
-
-    def has(self, name: str) -> bool:
-        """Whether the model takes it."""
-        return name in self._known
 
     def first(self, *names: str) -> str | None:
         """The first of these names that the model takes."""
@@ -63,22 +60,65 @@ class Inputs:
         shape = [1] * (len(dimensions) - 1) + [count]
         if self._is_batched:
             shape = [self._rows, *shape]
+        elements = list(values) if rows else list(values) * self._rows
+        if entry.datatype != "BOOL":
+            elements = [int(value) if isinstance(value, bool) else value for value in elements]
         try:
-            data = packed(entry.datatype, values if rows else list(values) * self._rows)
-        except (struct.error, OverflowError, TypeError) as error:
+            data = packed(name, entry.datatype, elements, len(elements))
+        except (HttpError, KeyError) as error:
             raise BadParameter(parameter or name, f"the model takes {entry.datatype}, which cannot be this value") from error
         self._tensors[name] = Tensor(name=name, datatype=entry.datatype, shape=shape, data=data)
 
+    def put_flags(self, **flags: bool) -> None:
+        """Put those that the model takes."""
+        for name, value in flags.items():
+            if name in self._known:
+                self.put(name, [value])
 
-def packed(datatype: str, values: Sequence[Any]) -> bytes:
-    """Raw bytes. Raises struct.error, OverflowError, TypeError: the type has no such value."""
-    if datatype == "BYTES":
-        if not all(isinstance(value, str) for value in values):
-            raise TypeError("a text is needed")
-        return joined(value.encode() for value in values)
-    if datatype not in _CODES:
-        raise TypeError(datatype)
-    return struct.pack(f"<{len(values)}{_CODES[datatype]}", *values)
+
+class Row:
+    """What an answer has for one of its rows."""
+
+    def __init__(self, outputs: Mapping[str, Tensor], row: int, rows: int) -> None:
+        self._outputs = outputs
+        self._row = row
+        self.rows = rows
+
+    def text(self, name: str) -> bytes:
+        """
+        A text that a row cannot lack; empty where the answer has none for any.
+
+        Raises:
+            InferenceFailed: the texts are not as many as the rows, or cut off.
+        """
+        texts = texts_of(self._outputs.get(name))
+        text = self._first(texts)
+        if text is None and texts:
+            raise InferenceFailed(Failure.INTERNAL, f"the model has answered {self.rows} prompts with {len(texts)} texts")
+        return text or b""
+
+    def bytes(self, name: str) -> bytes | None:
+        """Any other text, as it is."""
+        return self._first(texts_of(self._outputs.get(name)))
+
+    def word(self, name: str) -> str | None:
+        """A text that names something; `None` in Python's words is none."""
+        found = (self.bytes(name) or b"").decode("utf-8", "replace")
+        return None if found in ("", "None") else found
+
+    def count(self, name: str) -> int | None:
+        """A number of tokens."""
+        value = self._first(self.numbers(name))
+        return int(value) if value is not None and 0 <= value <= MOST else None
+
+    def numbers(self, name: str) -> list[float]:
+        """All numbers of an output, of all rows."""
+        return numbers_of(self._outputs.get(name))
+
+    def _first(self, values: Sequence[T]) -> T | None:
+        """The first value of this row; None: there is none, or nobody can say which it is."""
+        each, rest = divmod(len(values), self.rows)
+        return values[self._row * each] if each and not rest else None
 
 
 def texts_of(tensor: Tensor | None) -> list[bytes]:
@@ -93,13 +133,7 @@ def texts_of(tensor: Tensor | None) -> list[bytes]:
 
 def numbers_of(tensor: Tensor | None) -> list[float]:
     """The elements of a tensor of numbers; none of another one. The type is the answer's own: backends declare others."""
-    if tensor is None or tensor.datatype not in _CODES:
+    if tensor is None or tensor.datatype == "BYTES" or tensor.datatype not in DATATYPES:
         return []
-    code = _CODES[tensor.datatype]
-    count = len(tensor.data) // struct.calcsize(code)
-    return list(struct.unpack_from(f"<{count}{code}", tensor.data))
-
-
-def by_name(outputs: Sequence[Tensor]) -> Mapping[str, Tensor]:
-    """Outputs by their names."""
-    return {tensor.name: tensor for tensor in outputs}
+    found: list[float] = numbers(tensor.datatype, tensor.data).tolist()
+    return found

@@ -3,103 +3,95 @@
 
 What fails before the model has been asked is an ordinary error. The status of a stream is that of its first answer; an error that comes
 later is an event of its own. What a client that leaves, or does not read, has asked for is cancelled in Triton.
-Source: Triton's `docs/protocol/extension_generate.md`.
+
+A key that is the name of an input is that tensor: one element, or a list of them. Every other key is a parameter of the request;
+so it goes for the keys of the object `parameters`. Source: Triton's `docs/protocol/extension_generate.md`; for shapes, for elements that
+stand alone, and for the texts that Triton's own tests look for: `http_server.cc`, `generate_endpoint_test.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+import math
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import orjson
 from aiohttp import web
 
-from adapter.fronts.answers import JSON, HttpError, bytes_answer, compressed, status_of
-from adapter.fronts.asking import NotOneAnswer, informed, look_up, only
-from adapter.fronts.bodies import body_of, off_loop_if_large
-from adapter.fronts.budget import take_for_parsing
+from adapter.fronts.answers import JSON, HttpError, Stream, bytes_answer, compressed, status_of, stream_headers
+from adapter.fronts.asking import begun, informed, look_up, only
+from adapter.fronts.bodies import off_loop_if_large, parsed, read_by
 from adapter.fronts.edge import Route
-from adapter.fronts.openapi import operation
-from adapter.fronts.streams import Stream, stream_headers
-from adapter.fronts.v2.described import GENERATE
-from adapter.fronts.v2.generating import Object, generated, object_of, requested
-from adapter.fronts.v2.infer import Wanted
-from adapter.fronts.v2.places import PLACES, place_of
-from adapter.inference import Failure, Inference, InferenceFailed, InferResponse, ModelInfo
+from adapter.fronts.openapi import OBJECT, TEXT, operation, shaped
+from adapter.fronts.tensors import as_json, packed
+from adapter.fronts.v2.infer import PLACES, Wanted, place_of
+from adapter.fronts.v2.requests import check_whole, filled, id_of
+from adapter.inference import DATATYPES, Failure, InferenceFailed, InferRequest, InferResponse, ModelInfo, Parameter, Tensor, TensorInfo
 from adapter.telemetry.logs import note
+from adapter.triton.inference.client import TritonInference
 
 EVENTS = "text/event-stream; charset=utf-8"
+PARAMETERS = "parameters"
+Object = Mapping[str, Any]
+_ID = "id"
+_KINDS = {"BYTES": (str, "attempt to access JSON non-string as string"), "BOOL": (bool, "attempt to access JSON non-boolean as boolean")}
 _NOT_ONE = "generate expects model to produce exactly 1 response, use generate_stream for a model that produces any other number"
+_BODY = {
+    **shaped(id=TEXT, text_input=TEXT, parameters=OBJECT),
+    "additionalProperties": {"type": ["string", "number", "boolean", "array"]},
+}
 
 
-def routes(inference: Inference, non_finite: str) -> Sequence[Route]:
+def routes(inference: TritonInference, non_finite: str) -> Sequence[Route]:
     """The two calls, with a version in the path and without; `non_finite` as V2_NON_FINITE."""
-    handlers = _Handlers(inference, non_finite)
-    one, all_of_them = operation("One answer, as a flat object", body=GENERATE), operation("All answers, as events", body=GENERATE)
-    found = []
-    for place in PLACES:
-        found += [
-            Route(method="POST", path=f"{place}/generate", handler=handlers.whole, api="inference", about=one),
-            Route(method="POST", path=f"{place}/generate_stream", handler=handlers.stream, api="inference", about=all_of_them),
-        ]
-    return found
 
+    async def read(request: web.Request) -> tuple[Wanted, Object]:
+        model, version = place_of(request)
+        await look_up(request, inference, model, version)
+        return Wanted(model=model, version=version, non_finite=non_finite), await read_by(request, object_of)
 
-class _Handlers:
-    def __init__(self, inference: Inference, non_finite: str) -> None:
-        self._inference = inference
-        self._non_finite = non_finite
+    async def generate(request: web.Request) -> web.StreamResponse:
+        return compressed(request, await whole(inference, *await read(request)))
 
-    async def whole(self, request: web.Request) -> web.StreamResponse:
-        wanted, value = await self._read(request)
-        answer = await whole(self._inference, wanted, value)
-        return compressed(request, answer)
-
-    async def stream(self, request: web.Request) -> web.StreamResponse:
-        wanted, value = await self._read(request)
+    async def generate_stream(request: web.Request) -> web.StreamResponse:
+        wanted, value = await read(request)
         try:
-            return await streamed(self._inference, wanted, value, request)
+            return await streamed(inference, wanted, value, request)
         except InferenceFailed as failed:
             if failed.failure is not Failure.INTERNAL:
                 raise
             note(error=failed.text, reason=failed.reason)  # the model's own first answer
             return web.Response(body=_error(failed.text), status=status_of(failed), headers=stream_headers(EVENTS))
 
-    async def _read(self, request: web.Request) -> tuple[Wanted, Object]:
-        model, version = place_of(request)
-        await look_up(request, self._inference, model, version)
-        body = await body_of(request)
-        take_for_parsing(request, body)
-        value = await off_loop_if_large(len(body), partial(object_of, body))
-        return Wanted(model=model, version=version, non_finite=self._non_finite), value
+    one, all_of_them = operation("One answer, as a flat object", body=_BODY), operation("All answers, as events", body=_BODY)
+    return [
+        *(Route("POST", f"{place}/generate", generate, "inference", one) for place in PLACES),
+        *(Route("POST", f"{place}/generate_stream", generate_stream, "inference", all_of_them) for place in PLACES),
+    ]
 
 
-async def whole(inference: Inference, wanted: Wanted, value: Object) -> web.Response:
+async def whole(inference: TritonInference, wanted: Wanted, value: Object) -> web.Response:
     """
     The model's only answer.
 
     Raises:
         HttpError: 400: the object does not fit the model, or the model gave none, or more than one.
-        InferenceFailed: as `Inference.infer`.
+        InferenceFailed: as `TritonInference.infer`.
     """
 
     async def one(info: ModelInfo) -> InferResponse:
         asked = requested(info, wanted.version, value)
-        if not info.is_decoupled:
-            return await inference.infer(asked)
-        try:
-            return await only(inference, asked)
-        except NotOneAnswer as refused:
-            raise HttpError(400, _NOT_ONE) from refused
+        return await (only(inference, asked, _NOT_ONE) if info.is_decoupled else inference.infer(asked))
 
     response = await informed(inference, wanted.model, wanted.version, one)
     size_bytes = sum(len(tensor.data) for tensor in response.outputs)
     return bytes_answer(await off_loop_if_large(size_bytes, partial(_text, wanted, response)), JSON)
 
 
-async def streamed(inference: Inference, wanted: Wanted, value: Object, request: web.Request) -> web.StreamResponse:
+async def streamed(inference: TritonInference, wanted: Wanted, value: Object, request: web.Request) -> web.StreamResponse:
     """
     All answers, as events. A failure after the first one is an event.
 
@@ -107,17 +99,9 @@ async def streamed(inference: Inference, wanted: Wanted, value: Object, request:
         HttpError: 400: the object does not fit the model.
         InferenceFailed: before the first answer, or instead of it.
     """
-
-    async def begun(info: ModelInfo) -> tuple[AsyncGenerator[InferResponse, None], InferResponse | None]:
-        """The answers to come, and the first one; None: there is none."""
-        answers = inference.stream(requested(info, wanted.version, value))
-        try:
-            return answers, await anext(answers, None)
-        except BaseException:
-            await answers.aclose()
-            raise
-
-    answers, first = await informed(inference, wanted.model, wanted.version, begun)
+    answers, first = await informed(
+        inference, wanted.model, wanted.version, lambda info: begun(inference.stream(requested(info, wanted.version, value)))
+    )
     async with aclosing(answers):
         event = b"" if first is None else _event(wanted, first)  # one that cannot be written is an ordinary error
         stream = Stream(request, EVENTS)
@@ -147,3 +131,80 @@ def _text(wanted: Wanted, response: InferResponse) -> bytes:
 
 def _error(text: str) -> bytes:
     return b"data: %s\n\n" % orjson.dumps({"error": text})
+
+
+def object_of(text: bytes) -> Object:
+    """
+    The body of a request.
+
+    Raises:
+        HttpError: 400: it is no JSON object, has a key twice, or is nested too deep.
+    """
+    value = parsed(text, is_unique=True)
+    if not isinstance(value, dict):
+        raise HttpError(400, "the body must be a JSON object")
+    return value
+
+
+def requested(info: ModelInfo, version: str, value: Object) -> InferRequest:
+    """
+    What a model is asked by such an object; whether inputs are missing, the model decides.
+
+    Raises:
+        HttpError: 400, with the name of the key that is wrong.
+    """
+    known = {entry.name: entry for entry in info.inputs}
+    inputs: dict[str, Tensor] = {}
+    parameters: dict[str, Parameter] = {}
+    request_id = id_of(value.get(_ID, "") if _ID not in known else "")
+
+    nested = value.get(PARAMETERS, {})
+    if not isinstance(nested, dict) or PARAMETERS in known:
+        raise HttpError(400, f"{PARAMETERS!r} must be an object, and cannot be the name of an input")
+    own = {_ID, PARAMETERS} - known.keys()
+    for key, given in [*((key, given) for key, given in value.items() if key not in own), *nested.items()]:
+        if key in known:
+            if key in inputs:
+                raise HttpError(400, f"input {key!r} already exists in request")
+            inputs[key] = _tensor(known[key], given)
+        elif isinstance(given, bool | int | float | str):
+            check_whole(f"the key {key!r}", key)
+            check_whole(f"parameter {key!r}", given)
+            parameters[key] = given
+        else:
+            raise HttpError(400, f"parameter {key!r} has invalid type: it must be a string, a number or a boolean")
+    return InferRequest(model=info.name, version=version, id=request_id, parameters=parameters, inputs=tuple(inputs.values()))
+
+
+def _tensor(info: TensorInfo, given: Any) -> Tensor:
+    what = f"input {info.name!r}"
+    data = given if isinstance(given, list) else [given]
+    if info.datatype not in DATATYPES:
+        raise HttpError(400, f"{what} has the datatype {info.datatype!r}, which JSON cannot carry")
+    kind, words = _KINDS.get(info.datatype, (None, ""))
+    if kind is not None and set(map(type, data)) - {kind}:
+        raise HttpError(400, f"{what}: {words}")
+    if any(isinstance(element, list) for element in data):
+        raise HttpError(400, f"{what} must be one element, or a list of them")
+    shape = filled(what, info.shape, len(data))
+    return Tensor(name=info.name, datatype=info.datatype, shape=shape, data=packed(what, info.datatype, data, len(data)))
+
+
+def generated(response: InferResponse, non_finite: str) -> bytes:
+    """
+    An answer as one line of JSON; `non_finite` as V2_NON_FINITE. Names of outputs give way to those of the protocol.
+
+    Raises:
+        HttpError: as `tensors.as_json`.
+    """
+    found: dict[str, Any] = {tensor.name: _written(tensor, non_finite) for tensor in response.outputs}
+    found |= response.parameters
+    found |= {"model_name": response.model, "model_version": response.version}
+    if response.id:
+        found[_ID] = response.id
+    return orjson.dumps(found, option=orjson.OPT_SORT_KEYS)
+
+
+def _written(tensor: Tensor, non_finite: str) -> orjson.Fragment:
+    text = as_json(f"output {tensor.name!r}", tensor.datatype, tensor.data, non_finite=non_finite)
+    return orjson.Fragment(text[1:-1] if math.prod(tensor.shape) == 1 else text)

@@ -8,18 +8,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from adapter.fronts.answers import HttpError
-from adapter.fronts.v2.elements import BASE64, DATATYPES, element_bytes, packed
-from adapter.inference import InferRequest, ModelInfo, Parameter, Tensor, WantedOutput
+from adapter.fronts.openapi import TEXT, Schema, listed, shaped
+from adapter.fronts.tensors import BASE64, element_bytes, packed
+from adapter.inference import DATATYPES, InferRequest, ModelInfo, Parameter, Tensor
 
 HEADER_LENGTH = "Inference-Header-Content-Length"
 SHARED_MEMORY = "shared_memory_region"
 """Of an input or an output. Source: Triton's shared memory extension, whose other calls are no part of the fronts either."""
 MOST_ELEMENTS = 2**40
 _LONGEST_NUMBER = 18
+_PARAMETERS: Schema = {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}}
+_SHAPE, _DATATYPE = listed({"type": "integer", "minimum": 0}), {"enum": sorted(DATATYPES)}
+_INPUT = shaped("name", "shape", "datatype", name=TEXT, shape=_SHAPE, datatype=_DATATYPE, parameters=_PARAMETERS, data=listed({}))
+_OUTPUT = shaped("name", name=TEXT, parameters=_PARAMETERS)
+BODY = shaped("inputs", id=TEXT, parameters=_PARAMETERS, inputs=listed(_INPUT), outputs=listed(_OUTPUT))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,16 +33,16 @@ class Asked:
     """What a request asks for."""
 
     request: InferRequest
-    binary: frozenset[str] = frozenset()
-    """Outputs wanted as binary data; of those that are not named: `is_all_binary`."""
+    binary: Mapping[str, bool] = field(default_factory=dict)
+    """Output that has a word of its own → whether it is wanted as binary data, and not as JSON."""
     is_all_binary: bool = False
-    texts: frozenset[str] = frozenset()
-    """Outputs that are named, and wanted as JSON although all others are binary."""
+    """All others are."""
     base64: frozenset[str] = frozenset()
+    """Outputs whose BYTES are wanted so in JSON."""
 
     def is_binary(self, output: str) -> bool:
         """Whether this output is wanted as binary data."""
-        return output in self.binary or (self.is_all_binary and output not in self.texts)
+        return self.binary.get(output, self.is_all_binary)
 
 
 def header_length(text: str | None, body_bytes: int, name: str = HEADER_LENGTH) -> int | None:
@@ -66,34 +72,34 @@ def asked(model: str, version: str, value: Any, binary: memoryview) -> Asked:
     parameters = _parameters("the request", value)
     request_id = id_of(value.get("id", ""))
     is_all_binary = _flag("the request", parameters.pop("binary_data_output", False), "binary_data_output")
-    inputs, rest = [], binary
+    inputs: dict[str, Tensor] = {}
+    rest = binary
     if "inputs" not in value:
         raise HttpError(400, "the request has no 'inputs'")
     for number, entry in enumerate(_objects(value, "inputs")):
         tensor, rest = _input(number, entry, rest)
-        inputs.append(tensor)
+        if tensor.name in inputs:
+            raise HttpError(400, f"the input {tensor.name!r} is there twice")
+        inputs[tensor.name] = tensor
     if len(rest):
         raise HttpError(400, f"the body has {len(rest)} bytes of binary data that belong to no input")
-    _check_distinct("input", [tensor.name for tensor in inputs])
-    outputs: list[WantedOutput] = []
-    chosen: dict[str, set[str]] = {"binary": set(), "texts": set(), "base64": set()}
+    outputs: dict[str, Mapping[str, Parameter]] = {}
+    own: dict[str, bool] = {}
+    base64: set[str] = set()
     for entry in _objects(value, "outputs"):
         name = _text(entry, "name", "an output")
-        wanted = _parameters(f"output {name!r}", entry)
+        if name in outputs:
+            raise HttpError(400, f"the output {name!r} is there twice")
+        what = f"output {name!r}"
+        wanted = _parameters(what, entry)
         if (is_binary := wanted.pop("binary_data", None)) is not None:
-            chosen["binary" if _flag(f"output {name!r}", is_binary, "binary_data") else "texts"].add(name)
-        if _is_base64(f"output {name!r}", wanted.pop("content_type", None)):
-            chosen["base64"].add(name)
-        outputs.append(WantedOutput(name=name, parameters=wanted))
-    _check_distinct("output", [output.name for output in outputs])
-    request = InferRequest(model=model, version=version, id=request_id, parameters=parameters, inputs=inputs, outputs=outputs)
-    return Asked(
-        request=request,
-        is_all_binary=is_all_binary,
-        binary=frozenset(chosen["binary"]),
-        texts=frozenset(chosen["texts"]),
-        base64=frozenset(chosen["base64"]),
-    )
+            own[name] = _flag(what, is_binary, "binary_data")
+        if _is_base64(what, wanted.pop("content_type", None)):
+            base64.add(name)
+        outputs[name] = wanted
+    tensors = list(inputs.values())
+    request = InferRequest(model=model, version=version, id=request_id, parameters=parameters, inputs=tensors, outputs=outputs)
+    return Asked(request=request, is_all_binary=is_all_binary, binary=own, base64=frozenset(base64))
 
 
 def id_of(value: Any) -> str:
@@ -129,19 +135,30 @@ def raw(info: ModelInfo, version: str, body: bytes) -> Asked:
         if any(length not in (1, -1) for length in shape):
             raise HttpError(400, f"a raw request needs one element, but input {entry.name!r} has the shape {shape}")
         shape, body = [1] * len(shape), len(body).to_bytes(4, "little") + body
+    elif len(body) % size or shape.count(-1) > 1:
+        raise HttpError(400, f"a raw request of {len(body)} bytes does not fill the shape {shape} of input {entry.name!r}")
     else:
-        shape = _sized(entry.name, shape, size, len(body))
+        shape = filled(f"input {entry.name!r}", shape, len(body) // size)
     tensor = Tensor(name=entry.name, datatype=entry.datatype, shape=shape, data=body)
     return Asked(request=InferRequest(model=info.name, version=version, inputs=[tensor]), is_all_binary=True)
 
 
-def _sized(name: str, shape: list[int], size: int, body_bytes: int) -> list[int]:
-    known = math.prod(length for length in shape if length != -1) * size
-    if shape.count(-1) > 1:
-        raise HttpError(400, f"a raw request needs a shape, but input {name!r} has more than one dimension of any size")
-    if known == 0 or body_bytes % known or (-1 not in shape and body_bytes != known):
-        raise HttpError(400, f"a raw request of {body_bytes} bytes does not fill the shape {shape} of input {name!r}")
-    return [body_bytes // known if length == -1 else length for length in shape]
+def filled(what: str, dims: Sequence[int], count: int) -> list[int]:
+    """
+    A shape of so many elements: the innermost dimension of any size has what the fixed ones leave; further ones are 1.
+
+    Raises:
+        HttpError: 400: there is none.
+    """
+    fixed = math.prod(length for length in dims if length != -1)
+    places = [place for place, length in enumerate(dims) if length == -1]
+    rest = count // fixed if fixed else 0
+    if not fixed or rest * fixed != count or (not places and rest != 1):
+        raise HttpError(400, f"{what}: {count} elements do not fill the shape {list(dims)}")
+    shape = [1 if length == -1 else length for length in dims]
+    if places:
+        shape[places[-1]] = rest
+    return shape
 
 
 def _input(number: int, entry: Mapping[str, Any], rest: memoryview) -> tuple[Tensor, memoryview]:
@@ -214,11 +231,3 @@ def _is_base64(what: str, value: Parameter | None) -> bool:
     if value is not None and value != BASE64:
         raise HttpError(400, f"{what}: content_type can be {BASE64!r} alone")
     return value is not None
-
-
-def _check_distinct(what: str, names: Sequence[str]) -> None:
-    seen: set[str] = set()
-    for name in names:
-        if name in seen:
-            raise HttpError(400, f"the {what} {name!r} is there twice")
-        seen.add(name)

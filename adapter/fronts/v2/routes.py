@@ -1,158 +1,228 @@
 """
-The V2 inference protocol over HTTP, in front of Triton, or of ModelMesh.
+The V2 inference protocol over HTTP, in front of Triton, or of ModelMesh, and the model repository API: index, load, unload.
 
-Errors are `{"error": text}` and nothing else. Source: the V2 predict protocol, and Triton's extensions of it.
+Errors are `{"error": text}` and nothing else. The repository is shut unless V2_REPOSITORY_API opens it, and each call then says so.
+Source: the V2 predict protocol, and Triton's extensions of it, as `docs/protocol/extension_model_repository.md`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping
+import base64
+import binascii
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from aiohttp import web
 
-from adapter.errors import AdapterError
-from adapter.fronts.accept import takes_json
-from adapter.fronts.answers import JSON, UNAVAILABLE, HttpError, bytes_answer, compressed, json_answer
+from adapter.fronts.answers import JSON, UNAVAILABLE, HttpError, bytes_answer, compressed, json_answer, takes_json
 from adapter.fronts.asking import look_up
-from adapter.fronts.bodies import body_of
-from adapter.fronts.budget import take_for_parsing
-from adapter.fronts.edge import Front, Route
-from adapter.fronts.openapi import BINARY, operation
-from adapter.fronts.v2 import generate, repository
-from adapter.fronts.v2.described import INFER
-from adapter.fronts.v2.infer import Wanted, inferred
-from adapter.fronts.v2.places import PLACES, place_of
-from adapter.fronts.v2.requests import HEADER_LENGTH, header_length
-from adapter.inference import Inference, ModelInfo, TensorInfo
+from adapter.fronts.bodies import body_of, parsed, read_by, take_for_parsing
+from adapter.fronts.edge import REPOSITORY, Front, Route, name_in
+from adapter.fronts.openapi import BINARY, OBJECT, operation, shaped
+from adapter.fronts.v2 import generate
+from adapter.fronts.v2.infer import PLACES, Wanted, inferred, place_of
+from adapter.fronts.v2.requests import BODY, HEADER_LENGTH, header_length
 from adapter.lifecycle.repository_api import RepositoryCalls
+from adapter.model import Overrides, ServerModel
 from adapter.settings.fronts import V2Settings
+from adapter.triton.inference.client import TritonInference
 
 SERVED = ("classification", "sequence", "model_configuration", "binary_tensor_data", "parameters", "statistics")
 """Extensions of Triton that this front serves. Source: names in Triton's ServerMetadata."""
+EXTENSIONS = ("model_repository", "model_repository(unload_dependents)")
+CONFIG, FILE, DEPENDENTS = "config", "file:", "unload_dependents"
+_INDEX, _WITH_PARAMETERS = shaped(ready={"type": "boolean"}), shaped(parameters=OBJECT)
 
 
-def front(settings: V2Settings, inference: Inference, triton: Inference, repository_api: RepositoryCalls | None = None) -> Front:
+def front(
+    settings: V2Settings, inference: TritonInference, triton: TritonInference, repository_api: RepositoryCalls | None = None
+) -> Front:
     """
     The front of V2 REST, before `inference`; whether the pod is well, its own `triton` says: ModelMesh has no such call.
 
     Without a `repository_api` those calls are refused.
     """
-    served = SERVED if repository_api is None else (*SERVED, *repository.EXTENSIONS)
+    served = SERVED if repository_api is None else (*SERVED, *EXTENSIONS)
+    handlers = _Handlers(inference, triton, served, settings.non_finite)
+    infer = operation("One inference", body=BODY, types=(JSON, BINARY))
     routes = [
-        *_routes(_Handlers(settings, inference, triton, served)),
-        *generate.routes(inference, settings.non_finite),
-        *repository.routes(repository_api),
+        Route("GET", "/v2/health/live", handlers.live, "health", operation("Whether the server lives")),
+        Route("GET", "/v2/health/ready", handlers.ready, "health", operation("Whether the server serves")),
+        Route("GET", "/v2", handlers.server, "metadata", operation("What the server is")),
+        Route("GET", "/v2/models/stats", handlers.all_statistics, "statistics", operation("Statistics of all models")),
     ]
+    for place in PLACES:
+        routes += [
+            Route("GET", f"{place}/ready", handlers.model_ready, "health", operation("Whether it serves")),
+            Route("GET", place, handlers.model, "metadata", operation("Its inputs and outputs")),
+            Route("GET", f"{place}/config", handlers.config, "model-config", operation("Its config")),
+            Route("GET", f"{place}/stats", handlers.statistics, "statistics", operation("Its statistics")),
+            Route("POST", f"{place}/infer", handlers.infer, "inference", infer),
+        ]
+    routes += [*generate.routes(inference, settings.non_finite), *_repository(repository_api)]
     return Front(name="v2", title="V2 inference protocol", routes=routes, fails=_fails)
 
 
-def _fails(_request: web.BaseRequest, status: int, text: str, _error: AdapterError | None) -> web.Response:
+def _fails(_request: web.BaseRequest, status: int, text: str) -> web.Response:
     return json_answer({"error": text}, status)
 
 
-def _routes(handlers: _Handlers) -> list[Route]:
-    found = [
-        Route(method="GET", path="/v2/health/live", handler=handlers.live, api="health", about=operation("Whether the server lives")),
-        Route(method="GET", path="/v2/health/ready", handler=handlers.ready, api="health", about=operation("Whether the server serves")),
-        Route(method="GET", path="/v2", handler=handlers.server, api="metadata", about=operation("What the server is")),
-        Route(
-            method="GET",
-            path="/v2/models/stats",
-            handler=handlers.all_statistics,
-            api="statistics",
-            about=operation("Statistics of all models"),
-        ),
-    ]
-    for place in PLACES:
-        found += [
-            Route(method="GET", path=f"{place}/ready", handler=handlers.model_ready, api="health", about=operation("Whether it serves")),
-            Route(method="GET", path=place, handler=handlers.model, api="metadata", about=operation("Its inputs and outputs")),
-            Route(method="GET", path=f"{place}/config", handler=handlers.config, api="model-config", about=operation("Its config")),
-            Route(method="GET", path=f"{place}/stats", handler=handlers.statistics, api="statistics", about=operation("Its statistics")),
-            Route(
-                method="POST",
-                path=f"{place}/infer",
-                handler=handlers.infer,
-                api="inference",
-                about=operation("One inference", body=INFER, types=(JSON, BINARY)),
-            ),
-        ]
-    return found
-
-
+@dataclass(frozen=True)
 class _Handlers:
-    def __init__(self, settings: V2Settings, inference: Inference, triton: Inference, served: Collection[str]) -> None:
-        self._served = served
-        self._inference = inference
-        self._triton = triton
-        self._non_finite = settings.non_finite
+    inference: TritonInference
+    triton: TritonInference
+    served: Collection[str]
+    non_finite: str
 
     async def live(self, request: web.Request) -> web.Response:
-        return await _health(request, "live", self._triton.is_live)
+        return _health(request, "live", is_well=await self.triton.is_live())
 
     async def ready(self, request: web.Request) -> web.Response:
-        return await _health(request, "ready", self._triton.is_ready)
+        return _health(request, "ready", is_well=await self.triton.is_ready())
 
     async def server(self, _request: web.Request) -> web.Response:
-        info = await self._triton.server_info()
-        return json_answer(
-            {"name": info.name, "version": info.version, "extensions": [name for name in info.extensions if name in self._served]}
-        )
+        info = await self.triton.server_info()
+        extensions = [name for name in info.extensions if name in self.served]
+        return json_answer({"name": info.name, "version": info.version, "extensions": extensions})
 
     async def model_ready(self, request: web.Request) -> web.Response:
         name, version = place_of(request)
-        if not await self._inference.is_model_ready(name, version):
+        if not await self.inference.is_model_ready(name, version):
             raise HttpError(400, f"the model {name!r} is not ready")
-        return _well(request, "ready")
+        return _health(request, "ready", is_well=True)
 
     async def model(self, request: web.Request) -> web.Response:
-        return json_answer(_metadata(await self._inference.model_info(*place_of(request))))
+        info = await self.inference.model_info(*place_of(request))
+        return json_answer({name: getattr(info, name) for name in ("name", "versions", "platform", "inputs", "outputs")})
 
     async def config(self, request: web.Request) -> web.Response:
-        return json_answer(await self._inference.model_config(*place_of(request)))
+        return json_answer(await self.inference.model_config(*place_of(request)))
 
     async def statistics(self, request: web.Request) -> web.Response:
-        return json_answer(await self._inference.model_statistics(*place_of(request)))
+        return json_answer(await self.inference.model_statistics(*place_of(request)))
 
     async def all_statistics(self, _request: web.Request) -> web.Response:
-        return json_answer(await self._inference.model_statistics())
+        return json_answer(await self.inference.model_statistics())
 
     async def infer(self, request: web.Request) -> web.StreamResponse:
         model, version = place_of(request)
-        await look_up(request, self._inference, model, version)
+        await look_up(request, self.inference, model, version)
         body = await body_of(request)
         length = header_length(request.headers.get(HEADER_LENGTH), len(body))
         take_for_parsing(request, body, length)
-        found = await inferred(self._inference, Wanted(model=model, version=version, non_finite=self._non_finite), body, length)
-        headers = {} if found.header_length is None else {HEADER_LENGTH: str(found.header_length)}
-        return compressed(request, bytes_answer(found.body, found.content_type, headers=headers))
+        found, length = await inferred(self.inference, Wanted(model=model, version=version, non_finite=self.non_finite), body, length)
+        answer = bytes_answer(found, JSON) if length is None else bytes_answer(found, BINARY, headers={HEADER_LENGTH: str(length)})
+        return compressed(request, answer)
 
 
-async def _health(request: web.Request, word: str, ask: Callable[[], Awaitable[bool]]) -> web.Response:
-    return _well(request, word) if await ask() else _answer_of_health(request, word, UNAVAILABLE)
-
-
-def _well(request: web.Request, word: str) -> web.Response:
-    return _answer_of_health(request, word, 200)
-
-
-def _answer_of_health(request: web.Request, word: str, status: int) -> web.Response:
+def _health(request: web.Request, word: str, *, is_well: bool) -> web.Response:
     """Empty, as the protocol wants it; for a client that names JSON, as KServe's, an object."""
+    status = 200 if is_well else UNAVAILABLE
     if takes_json(request.headers.getall("Accept", ())):
-        return json_answer({word: status == 200}, status)
+        return json_answer({word: is_well}, status)
     return web.Response(status=status)
 
 
-def _metadata(info: ModelInfo) -> Mapping[str, Any]:
-    return {
-        "name": info.name,
-        "versions": list(info.versions),
-        "platform": info.platform,
-        "inputs": [_tensor(entry) for entry in info.inputs],
-        "outputs": [_tensor(entry) for entry in info.outputs],
-    }
+def _repository(api: RepositoryCalls | None) -> Sequence[Route]:
+    """The three calls; None: they are shut."""
+    handlers = _Shut() if api is None else _Repository(api)
+    index = operation("All models that could be loaded", body=_INDEX)
+    load, unload = operation("Load a model", body=_WITH_PARAMETERS), operation("Unload a model", body=_WITH_PARAMETERS)
+    return [
+        Route("POST", "/v2/repository/index", handlers.index, REPOSITORY, index),
+        Route("POST", "/v2/repository/models/{name}/load", handlers.load, REPOSITORY, load),
+        Route("POST", "/v2/repository/models/{name}/unload", handlers.unload, REPOSITORY, unload),
+    ]
 
 
-def _tensor(info: TensorInfo) -> Mapping[str, Any]:
-    return {"name": info.name, "datatype": info.datatype, "shape": list(info.shape)}
+class _Shut:
+    async def index(self, _request: web.Request) -> web.Response:
+        raise HttpError(403, "the model repository API is shut: V2_REPOSITORY_API=true opens it")
+
+    load = unload = index
+
+
+class _Repository:
+    def __init__(self, api: RepositoryCalls) -> None:
+        self._api = api
+
+    async def index(self, request: web.Request) -> web.Response:
+        is_ready = await read_by(request, ready_only)
+        rows = await self._api.index()
+        return json_answer([_row(row) for row in rows if row.state == "READY" or not is_ready])
+
+    async def load(self, request: web.Request) -> web.Response:
+        name, overrides = name_in(request), await read_by(request, overrides_of)
+        await self._api.load(name, overrides)
+        return web.Response()
+
+    async def unload(self, request: web.Request) -> web.Response:
+        name, has_dependents = name_in(request), await read_by(request, with_dependents)
+        await self._api.unload(name, has_dependents=has_dependents)
+        return web.Response()
+
+
+def _object(body: bytes) -> Mapping[str, Any]:
+    """No body is an empty object."""
+    value = parsed(body) if body.strip() else {}
+    if not isinstance(value, dict):
+        raise HttpError(400, "the body must be a JSON object")
+    return value
+
+
+def _parameters(body: bytes) -> Mapping[str, Any]:
+    parameters = _object(body).get("parameters", {})
+    if not isinstance(parameters, dict):
+        raise HttpError(400, "'parameters' must be an object")
+    return parameters
+
+
+def ready_only(body: bytes) -> bool:
+    """Of a request for the index. Raises HttpError: 400."""
+    wanted = _object(body).get("ready", False)
+    if not isinstance(wanted, bool):
+        raise HttpError(400, "'ready' must be true or false")
+    return wanted
+
+
+def overrides_of(body: bytes) -> Overrides:
+    """Of a request for a load. Raises HttpError: 400."""
+    found: dict[str, str | bytes] = {}
+    for key, value in _parameters(body).items():
+        if key != CONFIG and not key.startswith(FILE):
+            raise HttpError(400, f"there is no parameter {key!r} of a load; there are {CONFIG!r} and {FILE + '<version>/<name>'!r}")
+        if not isinstance(value, str):
+            raise HttpError(400, f"the parameter {key!r} must be a text")
+        found[key] = value if key == CONFIG else _content(key, value)
+    if found and CONFIG not in found:
+        raise HttpError(400, f"the parameter {CONFIG!r} is missing: files that come with a load need it")
+    return found
+
+
+def _content(key: str, text: str) -> bytes:
+    place = key.removeprefix(FILE)
+    parts = place.split("/")
+    if any(part in ("", ".", "..") for part in parts) or "\0" in place or "\\" in place:
+        raise HttpError(400, f"the parameter {key!r} must name a file inside the model: {FILE + '<version>/<name>'!r}")
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise HttpError(400, f"the parameter {key!r} is no base64") from None
+
+
+def with_dependents(body: bytes) -> bool:
+    """Of a request for an unload. Raises HttpError: 400."""
+    parameters = _parameters(body)
+    if unknown := sorted(parameters.keys() - {DEPENDENTS}):
+        raise HttpError(400, f"there is no parameter {unknown[0]!r} of an unload; there is {DEPENDENTS!r}")
+    wanted = parameters.get(DEPENDENTS, False)
+    if not isinstance(wanted, bool):
+        raise HttpError(400, f"the parameter {DEPENDENTS!r} must be true or false")
+    return wanted
+
+
+def _row(row: ServerModel) -> Mapping[str, str]:
+    """Without what Triton does not tell."""
+    known = {"name": row.name, "version": row.version, "state": row.state, "reason": row.reason}
+    return {key: value for key, value in known.items() if value or key == "name"}

@@ -1,5 +1,5 @@
 """
-One channel to a V2 gRPC server, for inference and for questions about models. Implements `adapter.inference.Inference`.
+One channel to a V2 gRPC server, Triton or ModelMesh, for inference and for questions about models.
 
 What ends a wait: a server that is away refuses at once, or after one attempt to connect (1 s); questions have a deadline; an
 inference has none, and ends with its answer, its connection, or its caller. A cancel of a call, or the end of a generator, cancels the
@@ -7,13 +7,13 @@ call in the server soon (`leaving`); the caller does not wait for that. No call 
 
 Triton's header `triton_grpc_error`, by which the errors of a stream come as gRPC's status, is not sent: Triton 2.51 dies of it when
 a model sends an error and then ends its stream, as models are told to (ModelStreamInfer; shown by the tests). So such an error has
-words and no code, and the words decide (`failures`).
+words and no code, and the words decide (`messages`).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
+import re
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from time import monotonic
@@ -22,25 +22,33 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from adapter.inference import Failure, InferenceFailed, InferRequest, InferResponse, ModelInfo, ServerInfo
-from adapter.stubs import service_pb2, service_pb2_grpc
+from adapter.inference import Failure, InferenceFailed, InferRequest, InferResponse, ModelInfo
+from adapter.stubs import model_config_pb2, service_pb2, service_pb2_grpc
 from adapter.telemetry.redaction import remember
-from adapter.triton.inference.as_json import json_of
+from adapter.triton.inference import messages
 from adapter.triton.inference.channels import Tls, channel_to
-from adapter.triton.inference.failures import failure_in_stream, failure_of
 from adapter.triton.inference.leaving import Leaving, seen
-from adapter.triton.inference.messages import WANTS_EMPTY_FINAL, info_of, is_refusal, request_of, response_of
 
 HEALTH_SECONDS = 0.9
 """A caller has an answer within a second."""
 QUESTION_SECONDS = 10.0
 """For calls that never wait for a model."""
 KEPT_INFOS = 1024
+HEADER = "mm-vmodel-id"
+"""Of a call to ModelMesh: the model that it is about. Source: ModelMesh's `GrpcSupport.java`; modelmesh-serving's `cluster_config.go`."""
+BINARY_HEADER = f"{HEADER}-bin"
+_VISIBLE = re.compile(r"[!-~]+")
+_AWAY = frozenset({Failure.UNAVAILABLE, Failure.TIMEOUT})
 Metadata = tuple[tuple[str, str | bytes], ...]
 
 
 class TritonInference:
-    """As `adapter.inference.Inference`. Made where an event loop runs."""
+    """
+    A V2 gRPC server. Made where an event loop runs.
+
+    Every call raises InferenceFailed; a call that is cancelled is cancelled in the server, too. None of them waits for a server that
+    is away: it fails with UNAVAILABLE at once, or within the connection's first attempt.
+    """
 
     _question_seconds: float | None = QUESTION_SECONDS
 
@@ -60,30 +68,32 @@ class TritonInference:
         self._channel = channel_to(target, tls, max_message_bytes)
         self._stub = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
         self._leaving = Leaving()
-        self._infos: OrderedDict[tuple[str, str], tuple[float, ModelInfo]] = OrderedDict()
+        self._infos: dict[tuple[str, str], tuple[float, ModelInfo]] = {}
 
     async def close(self) -> None:
         """End the channel and whatever calls run on it; those that were left are let go first."""
         await self._leaving.settled()
         await self._channel.close()
 
-    async def infer(self, request: InferRequest, *, headers: Mapping[str, str] | None = None) -> InferResponse:
-        """As `Inference`."""
-        about = self._about(request.model)
-        metadata = (*about, *headers.items()) if headers else about
+    async def infer(self, request: InferRequest) -> InferResponse:
+        """One answer (ModelInfer)."""
         begun = monotonic()
-        call = self._stub.ModelInfer(request_of(request), metadata=metadata)
+        call = self._stub.ModelInfer(messages.request_of(request), metadata=self._about(request.model))
         answer = seen(asyncio.ensure_future(_answer_of(call, request.id)))
         try:
-            return response_of(await asyncio.shield(answer))
+            return messages.response_of(await asyncio.shield(answer))
         finally:
             if not answer.done():
                 self._leaving.leave(call, answer, begun)
 
     async def stream(self, request: InferRequest) -> AsyncGenerator[InferResponse, None]:
-        """As `Inference`."""
-        message = request_of(request)
-        message.parameters[WANTS_EMPTY_FINAL].bool_param = True
+        """
+        All answers, each as soon as it is there (ModelStreamInfer, one stream for one request).
+
+        The last one `is_final`. To stop early, close the generator (`contextlib.aclosing`), which cancels the call.
+        """
+        message = messages.request_of(request)
+        message.parameters[messages.WANTS_EMPTY_FINAL].bool_param = True
         call = self._stub.ModelStreamInfer(metadata=self._about(request.model))
         pending = seen(asyncio.ensure_future(_next_of(call, request.id, message)))
         is_over = False
@@ -91,8 +101,8 @@ class TritonInference:
             while True:
                 answer = await asyncio.shield(pending)
                 if answer.error_message:
-                    raise failure_in_stream(answer.error_message, not is_refusal(answer), request.id)
-                response = response_of(answer.infer_response, is_stream=True)
+                    raise messages.failure_in_stream(answer.error_message, not messages.is_refusal(answer), request.id)
+                response = messages.response_of(answer.infer_response, is_stream=True)
                 is_over = response.is_final
                 yield response
                 if is_over:
@@ -105,44 +115,53 @@ class TritonInference:
                 self._leaving.leave_stream(call, pending)
 
     async def is_live(self) -> bool:
-        """As `Inference`."""
+        """ServerLive. False also when the server is away, or has not answered within a second."""
         return await self._is_well(self._stub.ServerLive, service_pb2.ServerLiveRequest(), "live")
 
     async def is_ready(self) -> bool:
-        """As `Inference`."""
+        """ServerReady, likewise."""
         return await self._is_well(self._stub.ServerReady, service_pb2.ServerReadyRequest(), "ready")
 
     async def is_model_ready(self, model: str, version: str = "") -> bool:
-        """As `Inference`."""
+        """ModelReady. False also for a model that Triton does not know; ModelMesh raises NOT_FOUND for one that it does not know."""
         request = service_pb2.ModelReadyRequest(name=model, version=version)
         return bool((await self._ask(self._stub.ModelReady, request, model)).ready)
 
-    async def server_info(self) -> ServerInfo:
-        """As `Inference`."""
-        reply = await self._ask(self._stub.ServerMetadata, service_pb2.ServerMetadataRequest())
-        return ServerInfo(reply.name, reply.version, tuple(reply.extensions))
+    async def server_info(self) -> Any:
+        """ServerMetadataResponse."""
+        return await self._ask(self._stub.ServerMetadata, service_pb2.ServerMetadataRequest())
 
     async def model_info(self, model: str, version: str = "", *, max_age_seconds: float = 0) -> ModelInfo:
-        """As `Inference`."""
+        """
+        ModelMetadata and ModelConfig in one.
+
+        Args:
+            model: its name.
+            version: empty for whichever the server takes.
+            max_age_seconds: take an earlier answer that is so young. A reload is not told: a request that was built from it
+                and refused is to be built again from a fresh one.
+        """
         kept = self._infos.get((model, version)) if max_age_seconds else None
         if kept is not None and monotonic() - kept[0] < max_age_seconds:
             return kept[1]
         asked = monotonic()
-        info = info_of(*await asyncio.gather(self._metadata(model, version), self._config_for_asking(model, version)))
+        request = service_pb2.ModelMetadataRequest(name=model, version=version)
+        metadata = self._ask(self._stub.ModelMetadata, request, model)
+        info = messages.info_of(*await asyncio.gather(metadata, self._config_for_asking(model, version)))
+        self._infos.pop((model, version), None)
         self._infos[model, version] = (asked, info)
-        self._infos.move_to_end((model, version))
         if len(self._infos) > KEPT_INFOS:
-            self._infos.popitem(last=False)
+            del self._infos[next(iter(self._infos))]
         return info
 
     async def model_config(self, model: str, version: str = "") -> Mapping[str, Any]:
-        """As `Inference`."""
-        return json_of(await self._config(model, version))
+        """ModelConfig as the JSON object that Triton's HTTP front gives."""
+        return messages.json_of(await self._config(model, version))
 
     async def model_statistics(self, model: str = "", version: str = "") -> Mapping[str, Any]:
-        """As `Inference`."""
+        """ModelStatistics as the JSON object that Triton's HTTP front gives."""
         request = service_pb2.ModelStatisticsRequest(name=model, version=version)
-        return json_of(await self._ask(self._stub.ModelStatistics, request, model))
+        return messages.json_of(await self._ask(self._stub.ModelStatistics, request, model))
 
     def _about(self, model: str) -> Metadata:
         """Headers of a call about a model."""
@@ -151,9 +170,6 @@ class TritonInference:
     async def _config_for_asking(self, model: str, version: str) -> Any:
         """What of the config decides how the model is asked."""
         return await self._config(model, version)
-
-    async def _metadata(self, model: str, version: str) -> Any:
-        return await self._ask(self._stub.ModelMetadata, service_pb2.ModelMetadataRequest(name=model, version=version), model)
 
     async def _config(self, model: str, version: str) -> Any:
         return (await self._ask(self._stub.ModelConfig, service_pb2.ModelConfigRequest(name=model, version=version), model)).config
@@ -169,6 +185,45 @@ class TritonInference:
 
     async def _call(self, method: Any, request: Any, timeout_seconds: float | None, metadata: Metadata) -> Any:
         return await _answer_of(method(request, timeout=timeout_seconds, metadata=metadata))
+
+
+class MeshInference(TritonInference):
+    """
+    ModelMesh as a V2 gRPC server: it finds a model in any pod, and needs to be told which one a call is about.
+
+    What is asked of no model it answers itself: it does not forward such calls. Source: ModelMesh's `DataplaneApiConfig.java` (of
+    ModelInfer and ModelMetadata it reads the name in the message, of all else a header).
+    """
+
+    _question_seconds = None  # ModelMesh may have to load the model first, and ends that wait itself
+
+    async def is_live(self) -> bool:
+        """Whether it answers at all: it refuses the call, having no model for it."""
+        try:
+            return bool((await self._call(self._stub.ServerLive, service_pb2.ServerLiveRequest(), HEALTH_SECONDS, self._headers)).live)
+        except InferenceFailed as failed:
+            return failed.failure not in _AWAY
+
+    async def is_ready(self) -> bool:
+        """As `is_live`: a model that is asked for is loaded then."""
+        return await self.is_live()
+
+    async def server_info(self) -> Any:
+        """Its runtimes may be of any kind; what a front serves over it, their protocol has."""
+        return service_pb2.ServerMetadataResponse(name="modelmesh", extensions=["binary_tensor_data", "parameters"])
+
+    def _about(self, model: str) -> Metadata:
+        named = (HEADER, model) if _VISIBLE.fullmatch(model) else (BINARY_HEADER, model.encode())
+        return (*self._headers, named)
+
+    async def _config_for_asking(self, model: str, version: str) -> Any:
+        """A runtime that is no Triton has no such call."""
+        try:
+            return await self._config(model, version)
+        except InferenceFailed as failed:
+            if failed.failure is not Failure.UNSUPPORTED:
+                raise
+            return model_config_pb2.ModelConfig()
 
 
 async def _answer_of(call: Any, request_id: str = "") -> Any:
@@ -188,7 +243,7 @@ async def _next_of(call: Any, request_id: str, message: Any = None) -> Any:
                 await call.write(message)  # and no end of writing: Triton would take that for the end of the stream
         answer = await call.read()
         if answer is grpc.aio.EOF:
-            raise failure_of(await call.code(), await call.details() or "the stream ended before its last answer", request_id)
+            raise messages.failure_of(await call.code(), await call.details() or "the stream ended before its last answer", request_id)
     if answer is None:
         raise _unreadable()
     return answer
@@ -200,7 +255,7 @@ def _in_our_words(request_id: str) -> Iterator[None]:
     try:
         yield
     except grpc.aio.AioRpcError as error:
-        raise failure_of(error.code(), error.details() or "", request_id) from error
+        raise messages.failure_of(error.code(), error.details() or "", request_id) from error
     except asyncio.CancelledError as cancelled:
         raise _why(cancelled) from cancelled
 

@@ -6,7 +6,8 @@ import struct
 from contextlib import aclosing
 from typing import Any
 
-from adapter.inference import Inference, InferRequest, InferResponse, Tensor
+from adapter.inference import InferRequest, InferResponse, Tensor
+from adapter.triton.inference.client import TritonInference
 
 
 def texts(name: str, *values: str | bytes, shape: tuple[int, ...] | None = None) -> Tensor:
@@ -47,7 +48,7 @@ def words(response: InferResponse, name: str = "text_output") -> list[str]:
     return found
 
 
-async def all_of(inference: Inference, request: InferRequest) -> list[InferResponse]:
+async def all_of(inference: TritonInference, request: InferRequest) -> list[InferResponse]:
     """Every answer of a stream."""
     async with aclosing(inference.stream(request)) as answers:
         return [answer async for answer in answers]

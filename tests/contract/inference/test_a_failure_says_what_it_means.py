@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from adapter.inference import Failure, Inference, InferenceFailed, InferRequest, InferResponse
+from adapter.inference import Failure, InferenceFailed, InferRequest, InferResponse
 from adapter.triton.inference.client import TritonInference
 from tests.contract.inference.rig import all_of, of, prompt, texts, wait
 from tests.real.triton import Triton
@@ -26,7 +26,7 @@ WRONG: list[tuple[InferRequest, Failure, str]] = [
 ]
 
 
-async def unary(inference: Inference, request: InferRequest) -> object:
+async def unary(inference: TritonInference, request: InferRequest) -> object:
     return await inference.infer(request)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from adapter.inference import Failure, Inference, InferenceFailed
+from adapter.inference import Failure, InferenceFailed
 from adapter.triton.inference.client import TritonInference
 from tests.contract.inference.rig import all_of, prompt, wait
 from tests.fakes.v2_server import V2Server
@@ -42,7 +42,7 @@ async def nowhere() -> AsyncIterator[TritonInference]:
     await client.close()
 
 
-async def _is_refused(inference: Inference) -> list[str]:
+async def _is_refused(inference: TritonInference) -> list[str]:
     """Texts of all ways to ask."""
     texts = []
     for asking in (

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from adapter.inference import Failure, InferenceFailed, WantedOutput
+from adapter.inference import Failure, InferenceFailed
 from adapter.triton.inference.client import TritonInference
 from tests.contract.inference.rig import all_of, numbers, of, prompt, texts, wait, words
 
@@ -23,10 +23,10 @@ async def test_an_ordinary_model_gives_one_answer(inference: TritonInference) ->
 
 
 async def test_an_output_may_be_named(inference: TritonInference) -> None:
-    answer = await inference.infer(wait(0, outputs=[WantedOutput(name="WAITED", parameters={"classification": 1})]))
+    answer = await inference.infer(wait(0, outputs={"WAITED": {"classification": 1}}))
     assert words(answer, "WAITED") == ["0.000000:0"]
     with pytest.raises(InferenceFailed, match=r"^unexpected inference output 'no' for model 'waiter'$"):
-        await inference.infer(wait(0, outputs=[WantedOutput(name="no")]))
+        await inference.infer(wait(0, outputs={"no": {}}))
 
 
 async def test_a_stream_has_an_answer_for_each_token_and_an_end(inference: TritonInference) -> None:

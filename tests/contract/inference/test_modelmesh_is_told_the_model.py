@@ -11,9 +11,8 @@ import pytest
 
 from adapter.errors import StartError
 from adapter.inference import Failure, InferenceFailed
-from adapter.triton.inference.client import TritonInference
-from adapter.triton.inference.mesh import BINARY_HEADER, HEADER, MeshInference
-from adapter.triton.inference.pinned import pinned
+from adapter.triton.inference.channels import pinned
+from adapter.triton.inference.client import BINARY_HEADER, HEADER, MeshInference, TritonInference
 from tests.contract.inference.rig import all_of, of, texts
 from tests.fakes.v2_server import V2Server
 from tests.real.certificates import make_certificates

@@ -83,7 +83,7 @@ MISTAKES = (
     Mistake(
         "model not found is an invalid request",
         "A model that Triton does not have is 400 at the HTTP fronts.",
-        "adapter/triton/inference/failures.py",
+        "adapter/triton/inference/messages.py",
         "StatusCode.NOT_FOUND: Failure.NOT_FOUND",
         "StatusCode.NOT_FOUND: Failure.INVALID",
         ("contract/inference/test_what_other_servers_say.py",),

@@ -8,7 +8,7 @@ MISTAKES = (
     Mistake(
         "restricted for none",
         "A restricted call is admitted without its header.",
-        "adapter/fronts/guards.py",
+        "adapter/fronts/edge.py",
         "return hmac.compare_digest(",
         "return bool(self.value) or hmac.compare_digest(",
         ("fronts/test_what_may_fail.py",),
@@ -16,7 +16,7 @@ MISTAKES = (
     Mistake(
         "a page too many",
         "The last page of models has a token of a next one.",
-        "adapter/fronts/sagemaker/pages.py",
+        "adapter/fronts/sagemaker.py",
         "if start + most < len(models) else None",
         "if start + most <= len(models) else None",
         ("fronts/test_the_multi_model_contract.py",),
@@ -24,15 +24,15 @@ MISTAKES = (
     Mistake(
         "length of the head",
         "The length of the JSON before binary data is one too large.",
-        "adapter/fronts/v2/responses.py",
-        "BINARY, len(text))",
-        "BINARY, len(text) + 1)",
+        "adapter/fronts/v2/infer.py",
+        "*binary)), len(text)",
+        "*binary)), len(text) + 1",
         ("fronts/test_v2_rest.py", "fronts/test_v2_clients.py"),
     ),
     Mistake(
         "number out of range",
         "A number that its datatype cannot hold is wrapped around.",
-        "adapter/fronts/v2/elements.py",
+        "adapter/fronts/tensors.py",
         "if flat and not (limits.min <= min(flat) and max(flat) <= limits.max):",
         "if flat and not limits.min <= min(flat):",
         ("fronts/test_v2_rest.py",),
@@ -48,7 +48,7 @@ MISTAKES = (
     Mistake(
         "memory not given back",
         "A request keeps the memory that was counted for its body.",
-        "adapter/fronts/budget.py",
+        "adapter/fronts/bodies.py",
         "self._taken -= taken",
         "self._taken -= 0",
         ("fronts/test_bodies_take_bounded_memory.py",),
@@ -56,7 +56,7 @@ MISTAKES = (
     Mistake(
         "parsing not counted",
         "What parsing makes of a body is not counted.",
-        "adapter/fronts/budget.py",
+        "adapter/fronts/bodies.py",
         "request.app[BUDGET].take(request, _parsed_bytes(body, end) + _PASSED_ON",
         "request.app[BUDGET].take(request, 0 * _parsed_bytes(body, end) + _PASSED_ON",
         ("fronts/test_bodies_take_bounded_memory.py",),
@@ -65,8 +65,8 @@ MISTAKES = (
         "one token more",
         "A generation that ends at its most tokens is not told as `length`.",
         "adapter/fronts/llm/collecting.py",
-        "if self._count >= self._wishes.max_new_tokens:",
-        "if self._count > self._wishes.max_new_tokens:",
+        "if self.generated_tokens >= self._wishes.max_new_tokens:",
+        "if self.generated_tokens > self._wishes.max_new_tokens:",
         ("fronts/test_lmi.py", "fronts/test_tgi.py"),
     ),
     Mistake(
@@ -81,8 +81,8 @@ MISTAKES = (
         "too many requests",
         "More requests than HTTP_MAX_REQUESTS are worked on.",
         "adapter/fronts/edge.py",
-        "if len(self._running) > self._most:",
-        "if len(self._running) > 10**9:",
+        "and len(self._running) > self._most:",
+        "and len(self._running) > 10**9:",
         ("fronts/test_what_may_fail.py",),
     ),
     Mistake(

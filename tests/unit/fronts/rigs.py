@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from aiohttp import web
 
 from adapter.fronts.answers import json_answer
-from adapter.fronts.budget import Budget
-from adapter.fronts.connections import Runner
-from adapter.fronts.edge import Edge, Front, Handler, Route
-from adapter.fronts.guards import rules_of
+from adapter.fronts.bodies import Budget
+from adapter.fronts.edge import Edge, Front, Handler, Route, rules_of
+from adapter.fronts.listening import Runner
 from adapter.settings import read_group
 from adapter.settings.fronts import HttpSettings
 
@@ -51,7 +50,7 @@ def route(method: str, path: str, handler: Handler) -> Route:
 async def served(*routes: Route, echoed: Sequence[str] = (), restricted: str = "", **env: str) -> AsyncIterator[Served]:
     """A front that writes errors as V2 does; `restricted` as HTTP_RESTRICTED_API, the settings as with these variables."""
 
-    def fails(_request: web.BaseRequest, status: int, text: str, _error: object) -> web.Response:
+    def fails(_request: web.BaseRequest, status: int, text: str) -> web.Response:
         return json_answer({"error": text}, status)
 
     settings = read_group(HttpSettings, env)

@@ -10,8 +10,7 @@ import pytest
 from aiohttp import web
 
 from adapter.fronts.answers import json_answer
-from adapter.fronts.bodies import body_of
-from adapter.fronts.unpacking import MOST_MEMBERS
+from adapter.fronts.bodies import MOST_MEMBERS, body_of
 from tests.unit.fronts.rigs import parts_of, route, served
 
 LIMIT = 200_000

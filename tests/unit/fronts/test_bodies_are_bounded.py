@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from adapter.errors import StartError
 from adapter.fronts.answers import HttpError
 from adapter.fronts.bodies import MOST_LEVELS, parsed
-from adapter.fronts.guards import Rule, rules_of
+from adapter.fronts.edge import Rule, rules_of
 
 
 @pytest.mark.parametrize("levels", [MOST_LEVELS + 1, 1000, 1025, 250_000])

@@ -7,8 +7,7 @@ import zlib
 import pytest
 from aiohttp import web
 
-from adapter.fronts.accept import coding_of, takes_json
-from adapter.fronts.answers import COMPRESSED_FROM_BYTES, bytes_answer, compressed
+from adapter.fronts.answers import COMPRESSED_FROM_BYTES, bytes_answer, coding_of, compressed, takes_json
 from tests.unit.fronts.rigs import parts_of, route, served
 
 

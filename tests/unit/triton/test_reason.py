@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from grpc import StatusCode
 
-from adapter.triton.inference.failures import failure_in_stream, failure_of
+from adapter.triton.inference.messages import failure_in_stream, failure_of
 from adapter.triton.reason import LONGEST, NOT_READ, one_line, reason_of_refusal
 
 FRAME = "load failed for model 'm': version 1 is at UNAVAILABLE state: "

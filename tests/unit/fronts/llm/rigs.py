@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from adapter.fronts.llm.parameters import Wishes, wishes_of
-from adapter.fronts.llm.tensors import numbers_of, packed, texts_of
+from adapter.fronts.llm.tensors import numbers_of, texts_of
+from adapter.fronts.tensors import packed
 from adapter.inference import ModelInfo, Parameter, Tensor, TensorInfo
 from adapter.settings.fronts import LlmSettings
 from adapter.settings.kinds import read
@@ -79,7 +80,7 @@ def texts(name: str, *elements: str | bytes, shape: Sequence[int] | None = None)
 
 def numbers(name: str, datatype: str, *elements: float) -> Tensor:
     """An output of numbers."""
-    return Tensor(name=name, datatype=datatype, shape=[len(elements)], data=packed(datatype, elements))
+    return Tensor(name=name, datatype=datatype, shape=[len(elements)], data=packed(name, datatype, list(elements), len(elements)))
 
 
 def named(*tensors: Tensor) -> Mapping[str, Tensor]:

@@ -143,7 +143,7 @@ def test_any_answers_are_lines_of_json_or_a_failure(
                 orjson.dumps(schema.line(token, index, None, has_details=True))
     except InferenceFailed:
         return
-    end = collector.end()
+    end = collector
     orjson.dumps(schema.whole(end, has_details=True))
     assert end.finish_reason in (None, "length", "eos_token", "stop_sequence")
     assert "".join(token.text or "" for token in end.tokens or ()) == end.text

@@ -16,8 +16,8 @@ from adapter.inference import ModelInfo
 from tests.real.llm_models import LLM_API_INPUTS, TRTLLM_INPUTS, VLLM_INPUTS
 from tests.unit.fronts.llm.rigs import LLM_API, PLAIN, PLAIN_INPUTS, TRTLLM, VLLM, an_info, values, wishes
 
-QUIET = Question(is_stream=False, has_tokens=False, has_reason=False)
-ALL = Question(is_stream=True, has_tokens=True, has_reason=True)
+QUIET = Question(is_stream=False, has_details=False)
+ALL = Question(is_stream=True, has_details=True)
 KINDS = {"vllm": VLLM, "tensorrt_llm": TRTLLM, "tensorrt_llm_api": LLM_API, "text": PLAIN}
 SAMPLED = {"do_sample": True, "temperature": 0.5, "top_k": 5, "top_p": 0.25, "seed": 7, "presence_penalty": 1, "frequency_penalty": -1}
 

@@ -9,8 +9,8 @@ import pytest
 from adapter import errors
 from adapter.errors import AdapterError
 from adapter.fronts.answers import HttpError
-from adapter.fronts.llm.failures import lmi_body, tgi_body, told
 from adapter.fronts.llm.parameters import BadParameter, BadPayload
+from adapter.fronts.llm.schemas import Dynamic, Lmi, tgi_body, told
 from adapter.inference import Failure, InferenceFailed
 
 OOM = "CUDA out of memory. Tried to allocate 2 GiB"
@@ -55,9 +55,9 @@ def test_the_name_of_a_model_is_not_out_of_memory() -> None:
 
 def test_lmi_answers_a_failed_generation_as_if_there_were_a_text() -> None:
     payload = told(BadPayload("x"), (), is_tgi=False)
-    assert lmi_body(payload, is_dynamic=False) == {"error": "x", "code": 424}
+    assert Lmi().failed(payload) == {"error": "x", "code": 424}
     details = {"finish_reason": "error", "generated_tokens": None, "inputs": None, "tokens": None}
     for error in (BadParameter("n", "x"), InferenceFailed(Failure.INTERNAL, "x")):
         failure = told(error, (), is_tgi=False)
-        assert lmi_body(failure, is_dynamic=False) == {"generated_text": "", "details": details, "error": failure.text, "code": 424}
-        assert lmi_body(failure, is_dynamic=True) == {"error": failure.text, "code": 424, "message": "invoke handler failure"}
+        assert Lmi().failed(failure) == {"generated_text": "", "details": details, "error": failure.text, "code": 424}
+        assert Dynamic().failed(failure) == {"error": failure.text, "code": 424, "message": "invoke handler failure"}

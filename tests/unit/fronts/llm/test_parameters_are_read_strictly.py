@@ -100,7 +100,7 @@ def cases(table: dict[str, list[Any]]) -> list[tuple[str, Any]]:
 def test_each_rule_has_both() -> None:
     assert set(GOOD) == set(RULES)
     assert set(BAD) == set(RULES) - {"grammar"}
-    assert set(BAD_OF_TGI) == {name for name, rule in RULES.items() if rule.is_tgi_valid is not None}
+    assert set(BAD_OF_TGI) == {name for name, rule in RULES.items() if rule.tgi is not None}
 
 
 @pytest.mark.parametrize("is_tgi", [False, True])

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.fronts.llm.backends import Piece, Token
-from adapter.fronts.llm.collecting import Collector, End
+from adapter.fronts.llm.collecting import Collector
 from tests.unit.fronts.llm.rigs import wishes
 
 TEXTS = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\ufffd"), max_size=12)
@@ -21,12 +21,12 @@ def a_collector(prompt: str = "p", *, is_cumulative: bool = False, repeats_promp
     return Collector(prompt, wishes(**parameters), is_cumulative=is_cumulative, repeats_prompt=repeats_prompt, keeps_tokens=True)
 
 
-def collected(collector: Collector, pieces: Sequence[Piece]) -> tuple[list[str | None], End]:
+def collected(collector: Collector, pieces: Sequence[Piece]) -> tuple[list[str | None], Collector]:
     """The texts that a caller sees as they come, and the end."""
     seen = []
     for number, piece in enumerate(pieces):
         seen += [token.text for token in collector.take(piece, is_final=number == len(pieces) - 1)]
-    return seen, collector.end()
+    return seen, collector
 
 
 def cut(data: bytes, places: Sequence[int]) -> list[bytes]:
@@ -63,13 +63,10 @@ def test_and_one_whose_last_character_is_not_all_there_yet(text: str, places: li
 
 
 def test_half_a_character_at_the_end_is_shown_as_such() -> None:
-    assert collected(a_collector(), [Piece(text=b"a\xc3")]) == (["a\ufffd"], a_end("a\ufffd", tokens=[Token(None, "a\ufffd", None)]))
+    seen, end = collected(a_collector(), [Piece(text=b"a\xc3")])
+    assert (seen, end.text, end.tokens) == (["a\ufffd"], "a\ufffd", [Token(None, "a\ufffd", None)])
+    assert (end.prompt, end.finish_reason, end.generated_tokens, end.prompt_tokens, end.seed) == ("p", None, None, None, None)
     assert collected(a_collector(is_cumulative=True), [Piece(text="a\ufffd".encode())])[0] == ["a\ufffd"]
-
-
-def a_end(text: str, **others: Any) -> End:
-    known: dict[str, Any] = {"finish_reason": None, "generated_tokens": None, "prompt_tokens": None, "tokens": [], "seed": None}
-    return End(prompt="p", text=text, **{**known, **others})
 
 
 @pytest.mark.parametrize("is_cumulative", [False, True])

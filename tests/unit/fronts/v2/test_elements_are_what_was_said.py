@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.fronts.answers import HttpError
-from adapter.fronts.v2.elements import as_json, packed
+from adapter.fronts.tensors import as_json, packed
 
 LIMITS = {f"{sign}INT{bits}": bits for sign in ("", "U") for bits in (8, 16, 32, 64)}
 

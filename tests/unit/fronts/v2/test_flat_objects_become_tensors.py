@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from adapter.fronts.answers import HttpError
-from adapter.fronts.v2.generating import generated, object_of, requested
+from adapter.fronts.v2.generate import generated, object_of, requested
 from adapter.inference import InferResponse, ModelInfo, Tensor, TensorInfo
 
 
@@ -110,10 +110,6 @@ def test_parameters_cannot_be_an_input() -> None:
 def test_an_input_may_be_called_id() -> None:
     request = asked({"id": [4]}, a_model(id=("INT32", [1])))
     assert (request.id, request.inputs[0].data) == ("", struct.pack("<i", 4))
-
-
-def test_a_parameter_that_comes_twice_has_its_last_value() -> None:
-    assert asked(b'{"n": 1, "n": 2}').parameters == {"n": 2}
 
 
 def written(*outputs: Tensor, **parameters: Any) -> str:

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adapter.fronts.answers import HttpError
-from adapter.fronts.v2.elements import DATATYPES, element_bytes, elements_of
+from adapter.fronts.tensors import element_bytes
 from adapter.fronts.v2.requests import asked, header_length, raw
-from adapter.inference import ModelInfo, TensorInfo
+from adapter.inference import DATATYPES, ModelInfo, TensorInfo, split
 
 X = {"name": "x", "datatype": "FP32", "shape": [1], "data": [1]}
 
@@ -116,7 +116,7 @@ def test_any_request_is_understood_or_400(value: Any, binary: bytes) -> None:
         size = element_bytes(tensor.datatype)
         assert size is None or len(tensor.data) == size * math.prod(tensor.shape)
         if size is None and b"binary" not in repr(value).encode():
-            assert len(elements_of("x", tensor.data)) == math.prod(tensor.shape)
+            assert len(split(tensor.data)) == math.prod(tensor.shape)
 
 
 def test_binary_data_is_taken_in_order_and_all_of_it() -> None:

@@ -1,8 +1,7 @@
 """
-Elements of tensors: JSON → raw bytes as gRPC carries them, and raw bytes → JSON. Pure.
+Elements of tensors: JSON → raw bytes as gRPC carries them, and raw bytes → numbers, texts and JSON. Pure.
 
-Raw is little endian and row-major; BYTES: each element after its length in 4 bytes. A number that its datatype cannot hold is refused,
-where others wrap it around. Source of the types: the V2 predict protocol; of raw BYTES and BF16: Triton's binary data extension.
+A number that its datatype cannot hold is refused, where others wrap it around. Source of BF16: Triton's binary data extension.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -18,22 +18,27 @@ import numpy.typing as npt
 import orjson
 
 from adapter.fronts.answers import HttpError
-from adapter.fronts.strings import joined, split
+from adapter.inference import DATATYPES, joined, split
 
 Array = npt.NDArray[Any]
 BASE64 = "base64"
 """Value of the parameter `content_type` of a tensor whose BYTES are written so in JSON."""
-_NUMBERS: Mapping[str, Any] = {
-    "BOOL": np.bool_, "INT8": np.int8, "INT16": np.int16, "INT32": np.int32, "INT64": np.int64, "UINT8": np.uint8, "UINT16": np.uint16,
-    "UINT32": np.uint32, "UINT64": np.uint64, "FP16": np.float16, "FP32": np.float32, "FP64": np.float64,
-}  # fmt: skip
-DATATYPES = frozenset({*_NUMBERS, "BF16", "BYTES"})
 _FLOATS = frozenset({"FP16", "BF16", "FP32", "FP64"})
+_ALLOWED: Mapping[str, tuple[set[type], str]] = {
+    **dict.fromkeys(_FLOATS, ({int, float}, "numbers")),
+    "BOOL": ({bool}, "true or false"),
+    "BYTES": ({str}, "strings"),
+}
+"""Which elements of JSON a datatype can have, where these are no whole numbers."""
 
 
 def element_bytes(datatype: str) -> int | None:
     """Bytes of one element; None for BYTES."""
-    return None if datatype == "BYTES" else 2 if datatype == "BF16" else np.dtype(_NUMBERS[datatype]).itemsize
+    return None if datatype == "BYTES" else _kind(datatype).itemsize
+
+
+def _kind(datatype: str) -> np.dtype[Any]:
+    return np.dtype(f"<{DATATYPES[datatype][0]}")
 
 
 # ---- JSON → bytes
@@ -49,45 +54,36 @@ def packed(what: str, datatype: str, data: Any, count: int, *, is_base64: bool =
     flat = _flat(what, data)
     if len(flat) != count:
         raise HttpError(400, f"{what}: unable to parse 'data': Shape does not match true shape of 'data' field")
-    kinds = set(map(type, flat))
+    allowed, words = _ALLOWED.get(datatype, ({int}, "whole numbers"))
+    if not set(map(type, flat)) <= allowed:
+        raise HttpError(400, f"{what}: {datatype} needs {words} in 'data'")
     if datatype == "BYTES":
-        return _packed_texts(what, flat, kinds, is_base64=is_base64)
-    if datatype == "BOOL":
-        _check(what, datatype, kinds, {bool}, "true or false")
-        return np.array(flat, np.bool_).tobytes()
+        return _packed_texts(what, flat, is_base64=is_base64)
     if datatype in _FLOATS:
-        _check(what, datatype, kinds, {int, float}, "numbers")
         return _packed_floats(what, datatype, flat)
-    _check(what, datatype, kinds, {int}, "whole numbers")
-    kind = np.dtype(_NUMBERS[datatype])
-    limits = np.iinfo(kind)
-    if flat and not (limits.min <= min(flat) and max(flat) <= limits.max):
-        raise HttpError(400, f"{what}: {datatype} holds numbers from {limits.min} to {limits.max}, and 'data' has another one")
+    kind = _kind(datatype)
+    if datatype != "BOOL":
+        limits = np.iinfo(kind)
+        if flat and not (limits.min <= min(flat) and max(flat) <= limits.max):
+            raise HttpError(400, f"{what}: {datatype} holds numbers from {limits.min} to {limits.max}, and 'data' has another one")
     return np.array(flat, kind).tobytes()
 
 
-def _flat(what: str, data: Any) -> Sequence[Any]:
+def _flat(what: str, data: Any) -> list[Any]:
     if not isinstance(data, list):
         raise HttpError(400, f"{what}: 'data' must be an array")
-    while data and isinstance(data[0], list):
-        if set(map(type, data)) != {list}:
+    flat: list[Any] = data
+    while flat and isinstance(flat[0], list):
+        if set(map(type, flat)) != {list}:
             raise HttpError(400, f"{what}: 'data' has arrays beside elements")
-        data = list(chain.from_iterable(data))
-    found: Sequence[Any] = data
-    return found
-
-
-def _check(what: str, datatype: str, kinds: set[type], allowed: set[type], words: str) -> None:
-    if not kinds <= allowed:
-        raise HttpError(400, f"{what}: {datatype} needs {words} in 'data'")
+        flat = list(chain.from_iterable(flat))
+    return flat
 
 
 def _packed_floats(what: str, datatype: str, flat: Sequence[Any]) -> bytes:
     exact = np.array(flat, np.float64)  # never an integer too large for it: the parser gives none beyond 64 bits
-    if datatype == "FP64":
-        return exact.tobytes()
     with np.errstate(over="ignore"):
-        rounded = _bf16(exact) if datatype == "BF16" else exact.astype(_NUMBERS[datatype])
+        rounded = _bf16(exact) if datatype == "BF16" else exact.astype(_kind(datatype))
     is_lost = np.isinf(_floats(datatype, rounded)) & np.isfinite(exact)
     if is_lost.any():
         raise HttpError(400, f"{what}: {datatype} cannot hold {exact[int(np.argmax(is_lost))]:g}")
@@ -107,9 +103,8 @@ def _floats(datatype: str, values: Array) -> Array:
     return (values.astype(np.uint32) << 16).view(np.float32) if datatype == "BF16" else values
 
 
-def _packed_texts(what: str, flat: Sequence[Any], kinds: set[type], *, is_base64: bool) -> bytes:
-    _check(what, "BYTES", kinds, {str}, "strings")
-    encode: Callable[[str], bytes] = _decoded if is_base64 else str.encode
+def _packed_texts(what: str, flat: Sequence[Any], *, is_base64: bool) -> bytes:
+    encode: Callable[[str], bytes] = partial(base64.b64decode, validate=True) if is_base64 else str.encode
     try:
         return joined(map(encode, flat))
     except (ValueError, binascii.Error) as error:
@@ -117,11 +112,13 @@ def _packed_texts(what: str, flat: Sequence[Any], kinds: set[type], *, is_base64
         raise HttpError(400, f"{what}: 'data' has a string that is no {form}") from error
 
 
-def _decoded(text: str) -> bytes:
-    return base64.b64decode(text, validate=True)
+# ---- bytes → numbers, texts and JSON
 
 
-# ---- bytes → JSON
+def numbers(datatype: str, raw: bytes) -> Array:
+    """The elements of any other datatype than BYTES. What is left of one at the end is left out."""
+    kind = _kind(datatype)
+    return _floats(datatype, np.frombuffer(raw, kind, len(raw) // kind.itemsize))
 
 
 def as_json(what: str, datatype: str, raw: bytes, *, non_finite: str = "literal", is_base64: bool = False) -> bytes:
@@ -135,22 +132,14 @@ def as_json(what: str, datatype: str, raw: bytes, *, non_finite: str = "literal"
         return orjson.dumps(_texts(what, raw, is_base64=is_base64))
     if datatype not in DATATYPES:
         raise HttpError(500, f"{what}: the datatype {datatype!r} cannot be written as JSON")
-    kind = np.dtype(_NUMBERS.get(datatype, np.uint16))
-    if len(raw) % kind.itemsize:
+    if len(raw) % _kind(datatype).itemsize:
         raise HttpError(500, f"{what}: the model's answer ends in the middle of an element of {datatype}")
-    values = _floats(datatype, np.frombuffer(raw, kind))
+    values = numbers(datatype, raw)
     text = orjson.dumps(values, option=orjson.OPT_SERIALIZE_NUMPY)
-    if datatype in _FLOATS and not np.isfinite(values).all():
-        text = _with_constants(what, text, values, non_finite)
-    return text
-
-
-def _with_constants(what: str, text: bytes, values: Array, non_finite: str) -> bytes:
-    """Null is what orjson has written."""
+    if non_finite == "null" or datatype not in _FLOATS or np.isfinite(values).all():
+        return text  # in which orjson has written null
     if non_finite == "error":
         raise HttpError(500, f"{what}: the model's answer has NaN or an infinity, which JSON cannot carry (V2_NON_FINITE)")
-    if non_finite == "null":
-        return text
     parts = text[1:-1].split(b",")
     for place in np.flatnonzero(~np.isfinite(values)):
         value = values[place]
@@ -159,7 +148,10 @@ def _with_constants(what: str, text: bytes, values: Array, non_finite: str) -> b
 
 
 def _texts(what: str, raw: bytes, *, is_base64: bool) -> list[str]:
-    parts = elements_of(what, raw)
+    try:
+        parts = split(raw)
+    except ValueError as error:
+        raise HttpError(500, f"{what}: {error}") from error
     if is_base64:
         return [base64.b64encode(part).decode() for part in parts]
     try:
@@ -168,11 +160,3 @@ def _texts(what: str, raw: bytes, *, is_base64: bool) -> list[str]:
         raise HttpError(
             400, f"{what}: the model's answer is no UTF-8: ask for this output with the parameter content_type=base64, or as binary data"
         ) from None
-
-
-def elements_of(what: str, raw: bytes) -> list[bytes]:
-    """The elements of BYTES. Raises HttpError 500: their lengths do not fit."""
-    try:
-        return split(raw)
-    except ValueError as error:
-        raise HttpError(500, f"{what}: {error}") from error

@@ -12,7 +12,6 @@ from adapter.errors import InvalidModel
 from adapter.fronts.llm.options import Options, options_of, read
 from tests.unit.fronts.llm.rigs import settings
 
-BASIC = st.characters(max_codepoint=0xFFFF, exclude_categories=("Cs",))
 PLAIN = Options(is_tgi_compatible=False, output_formatter="auto", is_streaming=False, is_dynamic=False, is_strict=False)
 
 
@@ -28,13 +27,6 @@ PLAIN = Options(is_tgi_compatible=False, output_formatter="auto", is_streaming=F
         ("a==b", [("a", "=b")]),
         ("# a=b\n! a=b\n\n  # c", []),
         ("a=1\r\nb=2\rc=3", [("a", "1"), ("b", "2"), ("c", "3")]),
-        ("a=b\\\n   c", [("a", "bc")]),
-        ("a=b\\\\\nc=d", [("a", "b\\"), ("c", "d")]),
-        ("a=b\\", [("a", "b")]),
-        ("a\\=b=c", [("a=b", "c")]),
-        ("a\\ b=c", [("a b", "c")]),
-        ("a=\\u00e9\\t", [("a", "é")]),
-        ("a=b\\zc", [("a", "bzc")]),
         ("a=1\na=2", [("a", "1"), ("a", "2")]),
     ],
 )
@@ -96,12 +88,3 @@ def test_a_models_own_file_beats_the_settings() -> None:
 def test_any_file_is_options_or_words(properties: bytes) -> None:
     with suppress(InvalidModel):
         assert isinstance(options_of(settings(), properties), Options)
-
-
-@given(st.dictionaries(st.text(BASIC, min_size=1), st.text(BASIC).map(str.strip), max_size=5))
-def test_what_is_escaped_comes_back(values: dict[str, str]) -> None:
-    def escaped(text: str) -> str:
-        return "".join(letter if letter.isascii() and letter.isalnum() else f"\\u{ord(letter):04x}" for letter in text)
-
-    text = "\n".join(f"{escaped(name)}={escaped(value)}" for name, value in values.items())
-    assert list(read(text)) == list(values.items())

@@ -1,0 +1,323 @@
+"""
+How each kind of backend is asked for text, and what its answers tell: one profile for each. Pure.
+
+Which backend a model has is told by its inputs.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from adapter.fronts.llm.parameters import INT64, BadParameter, BadPayload, Wishes
+from adapter.fronts.llm.tensors import MOST, Inputs, Row
+from adapter.inference import ModelInfo, Parameter, Tensor
+
+PROMPT, TEXT = "text_input", "text_output"
+"""The input and the output that every language model has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One token, as far as its backend tells of it."""
+
+    id: int | None
+    text: str | None
+    """Of an answer not yet put together: None where only the text of all tokens is known."""
+    log_prob: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """What one answer brought for one prompt."""
+
+    text: bytes
+    tokens: Sequence[Token] | None = None
+    """None: the backend does not tell."""
+    reason: str | None = None
+    """Why it was the last one: the backend's own word, or None."""
+    stop: str | None = None
+    """The stop sequence that was met; empty: it was the end-of-sequence token. None: not told."""
+    prompt_tokens: int | None = None
+    output_tokens: int | None = None
+    """Of this answer alone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What of a generation its caller will see, so the backend must tell."""
+
+    is_stream: bool
+    """An answer a token."""
+    has_details: bool
+    """Tokens, and why it ended."""
+
+
+Request = tuple[Sequence[Tensor], Mapping[str, Parameter]]
+"""Inputs, and parameters of the request."""
+
+
+class Profile(ABC):
+    """One kind of backend."""
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    """Of errors."""
+    is_cumulative: ClassVar[bool] = False
+    """Each answer has the text from the beginning."""
+    levels: ClassVar[Mapping[str, str]] = {}
+    """Input by which it is asked for tokens → what it tells of them."""
+    excludes: ClassVar[str] = ""
+    """Input by which it is asked not to repeat the prompt."""
+
+    def level(self, info: ModelInfo) -> str:
+        """What it tells of tokens: `ids` (and log probabilities), `log_probs`, or `text`."""
+        return next((level for name, level in self.levels.items() if takes(info, name)), "text")
+
+    def repeats_prompt(self, info: ModelInfo) -> bool:
+        """Whether its text may begin with the prompt."""
+        return not takes(info, self.excludes)
+
+    def request(self, info: ModelInfo, prompts: Sequence[str], wishes: Wishes, question: Question) -> Request:
+        """
+        The inputs for these prompts, a row for each.
+
+        Raises:
+            BadParameter: the backend does not have a parameter that was given.
+        """
+        inputs = Inputs(info, len(prompts))
+        inputs.put(PROMPT, prompts, rows=True)
+        parameters = self.fill(inputs, wishes, question)
+        return inputs.tensors, parameters
+
+    @abstractmethod
+    def fill(self, inputs: Inputs, wishes: Wishes, question: Question) -> Mapping[str, Parameter]:
+        """Put all but the prompts; gives the parameters of the request. Raises BadParameter."""
+
+    def piece(self, outputs: Mapping[str, Tensor], row: int, rows: int) -> Piece:
+        """What an answer has for one row. Raises InferenceFailed: it cannot be read."""
+        found = Row(outputs, row, rows)
+        return Piece(
+            text=found.text(TEXT),
+            tokens=self.tokens(found),
+            reason=found.word("finish_reason"),
+            stop=found.word("stop_reason") or ("" if found.bytes("stop_reason") is not None else None),
+            prompt_tokens=found.count("num_input_tokens"),
+            output_tokens=found.count("num_output_tokens"),
+        )
+
+    def tokens(self, found: Row) -> Sequence[Token] | None:
+        """Of an answer; None: it does not tell."""
+        return None
+
+    def lacking(self, name: str) -> BadParameter:
+        """Of a parameter that makes sense, but not to this backend."""
+        return BadParameter(name, f"this model cannot do that; its backend is {self.title}")
+
+
+class PlainText(Profile):
+    """
+    Any other model from text to text. A parameter is an input of that name, where there is one, else most are one of the request.
+
+    Source: Triton's generate extension, parameters of a request.
+    """
+
+    name = title = "text"
+    never_told = frozenset({"n", "decoder_input_details", "logprobs", "prompt_logprobs", "top_n_tokens"})
+    """What they ask for is no part of such a model's answer: it is one text."""
+    inputs_alone = frozenset({"best_of", "num_beams", "grammar"})
+    """A model that can do these says so by an input: a parameter of the request could be ignored, and nobody would see it."""
+
+    def fill(self, inputs: Inputs, wishes: Wishes, question: Question) -> Mapping[str, Parameter]:
+        """As `Profile`."""
+        parameters: dict[str, Parameter] = {}
+        for name, value in {"max_new_tokens": wishes.max_new_tokens, **all_given(wishes)}.items():
+            entry = inputs.first(name, "max_tokens") if name == "max_new_tokens" else inputs.first(name)
+            if value and (name in self.never_told or (name in self.inputs_alone and entry is None)):
+                raise self.lacking(name)
+            if entry is not None:
+                inputs.put(entry, value if isinstance(value, list) else [value], parameter=name)
+            elif name == "seed" and value > INT64:
+                raise BadParameter(name, f"this model takes at most {INT64}")
+            else:
+                parameters[name] = value if isinstance(value, (bool, int, float, str)) else json.dumps(value)
+        inputs.put_flags(stream=question.is_stream)
+        return parameters
+
+    def piece(self, outputs: Mapping[str, Tensor], row: int, rows: int) -> Piece:
+        """As `Profile`."""
+        return Piece(text=Row(outputs, row, rows).text(TEXT))
+
+
+class Vllm(Profile):
+    """The vLLM backend. Source of names and shapes: its `src/utils/request.py`."""
+
+    name, title, excludes = "vllm", "vLLM", "exclude_input_in_output"
+    levels: ClassVar[Mapping[str, str]] = {"return_logprobs": "ids"}
+    names: Mapping[str, str] = {
+        "temperature": "temperature", "top_p": "top_p", "top_k": "top_k", "min_p": "min_p", "repetition_penalty": "repetition_penalty",
+        "presence_penalty": "presence_penalty", "frequency_penalty": "frequency_penalty", "ignore_eos_token": "ignore_eos",
+        "min_length": "min_tokens", "bad_sequences": "bad_words", "stop_token_ids": "stop_token_ids",
+        "include_stop_str_in_output": "include_stop_str_in_output", "skip_special_tokens": "skip_special_tokens",
+        "spaces_between_special_tokens": "spaces_between_special_tokens", "truncate": "truncate_prompt_tokens", "adapter_id": "lora_name",
+        "stop_sequences": "stop", "seed": "seed",
+    }  # fmt: skip
+    """LMI's name → vLLM's, in `SamplingParams`."""
+
+    def fill(self, inputs: Inputs, wishes: Wishes, question: Question) -> Mapping[str, Parameter]:
+        """As `Profile`."""
+        sampling: dict[str, Any] = {"max_tokens": wishes.max_new_tokens}
+        if wishes.is_greedy:
+            sampling["temperature"] = 0
+        for name, value in sorted(all_given(wishes).items()):
+            if name not in self.names:
+                raise self.lacking(name)
+            if name == "seed" and value > INT64:
+                raise BadParameter(name, f"vLLM takes at most {INT64}")
+            sampling[self.names[name]] = value
+        if question.has_details:
+            sampling["logprobs"] = 0  # of the token itself, and of no other
+        inputs.put("sampling_parameters", [json.dumps(sampling)])
+        inputs.put_flags(
+            stream=question.is_stream,
+            exclude_input_in_output=True,
+            return_finish_reason=question.has_details,
+            return_logprobs=question.has_details,
+            return_num_input_tokens=True,
+            return_num_output_tokens=True,
+        )
+        return {}
+
+    def tokens(self, found: Row) -> Sequence[Token] | None:
+        """Of a list of `{id: {logprob, decoded_token, …}}`; the sampled token comes first. None: `null`, or no such list."""
+        try:
+            rows = json.loads(found.bytes("logprobs") or b"null")
+            entries = [next(iter(row.items())) for row in rows or ()]
+            return None if rows is None else [_token(int(key), entry) for key, entry in entries]
+        except (ValueError, TypeError, KeyError, AttributeError, StopIteration, RecursionError):
+            return None
+
+
+class TrtLlm(Profile):
+    """
+    TensorRT-LLM's ensemble or BLS model.
+
+    Source of names and shapes, as of the LLM API's: `all_models/inflight_batcher_llm` and `all_models/llmapi` of TensorRT-LLM's backend.
+    """
+
+    name, title, excludes = "tensorrt_llm", "TensorRT-LLM", "exclude_input_in_output"
+    levels: ClassVar[Mapping[str, str]] = {"return_log_probs": "log_probs"}
+    most = "max_tokens"
+    names: Mapping[str, Sequence[str]] = {
+        "temperature": ("temperature",), "top_k": ("top_k",), "top_p": ("top_p",), "min_p": ("min_p",),
+        "repetition_penalty": ("repetition_penalty",), "presence_penalty": ("presence_penalty",),
+        "frequency_penalty": ("frequency_penalty",), "length_penalty": ("length_penalty", "len_penalty"),
+        "min_length": ("min_length", "min_tokens"), "bad_sequences": ("bad_words",), "seed": ("seed", "random_seed"),
+        "stop_sequences": ("stop_words",),
+    }  # fmt: skip
+    """LMI's name → inputs, of which the model has one."""
+    defaults: Mapping[bool, Mapping[str, float]] = {False: {"top_k": 5, "top_p": 0.85}, True: {"top_k": 0, "top_p": 1.0}}
+    """Of sampling, where they are not given: without them it would be greedy. LMI's (its schema says so), and TGI's."""
+
+    def fill(self, inputs: Inputs, wishes: Wishes, question: Question) -> Mapping[str, Parameter]:
+        """As `Profile`."""
+        inputs.put(self.most, [wishes.max_new_tokens], parameter="max_new_tokens")
+        given = all_given(wishes)
+        for name, value in given.items():
+            found = inputs.first(*self.names.get(name, ()))
+            if found is None:
+                raise self.lacking(name)
+            inputs.put(found, value if isinstance(value, list) else [value], parameter=name)
+        for name, value in ({"top_k": 1} if wishes.is_greedy else self.defaults[wishes.is_tgi]).items():
+            if name not in given and (found := inputs.first(*self.names[name])):
+                inputs.put(found, [value])
+        self.ask(inputs, question)
+        return {}
+
+    def ask(self, inputs: Inputs, question: Question) -> None:
+        """Put what decides what the answers tell."""
+        inputs.put_flags(
+            stream=question.is_stream,
+            exclude_input_in_output=True,
+            return_log_probs=question.has_details,
+            return_num_input_tokens=True,
+            return_num_output_tokens=not question.is_stream,
+        )
+
+    def tokens(self, found: Row) -> Sequence[Token] | None:
+        """As `Profile`. Log probabilities that are all zero are a buffer that was never filled."""
+        values = found.numbers("output_log_probs") if found.rows == 1 else []
+        return [Token(None, None, _finite(value)) for value in values] if any(values) else None
+
+
+class LlmApi(TrtLlm):
+    """TensorRT-LLM's LLM API. Each answer of a stream has the text from the beginning."""
+
+    name, title, is_cumulative = "tensorrt_llm_api", "TensorRT-LLM's LLM API", True
+    excludes, most = "sampling_param_exclude_input_from_output", "sampling_param_max_tokens"
+    levels: ClassVar[Mapping[str, str]] = {}
+    names: Mapping[str, Sequence[str]] = {
+        "stop_sequences": ("sampling_param_stop",),
+        **{
+            name: (f"sampling_param_{name}",) for name in ("temperature", "top_k", "top_p", "seed", "frequency_penalty", "presence_penalty")
+        },
+    }
+    defaults: Mapping[bool, Mapping[str, float]] = {False: {}, True: {}}
+
+    def ask(self, inputs: Inputs, question: Question) -> None:
+        """As `TrtLlm`."""
+        inputs.put_flags(
+            streaming=question.is_stream,
+            sampling_param_exclude_input_from_output=True,
+            return_finish_reason=question.has_details,
+            return_stop_reason=question.has_details,
+        )
+
+    def tokens(self, found: Row) -> Sequence[Token] | None:
+        """As `Profile`."""
+        return None
+
+
+def profile_of(info: ModelInfo) -> Profile:
+    """
+    The profile of a model.
+
+    Raises:
+        BadPayload: it takes no text, or gives none.
+    """
+    if not takes(info, PROMPT) or all(entry.name != TEXT for entry in info.outputs):
+        raise BadPayload(f"the model {info.name!r} is no language model: it has no {PROMPT} and {TEXT}")
+    if takes(info, "sampling_parameters"):
+        return Vllm()
+    if takes(info, LlmApi.most):
+        return LlmApi()
+    return TrtLlm() if takes(info, TrtLlm.most) else PlainText()
+
+
+def takes(info: ModelInfo, name: str) -> bool:
+    """Whether the model has this input."""
+    return any(entry.name == name for entry in info.inputs)
+
+
+def all_given(wishes: Wishes) -> dict[str, Any]:
+    """Everything that was asked for but the number of tokens, by LMI's names."""
+    given: dict[str, Any] = dict(wishes.given)
+    if wishes.stops:
+        given["stop_sequences"] = list(wishes.stops)
+    if wishes.seed is not None:
+        given["seed"] = wishes.seed
+    return given
+
+
+def _token(number: int, entry: Mapping[str, Any]) -> Token:
+    text = entry.get("decoded_token")
+    return Token(number if 0 <= number <= MOST else None, text if isinstance(text, str) else None, _finite(entry["logprob"]))
+
+
+def _finite(value: Any) -> float | None:
+    """A log probability."""
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return float(value) if is_number and -MOST <= value <= MOST else None

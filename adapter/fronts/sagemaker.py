@@ -1,0 +1,314 @@
+"""
+SageMaker's multi-model contract, over the lifecycle that ModelMesh's calls have too.
+
+An error's body has what each kind of client looks for: `error`, and `code`, `type` and `message` as multi-model-server writes them.
+
+Schemas of predictions: V2 as JSON, V2 with binary data (the content type of NVIDIA's container), a raw body for a model with one input; and
+of language models LMI, or Triton's generate extension. JSON says by its form which it is: `inputs` that are objects are V2's, a text or a
+list of texts is LMI's, an object without `inputs` is generate's.
+Sources: "Custom Containers Contract for Multi-Model Endpoints"; of `limit`: multi-model-server; of the content type: Triton server
+`docs/protocol` and `sagemaker_server.cc`; of the variable: its script `serve`.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os.path
+import re
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+
+from adapter.errors import InvalidRequest, ModelNotLoaded, ModelRefused, NoCapacity, ServerUnavailable
+from adapter.fronts import llm
+from adapter.fronts.answers import JSON, UNAVAILABLE, HttpError, bytes_answer, json_answer
+from adapter.fronts.asking import obstacle_of
+from adapter.fronts.bodies import body_of, off_loop_if_large, parsed, read_by, take_for_parsing
+from adapter.fronts.edge import REPOSITORY, Front, Route, name_in
+from adapter.fronts.memory import is_out_of_memory
+from adapter.fronts.openapi import BINARY as BYTES
+from adapter.fronts.openapi import OBJECT, TEXT, operation, shaped
+from adapter.fronts.v2 import generate
+from adapter.fronts.v2.infer import Wanted, inferred
+from adapter.fronts.v2.requests import header_length
+from adapter.inference import Failure, InferenceFailed
+from adapter.model import ModelSpec, Named, id_problem
+from adapter.serving import KnownModel, Models
+from adapter.settings.fronts import SageMakerSettings
+from adapter.telemetry.logs import note
+from adapter.triton.inference.client import TritonInference
+
+BINARY = "application/vnd.sagemaker-triton.binary+json"
+_BINARY = re.compile(re.escape(BINARY) + r"\s*;\s*json-header-size=(.*)", re.IGNORECASE | re.DOTALL)
+_THEIR_FAULT = (Failure.INVALID, Failure.UNSUPPORTED)
+ATTRIBUTES = "X-Amzn-SageMaker-Custom-Attributes"
+_TYPES = {
+    404: "ModelNotFoundException",
+    405: "MethodNotAllowedException",
+    409: "ConflictStatusException",
+    413: "RequestEntityTooLargeException",
+    415: "UnsupportedMediaTypeException",
+    500: "InternalServerException",
+    503: "ServiceUnavailableException",
+    504: "RequestTimeoutException",
+    507: "InsufficientStorageException",
+}
+MOST = 100
+"""Of a page."""
+_VERSION = b"1"
+_PLAIN = re.compile(r"[0-9A-Za-z._~-]{1,200}")
+_PAGE = {"limit": {"type": "integer", "minimum": 1, "maximum": 100}, "next_page_token": TEXT}
+_LOAD = shaped("model_name", "url", model_name=TEXT, url=TEXT)
+_INVOKE = operation("Ask a model", body=OBJECT, types=(JSON, BYTES))
+
+
+def front(settings: SageMakerSettings, models: Models, inference: TritonInference, answering: llm.Answering, *, non_finite: str) -> Front:
+    """The front of SageMaker's multi-model contract; `answering` is for language models, `non_finite` as V2_NON_FINITE."""
+    handlers = _Handlers(settings, models, inference, answering, non_finite)
+    routes = [
+        Route("GET", "/ping", handlers.ping, "health", operation("Whether models can be loaded and asked")),
+        Route("GET", "/models", handlers.list, REPOSITORY, operation("The models that serve", query=_PAGE)),
+        Route("POST", "/models", handlers.load, REPOSITORY, operation("Load a model", body=_LOAD)),
+        Route("GET", "/models/{name}", handlers.get, REPOSITORY, operation("One model")),
+        Route("DELETE", "/models/{name}", handlers.unload, REPOSITORY, operation("Unload a model")),
+        Route("POST", "/models/{name}/invoke", handlers.invoke, "inference", _INVOKE),
+        Route("POST", "/invocations", handlers.invocations, "inference", _INVOKE),
+    ]
+    if settings.has_local_endpoints:
+        routes.append(Route("POST", "/endpoints/{endpoint}/invocations", handlers.invocations, "inference", _INVOKE))
+    return Front(name="sagemaker", title="SageMaker's multi-model contract", routes=routes, fails=_fails, echoed=(ATTRIBUTES,))
+
+
+@dataclass(frozen=True)
+class _Handlers:
+    settings: SageMakerSettings
+    models: Models
+    inference: TritonInference
+    answering: llm.Answering
+    non_finite: str
+
+    async def ping(self, _request: web.Request) -> web.Response:
+        """Whether models can be loaded and asked."""
+        obstacle = await obstacle_of(self.models, self.inference)
+        if obstacle is None:
+            return json_answer({"status": "Healthy"})
+        return json_answer({"status": "Unhealthy", "error": obstacle}, UNAVAILABLE)
+
+    async def load(self, request: web.Request) -> web.Response:
+        """POST /models. A client that leaves has its load undone."""
+        model = _named_in(await read_by(request, parsed))
+        model_id = model_id_of(model.name)
+        note(model_id=model_id, url=model.url)
+        spec = ModelSpec(model_id=model_id, model_type="", path=model.url, named=model, folders=self._roots_of(model.url))
+        try:
+            loaded = await self.models.load_new(spec)
+        except ModelRefused as refused:
+            if is_out_of_memory(refused.text, (model.name, model_id), is_load=True):
+                raise NoCapacity(refused.text) from refused
+            raise
+        note(size_bytes=loaded.size_bytes)
+        status = "Workers scaled" if self.settings.answers_as == "mms" else f'Model "{model.name}" registered'
+        return json_answer({"status": status})
+
+    async def list(self, request: web.Request) -> web.Response:
+        """GET /models: what serves, sorted by name; never waits."""
+        serving = [model for model in self.models.known() if model.is_serving]
+        found, token = page(serving, request.query.get("limit"), request.query.get("next_page_token"))
+        value: dict[str, Any] = {"models": [self._shown(model) for model in found]}
+        return json_answer(value if token is None else {**value, "nextPageToken": token})
+
+    async def get(self, request: web.Request) -> web.Response:
+        """GET /models/{name}."""
+        name = checked_name(request)
+        model = self.models.find(name)
+        if model is None or not model.is_serving:
+            raise not_found(name)
+        return json_answer(self._shown(model))
+
+    async def unload(self, request: web.Request) -> web.Response:
+        """DELETE /models/{name}: answers when memory and folder are free. What has begun goes on when the client leaves."""
+        name = checked_name(request)
+        model = self.models.find(name)
+        if model is None:
+            raise not_found(name)
+        note(model_id=model.model_id)
+        await self.models.unload(model.model_id)
+        return json_answer({"status": f'Model "{name}" unregistered'})
+
+    def _shown(self, model: KnownModel) -> Mapping[str, str]:
+        url = str(Path(model.url).parent) if self.settings.answers_as == "triton" else model.url
+        return {"modelName": model.name, "modelUrl": url}
+
+    def _roots_of(self, url: str) -> tuple[Path, ...]:
+        """All roots, the one first that the url seems to lie in; where it does is found out with all links followed."""
+        if "\0" in url or not os.path.isabs(url):  # noqa: PTH117 - a text, which no Path has to be
+            raise InvalidRequest(f"url {url[:256]!r} is not an absolute path")
+        path = Path(os.path.normpath(f"/{url.lstrip('/')}"))
+        return tuple(sorted(self.settings.model_roots, key=lambda root: root not in path.parents))
+
+    async def invoke(self, request: web.Request) -> web.StreamResponse:
+        """POST /models/{name}/invoke."""
+        return await self._answered(request, checked_name(request))
+
+    async def invocations(self, request: web.Request) -> web.StreamResponse:
+        """POST /invocations: the model that Target-Model names, or the only one."""
+        target = llm.target_of(request)
+        if target is not None:
+            return await self._answered(request, target)
+        serving = [model.name for model in self.models.known() if model.is_serving]
+        if len(serving) != 1:
+            raise HttpError(400, f"{llm.TARGET} must name the model: {len(serving)} models are loaded")
+        return await self._answered(request, serving[0])
+
+    async def _answered(self, request: web.Request, name: str) -> web.StreamResponse:
+        self._serving(name)
+        content_type = request.headers.get("Content-Type", "")
+        is_binary = _BINARY.fullmatch(content_type.strip())
+        body = await body_of(request)
+        model = self._serving(name)  # a DELETE may have come before the end of the body
+        try:
+            if is_binary is None and _is_json(content_type):
+                return await self._of_json(request, model, body)
+            length = header_length(is_binary[1], len(body), "json-header-size") if is_binary else 0
+            take_for_parsing(request, body, length)
+            return _written(*await inferred(self.inference, self._wanted(model), body, length))
+        except InferenceFailed as failed:
+            raise self._told(failed, model, body) from failed
+
+    async def _of_json(self, request: web.Request, model: KnownModel, body: bytes) -> web.StreamResponse:
+        if self.settings.schema != "infer":
+            return await self._generated(request, model, body, is_stream=self.settings.schema == "generate_stream")
+        take_for_parsing(request, body)
+        value = await off_loop_if_large(len(body), partial(parsed, body))
+        inputs = value.get("inputs") if isinstance(value, dict) else None
+        if isinstance(inputs, str) or (isinstance(inputs, list) and inputs and all(isinstance(entry, str) for entry in inputs)):
+            return await self.answering.answer(request, model, partial(_as_it_is, value))
+        if isinstance(value, dict) and "inputs" not in value and llm.PROMPT in value:
+            return await self._generated(request, model, body, is_stream=value.get("stream") is True)
+        return _written(*await inferred(self.inference, self._wanted(model), body, None, value))
+
+    async def _generated(self, request: web.Request, model: KnownModel, body: bytes, *, is_stream: bool) -> web.StreamResponse:
+        take_for_parsing(request, body)
+        value = await off_loop_if_large(len(body), partial(generate.object_of, body))
+        if is_stream:
+            return await generate.streamed(self.inference, self._wanted(model), value, request)
+        return await generate.whole(self.inference, self._wanted(model), value)
+
+    def _wanted(self, model: KnownModel) -> Wanted:
+        return Wanted(model=model.model_id, name=model.name, non_finite=self.non_finite)
+
+    def _serving(self, name: str) -> KnownModel:
+        model = self.models.find(name)
+        if model is not None and model.is_coming_back:
+            raise ServerUnavailable(f"the model {name!r} is being loaded again: Triton has restarted")
+        if model is None or not model.is_serving:
+            raise not_found(name)
+        return model
+
+    def _told(self, failed: InferenceFailed, model: KnownModel, body: bytes) -> Exception:
+        if failed.failure is Failure.NOT_FOUND:
+            return not_found(model.name)
+        is_theirs = failed.failure in _THEIR_FAULT  # such a text quotes the caller, who may have named a tensor so
+        names, said = (model.name, model.model_id), body.decode("utf-8", "replace")
+        if not is_theirs and is_out_of_memory(failed.text, names, is_load=False, said=said):
+            return NoCapacity(failed.text)
+        if is_theirs or (self.settings.answers_as == "triton" and failed.failure is Failure.INTERNAL):
+            return HttpError(400, failed.text)
+        return failed
+
+
+def _fails(_request: web.BaseRequest, status: int, text: str) -> web.Response:
+    kind = _TYPES.get(status, "BadRequestException")
+    return json_answer({"error": text, "code": status, "type": kind, "message": text}, status)
+
+
+def _written(body: bytes, length: int | None) -> web.Response:
+    return bytes_answer(body, JSON if length is None else f"{BINARY};json-header-size={length}")
+
+
+async def _as_it_is(value: Any) -> Any:
+    return value
+
+
+def _is_json(content_type: str) -> bool:
+    kind = content_type.partition(";")[0].strip().lower()
+    return kind in ("", JSON, "text/json") or kind.endswith("+json")
+
+
+def page(models: Sequence[KnownModel], limit: str | None, token: str | None) -> tuple[Sequence[KnownModel], str | None]:
+    """
+    One page of models that are sorted by name, and the token of the next one; None where this was the last.
+
+    A token holds the last name of its page, so a page is right however the list has changed since.
+
+    Raises:
+        HttpError: 400: a limit or a token that is none.
+    """
+    most = _limit(limit)
+    start = 0 if token is None else bisect_right([model.name for model in models], _last_name(token))
+    found = models[start : start + most]
+    return found, _token(found[-1].name) if start + most < len(models) else None
+
+
+def _limit(text: str | None) -> int:
+    if text is None:
+        return MOST
+    if not (text.isascii() and text.isdigit() and len(text) <= len(str(MOST)) and 1 <= int(text) <= MOST):
+        raise HttpError(400, f"limit must be a number from 1 to {MOST}")
+    return int(text)
+
+
+def _token(name: str) -> str:
+    return base64.urlsafe_b64encode(_VERSION + name.encode()).decode().rstrip("=")
+
+
+def _last_name(token: str) -> str:
+    with suppress(ValueError):
+        content = base64.urlsafe_b64decode(token + "==")
+        if content.startswith(_VERSION):
+            return content.removeprefix(_VERSION).decode()
+    raise HttpError(400, "next_page_token is not one that this server has given")
+
+
+def model_id_of(name: str) -> str:
+    """
+    The name itself; of one that Triton could not have (it is too long, or reserved), or not serve, its digest.
+
+    Triton's python backend starts its process by a shell, with the model's folder unquoted: a space never comes to an end.
+    Source: observed on Triton 2.51; `python_backend/src/stub_launcher.cc`.
+    """
+    is_plain = _PLAIN.fullmatch(name) is not None and id_problem(name) is None
+    return name if is_plain else f"sm-{hashlib.sha256(name.encode()).hexdigest()}"
+
+
+def named(name: str, url: str) -> Named:
+    """Raises InvalidRequest: no model can have this name, or this url."""
+    if name in (".", ".."):
+        raise InvalidRequest(f"the name of a model cannot be {name!r}")
+    return Named(name, url)
+
+
+def checked_name(request: web.Request) -> str:
+    """The name in the path. Raises InvalidRequest, HttpError: no model can have it."""
+    return named(name_in(request), "-").name
+
+
+def not_found(name: str) -> ModelNotLoaded:
+    """The contract's 404."""
+    return ModelNotLoaded(f"Model not found: {name}")
+
+
+def _named_in(value: Any) -> Named:
+    if not isinstance(value, dict):
+        raise HttpError(400, "the body must be a JSON object with model_name and url")
+    for field in ("model_name", "url"):
+        if not isinstance(value.get(field), str) or not value[field]:
+            raise HttpError(400, f"the body must have a {field}, which is a string")
+    return named(value["model_name"], value["url"])
