@@ -230,18 +230,21 @@ class Repository:
             raise InvalidRequest(f"the model id {model_id!r} cannot be the name of a directory")
         return self.folder / model_id
 
-    def _discard(self, paths: Iterable[Path]) -> list[Exception]:
-        """Returns why the disk keeps some of them."""
-        kept: list[Exception] = []
+    def _discard(self, paths: Iterable[Path]) -> None:
         for path in paths:
-            if (error := self._volume.trash.discard(path)) is not None:
-                kept.append(error)
+            self._volume.discard(path)
             self._bytes.placed(path.name, 0)
-        return kept
 
     def _take_out(self, paths: Iterable[Path]) -> None:
-        """Raises OSError, AdapterError: the disk keeps one."""
-        if kept := self._discard(paths):
+        """As `_discard`. Raises OSError, AdapterError: the disk keeps one, which stays as it was until the caller tries again."""
+        kept: list[Exception] = []
+        for path in paths:
+            if (error := self._volume.trash.discard(path)) is None:
+                self._bytes.placed(path.name, 0)
+            else:
+                self._volume.trash.keep(path)
+                kept.append(error)
+        if kept:
             raise kept[0]
 
     @staticmethod
