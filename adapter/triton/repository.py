@@ -165,8 +165,10 @@ class Repository:
         return await self._run("the models cannot be listed in", self._inventory)
 
     async def identities(self, model_ids: Collection[str]) -> dict[str, str]:
-        """Which directories these models are; of those that are there."""
-        return await self._workers.run(lambda _: placing.identities_of(self.folder, model_ids))
+        """Which directories these models are; of those that are there, and that need not leave as soon as the disk lets them."""
+        left = self._volume.trash.is_left
+        found = await self._workers.run(lambda _: placing.identities_of(self.folder, model_ids))
+        return {model_id: identity for model_id, identity in found.items() if not left(self._at(model_id))}
 
     async def ensure_directory(self, model_id: str) -> bool:
         """
@@ -230,21 +232,18 @@ class Repository:
             raise InvalidRequest(f"the model id {model_id!r} cannot be the name of a directory")
         return self.folder / model_id
 
-    def _discard(self, paths: Iterable[Path]) -> None:
-        for path in paths:
-            self._volume.discard(path)
-            self._bytes.placed(path.name, 0)
-
-    def _take_out(self, paths: Iterable[Path]) -> None:
-        """As `_discard`. Raises OSError, AdapterError: the disk keeps one, which stays as it was until the caller tries again."""
+    def _discard(self, paths: Iterable[Path]) -> list[Exception]:
+        """Returns why the disk keeps some of them."""
         kept: list[Exception] = []
         for path in paths:
-            if (error := self._volume.trash.discard(path)) is None:
-                self._bytes.placed(path.name, 0)
-            else:
-                self._volume.trash.keep(path)
+            if (error := self._volume.trash.discard(path)) is not None:
                 kept.append(error)
-        if kept:
+            self._bytes.placed(path.name, 0)
+        return kept
+
+    def _take_out(self, paths: Iterable[Path]) -> None:
+        """As `_discard`. Raises OSError, AdapterError: the disk keeps one."""
+        if kept := self._discard(paths):
             raise kept[0]
 
     @staticmethod

@@ -83,6 +83,11 @@ class Trash:
             staged.rename(target)
             self._forget(target)
 
+    def is_left(self, path: Path) -> bool:
+        """It had to leave, and could not yet."""
+        with self._changed:
+            return path in self._left
+
     def keep(self, path: Path) -> None:
         """It had to leave, and could not; now it is wanted again."""
         with self._moving:

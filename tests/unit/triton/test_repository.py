@@ -422,6 +422,29 @@ async def test_a_bundle_that_cannot_be_placed_leaves_nothing(repository: Reposit
     assert staged(volume) == []
 
 
+@pytest.mark.parametrize("is_purge", [False, True])
+async def test_a_model_that_the_disk_keeps_is_not_gone_and_not_there(
+    repository: Repository, artifact: Artifact, monkeypatch: pytest.MonkeyPatch, *, is_purge: bool
+) -> None:
+    """It is no model that could be loaded again, and goes as soon as the disk lets it."""
+    identity = await repository.place("m", LAYOUT, artifact)
+
+    def take_out() -> Any:
+        return repository.clear() if is_purge else repository.remove("m")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", lambda *_: (_ for _ in ()).throw(OSError(errno.EIO, os.strerror(errno.EIO))))
+        with pytest.raises(VolumeFailed, match="cannot be taken out of"):
+            await take_out()
+
+    assert (repository.folder / "m").is_dir()
+    assert await repository.identities(["m"]) == {}
+    await take_out()
+    assert list(repository.folder.iterdir()) == []
+    assert await repository.place("m", LAYOUT, artifact) != identity
+    assert list(await repository.identities(["m"])) == ["m"]
+
+
 async def test_clearing_forgets_bundles(repository: Repository, artifact: Artifact) -> None:
     await repository.place("m", BUNDLE, artifact)
     await repository.clear()
