@@ -279,6 +279,7 @@ class Takeover:
         A cancel comes before the model is entered, and leaves nothing; or after that, and a purge finds the model.
         """
         model, record = Model(finding.model_id, generation=generation), finding.record
+        model.placed = finding.placed.identity if finding.placed else None
         model.size_bytes = self._sizes.adopted(finding.placed.size_bytes if finding.placed else 0)
         if finding.verdict is Verdict.RESIDUE:
             if finding.crash is not None:
@@ -287,7 +288,6 @@ class Takeover:
             model.size_bytes = (record.size_bytes if record else 0) or model.size_bytes
             self._registry.move(model, State.FAILED)
             return
-        model.placed = finding.placed.identity if finding.placed else None
         state = State.LOADED if finding.verdict is Verdict.SERVES else State.LOST
         if record is None:
             self._registry.move(model, state)

@@ -337,12 +337,12 @@ def test_a_wrong_method_is_405_with_the_right_ones(pod: FrontsPod) -> None:
 
 def test_many_clients_of_one_name_agree(pod: FrontsPod) -> None:
     """Whatever order they come in: at the end the model is listed and serves, or it is nowhere."""
-    pod.put("m", affine(2, 1))
+    model = {"model_name": "m", "url": pod.put("m", affine(2, 1))}
     barrier = threading.Barrier(8)
 
     def act(number: int) -> int:
         barrier.wait()
-        return (pod.load("m") if number % 2 else pod.unload("m")).status
+        return (pod.sagemaker("POST", "/models", model) if number % 2 else pod.unload("m")).status
 
     with ThreadPoolExecutor(8) as pool:
         statuses = list(pool.map(act, range(8)))

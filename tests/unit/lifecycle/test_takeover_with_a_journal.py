@@ -92,6 +92,24 @@ async def test_a_given_size_outlives_the_adapter(world: World, make: Callable[[]
     assert await later.size_of("a") == HINT_BYTES
 
 
+async def test_what_is_half_done_counts_for_its_memory_after_each_restart(world: World, make: Callable[[], RuntimeLifecycle]) -> None:
+    """Triton goes on with the load, so the memory that it may take is not free."""
+    lifecycle = make()
+    lifecycle.start()
+    world.hold("load")
+    load = asyncio.create_task(lifecycle.load(a_spec("models/a", model_id="a", model_type="onnx", size_hint_bytes=HINT_BYTES)))
+    await world.until_held("load")
+    for _ in range(2):
+        process(lifecycle).is_alive = False
+        lifecycle = await restarted(lifecycle, make)
+        await asyncio.gather(load, return_exceptions=True)
+
+        model = lifecycle.registry.find("a")
+        assert model is not None
+        assert (model.is_going, model.size_bytes) == (True, HINT_BYTES)
+    world.let_go("load")
+
+
 async def died_in_load(spec: ModelSpec, world: World, make: Callable[[], RuntimeLifecycle]) -> RuntimeLifecycle:
     """The first process dies while Triton loads; the next one comes when Triton has ended that."""
     first = make()
