@@ -24,7 +24,7 @@ import structlog
 
 from adapter.errors import AdapterError, VolumeFailed
 from adapter.telemetry.metrics import LEFTOVERS
-from adapter.volume.trees import mount_of, own_bytes
+from adapter.volume.trees import all_bytes, mount_of, own_bytes
 
 RETRY_SECONDS = 60.0
 AT_ONCE = 64
@@ -64,7 +64,7 @@ class Trash:
         self._tidy_at = 0.0
 
     def size_bytes(self) -> int:
-        """Of leftovers, and of what is being deleted; files that are also elsewhere not counted."""
+        """Of leftovers, and of what is being deleted. In the trash, files that are also elsewhere are not counted."""
         with self._changed:
             return sum(self._left.values()) + sum(self._going.values())
 
@@ -202,7 +202,9 @@ class Trash:
         return True
 
     def _leave(self, path: Path) -> None:
-        self._note(path, own_bytes([path]))
+        """What stays where it was counts in full: another name of its files may be left, too, and then neither would count."""
+        is_in_trash = path.parent == self._volume.trash_dir
+        self._note(path, own_bytes([path]) if is_in_trash else all_bytes(path))
 
     def _forget(self, path: Path) -> None:
         """What is called so now is not what could not be deleted."""

@@ -143,7 +143,9 @@ class Ending:
             "reserved": adapter.space.staging_bytes(),
             "placed bytes": adapter.space.counted_bytes("placed"),
             "queue": adapter.server.queue(),
-            "artifacts": [] if self._world.setup.max_bytes else [path.name for path in adapter.volume.artifacts_dir.iterdir()],
+            "artifacts": []
+            if self._world.setup.max_bytes or self._world.files.failed_deletes
+            else list(adapter.volume.artifacts_dir.iterdir()),
             "loads in Triton": dict(adapter.client.loads),
         }
         for what, found in left.items():
