@@ -70,7 +70,9 @@ def written(path: Path, **more) -> str:
 def served(cases: list[tuple[Path, str]]) -> int:
     """Answers a hundred rows with each forest under its config, in a child; its exit code, negative for a signal."""
     lines = "".join(json.dumps([str(path), config]) + "\n" for path, config in cases)
-    return unmeasured.run("-c", "from tests.security.fil_stand_in import main; main()", lines=lines, OMP_NUM_THREADS="1").returncode
+    done = unmeasured.run("-c", "from tests.security.fil_stand_in import main; main()", lines=lines, OMP_NUM_THREADS="1")
+    print(done.stderr[-2000:])
+    return done.returncode
 
 
 def test_every_forest_fits_into_the_buffer_of_its_config(forests):
