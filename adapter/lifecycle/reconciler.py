@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import islice
 
@@ -226,10 +226,12 @@ class Reconciler:
         rows = by_owner(await self._server.index(asked))
         missing = {model_id for model_id in asked if not any(row.state for row in rows.get(model_id, ()))}
         lost: set[str] = set()
+        placed: Mapping[str, str] = {}
         if missing:
             await self._server.verify()
             placed = await self._repository.identities(missing)
-            lost = {id for id in missing if is_untouched(rows.get(id, ())) or (id not in rows and asked[id][0].generation < self._other)}
+            gone = {model_id for model_id in missing - rows.keys() if asked[model_id][0].generation < self._other}
+            lost = gone | {model_id for model_id in missing if is_untouched(rows.get(model_id, ()))}
         if lost:
             self._server.confirm_restart()
             log.warning("restore.begun", models=len(lost))

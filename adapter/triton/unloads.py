@@ -6,7 +6,7 @@ ends when the index shows that the memory is free. The index shows only names th
 first. An unload that was asked for and has not ended is remembered for a while, also when its caller has gone.
 
 Each unload looks at the index by itself; `index` shares the answers, and bounds the share of Triton's time that all
-looks take. The first look comes when the memory is probably free: after the time that the last unloads took. Further
+looks take. The first look comes when the memory is probably free: after the time that models of the kind took. Further
 looks follow after half of the time since then, 5 to 100 ms (1 s after a long wait). A row that is missing proves
 nothing, and neither does a failed call.
 """

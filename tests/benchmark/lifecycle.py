@@ -187,18 +187,11 @@ async def _bare_at_once(rig: Bridge) -> float:
             await ASKED[name](client)
         return b""
 
-    server = grpc.aio.server()
-    handler: Any = grpc.unary_unary_rpc_method_handler(answer)
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("mmesh.ModelRuntime", {"loadModel": handler}),))
-    address = f"unix:{rig.folder}/bare.sock"
-    server.add_insecure_port(address)
-    await server.start()
-    async with grpc.aio.insecure_channel(address) as channel:
+    async with _served("mmesh.ModelRuntime", "loadModel", answer) as channel:
         passing = Bridge(spi_rpc.ModelRuntimeStub(channel), rig.triton, rig.folder)
         began = time.perf_counter()
         await asyncio.gather(*(passing.load(f"p{number}") for number in range(ROUNDS)))
         seconds = time.perf_counter() - began
-    await server.stop(0)
     await client.unload("bare")
     await client.close()
     return ROUNDS / seconds
@@ -245,26 +238,33 @@ async def _bare(rig: Bridge, asked: list[str], times: int) -> list[float]:
 
 async def _round_trips(times: int) -> list[float]:
     """gRPC's own cost: calls to a server that does nothing, both in this process."""
-    server = grpc.aio.server()
 
     async def answer(request: bytes, _context: object) -> bytes:
         return request
 
-    handler: Any = grpc.unary_unary_rpc_method_handler(answer)
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("bench.Echo", {"Say": handler}),))
     found = []
+    async with _served("bench.Echo", "Say", answer) as channel:
+        call: Any = channel.unary_unary("/bench.Echo/Say")
+        for number in range(WARM + times):
+            began = time.perf_counter()
+            await call(b"x" * 100)
+            found += [time.perf_counter() - began] if number >= WARM else []
+    return found
+
+
+@asynccontextmanager
+async def _served(service: str, method: str, answer: Callable[[bytes, object], Awaitable[bytes]]) -> AsyncIterator[grpc.aio.Channel]:
+    """A channel to a server that has this one call."""
+    server = grpc.aio.server()
+    handler: Any = grpc.unary_unary_rpc_method_handler(answer)
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, {method: handler}),))
     with tempfile.TemporaryDirectory() as folder:
-        address = f"unix:{folder}/e.sock"
+        address = f"unix:{folder}/s.sock"
         server.add_insecure_port(address)
         await server.start()
         async with grpc.aio.insecure_channel(address) as channel:
-            call: Any = channel.unary_unary("/bench.Echo/Say")
-            for number in range(WARM + times):
-                began = time.perf_counter()
-                await call(b"x" * 100)
-                found += [time.perf_counter() - began] if number >= WARM else []
+            yield channel
         await server.stop(0)
-    return found
 
 
 async def _interleaved(rig: Bridge) -> tuple[list[float], list[float], list[tuple[float, float]], float]:

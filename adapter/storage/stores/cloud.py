@@ -170,6 +170,8 @@ class CloudBucket:
     """Header of an answer that has the version of an object, in lower case."""
     version_name: ClassVar[str] = "ETag"
     """For people."""
+    continuation: ClassVar[str]
+    """Of a listing's query: where the page before has ended."""
     most_name_bytes: ClassVar[int] = 4096
     """Of a key in UTF-8, and of a version."""
     meanings: ClassVar[Mapping[str, type[AdapterError]]] = {}
@@ -199,6 +201,10 @@ class CloudBucket:
     def listing(self, prefix: str, token: str | None, limit: int, *, by_folder: bool) -> str:
         """Target of a listing: path and query below the bucket's base. Pure."""
         raise NotImplementedError
+
+    def query(self, fields: dict[str, str], token: str | None, *, by_folder: bool) -> dict[str, str]:
+        """Of a listing: these fields, and those that say how it goes on and whether it is by folder. Pure."""
+        return fields | ({"delimiter": "/"} if by_folder else {}) | ({self.continuation: token} if token else {})
 
     @staticmethod
     def page_of(content: bytes) -> Page:

@@ -169,17 +169,14 @@ class _AzureBucket(CloudBucket):
     """One container. Source: Azure Storage REST API, List Blobs, Get Blob, Status and error codes."""
 
     owner = "Azure's"
+    continuation = "marker"
     meanings: ClassVar[dict[str, type[AdapterError]]] = {"ContainerNotFound": SourceNotFound, "PublicAccessNotPermitted": SourceDenied}
 
     def listing(self, prefix: str, token: str | None, limit: int, *, by_folder: bool) -> str:
         """As `CloudBucket`."""
         query = {"restype": "container", "comp": "list", "prefix": prefix, "maxresults": str(min(limit, _PAGE_BLOBS))}
         query["include"] = "metadata"
-        if by_folder:
-            query["delimiter"] = "/"
-        if token:
-            query["marker"] = token
-        return f"?{urlencode(query, quote_via=quote, safe='~')}"
+        return f"?{urlencode(self.query(query, token, by_folder=by_folder), quote_via=quote, safe='~')}"
 
     @staticmethod
     def page_of(content: bytes) -> Page:

@@ -198,6 +198,7 @@ class _GcsBucket(CloudBucket):
     """
 
     owner = "Google's"
+    continuation = "pageToken"
     version = "x-goog-generation"
     version_name = "generation"
 
@@ -209,11 +210,7 @@ class _GcsBucket(CloudBucket):
     def listing(self, prefix: str, token: str | None, limit: int, *, by_folder: bool) -> str:
         """As `CloudBucket`."""
         query = {"projection": "noAcl", "fields": _FIELDS, "maxResults": str(limit), "prettyPrint": "false", "prefix": prefix}
-        if by_folder:
-            query["delimiter"] = "/"
-        if token:
-            query["pageToken"] = token
-        return f"/storage/v1/b/{self._name}/o?{urlencode(query)}"
+        return f"/storage/v1/b/{self._name}/o?{urlencode(self.query(query, token, by_folder=by_folder))}"
 
     @staticmethod
     def page_of(content: bytes) -> Page:

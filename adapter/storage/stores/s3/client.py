@@ -90,6 +90,7 @@ class S3Bucket(CloudBucket):
     """One bucket. Source: Amazon S3 API Reference, ListObjectsV2, GetObject, Error responses."""
 
     owner = "S3's: is something else there?"
+    continuation = "continuation-token"
     most_name_bytes = 1024  # Source: Amazon S3 User Guide, Naming Amazon S3 objects
     meanings = MEANINGS
 
@@ -179,11 +180,8 @@ class S3Bucket(CloudBucket):
     def listing(self, prefix: str, token: str | None, limit: int, *, by_folder: bool) -> str:
         """As `CloudBucket`."""
         query = {"list-type": "2", "prefix": prefix, "max-keys": str(limit), "encoding-type": "url"}
-        if by_folder:
-            query["delimiter"] = "/"
-        if token:
-            query["continuation-token"] = token
-        return f"?{urlencode(sorted(query.items()), quote_via=quote, safe='~')}"
+        fields = sorted(self.query(query, token, by_folder=by_folder).items())
+        return f"?{urlencode(fields, quote_via=quote, safe='~')}"
 
     @staticmethod
     def page_of(content: bytes) -> Page:
