@@ -24,7 +24,7 @@ import numpy as np
 from tests.benchmark.amounts import Amounts
 from tests.benchmark.fronts_client import Client, GrpcClient, binary_request, json_request, percentile, posted, sleep_request
 from tests.benchmark.fronts_unload import TRITONS, unloads
-from tests.benchmark.gauge import exact_cpu_seconds_of
+from tests.benchmark.gauge import cpu_seconds_of
 from tests.benchmark.report import OURS, Finding, Row
 from tests.fronts.rig import FrontsPod
 from tests.real import models
@@ -169,9 +169,9 @@ def _timed(case: Case, sides: Mapping[str, Client], grpc: GrpcClient, blocks: in
         asked[GRPC] = partial(grpc.timed, case.floats)
     for _ in range(blocks):
         for side, ask in asked.items():
-            before = exact_cpu_seconds_of(pid)
+            before = cpu_seconds_of(pid)
             found.add(side, [ask() for _ in range(case.block)])
-            cpu += exact_cpu_seconds_of(pid) - before if side == OURS else 0.0
+            cpu += cpu_seconds_of(pid) - before if side == OURS else 0.0
     found.cpu_ms = cpu * 1000 / (blocks * case.block)
     return found
 

@@ -7,7 +7,6 @@ A program that is measured runs as a child, measures itself around the pull alon
 from __future__ import annotations
 
 import json
-import os
 import resource
 import time
 from collections.abc import Iterator
@@ -105,12 +104,6 @@ def cpu_seconds() -> float:
 
 
 def cpu_seconds_of(pid: int) -> float:
-    """Of another process, to a hundredth. Source: proc(5), stat."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def exact_cpu_seconds_of(pid: int) -> float:
     """Of another process and all of its threads. Source: Linux, clock_getcpuclockid(3)."""
     return time.clock_gettime((~pid << 3) | 2)
 

@@ -27,7 +27,7 @@ from pathlib import Path
 
 from adapter._pb import model_runtime_pb2 as spi
 from tests.benchmark.amounts import Amounts
-from tests.benchmark.gauge import exact_cpu_seconds_of, status_mib
+from tests.benchmark.gauge import cpu_seconds_of, status_mib
 from tests.benchmark.report import OURS, Finding, Row
 from tests.benchmark.rig import START_SECONDS, BenchServer, Network
 from tests.fakes.background_triton import BackgroundTriton
@@ -127,7 +127,7 @@ def started(package: Path, volume: Path, secret: dict[str, dict[str, str]], trit
             with _running(bare_environment() | adapter.settings) as pid:
                 _wait_for_port(int(adapter.settings["ADAPTER_PORT"]))
                 is_ready = mesh.status().status == spi.RuntimeStatusResponse.READY
-                answered, cpu = time.perf_counter() - began, exact_cpu_seconds_of(pid)
+                answered, cpu = time.perf_counter() - began, cpu_seconds_of(pid)
                 if not is_ready:
                     mesh.start()
                 ready = time.perf_counter() - began
