@@ -1,76 +1,83 @@
-"""The tables of `deploy/docs/performance.md`, of the JSON beside it: `scripts/bench --out deploy/docs/performance.json` makes that."""
+"""The table of `deploy/docs/performance.md`, of the JSON beside it: `scripts/bench --out deploy/docs/performance.json` makes that."""
 
 from __future__ import annotations
 
 import json
-import textwrap
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.benchmark.report import OURS, Row, cells, ratios, rows_of
+from tests.benchmark.report import OURS, Row, number, rows_of
 from tests.prove.report import markdown_table
 
 MEASURED = Path(__file__).resolve().parents[2] / "deploy/docs/performance.json"
-MATRICES = ("pull", "small", "whole")
-"""Phases in which many clients do the same: a column for each."""
-LISTS = ("stores", "fair", "checks", "lifecycle", "start", "triton", "beside", "fronts")
-_COLUMNS = 116
-_SHOWN = ("case", "client", "value", "CPU", "ours is × as good")
+FAR = "10 ms, 50 MB/s a connection"
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One line of the table."""
+
+    what: str
+    phase: str
+    case: str
+    other: str
+    """The client that ours is compared with. `best`: the best of those that do the same. `goal`: a number."""
+    goal: float = 1.0
+    """The least ratio, where more is better; else the largest one."""
+
+
+FIGURES = (
+    Figure("2 GiB, http, loopback", "pull", "loopback, http", "best", 0.95),
+    Figure("2 GiB, https, loopback", "pull", "loopback, https", "best", 0.95),
+    Figure("2 GiB, 10 ms away", "pull", FAR, "best", 0.97),
+    Figure("2 GiB, 30 ms away", "pull", FAR.replace("10", "30"), "best", 0.97),
+    Figure("1,000 files of 64 KiB, a load over the SPI", "whole", "1000 × 64 KiB, loopback, http", "go adapter", 2.0),
+    Figure("the same, 10 ms away", "whole", f"1000 × 64 KiB, {FAR}", "go adapter", 2.0),
+    Figure("10 MiB while 2 GiB are pulled, 10 ms away", "fair", f"10 MiB during 2GiB, {FAR}", "alone", 2.0),
+    Figure("own time of a load, 10 models", "lifecycle", "own time of a load, 10 models known", "goal"),
+    Figure("own time of a load, 5,000 models", "lifecycle", "own time of a load, 5000 models known", "goal"),
+    Figure("start to the first answer", "start", "first answer, a key of S3", "1.5 × import grpc, botocore.session"),
+    Figure("load and unload on Triton, one at a time", "triton", "load + unload, one at a time", "Triton alone", 1.6),
+    Figure("the same, two at a time", "triton", "load + unload, two at a time", "Triton alone", 1.35),
+    Figure(
+        "inference beside 50 unloads, p99", "beside", "99th percentile, 500 models loaded, 50 unloads wait", "nothing else goes on", 1.2
+    ),
+    Figure("V2 JSON, 128 floats, p50", "fronts", "JSON, 128 floats, p50", "Triton's own", 1.3),
+    Figure("V2 JSON, 3 MB, p50", "fronts", "JSON, 3 MB, p50", "Triton's own"),
+)
 
 
 def blocks() -> dict[str, Callable[[], str]]:
     """Name of a block of the page → what stands in it."""
     measured = json.loads(MEASURED.read_text())
-    rows = rows_of(measured)
-    notes = {phase["phase"]: phase["notes"] for phase in measured["phases"]}
-    return {
-        "machine": partial(_machine, measured),
-        **{phase: partial(_matrix, _of(rows, phase), notes[phase]) for phase in MATRICES},
-        **{phase: partial(_list, _of(rows, phase), notes[phase]) for phase in LISTS},
-        "profile": partial(_notes, notes["profile"]),
-    }
-
-
-def _of(rows: Sequence[Row], phase: str) -> list[Row]:
-    return [row for row in rows if row.phase == phase]
+    return {"machine": partial(_machine, measured), "figures": partial(_figures, rows_of(measured))}
 
 
 def _machine(measured: Mapping[str, Any]) -> str:
     return markdown_table([{"machine": name, "": value} for name, value in measured["machine"].items()]) + "\n"
 
 
-def _matrix(rows: Sequence[Row], notes: Sequence[str]) -> str:
-    """Cases down, clients across: the value, its CPU, and in ours how good it is beside the best of the others."""
-    clients = list(dict.fromkeys(row.client for row in rows if row.client not in (OURS, "goal")))
-    lines = []
-    for case in dict.fromkeys(row.case for row in rows):
-        found = {row.client: row for row in rows if row.case == case}
-        if "goal" in found:
-            lines.append({"case": case, OURS: _short(found[OURS])} | dict.fromkeys(clients, ""))
-            continue
-        best = min(ratios(list(found.values())).values(), default=0.0)
-        lines.append(
-            {"case": f"{case}; {found[OURS].unit}", OURS: f"**{_short(found[OURS])}**, {best:.2f} × the best other"}
-            | {client: _short(found[client]) if client in found else "–" for client in clients}
-        )
-    return _told(lines, notes)
+def _figures(rows: Sequence[Row]) -> str:
+    return markdown_table([_line(figure, rows) for figure in FIGURES]) + "\n"
 
 
-def _list(rows: Sequence[Row], notes: Sequence[str]) -> str:
-    return _told([{name: line[name] for name in _SHOWN if name in line} for line in cells(rows)], notes)
-
-
-def _told(lines: list[dict[str, str]], notes: Sequence[str]) -> str:
-    return "\n".join([markdown_table(lines), "", _notes(notes)])
-
-
-def _notes(notes: Sequence[str]) -> str:
-    items = [textwrap.fill(note, _COLUMNS, initial_indent="- ", subsequent_indent="  ", break_on_hyphens=False) for note in notes]
-    return "\n".join([*items, ""]).replace("<", "&lt;")
-
-
-def _short(row: Row) -> str:
-    value = f"{row.value:,.0f}" if abs(row.value) >= 100 else f"{row.value:.1f}"
-    return value if row.cpu is None else f"{value} ({row.cpu:.1f})"
+def _line(figure: Figure, rows: Sequence[Row]) -> dict[str, str]:
+    """Raises KeyError: it was not measured."""
+    found = {row.client: row for row in rows if (row.phase, row.case) == (figure.phase, figure.case)}
+    ours = found.pop(OURS)
+    best = max if ours.is_more_better else min
+    other = best(found.values(), key=lambda row: row.value) if figure.other == "best" else found[figure.other]
+    ratio = ours.value / other.value
+    is_held = ratio >= figure.goal if ours.is_more_better else ratio <= figure.goal
+    beside = f"{number(other.value)} {other.unit}"
+    return {
+        "what": figure.what,
+        "ours": f"{number(ours.value)} {ours.unit}",
+        "compared with": f"{beside}, {other.client}",
+        "ratio": f"{ratio:.2f}",
+        "goal": f"{'≥' if ours.is_more_better else '≤'} {figure.goal:g}",
+        "held": "yes" if is_held else "**no**",
+    }

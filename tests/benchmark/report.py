@@ -86,9 +86,9 @@ def cells(rows: Sequence[Row]) -> list[dict[str, str]]:
             {
                 "case": row.case,
                 "client": row.client,
-                "value": f"{_number(row.value)} {row.unit}",
-                "from … to": f"{_number(row.low)} … {_number(row.high)}" if row.high else "",
-                "CPU": "" if row.cpu is None else _number(row.cpu),
+                "value": f"{number(row.value)} {row.unit}",
+                "from … to": f"{number(row.low)} … {number(row.high)}" if row.high else "",
+                "CPU": "" if row.cpu is None else number(row.cpu),
                 "MiB above idle": "" if row.above_idle_mib is None else f"{row.above_idle_mib:.0f}",
                 "requests": " ".join(f"{kind} {count}" for kind, count in row.counts.items() if count and kind != "bytes"),
                 "ours is × as good": "" if ratio is None else f"{ratio:.2f}",
@@ -135,7 +135,8 @@ def regressions(old: Iterable[Row], new: Iterable[Row]) -> list[str]:
     ]
 
 
-def _number(value: float) -> str:
+def number(value: float) -> str:
+    """Three digits or more, with thousands marked."""
     if abs(value) >= 100:
         return f"{value:,.0f}"
     return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"

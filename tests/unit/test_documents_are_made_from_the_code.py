@@ -17,21 +17,7 @@ BLOCKS = {
     "deploy/docs/observability.md": ("alerts",),
     "tests/README.md": ("minutes",),
     "tests/prove/net/README.md": ("mistakes",),
-    "deploy/docs/performance.md": (
-        "machine",
-        "pull",
-        "small",
-        "whole",
-        "stores",
-        "fair",
-        "checks",
-        "fronts",
-        "lifecycle",
-        "start",
-        "profile",
-        "triton",
-        "beside",
-    ),
+    "deploy/docs/performance.md": ("machine", "figures"),
 }
 
 
