@@ -1,5 +1,5 @@
 """
-The command line: `serve`, `settings`, `probe`, `layout`, `models`.
+The command line: `serve`, `settings`, `probe`, `layout`, `models`, `load`, `unload`.
 
 Turns words into calls and outcomes into exit codes: 0 done, 1 it did not work, 2 wrong usage or
 settings. Imports late: a probe starts every few seconds and needs neither storage nor Triton.
@@ -105,6 +105,31 @@ def _parser() -> argparse.ArgumentParser:
     models.add_argument("--drift", action="store_true", help="show only what disagrees")
     models.add_argument("--json", action="store_true", help="for programs")
     models.set_defaults(run=_models)
+    load = verbs.add_parser(
+        "load",
+        help="let the running adapter load a model, as ModelMesh would, and ask it",
+        description="Reads the same environment variables as serve, for the adapter's and Triton's addresses.",
+    )
+    load.add_argument("path", metavar="PATH", help="the model's path in the storage")
+    load.add_argument("--type", default="", help="onnx, pytorch, python, …; default: what the model's config.pbtxt says")
+    load.add_argument("--storage-key", metavar="KEY", help="entry of the storage config")
+    load.add_argument("--config", type=Path, metavar="FILE", help="JSON object: storage parameters of this request")
+    load.add_argument(
+        "--infer",
+        action="append",
+        nargs="?",
+        const="",
+        metavar="INPUT=1,2,3",
+        help="then ask the model; for each input; default: zeros",
+    )
+    load.set_defaults(run=_load)
+    unload = verbs.add_parser("unload", help="let the running adapter unload a model")
+    unload.set_defaults(run=_unload)
+    load.add_argument("--id", help="the model's name in Triton; default: its path")
+    unload.add_argument("id", metavar="ID", help="the model's name in Triton")
+    for verb in (load, unload):
+        verb.add_argument("--force", action="store_true", help="also beside a ModelMesh, which does not learn of it")
+        verb.add_argument("--timeout", type=_seconds, default=600.0, metavar="SECONDS", help="longest time (default: 600)")
     return parser
 
 
@@ -206,6 +231,40 @@ def _models(chosen: argparse.Namespace) -> int:
     else:
         _say(models_text.text(seen, columns=shutil.get_terminal_size().columns, drift_only=chosen.drift))
     return OK if seen["agrees"] else FAILED
+
+
+def _load(chosen: argparse.Namespace) -> int:
+    from adapter.verbs import load  # noqa: PLC0415 - brings gRPC
+
+    model_id = chosen.id or chosen.path.strip("/").replace("/", "-")
+    try:
+        load.load(
+            load.Adapter.from_env(is_forced=chosen.force),
+            chosen.path,
+            model_id,
+            type_name=chosen.type,
+            storage_key=chosen.storage_key,
+            config=chosen.config,
+            seconds=chosen.timeout,
+            say=_say,
+        )
+        if chosen.infer is not None:
+            load.infer(model_id, chosen.infer, _say)
+    except load.NotDoneError as error:
+        _complain(str(error))
+        return FAILED
+    return OK
+
+
+def _unload(chosen: argparse.Namespace) -> int:
+    from adapter.verbs import load  # noqa: PLC0415 - brings gRPC
+
+    try:
+        load.unload(load.Adapter.from_env(is_forced=chosen.force), chosen.id, seconds=chosen.timeout, say=_say)
+    except load.NotDoneError as error:
+        _complain(str(error))
+        return FAILED
+    return OK
 
 
 def _print_version() -> int:

@@ -156,31 +156,23 @@ def _started(root: Path, folder: Path, user: str) -> Iterator[str]:
 
 
 def _loaded(root: Path, folder: Path) -> Iterator[str]:
-    """The example of compose comes from S3 through the image's adapter into the real Triton; its `load` runs in the image, too."""
+    """The example of compose comes from S3 through the image's adapter into the real Triton; the verb `load` runs in the image, too."""
     volume = folder / "volume-load"
     shutil.rmtree(volume, ignore_errors=True)
     for path in (volume, volume / "_triton_models", volume / "config"):
         path.mkdir()
         path.chmod(0o777)
-    shutil.copy(COMPOSE / "load.py", volume)
     with S3Server() as s3, Triton(volume / "_triton_models", completes=True) as triton:
         s3.put("models", "affine/model.onnx", (COMPOSE / "buckets/models/affine/model.onnx").read_bytes())
         (volume / "config" / "laptop").write_text(json.dumps(s3.storage_config("models")))
         port, metrics = map(str, free_ports(2))
         settings = {"CONTAINER_MEM_REQ_BYTES": "2Gi", "ROOT_MODEL_DIR": str(volume), "ADAPTER_PORT": port, "METRICS_PORT": metrics}
         settings |= {"RUNTIME_ENDPOINT": triton.grpc_target, "STORAGE_CONFIG_DIR": str(volume / "config")}
-        words = [
-            "python",
-            str(volume / "load.py"),
-            f"--adapter=127.0.0.1:{port}",
-            f"--triton={triton.grpc_target}",
-            "affine",
-            "--type=onnx",
-        ]
+        words = ["modelmesh-triton-adapter", "load", "affine", "--storage-key=laptop", "--type=onnx"]
         adapter = Child("image", inside(root, volume, "1000:0", ["modelmesh-triton-adapter", "serve"], settings), env=bare_environment())
         try:
             adapter.wait_until(lambda: "triton.answered" in adapter.log_text(), "with Triton", 30)
-            load = inside(root, volume, "1000:0", [*words, "--infer=x=1,2,3"])
+            load = inside(root, volume, "1000:0", [*words, "--infer=x=1,2,3"], settings)
             done = subprocess.run(load, capture_output=True, text=True, check=False)
             print(f"  {' / '.join((done.stdout + done.stderr).splitlines())}", flush=True)
             if not done.stdout.endswith("y [3] = [3.0, 5.0, 7.0]\n"):

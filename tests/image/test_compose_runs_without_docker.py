@@ -55,7 +55,7 @@ class Stack:
     def here(self, text: str) -> str:
         """The text with ports and folders of this machine."""
         text = re.sub(r"\b(?:" + "|".join(map(str, PORTS)) + r")\b", lambda match: str(self.ports[int(match[0])]), text)
-        for path in ("/models", "/buckets", "/storage-config", "/load.py"):
+        for path in ("/models", "/buckets", "/storage-config"):
             text = re.sub(rf"(?<![\w./]){path}\b", f"{self.folder}{path}", text)
         return text
 
@@ -68,10 +68,16 @@ class Stack:
 
     def load(self, *words: str) -> subprocess.CompletedProcess[str]:
         """`docker compose run --rm load …`"""
-        script = self.here(self.services["load"]["entrypoint"][1])
-        places = [f"--adapter=127.0.0.1:{self.ports[8085]}", f"--triton=127.0.0.1:{self.ports[8001]}"]
-        command = [sys.executable, script, *places, *words]
-        return subprocess.run(command, env=self.environment("load"), capture_output=True, text=True, check=False, timeout=120)
+        program, *given = self.services["load"]["entrypoint"]
+        assert program == "modelmesh-triton-adapter"
+        return self.run(*given, *words)
+
+    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """The adapter's program, in the network of Triton."""
+        ports = {"ADAPTER_PORT": self.ports[8085], "METRICS_PORT": self.ports[9464], "RUNTIME_PORT": self.ports[8001]}
+        env = self.environment("load") | {name: str(port) for name, port in ports.items()}
+        command = [sys.executable, "-m", "adapter", *words]
+        return subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=120)
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +87,6 @@ def stack(services: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) ->
     (folder / "models").mkdir()
     (folder / "storage-config").mkdir()
     shutil.copytree(FOLDER / "buckets", folder / "buckets")
-    (folder / "load.py").symlink_to(FOLDER / "load.py")
     running = Stack(services, dict(zip(PORTS, free_ports(len(PORTS)), strict=True)), folder, {})
     for entry in (FOLDER / "storage-config").iterdir():
         (folder / "storage-config" / entry.name).write_text(running.here(entry.read_text()))
@@ -132,12 +137,12 @@ def test_a_python_model_of_the_user_loads_answers_and_is_unloaded(stack: Stack) 
     """It comes into the folder while the server runs."""
     write({f"texts/{path}": content for path, content in text_statistics().items()}, stack.folder / "buckets" / "models")
     loaded = stack.load("texts", "--type=python", "--id=mine", "--infer=TEXT=one word,three")
-    unloaded = stack.load("texts", "--id=mine", "--unload")
+    unloaded = stack.run("unload", "mine")
     after = stack.load("texts", "--id=mine", "--type=python", "--infer=WRONG=1")
 
     assert loaded.stdout.endswith("COUNTS [2, 2] = [8, 2, 5, 1]\n"), loaded.stderr
     assert (unloaded.returncode, unloaded.stdout) == (0, "mine: unloaded\n")
-    assert (after.returncode, after.stderr) == (1, "mine has no input WRONG; it has TEXT\n")
+    assert (after.returncode, after.stderr) == (1, "modelmesh-triton-adapter: mine has no input WRONG; it has TEXT\n")
 
 
 def test_a_model_without_an_id_is_called_as_its_path(stack: Stack) -> None:
@@ -153,7 +158,7 @@ def test_what_cannot_be_loaded_is_told_in_one_line(stack: Stack) -> None:
     done = stack.load("afine", "--type=onnx")
 
     assert done.returncode == 1
-    assert re.fullmatch(r"NOT_FOUND: there is no model at 'afine' in s3://models.*\n", done.stderr)
+    assert re.fullmatch(r"modelmesh-triton-adapter: NOT_FOUND: there is no model at 'afine' in s3://models.*\n", done.stderr)
 
 
 @pytest.mark.parametrize(
@@ -163,7 +168,7 @@ def test_what_cannot_be_loaded_is_told_in_one_line(stack: Stack) -> None:
 def test_a_wrong_question_is_told_in_one_line(stack: Stack, values: str, says: str) -> None:
     done = stack.load("affine", "--type=onnx", "--infer", values)
 
-    assert (done.returncode, done.stderr) == (1, f"{says}\n")
+    assert (done.returncode, done.stderr) == (1, f"modelmesh-triton-adapter: {says}\n")
 
 
 def test_the_example_is_the_model_that_is_said(stack: Stack) -> None:

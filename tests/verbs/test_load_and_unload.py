@@ -1,0 +1,160 @@
+"""The verbs `load` and `unload` beside a running adapter and the real Triton; elements as the bytes that Triton reads."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from adapter.inference import DATATYPES, TensorInfo
+from adapter.verbs import load
+from tests.real import parts
+from tests.real.children import TOP, Child, bare_environment
+from tests.real.install import install
+from tests.real.models import text_statistics
+from tests.real.pod import BUCKET, Pod, secret
+from tests.real.ports import free_ports
+from tests.real.s3 import S3Server
+
+AFFINE = Path(__file__).parents[2] / "deploy/compose/buckets/models/affine/model.onnx"
+DTYPES = {
+    "BOOL": "?", "INT8": "<i1", "INT16": "<i2", "INT32": "<i4", "INT64": "<i8", "UINT8": "<u1", "UINT16": "<u2", "UINT32": "<u4",
+    "UINT64": "<u8", "FP16": "<f2", "FP32": "<f4", "FP64": "<f8",
+}  # fmt: skip
+"""Triton's types as numpy's."""
+
+
+@pytest.fixture(scope="module")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    with S3Server(tmp_path_factory.mktemp("s3")) as server:
+        server.put(BUCKET, "affine/model.onnx", AFFINE.read_bytes())
+        for path, content in text_statistics().items():
+            server.put(BUCKET, f"texts/{path}", content)
+        yield server
+
+
+@pytest.fixture(scope="module")
+def pod(s3: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pod]:
+    parts.or_skip(install)
+    folder = tmp_path_factory.mktemp("pod")
+    with Pod(folder / "models", secret(folder / "storage-config", s3), completes=True) as running:
+        yield running
+
+
+def run(pod: Pod, *words: str) -> tuple[int, str, str]:
+    """Exit code, output and complaints of the program with the pod's settings."""
+    env = bare_environment() | {"PYTHONPATH": str(TOP)} | pod.adapter.settings
+    done = subprocess.run([sys.executable, "-m", "adapter", *words], env=env, capture_output=True, text=True, check=False, timeout=120)
+    return done.returncode, done.stdout, done.stderr.replace("modelmesh-triton-adapter: ", "")
+
+
+def test_a_model_is_loaded_asked_and_unloaded(pod: Pod) -> None:
+    loaded = run(pod, "load", "affine", "--storage-key", "s3", "--type", "onnx", "--infer", "x=1,2,3")
+    zeros = run(pod, "load", "affine", "--storage-key", "s3", "--type", "onnx", "--infer")
+    unloaded = run(pod, "unload", "affine")
+
+    assert loaded == (0, "affine: loaded, 8,193 bytes\n   in x FP32 [-1]\n  out y FP32 [-1]\ny [3] = [3.0, 5.0, 7.0]\n", "")
+    assert zeros[1].endswith("y [1] = [1.0]\n")
+    assert unloaded == (0, "affine: unloaded\n", "")
+    assert not any(pod.repository.glob("affine*"))
+
+
+def test_a_model_with_texts_and_a_name_of_its_own(pod: Pod) -> None:
+    loaded = run(pod, "load", "texts", "--storage-key", "s3", "--type", "python", "--id", "mine", "--infer", "TEXT=one word,three")
+    wrong = run(pod, "load", "texts", "--storage-key", "s3", "--type", "python", "--id", "mine", "--infer", "WRONG=1")
+    run(pod, "unload", "mine")
+
+    assert loaded[1].endswith("COUNTS [2, 2] = [8, 2, 5, 1]\n"), loaded
+    assert (wrong[0], wrong[2]) == (1, "mine has no input WRONG; it has TEXT\n")
+
+
+def test_what_the_request_says_of_the_storage_comes_from_a_file(pod: Pod, s3: S3Server, tmp_path: Path) -> None:
+    (tmp_path / "own.json").write_text(json.dumps(s3.storage_config(BUCKET)))
+    (tmp_path / "list.json").write_text("[]")
+
+    assert run(pod, "load", "affine", "--config", str(tmp_path / "own.json"), "--type", "onnx")[0] == 0
+    assert run(pod, "unload", "affine")[0] == 0
+    assert run(pod, "load", "affine", "--config", str(tmp_path / "list.json"))[2] == f"{tmp_path}/list.json must hold a JSON object\n"
+    assert run(pod, "load", "affine", "--config", str(tmp_path / "none"))[0] == 1
+
+
+def test_a_failure_is_the_adapters_own_line(pod: Pod) -> None:
+    code, output, complaint = run(pod, "load", "nothing", "--storage-key", "s3")
+
+    assert (code, output) == (1, "")
+    assert complaint.startswith("NOT_FOUND: there is no model at 'nothing' in s3://models")
+    assert run(pod, "load", "affine", "--storage-key", "s3", "--infer", "x")[2] == "'x' is not INPUT=VALUE,VALUE…\n"
+
+
+def test_beside_modelmesh_it_is_refused(pod: Pod) -> None:
+    pod.mesh.start()
+
+    assert run(pod, "unload", "affine")[::2] == (1, "ModelMesh uses this adapter and would not learn of it; --force does it all the same\n")
+    assert run(pod, "unload", "affine", "--force")[0] == 0
+
+
+def test_an_adapter_that_cannot_be_asked(pod: Pod) -> None:
+    silent = pod.adapter.settings | {"METRICS_PORT": "1"}
+    env = bare_environment() | {"PYTHONPATH": str(TOP)}
+    words = [sys.executable, "-m", "adapter", "unload", "affine"]
+    for given, said in ((silent, "METRICS_PORT, which tells"), ({"ADAPTER_PORT": "0"}, "cannot be asked: ADAPTER_PORT is 0")):
+        done = subprocess.run(words, env=env | given, capture_output=True, text=True, check=False, timeout=30)
+        assert done.returncode == 1
+        assert said in done.stderr
+
+
+@pytest.mark.parametrize("datatype", DTYPES)
+def test_numbers_are_those_of_numpy(datatype: str) -> None:
+    expected = np.array([1, 0, 1], dtype=DTYPES[datatype])
+
+    made = load.tensor_of(TensorInfo(name="x", datatype=datatype, shape=[-1]), ["1", "0", "1"])
+
+    assert made.data == expected.tobytes()
+    assert load.elements_of(made.data, datatype) == expected.tolist()
+
+
+def test_other_types() -> None:
+    texts = load.tensor_of(TensorInfo(name="x", datatype="BYTES", shape=[1, -1]), ["ä", "", "bc"])
+    halves = load.tensor_of(TensorInfo(name="x", datatype="BF16", shape=[2]), ["1.5", "-2"])
+
+    assert texts.data == b"\x02\0\0\0\xc3\xa4\0\0\0\0\x02\0\0\0bc"
+    assert texts.shape == [1, 3]
+    assert load.elements_of(texts.data, "BYTES") == ["ä", "", "bc"]
+    assert load.elements_of(halves.data, "BF16") == [1.5, -2.0]
+    assert DTYPES.keys() | {"BYTES", "BF16"} == DATATYPES.keys()
+
+
+@pytest.mark.parametrize(("value", "datatype"), [("z", "FP32"), ("1.5", "INT32"), ("300", "UINT8"), ("-1", "UINT64"), ("1e9", "FP16")])
+def test_what_is_no_such_number_is_named(value: str, datatype: str) -> None:
+    with pytest.raises(load.NotDoneError, match=f"^x: '{value}' is no {datatype}$"):
+        load.tensor_of(TensorInfo(name="x", datatype=datatype, shape=[-1]), [value])
+
+
+def test_elements_must_fill_the_shape() -> None:
+    with pytest.raises(load.NotDoneError, match=r"^x has the shape \[2, -1\], which 3 values do not fill$"):
+        load.tensor_of(TensorInfo(name="x", datatype="INT8", shape=[2, -1]), ["1", "2", "3"])
+
+
+def test_the_quick_start_of_the_readme() -> None:
+    """Without a cluster, in three commands; the first one has run."""
+    parts.or_skip(install)
+    readme = (TOP / "README.md").read_text()
+    commands = re.search(r"Without a cluster.*?```bash\n(.*?)```\n\n```text\n(.*?)```", readme, re.DOTALL)
+    assert commands
+    _, serve, ask = (line.split("#")[0].strip() for line in commands[1].splitlines())
+    ports = dict(zip(("ADAPTER_PORT", "METRICS_PORT", "RUNTIME_PORT"), map(str, free_ports(3)), strict=True))
+    child = Child("serve", [TOP / serve.removesuffix(" &")], env=bare_environment() | ports)
+    try:
+        child.wait_until(lambda: "are ready" in child.log_text(), "serving", 60)
+        done = subprocess.run(ask.split(), env=bare_environment() | ports, cwd=TOP, capture_output=True, text=True, check=False, timeout=60)
+    finally:
+        child.stop(10)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == commands[2]
