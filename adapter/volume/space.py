@@ -11,7 +11,6 @@ from __future__ import annotations
 import errno
 import os
 import threading
-import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -49,9 +48,12 @@ class Space:
         """Removes idle artifacts of at least these bytes, if there are; returns how many bytes went. The cache sets it."""
         self._folder = folder
         self._trash = trash
-        self._counters: dict[str, list[Callable[[], int]]] = {"placed": [], "idle": [], "trash": [trash.size_bytes] if trash else []}
-        """Of bytes that others count, by kind; `staging` is counted here."""
-        self._reservations: set[Reservation] = set()
+        reservations = self._reservations = set[Reservation]()
+        self._counters: dict[str, list[Callable[[], int]]] = {
+            "staging": [lambda: sum(reserved.size_bytes for reserved in reservations.copy())],
+            "placed": [], "idle": [], "trash": [trash.size_bytes] if trash else [],
+        }  # fmt: skip
+        """Of bytes, by kind. Staging is what is reserved: written, or about to be."""
         self._deciding = threading.Lock()
         """Held while idle artifacts give way, and from the question whether something fits until it is reserved."""
         self._rounds = 0
@@ -62,22 +64,18 @@ class Space:
         self._counters[kind].append(counter)
 
     def show_metrics(self) -> None:
-        """Tell the metrics, which ask whenever they are read; they do not keep this object alive."""
+        """Tell the metrics, which ask whenever they are read; they keep the counters alive, and not this object."""
         VOLUME_BUDGET_BYTES.set(self.max_bytes)
-        for kind in ("staging", *self._counters):
-            VOLUME_BYTES.labels(kind).set_function(partial(_asked, weakref.ref(self), kind))
+        for kind, counters in self._counters.items():
+            VOLUME_BYTES.labels(kind).set_function(partial(_total, counters))
 
     def held_bytes(self) -> int:
         """All bytes of ours."""
-        return self.staging_bytes() + sum(map(self.counted_bytes, self._counters))
+        return sum(map(_total, self._counters.values()))
 
     def counted_bytes(self, kind: str) -> int:
         """Bytes of this kind."""
-        return self.staging_bytes() if kind == "staging" else sum(counter() for counter in self._counters[kind])
-
-    def staging_bytes(self) -> int:
-        """Bytes that are reserved: written, or about to be."""
-        return sum(reserved.size_bytes for reserved in self._reservations.copy())
+        return _total(self._counters[kind])
 
     @contextmanager
     def reservation(self) -> Iterator[Reservation]:
@@ -109,50 +107,22 @@ class Space:
     def reserve(self, reserved: Reservation, more_bytes: int, files: int) -> None:
         """As `Reservation.grow`, whatever is being deleted."""
         with self._deciding:
-            if self.max_bytes and more_bytes:
-                self._fit_budget(more_bytes)
-            self._fit_volume(more_bytes, files)
+            while self.max_bytes and more_bytes and (missing := self._excess_bytes(more_bytes)) > 0:
+                if not self._gave_way(missing, least_bytes=missing if self.refuses else 1):
+                    if self.refuses:
+                        raise DiskFull(self._refusal(more_bytes))
+                    break
+            while (free := self._free_bytes()) < more_bytes:
+                if not self._gave_way(more_bytes - free, least_bytes=more_bytes - free):
+                    raise DiskFull(f"the volume has no room: the files need {show_bytes(more_bytes)}, free are {show_bytes(max(free, 0))}")
+            while (state := os.statvfs(self._folder)).f_files and files > state.f_favail:
+                if not self._gave_way(1):
+                    raise DiskFull(f"the volume has no room: {files} files are needed, free are {state.f_favail} inodes")
             reserved.change(more_bytes)
 
-    def _fit_budget(self, more_bytes: int) -> None:
-        while (missing := max(self.held_bytes() + more_bytes - self.max_bytes, self._crowding_bytes(more_bytes))) > 0:
-            idle_bytes = self.counted_bytes("idle")
-            is_hopeless = self.refuses and missing > idle_bytes  # nothing need give way for what is refused all the same
-            if is_hopeless or not idle_bytes or not self._gave_way(missing):
-                if self.refuses:
-                    raise DiskFull(self._refusal(more_bytes))
-                return
-
-    def _crowding_bytes(self, more_bytes: int) -> int:
-        """
-        How many bytes too many the file system would have, all writers together, for files that we need not keep.
-
-        Source: Kubernetes evicts pods of a node whose file system has less than 10 % (of images: 15 %) free.
-        """
-        if self.refuses:
-            return 0
-        state = os.statvfs(self._folder)
-        return more_bytes + state.f_blocks * state.f_frsize // SPARE_PART - self._free_bytes()
-
-    def _refusal(self, more_bytes: int) -> str:
-        """Without what is idle: that would give way."""
-        held = [f"placed models hold {show_bytes(self.counted_bytes('placed'))}", f"running pulls {show_bytes(self.staging_bytes())}"]
-        if trash := self.counted_bytes("trash"):
-            held.append(f"files that are not deleted yet {show_bytes(trash)}")
-        most = f"{', '.join(held[:-1])} and {held[-1]}"
-        needed, allowed = show_bytes(more_bytes), show_bytes(self.max_bytes)
-        return f"CACHE_MAX_BYTES is reached: the files need {needed}, and of the {allowed} that it allows {most}"
-
-    def _fit_volume(self, more_bytes: int, files: int) -> None:
-        while more_bytes > (free := self._free_bytes()):
-            if more_bytes > free + self.counted_bytes("idle") or not self._gave_way(more_bytes - free):
-                raise DiskFull(f"the volume has no room: the files need {show_bytes(more_bytes)}, free are {show_bytes(max(free, 0))}")
-        while (state := os.statvfs(self._folder)).f_files and files > state.f_favail:
-            if not self._gave_way(1):
-                raise DiskFull(f"the volume has no room: {files} files are needed, free are {state.f_favail} inodes")
-
-    def _gave_way(self, size_bytes: int) -> bool:
-        if not self.give_way(max(size_bytes, 1)):
+    def _gave_way(self, missing_bytes: int, least_bytes: int = 0) -> bool:
+        """Whether idle artifacts went. None need, where fewer bytes than the least are idle."""
+        if self.counted_bytes("idle") < least_bytes or not self.give_way(max(missing_bytes, 1)):
             return False
         self._rounds += 1
         return True
@@ -161,6 +131,26 @@ class Space:
         """Wait for what is being deleted now. Returns whether any of it has gone."""
         return self._trash is not None and self._trash.settled(SETTLE_SECONDS)
 
+    def _excess_bytes(self, more_bytes: int) -> int:
+        """
+        How many bytes too many the volume would hold. Where no budget was set, other files count too, those that others reserve as well.
+
+        Source: Kubernetes evicts pods of a node whose file system has less than 10 % (of images: 15 %) free.
+        """
+        excess = self.held_bytes() + more_bytes - self.max_bytes
+        if self.refuses:
+            return excess
+        state = os.statvfs(self._folder)
+        return max(excess, more_bytes + state.f_blocks * state.f_frsize // SPARE_PART - self._free_bytes())
+
+    def _refusal(self, more_bytes: int) -> str:
+        """Without what is idle: that would give way."""
+        placed, pulls, trash = (self.counted_bytes(kind) for kind in ("placed", "staging", "trash"))
+        held = f"placed models hold {show_bytes(placed)}{',' if trash else ' and'} running pulls {show_bytes(pulls)}"
+        kept = f" and files that are not deleted yet {show_bytes(trash)}" if trash else ""
+        needed, allowed = show_bytes(more_bytes), show_bytes(self.max_bytes)
+        return f"CACHE_MAX_BYTES is reached: the files need {needed}, and of the {allowed} that it allows {held}{kept}"
+
     def _free_bytes(self) -> int:
         """Of the file system, without what is reserved and has no place yet."""
         state = os.statvfs(self._folder)
@@ -168,9 +158,8 @@ class Space:
         return state.f_bavail * state.f_frsize - promised
 
 
-def _asked(asked: weakref.ref[Space], kind: str) -> int:
-    space = asked()
-    return 0 if space is None else space.counted_bytes(kind)
+def _total(counters: list[Callable[[], int]]) -> int:
+    return sum(counter() for counter in counters)
 
 
 class Reservation:

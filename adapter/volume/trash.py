@@ -16,15 +16,19 @@ import shutil
 import stat
 import threading
 import time
+from contextlib import ExitStack, suppress
 from itertools import islice
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import structlog
 
 from adapter.errors import AdapterError, VolumeFailed
 from adapter.telemetry.metrics import LEFTOVERS
 from adapter.volume.trees import all_bytes, mount_of, own_bytes
+
+if TYPE_CHECKING:
+    from adapter.volume.volume import Volume
 
 RETRY_SECONDS = 60.0
 AT_ONCE = 64
@@ -35,24 +39,10 @@ _STAYS = (errno.ENOENT, errno.ENOTDIR, errno.EXDEV, errno.EACCES, errno.EPERM)
 _log = structlog.stdlib.get_logger(__name__)
 
 
-class Folders(Protocol):
-    """Of the volume, as `Volume` has them."""
-
-    staging_dir: Path
-    trash_dir: Path
-
-    @property
-    def mount(self) -> str | None:
-        """The mount of our folders; None while it is not known."""
-
-    def restore(self) -> None:
-        """Make folders again that were deleted. Raises OSError, AdapterError."""
-
-
 class Trash:
     """The folder of what goes, and the way there."""
 
-    def __init__(self, volume: Folders) -> None:
+    def __init__(self, volume: Volume) -> None:
         self._volume = volume
         self._left: dict[Path, int] = {}
         """What could not be deleted, with its bytes; what was tried last comes last."""
@@ -72,8 +62,6 @@ class Trash:
         """Wait, at most so long, for what is being deleted now. Returns whether any of it has gone."""
         with self._changed:
             before = set(self._going)
-            if not before:
-                return False
             self._changed.wait_for(lambda: not before & set(self._going), seconds)
             return not before <= set(self._going)
 
@@ -81,7 +69,7 @@ class Trash:
         """Give what is staged a name in a folder of ours, whatever had to leave from there before and could not. Raises OSError."""
         with self._moving:
             staged.rename(target)
-            self._forget(target)
+            self._note(target, None)
 
     def is_left(self, path: Path) -> bool:
         """It had to leave, and could not yet."""
@@ -91,7 +79,7 @@ class Trash:
     def keep(self, path: Path) -> None:
         """It had to leave, and could not; now it is wanted again."""
         with self._moving:
-            self._forget(path)
+            self._note(path, None)
 
     def discard(self, path: Path, *, is_counted_elsewhere: bool = False) -> OSError | AdapterError | None:
         """
@@ -106,14 +94,17 @@ class Trash:
         """
         if not os.path.lexists(path):
             return None
-        is_counted_elsewhere |= path.parent == self._volume.staging_dir
+        is_staged, gone = path.parent == self._volume.staging_dir, path
         try:
             gone = self._moved_out(path)
-        except (OSError, AdapterError) as error:  # half of it would be worse than all of it
-            self._leave(path)
-            _log.warning("volume.leftover_kept", path=str(path), cause=str(error))
-            return error
-        if self._is_deleted(gone, is_counted_elsewhere=is_counted_elsewhere):
+        except (OSError, AdapterError) as error:
+            is_disk = error.errno not in _STAYS if isinstance(error, OSError) else isinstance(error, VolumeFailed)
+            if is_disk and not is_staged:  # half of it would be worse than all of it
+                self._note(path, all_bytes(path))
+                _log.warning("volume.leftover_kept", path=str(path), cause=str(error))
+                return error
+            _log.debug("volume.rename_failed", path=str(path), error=str(error))
+        if self._is_deleted(gone, is_counted_elsewhere=is_counted_elsewhere or is_staged):
             self.tidy()
         else:
             _log.warning("volume.leftover_kept", path=str(gone))
@@ -132,10 +123,8 @@ class Trash:
                     continue
                 try:
                     gone = self._moved_out(path)
-                except (OSError, AdapterError):
-                    gone = path
-                if gone.parent != self._volume.trash_dir:  # what has that name by then may be another thing
-                    self._leave(path)
+                except (OSError, AdapterError):  # deleted where it is, it might be another thing of that name by then
+                    self._note(path, all_bytes(path) if os.path.lexists(path) else None)
                     continue
             if self._is_deleted(gone):
                 _log.info("volume.leftover_deleted", path=str(path))
@@ -147,45 +136,37 @@ class Trash:
             _log.warning("volume.leftovers_kept", count=left, folder=str(self._volume.trash_dir))
 
     def _moved_out(self, path: Path) -> Path:
-        """Where it is now: in the trash, or where it was if it is to be deleted there. Raises OSError, AdapterError: the disk keeps it."""
+        """Where it is in the trash. Raises OSError, AdapterError: it is where it was."""
         trash = self._volume.trash_dir
         if path.parent == trash:
             return path
         gone = trash / secrets.token_hex(8)
-        try:
-            self._volume.restore()
-            path.rename(gone)
-        except (OSError, AdapterError) as error:
-            _log.debug("volume.rename_failed", path=str(path), error=str(error))
-            is_disk = error.errno not in _STAYS if isinstance(error, OSError) else isinstance(error, VolumeFailed)
-            if is_disk and path.parent != self._volume.staging_dir:
-                raise
-            return path
-        self._forget(path)
+        self._volume.restore()
+        path.rename(gone)
+        self._note(path, None)
         return gone
 
     def _is_deleted(self, path: Path, *, is_counted_elsewhere: bool = False) -> bool:
-        """Delete it, as far as permitted, in the very folder that has the path now; nothing where that lies on another mount."""
+        """Delete it, as far as permitted; what stays is left, unless it is not ours."""
+        going_bytes = 0 if is_counted_elsewhere else own_bytes([path])
         with self._changed:
-            self._going[path] = 0 if is_counted_elsewhere else own_bytes([path])
+            self._going[path] = going_bytes
         is_ours = self._delete(path)
         is_left = os.path.lexists(path)
         if not is_left:
-            self._forget(path)
-        elif is_ours:
-            self._leave(path)
+            self._note(path, None)
+        elif is_ours:  # where it was, in full: another name of its files may be left, too, and then neither would count
+            self._note(path, own_bytes([path]) if path.parent == self._volume.trash_dir else all_bytes(path))
         with self._changed:
             self._going.pop(path, None)
             self._changed.notify_all()
         return not is_left
 
     def _delete(self, path: Path) -> bool:
-        """Returns False, and does nothing, where it lies on another mount."""
-        try:
+        """In the very folder that has the path now. Returns False, and does nothing, where that lies on another mount."""
+        with suppress(OSError, RecursionError), ExitStack() as stack:  # directories in directories, made to be kept
             parent = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-        except OSError:
-            return True
-        try:
+            stack.callback(os.close, parent)
             if self._volume.mount not in (None, mount_of(parent)):
                 _log.warning("volume.not_deleted", path=str(path), cause="a link leads to it, out of the volume")
                 return False
@@ -193,24 +174,10 @@ class Trash:
                 shutil.rmtree(path.name, ignore_errors=True, dir_fd=parent)
             else:
                 os.unlink(path.name, dir_fd=parent)
-        except RecursionError:  # directories in directories, made to be kept
-            _log.warning("volume.too_deep", path=str(path))
-        except OSError as error:
-            _log.debug("volume.unlink_failed", path=str(path), error=error.strerror)
-        finally:
-            os.close(parent)
         return True
 
-    def _leave(self, path: Path) -> None:
-        """What stays where it was counts in full: another name of its files may be left, too, and then neither would count."""
-        is_in_trash = path.parent == self._volume.trash_dir
-        self._note(path, own_bytes([path]) if is_in_trash else all_bytes(path))
-
-    def _forget(self, path: Path) -> None:
-        """What is called so now is not what could not be deleted."""
-        self._note(path, None)
-
     def _note(self, path: Path, left_bytes: int | None) -> None:
+        """It is left with these bytes; None: what is called so now is not what could not be deleted."""
         with self._changed:
             self._left.pop(path, None)
             if left_bytes is not None:

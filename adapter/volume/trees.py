@@ -11,7 +11,7 @@ import errno
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 
@@ -96,16 +96,13 @@ def read_below(folder: Path | str, path: str, most_bytes: int) -> bytes:
     Raises:
         OSError: it is not there, too long, or no regular file, or a link is in the way.
     """
-    *names, last = path.split("/")
-    held = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        for name in names:
-            inner = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=held)
-            os.close(held)
-            held = inner
+    with ExitStack() as stack:
+        held = None
+        *names, last = path.split("/")
+        for name in (folder, *names):
+            held = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=held)
+            stack.callback(os.close, held)
         return read_whole(opened(last, os.O_RDONLY | os.O_NOFOLLOW, held), most_bytes)
-    finally:
-        os.close(held)
 
 
 def opened(path: Path | str, flags: int = os.O_RDONLY, folder: int | None = None) -> int:
@@ -120,14 +117,18 @@ def opened(path: Path | str, flags: int = os.O_RDONLY, folder: int | None = None
     Raises:
         OSError: not there, not allowed, or not a regular file.
     """
-    _check_regular(os.stat(path, dir_fd=folder, follow_symlinks=not flags & os.O_NOFOLLOW))  # first: to open a device may have an effect
-    file = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY, dir_fd=folder)
+    found = os.open(
+        path, os.O_PATH | os.O_CLOEXEC | flags & os.O_NOFOLLOW, dir_fd=folder
+    )  # to open a device for reading may have an effect
     try:
-        _check_regular(os.fstat(file))
-    except OSError:
-        os.close(file)
-        raise
-    return file
+        mode = os.fstat(found).st_mode
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if not stat.S_ISREG(mode):
+            raise OSError(errno.EINVAL, "not a regular file")
+        return os.open(f"/proc/self/fd/{found}", flags & ~os.O_NOFOLLOW | os.O_CLOEXEC)
+    finally:
+        os.close(found)
 
 
 def read_whole(file: int, most_bytes: int) -> bytes:
@@ -137,10 +138,3 @@ def read_whole(file: int, most_bytes: int) -> bytes:
     if len(read) > most_bytes:
         raise OSError(errno.EFBIG, f"larger than {most_bytes} bytes")
     return read
-
-
-def _check_regular(status: os.stat_result) -> None:
-    if stat.S_ISDIR(status.st_mode):
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-    if not stat.S_ISREG(status.st_mode):
-        raise OSError(errno.EINVAL, "not a regular file")

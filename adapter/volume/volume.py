@@ -17,7 +17,7 @@ import os
 import secrets
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import structlog
@@ -44,22 +44,17 @@ class Volume:
     def __init__(self, repository_dir: Path, cache_dir: Path) -> None:
         self.repository_dir = repository_dir
         self.cache_dir = cache_dir
-        self.staging_dir = cache_dir / "staging"
-        self.artifacts_dir = cache_dir / "artifacts"
-        self.trash_dir = cache_dir / "trash"
-        self._own = (self.staging_dir, self.artifacts_dir, self.trash_dir)
+        self._own = [cache_dir / name for name in ("staging", "artifacts", "trash")]
+        self.staging_dir, self.artifacts_dir, self.trash_dir = self._own
         self._lock_path = cache_dir / "lock"
         self._lock: int | None = None
         """The lock file that we hold: the kernel lets go of it when the process ends, however it ends."""
+        self.mount: str | None = None
+        """On which the adapter's own folder lies, as `trees.mount_of`; None before `claim`."""
         self._restoring = threading.Lock()
         self.problem: str | None = None
         """Why nothing can be written any more: another adapter has taken the folder over. From any thread."""
         self.trash = Trash(self)
-
-    @property
-    def mount(self) -> str | None:
-        """The mount on which the adapter's own folder lies, as `trees.mount_of`; None before `claim`."""
-        return None if self._lock is None else mount_of(self._lock)
 
     def claim(self) -> None:
         """
@@ -71,17 +66,33 @@ class Volume:
         Raises:
             VolumeError: not writable, not one file system, or another adapter is there.
         """
+        doing = ""
         try:
-            self._claim_folders()
-            self._check_links()
+            for folder in (self.repository_dir, self.cache_dir, *self._own):
+                doing = f"create the folder {folder}"
+                self._make(folder)
+                if folder == self.cache_dir:
+                    doing = f"write or lock {self._lock_path}"
+                    self._take_lock()
+            doing = f"move or hard-link a file from {self.cache_dir} to {self.repository_dir}"
+            placed = self.repository_dir / f".check-{secrets.token_hex(8)}"  # equal device numbers prove nothing: bind mounts share them
+            placed.hardlink_to(self._lock_path)
+            placed.unlink()
+            doing = f"clear {self.cache_dir} of what an earlier adapter left"
             for entry in list(self.staging_dir.iterdir()):
                 self.discard(entry)
             self.trash.clear()
         except BaseException as error:
             self.close()
-            if isinstance(error, OSError):
-                raise VolumeError(f"cannot clear {self.cache_dir} of what an earlier adapter left: {error.strerror}") from error
-            raise
+            if not isinstance(error, OSError):
+                raise
+            text = f"cannot {doing}: {error.strerror}"
+            if isinstance(error, BlockingIOError):
+                text = f"another adapter already works on {self.cache_dir} (it holds {self._lock_path})"
+            elif error.errno == errno.EXDEV:
+                apart = f"{self.cache_dir} and {self.repository_dir} are on different file systems (or mounts)"
+                text = f"{apart}, but files are placed by rename and hard link; change CACHE_DIR"
+            raise VolumeError(text) from error
 
     def close(self) -> None:
         """Let another adapter in. The folders stay."""
@@ -102,13 +113,10 @@ class Volume:
                 self._restore_lock()
             self.problem = None
             for folder in (self.repository_dir, *self._own):
-                if folder.is_dir() and not (folder in self._own and folder.is_symlink()):
-                    continue
-                try:
-                    self._make(folder)
-                except OSError as error:
-                    raise failure_in_words(error, self.cache_dir, 0, f"the folder {folder} is gone and cannot be made again: ") from error
-                _log.warning("volume.folder_restored", path=str(folder))
+                with self.writing(0, f"the folder {folder} is gone and cannot be made again: "):
+                    is_new = self._make(folder)
+                if is_new:
+                    _log.warning("volume.folder_restored", path=str(folder))
 
     def new_staging(self) -> Path:
         """A new empty directory. Raises OSError, AdapterError; see `writing`."""
@@ -143,9 +151,9 @@ class Volume:
         self.trash.discard(path)
 
     @contextmanager
-    def writing(self, needed_bytes: int) -> Iterator[None]:
+    def writing(self, needed_bytes: int, what: str = "") -> Iterator[None]:
         """
-        Say in words what goes wrong while files of these bytes are written inside.
+        Say in words what goes wrong while files of these bytes are written inside; as `failure_in_words`.
 
         Raises:
             DiskFull: no bytes or inodes are left, or the quota is used up.
@@ -155,49 +163,17 @@ class Volume:
         try:
             yield
         except OSError as error:
-            raise failure_in_words(error, self.cache_dir, needed_bytes) from error
+            raise failure_in_words(error, self.cache_dir, needed_bytes, what) from error
 
-    def _claim_folders(self) -> None:
-        self._claim_directory(self.repository_dir)
-        self._claim_directory(self.cache_dir)
-        try:
-            self._take_lock()
-        except BlockingIOError:
-            raise VolumeError(f"another adapter already works on {self.cache_dir} (it holds {self._lock_path})") from None
-        except OSError as error:
-            raise VolumeError(f"cannot write or lock {self._lock_path}: {error.strerror}") from error
-        for folder in self._own:
-            self._claim_directory(folder)
-
-    def _claim_directory(self, path: Path) -> None:
-        try:
-            self._make(path)
-        except OSError as error:
-            raise VolumeError(f"cannot create the folder {path}: {error.strerror}") from error
-
-    def _make(self, path: Path) -> None:
-        """With its parents, if it does not exist. Raises OSError."""
-        if path in self._own:
-            _drop_link(path)
-        is_new = not path.exists()
-        path.mkdir(parents=True, exist_ok=True)
-        if is_new:
-            path.chmod(DIRECTORY_MODE)
-
-    def _check_links(self) -> None:
-        """Try what placing a model needs. Equal device numbers prove nothing: bind mounts share them."""
-        placed = self.repository_dir / f".check-{secrets.token_hex(8)}"
-        try:
-            placed.hardlink_to(self._lock_path)
-            placed.unlink()
-        except OSError as error:
-            text = f"cannot move or hard-link a file from {self.cache_dir} to {self.repository_dir}: {error.strerror}"
-            if error.errno == errno.EXDEV:
-                text = (
-                    f"{self.cache_dir} and {self.repository_dir} are on different file systems (or mounts), "
-                    "but files are placed by rename and hard link; change CACHE_DIR"
-                )
-            raise VolumeError(text) from error
+    def _make(self, folder: Path) -> bool:
+        """With its parents. Returns whether it did not exist. Raises OSError."""
+        if folder in self._own:
+            _drop_link(folder)
+        if folder.is_dir():
+            return False
+        folder.mkdir(parents=True, exist_ok=True)
+        folder.chmod(DIRECTORY_MODE)
+        return True
 
     def _restore_lock(self) -> None:
         """The lock went with the folder: it is taken again where no other adapter has it."""
@@ -225,7 +201,7 @@ class Volume:
             os.close(file)
             raise
         self.close()
-        self._lock = file
+        self._lock, self.mount = file, mount_of(file)
 
     def _holds_lock(self) -> bool:
         """Whether the file in the folder is the one that we hold. Raises OSError: the folder cannot be looked at."""
@@ -239,12 +215,7 @@ class Volume:
 def make_plain_directory(path: Path) -> None:
     """Make one directory that Triton's user can enter, whatever our umask is. Raises OSError."""
     path.mkdir()
-    try:
-        path.chmod(DIRECTORY_MODE)
-    except OSError:
-        with suppress(OSError):  # another try finds no directory of ours
-            path.rmdir()
-        raise
+    path.chmod(DIRECTORY_MODE)
 
 
 def _drop_link(path: Path) -> None:
@@ -263,8 +234,10 @@ def failure_in_words(error: OSError, folder: Path, needed_bytes: int, what: str 
         needed_bytes: what was to be written; 0: a directory, which takes no bytes worth telling.
         what: begins the sentence, where the cause alone does not tell what could not be done.
     """
-    if not what and (gone := _deleted(error)):
-        return AdapterError(f"{gone} was deleted while the adapter was working")
+    path = Path(os.fsdecode(error.filename or ""))
+    gone = [place for place in (*reversed(path.parents), path) if not os.path.lexists(place)]
+    if error.errno == errno.ENOENT and gone and not what:
+        return AdapterError(f"{gone[0]} was deleted while the adapter was working")
     if error.errno == errno.EROFS:
         return VolumeFailed(
             f"{what}the volume is read-only: nothing can be written below {folder} (after an error of the disk the kernel does so)"
@@ -275,11 +248,3 @@ def failure_in_words(error: OSError, folder: Path, needed_bytes: int, what: str 
     state = os.statvfs(folder)
     free = show_bytes(state.f_bavail * state.f_frsize) + (f" and {state.f_favail} inodes" if state.f_files else "")
     return DiskFull(f"{what}the volume has no room ({error.strerror}): {needed}free are {free}")
-
-
-def _deleted(error: OSError) -> Path | None:
-    """What is gone, when that is why a path was not found: the first folder on its way that does not exist."""
-    if error.errno != errno.ENOENT or error.filename is None:
-        return None
-    path = Path(os.fsdecode(error.filename))
-    return next((place for place in (*reversed(path.parents), path) if not os.path.lexists(place)), None)

@@ -140,7 +140,7 @@ class Ending:
             "staging": [path.name for path in adapter.volume.staging_dir.iterdir()],
             "trash": [path.name for path in adapter.volume.trash_dir.iterdir()] if not self._world.files.failed_deletes else [],
             "records": list(adapter.journal.records),
-            "reserved": adapter.space.staging_bytes(),
+            "reserved": adapter.space.counted_bytes("staging"),
             "placed bytes": adapter.space.counted_bytes("placed"),
             "queue": adapter.server.queue(),
             "artifacts": []

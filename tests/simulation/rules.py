@@ -39,7 +39,7 @@ class Rules:
         found, space = self._bytes(), self._world.adapter.space
         lies, counted = sum(size for _, size in found.values()), space.held_bytes()
         if lies > counted and not any("bytes lie" in problem for problem in self._world.problems):
-            told = {kind: space.counted_bytes(kind) for kind in ("placed", "idle", "trash")} | {"staging": space.staging_bytes()}
+            told = {kind: space.counted_bytes(kind) for kind in ("placed", "idle", "trash")} | {"staging": space.counted_bytes("staging")}
             self._world.problem(f"{lies} bytes lie on the volume, and {counted} are counted: {sorted(found.values())}, {told}")
 
     def _bytes(self) -> dict[int, tuple[str, int]]:

@@ -70,7 +70,7 @@ async def test_idle_artifacts_give_way_to_a_model_that_is_placed(make: Callable[
     assert os.listdir(rig.volume.staging_dir) == []
     assert len(rig.idle.files) < before
     assert rig.space.counted_bytes("placed") == len(CONFIG)
-    assert rig.space.staging_bytes() == 0
+    assert rig.space.counted_bytes("staging") == 0
 
 
 async def test_written_configs_are_within_the_budget(make: Callable[..., Rig]) -> None:
