@@ -34,7 +34,7 @@ print(len(names), *sorted({name.partition(".")[0] for name in sys.modules} & {"r
 """
 IMPORT_FRONTS = """
 import importlib, sys
-for name in "app", "storage.stores.s3", "storage.stores.http.client": importlib.import_module(f"adapter.{name}")
+for name in "app", "storage.stores.s3", "storage.stores.http": importlib.import_module(f"adapter.{name}")
 before = {name.partition(".")[0] for name in sys.modules} & {"aiohttp", "numpy", "orjson"}
 for name in "adapter.fronts.edge", "adapter.fronts.listening", "aiohttp", "numpy", "orjson": importlib.import_module(name)
 print(*sorted(before))

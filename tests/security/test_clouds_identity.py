@@ -40,7 +40,7 @@ def no_identity(monkeypatch):
     for name in (*NO_IDENTITY, *VARIABLES, "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("GCE_METADATA_IP", "127.0.0.1:1")
-    monkeypatch.setattr("adapter.storage.stores.gcs.client._SEARCH_PAUSES_SECONDS", (0.0,))
+    monkeypatch.setattr("adapter.storage.stores.gcs.identity._SEARCH_PAUSES_SECONDS", (0.0,))
 
 
 @pytest.fixture(scope="module")

@@ -83,6 +83,10 @@ class Where:
         hint = self._hint if cause == CUT else ""
         return SourceUnavailable(f"{self.words} {problem}: {cause}{hint}", can_pass=failure.can_pass, cause=cause)
 
+    def foreign(self, owner: str) -> SourceUnavailable:
+        """An answer in another language. `owner`: whose it is not, `Google's`."""
+        return SourceUnavailable(f"{self.words} gave an answer that is not {owner}", cause=f"its answers are not {owner}")
+
     def wrong(self, what: str) -> SourceUnavailable:
         """An answer that is not what was asked for, which can pass: `ended the body of 'k' 5 bytes early`."""
         return SourceUnavailable(f"{self.words} {what}")
@@ -228,14 +232,14 @@ def length_of(headers: Mapping[str, str]) -> int | None:
     return int(text) if not values and _LENGTH.fullmatch(text) else None
 
 
-def code_in(document: bytes) -> str:
+def code_in(head: Head) -> str:
     """
-    The short code in an error document; empty where it has none.
+    The short code of an error answer; empty where it has none.
 
     Source: Amazon S3 API Reference, Error responses; Azure Storage, Status and error codes.
     """
-    found = _CODE_OF_XML.search(document)
-    return found[1].decode(errors="replace") if found else ""
+    found = _CODE_OF_XML.search(head.error)
+    return found[1].decode(errors="replace") if found else head.headers.get("x-ms-error-code", "")
 
 
 def parsed(document: bytes, root: str, *, most_tags: int) -> Element:
@@ -272,7 +276,7 @@ def name_of(element: Element) -> str:
     return element.tag.rpartition("}")[2]
 
 
-def fields_of(element: Element, names: Container[str]) -> dict[str, str]:
+def texts_of(element: Element, names: Container[str]) -> dict[str, str]:
     """The texts of the children of these names. Raises ValueError: one comes twice."""
     found: dict[str, str] = {}
     for child in element:

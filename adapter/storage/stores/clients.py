@@ -2,11 +2,11 @@
 What a storage config says of the way to a store, whatever its type, and the clients that are made of that.
 
 There is one client for each connection, made when it is needed and kept: the last ones used. It holds what is slow to learn:
-credentials that end, and where a bucket is. Knows no store: the table hands in its rows.
+credentials that end. Knows no store: the table hands in its rows.
 
 Bearer tokens never go over plain http, except to a loopback address that the stored config names: a token is its own proof, and each
 reader on the wire could use it. Keys that sign (SigV4, Azure's Shared Key) never travel, so plain http is the operator's to choose
-for them. Tokens of a config are checked where the config is read, those of a credential chain whenever they are to be sent.
+for them. Tokens of a config are checked where the config is read, those of a credential chain whenever one is got.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from ipaddress import ip_address
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 from urllib.parse import urlsplit
 
 from adapter.errors import InvalidRequest
@@ -38,6 +38,8 @@ class Connection:
     Two equal connections share a client, so there is nothing else in here: no bucket, no name of the config.
     """
 
+    usual: ClassVar[str] = ""
+    """For people: the vendor's own place."""
     url: str | None = None
     """None: the vendor's own place, or the type has a URL with each request."""
     is_requested: bool = False
@@ -48,8 +50,8 @@ class Connection:
 
     @property
     def host(self) -> str:
-        """For people: host and port; empty: the vendor's own."""
-        return urlsplit(self.url).netloc if self.url else ""
+        """For people: host and port, or the vendor's own place."""
+        return urlsplit(self.url).netloc if self.url else self.usual
 
     def check_token(self, token: str, place: str, *, or_else: str = "", urls: Sequence[str] = ()) -> None:
         """
@@ -75,15 +77,6 @@ class Connection:
             return parts.scheme == "https" or (not self.is_requested and (host == "localhost" or ip_address(host).is_loopback))
         return False
 
-    def client(self, means: Means) -> Client:
-        """
-        Makes the client, in a thread and without asking the network: it may import the library of a vendor.
-
-        Raises:
-            InvalidRequest: no client can be made of this.
-        """
-        raise NotImplementedError
-
 
 def fields_of(config: StorageConfig, place: str = "endpoint_url", secrets: Sequence[str] = ()) -> dict[str, Any]:
     """
@@ -104,13 +97,6 @@ def fields_of(config: StorageConfig, place: str = "endpoint_url", secrets: Seque
     return {"is_requested": place in config.requested, "is_anonymous": is_anonymous, "trust": trust, **given}
 
 
-class Client(Protocol):
-    """A connection to a store."""
-
-    def bucket(self, config: StorageConfig) -> Bucket:
-        """The bucket of a config of this connection. Raises InvalidRequest."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Means:
     """What every client is made with, whatever its connection."""
@@ -119,13 +105,17 @@ class Means:
     blocking: Workers
     """Threads for what blocks on this machine: files of the secret, and where botocore says that a bucket is."""
     asking: Workers
-    """Threads for libraries that wait for those who give out credentials."""
+    """Threads that wait for those who give out credentials."""
     guard: Guard = FREE
     """Of endpoints that only a request names."""
 
     def guard_of(self, connection: Connection) -> Guard:
         """Of the addresses of this connection."""
         return self.guard if connection.is_requested else FREE
+
+
+Client = Callable[[StorageConfig], Bucket]
+"""Gives the bucket of a config of one connection. Raises InvalidRequest."""
 
 
 @dataclass(frozen=True)
@@ -139,6 +129,12 @@ class BucketStore:
 
     The field `anonymous` must be honoured: a request that leads away from the stored place has it set, so that neither
     stored credentials nor the pod's own identity go there.
+    """
+    client: Callable[[Any, Means], Client]
+    """
+    Makes the client of a connection, in a thread and without asking the network: it may import the library of a vendor.
+
+    Raises InvalidRequest: no client can be made of this.
     """
 
 
@@ -159,7 +155,7 @@ class Clients:
         """`stores` has the rows by type."""
         self._stores = stores
         self._means = means
-        self._client = lru_cache(KEPT_CLIENTS)(lambda connection: connection.client(means))
+        self._client = lru_cache(KEPT_CLIENTS)(lambda kind, connection: stores[kind].client(connection, means))
 
     async def warm(self, config: StorageConfig) -> None:
         """Make its client, without asking the network. Raises InvalidRequest."""
@@ -167,5 +163,6 @@ class Clients:
 
     async def bucket(self, config: StorageConfig) -> Bucket:
         """The bucket of this config. Raises InvalidRequest."""
-        client: Client = await self._means.blocking.run(lambda _: self._client(self._stores[config.type].connection(config)))
-        return client.bucket(config)
+        kind, read = config.type, self._stores[config.type].connection
+        client: Client = await self._means.blocking.run(lambda _: self._client(kind, read(config)))
+        return client(config)

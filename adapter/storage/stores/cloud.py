@@ -1,7 +1,7 @@
 """
 A bucket of one of the clouds: signs and sends what a store's own class says, and checks the answers.
 
-The only place where the languages of the clouds, which are pure functions, meet the network. Of the bearer tokens of one
+The only place where the languages of the clouds, which are pure functions, meet the network. Of the tokens of one
 identity, one caller asks for the next one, and the others wait for the same answer.
 """
 
@@ -9,26 +9,27 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
+from urllib.parse import quote, urlencode, urlsplit
 
 from adapter.errors import AdapterError, SourceDenied, SourceUnavailable
 from adapter.storage.bucket import PAGE_OBJECTS, Page, Read
 from adapter.storage.checksums import Checksum
+from adapter.storage.net.engine import Bridge
 from adapter.storage.net.failures import Unanswered
-from adapter.storage.net.messages import Access, Collected, Head, Request, Sink, proxy_for
+from adapter.storage.net.messages import FREE, Access, Collected, Guard, Head, Request, Sink, Trust, proxy_for
 from adapter.storage.secret.merging import StorageConfig
-from adapter.storage.stores.answers import OK, PARTIAL, Body, Where, etag_of
+from adapter.storage.stores.answers import OK, PARTIAL, USER_AGENT, Body, Where, code_in, etag_of, is_passing
 from adapter.storage.stores.clients import Connection, Means
 from adapter.waits import instead
+from adapter.workers import Stop
 
 PAGE_BYTES = 4 * 1024 * 1024
 """Most that an answer to a listing of 1,000 keys may have; see the stores for what a key can take."""
 _MOST_TOKEN_CHARACTERS = 8 * 1024
 """Tokens hold a key, in an encoding of the server's own, and go back in a URL."""
-Sign = Callable[[str, str, Mapping[str, str]], tuple[str, Mapping[str, str]]]
-"""Method, URL and headers → the URL and the headers to send."""
 NO_ANSWER = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
 """What readers of an answer raise that is in another language."""
 NEVER = 1e12
@@ -39,26 +40,82 @@ _EARLY_SECONDS = 300
 
 @dataclass(frozen=True)
 class Token:
-    """What proves who we are. Never shown."""
+    """What proves who we are, or that we are nobody. Never shown."""
 
     value: Any
+    """As the store's `sign` takes it."""
+    words: str = "the credentials"
+    """For people: what requests are made with."""
     ends_at: float = NEVER
     """Seconds since 1970."""
 
     def __repr__(self) -> str:
         return "<token>"
 
+    async def get(self) -> Token:
+        """As `Tokens`, for one that does not end."""
+        return self
+
+
+class NoCredentialsError(Exception):
+    """This identity gets no credentials. The text is the reason, with `{label}` for the storage config."""
+
+
+@dataclass(eq=False)
+class TokensAwayError(Exception):
+    """The giver of tokens, or of other credentials, gave none, which can pass."""
+
+    place: str
+    """Host and port."""
+    answer: Unanswered | Head | None = None
+    """Why there was none, or the one that refused; None: it was in another language."""
+    code: str = ""
+    """Of an answer that refused."""
+
+
+class Asking:
+    """The requests for credentials of one call, which blocks in a thread."""
+
+    def __init__(self, bridge: Bridge, stop: Stop) -> None:
+        self._bridge = bridge
+        self.stop = stop
+        self.url = ""
+        """What was asked last."""
+
+    @property
+    def place(self) -> str:
+        """Who was asked last: host and port."""
+        return urlsplit(self.url).netloc
+
+    def send(
+        self, method: str, url: str, headers: Mapping[str, str], body: str | bytes | None = None, *, uses_proxies: bool = True
+    ) -> tuple[Head, bytes]:
+        """The whole answer. Raises TokensAwayError: there is none, or one that can pass."""
+        self.url, content = url, body.encode() if isinstance(body, str) else body
+        try:
+            head, answer = self._bridge.send(method, url, headers, content, self.stop, uses_proxies=uses_proxies)
+        except Unanswered as failure:
+            raise TokensAwayError(self.place, failure) from failure
+        if is_passing(head.status):
+            raise TokensAwayError(self.place, head)
+        return head, answer
+
 
 class Tokens:
-    """Of one identity, for one event loop."""
+    """Those of one identity, for one event loop."""
 
-    def __init__(self, ask: Callable[[Callable[[str], None]], Awaitable[Token]], *, early_seconds: float = _EARLY_SECONDS) -> None:
+    def __init__(
+        self, ask: Callable[[Asking], Token], means: Means, trust: Trust, guard: Guard = FREE, *, early_seconds: float = _EARLY_SECONDS
+    ) -> None:
         """
         Args:
-            ask: gets the next token, and tells whom it asks (host and port, from any thread); what it raises, each caller gets.
+            ask: gets the next token, in a thread; what it raises, each caller gets.
+            means: sends its requests.
+            trust: of these.
+            guard: of these.
             early_seconds: before its end a token is renewed.
         """
-        self._ask = ask
+        self._ask, self._means, self._trust, self._guard = ask, means, trust, guard
         self._early_seconds = early_seconds
         self._token: Token | None = None
         self._asking: asyncio.Task[Token] | None = None
@@ -72,12 +129,12 @@ class Tokens:
         """What those that wait for a token wait for."""
         return f"an answer of {self._giver}, which gives out credentials" if self._giver else "credentials"
 
-    async def get(self) -> Any:
-        """What is valid for some minutes. Cancelled, it leaves the request for one to those that wait as well."""
+    async def get(self) -> Token:
+        """One that is valid for some minutes. Cancelled, it leaves the request for one to those that wait as well."""
         if self._token is None or self._token.ends_at - time.time() < self._early_seconds:
             with instead(self):
                 self._token = await self._renewed()
-        return self._token.value
+        return self._token
 
     async def _renewed(self) -> Token:
         if self._asking is None:
@@ -92,127 +149,73 @@ class Tokens:
                 asking.cancel()
 
     async def _asked(self) -> Token:
+        bridge = Bridge(self._means.engine, self._trust, self._guard, asks=self._asks)
         try:
-            return await self._ask(self._asks)
+            return await self._means.asking.run(lambda stop: self._ask(Asking(bridge, stop)))
         finally:
             self._asking = None
-
-
-class NoCredentialsError(Exception):
-    """This identity gets no credentials. The text is the reason, with `{label}` for the storage config."""
-
-
-class TokensAwayError(Exception):
-    """The giver of tokens, or of other credentials, gave none, which can pass."""
-
-    def __init__(
-        self, place: str, failure: Unanswered | None = None, *, head: Head | None = None, code: str = "", gives: str = "tokens"
-    ) -> None:
-        """
-        Args:
-            place: host and port.
-            failure: why there was no answer.
-            head: of an answer that refused; without both the answer was in another language.
-            code: of such an answer.
-            gives: for people.
-        """
-        super().__init__(place)
-        self.failure = failure
-        self._head = head
-        self._code = code
-        self._giver = f"{place}, which gives out {gives}"
-
-    def meaning(self, where: Where, owner: str) -> AdapterError:
-        """For the place that the tokens are for. `owner`: `Google's`."""
-        giver = replace(where, words=f"{self._giver} for {where.words},", is_plain_http=False)
-        if self.failure is not None:
-            error = giver.unreachable(self.failure)
-        elif self._head is not None:
-            error = giver.refused(self._head, self._code, kind=SourceUnavailable)
-        else:
-            error = SourceUnavailable(f"{giver.words} gave an answer that is not {owner}", cause=f"its answers are not {owner}")
-        if isinstance(error, SourceUnavailable):
-            error.is_of_giver = True
-        return error
-
-
-class CloudClient:
-    """A connection to a cloud: a subclass for each says who we are to it. Kept by `Clients`."""
-
-    kind: ClassVar[str]
-    giver: ClassVar[str]
-    """For people, of what gives out credentials: `Google's`."""
-    credentials = "the credentials"
-    """For people: what requests are made with."""
-
-    def __init__(self, connection: Connection, means: Means) -> None:
-        self.means = means
-        self.host = self.endpoint = connection.host
-        """For people; and what shares its fate."""
-        self._trust = connection.trust
-        self._guard = means.guard_of(connection)
-
-    async def sign(self) -> Sign:
-        """How requests are signed now. Raises TokensAwayError, NoCredentialsError, InvalidRequest."""
-        raise NotImplementedError
-
-    def access(self, url: str) -> Access:
-        """Of a server of this connection."""
-        return Access(self._trust, self._guard, proxy_for(url))
 
 
 class CloudBucket:
     """One bucket: a subclass for each cloud knows its language. See `Bucket` for the contract."""
 
+    kind = ""
     owner: ClassVar[str]
-    """For people: `Google's`."""
+    """For people, of answers: `Google's`."""
+    gives: ClassVar[str] = "tokens"
+    """For people: what is given out to those who ask for credentials."""
+    query: ClassVar[Mapping[str, str]]
+    """Of each listing."""
+    limit: ClassVar[str]
+    """Of a listing's query: how many rows a page has."""
+    most_rows: ClassVar[int] = PAGE_OBJECTS
+    """To ask for."""
+    continuation: ClassVar[str]
+    """Of a listing's query: where the page before has ended."""
     version: ClassVar[str] = "etag"
     """Header of an answer that has the version of an object, in lower case."""
     version_name: ClassVar[str] = "ETag"
     """For people."""
-    continuation: ClassVar[str]
-    """Of a listing's query: where the page before has ended."""
+    statuses: ClassVar[Sequence[int]] = (PARTIAL,)
+    """Of an answer to a read."""
     most_name_bytes: ClassVar[int] = 4096
     """Of a key in UTF-8, and of a version."""
     meanings: ClassVar[Mapping[str, type[AdapterError]]] = {}
     """Of the error codes that say more than their status."""
+    listing = ""
+    """Path of listings below the bucket's base."""
 
-    def __init__(self, client: CloudClient, config: StorageConfig, *, place: str, base: str, words: str) -> None:
+    def __init__(
+        self, connection: Connection, means: Means, tokens: Token | Tokens, config: StorageConfig, *, place: str, base: str, words: str
+    ) -> None:
         """
         Args:
-            client: of its connection.
-            config: that names it.
+            connection: of the config.
+            means: sends the requests.
+            tokens: who we are.
+            config: that names the bucket.
             place: as `Bucket`.
             base: URL of the bucket, without a slash at its end.
             words: as `Bucket`.
         """
-        self.kind, self.endpoint, self.place, self.words = client.kind, client.endpoint, place, words
-        self._client = client
-        self._base = base
-        self._access = client.access(base)
+        self.endpoint, self.place, self.words = connection.host, place, words
+        self._connection, self._means, self._tokens = connection, means, tokens
         self._where = Where(
-            words=words,
-            label=config.label,
-            credentials=client.credentials,
-            is_plain_http=base.startswith("http:"),
-            is_unsigned=config.is_unsigned,
+            words=words, label=config.label, credentials="", is_plain_http=base.startswith("http:"), is_unsigned=config.is_unsigned
         )
+        self._turn_to(base)
 
-    def listing(self, prefix: str, token: str | None, limit: int, *, by_folder: bool) -> str:
-        """Target of a listing: path and query below the bucket's base. Pure."""
+    def object(self, read: Read) -> tuple[str, Mapping[str, str]]:
+        """Target below the base, and headers, for what is missing of a read, of the version that was listed. Pure."""
         raise NotImplementedError
 
-    def query(self, fields: dict[str, str], token: str | None, *, by_folder: bool) -> dict[str, str]:
-        """Of a listing: these fields, and those that say how it goes on and whether it is by folder. Pure."""
-        return fields | ({"delimiter": "/"} if by_folder else {}) | ({self.continuation: token} if token else {})
+    def sign(self, proof: Any, method: str, url: str, headers: Mapping[str, str]) -> tuple[str, Mapping[str, str]]:
+        """The URL and the headers to send. `proof`: of the token. Pure but for the time."""
+        raise NotImplementedError
 
     @staticmethod
     def page_of(content: bytes) -> Page:
         """The page in an answer of status 200. Pure. Raises one of `NO_ANSWER`: it is none."""
-        raise NotImplementedError
-
-    def object(self, read: Read) -> tuple[str, Mapping[str, str]]:
-        """Target and headers for what is missing of a read, of the version that was listed. Pure."""
         raise NotImplementedError
 
     @staticmethod
@@ -222,25 +225,22 @@ class CloudBucket:
 
     def is_answer(self, head: Head) -> bool:
         """Whether an answer of status 200 or 206 may be what was asked for."""
-        return head.status == PARTIAL
-
-    def code(self, head: Head) -> str:
-        """The short code of an error answer, or what is in its place; empty: there is none."""
-        return ""
+        return head.status in self.statuses
 
     async def list_page(self, prefix: str, *, token: str | None = None, limit: int = PAGE_OBJECTS, by_folder: bool = False) -> Page:
         """As the Protocol says."""
+        fields = {**self.query, "prefix": prefix, self.limit: str(min(limit, self.most_rows))}
+        fields |= ({"delimiter": "/"} if by_folder else {}) | ({self.continuation: token} if token else {})
+        target = f"{self.listing}?{urlencode(sorted(fields.items()), quote_via=quote, safe='~')}"
         answer = _PageAnswer(self._page)
-        sign = await self.signer()
-        target = self.listing(prefix, token, limit, by_folder=by_folder)
-        head = await self._answer(self._request(sign, (target, {}), answer))
+        head = await self._answer(self._request(await self._proof(), (target, {}), answer))
         if answer.page is None:
             raise self._refused(head, None)
         return answer.page
 
     async def read(self, reads: Sequence[Read]) -> None:
         """As the Protocol says. What is asked next is made in the engine's thread."""
-        sign, left, key = await self.signer(), (read for read in reads if read.missing), ""
+        proof, left, key = await self._proof(), (read for read in reads if read.missing), ""
 
         def asked() -> Request | None:
             nonlocal key
@@ -248,7 +248,7 @@ class CloudBucket:
                 return None
             key = read.wanted.key
             body = Body(read, self._where, check=self._check, checksums=self.checksums)
-            return self._request(sign, self.object(read), body, most_bytes=read.wanted.size_bytes + PAGE_BYTES, then=asked)
+            return self._request(proof, self.object(read), body, most_bytes=read.wanted.size_bytes + PAGE_BYTES, then=asked)
 
         if (first := asked()) is None:
             return
@@ -256,33 +256,46 @@ class CloudBucket:
         if head.error or head.status not in (OK, PARTIAL):
             raise self._refused(head, key)
 
-    async def signer(self) -> Sign:
-        """What signs requests now. Raises SourceError: there are no credentials."""
-        client = self._client
+    def _turn_to(self, base: str) -> None:
+        self._base = base
+        self._access = Access(self._connection.trust, self._means.guard_of(self._connection), proxy_for(base))
+
+    async def _proof(self) -> Any:
+        """What requests are signed with now. Raises SourceError: there are no credentials."""
         try:
-            sign = await self._sign()
-        except TokensAwayError as error:
-            raise error.meaning(self._where, client.giver) from error
+            token = await self._tokens.get()
+        except TokensAwayError as away:
+            raise self._away(away) from away
         except NoCredentialsError as error:
             raise SourceDenied(f"no credentials for {self.words}: {str(error).format(label=self._where.label)}") from error
-        self._where = replace(self._where, credentials=client.credentials)
-        return sign
+        self._where = replace(self._where, credentials=token.words)
+        return token.value
 
-    async def _sign(self) -> Sign:
-        return await self._client.sign()
+    def _away(self, away: TokensAwayError) -> AdapterError:
+        giver = replace(self._where, words=f"{away.place}, which gives out {self.gives} for {self.words},", is_plain_http=False)
+        if isinstance(away.answer, Unanswered):
+            error = giver.unreachable(away.answer)
+        elif away.answer is not None:
+            error = giver.refused(away.answer, away.code, kind=SourceUnavailable)
+        else:
+            error = giver.foreign(self.owner)
+        if isinstance(error, SourceUnavailable):
+            error.is_of_giver = True
+        return error
 
     def _request(
-        self, sign: Sign, wanted: tuple[str, Mapping[str, str]], sink: Sink, *, most_bytes: int = PAGE_BYTES, method: str = "GET",
+        self, proof: Any, wanted: tuple[str, Mapping[str, str]], sink: Sink, *, most_bytes: int = PAGE_BYTES, method: str = "GET",
         then: Callable[[], Request | None] | None = None,
     ) -> Request:  # fmt: skip
         """A signed one for a target below the base, with headers. Arguments as of `Request`."""
         target, headers = wanted
-        url, given = sign(method, f"{self._base}{target}", {"Accept-Encoding": "identity", **headers})
-        return Request(url, given, sink, self._access, most_bytes, method, then=then)
+        given = {"User-Agent": USER_AGENT, "Accept-Encoding": "identity", **headers}
+        url, given_signed = self.sign(proof, method, f"{self._base}{target}", given)
+        return Request(url, given_signed, sink, self._access, most_bytes, method, then=then)
 
     async def _answer(self, request: Request, *, written: int = 0) -> Head:
         try:
-            return await self._client.means.engine.fetch(request, written_bytes=written)
+            return await self._means.engine.fetch(request, written_bytes=written)
         except Unanswered as failure:
             raise self._where.unreachable(failure) from failure
 
@@ -296,8 +309,7 @@ class CloudBucket:
             page = self.page_of(answer.content)
             self._check_page(page)
         except NO_ANSWER as error:
-            text = f"{self.words} gave an answer that is not {self.owner}"
-            raise SourceUnavailable(text, cause=f"its answers are not {self.owner}") from error
+            raise self._where.foreign(self.owner) from error
         return page
 
     def _check_page(self, page: Page) -> None:
@@ -319,7 +331,7 @@ class CloudBucket:
             raise self._where.other_range(wanted.key)
 
     def _refused(self, head: Head, key: str | None) -> AdapterError:
-        code = self.code(head)
+        code = code_in(head)
         return self._where.refused(head, code, key=key, kind=self.meanings.get(code))
 
 

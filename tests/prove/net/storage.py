@@ -24,7 +24,7 @@ MISTAKES = (
     Mistake(
         "web server without a version",
         "An answer of a web server with another version than the first one's is taken.",
-        "adapter/storage/stores/http/client.py",
+        "adapter/storage/stores/http.py",
         "if not _is_held_to(read.wanted.etag, _version_of(head.headers), is_part=head.status == PARTIAL):",
         "if not read.wanted.key:",
         ("security/test_wrong_data_of_web_servers.py", "contract/bucket/test_every_store_keeps_the_contract.py"),
@@ -32,7 +32,7 @@ MISTAKES = (
     Mistake(
         "down to plain http",
         "A redirect from https to http is followed.",
-        "adapter/storage/stores/http/client.py",
+        "adapter/storage/stores/http.py",
         'raise InvalidRequest(f"{self.place} redirected from https to plain http, which is not followed")',
         "pass",
         ("contract/bucket/test_http_failures_have_meaning.py",),

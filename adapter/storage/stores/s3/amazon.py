@@ -23,60 +23,37 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from types import SimpleNamespace
-from typing import Any, Literal, NamedTuple, cast
-from urllib.parse import urlsplit
+from typing import Any, Literal, cast
 
 import botocore.session
-from botocore import UNSIGNED
 from botocore import exceptions as boto
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse, HeadersDict
 from botocore.config import Config
 from botocore.credentials import ProcessProvider, RefreshableCredentials, create_credential_resolver
 from botocore.parsers import ResponseParserError
 
-from adapter.errors import AdapterError, InvalidRequest, SourceDenied, SourceNotFound, SourceUnavailable
-from adapter.storage.net.engine import Bridge
+from adapter.errors import InvalidRequest, SourceUnavailable
 from adapter.storage.net.failures import ANSWER_SECONDS, CONNECT_SECONDS, Unanswered
 from adapter.storage.net.messages import Head
-from adapter.storage.stores.cloud import NEVER, NoCredentialsError, Token, TokensAwayError
-from adapter.storage.stores.s3 import S3Connection
+from adapter.storage.stores.cloud import NEVER, Asking, NoCredentialsError, Token, TokensAwayError
+from adapter.storage.stores.s3 import MEANINGS, BucketPlace, Keys, S3Connection
 from adapter.workers import Stop
 
 _SCOPE = re.compile(r"AWS4-HMAC-SHA256 Credential=[^,]*/([A-Za-z0-9-]+)/s3/aws4_request,")
 """With the region of a signature."""
 PROGRAM_SECONDS = CONNECT_SECONDS + ANSWER_SECONDS
 """As long as a request may take that is connected and answered at the last moment."""
-_GIVES = "the credentials"
-_CONFIG = Config(retries={"total_max_attempts": 1, "mode": "standard"}, defaults_mode=cast("Any", "legacy"))  # the stubs take it for a flag
+_ONCE = {"total_max_attempts": 1, "mode": "standard"}
+_CONFIG = Config(retries=cast("Any", _ONCE), defaults_mode=cast("Any", "legacy"))  # the stubs take it for a flag
 """Of every client of the chain. Another mode than `legacy` may ask the instance's metadata beside all of this."""
-_DENIED = (
-    "AccessDenied", "AccountProblem", "AllAccessDisabled", "ExpiredToken", "InvalidAccessKeyId", "InvalidSecurity", "InvalidToken",
-    "MissingSecurityHeader", "NotSignedUp", "RequestExpired", "RequestTimeTooSkewed", "SignatureDoesNotMatch", "TokenRefreshRequired",
-    "UnauthorizedAccess", "UnsupportedAlgorithm",
-)  # fmt: skip
-_AWAY = (
-    "BandwidthLimitExceeded", "IDPCommunicationError", "InternalError", "OperationAborted",
-    "RequestLimitExceeded", "RequestThrottled", "RequestTimeout",
-    "ServiceUnavailable", "SlowDown", "Throttling", "ThrottlingException", "TooManyRequests",
-)  # fmt: skip
-MEANINGS: dict[str, type[AdapterError]] = {
-    **dict.fromkeys(_DENIED, SourceDenied),
-    **dict.fromkeys(_AWAY, SourceUnavailable),
-    "NoSuchBucket": SourceNotFound,
+_OR_ELSE = 'give the storage config an access_key_id and a secret_access_key, or "anonymous": "true" for a public bucket'
+_INVALID: dict[type[Exception], str] = {
+    boto.ProfileNotFound: "AWS_PROFILE names a profile that does not exist",
+    boto.ParamValidationError: "not a valid bucket name or key",
 }
-"""Of the codes that say more than the status."""
-FAILURES = (
+_FAILURES = (
     boto.BotoCoreError, boto.ClientError, ResponseParserError, ValueError, LookupError, TypeError, AttributeError, RecursionError, OSError,
 )  # fmt: skip
-
-
-class BucketPlace(NamedTuple):
-    """Where requests for a bucket go."""
-
-    base: str
-    """URL of the bucket, without a slash at its end."""
-    region: str
-    """That requests are signed for."""
 
 
 def of_environment(name: str) -> str | None:
@@ -86,6 +63,7 @@ def of_environment(name: str) -> str | None:
     return None
 
 
+@functools.lru_cache(256)
 def place_of(connection: S3Connection, bucket: str, region: str) -> BucketPlace:
     """
     Where this bucket is. Slow (0.1 s).
@@ -93,16 +71,13 @@ def place_of(connection: S3Connection, bucket: str, region: str) -> BucketPlace:
     Raises:
         InvalidRequest: the endpoint, region or bucket name is none, or the bucket takes another signature than SigV4.
     """
-    where = connection.host or "Amazon S3"
-    other_signature = InvalidRequest(f"the bucket at {where} wants another signature than that of S3, which is not supported")
-    if bucket.endswith("--x-s3"):  # a directory bucket
-        raise other_signature
-    sent: list[Any] = []
+    sent: list[AWSPreparedRequest] = []
 
-    def send(request: Any, **_: object) -> Any:
+    def send(request: AWSPreparedRequest, **_: object) -> Any:
         sent.append(request)
         return SimpleNamespace(status_code=200, headers={}, content=b"<ListBucketResult/>")
 
+    style = cast("Literal['auto', 'path', 'virtual']", connection.addressing_style)
     try:
         client = _session().create_client(
             "s3",
@@ -110,30 +85,19 @@ def place_of(connection: S3Connection, bucket: str, region: str) -> BucketPlace:
             endpoint_url=connection.url,
             aws_access_key_id="-",
             aws_secret_access_key="-",  # noqa: S106 - nothing is sent
-            config=Config(
-                signature_version=UNSIGNED if connection.is_anonymous else "s3v4",
-                s3={"addressing_style": cast("Literal['auto', 'path', 'virtual']", connection.addressing_style)},
-                retries={"total_max_attempts": 1, "mode": "standard"},
-            ),
+            config=Config(signature_version="s3v4", s3={"addressing_style": style}, retries=cast("Any", _ONCE)),
         )
         client.meta.events.register("before-send.s3", cast("Any", send))
         cast("Any", client).list_objects_v2(Bucket=bucket)
     except (boto.BotoCoreError, ValueError) as error:
-        why = f"the endpoint, region or bucket name is not valid ({type(error).__name__})"
+        why = _INVALID.get(type(error), f"the endpoint, region or bucket name is not valid ({type(error).__name__})")
         if isinstance(error, boto.InvalidRegionError):
             why = f"{region!r} is not a region"
-        elif isinstance(error, boto.ProfileNotFound):
-            why = "AWS_PROFILE names a profile that does not exist"
-        elif isinstance(error, boto.ParamValidationError):
-            why = "not a valid bucket name or key"
-        raise InvalidRequest(f"bucket {bucket!r} at {where} cannot be asked: {why}") from error
-    base, signed = sent[0].url.partition("?")[0].rstrip("/"), sent[0].headers.get("Authorization") or b""
-    if connection.is_anonymous:
-        return BucketPlace(base, region)
-    scope = _SCOPE.match(signed.decode() if isinstance(signed, bytes) else signed)
-    if scope is None:  # Outposts
-        raise other_signature
-    return BucketPlace(base, scope[1])
+        raise InvalidRequest(f"bucket {bucket!r} at {connection.host} cannot be asked: {why}") from error
+    scope = _SCOPE.search(str(sent[0].headers.get("Authorization")))
+    if scope is None or bucket.endswith("--x-s3"):  # Outposts, a directory bucket
+        raise InvalidRequest(f"the bucket at {connection.host} wants another signature than that of S3, which is not supported")
+    return BucketPlace(sent[0].url.partition("?")[0].rstrip("/"), scope[1])
 
 
 @functools.cache
@@ -141,31 +105,33 @@ def _session() -> botocore.session.Session:
     return botocore.session.Session()
 
 
-def asked(region: str, bridge: Bridge, stop: Stop) -> Token:
+def asked(connection: S3Connection, asking: Asking) -> Token:
     """
     What the chain gives. Blocks.
 
     Raises:
         TokensAwayError: this can pass.
         NoCredentialsError: the chain gives none.
+        InvalidRequest: a session token would go over plain http.
         Stopped: by the stop.
     """
-    asking = _Asking(bridge, stop)
     try:
         session = botocore.session.Session()
         session.set_default_client_config(_CONFIG)
-        session.register("before-send", cast("Any", lambda request, **_: asking.send(request)))
-        resolver = create_credential_resolver(session, region_name=region)
+        session.register("before-send", cast("Any", lambda request, **_: _answered(asking, request)))
+        resolver = create_credential_resolver(session, region_name=connection.region)
         _reach_through(resolver, asking)
         found = resolver.load_credentials()
         if found is None:
             raise boto.NoCredentialsError
         frozen = found.get_frozen_credentials()
-    except FAILURES as error:
-        stop.check()
-        raise asking.trouble or _meaning(error) from error
+    except _FAILURES as error:
+        asking.stop.check()
+        raise _meaning(error) from error
+    if frozen.token:
+        connection.check_token("the session token of the default credential chain", connection.host, or_else=_OR_ELSE)
     ends = found._expiry_time.timestamp() if isinstance(found, RefreshableCredentials) else NEVER  # type: ignore[attr-defined]
-    return Token(frozen, ends)
+    return Token(Keys(frozen.access_key or "", frozen.secret_key or "", frozen.token), ends_at=ends)
 
 
 def _meaning(error: Exception) -> Exception:
@@ -176,48 +142,33 @@ def _meaning(error: Exception) -> Exception:
     elif isinstance(error, boto.ClientError):
         code = str(error.response.get("Error", {}).get("Code", ""))
         if MEANINGS.get(code) is SourceUnavailable:
-            status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
-            return TokensAwayError("AWS", head=Head(status), code=code, gives=_GIVES)
+            return TokensAwayError("AWS", Head(int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))), code)
         failed = f"the default credential chain failed ({code})" if code.isalnum() else failed
     instead = 'give both, or anonymous "true" for a public bucket'
     return NoCredentialsError(f"{{label}} has no access_key_id and secret_access_key, and {failed}; {instead}")
 
 
-class _Asking:
-    """The requests of one call of the chain."""
-
-    def __init__(self, bridge: Bridge, stop: Stop) -> None:
-        self._bridge = bridge
-        self.stop = stop
-        self.trouble: TokensAwayError | None = None
-        """The last one that can pass."""
-
-    def send(self, request: AWSPreparedRequest, *, is_optional: bool = False, uses_proxies: bool = True) -> AWSResponse:
-        """The whole answer. `is_optional`: most pods have nothing there, which is no trouble."""
-        url, body = request.url, request.body
-        headers = {name: value.decode() if isinstance(value, bytes) else str(value) for name, value in request.headers.items()}
-        content = cast("bytes | None", body.encode() if isinstance(body, str) else body)
-        host = urlsplit(url).netloc
-        try:
-            head, answer = self._bridge.send(
-                request.method, url, headers, content if request.method != "GET" else None, self.stop, uses_proxies=uses_proxies
-            )
-        except Unanswered as failure:
-            # an instance whose hops are limited lets a pod ask for a token (PUT), and never answers
-            if not is_optional or (failure.was_connected and request.method == "GET"):
-                self.trouble = TokensAwayError(host, failure, gives=_GIVES)
-            raise boto.EndpointConnectionError(endpoint_url=url, error=failure) from failure
-        if head.status >= 500 or head.status == 429:
-            self.trouble = TokensAwayError(host, head=head, gives=_GIVES)
-        raw = SimpleNamespace(stream=lambda: iter((answer,)))
-        return AWSResponse(url, head.status, cast("Any", HeadersDict(head.headers)), cast("Any", raw))
+def _answered(asking: Asking, request: AWSPreparedRequest, *, is_optional: bool = False, uses_proxies: bool = True) -> AWSResponse:
+    """The whole answer. Raises TokensAwayError. `is_optional`: most pods have nothing there, which is no trouble."""
+    headers = {name: value.decode() if isinstance(value, bytes) else str(value) for name, value in request.headers.items()}
+    body = cast("str | bytes | None", request.body) if request.method != "GET" else None
+    try:
+        head, answer = asking.send(request.method, request.url, headers, body, uses_proxies=uses_proxies)
+    except TokensAwayError as away:
+        # an instance whose hops are limited lets a pod ask for a token (PUT), and never answers
+        is_there = not isinstance(away.answer, Unanswered) or (away.answer.was_connected and request.method == "GET")
+        if is_there or not is_optional:
+            raise
+        raise boto.EndpointConnectionError(endpoint_url=request.url, error=away) from away
+    raw = SimpleNamespace(stream=lambda: iter((answer,)))
+    return AWSResponse(request.url, head.status, cast("Any", HeadersDict(head.headers)), cast("Any", raw))
 
 
-def _reach_through(resolver: Any, asking: _Asking) -> None:
+def _reach_through(resolver: Any, asking: Asking) -> None:
     role = resolver.get_provider("iam-role")._role_fetcher
-    role._session, role._num_attempts = SimpleNamespace(send=partial(asking.send, is_optional=True)), 1
+    role._session, role._num_attempts = SimpleNamespace(send=partial(_answered, asking, is_optional=True)), 1
     task = resolver.get_provider("container-role")._fetcher
-    task._session = SimpleNamespace(send=partial(asking.send, uses_proxies=False))
+    task._session = SimpleNamespace(send=partial(_answered, asking, uses_proxies=False))
     task.RETRY_ATTEMPTS, task.SLEEP_TIME = 1, 0
     run = partial(_Program, asking.stop)
     resolver.get_provider("custom-process")._popen = run

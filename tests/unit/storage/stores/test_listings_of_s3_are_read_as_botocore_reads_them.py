@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from adapter.errors import SourceUnavailable
 from adapter.storage.bucket import Page
 from adapter.storage.stores.cloud import NO_ANSWER
-from adapter.storage.stores.s3.client import S3Bucket, full_checksum
+from adapter.storage.stores.s3 import S3Bucket, full_checksum
 
 SHAPE = botocore.session.get_session().get_service_model("s3").operation_model("ListObjectsV2").output_shape
 

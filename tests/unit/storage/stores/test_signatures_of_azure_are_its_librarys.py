@@ -11,7 +11,7 @@ from azure.storage.blob._shared.authentication import SharedKeyCredentialPolicy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adapter.storage.stores.azure.client import authorization
+from adapter.storage.stores.azure import authorization
 
 KEY = base64.b64encode(b"a-key-of-an-account").decode()
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=40) | st.text(

@@ -15,9 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adapter.errors import InvalidRequest
-from adapter.storage.stores.s3 import connection_of
+from adapter.storage.stores.s3 import connection_of, signed
 from adapter.storage.stores.s3.amazon import BucketPlace, place_of
-from adapter.storage.stores.s3.client import signed
 from tests.unit.storage.rigs import make_config
 
 SAFE = "/~"

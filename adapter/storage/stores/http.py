@@ -1,5 +1,7 @@
 """
-Web servers seen as buckets.
+Web servers (`type: http`) seen as buckets: the fields of a storage config, and how files are looked at and read.
+
+Source of the key names: the Go adapter's `pullman/storageproviders/http/provider.go`.
 
 A web server has no listings: a page shows the one file whose path is exactly the prefix, or nothing.
 What it has is learned by asking for the first byte, which also tells whether it can give ranges;
@@ -14,23 +16,42 @@ miss a change within their grain, which the length of the file then has to tell.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from email.utils import formatdate, parsedate_to_datetime
-from urllib.parse import SplitResult, quote, urljoin, urlsplit
+from functools import partial
+from urllib.parse import SplitResult, parse_qsl, quote, urljoin, urlsplit
 
 from adapter.errors import InvalidRequest
 from adapter.storage.bucket import PAGE_OBJECTS, Page, Read, StoredObject
 from adapter.storage.checksums import Checksum, readable
 from adapter.storage.net.failures import DeniedAddress, Unanswered
 from adapter.storage.net.messages import Access, Collected, Head, Request, proxy_for
-from adapter.storage.secret.endpoints import is_same_endpoint, origin
-from adapter.storage.secret.merging import StorageConfig
+from adapter.storage.secret.endpoints import checked_endpoint, is_same_endpoint, is_same_origin, origin
+from adapter.storage.secret.fields import Secret
+from adapter.storage.secret.merging import Binding, StorageConfig
+from adapter.storage.secret.trust import check_client_pem
 from adapter.storage.stores.answers import GONE, OK, PARTIAL, REDIRECTS, USER_AGENT, Body, Where, etag_of, length_of, span_of
-from adapter.storage.stores.clients import Means
+from adapter.storage.stores.clients import Client, Connection, Means, fields_of
 from adapter.storage.stores.cloud import PAGE_BYTES
-from adapter.storage.stores.http import HttpConnection, headers_of, url_of
 
+BINDING = Binding(
+    places={"url": is_same_origin},
+    credentials=("headers", "client_certificate", "client_key"),
+    whole=(("headers",), ("client_certificate", "client_key")),
+    collection="headers",
+    fixed=("headers.host",),
+)
+SIGNATURE_CHARACTERS = 12
+"""A value of a query that is shorter may be an ordinary word (`format=binary`), which must not vanish from all texts."""
+MAX_HEADERS = 100
+"""Apache takes as many. Source: its `LimitRequestFields`."""
+_TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_OURS = frozenset({
+    "accept-encoding", "connection", "content-length", "if-match", "if-modified-since", "if-none-match", "if-range",
+    "if-unmodified-since", "range", "transfer-encoding",
+})  # fmt: skip
 MAX_REDIRECTS = 5
 _WEAK, _DATE = "weak-", "modified-"
 _GZIP = ("gzip", "x-gzip")
@@ -39,19 +60,69 @@ _NO_CODINGS = ("", "aws-chunked", "binary", "chunked", "identity", "none", "utf-
 """Of the body as it is: some are put there by mistake, `aws-chunked` by S3 clients, whose servers store it."""
 
 
-class HttpClient:
-    """As `Client`."""
+@dataclass(frozen=True, kw_only=True)
+class HttpConnection(Connection):
+    """Everything that a client is made from."""
 
-    def __init__(self, connection: HttpConnection, means: Means) -> None:
-        pem = connection.client_pem
-        self.engine = means.engine
-        self.redirected = Access(connection.trust, means.guard)
-        """Of a server that only a redirect names."""
-        self.own = Access(replace(connection.trust, client_pem=pem.reveal() if pem else None), means.guard_of(connection))
+    client_pem: Secret | None = None
+    """Certificate and key that are shown to the server."""
 
-    def bucket(self, config: StorageConfig) -> HttpBucket:
-        """As `Client`. Raises InvalidRequest: the URL or the headers are none."""
-        return HttpBucket(self, config)
+
+def connection_of(config: StorageConfig) -> HttpConnection:
+    """
+    The connection fields of a storage config; headers and URL go with each request. Blocks: a CA bundle may be a file.
+
+    Raises InvalidRequest, with the field's name.
+    """
+    fields = config.fields
+    certificate, key = fields.text("client_certificate"), fields.secret("client_key")
+    if (certificate is None) != (key is None):
+        raise InvalidRequest(f"{config.label}: client_certificate and client_key go together, but only one of them is there")
+    client_pem = f"{certificate}\n{key.reveal()}\n" if certificate and key else None
+    if client_pem is not None:
+        check_client_pem(client_pem, config.label)
+    return HttpConnection(client_pem=Secret(client_pem) if client_pem else None, **fields_of(config, "url"))
+
+
+def url_of(config: StorageConfig) -> SplitResult:
+    """The URL that model paths are joined to; the query goes with every request, and may be a secret. Raises InvalidRequest."""
+    text = config.fields.text("url")
+    if text is None:
+        raise InvalidRequest(f"no url: neither {config.label} nor storage_params has one, expected for instance url: https://host/models")
+    url = urlsplit(checked_endpoint(text, config.label, "url", query=True))
+    for value in (url.query, *(value for _, value in parse_qsl(url.query) if len(value) >= SIGNATURE_CHARACTERS)):
+        Secret(value)
+    return url
+
+
+def headers_of(config: StorageConfig) -> dict[str, Secret]:
+    """
+    Headers that go with each request, by lower-case name: an object of strings or lists of strings.
+
+    Raises:
+        InvalidRequest: not that, more than `MAX_HEADERS`, or a header that is not the user's to set.
+    """
+    given = config.values.get("headers") or {}
+    if not isinstance(given, Mapping):
+        raise InvalidRequest(f'{config.label}: headers is not an object; write "headers.Authorization": "…" for each')
+    if len(given) > MAX_HEADERS:
+        raise InvalidRequest(f"{config.label}: headers has {len(given)} entries, expected at most {MAX_HEADERS}")
+    headers = {}
+    for name, value in given.items():
+        values = value if isinstance(value, list) else [value]
+        if not _TOKEN.fullmatch(name) or name.lower() in _OURS:
+            raise InvalidRequest(f"{config.label}: headers has {name[:80]!r}, which is not a header that can be set")
+        if not all(isinstance(each, str) and not set(each) & set("\r\n\0") and each.isascii() for each in values):
+            raise InvalidRequest(f"{config.label}: headers.{name} is not a text of one line, or a list of them")
+        for each in values:
+            Secret(each.rpartition(" ")[2])  # the token behind `Bearer` is a secret of its own
+        headers[name.lower()] = Secret(", ".join(values))
+    return headers
+
+
+def client_of(connection: HttpConnection, means: Means) -> Client:
+    """As `BucketStore.client`."""
+    return partial(HttpBucket, connection, means)
 
 
 class HttpBucket:
@@ -59,8 +130,13 @@ class HttpBucket:
 
     kind = "http"
 
-    def __init__(self, client: HttpClient, config: StorageConfig) -> None:
-        self._client = client
+    def __init__(self, connection: HttpConnection, means: Means, config: StorageConfig) -> None:
+        """Raises InvalidRequest: the URL or the headers are none."""
+        pem = connection.client_pem
+        self._engine = means.engine
+        self._own = Access(replace(connection.trust, client_pem=pem.reveal() if pem else None), means.guard_of(connection))
+        self._redirected = Access(connection.trust, means.guard)
+        """To a server that only a redirect names."""
         self._url = url_of(config)
         headers = headers_of(config)
         self._headers = {name: secret.reveal() for name, secret in headers.items()}
@@ -132,10 +208,10 @@ class HttpBucket:
         url = self._url._replace(path=f"{self._url.path.rstrip('/')}/{quote(key)}")
         is_own = True
         for _ in range(MAX_REDIRECTS + 1):
-            access = replace(self._client.own if is_own else self._client.redirected, proxy=proxy_for(url.geturl()))
+            access = replace(self._own if is_own else self._redirected, proxy=proxy_for(url.geturl()))
             given = {"User-Agent": USER_AGENT, **(self._headers if is_own else {}), **headers, "Accept-Encoding": "identity"}
             try:
-                head = await self._client.engine.fetch(Request(url.geturl(), given, sink, access, most_bytes), written_bytes=written)
+                head = await self._engine.fetch(Request(url.geturl(), given, sink, access, most_bytes), written_bytes=written)
             except Unanswered as failure:
                 if isinstance(failure, DeniedAddress) and not is_own:
                     denied = "to an address that may not be dialled (REQUEST_ENDPOINTS_DENIED)"

@@ -1,0 +1,326 @@
+"""
+Azure Blob Storage (`type: azure`): the fields of a storage config, who we are to an account, and the language of its containers.
+
+Source of the key names: the Go adapter's `pullman/storageproviders/azure/provider.go`; of the requests for tokens: Microsoft identity
+platform, client credentials flow (with a secret, and with a federated credential), and azure-identity's environment variables.
+"""
+
+from __future__ import annotations
+
+import base64
+import hmac
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from email.utils import formatdate
+from functools import partial
+from pathlib import Path
+from typing import Annotated, ClassVar, NamedTuple
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
+from xml.etree.ElementTree import Element
+
+import msgspec
+
+from adapter.errors import AdapterError, InvalidRequest, SourceDenied, SourceNotFound
+from adapter.storage.bucket import PAGE_OBJECTS, Page, Read, StoredObject
+from adapter.storage.checksums import Checksum, readable
+from adapter.storage.secret.endpoints import is_same_endpoint
+from adapter.storage.secret.fields import Secret, check_all_or_none, checked_bucket
+from adapter.storage.secret.merging import Binding, StorageConfig, is_same_name, is_same_text
+from adapter.storage.stores.answers import OK, parsed
+from adapter.storage.stores.clients import Client, Connection, Means, fields_of
+from adapter.storage.stores.cloud import Asking, CloudBucket, NoCredentialsError, Token, Tokens, TokensAwayError
+
+PRINCIPAL = ("tenant_id", "client_id", "client_secret")
+CREDENTIALS = ("connection_string", "account_key", "sas_token", *PRINCIPAL)
+BINDING = Binding(
+    places={"endpoint_url": is_same_endpoint, "account_name": is_same_name, "connection_string": is_same_text},
+    credentials=CREDENTIALS,
+    whole=(("connection_string",), ("account_key",), ("sas_token",), PRINCIPAL),
+)
+_KINDS = {"account_key": "the account key", "sas_token": "the SAS token", "client_secret": "the service principal"}
+"""Field → what it is, for people. The first counts."""
+_OR_ELSE = 'give the storage config an account_key, or "anonymous": "true" for a public container'
+_ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
+_VERSION = "2021-12-02"
+"""`x-ms-version`: the first one that tells names in another encoding where XML cannot hold them."""
+_MOST_TAGS = 120 * PAGE_OBJECTS + 1000
+"""A blob has up to 40 properties; the rest is for metadata. Four times as many in a page of `AzureBucket.most_rows`."""
+_SIGNED = ("content-encoding", "content-language", "content-length", "content-md5", "content-type", "date", "if-modified-since",
+           "if-match", "if-none-match", "if-unmodified-since", "range")  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class AzureConnection(Connection):
+    """Everything that a client is made from, with one kind of credentials at most. `url` is the account's, without a slash at its end."""
+
+    account: str = ""
+    """Whose key it is; empty: nothing tells it."""
+    credentials: str = ""
+    """For people: `the account key`; empty: the config has none."""
+    account_key: Secret | None = None
+    sas_token: Secret | None = None
+    tenant_id: Secret | None = None
+    client_id: Secret | None = None
+    client_secret: Secret | None = None
+
+
+def connection_of(config: StorageConfig) -> AzureConnection:
+    """
+    The connection fields of a storage config. Blocks: a CA bundle may be a file.
+
+    The first that is there counts: connection_string, account_key, sas_token, client_id with its secret and tenant_id.
+    Without any: workload identity where the pod has one, else anonymous.
+
+    Raises:
+        InvalidRequest: a field has a wrong type or value, no account, or a part of a credential is missing.
+    """
+    account, url = config.fields.text("account_name"), config.fields.endpoint("endpoint_url")
+    place = "endpoint_url" if url else "account_name"
+    reached = fields_of(config, place, CREDENTIALS)
+    check_all_or_none(config.label, {name: reached[name] for name in PRINCIPAL})
+    if account and not (account.isascii() and account.replace("-", "").isalnum()):
+        raise InvalidRequest(f"{config.label}: account_name is not the name of a storage account")
+    if text := reached.pop("connection_string"):
+        return _of_string(text.reveal(), config)
+    if url is None and not account:
+        raise InvalidRequest(f"no account: neither {config.label} nor storage_params has an account_name")
+    url = (url or f"https://{account}.blob.core.windows.net").rstrip("/")
+    first = next((name for name in _KINDS if reached[name]), "")
+    kept = PRINCIPAL if first == "client_secret" else (first,)
+    reached |= {name: None for name in CREDENTIALS[1:] if name not in kept}
+    made = AzureConnection(url=url, account=_account_in(url) or account or "", credentials=_KINDS.get(first, ""), **reached)
+    if made.sas_token or made.client_secret:
+        token = "the sas_token" if made.sas_token else "the bearer token of the client_secret"
+        made.check_token(token, f"{config.label}: {place}")
+    return made
+
+
+def container_of(config: StorageConfig) -> str:
+    """Azure's word for a bucket. Raises InvalidRequest: the config names no container, or one that cannot be."""
+    name = config.fields.text("container") or config.bucket
+    if not name:
+        raise InvalidRequest(f"no container: neither {config.label} nor storage_params names one")
+    return checked_bucket(name, config.label)
+
+
+def _of_string(text: str, config: StorageConfig) -> AzureConnection:
+    """
+    What a connection string says. The secrets inside of it are secrets of their own: a library may quote one alone.
+
+    Source: `parse_connection_str` of azure-storage-blob.
+    """
+    parts = {name.upper(): value for name, _, value in (part.partition("=") for part in text.split(";"))}
+    name, key, signature = (parts.get(each, "") for each in ("ACCOUNTNAME", "ACCOUNTKEY", "SHAREDACCESSSIGNATURE"))
+    for secret in (key, signature):
+        Secret(secret)
+    is_keyed = bool(name and key)
+    if parts.get("USEDEVELOPMENTSTORAGE") == "true":
+        url = "http://127.0.0.1:10000/devstoreaccount1"
+    elif not (url := parts.get("BLOBENDPOINT", "")):
+        if not name:
+            raise InvalidRequest("connection_string, account_key or sas_token is not what Azure gives out as such")
+        url = f"{parts.get('DEFAULTENDPOINTSPROTOCOL', 'https')}://{name}.blob.{parts.get('ENDPOINTSUFFIX', 'core.windows.net')}"
+    urls = [each if "://" in each else f"https://{each}" for each in (url, parts.get("BLOBSECONDARYENDPOINT") or url)]
+    bare, _, query = urls[0].partition("?")
+    signature = "" if is_keyed else signature.lstrip("?") or query
+    made = AzureConnection(
+        url=bare.rstrip("/"),
+        account=name or _account_in(bare),
+        credentials="the connection string",
+        account_key=Secret(key) if is_keyed else None,
+        sas_token=Secret(signature) if signature else None,
+        **fields_of(config, "connection_string"),
+    )
+    if signature or any("?" in each for each in urls):
+        made.check_token("the shared access signature in it", f"{config.label}: connection_string", urls=urls)
+    return made
+
+
+def _account_in(url: str) -> str:
+    """The account's name, as Azure's own host names have it, and loopback's paths."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    if ".blob." in host:
+        return host.partition(".")[0]
+    if host in ("127.0.0.1", "localhost", "::1"):
+        return parts.path.strip("/").partition("/")[0]
+    return ""
+
+
+class _Proof(NamedTuple):
+    """One of them at most."""
+
+    token: str = ""
+    key: bytes = b""
+    """The account's, decoded."""
+    query: str = ""
+    """A shared access signature."""
+
+
+class _Identity(NamedTuple):
+    """Who asks for tokens."""
+
+    url: str
+    """Where tokens are given out."""
+    client: str
+    secret: str
+    """Of a service principal. Without one: of a workload identity."""
+    token_file: str
+
+
+class _Answer(msgspec.Struct):
+    access_token: Annotated[str, msgspec.Meta(pattern="^[ -~]*$")]
+    expires_in: int | str
+
+
+def client_of(connection: AzureConnection, means: Means) -> Client:
+    """As `BucketStore.client`. Tokens must not go over plain http."""
+    is_chained = not (connection.credentials or connection.is_anonymous)
+    tokens: Token | Tokens
+    if (is_chained or connection.client_secret) and (identity := _identity_of(connection)):
+        connection.check_token("the bearer token of the pod's workload identity", "endpoint_url", or_else=_OR_ELSE)
+        words = connection.credentials or "the pod's workload identity, because the config has no credentials,"
+        tokens = Tokens(partial(_asked, identity, words), means, connection.trust)
+    else:
+        words = "no credentials (the pod has no workload identity)" if is_chained else "no credentials"
+        query = connection.sas_token.reveal().lstrip("?") if connection.sas_token else ""
+        tokens = Token(_Proof(key=_decoded(connection), query=query), connection.credentials or words)
+    return partial(AzureBucket, connection, means, tokens)
+
+
+def _identity_of(connection: AzureConnection) -> _Identity | None:
+    """The config's service principal, or the pod's workload identity; None: there is neither. Raises InvalidRequest: no tenant."""
+    environ = os.environ  # noqa: TID251 - names are Azure's
+    names = ("AZURE_TENANT_ID", "AZURE_CLIENT_ID", "AZURE_FEDERATED_TOKEN_FILE")
+    (tenant, client, file), secret = (environ.get(name, "") for name in names), ""
+    if connection.client_secret and connection.client_id and connection.tenant_id:
+        tenant, client, secret = (each.reveal() for each in (connection.tenant_id, connection.client_id, connection.client_secret))
+        if not tenant.isascii() or not all(letter.isalnum() or letter in "-." for letter in tenant):
+            raise InvalidRequest("tenant_id is not the id or domain of a tenant")
+    elif not (tenant and client and file):
+        return None
+    authority = environ.get("AZURE_AUTHORITY_HOST", "https://login.microsoftonline.com").rstrip("/")
+    authority = authority if "://" in authority else f"https://{authority}"
+    return _Identity(f"{authority}/{quote(tenant, safe='')}/oauth2/v2.0/token", client, secret, file)
+
+
+def _asked(identity: _Identity, words: str, asking: Asking) -> Token:
+    """The next token. Blocks. Raises NoCredentialsError; TokensAwayError: this can pass."""
+    fields = {"client_id": identity.client, "scope": "https://storage.azure.com/.default", "grant_type": "client_credentials"}
+    failed = f"{words} of {{label}} did not work"
+    if identity.secret:
+        fields["client_secret"] = identity.secret
+    else:
+        try:
+            assertion = Path(identity.token_file).read_text(encoding="utf-8")
+        except (OSError, ValueError) as error:
+            raise NoCredentialsError(f"{failed} ({type(error).__name__})") from error
+        fields |= {"client_assertion_type": _ASSERTION, "client_assertion": assertion}
+    began, headers = time.time(), {"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"}
+    head, content = asking.send("POST", identity.url, headers, urlencode(fields))
+    if head.status != OK:
+        raise NoCredentialsError(f"{failed} (HTTP {head.status})")
+    try:
+        answer = msgspec.json.decode(content, type=_Answer)
+        return Token(_Proof(token=answer.access_token), words, began + min(int(answer.expires_in), 10**9))
+    except ValueError as error:
+        raise TokensAwayError(asking.place) from error
+
+
+def _decoded(connection: AzureConnection) -> bytes:
+    """The account's key; empty: there is none."""
+    if connection.account_key is None:
+        return b""
+    if not connection.account:
+        raise InvalidRequest("account_key needs account_name, which endpoint_url does not tell")
+    try:
+        return base64.b64decode(connection.account_key.reveal(), validate=True)
+    except ValueError:
+        raise InvalidRequest("account_key is not what Azure gives out as such") from None
+
+
+class AzureBucket(CloudBucket):
+    """One container. Source: Azure Storage REST API, List Blobs, Get Blob, Status and error codes."""
+
+    kind = "azure"
+    owner = "Azure's"
+    query: ClassVar[Mapping[str, str]] = {"restype": "container", "comp": "list", "include": "metadata"}
+    limit = "maxresults"
+    most_rows = 250  # 4 MiB are enough for 16 KiB of each. Metadata, which must be asked for, is up to 8 KiB
+    continuation = "marker"
+    meanings: ClassVar[Mapping[str, type[AdapterError]]] = {"ContainerNotFound": SourceNotFound, "PublicAccessNotPermitted": SourceDenied}
+
+    def __init__(self, connection: AzureConnection, means: Means, tokens: Token | Tokens, config: StorageConfig) -> None:
+        name, host = container_of(config), connection.host
+        place, words = f"azure://{host}/{name}", f"container {name!r} at {host}"
+        super().__init__(connection, means, tokens, config, place=place, base=f"{connection.url}/{name}", words=words)
+        self._account = connection.account
+
+    def sign(self, proof: _Proof, method: str, url: str, headers: Mapping[str, str]) -> tuple[str, Mapping[str, str]]:
+        """As `CloudBucket`."""
+        given = {"x-ms-version": _VERSION, "x-ms-date": formatdate(usegmt=True), **headers}
+        if proof.token:
+            given["Authorization"] = f"Bearer {proof.token}"
+        elif proof.key:
+            given["Authorization"] = authorization(method, url, given, self._account, proof.key)
+        elif proof.query:
+            url += f"{'&' if '?' in url else '?'}{proof.query}"
+        return url, given
+
+    @staticmethod
+    def page_of(content: bytes) -> Page:
+        """As `CloudBucket`."""
+        root = parsed(content, "EnumerationResults", most_tags=_MOST_TAGS)
+        objects = tuple(_stored(row) for row in root.iterfind("Blobs/Blob"))
+        folders = tuple(_name(row) for row in root.iterfind("Blobs/BlobPrefix"))
+        return Page(objects=objects, folders=folders, next_token=root.findtext("NextMarker") or None)
+
+    def object(self, read: Read) -> tuple[str, Mapping[str, str]]:
+        """As `CloudBucket`."""
+        return f"/{quote(read.wanted.key, safe='/~')}", {"x-ms-range": read.range, "If-Match": f'"{read.wanted.etag}"'}
+
+    @staticmethod
+    def checksums(headers: Mapping[str, str]) -> Sequence[Checksum]:
+        """As `CloudBucket`. Of page and append blobs it is as old as the property, which writes do not renew."""
+        is_block = headers.get("x-ms-blob-type") == "BlockBlob"
+        return readable([("md5", headers.get("x-ms-blob-content-md5"))]) if is_block else ()
+
+
+def _stored(row: Element) -> StoredObject:
+    size, etag = int(row.findtext("Properties/Content-Length") or 0), row.findtext("Properties/Etag", "").strip('"')
+    if not etag:
+        raise ValueError("no version")
+    is_folder = row.findtext("Metadata/hdi_isfolder", "").lower() == "true"  # in accounts with a hierarchical namespace
+    return StoredObject(_name(row) + "/" * is_folder, size, etag)
+
+
+def _name(row: Element) -> str:
+    found = row.find("Name")
+    if found is None or not found.text:
+        raise ValueError("not a name")
+    return unquote(found.text) if found.get("Encoded", "").lower() == "true" else found.text
+
+
+def authorization(method: str, url: str, headers: Mapping[str, str], account: str, key: bytes) -> str:
+    """
+    The value of `Authorization` for a request without a body. Compared with the vendor's library by a test over odd names.
+
+    Args:
+        method: `GET`.
+        url: as it is sent.
+        headers: all that are sent.
+        account: of the key.
+        key: decoded.
+    """
+    lower = {name.lower(): value for name, value in headers.items()}
+    parts = urlsplit(url)
+    own = "".join(f"{name}:{lower[name]}\n" for name in sorted(lower) if name.startswith("x-ms-"))
+    query: dict[str, list[str]] = {}
+    for name, value in parse_qsl(parts.query, keep_blank_values=True):
+        query.setdefault(name.lower(), []).append(value)
+    resource = f"/{account}{parts.path}" + "".join(f"\n{name}:{','.join(sorted(query[name]))}" for name in sorted(query))
+    text = "\n".join((method, *(lower.get(name, "") for name in _SIGNED), own + resource))
+    signature = base64.b64encode(hmac.digest(key, text.encode(), "sha256")).decode()
+    return f"SharedKey {account}:{signature}"
