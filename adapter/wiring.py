@@ -243,7 +243,7 @@ async def _fronts(stack: AsyncExitStack, settings: Settings, lifecycle: RuntimeL
                 models=lifecycle,
                 find=lifecycle.find_id,
                 server=server,
-                others=server.others,
+                others=server,
                 load_seconds=settings.capacity.load_timeout_ms / 1000,
                 unload_seconds=settings.triton.unload_timeout_seconds,
                 reserved_ids=settings.volume.reserved_ids,

@@ -136,16 +136,10 @@ class TritonClient:
             if state is connected:
                 on_change(True)
 
-    async def name(self, timeout_seconds: float) -> str:
-        """The server's name (`--id`; without that, each Triton has the same). Raises CallError."""
-        return str((await self._metadata(timeout_seconds)).name)
-
-    async def version(self) -> str:
-        """Triton's version. Raises CallError."""
-        return str((await self._metadata(ANSWER_SECONDS)).version)
-
-    async def _metadata(self, timeout_seconds: float) -> Any:
-        return await self._call(self._stub.ServerMetadata, service_pb2.ServerMetadataRequest(), timeout_seconds)
+    async def metadata(self, timeout_seconds: float = ANSWER_SECONDS) -> tuple[str, str]:
+        """Name (`--id`; without that, each Triton has the same) and version of the server. Raises CallError."""
+        reply = await self._call(self._stub.ServerMetadata, service_pb2.ServerMetadataRequest(), timeout_seconds)
+        return reply.name, reply.version
 
     async def index(self, timeout_seconds: float = ANSWER_SECONDS) -> list[ServerModel]:
         """

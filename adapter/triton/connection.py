@@ -28,7 +28,6 @@ from adapter.triton.client import (
     PortClosed,
     TritonAway,
     TritonClient,
-    TritonDied,
     TritonSilent,
     TritonStopping,
 )
@@ -77,12 +76,13 @@ class Connection:
         self._breaks = 0
         self._breaks_before: int | None = None
         """Breaks until the last answer; None before the first answer."""
-        self._name: str | None = None
+        self._name = self.version = ""
+        """Of the Triton that answered last; the name is `--id`, without which all have the same."""
         self._is_another = False
         """The process that answers next is another one: the port was closed."""
         self._restarts = 0
-        self._returned = asyncio.Event()
-        self._told_restarts = 0
+        self._returns = asyncio.Queue[bool]()
+        """Not told yet: whether each is certainly another process."""
         self._is_counted = True
         """The last return is in the metric, if it was a restart."""
         self._listed_at = -math.inf
@@ -150,7 +150,7 @@ class Connection:
         elif isinstance(failure, PortClosed):
             self._silent_since, self.began_at = math.inf, None
             self._is_another |= self._breaks_before is not None
-        elif self._silent_since == math.inf and not isinstance(failure, TritonDied):
+        elif self._silent_since == math.inf:
             self._silent_since = self._time()
         self._break()
         TRITON_UP.set(0)
@@ -187,10 +187,10 @@ class Connection:
         Returns:
             Whether one of them is certainly another process.
         """
-        await self._returned.wait()
-        self._returned.clear()
-        told, self._told_restarts = self._told_restarts, self._restarts
-        return self._restarts > told
+        is_another = await self._returns.get()
+        while not self._returns.empty():
+            is_another |= self._returns.get_nowait()
+        return is_another
 
     def confirm_restart(self) -> None:
         """The last return was a restart: the index shows that the models are gone. Counted once."""
@@ -209,7 +209,7 @@ class Connection:
         seconds = max(LISTING_SECONDS, LISTING_FACTOR * self._listing_seconds) if is_listing else ASK_SECONDS
         try:
             await self.client.live(seconds)
-            name = self._name if breaks == self._breaks_before else await self.client.name(seconds)
+            name, version = (self._name, self.version) if breaks == self._breaks_before else await self.client.metadata(seconds)
         except (CallError, WrongServer) as failure:
             self.lost(failure)
             return False
@@ -217,9 +217,10 @@ class Connection:
         if breaks != self._breaks:
             return False  # the answer may be older than the break
         self._answered(name, breaks)
+        self._name, self.version = name, version
         return True
 
-    def _answered(self, name: str | None, breaks: int) -> None:
+    def _answered(self, name: str, breaks: int) -> None:
         now = self._answered_at = self._time()
         if self.problem is not None:
             log.info("triton.answered", target=self._target)
@@ -233,8 +234,8 @@ class Connection:
             if is_another:
                 self._restarts += 1
                 self.confirm_restart()
-            self._returned.set()
-        self._breaks_before, self._name = breaks, name
+            self._returns.put_nowait(is_another)
+        self._breaks_before = breaks
 
     def _connected(self, is_connected: bool) -> None:
         if not is_connected:

@@ -83,15 +83,11 @@ class Client:
         while True:
             on_change(await self._changes.get())
 
-    async def name(self, timeout_seconds: float) -> str:
+    async def metadata(self, timeout_seconds: float) -> tuple[str, str]:
         async def told() -> str:
             return f"triton-{self._triton.starts}" if self._triton.has_ids else "triton"
 
-        return str(await self._call(told, timeout_seconds, is_control=False))
-
-    async def version(self) -> str:
-        await self._call(_nothing, 10.0)
-        return "2.51.0"
+        return str(await self._call(told, timeout_seconds, is_control=False)), "2.51.0"
 
     async def index(self, timeout_seconds: float = 10.0) -> list[ServerModel]:
         found: list[ServerModel] = await self._call(self._triton.index, timeout_seconds)

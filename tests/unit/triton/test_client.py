@@ -67,7 +67,7 @@ async def client(peer: Peer, tmp_path: Path) -> AsyncIterator[TritonClient]:
 
 CALLS: dict[str, Callable[[TritonClient], Any]] = {
     "ServerLive": lambda client: client.live(1.0),
-    "ServerMetadata": lambda client: client.version(),
+    "ServerMetadata": lambda client: client.metadata(),
     "RepositoryIndex": lambda client: client.index(),
     "RepositoryModelLoad": lambda client: client.load("m"),
     "RepositoryModelUnload": lambda client: client.unload("m"),
@@ -333,7 +333,7 @@ async def test_a_proxy_of_the_environment_is_not_used(monkeypatch: pytest.Monkey
     async with FakeTriton(tmp_path) as triton:
         client = TritonClient(triton.target)
 
-        assert await client.version()
+        assert await client.metadata()
 
         await client.close()
 
