@@ -28,7 +28,7 @@ import structlog
 
 from adapter.errors import AdapterError, BudgetExceeded, ModelRefused, ServerDied, some
 from adapter.model import INNER, Overrides, ServerModel, owner_of
-from adapter.triton.client import AnswerLost, TritonAway, TritonDied
+from adapter.triton.client import TritonAway, TritonDied
 from adapter.triton.connection import Connection
 from adapter.triton.index import Index, named, pause_after
 from adapter.triton.reason import one_line
@@ -230,8 +230,6 @@ class Loads:
         except TritonAway:
             if not load.is_left:
                 raise
-        except AnswerLost as lost:
-            raise ModelRefused(_reason(named(await self._index.listing(), name))) from lost
         finally:
             load.may_go_on = False
 

@@ -7,8 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
-import grpc
-
 from adapter.errors import WrongServer
 from adapter.model import ServerModel
 from adapter.triton.client import CallRefused, PortClosed, TritonSilent
@@ -133,7 +131,7 @@ class Client:
     async def reported_bytes(self, name: str) -> int:
         async def told() -> int:
             if not self._triton.serves(name):
-                raise CallRefused(grpc.StatusCode.INVALID_ARGUMENT, f"requested model '{name}' is not available")
+                raise CallRefused(f"requested model '{name}' is not available")
             return 0
 
         return int(await self._call(told, 10.0))
