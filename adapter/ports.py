@@ -154,10 +154,10 @@ class ModelRepository(Protocol):
 class OtherModels(Protocol):
     """Models in Triton that the adapter has not placed. Their files are never touched. Every call waits for a Triton that is away."""
 
-    async def load(self, name: str, overrides: Overrides) -> None:
+    async def load_other(self, name: str, overrides: Overrides) -> None:
         """As `ModelServer.load`; with `overrides` Triton loads what they say."""
 
-    async def unload(self, name: str, *, has_dependents: bool) -> None:
+    async def unload_other(self, name: str, *, has_dependents: bool) -> None:
         """As `ModelServer.unload`, of this model, and, with `has_dependents`, of what Triton unloads with it."""
 
 

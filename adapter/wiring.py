@@ -22,7 +22,6 @@ from adapter.journal.file import NAME as JOURNAL
 from adapter.journal.journal import Journal
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
 from adapter.lifecycle.repository_api import RepositoryCalls
-from adapter.model import OPTIONS_FILE
 from adapter.ports import Ports
 from adapter.settings import ProxySettings, Settings, inherited
 from adapter.settings.fronts import RestProxySettings
@@ -35,7 +34,6 @@ from adapter.telemetry.http import Heartbeat, TelemetryServer
 from adapter.triton.client import TritonClient
 from adapter.triton.repository import Repository
 from adapter.triton.server import TritonServer
-from adapter.triton.small_files import SmallFiles
 from adapter.units import Endpoint
 from adapter.volume.space import Space
 from adapter.volume.volume import Volume
@@ -137,7 +135,7 @@ async def build(
         await asyncio.wait({reading}, timeout=READ_SECONDS)
         lifecycle.start()
         spi = await _spi(stack, settings, lifecycle, store)
-        fronts = await _fronts(stack, settings, lifecycle, server) if settings.has_fronts else None
+        fronts = await _fronts(stack, settings, lifecycle, server, repository) if settings.has_fronts else None
         yield Adapter(volume=volume, space=space, lifecycle=lifecycle, spi=spi, companion=companion, fronts=fronts, root_tasks=root_tasks)
 
 
@@ -216,7 +214,9 @@ async def _spi(stack: AsyncExitStack, settings: Settings, lifecycle: RuntimeLife
     return spi
 
 
-async def _fronts(stack: AsyncExitStack, settings: Settings, lifecycle: RuntimeLifecycle, server: TritonServer) -> Listeners:
+async def _fronts(
+    stack: AsyncExitStack, settings: Settings, lifecycle: RuntimeLifecycle, server: TritonServer, repository: Repository
+) -> Listeners:
     """The HTTP fronts that are on. Their libraries are imported here, so a pod without a front has none of them in memory."""
     with _needed_by("an HTTP front"):
         from adapter.fronts import llm, sagemaker, v2  # noqa: PLC0415 - as the docstring says
@@ -224,9 +224,7 @@ async def _fronts(stack: AsyncExitStack, settings: Settings, lifecycle: RuntimeL
         from adapter.triton.inference.client import TritonInference  # noqa: PLC0415
     inference = TritonInference(settings.triton.target, settings.triton.call_headers)
     stack.push_async_callback(inference.close)
-    files = SmallFiles(settings.volume.repository_dir, OPTIONS_FILE, llm.MOST_BYTES)
-    stack.callback(files.close)
-    answering = llm.Answering(settings.llm, inference, lambda model: files.read(model.model_id, model.placed))
+    answering = llm.Answering(settings.llm, inference, lambda model: repository.options(model.model_id, model.placed, llm.MOST_BYTES))
     listeners = Listeners()
     stack.push_async_callback(listeners.close)
     if settings.sagemaker.port:
@@ -243,7 +241,7 @@ async def _fronts(stack: AsyncExitStack, settings: Settings, lifecycle: RuntimeL
                 models=lifecycle,
                 find=lifecycle.find_id,
                 server=server,
-                others=server.others,
+                others=server,
                 load_seconds=settings.capacity.load_timeout_ms / 1000,
                 unload_seconds=settings.triton.unload_timeout_seconds,
                 reserved_ids=settings.volume.reserved_ids,

@@ -8,10 +8,11 @@ of each such file. Owns the threads for large models, and nothing of the rules.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from adapter.digests import Digests
 from adapter.layout import rules
-from adapter.model import Artifact, Content, Layout, Listing, ModelSpec, SourceFile
+from adapter.model import OPTIONS_FILE, Artifact, Content, Layout, Listing, ModelSpec, SourceFile
 from adapter.ports import StoredModel
 from adapter.workers import Workers
 
@@ -41,17 +42,24 @@ class Planning:
 
     async def finished(self, layout: Layout, stored: StoredModel, artifact: Artifact) -> Layout:
         """
-        The layout as it is placed: what the pulled files say decides the rest.
+        The layout as it is placed: what the pulled files say decides the rest. OPTIONS_FILE is written, so that nothing but our own
+        volume is read when a front asks for it.
 
         Raises:
             InvalidModel: Triton could not serve such content.
             AdapterError: a file cannot be read.
         """
         asked = rules.asked(layout)
+        if (options := layout.links.get(OPTIONS_FILE)) is not None:
+            asked = (*asked, options)
         if not asked:
             return layout
         answers = await stored.ends(artifact, asked)
-        return await self._workers.run(lambda _: rules.finished(layout, answers))
+        done = await self._workers.run(lambda _: rules.finished(layout, answers))
+        if options is None:
+            return done
+        links = {path: file for path, file in done.links.items() if path != OPTIONS_FILE}
+        return replace(done, links=links, written={**done.written, OPTIONS_FILE: answers[options].tail})  # a short file is whole in it
 
     async def content(self, spec: ModelSpec, listing: Listing, digests: Digests) -> Content:
         """What a model is loaded from."""

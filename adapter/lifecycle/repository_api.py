@@ -80,7 +80,7 @@ class RepositoryCalls:
         if known is None:
             try:
                 async with asyncio.timeout(self._load_seconds):
-                    await self._others.load(name, overrides)
+                    await self._others.load_other(name, overrides)
             except TimeoutError:
                 cause = self._server.problem or f"Triton has not loaded the model within {self._load_seconds:g} s, and goes on"
                 raise BudgetExceeded(cause) from None
@@ -106,7 +106,7 @@ class RepositoryCalls:
             return
         try:
             async with asyncio.timeout(self._unload_seconds):
-                await self._others.unload(name, has_dependents=has_dependents)
+                await self._others.unload_other(name, has_dependents=has_dependents)
         except TimeoutError:
             raise UnloadUnfinished(f"{self._server.obstacle(name)}; the model was not freed within {self._unload_seconds:g} s") from None
 

@@ -22,7 +22,7 @@ from adapter.stubs import service_pb2, service_pb2_grpc
 from adapter.telemetry.redaction import remember
 from adapter.triton.reason import reason_of_refusal
 
-METADATA_BYTES = 1024 * 1024
+METADATA_BYTES = 16 * 1024 * 1024
 """Triton puts the reason of a failed load into the trailers; gRPC's own 16 KiB turn long ones into RESOURCE_EXHAUSTED."""
 ANSWER_SECONDS = 10.0
 """For calls that never wait for a model. Longer means that Triton hangs."""
@@ -44,6 +44,7 @@ _EXPLICIT_MODE = "explicit model load / unload is not allowed"
 _RESTRICTED = "This protocol is restricted"
 _EXPECTED = re.compile(r"triton-grpc-protocol-([^'\s]+)")
 _NOT_TAKEN = ("failed to connect to all addresses", "DNS resolution failed", "empty address list", "Server exiting", "Server not ready")
+_UNKNOWN = (grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL)
 _BROKEN = ("Stream removed", "RST_STREAM", "Socket closed")
 
 
@@ -72,15 +73,15 @@ class TritonDied(TritonAway):
 
 
 class CallRefused(CallError):
-    """Triton answered with an error."""
-
-    def __init__(self, code: grpc.StatusCode, details: str) -> None:
-        super().__init__(details)
-        self.code = code
+    """Triton answered with an error, or what it answered cannot be read."""
 
 
-class AnswerLost(CallError):
-    """Triton's answer was too long to arrive, or could not be parsed."""
+_AWAY: dict[str, type[TritonAway]] = {
+    "Connection refused": PortClosed,
+    "No such file or directory": PortClosed,  # of a Unix socket
+    "Server exiting": TritonStopping,
+    "Server not ready": TritonStopping,
+}
 
 
 class TritonClient:
@@ -136,16 +137,10 @@ class TritonClient:
             if state is connected:
                 on_change(True)
 
-    async def name(self, timeout_seconds: float) -> str:
-        """The server's name (`--id`; without that, each Triton has the same). Raises CallError."""
-        return str((await self._metadata(timeout_seconds)).name)
-
-    async def version(self) -> str:
-        """Triton's version. Raises CallError."""
-        return str((await self._metadata(ANSWER_SECONDS)).version)
-
-    async def _metadata(self, timeout_seconds: float) -> Any:
-        return await self._call(self._stub.ServerMetadata, service_pb2.ServerMetadataRequest(), timeout_seconds)
+    async def metadata(self, timeout_seconds: float = ANSWER_SECONDS) -> tuple[str, str]:
+        """Name (`--id`; without that, each Triton has the same) and version of the server. Raises CallError."""
+        reply = await self._call(self._stub.ServerMetadata, service_pb2.ServerMetadataRequest(), timeout_seconds)
+        return reply.name, reply.version
 
     async def index(self, timeout_seconds: float = ANSWER_SECONDS) -> list[ServerModel]:
         """
@@ -169,7 +164,6 @@ class TritonClient:
         Raises:
             TritonAway: the load was not taken.
             TritonDied: the load was taken; its outcome is unknown.
-            AnswerLost: the load failed; the index has the reason.
             ModelRefused, WrongServer
         """
         request = service_pb2.RepositoryModelLoadRequest(model_name=name)
@@ -227,72 +221,48 @@ class TritonClient:
         try:
             reply = await method(request, timeout=timeout_seconds, metadata=self._headers)
         except grpc.aio.AioRpcError as error:
-            details = error.details() or ""
-            if error.code() is grpc.StatusCode.UNAVAILABLE and _RESTRICTED in details:
-                raise WrongServer(_restricted(details, [name for name, _ in self._headers])) from error
-            raise _meaning(error.code(), details, timeout_seconds) from error
+            raise self._meaning(error.code(), error.details() or "", timeout_seconds) from error
         if reply is None:  # grpc.aio's answer when the reply cannot be parsed: a directory name that is not UTF-8
-            raise AnswerLost("Triton's answer cannot be parsed")
+            raise CallRefused("Triton's answer cannot be parsed")
         return reply
 
+    def _meaning(self, code: grpc.StatusCode, details: str, timeout_seconds: float | None) -> Exception:
+        if code is grpc.StatusCode.UNAVAILABLE:
+            return self._unavailable(details)
+        if code is grpc.StatusCode.DEADLINE_EXCEEDED and timeout_seconds is not None:
+            return TritonSilent(f"no answer within {timeout_seconds:g} s")
+        if code is grpc.StatusCode.RESOURCE_EXHAUSTED and "metadata size exceeds" in details:
+            return CallRefused("Triton's answer is too long")
+        if code is grpc.StatusCode.CANCELLED or (code in _UNKNOWN and details.startswith(_BROKEN)):
+            return TritonDied(details)
+        return CallRefused(details)
 
-_AWAY: dict[str, type[TritonAway]] = {
-    "Connection refused": PortClosed,
-    "No such file or directory": PortClosed,  # of a Unix socket
-    "Server exiting": TritonStopping,
-    "Server not ready": TritonStopping,
-}
-
-
-def _meaning(code: grpc.StatusCode, details: str, timeout_seconds: float | None) -> Exception:
-    if code is grpc.StatusCode.UNAVAILABLE:
-        return _unavailable(details)
-    if code is grpc.StatusCode.DEADLINE_EXCEEDED and timeout_seconds is not None:
-        return TritonSilent(f"no answer within {timeout_seconds:g} s")
-    if code is grpc.StatusCode.RESOURCE_EXHAUSTED and "metadata size exceeds" in details:
-        return AnswerLost("Triton's answer is too long")
-    if code is grpc.StatusCode.CANCELLED or (code in (grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL) and details.startswith(_BROKEN)):
+    def _unavailable(self, details: str) -> Exception:
+        """Of the one code that Triton and gRPC use for everything: what it was."""
+        if _RESTRICTED in details:
+            return WrongServer(f"{self._restricted(details)} (it says: {details})")
+        if _EXPLICIT_MODE in details:
+            return WrongServer(
+                f"Triton refuses to load and unload models on request: it runs without --model-control-mode=explicit (it says: {details})"
+            )
+        if details.startswith(_NOT_TAKEN):
+            cause = details.rpartition(": ")[2]  # of gRPC's chain the last one
+            return _AWAY.get(cause, TritonAway)(cause)
         return TritonDied(details)
-    return CallRefused(code, details)
 
-
-def _unavailable(details: str) -> Exception:
-    """Of the one code that Triton and gRPC use for everything: what it was."""
-    if _EXPLICIT_MODE in details:
-        return WrongServer(
-            f"Triton refuses to load and unload models on request: it runs without --model-control-mode=explicit (it says: {details})"
-        )
-    if details.startswith(_NOT_TAKEN):
-        cause = _last_part(details)
-        return _AWAY.get(cause, TritonAway)(cause)
-    return TritonDied(details)
-
-
-def _restricted(details: str, sent: Sequence[str]) -> str:
-    """What the operator has to set. Never the value: Triton's words name the header alone."""
-    expected = _EXPECTED.search(details)
-    key = expected[1] if expected else "KEY"
-    if key != key.lower():
+    def _restricted(self, details: str) -> str:
+        """What the operator has to set. Never the value: Triton's words name the header alone."""
+        expected = _EXPECTED.search(details)
+        if not self._headers:
+            return (
+                "Triton restricts the calls that the adapter needs: set TRITON_RESTRICTED_KEY, and TRITON_RESTRICTED_VALUE or "
+                "TRITON_RESTRICTED_VALUE_FILE, to key and value of Triton's --grpc-restricted-protocol"
+            )
+        if expected and expected[0] not in dict(self._headers):
+            return (
+                "Triton restricts its calls by another key than TRITON_RESTRICTED_KEY: its --grpc-restricted-protocol has the key "
+                f"{expected[1]!r}; all calls that the adapter needs must have one key, in small letters"
+            )
         return (
-            f"Triton restricts its calls by the key {key!r}, which no client can send: write it in small letters in Triton's "
-            f"--grpc-restricted-protocol, and in TRITON_RESTRICTED_KEY (it says: {details})"
+            "Triton does not accept the adapter's TRITON_RESTRICTED_VALUE: the value in Triton's --grpc-restricted-protocol is another one"
         )
-    if not sent:
-        return (
-            "Triton restricts the calls that the adapter needs: set TRITON_RESTRICTED_KEY, and TRITON_RESTRICTED_VALUE or "
-            f"TRITON_RESTRICTED_VALUE_FILE, to key and value of Triton's --grpc-restricted-protocol (it says: {details})"
-        )
-    if expected and expected[0] not in sent:
-        return (
-            f"Triton restricts its calls by another key than TRITON_RESTRICTED_KEY: its --grpc-restricted-protocol has the key {key!r}; "
-            f"all calls that the adapter needs must have one key (it says: {details})"
-        )
-    return (
-        "Triton does not accept the adapter's TRITON_RESTRICTED_VALUE: the value in Triton's --grpc-restricted-protocol is another one "
-        f"(it says: {details})"
-    )
-
-
-def _last_part(details: str) -> str:
-    """Of gRPC's chain of causes the last: `Connection refused`."""
-    return details.rpartition(": ")[2]

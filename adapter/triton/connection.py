@@ -28,7 +28,6 @@ from adapter.triton.client import (
     PortClosed,
     TritonAway,
     TritonClient,
-    TritonDied,
     TritonSilent,
     TritonStopping,
 )
@@ -75,14 +74,15 @@ class Connection:
         self._news = asyncio.Event()
         """Set when a connection comes or goes."""
         self._breaks = 0
-        self._breaks_before: int | None = None
-        """Breaks until the last answer; None before the first answer."""
         self._name: str | None = None
+        self.version = ""
+        """Of the Triton that answered last; the name is `--id`, without which all have the same. None before the first answer."""
         self._is_another = False
         """The process that answers next is another one: the port was closed."""
-        self._restarts = 0
-        self._returned = asyncio.Event()
-        self._told_restarts = 0
+        self.restarts = 0
+        """How often Triton has certainly become another process, a death included that nothing has followed yet."""
+        self._returns = asyncio.Queue[bool]()
+        """Not told yet: whether each is certainly another process."""
         self._is_counted = True
         """The last return is in the metric, if it was a restart."""
         self._listed_at = -math.inf
@@ -149,8 +149,10 @@ class Connection:
             self._silent_since = self._time()
         elif isinstance(failure, PortClosed):
             self._silent_since, self.began_at = math.inf, None
-            self._is_another |= self._breaks_before is not None
-        elif self._silent_since == math.inf and not isinstance(failure, TritonDied):
+            if self._name is not None and not self._is_another:
+                self._is_another = True
+                self.restarts += 1
+        elif self._silent_since == math.inf:
             self._silent_since = self._time()
         self._break()
         TRITON_UP.set(0)
@@ -175,11 +177,6 @@ class Connection:
 
     # ---- whether it is the same process
 
-    @property
-    def restarts(self) -> int:
-        """How often Triton has certainly become another process, a death included that nothing has followed yet."""
-        return self._restarts + self._is_another
-
     async def returned(self) -> bool:
         """
         Wait for the next return, or take those that came while no caller waited.
@@ -187,10 +184,10 @@ class Connection:
         Returns:
             Whether one of them is certainly another process.
         """
-        await self._returned.wait()
-        self._returned.clear()
-        told, self._told_restarts = self._told_restarts, self._restarts
-        return self._restarts > told
+        is_another = await self._returns.get()
+        while not self._returns.empty():
+            is_another |= self._returns.get_nowait()
+        return is_another
 
     def confirm_restart(self) -> None:
         """The last return was a restart: the index shows that the models are gone. Counted once."""
@@ -204,37 +201,37 @@ class Connection:
     # ---- asking
 
     async def _ask(self) -> bool:
-        breaks = self._breaks
+        breaks, name = self._breaks, self._name
         is_listing = self._listed_at == math.inf
         seconds = max(LISTING_SECONDS, LISTING_FACTOR * self._listing_seconds) if is_listing else ASK_SECONDS
         try:
             await self.client.live(seconds)
-            name = self._name if breaks == self._breaks_before else await self.client.name(seconds)
+            if self._answered_at == -math.inf:
+                name, self.version = await self.client.metadata(seconds)
         except (CallError, WrongServer) as failure:
             self.lost(failure)
             return False
-        self._silent_since = self._time()
+        now = self._silent_since = self._time()
         if breaks != self._breaks:
             return False  # the answer may be older than the break
-        self._answered(name, breaks)
-        return True
-
-    def _answered(self, name: str | None, breaks: int) -> None:
-        now = self._answered_at = self._time()
         if self.problem is not None:
             log.info("triton.answered", target=self._target)
         self._is_told, self.problem = False, None
         TRITON_UP.set(1)
         if self.began_at is None:
             self.began_at = now
-        if self._breaks_before not in (None, breaks):
-            is_another = self._is_another or name != self._name
-            self._is_another = self._is_counted = False
-            if is_another:
-                self._restarts += 1
-                self.confirm_restart()
-            self._returned.set()
-        self._breaks_before, self._name = breaks, name
+        if self._answered_at == -math.inf and self._name is not None:
+            self._note_return(has_other_name=name != self._name)
+        self._answered_at, self._name = now, name
+        return True
+
+    def _note_return(self, *, has_other_name: bool) -> None:
+        is_another = self._is_another or has_other_name
+        self.restarts += is_another and not self._is_another
+        self._is_another = self._is_counted = False
+        if is_another:
+            self.confirm_restart()
+        self._returns.put_nowait(is_another)
 
     def _connected(self, is_connected: bool) -> None:
         if not is_connected:

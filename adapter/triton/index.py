@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from contextlib import suppress
 from copy import copy
 
 import structlog
@@ -33,6 +34,9 @@ from adapter.triton.reason import one_line
 from adapter.triton.repository import Repository
 from adapter.workers import retrieve
 
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.005, 0.1
+WAITED_SHARE, LONGEST_WAITED_PAUSE_SECONDS = 0.02, 1.0
+"""After a long wait the pause is a fiftieth of it: for what does not end a second more or less is nothing."""
 PAUSE_SECONDS = 0.2
 """After a listing that failed."""
 DEADLINE_SECONDS = 600.0
@@ -59,6 +63,12 @@ def named(listing: Listing, name: str) -> list[ServerModel]:
     return [row for row in listing.get(owner_of(name), ()) if row.name == name]
 
 
+def pause_after(waited_seconds: float) -> float:
+    """Between two looks of one who has waited for so long: half of that, 5 to 100 ms; up to 1 s after a long wait."""
+    longest = max(LONGEST_PAUSE_SECONDS, min(WAITED_SHARE * waited_seconds, LONGEST_WAITED_PAUSE_SECONDS))
+    return min(max(waited_seconds / 2, FIRST_PAUSE_SECONDS), longest)
+
+
 class Index:
     """Asks for the index, again where that helps."""
 
@@ -68,12 +78,10 @@ class Index:
         self._repository = repository
         self._time = asyncio.get_running_loop().time
         self._deadline_seconds = DEADLINE_SECONDS
-        self._turn = asyncio.Lock()
-        """Held by the caller who will ask."""
-        self._question: asyncio.Task[Listing | None] | None = None
-        """The one that was begun last."""
-        self._begun = self._sent = 0
-        """Questions."""
+        self._last: asyncio.Task[Listing | None] | None = None
+        """The question that was begun last."""
+        self._next: asyncio.Task[Listing | None] | None = None
+        """The same, until it is sent: who asks now gets its answer."""
         self._began = math.inf
         """When the question under way was sent; infinite where there is none."""
         self._seconds = 0.0
@@ -104,16 +112,10 @@ class Index:
             WrongServer: Triton restricts the index.
             AdapterError: the folder could not be swept after a listing that failed.
         """
-        wanted = self._sent + 1
-        async with self._turn:
-            if self._question is None or self._begun < wanted:  # else another caller has asked meanwhile
-                await self._question_ended()
-                due = min(self._owed_until - CREDIT_SECONDS, self._ended_at + LONGEST_REST_SECONDS)
-                await asyncio.sleep(due - self._time())
-                self._begun += 1
-                self._question = asyncio.create_task(self._answer(), name="question for Triton's index")
-                self._question.add_done_callback(retrieve)
-            question = self._question
+        question = self._next
+        if question is None:
+            question = self._last = self._next = asyncio.create_task(self._question(self._last), name="question for Triton's index")
+            question.add_done_callback(retrieve)
         try:
             return await asyncio.shield(question)
         except AdapterError as error:
@@ -127,7 +129,8 @@ class Index:
             can_wait: Triton has its whole rest before, however long the last answer took.
         """
         if can_wait:
-            await self._question_ended()
+            if self._last is not None:
+                await asyncio.wait({self._last})
             await asyncio.sleep(self._owed_until - self._time())
         while (listing := await self.ask()) is None:
             await self._connection.wait()
@@ -136,21 +139,24 @@ class Index:
 
     async def close(self) -> None:
         """Ask no more."""
-        if self._question is not None:
-            self._question.cancel()
-        await self._question_ended()
+        if self._last is not None:
+            self._last.cancel()
+            await asyncio.wait({self._last})
 
-    async def _question_ended(self) -> None:
-        """Wait for the question that is under way."""
-        if self._question is not None:
-            await asyncio.wait({self._question})
-
-    async def _answer(self) -> Listing | None:
+    async def _question(self, before: asyncio.Task[Listing | None] | None) -> Listing | None:
+        """Asked when the one before has its answer, and Triton had its rest. None: it failed."""
         connection = self._connection
-        is_live = await connection.answers()
-        self._sent += 1
-        if not is_live:
-            return None
+        try:
+            if before is not None:
+                with suppress(Exception):  # its own callers have that
+                    await before
+            due = min(self._owed_until - CREDIT_SECONDS, self._ended_at + LONGEST_REST_SECONDS)
+            if (rest := due - self._time()) > 0:
+                await asyncio.sleep(rest)
+            if not await connection.answers():
+                return None
+        finally:
+            self._next = None
         INDEX_POLLS.inc()
         began = self._began = self._time()
         try:

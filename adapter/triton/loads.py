@@ -28,15 +28,12 @@ import structlog
 
 from adapter.errors import AdapterError, BudgetExceeded, ModelRefused, ServerDied, some
 from adapter.model import INNER, Overrides, ServerModel, owner_of
-from adapter.triton.client import AnswerLost, TritonAway, TritonDied
+from adapter.triton.client import TritonAway, TritonDied
 from adapter.triton.connection import Connection
-from adapter.triton.index import Index, named
+from adapter.triton.index import Index, named, pause_after
 from adapter.triton.reason import one_line
 from adapter.triton.repository import Repository
-from adapter.waits import doubling
 
-FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.05, 1.0
-"""Between looks at a load of which only the index can tell."""
 NAMED = 16
 
 log = structlog.stdlib.get_logger(__name__)
@@ -65,8 +62,6 @@ class Limits:
     """Most loads at once, those without callers included: as many as Triton has load threads."""
     load_seconds: float
     """The timeout that is announced to ModelMesh: so long a load that yields may be in Triton."""
-    silent_seconds: float
-    """So long a Triton that accepts connections may be silent."""
 
 
 class Loads:
@@ -80,12 +75,15 @@ class Loads:
         self._limits = limits
         self._loads: dict[str, _Load] = {}
         self._numbers = itertools.count()
-        self._tickets: list[tuple[bool, int]] = []
-        """Of the loads that wait, in the order of their turns: whether it yields, and its number."""
+        self._tickets: list[tuple[bool, int, str]] = []
+        """Of the loads that wait, in the order of their turns: whether it yields, its number, and the model id."""
         self._changed = asyncio.Event()
         """Set when a slot or a ticket is given back, then replaced."""
-        self._answered: dict[str, bool] = {}
-        """Models whose last load was ours, and that Triton was not told to unload since: whether it was refused."""
+        self.answered: dict[str, bool] = {}
+        """
+        By model id, whether its last load was refused: where that was ours, and Triton was not asked for anything else since.
+        No load of such a model is in Triton; after a refusal it holds nothing of it, or soon nothing more.
+        """
 
     async def load(self, model_id: str, on_sent: Callable[[], None], *, yields: bool = False, overrides: Overrides | None = None) -> None:
         """
@@ -125,7 +123,7 @@ class Loads:
         for name in names:
             model_id = owner_of(name)
             if model_id not in self._loads and len(self._loads) < self._limits.places:
-                self.forget(model_id)
+                self.answered.pop(model_id, None)
                 work = self._follow(name, self._connection.restarts, "another client has sent it")
                 self._begin(_Load(model_id, _now(), may_go_on=True, is_left=True), work)
 
@@ -133,18 +131,6 @@ class Loads:
         """Wait until no load of this model, or of its bundle, is in Triton."""
         while load := self._loads.get(model_id):
             await asyncio.wait({load.work})
-
-    def answered(self, model_id: str) -> bool | None:
-        """
-        Whether the last load of the model was refused; None: it was not ours, or Triton has not answered it.
-
-        After an answer no load of the model is in Triton; after a refusal it holds nothing of it, or soon nothing more.
-        """
-        return self._answered.get(model_id)
-
-    def forget(self, model_id: str) -> None:
-        """Triton is asked for something new: an answer that came earlier proves nothing any more."""
-        self._answered.pop(model_id, None)
 
     def sent_at(self) -> dict[str, float]:
         """Of the loads that Triton has, by model id: when they were sent, by the clock of the loop. From any thread."""
@@ -177,18 +163,15 @@ class Loads:
     # ---- slots
 
     async def _turn(self, model_id: str, *, yields: bool) -> None:
-        """Wait for a slot, for a model that Triton has no load of. What waits for an earlier load has no slot."""
-        ticket = (yields, next(self._numbers))
-        await self.ended(model_id)
+        """Wait for a slot, for a model that Triton has no load of. What waits for an earlier load holds up no other."""
+        ticket = (yields, next(self._numbers), model_id)
         insort(self._tickets, ticket)
         try:
-            while self._tickets[0] != ticket or self._free() <= 0:
+            while ticket != next((each for each in self._tickets if each[2] not in self._loads), None) or self._free() <= 0:
                 await self._changed.wait()
         finally:
             self._tickets.remove(ticket)
             self._wake()
-        if model_id in self._loads:
-            await self._turn(model_id, yields=yields)
 
     def _left_and_held(self) -> tuple[list[_Load], list[_Load]]:
         """The loads without a caller, and those with one, the oldest first."""
@@ -222,17 +205,17 @@ class Loads:
         """Load the parts of a bundle, then the model. Of a load that is left, what Triton has then is the last one."""
         model_id = load.model_id
         await self._connection.wait()
-        self.forget(model_id)
+        self.answered.pop(model_id, None)
         on_sent()
         try:
             for name in (*self._repository.loaded_first(model_id), model_id):
                 await self._connection.retry_while_away(partial(self._call, load, name, overrides))
         except ModelRefused as refused:
-            self._answered[model_id] = True
+            self.answered[model_id] = True
             if name != model_id:
                 raise ModelRefused(f"{_shown_inner(name)}: {refused.text}") from refused
             raise ModelRefused(await self._reason_inside(model_id) or refused.text) from refused
-        self._answered[model_id] = False
+        self.answered[model_id] = False
 
     async def _call(self, load: _Load, name: str, overrides: Overrides | None) -> None:
         if load.is_left:
@@ -247,8 +230,6 @@ class Loads:
         except TritonAway:
             if not load.is_left:
                 raise
-        except AnswerLost as lost:
-            raise ModelRefused(_reason(named(await self._index.listing(), name))) from lost
         finally:
             load.may_go_on = False
 
@@ -265,12 +246,10 @@ class Loads:
             ServerDied: the Triton that had the load is gone.
             ModelRefused: it has failed.
         """
-        for pause in doubling(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS):
-            is_live = await self._connection.answers()
-            if self._connection.restarts != restarts:
-                break
+        began = _now()
+        while self._connection.restarts == restarts:
             try:
-                listing = await self._index.ask() if is_live else None
+                listing = await self._index.ask()
             except AdapterError as failure:  # a load that is forgotten keeps a thread of Triton unseen
                 log.warning("load.not_followed", model_id=name, cause=failure.text)
                 listing = None
@@ -283,7 +262,7 @@ class Loads:
                     if "READY" in states:
                         return
                     raise ModelRefused(_reason(rows))
-            await asyncio.sleep(pause)
+            await asyncio.sleep(pause_after(_now() - began))
         told = f"Triton died while it was loading the model ({cause})"
         raise ServerDied(f"{told}; the load is not repeated, for the model may be the cause")
 

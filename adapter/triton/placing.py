@@ -1,6 +1,5 @@
 """
-What lies in Triton's repository folder: entries, the tree of a model, which directory it is, how many bytes it has.
-Blocks.
+What lies in Triton's repository folder: the tree of a model, which directory it is, how many bytes there are. Blocks.
 
 A tree has directories of our own, hard links to the files of an artifact, written configs. A file that is not ours is
 linked to by its path, and not looked at: its volume may hang, and storage has just checked it.
@@ -16,19 +15,21 @@ import ctypes
 import os
 import stat
 import struct
-import threading
 from collections import defaultdict
 from collections.abc import Iterable
 from contextlib import suppress
-from pathlib import Path
+from itertools import islice
+from pathlib import Path, PurePosixPath
 
 from adapter.errors import AdapterError
-from adapter.model import Artifact, Layout, SourceFile, owner_of
+from adapter.model import Artifact, Layout, SourceFile, is_utf8, owner_of
 from adapter.volume.trees import Files, files_below
 from adapter.volume.volume import FILE_MODE, make_plain_directory
 from adapter.workers import Stop
 
 PYCACHE = "__pycache__"
+_FILES = 50
+"""Files that tell of a model's kind."""
 
 _AT_FDCWD = -100
 _AT_SYMLINK_NOFOLLOW = 0x100
@@ -38,21 +39,19 @@ _STATX = struct.Struct("I28xQ40xqI164x")
 _statx = getattr(ctypes.CDLL(None, use_errno=True), "statx", None)
 
 
-def entries_of(folder: Path) -> list[Path]:
-    """All of them, with names that cannot be decoded too. Raises OSError."""
-    return [folder / name for name in os.listdir(folder)]  # noqa: PTH208 - plain names
+def kind_of(layout: Layout) -> str:
+    """What models of the same backend and about the same size have in common: the ends of their files' names, and bytes / 16ⁿ."""
+    ends = {PurePosixPath(path).suffix for path in islice(layout.links, _FILES)}
+    return f"{' '.join(sorted(ends))} {layout.size_bytes.bit_length() // 4}"
 
 
-def inner_of(folder: Path) -> dict[str, set[str]]:
-    """
-    The names of inner models by the id of their bundle; nothing is asked of the entries themselves. None where it
-    cannot be read.
-    """
-    found: dict[str, set[str]] = {}
+def inner_of(folder: Path) -> dict[str, dict[str, str]]:
+    """The names of inner models by the id of their bundle, each with an unknown kind; nothing is asked of the entries themselves."""
+    found: dict[str, dict[str, str]] = {}
     with suppress(OSError):
-        for path in entries_of(folder):
-            if (owner := owner_of(path.name)) != path.name:
-                found.setdefault(owner, set()).add(path.name)
+        for name in os.listdir(folder):  # noqa: PTH208 - plain names
+            if (owner := owner_of(name)) != name:
+                found.setdefault(owner, {})[name] = ""
     return found
 
 
@@ -94,6 +93,26 @@ def identities_of(folder: Path, names: Iterable[str]) -> dict[str, str]:
     return found
 
 
+def bytes_of(entries: Iterable[Path], stop: Stop) -> tuple[dict[str, int], dict[str, int]]:
+    """
+    Look at the directories among the entries of the folder. Links are not followed.
+
+    Returns:
+        Bytes by model id, of a bundle's models together, each file once; and by the directory's name, bytes of files that have no
+        name outside the folder.
+    """
+    everywhere, own, sizes = Files(), defaultdict[str, int](int), defaultdict[str, int](int)
+    of_model: dict[str, Files] = defaultdict(Files)
+    for path in entries:
+        if is_plain_directory(path) and is_utf8(path.name):
+            model_id = owner_of(path.name)
+            sizes[model_id] += 0
+            for file in files_below(path, stop.check):
+                sizes[model_id] += of_model[model_id].add(file)[0]
+                own[path.name] += everywhere.add(file)[1]
+    return sizes, own
+
+
 def build(staging: Path, layout: Layout, artifact: Artifact, stop: Stop) -> None:
     """
     Fill an empty directory.
@@ -102,24 +121,19 @@ def build(staging: Path, layout: Layout, artifact: Artifact, stop: Stop) -> None
         AdapterError: a file of the artifact is not on the volume any more.
         OSError: the volume cannot be written; see `Volume.writing`.
     """
+    folders = {path.rpartition("/")[0] for path in (*layout.links, *layout.written)}
+    caches = {f"{path.rpartition('/')[0]}/{PYCACHE}".removeprefix("/") for path in layout.links if path.endswith(".py")}
     made = {""}
-    for directory in layout.directories:
-        _make_directories(staging, directory, made)
-    for placed, file in layout.links.items():
+    for folder in (*layout.directories, *folders, *caches - layout.links.keys()):
         stop.check()
-        _make_directories(staging, placed.rpartition("/")[0], made)
-        _link(artifact, file, f"{staging}/{placed}")
-    for placed, content in layout.written.items():
+        _make_directories(staging, folder, made)
+    for path, file in layout.links.items():
         stop.check()
-        _make_directories(staging, placed.rpartition("/")[0], made)
-        target = staging / placed
+        _link(artifact, file, f"{staging}/{path}")
+    for path, content in layout.written.items():
+        target = staging / path
         target.write_bytes(content)
         target.chmod(FILE_MODE)
-    for directory in sorted({placed.rpartition("/")[0] for placed in layout.links if placed.endswith(".py")}):
-        stop.check()
-        cache = f"{directory}/{PYCACHE}".removeprefix("/")
-        if cache not in layout.links:
-            _make_directories(staging, cache, made)
 
 
 def _link(artifact: Artifact, file: SourceFile, target: str) -> None:
@@ -134,17 +148,12 @@ def _link(artifact: Artifact, file: SourceFile, target: str) -> None:
         mode = 0
     if not stat.S_ISREG(mode):
         raise AdapterError(f"the model's file {file.path} is not on the volume any more")
-    if stat.S_IMODE(mode) != FILE_MODE:
-        _set_mode(target)
-
-
-def _set_mode(path: str) -> None:
-    """Never through a link: it could lead to a file that is only ours to read."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        os.fchmod(descriptor, FILE_MODE)
-    finally:
-        os.close(descriptor)
+    if stat.S_IMODE(mode) != FILE_MODE:  # never changed through a link: it could lead to a file that is only ours to read
+        descriptor = os.open(target, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            os.fchmod(descriptor, FILE_MODE)
+        finally:
+            os.close(descriptor)
 
 
 def _make_directories(top: Path, directory: str, made: set[str]) -> None:
@@ -153,54 +162,3 @@ def _make_directories(top: Path, directory: str, made: set[str]) -> None:
         _make_directories(top, directory.rpartition("/")[0], made)
         make_plain_directory(top / directory)
         made.add(directory)
-
-
-class PlacedBytes:
-    """
-    How many bytes the placed models have, and how many of these are no artifact's. Asked from any thread.
-
-    Files that are linked from an artifact are the cache's to count. What we write, and what was placed from an artifact
-    that is gone, is counted here, so that each file on the volume counts once.
-    """
-
-    def __init__(self) -> None:
-        self._own: dict[str, int] = {}
-        """By the names of the folder."""
-        self._lock = threading.Lock()
-
-    def own_bytes(self) -> int:
-        """Of all placed files that have no name outside the folder."""
-        with self._lock:
-            return sum(self._own.values())
-
-    def placed(self, name: str, own_bytes: int) -> None:
-        """
-        A directory of this name is there, with this number of bytes that are not an artifact's; 0: or it is not there
-        any more.
-        """
-        with self._lock:
-            self._own.pop(name, None)
-            if own_bytes:
-                self._own[name] = own_bytes
-
-    def survey(self, entries: Iterable[Path], stop: Stop) -> dict[str, int]:
-        """
-        Look at all directories of the folder.
-
-        Returns:
-            Bytes of the plain files by model id, of a bundle's models together, each file once; links are not followed.
-        """
-        with self._lock:
-            before = dict(self._own)
-        everywhere, own, sizes = Files(), defaultdict[str, int](int), dict[str, int]()
-        of_model: dict[str, Files] = defaultdict(Files)
-        for path in filter(is_plain_directory, entries):
-            model_id = owner_of(path.name)
-            sizes.setdefault(model_id, 0)
-            for file in files_below(path, stop.check):
-                sizes[model_id] += of_model[model_id].add(file)[0]
-                own[path.name] += everywhere.add(file)[1]
-        with self._lock:
-            if self._own == before:  # else another look follows within a minute
-                self._own = {name: size for name, size in own.items() if size}
-        return sizes

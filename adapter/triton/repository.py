@@ -12,39 +12,35 @@ Knows nothing of Triton's calls; how a model must look is `layout`'s business.
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import secrets
+import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import partial
-from itertools import islice
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import TypeVar
 
 import structlog
 
-from adapter.errors import InvalidRequest
-from adapter.model import PROBE, Artifact, Layout, Placed, is_utf8, owner_of
+from adapter.errors import InvalidModel, InvalidRequest, VolumeFailed
+from adapter.model import OPTIONS_FILE, PROBE, Artifact, Layout, Placed, is_utf8, owner_of
 from adapter.triton import placing
 from adapter.volume.space import Space
+from adapter.volume.trees import read_below
 from adapter.volume.volume import Volume, failure_in_words, make_plain_directory
 from adapter.workers import Stop, Workers
 
 THREADS = 4
-_FILES = 50
-"""Files that tell of a model's kind."""
+_KEPT = 1024
+"""Models whose options are remembered."""
 _RECENT = 256
 """Directories that are certainly not made within one tick of the file system's clock (at most 10 ms)."""
 
 T = TypeVar("T")
 log = structlog.stdlib.get_logger(__name__)
-
-
-def kind_of(layout: Layout) -> str:
-    """What models of the same backend and about the same size have in common: the ends of their files' names, and bytes / 16ⁿ."""
-    ends = {PurePosixPath(path).suffix for path in islice(layout.links, _FILES)}
-    return f"{' '.join(sorted(ends))} {layout.size_bytes.bit_length() // 4}"
 
 
 class Repository:
@@ -65,28 +61,38 @@ class Repository:
         self.folder = volume.repository_dir
         """What Triton's `--model-repository` must be."""
         self._space = space or Space(volume.cache_dir, 0, refuses=False)
-        self._bytes = placing.PlacedBytes()
+        self._space.counted_by("placed", lambda: sum(self._own_bytes.copy().values()))
+        self._own_bytes: dict[str, int] = {}
+        """
+        By the names of the folder, bytes of files that have no name outside it: the cache counts those that are linked from an
+        artifact. So each file on the volume counts once.
+        """
+        self._counting = threading.Lock()
         self._probes: set[str] = set()
         """That are under way."""
-        self._space.counted_by("placed", self._bytes.own_bytes)
         self._has_others = own is not None
         self._own = set(own or ())
         self._recent: deque[str] = deque(maxlen=_RECENT)
-        self._kinds: dict[str, str] = {}
-        """Triton's name → kind, of what this process has placed."""
         self._workers = Workers("repository", THREADS)
-        self._inner = placing.inner_of(self.folder)
-        """Model id → names of its bundle's inner models. Read once, at the start: no other process writes here."""
+        self._kinds = placing.inner_of(self.folder)
+        """
+        Model id → Triton's names of it and of its bundle's inner models → kind; empty for what an earlier process has placed.
+        Those are read once, at the start: no other process writes here.
+        """
         self._loaded_first: dict[str, tuple[str, ...]] = {}
+        self._options: dict[tuple[str, str], bytes | None] = {}
+        """Model id and identity of its directory → what was read there."""
 
     @property
     def problem(self) -> str | None:
         """As `ports.ModelRepository`."""
         return self._volume.problem
 
+    # ---- what is known of models, without a look
+
     def inner_names(self, model_id: str) -> tuple[str, ...]:
         """The inner models that are placed for this id, also of an earlier run; empty unless the model is a bundle."""
-        return tuple(sorted(self._inner.get(model_id, ())))
+        return tuple(sorted(self._kinds.get(model_id, {}).keys() - {model_id}))
 
     def loaded_first(self, model_id: str) -> tuple[str, ...]:
         """The inner models to load before the model itself, in this order."""
@@ -97,8 +103,14 @@ class Repository:
         return self._has_others and owner_of(name) not in self._own and not name.startswith(PROBE)
 
     def kind(self, name: str) -> str:
-        """Which models this one resembles (`kind_of`); empty for what this process has not placed."""
-        return self._kinds.get(name, "")
+        """Which models this one resembles (`placing.kind_of`); empty for what this process has not placed."""
+        return self._kinds.get(owner_of(name), {}).get(name, "")
+
+    def can_hold(self, name: str) -> bool:
+        """Whether a directory of the folder can have this name."""
+        return bool(name) and name not in (".", "..") and "/" not in name and "\0" not in name
+
+    # ---- models
 
     async def claim(self, model_id: str) -> None:
         """
@@ -108,7 +120,10 @@ class Repository:
             InvalidRequest: another writer has put a model of this name there.
         """
         if self.is_of_others(model_id):
-            await self._workers.run(lambda _: self._check_free(self._at(model_id)))
+            await self.remove_empty(model_id)  # a look at the model may have made it
+            if await self._workers.run(lambda _: os.path.lexists(self._at(model_id))):
+                found = f"Triton's folder has a model {model_id!r} already"
+                raise InvalidRequest(f"{found}, and the adapter has not put it there")
             self._own.add(model_id)
 
     async def place(self, model_id: str, layout: Layout, artifact: Artifact) -> str:
@@ -124,17 +139,15 @@ class Repository:
         """
         stale = [self._at(name) for name in self.inner_names(model_id)]
         parts = {self._at(name): part for name, part in (*layout.inner.items(), (model_id, layout))}
-        if layout.inner:
-            self._inner.setdefault(model_id, set()).update(layout.inner)
-            self._loaded_first[model_id] = layout.loaded_first
+        kinds = {path.name: placing.kind_of(part) for path, part in parts.items()}
+        self._kinds[model_id] = self._kinds.get(model_id, {}) | kinds
+        self._loaded_first[model_id] = layout.loaded_first
         try:
             identity = await self._workers.run(lambda stop: self._place(parts, stale, artifact, stop))
         except asyncio.CancelledError:  # it may come when the thread has just renamed
             await self.remove(model_id)
             raise
-        if stale:
-            self._inner[model_id] = set(layout.inner)
-        self._kinds.update((path.name, kind_of(part)) for path, part in parts.items())
+        self._kinds[model_id] = kinds
         return identity
 
     async def remove(self, model_id: str) -> None:
@@ -144,17 +157,14 @@ class Repository:
             return
         paths = [self._at(name) for name in (model_id, *self.inner_names(model_id))]
         await self._run("the model cannot be taken out of", lambda _: self._take_out(paths))
-        for path in paths:
-            self._kinds.pop(path.name, None)
-        self._inner.pop(model_id, None)
+        self._kinds.pop(model_id, None)
         self._loaded_first.pop(model_id, None)
         self._own.discard(model_id)
 
     async def clear(self) -> None:
         """Take everything of ours out of the folder. Raises AdapterError: the volume does not let us."""
-        self._inner = await self._run("the models cannot be taken out of", self._clear)
+        self._kinds = await self._run("the models cannot be taken out of", self._clear)
         self._loaded_first.clear()
-        self._kinds.clear()
         self._own.clear()
 
     async def inventory(self) -> dict[str, Placed]:
@@ -169,6 +179,33 @@ class Repository:
         left = self._volume.trash.is_left
         found = await self._workers.run(lambda _: placing.identities_of(self.folder, model_ids))
         return {model_id: identity for model_id, identity in found.items() if not left(self._at(model_id))}
+
+    async def options(self, model_id: str, placed: str | None, most_bytes: int) -> bytes | None:
+        """
+        OPTIONS_FILE of a model, as of this placement; None: there is none, or the adapter has not placed the model.
+
+        Raises:
+            InvalidModel: it is longer than allowed.
+            VolumeFailed: it cannot be read.
+        """
+        if placed is None:
+            return None
+        key = (model_id, placed)
+        if key not in self._options:
+            content = None
+            try:
+                content = await self._workers.run(lambda _: read_below(self.folder, f"{model_id}/{OPTIONS_FILE}", most_bytes))
+            except FileNotFoundError:
+                pass
+            except OSError as error:
+                kind = InvalidModel if error.errno == errno.EFBIG else VolumeFailed
+                raise kind(f"{OPTIONS_FILE} of the model cannot be read: {error.strerror}") from error
+            self._options[key] = content
+            if len(self._options) > _KEPT:
+                del self._options[next(iter(self._options))]
+        return self._options.get(key)
+
+    # ---- other entries
 
     async def ensure_directory(self, model_id: str) -> bool:
         """
@@ -216,9 +253,7 @@ class Repository:
         """Take no more work."""
         self._workers.close()
 
-    def can_hold(self, name: str) -> bool:
-        """Whether a directory of the folder can have this name."""
-        return bool(name) and name not in (".", "..") and "/" not in name and "\0" not in name
+    # ---- in threads
 
     async def _run(self, what: str, work: Callable[[Stop], T]) -> T:
         """In a thread; `what` begins the words for what fails."""
@@ -232,13 +267,18 @@ class Repository:
             raise InvalidRequest(f"the model id {model_id!r} cannot be the name of a directory")
         return self.folder / model_id
 
+    def _entries(self) -> list[Path]:
+        if not self.folder.is_dir():
+            self._volume.restore()
+        return list(self.folder.iterdir())
+
     def _discard(self, paths: Iterable[Path]) -> list[Exception]:
         """Returns why the disk keeps some of them."""
         kept: list[Exception] = []
         for path in paths:
             if (error := self._volume.trash.discard(path)) is not None:
                 kept.append(error)
-            self._bytes.placed(path.name, 0)
+            self._count(path.name, 0)
         return kept
 
     def _take_out(self, paths: Iterable[Path]) -> None:
@@ -246,14 +286,12 @@ class Repository:
         if kept := self._discard(paths):
             raise kept[0]
 
-    @staticmethod
-    def _check_free(path: Path) -> None:
-        """An empty directory counts as none: a look at the model may have made it."""
-        with suppress(OSError):
-            path.rmdir()
-        if os.path.lexists(path):
-            found = f"Triton's folder has a model {path.name!r} already"
-            raise InvalidRequest(f"{found}, and the adapter has not put it there")
+    def _count(self, name: str, own_bytes: int) -> None:
+        """A directory of this name is there, with this number of bytes that are not an artifact's; 0: or it is not there any more."""
+        with self._counting:
+            self._own_bytes[name] = own_bytes
+            if not own_bytes:
+                del self._own_bytes[name]
 
     def _place(self, parts: Mapping[Path, Layout], stale: Iterable[Path], artifact: Artifact, stop: Stop) -> str:
         """In this order; all or none. Returns the identity of the last one."""
@@ -265,7 +303,7 @@ class Repository:
                 with self._space.reservation() as reserved, self._volume.writing(size_bytes):
                     reserved.grow(size_bytes, len(part.written))
                     identity = reserved.insist(partial(self._built, destination, part, artifact, stop))
-                    self._bytes.placed(destination.name, size_bytes)
+                    self._count(destination.name, size_bytes)
         except BaseException:
             self._discard(reversed([*parts]))
             raise
@@ -287,7 +325,11 @@ class Repository:
         return identity
 
     def _inventory(self, stop: Stop) -> dict[str, Placed]:
-        sizes = self._bytes.survey((path for path in self._entries() if is_utf8(path.name)), stop)
+        before = self._own_bytes.copy()
+        sizes, own_bytes = placing.bytes_of(self._entries(), stop)
+        with self._counting:
+            if self._own_bytes == before:  # else another look follows within a minute
+                self._own_bytes = own_bytes
         identities = placing.identities_of(self.folder, sizes)  # none: an inner model without its top model, or gone meanwhile
         return {model_id: Placed(identity, sizes[model_id]) for model_id, identity in identities.items()}
 
@@ -295,13 +337,14 @@ class Repository:
         self._volume.trash.keep(path)
         if placing.is_plain_directory(path) or (self.is_of_others(path.name) and os.path.lexists(path)):
             return False
-        self._ensure_folder()
+        if not self.folder.is_dir():  # else an unload goes on, whatever else of the volume is lost
+            self._volume.restore()
         self._discard([path])
         with suppress(FileExistsError):  # another thread was first
             self._space.insist(lambda: make_plain_directory(path))
         return True
 
-    def _clear(self, stop: Stop) -> dict[str, set[str]]:
+    def _clear(self, stop: Stop) -> dict[str, dict[str, str]]:
         """Returns the inner models that are left. Raises as `_take_out`."""
 
         def ours() -> Iterator[Path]:
@@ -324,12 +367,3 @@ class Repository:
             elif path.name.startswith(PROBE) and path.name not in self._probes:
                 with suppress(OSError):  # whatever is in it is not ours
                     path.rmdir()
-
-    def _ensure_folder(self) -> None:
-        """Only where the folder itself is gone: an unload must go on, whatever else of the volume is lost."""
-        if not self.folder.is_dir():
-            self._volume.restore()
-
-    def _entries(self) -> list[Path]:
-        self._ensure_folder()
-        return placing.entries_of(self.folder)

@@ -1,41 +1,85 @@
 """
-Triton as the lifecycle sees it: loads, unloads that are really done, and a purge.
+Triton as the lifecycle sees it: loads, unloads that are really done, a purge, and what in it does not end.
 
 Puts the parts together: `client` calls, `Connection` waits for a Triton that is away, `Loads` keeps what cannot be
-cancelled, `Unloads` waits for the memory, `RestartAdvice` says what does not end, `Index` and `Repository` belong to
-the folder that both sides see. Triton's own words never come out as they are, nor do gRPC's codes.
+cancelled, `Unloads` waits for the memory, `Index` and `Repository` belong to the folder that both sides see. Triton's
+own words never come out as they are, nor do gRPC's codes.
+
+`health` is for the probe of Triton's container. Nothing of before counts after a restart: a Triton that was killed for
+what is told there must not be killed for it again. One load that does not end is told of and is no reason for a
+restart: the other models are served.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable, Collection
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import chain
 from typing import TypeVar
 
 import structlog
 
-from adapter.errors import ModelRefused, ServerError, WrongServer
+from adapter.errors import ModelRefused, ServerError, WrongServer, some
 from adapter.model import Overrides, ServerModel
+from adapter.telemetry.metrics import STUCK
 from adapter.triton.client import CallError, TritonClient
 from adapter.triton.connection import Connection
 from adapter.triton.index import Index, named
 from adapter.triton.loads import Limits, Loads
 from adapter.triton.repository import Repository
-from adapter.triton.stuck import Health, RestartAdvice
 from adapter.triton.unloads import Unloads
 
 VERIFY_SECONDS = 10.0
 """Between two looks at a Triton that was found to be wrong, where no call asks."""
+HEALTH_FORMAT = 1
+PATIENCE_FACTOR = 2
+"""Announced timeouts after which a load is stuck: ModelMesh has given it up after one."""
+UNLOAD_SECONDS = 15 * 60.0
+"""
+From the first time that an unload was asked for. ModelMesh then gives up, and takes the memory out of its capacity
+for good.
+"""
+SHOWN = 16
+NAMED = 5
 
 T = TypeVar("T")
 log = structlog.stdlib.get_logger(__name__)
 
 
+@dataclass(frozen=True)
+class Stuck:
+    """Something that does not end."""
+
+    kind: str
+    """`load` or `unload`."""
+    model_id: str
+    seconds: int
+
+
+@dataclass(frozen=True)
+class Health:
+    """Of Triton, as the adapter sees it."""
+
+    is_live: bool
+    silent_seconds: float
+    load_threads: int
+    stuck: tuple[Stuck, ...]
+    """The oldest ones, the oldest first."""
+    why: str | None
+    """Why nothing but a restart can help; None where that is not so."""
+
+    def as_json(self) -> str:
+        """One line, for `/healthz/triton`."""
+        fields = asdict(self)
+        told = {"format": HEALTH_FORMAT, "live": fields.pop("is_live"), **fields, "silent_seconds": round(self.silent_seconds, 1)}
+        return json.dumps(told, separators=(",", ":"))
+
+
 class TritonServer:
-    """The `ModelServer` of `adapter.ports`, where the contract of each call is written."""
+    """The `ModelServer` and the `OtherModels` of `adapter.ports`, where the contract of each call is written."""
 
     def __init__(
         self,
@@ -58,15 +102,16 @@ class TritonServer:
         """
         self._client = client
         self._repository = repository
-        limits = Limits(max_loading, load_threads, load_timeout_seconds, silent_seconds)
+        self._limits = Limits(max_loading, load_threads, load_timeout_seconds)
+        self._silent_seconds = silent_seconds
         self._connection = connection = Connection(client)
         self._index = Index(connection, repository)
-        self._loads = Loads(connection, self._index, repository, limits)
+        self._loads = Loads(connection, self._index, repository, self._limits)
         self._unloads = Unloads(connection, self._index, repository, self._loads)
-        self.others = _Others(self._loads, self._unloads)
-        clock = asyncio.get_running_loop().time
-        self._advice = RestartAdvice(connection, self._loads, self._unloads, limits, clock)
+        self._time = asyncio.get_running_loop().time
         self._wrong: str | None = None
+        for kind in ("load", "unload"):
+            STUCK.labels(kind).set_function(partial(self._count_stuck, kind))
 
     @property
     def problem(self) -> str | None:
@@ -84,10 +129,6 @@ class TritonServer:
             group.create_task(self._connection.watch(), name="watch of Triton's connection")
             group.create_task(self._verify_again(), name="watch of what is wrong with Triton")
 
-    def health(self) -> Health:
-        """What in Triton does not end, and whether nothing but a restart can help. From any thread."""
-        return self._advice.health()
-
     async def close(self) -> None:
         """Give up on every call; Triton goes on with what it has."""
         await self._loads.close()
@@ -103,6 +144,8 @@ class TritonServer:
         """The index shows that the last return was a restart; counted once, also where it was certain before."""
         self._connection.confirm_restart()
 
+    # ---- models
+
     async def load(self, model_id: str, on_sent: Callable[[], None], *, yields: bool = False) -> None:
         """
         Load the placed model, when there is a slot. A cancel gives the slot back, and leaves what was sent to Triton.
@@ -113,6 +156,10 @@ class TritonServer:
             if self._wrong is None:
                 raise
             raise WrongServer(self._wrong) from refused
+
+    async def load_other(self, name: str, overrides: Overrides) -> None:
+        """As `OtherModels`: it shares Triton's load threads with the adapter's own models."""
+        await self._loads.load(name, lambda: None, overrides=overrides)
 
     def queue(self) -> str | None:
         """
@@ -125,9 +172,19 @@ class TritonServer:
         """Return when no version of the model holds memory, however long that takes. Unknown models are fine."""
         await self._unloads.free(model_id)
 
+    async def unload_other(self, name: str, *, has_dependents: bool) -> None:
+        """As `OtherModels`."""
+        await self._unloads.free_of_others(name, has_dependents=has_dependents)
+
     def obstacle(self, model_id: str) -> str:
         """What an unload of the model is waiting for, in words."""
         return self._connection.problem or self._wrong or self._unloads.obstacle(model_id)
+
+    async def purge(self) -> None:
+        """Unload every model in any state; returns when none holds memory and the repository is empty."""
+        await self._unloads.purge()
+
+    # ---- questions
 
     async def is_ready(self, model_id: str) -> bool:
         """Whether Triton serves the model now."""
@@ -164,19 +221,17 @@ class TritonServer:
             log.debug("question.refused", model_id=model_id, cause=str(failure))
             return None
 
+    # ---- whether Triton is ours to control
+
     async def verify(self) -> str:
         """Wait until Triton answers, make sure that it is ours to control, and return its version."""
         try:
-            version = await self._verify()
+            await self._verify()
         except (WrongServer, ServerError) as failure:
             self._wrong = failure.text
             raise
         self._wrong = None
-        return version
-
-    async def purge(self) -> None:
-        """Unload every model in any state; returns when none holds memory and the repository is empty."""
-        await self._unloads.purge()
+        return self._connection.version
 
     async def _verify_again(self) -> None:
         """For ever: what was wrong may have been put right, and there may be no call."""
@@ -188,7 +243,7 @@ class TritonServer:
                 except Exception as failure:  # noqa: BLE001 - an end of this watch would end the adapter
                     log.debug("server.still_wrong", cause=str(failure))
 
-    async def _verify(self) -> str:
+    async def _verify(self) -> None:
         await self._connection.wait()
         await self._repository.sweep()
         async with self._repository.probe() as probe:
@@ -197,20 +252,45 @@ class TritonServer:
         if not is_listed:
             wrong = f"Triton's --model-repository is not {self._repository.folder}"
             raise WrongServer(f"{wrong}: a directory made there is not in Triton's index")
-        return await self._connection.retry_while_away(self._client.version)
+
+    # ---- what does not end
+
+    def health(self) -> Health:
+        """What in Triton does not end, and whether nothing but a restart can help. From any thread."""
+        is_live, silent, threads = self._connection.is_live, self._connection.silent_seconds(), self._limits.places
+        stuck = self._stuck()
+        loads, unloads = ([each for each in stuck if each.kind == kind] for kind in ("load", "unload"))
+        why = None
+        if not is_live and silent >= self._silent_seconds:
+            why = f"Triton accepts connections and has answered nothing for {silent:.0f} s"
+        elif len(loads) >= threads:
+            why = f"Triton can load nothing more: the loads of {_named(loads)} do not end, and keep all its load threads"
+        elif unloads:
+            held = f"Triton does not free {_named(unloads)}, counted from the first unload"
+            why = f"{held}; ModelMesh no longer uses that memory"
+        return Health(is_live, silent, threads, tuple(stuck[:SHOWN]), why)
+
+    def _stuck(self) -> list[Stuck]:
+        """The oldest first."""
+        if (start := self._connection.began_at) is None:
+            return []
+        now = self._time()
+        kinds = (
+            ("load", self._loads.sent_at(), PATIENCE_FACTOR * self._limits.load_seconds),
+            ("unload", self._unloads.asked_at(), UNLOAD_SECONDS),
+        )
+        stuck = [
+            Stuck(kind, model_id, int(now - max(at, start)))
+            for kind, began, seconds in kinds
+            for model_id, at in began.items()
+            if now - max(at, start) > seconds
+        ]
+        return sorted(stuck, key=lambda each: -each.seconds)
+
+    def _count_stuck(self, kind: str) -> int:
+        return sum(each.kind == kind for each in self._stuck())
 
 
-@dataclass(frozen=True)
-class _Others:
-    """As `ports.OtherModels`: they share Triton's load threads and its index with the adapter's own models."""
-
-    loads: Loads
-    unloads: Unloads
-
-    async def load(self, name: str, overrides: Overrides) -> None:
-        """As `OtherModels`."""
-        await self.loads.load(name, lambda: None, overrides=overrides)
-
-    async def unload(self, name: str, *, has_dependents: bool) -> None:
-        """As `OtherModels`."""
-        await self.unloads.free_of_others(name, has_dependents=has_dependents)
+def _named(stuck: list[Stuck]) -> str:
+    names = some([f"{each.model_id} ({each.seconds} s)" for each in stuck], NAMED)
+    return f"model {names}" if len(stuck) == 1 else f"models {names}"

@@ -2,34 +2,33 @@
 Freeing models: one as ModelMesh asks for it, or all of them in a purge.
 
 An unload of a model is sent after every load of it that Triton has: an unload during the load kills some Tritons. It
-ends when the index shows that the memory is free. The index shows only names that have a directory, so that is made
-first. An unload that was asked for and has not ended is remembered for a while, also when its caller has gone.
+ends when the index shows that the memory is free. The index shows only names that have a directory, so one is made for
+a name that it leaves out. An unload that was asked for and has not ended is remembered for a while, also when its
+caller has gone.
 
 Each unload looks at the index by itself; `index` shares the answers, and bounds the share of Triton's time that all
 looks take. The first look comes when the memory is probably free: after the time that models of the kind took. Further
-looks follow after half of the time since then, 5 to 100 ms (1 s after a long wait). A row that is missing proves
-nothing, and neither does a failed call.
+looks follow after pauses that grow with the wait. A row that is missing proves nothing, and neither does a failed call.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
+from math import inf
 from typing import TypeVar
-
-import structlog
 
 from adapter.errors import ServerError, some
 from adapter.model import owner_of
 from adapter.telemetry.metrics import UNLOAD_WAIT_SECONDS
 from adapter.triton.client import CallError
 from adapter.triton.connection import Connection
-from adapter.triton.index import Index, named
+from adapter.triton.index import Index, named, pause_after
 from adapter.triton.loads import Loads
 from adapter.triton.reason import one_line
 from adapter.triton.repository import Repository
@@ -42,17 +41,17 @@ After so long without an answer a call no longer counts: it waits in Triton for 
 """
 REMEMBERED_SECONDS = 600.0
 """So long after its last caller has gone. Longer than the lifecycle's pause before it asks again."""
-NEWS_SECONDS = 10.0
+LONG_SECONDS = 10.0
+"""A purge that takes longer says what it waits for, and names so many models."""
 NAMED = 5
+AT_VOLUME = "waiting for the volume to take a directory for the model"
+"""The volume hangs, or may: Triton is not the cause."""
 
 LOADING = frozenset({"LOADING"})
 UNLOADING = frozenset({"UNLOADING"})
 HELD = LOADING | UNLOADING | {"READY", "UNKNOWN"}
 """States in which a version holds memory."""
 
-FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.005, 0.1
-WAITED_SHARE, LONGEST_WAITED_PAUSE_SECONDS = 0.02, 1.0
-"""After a long wait the pause is a fiftieth of it: for inferences that do not end a second more or less is nothing."""
 KINDS, TIMES = 256, 3
 """Kinds of models that are remembered, and how many unloads of each: one or two of them may have waited for an inference."""
 EARLIER, LONGEST_EXPECTED_SECONDS = 0.9, 5.0
@@ -62,7 +61,6 @@ is remembered. A caller may ask what an unload waits for, so no later than that.
 """
 
 T = TypeVar("T")
-log = structlog.stdlib.get_logger(__name__)
 
 
 @dataclass
@@ -70,12 +68,10 @@ class _Asked:
     """An unload that was asked for, and has not ended well. Times are those of the loop."""
 
     since: float
-    callers: int = 0
-    left_at: float = 0.0
-    is_at_volume: bool = False
-    """The folder hangs, or may: Triton was not told yet."""
+    left_at: float = inf
+    """When a caller has gone before the end."""
     sight: str | None = None
-    """What the index said of it last: `version 1 has been UNLOADING`."""
+    """What the index said of it last: `version 1 has been UNLOADING`. Or AT_VOLUME."""
     seen_at: float = 0.0
     """Since when."""
 
@@ -94,47 +90,30 @@ class Unloads:
         self._took: dict[str, deque[float]] = {}
         """Kind → seconds from Triton's answer to the end of the last unloads."""
         self._time = asyncio.get_running_loop().time
-        self.problem: str | None = None
-        """What a purge that takes long is waiting for."""
+        self._purging_since = inf
+
+    @property
+    def problem(self) -> str | None:
+        """What a purge that takes long is waiting for. From any thread."""
+        if self._time() < self._purging_since + LONG_SECONDS:
+            return None
+        names = sorted(name for name, asked in self._asked.copy().items() if asked.left_at == inf)
+        left = [*(f"{name} ({self.obstacle(name)})" for name in names[:NAMED]), *names[NAMED:]]
+        return f"the purge waits for Triton to free {some(left, NAMED)}"
 
     def asked_at(self) -> dict[str, float]:
         """Unloads that have not ended, by model id: since when, by the clock of the loop. From any thread."""
         counted = {name: asked for name, asked in self._asked.copy().items() if self._counts(asked)}
-        return {owner_of(name): asked.since for name, asked in counted.items() if not asked.is_at_volume}
+        return {owner_of(name): asked.since for name, asked in counted.items() if asked.sight != AT_VOLUME}
 
     async def tell(self, name: str, *, has_dependents: bool = True) -> None:
         """RepositoryModelUnload, as often as it takes. Raises WrongServer, ServerError."""
         await self._answer(partial(self._call, name, has_dependents=has_dependents), "Triton does not unload the model")
 
-    async def free(self, name: str, *, has_dependents: bool | None = None) -> None:
-        """
-        Return when no version holds memory, a bundle's inner models included.
-
-        Args:
-            name: of the model.
-            has_dependents: whether Triton unloads what an ensemble is made of; None: unless it is a bundle of ours.
-
-        Raises WrongServer, ServerError.
-        """
-        with self._asking(name) as asked:
-            names, owner = self._names(name), owner_of(name)
-            await self._loads.ended(owner)
-            for part in names:
-                asked.is_at_volume = True
-                await self._repository.ensure_directory(part)
-                asked.is_at_volume = False
-                if self._loads.answered(owner) is None:  # a load of another client may be on its way
-                    await self._until(asked, part, LOADING)
-            is_refused = self._loads.answered(owner)
-            self._loads.forget(owner)
-            began = self._time()
-            for parts in (names[:1], names[1:]):  # the inner models serve until the requests of the top one have ended
-                for part in parts:
-                    await self.tell(part, has_dependents=len(names) == 1 if has_dependents is None else has_dependents)
-                told_at = self._time()
-                for part in parts:
-                    await self._until(asked, part, HELD, None if is_refused else told_at)
-            UNLOAD_WAIT_SECONDS.observe(self._time() - began)
+    async def free(self, name: str) -> None:
+        """Return when no version holds memory, a bundle's inner models included. Raises WrongServer, ServerError."""
+        inner = self._repository.inner_names(name)  # these serve until the requests of the top model have ended
+        await self._free(name, (name,), inner, has_dependents=not inner)
 
     async def free_of_others(self, name: str, *, has_dependents: bool) -> None:
         """
@@ -143,14 +122,11 @@ class Unloads:
         Raises WrongServer, ServerError.
         """
         await self._loads.ended(name)
-        self._loads.forget(name)  # another client may be loading it, too
+        self._loads.answered.pop(name, None)  # another client may be loading it, too
         parts = await self._parts(name) if has_dependents else []
         is_made = await self._repository.ensure_directory(name)  # where its files came with the load
         try:
-            await self.free(name, has_dependents=has_dependents)
-            with self._asking(name) as asked:
-                for part in parts:
-                    await self._until(asked, part, UNLOADING)
+            await self._free(name, (name,), dependents=parts, has_dependents=has_dependents)
         finally:
             if is_made:
                 await self._repository.remove_empty(name)
@@ -163,8 +139,8 @@ class Unloads:
             seconds = self._time() - sent_at
             return f"Triton has been loading the model for {seconds:.0f} s, and a load cannot be cancelled"
         asked = self._asked.get(name) or _Asked(0.0)
-        if asked.is_at_volume:
-            return "waiting for the volume to take a directory for the model"
+        if asked.sight == AT_VOLUME:
+            return AT_VOLUME
         sight = asked.sight and f"{asked.sight} for {self._time() - asked.seen_at:.0f} s"
         return self._index.problem or sight or "Triton has not answered the unload"
 
@@ -185,6 +161,26 @@ class Unloads:
         await self._repository.clear()
 
     # ---- one unload
+
+    async def _free(self, name: str, *steps: Sequence[str], dependents: Sequence[str] = (), has_dependents: bool) -> None:
+        """Unload the models of each step when those of the one before are free; then wait for the dependents."""
+        owner = owner_of(name)
+        with self._asking(name) as asked:
+            await self._loads.ended(owner)
+            if owner not in self._loads.answered:  # a load of another client may be on its way
+                for part in chain(*steps):
+                    await self._until(asked, part, LOADING)
+            is_refused = self._loads.answered.pop(owner, False)
+            began = self._time()
+            for parts in steps:
+                for part in parts:
+                    await self.tell(part, has_dependents=has_dependents)
+                told_at = self._time()
+                for part in parts:
+                    await self._until(asked, part, HELD, None if is_refused else told_at)
+            UNLOAD_WAIT_SECONDS.observe(self._time() - began)
+            for part in dependents:
+                await self._until(asked, part, UNLOADING)
 
     async def _answer(self, call: Callable[[], Awaitable[T]], refused: str) -> T:
         """Of Triton, when it is there. Raises WrongServer, ServerError: it refuses, in these words."""
@@ -230,12 +226,12 @@ class Unloads:
                 if held:
                     is_held = True
                 else:
+                    asked.sight = AT_VOLUME
                     await self._repository.ensure_directory(name)
                 sight = " and ".join(held) or "the model has been missing from Triton's index"
                 if asked.sight != sight:
                     asked.sight, asked.seen_at = sight, self._time()
-            longest = max(LONGEST_PAUSE_SECONDS, min(WAITED_SHARE * waited, LONGEST_WAITED_PAUSE_SECONDS))
-            await asyncio.sleep(min(max(waited / 2, FIRST_PAUSE_SECONDS), longest))
+            await asyncio.sleep(pause_after(waited))
         asked.sight = None
         if told_at is not None:
             self._learn(self._repository.kind(name), waited if is_held else EARLIER * expected)
@@ -255,37 +251,28 @@ class Unloads:
         asked = self._asked.get(name)
         if asked is None or not self._counts(asked):
             asked = self._asked[name] = _Asked(self._time())
-        asked.callers += 1
+        asked.left_at, asked.sight = inf, None
         try:
             yield asked
         except asyncio.CancelledError:
             asked.left_at = self._time()
             raise
-        except BaseException:
+        except Exception:
             self._asked.pop(name, None)
             raise
-        else:
-            self._asked.pop(name, None)
-        finally:
-            asked.callers -= 1
+        self._asked.pop(name, None)
 
     def _counts(self, asked: _Asked) -> bool:
-        return asked.callers > 0 or self._time() - asked.left_at < REMEMBERED_SECONDS
-
-    def _names(self, name: str) -> tuple[str, ...]:
-        """The model, and what else of its bundle Triton may hold; top first, for it uses the others."""
-        return (name, *self._repository.inner_names(name))
+        return self._time() - asked.left_at < REMEMBERED_SECONDS
 
     async def _parts(self, name: str) -> list[str]:
         """What an ensemble is made of, and what that is made of."""
-        found = {name: None}
-        waiting = [name]
-        while waiting:
-            ask = partial(self._client.composing, waiting.pop())
+        found = [name]
+        for each in found:
+            ask = partial(self._client.composing, each)
             parts = await self._answer(ask, "Triton does not tell what the model is made of")
-            waiting += [part for part in parts if part not in found]
-            found |= dict.fromkeys(parts)
-        return list(found)[1:]
+            found += [part for part in dict.fromkeys(parts) if part not in found]
+        return found[1:]
 
     # ---- a purge
 
@@ -296,12 +283,9 @@ class Unloads:
         The index leaves out models whose directory is missing; models that serve have statistics.
         """
         rows = list(chain(*(await self._index.listing()).values()))
-        try:
+        served: set[str] = set()
+        with suppress(CallError):  # a Triton without statistics: models without a directory are not found
             served = await self._connection.retry_while_away(self._client.served_names)
-        except CallError as failure:
-            consequence = "models without a directory are not purged"
-            log.warning("statistics.refused", cause=str(failure), consequence=consequence)
-            served = set()
         unlisted = served - {row.name for row in rows}
         nameless = {name for name in unlisted if not self._repository.can_hold(name)}
         for name in nameless:  # `a/`, `../b`: other callers of an old Triton can load them, and no index shows them
@@ -311,20 +295,12 @@ class Unloads:
         return held | self._loads.sent_at().keys() | (unlisted - nameless)
 
     async def _free_all(self, names: set[str]) -> None:
-        tasks = {asyncio.create_task(self.free(name), name=name) for name in names}
-        pending = tasks
+        tasks = [asyncio.create_task(self.free(name)) for name in names]
+        self._purging_since = self._time()
         try:
-            while pending:
-                done, pending = await asyncio.wait(pending, timeout=NEWS_SECONDS, return_when=asyncio.FIRST_EXCEPTION)
-                for task in done:
-                    task.result()
-                if pending:
-                    left = sorted(task.get_name() for task in pending)
-                    waits_for = some([f"{name} ({self.obstacle(name)})" for name in left], NAMED)
-                    self.problem = f"the purge waits for Triton to free {waits_for}"
-                    log.info("purge.delayed", models=len(pending), waits_for=waits_for)
+            await asyncio.gather(*tasks)
         finally:
-            self.problem = None
-            for task in pending:
+            self._purging_since = inf
+            for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)

@@ -154,7 +154,7 @@ async def _asked(triton: TritonSettings) -> tuple[str, list[ServerModel], str | 
     version = ""
     try:
         async with asyncio.timeout(TRITON_SECONDS):
-            version = await client.version()
+            _, version = await client.metadata()
             return version, await client.index(), None
     except TimeoutError:
         return version, [], f"no answer within {TRITON_SECONDS:g} s"

@@ -21,7 +21,7 @@ import pytest
 import yaml
 
 from adapter.telemetry.http import Heartbeat, TelemetryServer
-from adapter.triton.stuck import Health
+from adapter.triton.server import Health
 from tests.real.ports import free_ports
 from tests.real.triton import Triton
 

@@ -7,8 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
-import grpc
-
 from adapter.errors import WrongServer
 from adapter.model import ServerModel
 from adapter.triton.client import CallRefused, PortClosed, TritonSilent
@@ -83,15 +81,11 @@ class Client:
         while True:
             on_change(await self._changes.get())
 
-    async def name(self, timeout_seconds: float) -> str:
+    async def metadata(self, timeout_seconds: float) -> tuple[str, str]:
         async def told() -> str:
             return f"triton-{self._triton.starts}" if self._triton.has_ids else "triton"
 
-        return str(await self._call(told, timeout_seconds, is_control=False))
-
-    async def version(self) -> str:
-        await self._call(_nothing, 10.0)
-        return "2.51.0"
+        return str(await self._call(told, timeout_seconds, is_control=False)), "2.51.0"
 
     async def index(self, timeout_seconds: float = 10.0) -> list[ServerModel]:
         found: list[ServerModel] = await self._call(self._triton.index, timeout_seconds)
@@ -137,7 +131,7 @@ class Client:
     async def reported_bytes(self, name: str) -> int:
         async def told() -> int:
             if not self._triton.serves(name):
-                raise CallRefused(grpc.StatusCode.INVALID_ARGUMENT, f"requested model '{name}' is not available")
+                raise CallRefused(f"requested model '{name}' is not available")
             return 0
 
         return int(await self._call(told, 10.0))

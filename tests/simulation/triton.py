@@ -16,11 +16,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import grpc
-
 from adapter.errors import ModelRefused
 from adapter.model import ServerModel
-from adapter.triton.client import AnswerLost, CallRefused, TritonDied
+from adapter.triton.client import CallRefused, TritonDied
 from tests.simulation.held import Client, Held, files_below
 from tests.simulation.loop import Life, VirtualLoop
 
@@ -240,8 +238,6 @@ class Triton:
                 self.free_threads += 1
         if kind == "bad":
             held.state, held.files = "UNAVAILABLE", None
-            if self.decide.random() < 0.3:
-                raise AnswerLost("Triton's answer is too long")
             raise ModelRefused("bad model")
         held.state = "READY"
 
@@ -271,13 +267,13 @@ class Triton:
         after = self._entries()
         if set(before) - set(after) and self.decide.random() < 0.5:
             self.met("index met a directory that vanished")
-            raise CallRefused(grpc.StatusCode.INTERNAL, "failed to stat file")
+            raise CallRefused("failed to stat file")
         rows: list[ServerModel] = []
         for name in sorted(after):
             path = self.folder / name
             if path.is_symlink() and not path.exists():
                 self.met("index met a bad entry")
-                raise CallRefused(grpc.StatusCode.INTERNAL, f"failed to stat file {path}")
+                raise CallRefused(f"failed to stat file {path}")
             if path.is_dir():
                 held = self.models.get(name, Held())
                 rows.append(ServerModel(name, "1" if held.state else "", held.state, "unloaded" if held.state == "UNAVAILABLE" else ""))

@@ -18,7 +18,7 @@ from adapter.errors import ListenError
 from adapter.telemetry import http as telemetry_http
 from adapter.telemetry import metrics
 from adapter.telemetry.http import CONNECTIONS, STUCK_AFTER_SECONDS, Heartbeat, TelemetryServer
-from adapter.triton.stuck import Health, Stuck
+from adapter.triton.server import Health, Stuck
 from tests.tables import metrics_markdown
 
 

@@ -55,16 +55,12 @@ class ScriptedTriton:
             await asyncio.sleep(timeout_seconds)
             raise TritonSilent(f"no answer within {timeout_seconds:g} s")
 
-    async def name(self, timeout_seconds: float) -> str:
+    async def metadata(self, timeout_seconds: float) -> tuple[str, str]:
         await self._step("name")
-        return self.server_name
+        return self.server_name, "2.51.0"
 
     async def follow_connection(self, on_change: Callable[[bool], None]) -> None:
         await asyncio.Event().wait()
-
-    async def version(self) -> str:
-        await self._step("metadata")
-        return "2.51.0"
 
     async def index(self, timeout_seconds: float = 10.0) -> list[ServerModel]:
         await self._step("index")
