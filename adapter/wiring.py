@@ -20,8 +20,8 @@ from adapter.companion import Companion
 from adapter.errors import StartError
 from adapter.journal.file import NAME as JOURNAL
 from adapter.journal.journal import Journal
+from adapter.lifecycle.known import RepositoryCalls
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
-from adapter.lifecycle.repository_api import RepositoryCalls
 from adapter.model import OPTIONS_FILE
 from adapter.ports import Ports
 from adapter.settings import ProxySettings, Settings, inherited
@@ -241,7 +241,6 @@ async def _fronts(stack: AsyncExitStack, settings: Settings, lifecycle: RuntimeL
         if settings.v2.has_repository:
             api = RepositoryCalls(
                 models=lifecycle,
-                find=lifecycle.find_id,
                 server=server,
                 others=server.others,
                 load_seconds=settings.capacity.load_timeout_ms / 1000,

@@ -12,14 +12,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import structlog
 
 from adapter.digests import Digests
 from adapter.errors import AdapterError, InvalidModel, SourceUnavailable
 from adapter.layout import rules
-from adapter.lifecycle.planning import effort
+from adapter.lifecycle.fetching import effort
 from adapter.lifecycle.sizes import Sizes
 from adapter.model import Listing, ModelSpec, SourceFile, Survey
 from adapter.ports import ModelStore
@@ -48,23 +48,23 @@ class _Guess:
     """When it is the answer, by the clock of the loop."""
 
 
+@dataclass(eq=False)
 class Predicting:
-    """Predicts sizes. Call `close` at the end."""
+    """Predicts sizes."""
 
-    def __init__(self, *, store: ModelStore, sizes: Sizes, digests: Digests) -> None:
-        """Raises StartError: the process cannot have the threads."""
-        self._store = store
-        self._sizes = sizes
-        self._digests = digests
-        self._workers = Workers("predicting", THREADS)
-        self._looks: set[asyncio.Task[None]] = set()
+    store: ModelStore
+    sizes: Sizes
+    digests: Digests
+    workers: Workers = field(default_factory=lambda: Workers("predicting", THREADS))
+    """To be closed at the end."""
+    _looks: set[asyncio.Task[None]] = field(default_factory=set)
 
     async def predict(self, spec: ModelSpec) -> int:
         """Best size that can be told within PREDICT_SECONDS, in bytes. Never raises."""
-        given = self._sizes.given(spec)
+        given = self.sizes.given(spec)
         if given is not None:
             return given
-        guess = _Guess(self._sizes.blind(spec) or self._sizes.default_bytes, _now() + PREDICT_SECONDS)
+        guess = _Guess(self.sizes.blind(spec) or self.sizes.default_bytes, _now() + PREDICT_SECONDS)
         if len(self._looks) >= MOST_LOOKS:
             return guess.bytes
         look = asyncio.create_task(self._look(spec, guess), name=f"prediction {spec.model_id}")
@@ -76,10 +76,6 @@ class Predicting:
             look.cancel()  # it ends with its thread, or at once
         return guess.bytes
 
-    def close(self) -> None:
-        """Take no more work; does not wait for what runs."""
-        self._workers.close()
-
     def _ended(self, look: asyncio.Task[None]) -> None:
         self._looks.discard(look)
         if not look.cancelled() and (error := look.exception()) is not None:
@@ -87,22 +83,22 @@ class Predicting:
 
     async def _look(self, spec: ModelSpec, guess: _Guess) -> None:
         try:
-            survey = await self._store.survey(spec, SURVEY_SECONDS, wanted)
+            survey = await self.store.survey(spec, SURVEY_SECONDS, wanted)
             if survey.listing is not None:
                 await self._from_whole(spec, survey, survey.listing, guess)
-            elif survey.seen_bytes and self._sizes.blind(spec) is None:
+            elif survey.seen_bytes and self.sizes.blind(spec) is None:
                 await self._from_part(spec, survey, guess)
         except SourceUnavailable as error:
             log.debug("prediction.blind", model_id=spec.model_id, cause=error.text)
         except AdapterError as error:  # the load will be refused with these words
             log.debug("prediction.defaulted", model_id=spec.model_id, cause=error.text)
-            guess.bytes = self._sizes.default_bytes
+            guess.bytes = self.sizes.default_bytes
 
     async def _from_whole(self, spec: ModelSpec, survey: Survey, listing: Listing, guess: _Guess) -> None:
-        sizes = self._sizes
+        sizes = self.sizes
         if (remembered := sizes.remembered(spec)) is not None:
             content, size = remembered
-            if content.crash == await self._workers.run_large(lambda: self._digests.of_crash(spec, listing), effort(listing)):
+            if content.crash == await self.workers.run_large(lambda: self.digests.of_crash(spec, listing), effort(listing)):
                 guess.bytes = sizes.predicted(size, is_sure=content.listing is not None)  # without versions it may be another content
                 return
         if spec.size_hint_bytes:
@@ -113,7 +109,7 @@ class Predicting:
 
     async def _from_part(self, spec: ModelSpec, survey: Survey, guess: _Guess) -> None:
         """At least the default, or more where more was seen."""
-        sizes = self._sizes
+        sizes = self.sizes
         guess.bytes = max(sizes.predicted(sizes.from_files(survey.seen_bytes)), sizes.default_bytes)
         part = Listing(origin="", name=spec.path.strip("/").rpartition("/")[2], is_single_file=False, files=survey.seen)
         with suppress(InvalidModel):  # half a model need not be one
@@ -123,7 +119,7 @@ class Predicting:
     async def _served(self, spec: ModelSpec, listing: Listing, contents: Mapping[SourceFile, bytes], guess: _Guess) -> Served | None:
         if len(listing.files) > (guess.end - _now()) * PLANNED_FILES_PER_SECOND:
             return None
-        return await self._workers.run_large(lambda: served_bytes(spec, listing, contents), effort(listing, contents))
+        return await self.workers.run_large(lambda: served_bytes(spec, listing, contents), effort(listing, contents))
 
 
 @dataclass(frozen=True)
