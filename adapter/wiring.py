@@ -39,7 +39,7 @@ from adapter.triton.small_files import SmallFiles
 from adapter.units import Endpoint
 from adapter.volume.space import Space
 from adapter.volume.volume import Volume
-from adapter.waits import set_within
+from adapter.waits import end, set_within
 from adapter.workers import retrieve
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ async def build(
         root_tasks = _watched(stack, settings, lifecycle, server, companion)
         reading = asyncio.create_task(store.ready(), name="cache")
         reading.add_done_callback(retrieve)  # `prepare` tells of a failure
-        stack.push_async_callback(_end, reading)
+        stack.push_async_callback(end, reading, seconds=END_SECONDS)
         await asyncio.wait({reading}, timeout=READ_SECONDS)
         lifecycle.start()
         spi = await _spi(stack, settings, lifecycle, store)
@@ -195,7 +195,7 @@ def _watched(
         asyncio.create_task(server.watch(), name="watch of Triton"),
         *([asyncio.create_task(companion.ended(), name="Triton's process")] if companion else ()),
     )
-    stack.push_async_callback(_end, *tasks)
+    stack.push_async_callback(end, *tasks, seconds=END_SECONDS)
     return tasks
 
 
@@ -212,7 +212,7 @@ async def _spi(stack: AsyncExitStack, settings: Settings, lifecycle: RuntimeLife
         )
         stack.push_async_callback(spi.stop, 0)
     preparing = asyncio.create_task(_prepared(store, runtime.has_told), name="storage clients")
-    stack.push_async_callback(_end, preparing)
+    stack.push_async_callback(end, preparing, seconds=END_SECONDS)
     return spi
 
 
@@ -276,12 +276,6 @@ async def _prepared(store: Store, has_told: asyncio.Event) -> None:
         await store.prepare()
     except Exception:  # a load makes what is missing
         log.exception("storage.not_prepared")
-
-
-async def _end(*tasks: asyncio.Task[None]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.wait(tasks, timeout=END_SECONDS)
 
 
 async def _close(part: RuntimeLifecycle | TritonServer) -> None:

@@ -57,34 +57,21 @@ class Audit:
     is_open: Callable[[], bool]
     """Whether the view of Triton is made; during a take-over or a purge there is nothing to compare."""
     reserved_ids: Collection[str]
-    _is_wanted: asyncio.Event = field(default_factory=asyncio.Event)
+    wanted: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set: look as soon as that can be done, also while something is under way."""
     _picture: Picture = field(default_factory=dict)
-    _task: asyncio.Task[None] | None = None
 
     def __post_init__(self) -> None:
         _show({})
 
-    def start(self) -> None:
-        """Begin to look."""
-        self._task = asyncio.create_task(self._run(), name=AUDIT)
-
-    def want(self) -> None:
-        """Look as soon as that can be done, also while something is under way."""
-        self._is_wanted.set()
-
-    async def close(self) -> None:
-        """Look no more."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait({self._task})
-
-    async def _run(self) -> None:
+    async def run(self) -> None:
+        """Look, for as long as the adapter runs."""
         clock = asyncio.get_running_loop().time
         pause, is_wanted = PAUSE_SECONDS, False
         while True:
-            await set_within(self._is_wanted, pause)
-            is_wanted |= self._is_wanted.is_set()
-            self._is_wanted.clear()
+            await set_within(self.wanted, pause)
+            is_wanted |= self.wanted.is_set()
+            self.wanted.clear()
             began, pause = clock(), AGAIN_SECONDS
             if (self.registry.operations() and not is_wanted) or not self.is_open() or self.ports.server.problem is not None:
                 continue

@@ -68,13 +68,13 @@ class Known:
         return self._by_name
 
     def _seen(self, model: Model) -> KnownModel:
-        named, operation, is_going = _named(model), model.operation, model.is_going
+        named, is_going = _named(model), model.is_going
         return KnownModel(
             model_id=model.model_id,
             name=_name(model),
             url=named.url if named else str(self.ports.repository.folder / model.model_id),
             is_serving=not is_going and model.state is State.LOADED,
-            is_coming_back=not is_going and (model.state is State.LOST or (operation is not None and operation.is_again)),
+            is_coming_back=not is_going and model.model_id in self.registry.lost,
             is_going=is_going,
             placed=model.placed,
         )

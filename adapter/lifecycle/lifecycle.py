@@ -26,7 +26,7 @@ from adapter.errors import (
     Superseded,
     UnloadUnfinished,
 )
-from adapter.lifecycle.audit import Audit
+from adapter.lifecycle.audit import AUDIT, Audit
 from adapter.lifecycle.crashes import CrashCounts
 from adapter.lifecycle.fetching import Fetching
 from adapter.lifecycle.known import Known
@@ -43,6 +43,7 @@ from adapter.ports import Ports
 from adapter.serving import AlreadyLoaded, KnownModel, LoadedModel, RuntimeState
 from adapter.settings.capacity import CapacitySettings
 from adapter.telemetry.logs import note
+from adapter.waits import end
 
 ANSWER_SECONDS = 1.0
 """
@@ -63,6 +64,7 @@ class RuntimeLifecycle:
         self._ports = ports
         self._capacity = capacity
         self._is_draining = False
+        self._auditing: asyncio.Task[None] | None = None
         crashes = CrashCounts(ports.journal)
         self._sizes = sizes = Sizes(registry, capacity, ports.journal.digests)
         self._predicting = Predicting(ports.store, sizes, ports.journal.digests)
@@ -70,25 +72,24 @@ class RuntimeLifecycle:
         self._worker = worker = Worker(registry, ports, self._fetching, sizes, crashes, capacity.max_concurrency, unload_timeout_seconds)
         self._audit = Audit(registry, ports, is_open=lambda: self._takeover.obstacle is None, reserved_ids=reserved_ids)
         self._reconciler = Reconciler(
-            registry=registry, ports=ports, worker=worker, at_once=capacity.max_loading, on_looked=self._audit.want
+            registry=registry, ports=ports, worker=worker, at_once=capacity.max_loading, on_looked=self._audit.wanted.set
         )
         worker.on_ended = self._reconciler.ended
         self._takeover = Takeover(
-            registry, ports, sizes, crashes, self._reconciler, self._audit.want, capacity.runtime_version, reserved_ids
+            registry, ports, sizes, crashes, self._reconciler, self._audit.wanted.set, capacity.runtime_version, reserved_ids
         )
         self._known = Known(registry, ports, lambda: self.obstacle)
 
     def start(self) -> None:
         """Begin to take over what Triton serves, in the background."""
         self._takeover.begin()
-        self._audit.start()
+        self._auditing = asyncio.create_task(self._audit.run(), name=AUDIT)
 
     async def close(self) -> None:
         """End what runs in the background; for after a drain."""
         self._worker.is_closed = True
-        await self._audit.close()
-        await self._takeover.close()
-        await self._reconciler.close()
+        self._reconciler.end(for_good=True)
+        await end(self._auditing, self._takeover.task, self._reconciler.watching, self._reconciler.looking)
         self._fetching.workers.close()
         self._predicting.workers.close()
 
@@ -172,8 +173,8 @@ class RuntimeLifecycle:
     async def size_of(self, model_id: str) -> int:
         """Size in bytes of a model that is loaded, or that is restored, never 0. Raises ModelNotLoaded."""
         model = self.registry.find(model_id)
-        is_back_soon = model is not None and model.state is State.LOADING and model.operation is not None and model.operation.is_again
-        if model is None or not (is_back_soon or model.state in (State.LOADED, State.LOST)):
+        is_back_soon = model_id in self.registry.lost and model is not None and model.state in (State.LOST, State.LOADING)
+        if model is None or not (is_back_soon or model.state is State.LOADED):
             raise ModelNotLoaded("the model is not loaded").located(model_id, None)
         return model.size_bytes
 
@@ -194,12 +195,12 @@ class RuntimeLifecycle:
         for operation in self.registry.operations():
             if operation.is_queued_restore or operation.is_background:  # LOST or FAILED, for the next process
                 operation.stop(Draining("the adapter is shutting down"))
-        end = asyncio.get_running_loop().time() + grace_seconds
-        if await self._is_settled(end - grace_seconds * 0.4):
+        deadline = asyncio.get_running_loop().time() + grace_seconds
+        if await self._is_settled(deadline - grace_seconds * 0.4):
             return True
         for operation in self.registry.operations():
             operation.stop(Draining("the adapter is shutting down"))
-        return await self._is_settled(end)
+        return await self._is_settled(deadline)
 
     # ---- loads and unloads
 
@@ -212,8 +213,8 @@ class RuntimeLifecycle:
                 return self._worker.load(spec)
             if running.can_be_joined_by(spec):
                 return running
-            if running.kind == "restore":
-                await self._overtake(running, spec)
+            if running.is_queued_restore:
+                running.stop(Superseded("a load of the model takes the place of its restore"))
             await running.ended.wait()
 
     async def _claim_new(self, spec: ModelSpec) -> Operation:
@@ -243,24 +244,6 @@ class RuntimeLifecycle:
         """Raises Draining."""
         if self._is_draining:
             raise Draining("the adapter is shutting down and takes no new loads").located(spec.model_id, None)
-
-    async def _overtake(self, restore: Operation, spec: ModelSpec) -> None:
-        """
-        A call takes the place of a restore that Triton has not begun; an equal one shares the end of one that Triton has.
-
-        Raises:
-            AdapterError: Triton has died over it, or it was stopped. After a success the call still compares what it asks for;
-                where Triton has refused the placed files, the call loads its own.
-        """
-        model = restore.model
-        if restore.is_queued_restore:
-            restore.stop(Superseded("a load of the model takes the place of its restore"))
-        elif not restore.is_ending and model.content is not None and model.content.spec == self._ports.journal.digests.of_spec(spec):
-            try:
-                await asyncio.shield(restore.result)
-            except AdapterError:
-                if restore.has_crashed or restore.stopped_by is not None:
-                    raise
 
     async def _wait_for(self, operation: Operation, until: float) -> LoadedModel:
         try:

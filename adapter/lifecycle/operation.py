@@ -51,14 +51,8 @@ class Operation:
         self.stopped_by: AdapterError | None = None
         self.is_background = False
         """An unload without a call: the reconciler has begun it."""
-        self.is_again = kind == "restore"
-        """It sends the files of a lost model once more."""
-        self.was_lost = model.state is State.LOST
-        """Triton had lost the model when it began, or was found to have lost it since."""
         self.is_sent = False
         """Triton was asked to load."""
-        self.has_crashed = False
-        """Triton has died over its load."""
         self._seconds: dict[str, float] = {}
         self._running: tuple[str, float] | None = None
         """The phase, and since when."""
@@ -109,18 +103,6 @@ class Operation:
     def is_queued_restore(self) -> bool:
         """A restore that Triton was not asked for yet: stopped now, it leaves its model LOST."""
         return self.kind == "restore" and self.model.state is State.LOST
-
-    @property
-    def outcome_of_loss(self) -> Literal["restored", "crashed", "refused", "ended"] | None:
-        """What came of a model that Triton had lost; None where it had not, or where it is LOST still."""
-        if not self.was_lost or self.model.state is State.LOST:
-            return None
-        if self.has_crashed:
-            return "crashed"
-        if self.is_again and self.model.state is State.LOADED:
-            return "restored"
-        is_by_itself = self.kind == "restore" or self.is_background
-        return "refused" if is_by_itself and self.stopped_by is None else "ended"
 
     @property
     def obstacle(self) -> str | None:

@@ -30,7 +30,6 @@ from adapter.lifecycle.registry import Model, Registry
 from adapter.lifecycle.states import State
 from adapter.lifecycle.worker import Worker
 from adapter.ports import Ports
-from adapter.telemetry.metrics import RESTORE_PENDING, RESTORES
 from adapter.waits import doubling, set_within
 
 TAKEN_DOWN_AT_ONCE = 64
@@ -64,8 +63,9 @@ class Reconciler:
     """Called after each look at what Triton holds."""
     _is_on: bool = False
     _is_over: bool = False
-    _watching: asyncio.Task[None] | None = None
-    _looking: asyncio.Task[None] | None = None
+    watching: asyncio.Task[None] | None = None
+    looking: asyncio.Task[None] | None = None
+    """To be ended with the adapter."""
     _has_news: asyncio.Event = field(default_factory=asyncio.Event)
     """Triton has returned: a look that pauses goes on."""
     _other: int = 0
@@ -75,13 +75,10 @@ class Reconciler:
     _lost: int = 0
     """Models that were LOST in this restore, which is over when none is left and no look is due."""
 
-    def __post_init__(self) -> None:
-        RESTORE_PENDING.set_function(self._pending)
-
     @property
     def notice(self) -> str | None:
         """How far a restore is, for `/readyz`: `restoring 7 of 10`; None. From any thread."""
-        pending = self._pending()
+        pending = len(self.registry.lost)
         total = max(self._lost, pending)
         return f"restoring {total - pending} of {total}" if self._is_on and total else None
 
@@ -90,27 +87,17 @@ class Reconciler:
         if self._is_over:
             return
         self._is_on = True
-        if self._watching is None:
-            self._watching = asyncio.create_task(self._watch(), name=WATCH)
-        self._lost = max(self._lost, self._pending())
+        if self.watching is None:
+            self.watching = asyncio.create_task(self._watch(), name=WATCH)
+        self._lost = max(self._lost, len(self.registry.lost))
         self._look_soon()
         self.go_on()
 
     def end(self, *, for_good: bool = False) -> None:
         """A purge or a drain has come: nothing is begun any more; what is under way is stopped by the caller."""
-        RESTORES.labels("ended").inc(len(self.registry.all_in(State.LOST)))
         self._is_on = False
         self._is_over |= for_good
         self._lost = 0
-
-    async def close(self) -> None:
-        """End what runs in the background."""
-        self._is_on, self._is_over = False, True
-        tasks = {task for task in (self._watching, self._looking) if task is not None}
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
 
     @contextmanager
     def hold_restores_of(self, model_id: str) -> Iterator[None]:
@@ -126,11 +113,7 @@ class Reconciler:
 
     def ended(self, operation: Operation) -> None:
         """The id of an operation is free again."""
-        model, outcome = operation.model, operation.outcome_of_loss
-        if outcome is not None:
-            RESTORES.labels(outcome).inc()
-        if outcome in ("crashed", "refused") and operation.outcome is not None:
-            log.warning("restore.failed", model_id=model.model_id, outcome=outcome, cause=str(operation.outcome))
+        model = operation.model
         if model.state is State.FAILED and not model.is_paused:
             self._pause(model)
         if _is_suspect(model, self.registry.generation):
@@ -152,7 +135,7 @@ class Reconciler:
             lost = (model for model in self.registry.all_in(State.LOST) if self._is_free(model))
             for model in heapq.nlargest(places, lost, key=lambda model: model.confirmed):
                 self.worker.restore(model)
-        if self._looking is None and self._lost and not self._pending():
+        if self.looking is None and self._lost and not self.registry.lost:
             log.info("restore.ended", models=self._lost)
             self._lost = 0
 
@@ -170,11 +153,6 @@ class Reconciler:
         model.is_paused = False
         self.go_on()
 
-    def _pending(self) -> int:
-        """How many are LOST, or on their way back."""
-        again = [operation for operation in self.registry.operations() if operation.is_again and not operation.is_ending]
-        return len(self.registry.all_in(State.LOST)) + sum(operation.model.state is not State.LOST for operation in again)
-
     # ---- what Triton has lost
 
     async def _watch(self) -> None:
@@ -188,19 +166,12 @@ class Reconciler:
             self._look_soon()
 
     def _look_soon(self) -> None:
-        if self._is_on and self._looking is None and self._suspects():
-            self._looking = asyncio.create_task(self._look(), name=LOOK)
-            self._looking.add_done_callback(self._looked)
+        if self._is_on and self.looking is None and self._suspects():
+            self.looking = asyncio.create_task(self._look(), name=LOOK)
 
     def _suspects(self) -> Suspects:
         generation, loaded = self.registry.generation, self.registry.all_in(State.LOADED)
         return {model.model_id: (model, model.changes) for model in loaded if _is_suspect(model, generation)}
-
-    def _looked(self, _task: asyncio.Task[None]) -> None:
-        self._looking = None
-        self._look_soon()
-        self.go_on()
-        self.on_looked()
 
     async def _look(self) -> None:
         """Until no model is suspect, or the gate is shut."""
@@ -214,6 +185,9 @@ class Reconciler:
                     told = str(error)
                     log.warning("restore.blind", cause=told, exc_info=not isinstance(error, AdapterError))
                 await set_within(self._has_news, next(pauses))
+        self.looking = None
+        self.go_on()
+        self.on_looked()
 
     async def _look_once(self, asked: Suspects) -> None:
         """
@@ -254,6 +228,7 @@ class Reconciler:
         if placed is None or placed != model.placed:
             cause = "its directory is gone" if placed is None else "its directory is not the one that was placed"
             log.warning("restore.failed", model_id=model.model_id, outcome="refused", cause=cause)
+            self.registry.count_lost(model, "refused")
             self.worker.unload(model.model_id)
 
 

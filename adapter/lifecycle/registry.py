@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from typing import Literal
 
 from adapter.lifecycle.operation import Kind, Operation
 from adapter.lifecycle.states import IllegalMoveError, State, check_move
@@ -89,6 +90,8 @@ class Registry:
         self._models: dict[str, Model] = {}
         self._operations: dict[str, Operation] = {}
         self._by_state: dict[State, dict[str, Model]] = {state: {} for state in State}
+        self.lost: dict[str, Model] = {}
+        """By id: those that Triton has lost and that have not come back, as long as nothing else has come of them."""
         self.is_complete = False
         """False until Triton's index was read or purged: what is not in the table may be loaded all the same."""
         self.changes = 0
@@ -97,6 +100,7 @@ class Registry:
         """Grows each time that Triton returns: what a model's load was answered before may be lost."""
         for state in set(State) - {State.ABSENT}:
             metrics.MODELS.labels(state.value).set_function(partial(len, self._by_state[state]))
+        metrics.RESTORE_PENDING.set_function(partial(len, self.lost))
         metrics.LOADED_BYTES.set_function(lambda: sum(model.size_bytes for model in self.all_in(State.LOADED)))
 
     def find(self, model_id: str) -> Model | None:
@@ -133,17 +137,24 @@ class Registry:
         model.state = state
         if state is not State.ABSENT:
             self._by_state[state][model.model_id] = model
-        if state is State.LOST and model.operation is not None:
-            model.operation.was_lost = True
         model.changes += 1
         model.since = self._journal.now()
         self.changes += 1
+        if state is State.LOST:
+            self.lost[model.model_id] = model
+        elif state in (State.LOADED, State.ABSENT):
+            self.count_lost(model, "restored" if state is State.LOADED else "ended")
         if state is State.ABSENT:  # what was known of its content is gone with it
             model.asked = model.content = model.artifact = model.placed = None
             model.size_bytes, model.confirmed, model.pause_seconds = 0, 0.0, 0.0
         self.note(model)
         self._models.setdefault(model.model_id, model)
         self._drop_if_absent(model)
+
+    def count_lost(self, model: Model, outcome: Literal["restored", "crashed", "refused", "ended"]) -> None:
+        """Tell what has come of a model, if it is one that Triton has lost; the first outcome counts."""
+        if self.lost.pop(model.model_id, None) is not None:
+            metrics.RESTORES.labels(outcome).inc()
 
     def note(self, model: Model) -> None:
         """Tell the journal what is known of the model now."""

@@ -34,7 +34,7 @@ from adapter.lifecycle.states import State
 from adapter.model import Placed, Record, ServerModel, id_problem
 from adapter.ports import Ports
 from adapter.serving import RuntimeState
-from adapter.waits import doubling, set_within
+from adapter.waits import doubling, end, set_within
 
 STATUS_PATIENCE_SECONDS = 1.0
 """How long a status question waits for a purge that may be about to end; ModelMesh asks every 2 s."""
@@ -125,7 +125,8 @@ class Takeover:
     on_open: Callable[[], None]
     version: str
     reserved_ids: Collection[str]
-    _task: asyncio.Task[None] | None = None
+    task: asyncio.Task[None] | None = None
+    """To be ended with the adapter; the gate stays as it is."""
     _is_purged: bool = False
     """A purge has ended, and no status call has been answered READY since."""
     _no_purge: asyncio.Event = field(default_factory=asyncio.Event)
@@ -174,25 +175,19 @@ class Takeover:
             return RuntimeState(is_ready=True, version=self.version, problem=None)
         return RuntimeState(is_ready=False, version=self.version, problem=self.ports.server.problem or self.problem)
 
-    async def close(self) -> None:
-        """End the task; the gate stays as it is."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait({self._task})
-
     def _is_empty_since_purge(self) -> bool:
         return self._is_purged and len(self.registry) == 0
 
     def _begin(self, work: Callable[[], Awaitable[None]], problem: str, name: str) -> None:
         async def run() -> None:
-            if earlier is not None:
-                earlier.cancel()
-                await asyncio.wait({earlier})
+            await end(earlier)
             await work()
 
-        earlier, self._problem = self._task, problem
+        earlier, self._problem = self.task, problem
         self._gate.clear()
-        self._task = asyncio.create_task(run(), name=name)
+        if earlier is not None:
+            earlier.cancel()  # now: it must not open the gate any more
+        self.task = asyncio.create_task(run(), name=name)
 
     async def _is_done(self, step: Callable[[], Awaitable[None]], kind: str) -> bool:
         """Do it, then open the gate, also after a failure."""

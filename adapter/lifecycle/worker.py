@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
-from typing import cast
+from typing import Literal, cast
 
 import structlog
 
@@ -160,12 +160,10 @@ class Worker:
             return True
         if said == "unknown":
             return False
-        operation.is_again = True
         try:
             await self._restore(operation)
         except ModelRefused as refused:  # now; it is loaded anew
-            log.warning("restore.failed", model_id=model.model_id, outcome="refused", cause=refused.text)
-            operation.is_again = False
+            self._count_failed(model, refused)
             await self._take_down(operation, "undo")
             return False
         return True
@@ -192,13 +190,13 @@ class Worker:
             reported = await self._measured(operation)
         except ServerDied as died:
             if model.state is State.LOADING:
-                operation.has_crashed = True
+                self._count_failed(model, died)
                 self.crashes.died(model.content, died)
             raise
         if model.content is not None:
             self.crashes.succeeded(model.content)
         model.size_bytes = size(reported)
-        if not operation.is_again:
+        if model.model_id not in self.registry.lost:
             model.confirmed = self.ports.journal.now()
         self.registry.move(model, State.LOADED)
         await operation.noted(self.ports.journal)
@@ -248,6 +246,8 @@ class Worker:
         operation.outcome, operation.since = failure, loop.time()
         if operation.stopped_by is not None or model.named is None:
             loop.call_later(UNDO_PATIENCE_SECONDS, operation.settle, failure)
+        if operation.kind == "restore" and operation.stopped_by is None:
+            self._count_failed(model, failure)
         is_unheard = model.state is State.LOADED and operation.is_sent and operation.kind == "load"  # no caller was told of it
         is_hopeless = model.state is State.LOST and operation.kind == "restore" and operation.stopped_by is None
         try:
@@ -256,6 +256,13 @@ class Worker:
         except Exception as trouble:  # noqa: BLE001 - the outcome is known already; the model is FAILED and says so
             log.warning("undo.failed", model_id=model.model_id, state=model.state.value, cause=str(trouble))
         await operation.noted(self.ports.journal)
+
+    def _count_failed(self, model: Model, failure: AdapterError) -> None:
+        """A model that Triton had lost does not come back from the files that are placed."""
+        if model.model_id in self.registry.lost:
+            outcome: Literal["crashed", "refused"] = "crashed" if isinstance(failure, ServerDied) else "refused"
+            log.warning("restore.failed", model_id=model.model_id, outcome=outcome, cause=str(failure))
+            self.registry.count_lost(model, outcome)
 
     async def _take_down(self, operation: Operation, phase: Phase) -> None:
         """
