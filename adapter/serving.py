@@ -30,14 +30,17 @@ class KnownModel:
     """What its caller gave, or where its files are placed."""
     is_serving: bool
     """LOADED: answers inference. False while it is being loaded, unloaded, or loaded again after a restart of Triton."""
-    is_coming: bool
-    """It is being loaded, for the first time or again."""
     is_coming_back: bool
     """It is being loaded again: Triton has lost it."""
     is_going: bool
     """It is being unloaded, or taken down after a failure."""
     placed: str | None = None
     """Identity of its directory in Triton's folder: another one after each load. None: the adapter has not placed it."""
+
+    @property
+    def is_coming(self) -> bool:
+        """It is being loaded, for the first time or again."""
+        return not self.is_serving and not self.is_going
 
 
 @dataclass(frozen=True)
@@ -114,6 +117,9 @@ class Models(Protocol):
         Raises:
             ServerUnavailable: as `known`, and it is not known yet whether there is one of this name.
         """
+
+    def find_id(self, model_id: str) -> KnownModel | None:
+        """As `find`, by Triton's name."""
 
     async def load_new(self, spec: ModelSpec) -> LoadedModel:
         """

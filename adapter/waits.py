@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(eq=False)
@@ -138,3 +139,11 @@ async def set_within(event: asyncio.Event, seconds: float) -> None:
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await event.wait()
+
+
+async def end(*tasks: asyncio.Task[Any] | None, seconds: float | None = None) -> None:
+    """Cancel those that there are, and return when they have ended, or after the time."""
+    if there := [task for task in tasks if task is not None]:
+        for task in there:
+            task.cancel()
+        await asyncio.wait(there, timeout=seconds)

@@ -20,8 +20,8 @@ from adapter.companion import Companion
 from adapter.errors import StartError
 from adapter.journal.file import NAME as JOURNAL
 from adapter.journal.journal import Journal
+from adapter.lifecycle.known import RepositoryCalls
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
-from adapter.lifecycle.repository_api import RepositoryCalls
 from adapter.ports import Ports
 from adapter.settings import ProxySettings, Settings, inherited
 from adapter.settings.fronts import RestProxySettings
@@ -37,7 +37,7 @@ from adapter.triton.server import TritonServer
 from adapter.units import Endpoint
 from adapter.volume.space import Space
 from adapter.volume.volume import Volume
-from adapter.waits import set_within
+from adapter.waits import end, set_within
 from adapter.workers import retrieve
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ async def build(
         root_tasks = _watched(stack, settings, lifecycle, server, companion)
         reading = asyncio.create_task(store.ready(), name="cache")
         reading.add_done_callback(retrieve)  # `prepare` tells of a failure
-        stack.push_async_callback(_end, reading)
+        stack.push_async_callback(end, reading, seconds=END_SECONDS)
         await asyncio.wait({reading}, timeout=READ_SECONDS)
         lifecycle.start()
         spi = await _spi(stack, settings, lifecycle, store)
@@ -193,7 +193,7 @@ def _watched(
         asyncio.create_task(server.watch(), name="watch of Triton"),
         *([asyncio.create_task(companion.ended(), name="Triton's process")] if companion else ()),
     )
-    stack.push_async_callback(_end, *tasks)
+    stack.push_async_callback(end, *tasks, seconds=END_SECONDS)
     return tasks
 
 
@@ -210,7 +210,7 @@ async def _spi(stack: AsyncExitStack, settings: Settings, lifecycle: RuntimeLife
         )
         stack.push_async_callback(spi.stop, 0)
     preparing = asyncio.create_task(_prepared(store, runtime.has_told), name="storage clients")
-    stack.push_async_callback(_end, preparing)
+    stack.push_async_callback(end, preparing, seconds=END_SECONDS)
     return spi
 
 
@@ -239,7 +239,6 @@ async def _fronts(
         if settings.v2.has_repository:
             api = RepositoryCalls(
                 models=lifecycle,
-                find=lifecycle.find_id,
                 server=server,
                 others=server,
                 load_seconds=settings.capacity.load_timeout_ms / 1000,
@@ -275,12 +274,6 @@ async def _prepared(store: Store, has_told: asyncio.Event) -> None:
         await store.prepare()
     except Exception:  # a load makes what is missing
         log.exception("storage.not_prepared")
-
-
-async def _end(*tasks: asyncio.Task[None]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.wait(tasks, timeout=END_SECONDS)
 
 
 async def _close(part: RuntimeLifecycle | TritonServer) -> None:

@@ -33,8 +33,8 @@ class CrashCounts:
         Raises:
             CrashesTriton: with the count, the time, and what ends it.
         """
-        known = self._remembered(content.crash)
-        if known is None or known.count < MOST_CRASHES:
+        known = self._journal.crashes.get(content.crash)
+        if known is None or known.count < MOST_CRASHES or not self._counts(known):
             return
         since = self._journal.now() - known.last
         raise CrashesTriton(
@@ -45,11 +45,14 @@ class CrashCounts:
 
     def count(self, digest: str) -> int:
         """Triton has died over the content with this `Content.crash`; returns how often by now."""
-        known = self._remembered(digest)
-        crashes = Crashes(digest=digest, count=known.count + 1 if known else 1, last=self._journal.now())
-        self._forget_old(besides=digest)
-        self._journal.note(crashes)
-        return crashes.count
+        known = self._journal.crashes.get(digest)
+        others = sorted((each for each in self._journal.crashes.values() if each.digest != digest), key=lambda each: -each.last)
+        for place, other in enumerate(others):  # a content that has changed is never asked for again: who else would forget it?
+            if place >= MOST_CONTENTS - 1 or not self._counts(other):
+                self._journal.forget(other)
+        count = known.count + 1 if known and self._counts(known) else 1
+        self._journal.note(Crashes(digest=digest, count=count, last=self._journal.now()))
+        return count
 
     def died(self, content: Content | None, death: ServerDied) -> None:
         """Triton has died over the content, which is counted where it is known. Raises CrashesTriton: once too often."""
@@ -66,23 +69,9 @@ class CrashCounts:
         if known := self._journal.crashes.get(content.crash):
             self._journal.forget(known)
 
-    def _remembered(self, digest: str) -> Crashes | None:
-        known = self._journal.crashes.get(digest)
-        if known is None or self._counts(known):
-            return known
-        self._journal.forget(known)
-        return None
-
     def _counts(self, known: Crashes) -> bool:
         """Not what is to come: the journal is anybody's who can write the volume."""
         return 0 <= self._journal.now() - known.last < REMEMBERED_SECONDS
-
-    def _forget_old(self, besides: str) -> None:
-        """A content that has changed is never asked for again: who else would forget it?"""
-        others = sorted((known for known in self._journal.crashes.values() if known.digest != besides), key=lambda known: -known.last)
-        for place, known in enumerate(others):
-            if place >= MOST_CONTENTS - 1 or not self._counts(known):
-                self._journal.forget(known)
 
 
 def _minutes(seconds: float) -> str:

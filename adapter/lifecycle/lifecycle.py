@@ -10,7 +10,7 @@ overtakes a load of the same id, waits for its undo, and is never cancelled.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import cast
 
@@ -26,12 +26,11 @@ from adapter.errors import (
     Superseded,
     UnloadUnfinished,
 )
-from adapter.lifecycle.audit import Audit
+from adapter.lifecycle.audit import AUDIT, Audit
 from adapter.lifecycle.crashes import CrashCounts
 from adapter.lifecycle.fetching import Fetching
 from adapter.lifecycle.known import Known
 from adapter.lifecycle.operation import Operation
-from adapter.lifecycle.planning import Planning
 from adapter.lifecycle.predicting import Predicting
 from adapter.lifecycle.reconciler import Reconciler
 from adapter.lifecycle.registry import Registry
@@ -44,6 +43,7 @@ from adapter.ports import Ports
 from adapter.serving import AlreadyLoaded, KnownModel, LoadedModel, RuntimeState
 from adapter.settings.capacity import CapacitySettings
 from adapter.telemetry.logs import note
+from adapter.waits import end
 
 ANSWER_SECONDS = 1.0
 """
@@ -60,68 +60,51 @@ class RuntimeLifecycle:
     """The lifecycle of all models; implements `Lifecycle` and `Models` of `adapter.serving`."""
 
     def __init__(self, *, ports: Ports, capacity: CapacitySettings, unload_timeout_seconds: float, reserved_ids: frozenset[str]) -> None:
-        self.registry = Registry(ports.journal)
-        self._server = ports.server
-        self._repository = ports.repository
-        self._digests = ports.journal.digests
-        self._budget_seconds = capacity.budget_seconds
-        self._announced_seconds = capacity.load_timeout_ms / 1000
-        self._sizes = sizes = Sizes(self.registry, capacity, ports.journal.digests)
-        self._planning = planning = Planning()
-        self._predicting = Predicting(store=ports.store, sizes=sizes, digests=ports.journal.digests)
-        self._audit = Audit(registry=self.registry, ports=ports, is_open=lambda: self._takeover.obstacle is None, reserved_ids=reserved_ids)
-        crashes = CrashCounts(ports.journal)
-        fetching = Fetching(ports=ports, sizes=sizes, planning=planning, crashes=crashes, budget_seconds=capacity.budget_seconds)
-        self._worker = Worker(
-            registry=self.registry,
-            ports=ports,
-            fetching=fetching,
-            sizes=sizes,
-            crashes=crashes,
-            max_concurrency=capacity.max_concurrency,
-            unload_seconds=unload_timeout_seconds,
-        )
-        self._reconciler = Reconciler(
-            registry=self.registry, ports=ports, worker=self._worker, at_once=capacity.max_loading, on_looked=self._audit.want
-        )
-        self._takeover = Takeover(
-            registry=self.registry,
-            ports=ports,
-            sizes=sizes,
-            reconciler=self._reconciler,
-            crashes=crashes,
-            on_open=self._audit.want,
-            version=capacity.runtime_version,
-            reserved_ids=reserved_ids,
-        )
-        self._worker.on_ended, self._worker.on_loaded = self._reconciler.ended, self._takeover.met_modelmesh
-        self._known = Known(registry=self.registry, ports=ports, takeover=self._takeover)
+        self.registry = registry = Registry(ports.journal)
+        self._ports = ports
+        self._capacity = capacity
         self._is_draining = False
+        self._auditing: asyncio.Task[None] | None = None
+        crashes = CrashCounts(ports.journal)
+        self._sizes = sizes = Sizes(registry, capacity, ports.journal.digests)
+        self._predicting = Predicting(ports.store, sizes, ports.journal.digests)
+        self._fetching = Fetching(ports, sizes, crashes, capacity.budget_seconds)
+        self._worker = worker = Worker(registry, ports, self._fetching, sizes, crashes, capacity.max_concurrency, unload_timeout_seconds)
+        self._audit = Audit(registry, ports, is_open=lambda: self._takeover.obstacle is None, reserved_ids=reserved_ids)
+        self._reconciler = Reconciler(
+            registry=registry, ports=ports, worker=worker, at_once=capacity.max_loading, on_looked=self._audit.wanted.set
+        )
+        worker.on_ended = self._reconciler.ended
+        self._takeover = Takeover(
+            registry, ports, sizes, crashes, self._reconciler, self._audit.wanted.set, capacity.runtime_version, reserved_ids
+        )
+        self._known = Known(registry, ports, lambda: self.obstacle)
 
     def start(self) -> None:
         """Begin to take over what Triton serves, in the background."""
         self._takeover.begin()
-        self._audit.start()
+        self._auditing = asyncio.create_task(self._audit.run(), name=AUDIT)
 
     async def close(self) -> None:
         """End what runs in the background; for after a drain."""
-        self._worker.close()
-        await self._audit.close()
-        await self._takeover.close()
-        await self._reconciler.close()
-        self._planning.close()
-        self._predicting.close()
+        self._worker.is_closed = True
+        self._reconciler.end(for_good=True)
+        await end(self._auditing, self._takeover.task, self._reconciler.watching, self._reconciler.looking)
+        self._fetching.workers.close()
+        self._predicting.workers.close()
 
     def readiness(self) -> str | None:
         """Why ModelMesh could not be served now, or None."""
-        if self._is_draining:
-            return "the adapter is shutting down"
-        return self._repository.problem or self._server.problem or self._takeover.problem
+        return self._broken() or self._ports.server.problem or self._takeover.problem
 
     @property
     def obstacle(self) -> str | None:
         """Why no front could load or ask a model now, or None. Whether ModelMesh has asked for anything makes no difference."""
-        return "the adapter is shutting down" if self._is_draining else self._repository.problem or self._known.obstacle
+        unknown = None if self.registry.is_complete else self._takeover.problem  # a take-over has failed, and is made again soon
+        return self._broken() or self._ports.server.problem or self._takeover.obstacle or unknown
+
+    def _broken(self) -> str | None:
+        return "the adapter is shutting down" if self._is_draining else self._ports.repository.problem
 
     def known(self) -> Sequence[KnownModel]:
         """As `Models.known`. Raises ServerUnavailable."""
@@ -137,7 +120,7 @@ class RuntimeLifecycle:
 
     def notice(self) -> str | None:
         """What is told of an adapter that is ready: how far a restore is, and that Triton is slow."""
-        return "; ".join(filter(None, (self._reconciler.notice, self._server.notice))) or None
+        return "; ".join(filter(None, (self._reconciler.notice, self._ports.server.notice))) or None
 
     async def load(self, spec: ModelSpec) -> LoadedModel:
         """
@@ -145,7 +128,9 @@ class RuntimeLifecycle:
 
         Cancelling this call leaves the load to its other callers; the last one to go undoes it.
         """
-        return await self._loaded(spec, self._claim_load)
+        loaded = await self._loaded(spec, self._claim_load)
+        self._takeover.met_modelmesh()
+        return loaded
 
     async def load_new(self, spec: ModelSpec) -> LoadedModel:
         """As `Models.load_new`: the load has one caller, and later callers are told so at once. Raises AdapterError."""
@@ -154,7 +139,7 @@ class RuntimeLifecycle:
     async def _loaded(self, spec: ModelSpec, claim: Callable[[ModelSpec], Awaitable[Operation]]) -> LoadedModel:
         operation: Operation | None = None
         try:
-            async with asyncio.timeout(self._budget_seconds) as budget:
+            async with asyncio.timeout(self._capacity.budget_seconds) as budget:
                 with self._reconciler.hold_restores_of(spec.model_id):
                     operation = await claim(spec)
                 return await self._wait_for(operation, cast("float", budget.when()))
@@ -172,7 +157,9 @@ class RuntimeLifecycle:
                 with self._reconciler.hold_restores_of(model_id):
                     await self._free(model_id, deadline)
         except TimeoutError:
-            obstacle = self._obstacle(model_id, "unload") or self._server.obstacle(model_id)  # an operation may have given up just now
+            obstacle = self._obstacle(model_id, "unload") or self._ports.server.obstacle(
+                model_id
+            )  # an operation may have given up just now
             raise self._worker.unfinished(obstacle).located(model_id, None) from None
 
     async def predict(self, spec: ModelSpec) -> int:
@@ -186,8 +173,8 @@ class RuntimeLifecycle:
     async def size_of(self, model_id: str) -> int:
         """Size in bytes of a model that is loaded, or that is restored, never 0. Raises ModelNotLoaded."""
         model = self.registry.find(model_id)
-        is_back_soon = model is not None and model.state is State.LOADING and model.operation is not None and model.operation.is_again
-        if model is None or not (is_back_soon or model.state in (State.LOADED, State.LOST)):
+        is_back_soon = model_id in self.registry.lost and model is not None and model.state in (State.LOST, State.LOADING)
+        if model is None or not (is_back_soon or model.state is State.LOADED):
             raise ModelNotLoaded("the model is not loaded").located(model_id, None)
         return model.size_bytes
 
@@ -205,76 +192,62 @@ class RuntimeLifecycle:
         """
         self._is_draining = True
         self._reconciler.end(for_good=True)
-        later = [each for each in self.registry.operations() if each.is_queued_restore or each.is_background]
-        self._stop(later)  # LOST or FAILED, for the next process
-        loop = asyncio.get_running_loop()
-        end = loop.time() + grace_seconds
-        if await self._is_settled(loop.time() + grace_seconds * 0.6):
+        for operation in self.registry.operations():
+            if operation.is_queued_restore or operation.is_background:  # LOST or FAILED, for the next process
+                operation.stop(Draining("the adapter is shutting down"))
+        deadline = asyncio.get_running_loop().time() + grace_seconds
+        if await self._is_settled(deadline - grace_seconds * 0.4):
             return True
-        self._stop(self.registry.operations())
-        return await self._is_settled(end)
+        for operation in self.registry.operations():
+            operation.stop(Draining("the adapter is shutting down"))
+        return await self._is_settled(deadline)
 
     # ---- loads and unloads
 
     async def _claim_load(self, spec: ModelSpec) -> Operation:
         while True:
             await self._takeover.passed()
-            if self._is_draining:
-                raise Draining("the adapter is shutting down and takes no new loads").located(spec.model_id, None)
+            self._check_open(spec)
             running = self.registry.operation_on(spec.model_id)
             if running is None:
                 return self._worker.load(spec)
             if running.can_be_joined_by(spec):
                 return running
-            if running.kind == "restore":
-                await self._overtake(running, spec)
+            if running.is_queued_restore:
+                running.stop(Superseded("a load of the model takes the place of its restore"))
             await running.ended.wait()
 
     async def _claim_new(self, spec: ModelSpec) -> Operation:
         """What is going is waited for, what has FAILED is finished by the load; of an id that has anything else nothing is waited for."""
         while True:
             self._check_new(spec)
-            if self._server.problem is not None:  # callers of a front try again themselves
-                raise ServerUnavailable(self._server.problem).located(spec.model_id, None)
             await self._takeover.passed()
-            running = self._check_new(spec)
+            self._check_new(spec)
             if not self.registry.is_complete:  # what Triton holds is not known, so nothing can be booked beside it
                 raise ServerUnavailable(self.obstacle or "the models in Triton are not taken over yet").located(spec.model_id, None)
+            running = self.registry.operation_on(spec.model_id)
             if running is None:
                 return self._worker.load(spec)
             await running.ended.wait()
 
-    def _check_new(self, spec: ModelSpec) -> Operation | None:
-        """What takes an earlier model of this id away. Raises AlreadyLoaded, Draining."""
+    def _check_new(self, spec: ModelSpec) -> None:
+        """Raises AlreadyLoaded, Draining, ServerUnavailable."""
         model = self.registry.find(spec.model_id)
         if model is not None and not model.is_going:
             words = "is loaded already" if model.state is State.LOADED else "is being loaded already"
             raise AlreadyLoaded(f"the model {words}").located(spec.model_id, None)
+        self._check_open(spec)
+        if self._ports.server.problem is not None:  # callers of a front try again themselves
+            raise ServerUnavailable(self._ports.server.problem).located(spec.model_id, None)
+
+    def _check_open(self, spec: ModelSpec) -> None:
+        """Raises Draining."""
         if self._is_draining:
             raise Draining("the adapter is shutting down and takes no new loads").located(spec.model_id, None)
-        return None if model is None else model.operation
-
-    async def _overtake(self, restore: Operation, spec: ModelSpec) -> None:
-        """
-        A call takes the place of a restore that Triton has not begun; an equal one shares the end of one that Triton has.
-
-        Raises:
-            AdapterError: Triton has died over it, or it was stopped. After a success the call still compares what it asks for;
-                where Triton has refused the placed files, the call loads its own.
-        """
-        model = restore.model
-        if restore.is_queued_restore:
-            restore.stop(Superseded("a load of the model takes the place of its restore"))
-        elif not restore.is_ending and model.content is not None and model.content.spec == self._digests.of_spec(spec):
-            try:
-                await asyncio.shield(restore.result)
-            except AdapterError:
-                if restore.has_crashed or restore.stopped_by is not None:
-                    raise
 
     async def _wait_for(self, operation: Operation, until: float) -> LoadedModel:
         try:
-            with operation.joined(until - min(ANSWER_SECONDS, self._budget_seconds / 10)):
+            with operation.joined(until - min(ANSWER_SECONDS, self._capacity.budget_seconds / 10)):
                 return cast("LoadedModel", await asyncio.shield(operation.result))
         finally:
             if not operation.callers:
@@ -299,9 +272,10 @@ class RuntimeLifecycle:
     def _over_budget(self, spec: ModelSpec, operation: Operation | None) -> AdapterError:
         if operation is not None and operation.outcome is not None:  # it has failed before, and its undo takes long
             return operation.outcome
-        slow = operation.slow_phases() if operation else f"queue {self._budget_seconds:.1f} s"
+        slow = operation.slow_phases() if operation else f"queue {self._capacity.budget_seconds:.1f} s"
         cause = operation.obstacle if operation else self._obstacle(spec.model_id, "load")
-        budget = f"not loaded within {self._budget_seconds:.1f} s (the announced timeout is {self._announced_seconds:g} s)"
+        announced = f"the announced timeout is {self._capacity.load_timeout_ms / 1000:g} s"
+        budget = f"not loaded within {self._capacity.budget_seconds:.1f} s ({announced})"
         return BudgetExceeded("; ".join(filter(None, (cause, budget)))).located(spec.model_id, slow)
 
     def _obstacle(self, model_id: str, kind: str) -> str | None:
@@ -310,11 +284,6 @@ class RuntimeLifecycle:
         if running is None:
             return self._takeover.obstacle
         return running.obstacle if running.kind == kind == "unload" else f"waiting for {running}"
-
-    @staticmethod
-    def _stop(operations: Iterable[Operation]) -> None:
-        for operation in operations:
-            operation.stop(Draining("the adapter is shutting down"))
 
     async def _is_settled(self, deadline: float) -> bool:
         loop = asyncio.get_running_loop()

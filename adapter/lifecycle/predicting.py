@@ -11,15 +11,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 import structlog
 
 from adapter.digests import Digests
 from adapter.errors import AdapterError, InvalidModel, SourceUnavailable
 from adapter.layout import rules
-from adapter.lifecycle.planning import effort
+from adapter.lifecycle.fetching import effort
 from adapter.lifecycle.sizes import Sizes
 from adapter.model import Listing, ModelSpec, SourceFile, Survey
 from adapter.ports import ModelStore
@@ -31,108 +31,81 @@ SURVEY_SECONDS = 0.24
 """Of these, for storage; the rest is for digests and plans."""
 THREADS = 2
 """For models with many files."""
-PLANNED_FILES_PER_SECOND = 200_000
-"""A plan of more files than the time allows is not begun: nothing can stop it, and it holds up the loop."""
+MOST_PLANNED_FILES = 12_000
+"""A plan of more is not begun: it takes longer than the time after the look into storage, and holds up the loop."""
 MOST_LOOKS = 256
 """Predictions that ask storage or compute at once, those that were answered before their look had ended included."""
 
 log = structlog.stdlib.get_logger(__name__)
 
 
-@dataclass
-class _Guess:
-    """The best answer so far."""
-
-    bytes: int
-    end: float
-    """When it is the answer, by the clock of the loop."""
-
-
+@dataclass(eq=False)
 class Predicting:
-    """Predicts sizes. Call `close` at the end."""
+    """Predicts sizes."""
 
-    def __init__(self, *, store: ModelStore, sizes: Sizes, digests: Digests) -> None:
-        """Raises StartError: the process cannot have the threads."""
-        self._store = store
-        self._sizes = sizes
-        self._digests = digests
-        self._workers = Workers("predicting", THREADS)
-        self._looks: set[asyncio.Task[None]] = set()
+    store: ModelStore
+    sizes: Sizes
+    digests: Digests
+    workers: Workers = field(default_factory=lambda: Workers("predicting", THREADS))
+    """To be closed at the end."""
+    _looks: set[asyncio.Task[None]] = field(default_factory=set)
 
     async def predict(self, spec: ModelSpec) -> int:
         """Best size that can be told within PREDICT_SECONDS, in bytes. Never raises."""
-        given = self._sizes.given(spec)
+        given = self.sizes.given(spec)
         if given is not None:
             return given
-        guess = _Guess(self._sizes.blind(spec) or self._sizes.default_bytes, _now() + PREDICT_SECONDS)
+        guesses = [self.sizes.blind(spec) or self.sizes.default_bytes]
         if len(self._looks) >= MOST_LOOKS:
-            return guess.bytes
-        look = asyncio.create_task(self._look(spec, guess), name=f"prediction {spec.model_id}")
+            return guesses[-1]
+        look = asyncio.create_task(self._look(spec, guesses), name=f"prediction {spec.model_id}")
         self._looks.add(look)
         look.add_done_callback(self._ended)
         try:
             await asyncio.wait({look}, timeout=PREDICT_SECONDS)
         finally:
             look.cancel()  # it ends with its thread, or at once
-        return guess.bytes
-
-    def close(self) -> None:
-        """Take no more work; does not wait for what runs."""
-        self._workers.close()
+        return guesses[-1]
 
     def _ended(self, look: asyncio.Task[None]) -> None:
         self._looks.discard(look)
         if not look.cancelled() and (error := look.exception()) is not None:
             log.error("prediction.crashed", exc_info=error)
 
-    async def _look(self, spec: ModelSpec, guess: _Guess) -> None:
+    async def _look(self, spec: ModelSpec, guesses: list[int]) -> None:
         try:
-            survey = await self._store.survey(spec, SURVEY_SECONDS, wanted)
-            if survey.listing is not None:
-                await self._from_whole(spec, survey, survey.listing, guess)
-            elif survey.seen_bytes and self._sizes.blind(spec) is None:
-                await self._from_part(spec, survey, guess)
+            await self._guess(spec, await self.store.survey(spec, SURVEY_SECONDS, wanted), guesses)
         except SourceUnavailable as error:
             log.debug("prediction.blind", model_id=spec.model_id, cause=error.text)
         except AdapterError as error:  # the load will be refused with these words
             log.debug("prediction.defaulted", model_id=spec.model_id, cause=error.text)
-            guess.bytes = self._sizes.default_bytes
+            guesses.append(self.sizes.default_bytes)
 
-    async def _from_whole(self, spec: ModelSpec, survey: Survey, listing: Listing, guess: _Guess) -> None:
-        sizes = self._sizes
-        if (remembered := sizes.remembered(spec)) is not None:
+    async def _guess(self, spec: ModelSpec, survey: Survey, guesses: list[int]) -> None:
+        """Of half a listing at least the default, or more where more was seen."""
+        sizes, listing, is_whole = self.sizes, survey.listing, survey.listing is not None
+        if listing is None:
+            listing = Listing(origin="", name=spec.path.strip("/").rpartition("/")[2], is_single_file=False, files=survey.seen)
+        elif (remembered := sizes.remembered(spec)) is not None:
             content, size = remembered
-            if content.crash == await self._workers.run_large(lambda: self._digests.of_crash(spec, listing), effort(listing)):
-                guess.bytes = sizes.predicted(size, is_sure=content.listing is not None)  # without versions it may be another content
+            if content.crash == await self.workers.run_large(lambda: self.digests.of_crash(spec, listing), effort(listing)):
+                is_sure = content.listing is not None  # without versions it may be another content
+                guesses.append(sizes.predicted(size, is_sure=is_sure))
                 return
-        if spec.size_hint_bytes:
+        if spec.size_hint_bytes or not (is_whole or (survey.seen_bytes and sizes.blind(spec) is None)):
             return
-        guess.bytes = sizes.predicted(sizes.from_files(survey.seen_bytes))
-        if (served := await self._served(spec, listing, survey.contents, guess)) is not None:
-            guess.bytes = sizes.predicted(sizes.from_files(served.bytes), is_sure=served.is_sure)
-
-    async def _from_part(self, spec: ModelSpec, survey: Survey, guess: _Guess) -> None:
-        """At least the default, or more where more was seen."""
-        sizes = self._sizes
-        guess.bytes = max(sizes.predicted(sizes.from_files(survey.seen_bytes)), sizes.default_bytes)
-        part = Listing(origin="", name=spec.path.strip("/").rpartition("/")[2], is_single_file=False, files=survey.seen)
-        with suppress(InvalidModel):  # half a model need not be one
-            if (served := await self._served(spec, part, {}, guess)) is not None:
-                guess.bytes = max(sizes.predicted(sizes.from_files(served.bytes)), sizes.default_bytes)
-
-    async def _served(self, spec: ModelSpec, listing: Listing, contents: Mapping[SourceFile, bytes], guess: _Guess) -> Served | None:
-        if len(listing.files) > (guess.end - _now()) * PLANNED_FILES_PER_SECOND:
-            return None
-        return await self._workers.run_large(lambda: served_bytes(spec, listing, contents), effort(listing, contents))
-
-
-@dataclass(frozen=True)
-class Served:
-    """Bytes of the files that would be served."""
-
-    bytes: int
-    is_sure: bool
-    """False: what decides it was not read."""
+        least = 0 if is_whole else sizes.default_bytes
+        guesses.append(max(sizes.predicted(sizes.from_files(survey.seen_bytes)), least))
+        if len(listing.files) > MOST_PLANNED_FILES:
+            return
+        try:
+            work, items = partial(served_bytes, spec, listing, survey.contents), effort(listing, survey.contents)
+            served, is_sure = await self.workers.run_large(work, items)
+        except InvalidModel:
+            if is_whole:  # half a model need not be one
+                raise
+        else:
+            guesses.append(max(sizes.predicted(sizes.from_files(served), is_sure=is_sure and is_whole), least))
 
 
 def wanted(listing: Listing) -> tuple[SourceFile, ...]:
@@ -140,9 +113,9 @@ def wanted(listing: Listing) -> tuple[SourceFile, ...]:
     return rules.wanted(replace(listing, schema=None))
 
 
-def served_bytes(spec: ModelSpec, listing: Listing, contents: Mapping[SourceFile, bytes]) -> Served:
+def served_bytes(spec: ModelSpec, listing: Listing, contents: Mapping[SourceFile, bytes]) -> tuple[int, bool]:
     """
-    Which of the listed files would be served; where a config was not read, by the names alone.
+    Bytes of those listed files that would be served, and whether that is sure: where a config was not read the names alone decide.
 
     Raises:
         InvalidModel: none; the load will be refused.
@@ -150,14 +123,9 @@ def served_bytes(spec: ModelSpec, listing: Listing, contents: Mapping[SourceFile
     spec, listing = replace(spec, schema_path=None), replace(listing, schema=None)
     missing = {file for file in wanted(listing) if file not in contents}
     if not missing:
-        return Served(rules.plan(spec, listing, dict(contents)).size_bytes, is_sure=True)
-    configs = {*missing, *contents}
-    by_names = replace(listing, files=tuple(file for file in listing.files if file not in configs))
+        return rules.plan(spec, listing, dict(contents)).size_bytes, True
+    by_names = replace(listing, files=tuple(file for file in listing.files if file not in missing and file not in contents))
     try:
-        return Served(rules.plan(spec, by_names, {}).size_bytes, is_sure=False)
+        return rules.plan(spec, by_names, {}).size_bytes, False
     except InvalidModel:
-        return Served(listing.size_bytes, is_sure=False)
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()
+        return listing.size_bytes, False

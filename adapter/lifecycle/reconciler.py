@@ -18,18 +18,18 @@ import heapq
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from itertools import islice
 
 import structlog
 
 from adapter.errors import AdapterError
 from adapter.inventory import by_owner, is_untouched
-from adapter.lifecycle.operation import Model, Operation
-from adapter.lifecycle.registry import Registry
+from adapter.lifecycle.operation import Operation
+from adapter.lifecycle.registry import Model, Registry
 from adapter.lifecycle.states import State
 from adapter.lifecycle.worker import Worker
 from adapter.ports import Ports
-from adapter.telemetry.metrics import RESTORE_PENDING, RESTORES
 from adapter.waits import doubling, set_within
 
 TAKEN_DOWN_AT_ONCE = 64
@@ -50,38 +50,35 @@ Suspects = dict[str, tuple[Model, int]]
 log = structlog.stdlib.get_logger(__name__)
 
 
+@dataclass(eq=False)
 class Reconciler:
     """Works while the gate is open."""
 
-    def __init__(self, *, registry: Registry, ports: Ports, worker: Worker, at_once: int, on_looked: Callable[[], None]) -> None:
-        """`at_once`: most restores under way; `on_looked`: called after each look at what Triton holds."""
-        self._registry = registry
-        self._repository = ports.repository
-        self._server = ports.server
-        self._worker = worker
-        self._at_once = at_once
-        self._on_looked = on_looked
-        self._is_on = self._is_over = False
-        self._watching: asyncio.Task[None] | None = None
-        self._looking: asyncio.Task[None] | None = None
-        self._has_news = asyncio.Event()
-        """Triton has returned: a look that pauses goes on."""
-        self._other = 0
-        """The last generation of Triton that is certainly another process than the one before."""
-        self._calls: Counter[str] = Counter()
-        """Calls that wait to begin an operation, by model id."""
-        self._pauses: dict[str, float] = {}
-        """Model id → how long a FAILED model was last left alone."""
-        self._paused: set[str] = set()
-        """Models that are left alone now."""
-        self._lost = 0
-        """Models that were LOST in this restore, which is over when none is left and no look is due."""
-        RESTORE_PENDING.set_function(self._pending)
+    registry: Registry
+    ports: Ports
+    worker: Worker
+    at_once: int
+    """Most restores under way."""
+    on_looked: Callable[[], None]
+    """Called after each look at what Triton holds."""
+    _is_on: bool = False
+    _is_over: bool = False
+    watching: asyncio.Task[None] | None = None
+    looking: asyncio.Task[None] | None = None
+    """To be ended with the adapter."""
+    _has_news: asyncio.Event = field(default_factory=asyncio.Event)
+    """Triton has returned: a look that pauses goes on."""
+    _other: int = 0
+    """The last generation of Triton that is certainly another process than the one before."""
+    _calls: Counter[str] = field(default_factory=Counter)
+    """Calls that wait to begin an operation, by model id."""
+    _lost: int = 0
+    """Models that were LOST in this restore, which is over when none is left and no look is due."""
 
     @property
     def notice(self) -> str | None:
         """How far a restore is, for `/readyz`: `restoring 7 of 10`; None. From any thread."""
-        pending = self._pending()
+        pending = len(self.registry.lost)
         total = max(self._lost, pending)
         return f"restoring {total - pending} of {total}" if self._is_on and total else None
 
@@ -90,28 +87,17 @@ class Reconciler:
         if self._is_over:
             return
         self._is_on = True
-        if self._watching is None:
-            self._watching = asyncio.create_task(self._watch(), name=WATCH)
-        self._lost = max(self._lost, self._pending())
+        if self.watching is None:
+            self.watching = asyncio.create_task(self._watch(), name=WATCH)
+        self._lost = max(self._lost, len(self.registry.lost))
         self._look_soon()
         self.go_on()
 
     def end(self, *, for_good: bool = False) -> None:
         """A purge or a drain has come: nothing is begun any more; what is under way is stopped by the caller."""
-        RESTORES.labels("ended").inc(len(self._registry.all_in(State.LOST)))
         self._is_on = False
         self._is_over |= for_good
-        self._pauses.clear()
         self._lost = 0
-
-    async def close(self) -> None:
-        """End what runs in the background."""
-        self._is_on, self._is_over = False, True
-        tasks = {task for task in (self._watching, self._looking) if task is not None}
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
 
     @contextmanager
     def hold_restores_of(self, model_id: str) -> Iterator[None]:
@@ -128,11 +114,9 @@ class Reconciler:
     def ended(self, operation: Operation) -> None:
         """The id of an operation is free again."""
         model = operation.model
-        if model.state is State.FAILED:
-            self._pause(model.model_id)
-        else:
-            self._pauses.pop(model.model_id, None)
-        if _is_suspect(model, self._registry.generation):
+        if model.state is State.FAILED and not model.is_paused:
+            self._pause(model)
+        if _is_suspect(model, self.registry.generation):
             self._look_soon()
         self.go_on()
 
@@ -140,68 +124,54 @@ class Reconciler:
         """Begin what can begin now."""
         if not self._is_on:
             return
-        operations = self._registry.operations()
+        operations = self.registry.operations()
         places = TAKEN_DOWN_AT_ONCE - sum(operation.kind == "unload" for operation in operations)
         if places > 0:
-            failed = (model for model in self._registry.all_in(State.FAILED) if model.model_id not in self._paused and self._is_free(model))
+            failed = (model for model in self.registry.all_in(State.FAILED) if not model.is_paused and self._is_free(model))
             for model in islice(failed, places):
-                self._worker.unload(model.model_id)
-        places = self._at_once - sum(operation.kind == "restore" and not operation.is_ending for operation in operations)
+                self.worker.unload(model.model_id)
+        places = self.at_once - sum(operation.kind == "restore" and not operation.is_ending for operation in operations)
         if places > 0:
-            lost = (model for model in self._registry.all_in(State.LOST) if self._is_free(model))
+            lost = (model for model in self.registry.all_in(State.LOST) if self._is_free(model))
             for model in heapq.nlargest(places, lost, key=lambda model: model.confirmed):
-                self._worker.restore(model)
-        if self._looking is None and self._lost and not self._pending():
+                self.worker.restore(model)
+        if self.looking is None and self._lost and not self.registry.lost:
             log.info("restore.ended", models=self._lost)
             self._lost = 0
 
     def _is_free(self, model: Model) -> bool:
         return model.operation is None and model.model_id not in self._calls
 
-    def _pause(self, model_id: str) -> None:
+    def _pause(self, model: Model) -> None:
         """Leave a FAILED model alone, each time for longer."""
-        if model_id in self._paused:
-            return
-        pause = self._pauses[model_id] = min(2 * self._pauses.get(model_id, FIRST_PAUSE_SECONDS / 2), LONGEST_PAUSE_SECONDS)
-        log.info("model.failed", model_id=model_id, again_in_seconds=pause)
-        self._paused.add(model_id)
-        asyncio.get_running_loop().call_later(pause, self._go_on_with, model_id)
+        model.is_paused = True
+        model.pause_seconds = min(2 * model.pause_seconds or FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
+        log.info("model.failed", model_id=model.model_id, again_in_seconds=model.pause_seconds)
+        asyncio.get_running_loop().call_later(model.pause_seconds, self._go_on_with, model)
 
-    def _go_on_with(self, model_id: str) -> None:
-        self._paused.discard(model_id)
+    def _go_on_with(self, model: Model) -> None:
+        model.is_paused = False
         self.go_on()
-
-    def _pending(self) -> int:
-        """How many are LOST, or on their way back."""
-        again = [operation for operation in self._registry.operations() if operation.is_again and not operation.is_ending]
-        return len(self._registry.all_in(State.LOST)) + sum(operation.model.state is not State.LOST for operation in again)
 
     # ---- what Triton has lost
 
     async def _watch(self) -> None:
         while True:
-            is_another = await self._server.returned()
+            is_another = await self.ports.server.returned()
             log.info("triton.returned", is_another_process=is_another)
-            self._registry.generation += 1
+            self.registry.generation += 1
             if is_another:
-                self._other = self._registry.generation
+                self._other = self.registry.generation
             self._has_news.set()
             self._look_soon()
 
     def _look_soon(self) -> None:
-        if self._is_on and self._looking is None and self._suspects():
-            self._looking = asyncio.create_task(self._look(), name=LOOK)
-            self._looking.add_done_callback(self._looked)
+        if self._is_on and self.looking is None and self._suspects():
+            self.looking = asyncio.create_task(self._look(), name=LOOK)
 
     def _suspects(self) -> Suspects:
-        generation, loaded = self._registry.generation, self._registry.all_in(State.LOADED)
+        generation, loaded = self.registry.generation, self.registry.all_in(State.LOADED)
         return {model.model_id: (model, model.changes) for model in loaded if _is_suspect(model, generation)}
-
-    def _looked(self, _task: asyncio.Task[None]) -> None:
-        self._looking = None
-        self._look_soon()
-        self.go_on()
-        self._on_looked()
 
     async def _look(self) -> None:
         """Until no model is suspect, or the gate is shut."""
@@ -215,6 +185,9 @@ class Reconciler:
                     told = str(error)
                     log.warning("restore.blind", cause=told, exc_info=not isinstance(error, AdapterError))
                 await set_within(self._has_news, next(pauses))
+        self.looking = None
+        self.go_on()
+        self.on_looked()
 
     async def _look_once(self, asked: Suspects) -> None:
         """
@@ -222,18 +195,18 @@ class Reconciler:
 
         Asked of a Triton that is ours: one with another repository has lost nothing, and can be given nothing.
         """
-        generation = self._registry.generation
-        rows = by_owner(await self._server.index(asked))
+        generation = self.registry.generation
+        rows = by_owner(await self.ports.server.index(asked))
         missing = {model_id for model_id in asked if not any(row.state for row in rows.get(model_id, ()))}
         lost: set[str] = set()
         placed: Mapping[str, str] = {}
         if missing:
-            await self._server.verify()
-            placed = await self._repository.identities(missing)
+            await self.ports.server.verify()
+            placed = await self.ports.repository.identities(missing)
             gone = {model_id for model_id in missing - rows.keys() if asked[model_id][0].generation < self._other}
             lost = gone | {model_id for model_id in missing if is_untouched(rows.get(model_id, ()))}
         if lost:
-            self._server.confirm_restart()
+            self.ports.server.confirm_restart()
             log.warning("restore.begun", models=len(lost))
         newest_first = sorted(asked.values(), key=lambda suspect: -suspect[0].confirmed)
         for number, (model, changes) in enumerate(newest_first):
@@ -246,16 +219,17 @@ class Reconciler:
                 continue
             if model.model_id in lost:
                 self._lose(model, placed.get(model.model_id))
-            elif generation == self._registry.generation:
+            elif generation == self.registry.generation:
                 model.generation = generation
 
     def _lose(self, model: Model, placed: str | None) -> None:
         self._lost += 1
-        self._registry.move(model, State.LOST)
+        self.registry.move(model, State.LOST)
         if placed is None or placed != model.placed:
             cause = "its directory is gone" if placed is None else "its directory is not the one that was placed"
             log.warning("restore.failed", model_id=model.model_id, outcome="refused", cause=cause)
-            self._worker.unload(model.model_id)
+            self.registry.count_lost(model, "refused")
+            self.worker.unload(model.model_id)
 
 
 def _is_suspect(model: Model, generation: int) -> bool:

@@ -9,13 +9,77 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
+from typing import Literal
 
-from adapter.lifecycle.operation import Kind, Model, Operation
+from adapter.lifecycle.operation import Kind, Operation
 from adapter.lifecycle.states import IllegalMoveError, State, check_move
-from adapter.model import ModelSpec, Record
+from adapter.model import Artifact, Content, ModelSpec, Named, Record
 from adapter.ports import Journal
 from adapter.telemetry import metrics
+from adapter.telemetry.redaction import redact
+
+
+@dataclass
+class Model:
+    """What is known of one model id."""
+
+    model_id: str
+    state: State = State.ABSENT
+    since: float = 0.0
+    """When it came into its state, by the journal's clock."""
+    asked: ModelSpec | Record | None = None
+    """What was asked for: of this process, or of an earlier one, as that wrote it."""
+    content: Content | None = None
+    """None while unknown: adopted from Triton's index after a restart of the adapter, without a record."""
+    artifact: Artifact | None = None
+    placed: str | None = None
+    """Identity of its directory in Triton's repository folder."""
+    size_bytes: int = 0
+    confirmed: float = 0.0
+    """When it was loaded, or confirmed by an equal load, by the journal's clock."""
+    operation: Operation | None = None
+    changes: int = 0
+    """How often its state has changed: equal counts mean that nothing has happened in between."""
+    generation: int = 0
+    """Of `Registry.generation`: the last one of which it is known that Triton had the model."""
+    pause_seconds: float = 0.0
+    """How long it was last left alone as FAILED."""
+    is_paused: bool = False
+    """It is FAILED, and left alone now."""
+
+    @property
+    def named(self) -> Named | None:
+        """What a front's caller calls it; None: ModelMesh has loaded it."""
+        return self.asked.named if self.asked else None
+
+    @property
+    def is_going(self) -> bool:
+        """It is being unloaded or undone, or must be."""
+        if self.operation is None:
+            return self.state in (State.UNLOADING, State.FAILED)
+        return self.operation.kind == "unload" or self.operation.is_ending or self.operation.stopped_by is not None
+
+    def record(self) -> Record:
+        """For the journal: the model as it is now, without secrets."""
+        asked, size_bytes = self.asked, self.size_bytes
+        if isinstance(asked, ModelSpec) and asked.named is None and not self.confirmed:
+            size_bytes = asked.size_hint_bytes or 0  # others are estimates: the next process asks Triton
+        return Record(
+            model_id=self.model_id,
+            state=self.state.value,
+            since=self.since,
+            model_type=asked.model_type if asked else "",
+            path=redact(asked.path) if asked else "",
+            storage_key=asked.storage_key if asked else None,
+            content=self.content,
+            artifact_key=self.artifact.key if self.artifact else None,
+            size_bytes=size_bytes,
+            placed=self.placed,
+            confirmed=self.confirmed,
+            named=self.named,
+        )
 
 
 class Registry:
@@ -26,6 +90,8 @@ class Registry:
         self._models: dict[str, Model] = {}
         self._operations: dict[str, Operation] = {}
         self._by_state: dict[State, dict[str, Model]] = {state: {} for state in State}
+        self.lost: dict[str, Model] = {}
+        """By id: those that Triton has lost and that have not come back, as long as nothing else has come of them."""
         self.is_complete = False
         """False until Triton's index was read or purged: what is not in the table may be loaded all the same."""
         self.changes = 0
@@ -34,6 +100,7 @@ class Registry:
         """Grows each time that Triton returns: what a model's load was answered before may be lost."""
         for state in set(State) - {State.ABSENT}:
             metrics.MODELS.labels(state.value).set_function(partial(len, self._by_state[state]))
+        metrics.RESTORE_PENDING.set_function(partial(len, self.lost))
         metrics.LOADED_BYTES.set_function(lambda: sum(model.size_bytes for model in self.all_in(State.LOADED)))
 
     def find(self, model_id: str) -> Model | None:
@@ -70,24 +137,24 @@ class Registry:
         model.state = state
         if state is not State.ABSENT:
             self._by_state[state][model.model_id] = model
-        if state is State.LOST and model.operation is not None:
-            model.operation.was_lost = True
         model.changes += 1
         model.since = self._journal.now()
         self.changes += 1
-        if state is State.ABSENT:
-            model.forget_content()
+        if state is State.LOST:
+            self.lost[model.model_id] = model
+        elif state in (State.LOADED, State.ABSENT):
+            self.count_lost(model, "restored" if state is State.LOADED else "ended")
+        if state is State.ABSENT:  # what was known of its content is gone with it
+            model.asked = model.content = model.artifact = model.placed = None
+            model.size_bytes, model.confirmed, model.pause_seconds = 0, 0.0, 0.0
         self.note(model)
         self._models.setdefault(model.model_id, model)
         self._drop_if_absent(model)
 
-    def adopt(self, model: Model, state: State, record: Record) -> None:
-        """Enter a model of an earlier process, with what that process wrote of it."""
-        model.earlier, model.content, model.confirmed = record, record.content, record.confirmed
-        self.move(model, state)
-        if record.state == state.value:
-            model.since = record.since
-            self.note(model)
+    def count_lost(self, model: Model, outcome: Literal["restored", "crashed", "refused", "ended"]) -> None:
+        """Tell what has come of a model, if it is one that Triton has lost; the first outcome counts."""
+        if self.lost.pop(model.model_id, None) is not None:
+            metrics.RESTORES.labels(outcome).inc()
 
     def note(self, model: Model) -> None:
         """Tell the journal what is known of the model now."""

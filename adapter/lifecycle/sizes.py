@@ -20,8 +20,7 @@ from collections import OrderedDict
 
 from adapter.digests import Digests
 from adapter.errors import NoCapacity
-from adapter.lifecycle.operation import Model
-from adapter.lifecycle.registry import Registry
+from adapter.lifecycle.registry import Model, Registry
 from adapter.lifecycle.states import State
 from adapter.model import Content, ModelSpec
 from adapter.settings.capacity import MIN_SIZE_BYTES, CapacitySettings

@@ -3,35 +3,38 @@ The gate before all loads and unloads, and the two ways to open it: a purge, or 
 
 ModelMesh asks for the runtime's status only while it starts, with an empty view of its own: then everything is purged. When only
 the adapter has restarted ModelMesh asks nothing, and the models serve on: then what Triton holds is taken over, by its index and
-the journal (`adoption`). One task does either; while it runs the gate is shut. After a purge the gate stays shut until READY was
+the journal (`findings`). One task does either; while it runs the gate is shut. After a purge the gate stays shut until READY was
 told, so that the fronts' next loads do not make another purge necessary.
 
 What fails opens the gate: calls find out for themselves. A take-over is then made again; a purge is made when ModelMesh asks
 again, as it does every 2 s.
+
+A record of the journal is believed only where the folder still holds the very directory that it tells of: a model that was placed
+again meanwhile, without a note in this journal, is another one.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection
-from typing import Literal
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 
 import structlog
 
 from adapter.errors import UNEXPECTED, AdapterError, Superseded, some
-from adapter.inventory import by_owner
-from adapter.lifecycle.adoption import Finding, Verdict, findings
+from adapter.inventory import by_owner, is_untouched, serves
 from adapter.lifecycle.crashes import CrashCounts
-from adapter.lifecycle.operation import JOURNAL, Model, Operation
+from adapter.lifecycle.operation import JOURNAL
 from adapter.lifecycle.reconciler import Reconciler
-from adapter.lifecycle.registry import Registry
+from adapter.lifecycle.registry import Model, Registry
 from adapter.lifecycle.sizes import Sizes
 from adapter.lifecycle.states import State
-from adapter.model import id_problem
+from adapter.model import Placed, Record, ServerModel, id_problem
 from adapter.ports import Ports
 from adapter.serving import RuntimeState
-from adapter.waits import doubling, set_within
+from adapter.waits import doubling, end, set_within
 
 STATUS_PATIENCE_SECONDS = 1.0
 """How long a status question waits for a purge that may be about to end; ModelMesh asks every 2 s."""
@@ -45,63 +48,103 @@ FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 5.0, 60.0
 """Before a take-over that has failed is made again, or Triton is looked at after a purge that has."""
 NOT_ASKED = "ModelMesh has not asked for the runtime status yet"
 TAKING_OVER = "Triton has not listed the models that it serves, which are taken over first"
-PURGED = "purged: ModelMesh has not asked for the runtime status again"
 NOT_PURGED = "not purged: ModelMesh has not asked for the runtime status again"
-
-Kind = Literal["purge", "take-over"]
+PURGED = "purged: ModelMesh has not asked for the runtime status again"
 
 log = structlog.stdlib.get_logger(__name__)
 
 
+@dataclass(frozen=True)
+class Finding:
+    """One model id as a process finds it at its start."""
+
+    model_id: str
+    state: State
+    """What it becomes: LOADED, LOST, FAILED (half done, to be taken down), or ABSENT (it is nowhere)."""
+    record: Record | None
+    """What is still true of the model; None: the content is unknown."""
+    placed: Placed | None
+    """Its directory, if there is one."""
+    crash: str | None = None
+    """Triton died while it was loading this content (`Content.crash`)."""
+
+
+def findings(records: Mapping[str, Record], rows: Mapping[str, Sequence[ServerModel]], placed: Mapping[str, Placed]) -> list[Finding]:
+    """
+    One for each id that the journal or Triton's index knows. A directory that neither knows is not ours to touch. Pure.
+
+    Args:
+        records: of an earlier process, by model id.
+        rows: of the index, by model id (`inventory.by_owner`).
+        placed: the repository folder, by model id.
+    """
+    has_restarted = any(
+        record.state == "loaded" and _is_of(record, placed.get(name)) and is_untouched(rows.get(name, ()))
+        for name, record in records.items()
+    )
+    return [
+        _finding(name, records.get(name), rows.get(name, ()), placed.get(name), has_restarted=has_restarted)
+        for name in dict.fromkeys((*rows, *records))
+    ]
+
+
+def _finding(model_id: str, record: Record | None, rows: Sequence[ServerModel], placed: Placed | None, *, has_restarted: bool) -> Finding:
+    """
+    A model is LOST if a caller was told that it is loaded, and none has unloaded it.
+
+    A model that an earlier process was about to load *again* had been loaded before (`confirmed`). One that was to be loaded
+    for the first time belongs to a call that has ended, and the load of one that Triton is loading now cannot be followed.
+    """
+    if not rows and placed is None:
+        return Finding(model_id, State.ABSENT, record, None)
+    known = record if record is not None and _is_of(record, placed) else None
+    if serves(model_id, rows):
+        is_wanted = known is None or known.state not in ("unloading", "failed")
+        return Finding(model_id, State.LOADED if is_wanted else State.FAILED, known, placed)
+    if known is None or not is_untouched(rows):
+        return Finding(model_id, State.FAILED, known, placed)
+    if has_restarted and known.state == "loading":
+        return Finding(model_id, State.FAILED, known, placed, known.content.crash if known.content else None)
+    is_lost = known.state in ("loaded", "lost") or (known.state == "loading" and known.confirmed > 0)
+    return Finding(model_id, State.LOST if is_lost else State.FAILED, known, placed)
+
+
+def _is_of(record: Record, placed: Placed | None) -> bool:
+    return placed is not None and record.placed == placed.identity
+
+
+@dataclass(eq=False)
 class Takeover:
     """The gate, and the one background task that makes our view of Triton true."""
 
-    def __init__(
-        self,
-        *,
-        registry: Registry,
-        ports: Ports,
-        sizes: Sizes,
-        reconciler: Reconciler,
-        crashes: CrashCounts,
-        on_open: Callable[[], None],
-        version: str,
-        reserved_ids: Collection[str],
-    ) -> None:
-        self._registry = registry
-        self._reconciler = reconciler
-        self._crashes = crashes
-        self._on_open = on_open
-        self._store = ports.store
-        self._repository = ports.repository
-        self._journal = ports.journal
-        self._server = ports.server
-        self._sizes = sizes
-        self._version = version
-        self._reserved_ids = reserved_ids
-        self._task: asyncio.Task[None] | None = None
-        self._under_way: Kind | None = None
-        """What the task does; None when it is done, or when it pauses after a failure."""
-        self._is_purged = False
-        """A purge has ended, and no status call has been answered READY since."""
-        self._ended = asyncio.Event()
-        """Set while nothing is under way."""
-        self._told_ready = asyncio.Event()
-        self._gate = asyncio.Event()
-        self._problem: str | None = NOT_ASKED
-        self._awaited: list[Operation] = []
-        """What a purge lets end first."""
+    registry: Registry
+    ports: Ports
+    sizes: Sizes
+    crashes: CrashCounts
+    reconciler: Reconciler
+    on_open: Callable[[], None]
+    version: str
+    reserved_ids: Collection[str]
+    task: asyncio.Task[None] | None = None
+    """To be ended with the adapter; the gate stays as it is."""
+    _is_purged: bool = False
+    """A purge has ended, and no status call has been answered READY since."""
+    _no_purge: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set while no purge is under way."""
+    _told_ready: asyncio.Event = field(default_factory=asyncio.Event)
+    _gate: asyncio.Event = field(default_factory=asyncio.Event)
+    _problem: str | None = NOT_ASKED
 
     @property
     def problem(self) -> str | None:
         """Why ModelMesh could not be served now, in words; names what a purge waits for."""
-        awaited = [str(operation) for operation in self._awaited if not operation.ended.is_set()]
+        awaited = [] if self._no_purge.is_set() else [str(operation) for operation in self.registry.operations()]
         return f"purging: waiting for {some(awaited, NAMED)}" if awaited else self._problem
 
     @property
     def obstacle(self) -> str | None:
         """What the gate waits for, in words; None while it is open."""
-        return None if self._gate.is_set() else self._server.problem or self.problem
+        return None if self._gate.is_set() else self.ports.server.problem or self.problem
 
     async def passed(self) -> None:
         """Wait until the gate is open. Looks again after waking: a purge may have begun in the same moment."""
@@ -115,131 +158,111 @@ class Takeover:
 
     def begin(self) -> None:
         """Take over what Triton's index shows, in the background."""
-        self._begin("take-over", TAKING_OVER)
+        self._no_purge.set()
+        self._begin(partial(self._repeat, self._take_over, "take-over"), TAKING_OVER, "take-over")
 
     async def status(self) -> RuntimeState:
         """READY once after each purge; every other question begins a purge or joins the one under way."""
-        if self._under_way != "purge" and not self._is_empty_since_purge():
+        if self._no_purge.is_set() and not self._is_empty_since_purge():
             self._is_purged = False
-            self._begin("purge", "purging: every model is unloaded before the first READY")
-        await set_within(self._ended, STATUS_PATIENCE_SECONDS)
+            self._no_purge.clear()
+            self._begin(self._purge_once, "purging: every model is unloaded before the first READY", "purge")
+        await set_within(self._no_purge, STATUS_PATIENCE_SECONDS)
         if self._is_empty_since_purge():
             self._is_purged = False
             self._problem = None
             self._told_ready.set()
-            return RuntimeState(is_ready=True, version=self._version, problem=None)
-        return RuntimeState(is_ready=False, version=self._version, problem=self._server.problem or self.problem)
-
-    async def close(self) -> None:
-        """End the task; the gate stays as it is."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait({self._task})
+            return RuntimeState(is_ready=True, version=self.version, problem=None)
+        return RuntimeState(is_ready=False, version=self.version, problem=self.ports.server.problem or self.problem)
 
     def _is_empty_since_purge(self) -> bool:
-        return self._is_purged and len(self._registry) == 0
+        return self._is_purged and len(self.registry) == 0
 
-    def _begin(self, kind: Kind, problem: str) -> None:
-        earlier, self._problem = self._task, problem
-        self._shut(kind)
-        if earlier is not None:
-            earlier.cancel()
-        self._task = asyncio.create_task(self._run(kind, earlier), name=kind)
+    def _begin(self, work: Callable[[], Awaitable[None]], problem: str, name: str) -> None:
+        async def run() -> None:
+            await end(earlier)
+            await work()
 
-    def _shut(self, kind: Kind) -> None:
-        self._under_way = kind
-        self._ended.clear()
+        earlier, self._problem = self.task, problem
         self._gate.clear()
-
-    async def _run(self, kind: Kind, earlier: asyncio.Task[None] | None) -> None:
         if earlier is not None:
-            await asyncio.wait({earlier})
-        step = self._purge if kind == "purge" else self._take_over
-        told = None
-        for pause in doubling(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS):
-            failure = await self._failure(kind, step)
-            self._under_way = None
-            self._ended.set()
-            if self._is_purged:
-                await self._until_ready_is_told()
-            self._gate.set()
-            self._reconciler.begin()
-            self._on_open()
-            if failure is None:
-                return
-            if failure != told:
-                told = failure
-                log.error("takeover.failed", kind=kind, cause=failure)
-            await asyncio.sleep(pause)
-            is_view_made = kind == "purge" and self._registry.is_complete
-            step = self._look_at_triton if is_view_made else self._take_over_again
+            earlier.cancel()  # now: it must not open the gate any more
+        self.task = asyncio.create_task(run(), name=name)
 
-    async def _until_ready_is_told(self) -> None:
-        self._told_ready.clear()
-        await set_within(self._told_ready, READY_SECONDS)
-
-    async def _failure(self, kind: Kind, step: Callable[[], Awaitable[None]]) -> str | None:
-        """Do it; why it has failed, where it helps to do it again."""
+    async def _is_done(self, step: Callable[[], Awaitable[None]], kind: str) -> bool:
+        """Do it, then open the gate, also after a failure."""
+        failure: str | None = None
         try:
             await step()
         except AdapterError as error:  # a neighbour's state
-            self._problem = error.text
-            return error.text
+            failure = self._problem = error.text
+            log.error("takeover.failed", kind=kind, cause=failure)  # noqa: TRY400 - one sentence, not a traceback
         except Exception:
-            self._problem = UNEXPECTED
+            failure = self._problem = UNEXPECTED
             log.exception("takeover.crashed", kind=kind)
-            return UNEXPECTED
-        return None
+        self._no_purge.set()
+        if self._is_purged:
+            self._told_ready.clear()
+            await set_within(self._told_ready, READY_SECONDS)
+        self._gate.set()
+        self.reconciler.begin()
+        self.on_open()
+        return failure is None
+
+    async def _repeat(self, step: Callable[[], Awaitable[None]], kind: str) -> None:
+        for pause in doubling(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS):
+            if await self._is_done(step, kind):
+                return
+            await asyncio.sleep(pause)
 
     # ---- a purge
 
-    async def _purge(self) -> None:
-        self._version = await self._server.verify()
-        self._reconciler.end()
-        self._awaited = self._registry.operations()
-        for operation in self._awaited:
-            operation.stop(Superseded("ModelMesh has restarted: every model is purged"))
-        for operation in self._awaited:
-            await operation.ended.wait()
-        if len(self._registry):
-            self._problem = f"purging: Triton has not freed {some([repr(model.model_id) for model in self._registry], NAMED)} yet"
-        try:
-            await self._server.purge()
-        except Exception:
-            await self._give_up_what_is_gone()
-            raise
-        for record in list(self._journal.records.values()):  # also of models that were not taken over
-            self._journal.forget(record)
-        for model in self._registry:
-            if model.artifact is not None:
-                await self._store.release(model.artifact)
-            self._registry.move(model, State.ABSENT)
-        self._problem = f"purging: waiting for {JOURNAL}"
-        await self._journal.written()
-        self._registry.is_complete = self._is_purged = True
-        self._problem = PURGED
-        log.info("runtime.purged", triton=self._version)
-
-    async def _give_up_what_is_gone(self) -> None:
-        """A purge has ended half way. A model whose directory is gone is loaded no more: the next load takes down what Triton may hold."""
-        placed = await self._repository.identities([model.model_id for model in self._registry])
-        for model in self._registry:
-            is_there = model.placed is not None and placed.get(model.model_id) == model.placed
-            if model.operation is None and model.state in (State.LOADED, State.LOST) and not is_there:
-                self._registry.move(model, State.UNLOADING)
-                self._registry.move(model, State.FAILED)
+    async def _purge_once(self) -> None:
+        if not await self._is_done(self._purge, "purge"):
+            await asyncio.sleep(FIRST_PAUSE_SECONDS)
+            await self._repeat(self._look_at_triton if self.registry.is_complete else self._take_over, "purge")
 
     async def _look_at_triton(self) -> None:
         """After a purge that has failed, where ModelMesh asks no more: what was wrong may be right by now."""
-        await self._server.verify()
+        await self.ports.server.verify()
         self._problem = NOT_PURGED
 
-    # ---- a take-over
+    async def _purge(self) -> None:
+        self.version = await self.ports.server.verify()
+        self.reconciler.end()
+        for operation in (operations := self.registry.operations()):
+            operation.stop(Superseded("ModelMesh has restarted: every model is purged"))
+        for operation in operations:
+            await operation.ended.wait()
+        if len(self.registry):
+            self._problem = f"purging: Triton has not freed {some([repr(model.model_id) for model in self.registry], NAMED)} yet"
+        try:
+            await self.ports.server.purge()
+        except Exception:
+            await self._give_up_what_is_gone()
+            raise
+        for record in list(self.ports.journal.records.values()):  # also of models that were not taken over
+            self.ports.journal.forget(record)
+        for model in self.registry:
+            if model.artifact is not None:
+                await self.ports.store.release(model.artifact)
+            self.registry.move(model, State.ABSENT)
+        self._problem = f"purging: waiting for {JOURNAL}"
+        await self.ports.journal.written()
+        self.registry.is_complete = self._is_purged = True
+        self._problem = PURGED
+        log.info("runtime.purged", triton=self.version)
 
-    async def _take_over_again(self) -> None:
-        """The gate is shut anew: what has an operation now, or has had one since the failure, is not touched."""
-        self._shut("take-over")
-        await self._take_over()
+    async def _give_up_what_is_gone(self) -> None:
+        """A purge has ended half way. A model whose directory is gone is loaded no more: the next load takes down what Triton may hold."""
+        placed = await self.ports.repository.identities([model.model_id for model in self.registry])
+        for model in self.registry:
+            is_there = model.placed is not None and placed.get(model.model_id) == model.placed
+            if model.state in (State.LOADED, State.LOST) and not is_there:
+                self.registry.move(model, State.UNLOADING)
+                self.registry.move(model, State.FAILED)
+
+    # ---- a take-over
 
     async def _take_over(self) -> None:
         """
@@ -247,30 +270,29 @@ class Takeover:
 
         Without a record the content is unknown: the next load of such a model is unload, wait, load. What is half done is
         taken down through Triton, also a directory that it has not loaded: the load may be on its way. What else the earlier process
-        has left in the folder is swept at the end, so a sweep that fails costs no model.
+        has left in the folder is swept at the end, so a sweep that fails costs no model. When it is made again the gate is shut anew:
+        what has an operation then, or has had one since the failure, is not touched.
         """
-        known, generation = {model.model_id for model in self._registry}, self._registry.generation
-        rows = by_owner(await self._server.index())
-        placed = await self._repository.inventory()
-        found = [
-            finding
-            for finding in findings(self._journal.records, rows, placed)
-            if finding.model_id not in known and not self._repository.is_of_others(finding.model_id)
-        ]
+        self._gate.clear()
+        known, generation = {model.model_id for model in self.registry}, self.registry.generation
+        rows = by_owner(await self.ports.server.index())
+        placed = await self.ports.repository.inventory()
         self._problem = NOT_ASKED
-        for number, finding in enumerate(found):
+        for number, finding in enumerate(findings(self.ports.journal.records, rows, placed)):
             if number % AT_ONCE == AT_ONCE - 1:
                 await asyncio.sleep(0)
-            if finding.verdict is not Verdict.FORGOTTEN and id_problem(finding.model_id, self._reserved_ids) is None:
+            if finding.model_id in known or self.ports.repository.is_of_others(finding.model_id):
+                continue
+            if finding.state is not State.ABSENT and id_problem(finding.model_id, self.reserved_ids) is None:
                 await self._enter(finding, generation)
             elif finding.record is not None:
-                self._journal.forget(finding.record)
-        self._registry.is_complete = True
-        states = Counter(model.state for model in self._registry)
+                self.ports.journal.forget(finding.record)
+        self.registry.is_complete = True
+        states = Counter(model.state for model in self.registry)
         if states[State.LOADED] or states[State.LOST]:
             self._problem = None
             log.info("runtime.taken_over", models=states[State.LOADED], lost=states[State.LOST], half_done=states[State.FAILED])
-        await self._repository.sweep()
+        await self.ports.repository.sweep()
 
     async def _enter(self, finding: Finding, generation: int) -> None:
         """
@@ -278,33 +300,29 @@ class Takeover:
 
         A cancel comes before the model is entered, and leaves nothing; or after that, and a purge finds the model.
         """
-        model, record = Model(finding.model_id, generation=generation), finding.record
-        model.placed = finding.placed.identity if finding.placed else None
-        model.size_bytes = self._sizes.adopted(finding.placed.size_bytes if finding.placed else 0)
-        if finding.verdict is Verdict.RESIDUE:
-            if finding.crash is not None:
-                log.warning("takeover.crash", model_id=finding.model_id, crashes=self._crashes.count(finding.crash))
-            model.earlier = record
-            model.size_bytes = (record.size_bytes if record else 0) or model.size_bytes
-            self._registry.move(model, State.FAILED)
-            return
-        state = State.LOADED if finding.verdict is Verdict.SERVES else State.LOST
-        if record is None:
-            self._registry.move(model, state)
-            return
-        is_thought = record.named is not None and not record.confirmed
-        reported = await self._reported(finding.model_id) if is_thought or not record.size_bytes else 0
-        if reported or record.size_bytes:
-            model.size_bytes = self._sizes.adopted(0, reported) if reported else record.size_bytes
-        if record.content is not None:
-            self._sizes.remember(record.content, model.size_bytes)
-        if record.artifact_key is not None:
-            model.artifact = await self._store.reclaim(record.artifact_key)
-        self._registry.adopt(model, state, record)
+        record, placed = finding.record, finding.placed
+        model = Model(finding.model_id, asked=record, generation=generation, placed=placed.identity if placed else None)
+        model.size_bytes = (record.size_bytes if record else 0) or self.sizes.adopted(placed.size_bytes if placed else 0)
+        if finding.crash is not None:
+            log.warning("takeover.crash", model_id=finding.model_id, crashes=self.crashes.count(finding.crash))
+        if record is not None and finding.state is not State.FAILED:
+            model.content, model.confirmed = record.content, record.confirmed
+            if not record.size_bytes or (record.named is not None and not record.confirmed):  # it was not measured
+                model.size_bytes = await self._reported(finding.model_id) or model.size_bytes
+            if record.content is not None:
+                self.sizes.remember(record.content, model.size_bytes)
+            if record.artifact_key is not None:
+                model.artifact = await self.ports.store.reclaim(record.artifact_key)
+        self.registry.move(model, finding.state)
+        if record is not None and record.state == finding.state.value:
+            model.since = record.since
+            self.registry.note(model)
 
     async def _reported(self, model_id: str) -> int:
+        """Bytes that Triton tells of a model, within the bounds of all sizes; 0: none."""
         try:
-            return await self._server.reported_bytes(model_id) or 0
+            reported = await self.ports.server.reported_bytes(model_id)
         except AdapterError as error:
             log.debug("size.unknown", model_id=model_id, cause=error.text)
             return 0
+        return self.sizes.adopted(0, reported) if reported else 0

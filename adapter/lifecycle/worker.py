@@ -9,10 +9,11 @@ content. Does not decide what may begin (`lifecycle`, `reconciler`).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Literal, cast
 
 import structlog
 
@@ -20,14 +21,14 @@ from adapter.errors import UNEXPECTED, AdapterError, Draining, ModelRefused, Ser
 from adapter.inventory import is_untouched
 from adapter.lifecycle.crashes import CrashCounts
 from adapter.lifecycle.fetching import Fetching
-from adapter.lifecycle.operation import Model, Operation, Phase
-from adapter.lifecycle.registry import Registry
+from adapter.lifecycle.operation import Operation, Phase
+from adapter.lifecycle.registry import Model, Registry
 from adapter.lifecycle.sizes import Sizes
 from adapter.lifecycle.states import State
 from adapter.model import ModelSpec
 from adapter.ports import Ports
 from adapter.serving import LoadedModel
-from adapter.telemetry.metrics import RESTORES, UNLOADS_UNFINISHED
+from adapter.telemetry.metrics import UNLOADS_UNFINISHED
 
 UNDO_PATIENCE_SECONDS = 2.0
 """
@@ -38,114 +39,70 @@ waits for all of it, within the load's budget: then the memory is there for the 
 log = structlog.stdlib.get_logger(__name__)
 
 
+@dataclass(eq=False)
 class Worker:
     """Begins operations and ends them."""
 
-    on_ended: Callable[[Operation], None]
-    """Called when the id of an operation is free again. Set before the first operation, as `on_loaded`."""
-    on_loaded: Callable[[], None]
-    """Called when a load of ModelMesh's has succeeded."""
-
-    def __init__(
-        self,
-        *,
-        registry: Registry,
-        ports: Ports,
-        fetching: Fetching,
-        sizes: Sizes,
-        crashes: CrashCounts,
-        max_concurrency: int,
-        unload_seconds: float,
-    ) -> None:
-        self._registry = registry
-        self._store = ports.store
-        self._repository = ports.repository
-        self._server = ports.server
-        self._journal = ports.journal
-        self._fetching = fetching
-        self._sizes = sizes
-        self._crashes = crashes
-        self._max_concurrency = max_concurrency
-        self._unload_seconds = unload_seconds
-        self._is_closed = False
-
-    def close(self) -> None:
-        """What is cancelled from now on ends with the process, and is no defect."""
-        self._is_closed = True
+    registry: Registry
+    ports: Ports
+    fetching: Fetching
+    sizes: Sizes
+    crashes: CrashCounts
+    max_concurrency: int
+    unload_seconds: float
+    on_ended: Callable[[Operation], None] = field(init=False)
+    """Called when the id of an operation is free again. Set before the first operation."""
+    is_closed: bool = False
+    """What is cancelled from now on ends with the process, and is no defect."""
 
     def load(self, spec: ModelSpec) -> Operation:
         """Begin to load; the id must have no operation."""
-        operation = self._registry.begin("load", spec.model_id, spec)
-        return self._started(operation, self._bring_up(operation, partial(self._load, operation, spec)))
+        operation = self.registry.begin("load", spec.model_id, spec)
+        operation.start(self._run(operation, self._load), self._ended)
+        return operation
 
-    def restore(self, model: Model) -> Operation:
+    def restore(self, model: Model) -> None:
         """Begin to load a LOST model again; it must have no operation."""
-        operation = self._registry.begin("restore", model.model_id)
-        return self._started(operation, self._bring_up(operation, partial(self._restore, operation)))
+        operation = self.registry.begin("restore", model.model_id)
+        operation.start(self._run(operation, self._restore), self._ended)
 
     def unload(self, model_id: str, deadline: float | None = None) -> Operation:
         """Begin to unload; the id must have no operation. Without the deadline of a call it is done in the background."""
-        operation = self._registry.begin("unload", model_id, deadline=self.unload_deadline() if deadline is None else deadline)
+        operation = self.registry.begin("unload", model_id, deadline=self.unload_deadline() if deadline is None else deadline)
         operation.is_background = deadline is None
-        return self._started(operation, self._bring_down(operation))
+        operation.start(self._run(operation, self._unload), self._ended)
+        return operation
 
     def unload_deadline(self) -> float:
         """When an unload that begins now must have freed its model, by the clock of the loop: Triton has no bound of its own."""
-        return asyncio.get_running_loop().time() + self._unload_seconds
+        return asyncio.get_running_loop().time() + self.unload_seconds
 
     def unfinished(self, obstacle: str) -> UnloadUnfinished:
         """The error of an unload whose deadline has come."""
-        return UnloadUnfinished(f"{obstacle}; the model was not freed within {self._unload_seconds:g} s")
+        return UnloadUnfinished(f"{obstacle}; the model was not freed within {self.unload_seconds:g} s")
 
-    def _started(self, operation: Operation, work: Coroutine[Any, Any, None]) -> Operation:
-        operation.start(work, self._ended)
-        return operation
+    async def _run(self, operation: Operation, steps: Callable[[Operation], Awaitable[LoadedModel | None]]) -> None:
+        outcome: LoadedModel | AdapterError | None
+        try:
+            outcome = await steps(operation)
+        except BaseException as error:  # noqa: BLE001 - every kind of end is told to the callers, and undone
+            outcome = self._failure(operation, error)
+            if operation.kind != "unload":
+                await self._undo(operation, outcome)
+        operation.settle(outcome)
 
     def _ended(self, operation: Operation) -> None:
         if not operation.result.done():  # stopped before its first step
-            operation.fail(self._failure(operation, asyncio.CancelledError()))
-        outcome = operation.outcome_of_loss
-        if outcome is not None:
-            RESTORES.labels(outcome).inc()
-        if outcome in ("crashed", "refused") and operation.outcome is not None:
-            log.warning("restore.failed", model_id=operation.model.model_id, outcome=outcome, cause=str(operation.outcome))
-        self._registry.end(operation)
+            operation.settle(self._failure(operation, asyncio.CancelledError()))
+        self.registry.end(operation)
         self.on_ended(operation)
-
-    async def _bring_up(self, operation: Operation, steps: Callable[[], Awaitable[LoadedModel | None]]) -> None:
-        try:
-            loaded = await steps()
-        except BaseException as error:  # noqa: BLE001 - every kind of end is told to the callers, and undone
-            failure = self._failure(operation, error)
-            operation.begin_undo(failure)
-            if operation.stopped_by is not None or operation.model.named is None:
-                asyncio.get_running_loop().call_later(UNDO_PATIENCE_SECONDS, operation.fail, failure)
-            try:
-                await self._undo(operation)
-            except Exception as trouble:  # noqa: BLE001 - the outcome is known already; the model is FAILED and says so
-                log.warning("undo.failed", model_id=operation.model.model_id, state=operation.model.state.value, cause=str(trouble))
-            await operation.noted(self._journal)
-            operation.fail(failure)
-        else:
-            if operation.kind == "load" and operation.model.named is None:
-                self.on_loaded()
-            operation.succeed(loaded)
-
-    async def _bring_down(self, operation: Operation) -> None:
-        try:
-            await self._take_down(operation, "unload")
-        except BaseException as error:  # noqa: BLE001 - every kind of end is told to the callers
-            operation.fail(self._failure(operation, error))
-        else:
-            await operation.noted(self._journal)
-            operation.succeed(None)
 
     def _failure(self, operation: Operation, error: BaseException) -> AdapterError:
         """What the callers are told: why it was stopped, or what went wrong, or that it is a defect of ours."""
         told: AdapterError
         if isinstance(error, asyncio.CancelledError) and operation.stopped_by is not None:
             told = operation.stopped_by
-        elif isinstance(error, asyncio.CancelledError) and self._is_closed:
+        elif isinstance(error, asyncio.CancelledError) and self.is_closed:
             told = Draining("the adapter is shutting down")
         elif isinstance(error, AdapterError):
             told = error
@@ -157,35 +114,35 @@ class Worker:
 
     # ---- up
 
-    async def _load(self, operation: Operation, spec: ModelSpec) -> LoadedModel:
-        model = operation.model
+    async def _load(self, operation: Operation) -> LoadedModel:
+        model, spec = operation.model, cast("ModelSpec", operation.spec)
         if model.state in (State.LOADED, State.LOST) and await self._is_kept(operation, spec):
-            model.spec, model.confirmed = spec, self._journal.now()
-            self._registry.note(model)
-            await operation.noted(self._journal)
-            return self._answer(model)
-        await self._repository.claim(model.model_id)
-        if model.state is not State.ABSENT or not self._registry.is_complete:
+            model.asked, model.confirmed = spec, self.ports.journal.now()
+            self.registry.note(model)
+            await operation.noted(self.ports.journal)
+            return LoadedModel(model.size_bytes, self.max_concurrency)
+        await self.ports.repository.claim(model.model_id)
+        if model.state is not State.ABSENT or not self.registry.is_complete:
             await self._take_down(operation, "undo")
-            await self._repository.claim(model.model_id)  # the take-down gave the name back
-        self._registry.move(model, State.PULLING)
-        layout = await self._fetching.fetch(operation, spec)
+            await self.ports.repository.claim(model.model_id)  # the take-down gave the name back
+        self.registry.move(model, State.PULLING)
+        layout = await self.fetching.fetch(operation, spec)
         for warning in layout.warnings if spec.named is None else ():  # they tell what ModelMesh does not forward
             log.warning("model.warning", model_id=model.model_id, warning=warning)
         try:
-            await self._send(operation, partial(self._sizes.measured, model, spec, layout.size_bytes))
+            await self._send(operation, partial(self.sizes.measured, model, spec, layout.size_bytes))
         except ModelRefused as refused:
             if not layout.hint:
                 raise
             raise ModelRefused(f"{refused.text}; {layout.hint}") from refused
-        return self._answer(model)
+        return LoadedModel(model.size_bytes, self.max_concurrency)
 
     async def _restore(self, operation: Operation) -> None:
         """From LOST to LOADED, with the files that are placed."""
         model = operation.model
         if model.content is not None:
-            self._crashes.check(model.content)
-        await self._send(operation, partial(self._sizes.restored, model), yields=operation.kind == "restore")
+            self.crashes.check(model.content)
+        await self._send(operation, partial(self.sizes.restored, model))
 
     async def _is_kept(self, operation: Operation, spec: ModelSpec) -> bool:
         """
@@ -196,149 +153,154 @@ class Worker:
         """
         model = operation.model
         with operation.step("check", self._triton("Triton has not said whether it serves the model")):
-            said = await self._fetching.compared(operation, spec)
+            said = await self.fetching.compared(operation, spec)
             if said == "other" or not await self._is_served_or_placed(model):
                 return False
         if model.state is State.LOADED:
             return True
-        return said != "unknown" and await self._is_sent_again(operation)
+        if said == "unknown":
+            return False
+        try:
+            await self._restore(operation)
+        except ModelRefused as refused:  # now; it is loaded anew
+            self._count_failed(model, refused)
+            await self._take_down(operation, "undo")
+            return False
+        return True
 
     async def _is_served_or_placed(self, model: Model) -> bool:
         """False: neither Triton nor the folder has it as it was. A model that Triton has lost becomes LOST."""
-        if model.state is State.LOST or await self._server.is_ready(model.model_id):
+        if model.state is State.LOST or await self.ports.server.is_ready(model.model_id):
             return True
-        if not is_untouched(await self._server.index((model.model_id,))):
+        if not is_untouched(await self.ports.server.index((model.model_id,))):
             return False
-        found = await self._repository.identities((model.model_id,))
+        found = await self.ports.repository.identities((model.model_id,))
         if model.placed is None or found.get(model.model_id) != model.placed:
             return False
-        self._registry.move(model, State.LOST)
+        self.registry.move(model, State.LOST)
         return True
 
-    async def _is_sent_again(self, operation: Operation) -> bool:
-        """Restore the model for its caller, who has compared the content. False: Triton refuses it now; it is undone."""
-        operation.is_again = True
-        try:
-            await self._restore(operation)
-        except ModelRefused as refused:
-            log.warning("restore.failed", model_id=operation.model.model_id, outcome="refused", cause=refused.text)
-            RESTORES.labels("refused").inc()
-            operation.is_again = operation.was_lost = False
-            await self._undo(operation)
-            return False
-        return True
-
-    async def _send(self, operation: Operation, size: Callable[[int], int], *, yields: bool = False) -> None:
+    async def _send(self, operation: Operation, size: Callable[[int], int]) -> None:
         """From PULLING (files placed) or LOST to LOADED; `size` makes the model's size of the bytes that Triton reports."""
         model = operation.model
-        self._registry.note(model)
-        await operation.noted(self._journal)
+        self.registry.note(model)
+        await operation.noted(self.ports.journal)
         try:
-            await self._ask_triton(operation, yields=yields)
+            await self._ask_triton(operation)
             reported = await self._measured(operation)
         except ServerDied as died:
             if model.state is State.LOADING:
-                operation.has_crashed = True
-                self._crashes.died(model.content, died)
+                self._count_failed(model, died)
+                self.crashes.died(model.content, died)
             raise
         if model.content is not None:
-            self._crashes.succeeded(model.content)
+            self.crashes.succeeded(model.content)
         model.size_bytes = size(reported)
-        if not operation.is_again:
-            model.confirmed = self._journal.now()
-        self._registry.move(model, State.LOADED)
-        await operation.noted(self._journal)
+        if model.model_id not in self.registry.lost:
+            model.confirmed = self.ports.journal.now()
+        self.registry.move(model, State.LOADED)
+        await operation.noted(self.ports.journal)
 
-    async def _ask_triton(self, operation: Operation, *, yields: bool) -> None:
-        model = operation.model
+    async def _ask_triton(self, operation: Operation) -> None:
+        model, server = operation.model, self.ports.server
         with ExitStack() as step:
-            step.enter_context(operation.step("queue", lambda: self._server.problem or self._server.queue()))
+            step.enter_context(operation.step("queue", lambda: server.problem or server.queue()))
 
             def on_sent() -> None:
                 step.close()
                 operation.is_sent = True
-                model.generation = self._registry.generation
-                self._registry.move(model, State.LOADING)
-                step.enter_context(operation.step("triton", lambda: self._server.problem or self._server.obstacle(model.model_id)))
+                model.generation = self.registry.generation
+                self.registry.move(model, State.LOADING)
+                step.enter_context(operation.step("triton", lambda: server.problem or server.obstacle(model.model_id)))
 
-            await self._server.load(model.model_id, on_sent, yields=yields)
+            await server.load(model.model_id, on_sent, yields=operation.kind == "restore")
 
     async def _measured(self, operation: Operation) -> int:
         """Bytes that Triton reports of the model; a model without statistics must be ready."""
         model_id = operation.model.model_id
         with operation.step("measure", self._triton("Triton has not told the size of the model")):
-            reported = await self._server.reported_bytes(model_id)
-            if reported is None and not await self._server.is_ready(model_id):
-                if is_untouched(await self._server.index((model_id,))):
+            reported = await self.ports.server.reported_bytes(model_id)
+            if reported is None and not await self.ports.server.is_ready(model_id):
+                if is_untouched(await self.ports.server.index((model_id,))):
                     raise ServerDied("Triton has lost the model just after it had loaded it: it has restarted")
                 raise ModelRefused("the model does not serve though Triton has loaded it: its backend has failed")
         return reported or 0
 
     def _triton(self, words: str) -> Callable[[], str]:
         """What a question to Triton waits for."""
-        return lambda: self._server.problem or words
-
-    def _answer(self, model: Model) -> LoadedModel:
-        return LoadedModel(size_bytes=model.size_bytes, max_concurrency=self._max_concurrency)
+        return lambda: self.ports.server.problem or words
 
     # ---- down
 
-    async def _undo(self, operation: Operation) -> None:
+    async def _unload(self, operation: Operation) -> None:
+        await self._take_down(operation, "unload")
+        await operation.noted(self.ports.journal)
+
+    async def _undo(self, operation: Operation, failure: AdapterError) -> None:
         """
-        Give back whatever a load or restore that has failed may hold. Raises as `_take_down`.
+        Give back whatever a load or restore that has failed may hold. Never raises: what does not work leaves the model FAILED.
 
         A model that is LOST is left so where the operation was stopped, and where a call has failed before it sent anything.
         """
-        state = operation.model.state
-        is_unheard = state is State.LOADED and operation.is_sent  # no caller was told of it
-        is_hopeless = state is State.LOST and operation.kind == "restore" and operation.stopped_by is None
-        if state in (State.LOADING, State.FAILED) or (is_unheard and operation.kind == "load") or is_hopeless:
-            await self._take_down(operation, "undo")
-        elif state is State.PULLING:
-            with operation.step("undo"):
-                await self._give_back(operation)
+        loop, model = asyncio.get_running_loop(), operation.model
+        operation.outcome, operation.since = failure, loop.time()
+        if operation.stopped_by is not None or model.named is None:
+            loop.call_later(UNDO_PATIENCE_SECONDS, operation.settle, failure)
+        if operation.kind == "restore" and operation.stopped_by is None:
+            self._count_failed(model, failure)
+        is_unheard = model.state is State.LOADED and operation.is_sent and operation.kind == "load"  # no caller was told of it
+        is_hopeless = model.state is State.LOST and operation.kind == "restore" and operation.stopped_by is None
+        try:
+            if model.state in (State.PULLING, State.LOADING, State.FAILED) or is_unheard or is_hopeless:
+                await self._take_down(operation, "undo")
+        except Exception as trouble:  # noqa: BLE001 - the outcome is known already; the model is FAILED and says so
+            log.warning("undo.failed", model_id=model.model_id, state=model.state.value, cause=str(trouble))
+        await operation.noted(self.ports.journal)
+
+    def _count_failed(self, model: Model, failure: AdapterError) -> None:
+        """A model that Triton had lost does not come back from the files that are placed."""
+        if model.model_id in self.registry.lost:
+            outcome: Literal["crashed", "refused"] = "crashed" if isinstance(failure, ServerDied) else "refused"
+            log.warning("restore.failed", model_id=model.model_id, outcome=outcome, cause=str(failure))
+            self.registry.count_lost(model, outcome)
 
     async def _take_down(self, operation: Operation, phase: Phase) -> None:
         """
-        From LOADED, LOST, FAILED or ABSENT (unknown: Triton is always asked) to ABSENT: memory free, files gone.
+        From any state (ABSENT: unknown, so Triton is asked) to ABSENT: memory free, files gone, its artifact given up.
+
+        Of a model that is PULLING Triton was never asked. It is ABSENT before its artifact is given up: a cancel there finds
+        nothing to undo.
 
         Raises:
             AdapterError: it did not work, or not in time; the model is FAILED.
         """
-        with operation.step(phase, partial(self._server.obstacle, operation.model.model_id)):
-            self._registry.move(operation.model, State.UNLOADING)
-            await self._give_back(operation)
-
-    async def _give_back(self, operation: Operation) -> None:
-        """
-        Free the memory (not of a model that is PULLING: Triton was never asked), remove the files, forget the model.
-
-        The model is ABSENT before its artifact is given up: a cancel there finds nothing to undo.
-        """
         model = operation.model
-        try:
-            await operation.noted(self._journal)
-            if model.state is State.UNLOADING:
-                await self._free_memory(model.model_id, min(operation.deadline, self.unload_deadline()))
-            with operation.waits.on("the volume to give up the model's files"):
-                await self._repository.remove(model.model_id)
-        except BaseException:
-            self._registry.move(model, State.FAILED)
-            raise
-        artifact = model.artifact
-        self._registry.move(model, State.ABSENT)
-        if artifact is not None:
-            await self._store.release(artifact)
+        with operation.step(phase, partial(self.ports.server.obstacle, model.model_id)):
+            if model.state is not State.PULLING:
+                self.registry.move(model, State.UNLOADING)
+            try:
+                await operation.noted(self.ports.journal)
+                if model.state is State.UNLOADING:
+                    await self._free_memory(model.model_id, min(operation.deadline, self.unload_deadline()))
+                with operation.waits.on("the volume to give up the model's files"):
+                    await self.ports.repository.remove(model.model_id)
+            except BaseException:
+                self.registry.move(model, State.FAILED)
+                raise
+            artifact = model.artifact
+            self.registry.move(model, State.ABSENT)
+            if artifact is not None:
+                await self.ports.store.release(artifact)
 
     async def _free_memory(self, model_id: str, deadline: float) -> None:
         bound = asyncio.timeout_at(deadline)
         try:
             async with bound:
-                await self._server.unload(model_id)
+                await self.ports.server.unload(model_id)
         except TimeoutError:
             if not bound.expired():
                 raise
             UNLOADS_UNFINISHED.inc()
-            obstacle = self._server.obstacle(model_id)
-            log.warning("unload.expired", model_id=model_id, cause=obstacle, bound_seconds=self._unload_seconds)
+            obstacle = self.ports.server.obstacle(model_id)
+            log.warning("unload.expired", model_id=model_id, cause=obstacle, bound_seconds=self.unload_seconds)
             raise self.unfinished(obstacle) from None

@@ -147,7 +147,7 @@ async def test_a_purge_ends_although_the_first_questions_get_no_answer_in_time(s
     system.put("m", model=MODEL)
     await system.load("m", "m")
     monkeypatch.setattr("adapter.triton.index.LONGEST_REST_SECONDS", 0.2)
-    index = system.lifecycle._server._index  # type: ignore[attr-defined] # of the TritonServer
+    index = system.lifecycle._ports.server._index  # type: ignore[attr-defined] # of the TritonServer
     index._deadline_seconds = 0.3
     system.triton.index_seconds = 1.0
 

@@ -15,10 +15,11 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from unittest import mock
 
 from adapter.errors import AdapterError
 from adapter.layout import rules
-from adapter.lifecycle import planning
+from adapter.lifecycle import fetching
 from adapter.model import Layout
 from adapter.volume.volume import Volume
 from adapter.workers import QUICK_ITEMS
@@ -198,16 +199,16 @@ async def _outcome(name: str, folder: Path) -> dict[str, object]:
         planned_in.add(threading.current_thread().name)
         return plan(*args)  # type: ignore[arg-type]
 
-    planning.rules.plan = watched  # type: ignore[attr-defined, assignment]
+    fetching.rules.plan = watched  # type: ignore[attr-defined, assignment]
     before = _forget_peak()
-    made = planning.Planning()
+    made = fetching.Fetching(mock.Mock(), mock.Mock(), mock.Mock(), 30.0)
     try:
-        layout = await made.layout(spec, await opened(rig.store, spec))
+        layout = await made.planned(spec, await opened(rig.store, spec))
         told: dict[str, object] = {"words": "layout", "files": len(layout.files)}
     except AdapterError as error:
         told = {"class": type(error).__name__, "words": error.text}
     finally:
-        made.close()
+        made.workers.close()
         rig.store.close()
         volume.close()
     is_large = len(objects) > QUICK_ITEMS

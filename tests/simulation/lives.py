@@ -10,8 +10,8 @@ from typing import Any
 from adapter.errors import (
     StartError,
 )
-from adapter.lifecycle.operation import Model as Known
 from adapter.lifecycle.operation import Operation
+from adapter.lifecycle.registry import Model as Known
 from adapter.lifecycle.states import IllegalMoveError, State
 from adapter.model import PROBE, ModelSpec
 from adapter.volume.volume import Volume

@@ -18,6 +18,7 @@ from adapter.lifecycle.reconciler import Reconciler
 from adapter.lifecycle.sizes import Sizes
 from adapter.lifecycle.states import State
 from adapter.lifecycle.worker import Worker
+from adapter.model import ModelSpec
 from adapter.storage.cache.cache import Cache
 from adapter.storage.cache.identity import Identity
 from adapter.storage.mounted.reads import VolumeReads
@@ -126,8 +127,8 @@ def _restore_asks_the_store() -> Any:
     restore = Worker._restore
 
     async def listed(self: Worker, operation: Operation) -> None:
-        if operation.kind == "restore" and operation.model.spec is not None:
-            await self._store.open(operation.model.spec, operation.waits)
+        if operation.kind == "restore" and isinstance(operation.model.asked, ModelSpec):
+            await self.ports.store.open(operation.model.asked, operation.waits)
         await restore(self, operation)
 
     return mock.patch.object(Worker, "_restore", listed)
@@ -137,8 +138,8 @@ def _too_many_restores() -> Any:
     """All lost models are restored at once."""
     begin = Reconciler.__init__
 
-    def made(self: Reconciler, **options: Any) -> None:
-        begin(self, **{**options, "at_once": 100})
+    def made(self: Reconciler, *parts: Any, **options: Any) -> None:
+        begin(self, *parts, **{**options, "at_once": 100})
 
     return mock.patch.object(Reconciler, "__init__", made)
 

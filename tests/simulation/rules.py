@@ -103,11 +103,12 @@ class Rules:
         """Whatever Triton is asked to load is in the journal first, so that the next process knows."""
         assert self._world.adapter is not None
         self._check_memory(name)
+        journal = self._world.adapter.volume.cache_dir / "journal.jsonl"
         with contextlib.suppress(NoJournal, FileNotFoundError):
             try:
-                found = read(self._world.adapter.volume.cache_dir / "journal.jsonl", boot_id())
+                found = read(journal, boot_id())
             except JournalProblem as problem:
-                if not isinstance(problem, NoJournal):
+                if not isinstance(problem, NoJournal) and journal.stat().st_size:  # one that cannot be deleted is emptied
                     self._world.problem(f"Triton is asked to load {name}, and the journal says nothing: {problem}")
                 return
             record = found.records.get(name)

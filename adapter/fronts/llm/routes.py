@@ -145,4 +145,4 @@ class _Handlers:
             return None
         if not is_of_others:
             return None
-        return KnownModel(name, name, "", is_serving=True, is_coming=False, is_coming_back=False, is_going=False)
+        return KnownModel(name, name, "", is_serving=True, is_coming_back=False, is_going=False)

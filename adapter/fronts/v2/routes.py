@@ -23,7 +23,7 @@ from adapter.fronts.openapi import BINARY, OBJECT, operation, shaped
 from adapter.fronts.v2 import generate
 from adapter.fronts.v2.infer import PLACES, Wanted, inferred, place_of
 from adapter.fronts.v2.requests import BODY, HEADER_LENGTH, header_length
-from adapter.lifecycle.repository_api import RepositoryCalls
+from adapter.lifecycle.known import RepositoryCalls
 from adapter.model import Overrides, ServerModel
 from adapter.settings.fronts import V2Settings
 from adapter.triton.inference.client import TritonInference

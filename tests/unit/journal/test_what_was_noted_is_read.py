@@ -12,8 +12,7 @@ from adapter.digests import Digests
 from adapter.errors import InvalidRequest
 from adapter.journal.file import SLACK_BYTES
 from adapter.journal.lines import line_of
-from adapter.lifecycle.operation import Model
-from adapter.lifecycle.registry import Registry
+from adapter.lifecycle.registry import Model, Registry
 from adapter.lifecycle.states import State
 from adapter.model import MAX_NAME_BYTES, MAX_URL_BYTES, Content, Crashes, Named
 from tests.builders import a_listing, a_spec
@@ -171,7 +170,7 @@ async def test_no_secret_of_a_spec_reaches_the_file(rig: Rig) -> None:
         model_id="a",
         storage_params={"secret_access_key": "wJalrXUtnFEMIK7MDENGbPxRfiCYEXAMPLEKEY"},
     )
-    model = Model("a", spec=spec, content=Content(journal.digests.of_spec(spec), journal.digests.of_listing(a_listing(["x"])), "cc"))
+    model = Model("a", asked=spec, content=Content(journal.digests.of_spec(spec), journal.digests.of_listing(a_listing(["x"])), "cc"))
     registry.move(model, State.PULLING)
     await journal.written()
     journal.close()
@@ -187,7 +186,7 @@ async def test_the_registrys_states_are_all_ones_that_a_reader_takes(rig: Rig) -
     """Through a life of a model: each state is read as it was noted, and of one that is absent nothing is left."""
     journal = rig.start()
     registry = Registry(journal)
-    model = Model("a", spec=a_spec("p", model_id="a"))
+    model = Model("a", asked=a_spec("p", model_id="a"))
     for state in (
         State.PULLING, State.LOADING, State.LOADED, State.LOST, State.LOADING, State.UNLOADING, State.FAILED, State.UNLOADING,
     ):  # fmt: skip

@@ -3,8 +3,8 @@
 import pytest
 
 from adapter.errors import InvalidModel
+from adapter.lifecycle.fetching import Fetching
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
-from adapter.lifecycle.planning import Planning
 from adapter.model import Artifact, Layout, SourceFile
 from adapter.ports import StoredModel
 from tests.builders import a_spec
@@ -25,11 +25,11 @@ async def test_the_decided_layout_is_what_is_placed(lifecycle: RuntimeLifecycle,
     """Asked once, with the pulled files."""
     asked: list[tuple[str, ...]] = []
 
-    async def finished(_: Planning, layout: Layout, stored: StoredModel, artifact: Artifact) -> Layout:
+    async def finished(_: Fetching, layout: Layout, stored: StoredModel, artifact: Artifact) -> Layout:
         asked.append((*(question.path for question in layout.questions), *forest.trace[-1:]))
         return Layout({"1/xgboost.ubj": layout.files[0]}, {"config.pbtxt": b"x"})
 
-    monkeypatch.setattr(Planning, "finished", finished)
+    monkeypatch.setattr(Fetching, "finished", finished)
     await lifecycle.load(FOREST)
 
     assert asked == [("1/xgboost.model", "fetch")]
@@ -39,10 +39,10 @@ async def test_the_decided_layout_is_what_is_placed(lifecycle: RuntimeLifecycle,
 async def test_a_refusal_after_the_pull_leaves_nothing(lifecycle: RuntimeLifecycle, forest: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing was placed, and the artifact goes."""
 
-    async def finished(_: Planning, layout: Layout, stored: StoredModel, artifact: Artifact) -> Layout:
+    async def finished(_: Fetching, layout: Layout, stored: StoredModel, artifact: Artifact) -> Layout:
         raise InvalidModel("the file says 3 classes")
 
-    monkeypatch.setattr(Planning, "finished", finished)
+    monkeypatch.setattr(Fetching, "finished", finished)
     with pytest.raises(InvalidModel, match="the file says 3 classes"):
         await lifecycle.load(FOREST)
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from adapter.lifecycle.adoption import Finding, Verdict, findings
+from adapter.lifecycle.states import State
+from adapter.lifecycle.takeover import Finding, findings
 from adapter.model import Content, Placed, Record, ServerModel
 
 CONTENT = Content(spec="s", listing="l", crash="c")
@@ -36,7 +37,7 @@ def test_a_model_that_serves_what_its_record_tells_is_adopted_with_its_record(st
     """A load that Triton has ended after the adapter's death was wanted; a record may be one step behind."""
     record = a_record(state)
 
-    assert found(record, ["READY"]) == Finding("a", Verdict.SERVES, record, Placed("1", 100))
+    assert found(record, ["READY"]) == Finding("a", State.LOADED, record, Placed("1", 100))
 
 
 @pytest.mark.parametrize(
@@ -44,51 +45,51 @@ def test_a_model_that_serves_what_its_record_tells_is_adopted_with_its_record(st
 )
 def test_a_model_that_serves_from_a_directory_of_no_record_is_adopted_with_unknown_content(record: Record | None) -> None:
     """Another directory is another content: an adapter without a journal was here meanwhile."""
-    assert found(record, ["READY"]) == Finding("a", Verdict.SERVES, None, Placed("1", 100))
+    assert found(record, ["READY"]) == Finding("a", State.LOADED, None, Placed("1", 100))
 
 
 @pytest.mark.parametrize("state", ["unloading", "failed"])
 def test_an_unload_that_was_begun_is_finished(state: str) -> None:
     """Triton was told, or was about to be."""
-    assert found(a_record(state), ["READY"]).verdict is Verdict.RESIDUE
+    assert found(a_record(state), ["READY"]).state is State.FAILED
 
 
 @pytest.mark.parametrize("state", ["loaded", "lost"])
 def test_a_loaded_model_that_this_triton_was_never_asked_for_is_lost(state: str) -> None:
-    assert found(a_record(state), [""]).verdict is Verdict.LOST
+    assert found(a_record(state), [""]).state is State.LOST
 
 
 @pytest.mark.parametrize("states", [["UNAVAILABLE"], ["UNLOADING"], ["LOADING"]])
 def test_a_loaded_model_that_somebody_else_has_touched_is_taken_down(states: list[str]) -> None:
-    assert found(a_record("loaded"), states).verdict is Verdict.RESIDUE
+    assert found(a_record("loaded"), states).state is State.FAILED
 
 
 @pytest.mark.parametrize("record", [None, a_record("loaded", placed="2")])
 @pytest.mark.parametrize("states", [[""], ["LOADING"], ["UNAVAILABLE"], ["READY", "UNLOADING"]])
 def test_what_no_record_tells_of_and_triton_does_not_serve_is_taken_down(record: Record | None, states: list[str]) -> None:
-    assert found(record, states) == Finding("a", Verdict.RESIDUE, None, Placed("1", 100))
+    assert found(record, states) == Finding("a", State.FAILED, None, Placed("1", 100))
 
 
 @pytest.mark.parametrize("states", [[""], ["LOADING"], ["UNAVAILABLE"]])
 @pytest.mark.parametrize("state", ["pulling", "loading"])
 def test_a_first_load_that_was_under_way_is_undone(state: str, states: list[str]) -> None:
-    assert found(a_record(state), states).verdict is Verdict.RESIDUE
+    assert found(a_record(state), states).state is State.FAILED
 
 
-@pytest.mark.parametrize(("states", "verdict"), [([""], Verdict.LOST), (["LOADING"], Verdict.RESIDUE), (["UNAVAILABLE"], Verdict.RESIDUE)])
-def test_a_model_that_was_about_to_be_loaded_again_is_still_to_be_loaded_again(states: list[str], verdict: Verdict) -> None:
+@pytest.mark.parametrize(("states", "state"), [([""], State.LOST), (["LOADING"], State.FAILED), (["UNAVAILABLE"], State.FAILED)])
+def test_a_model_that_was_about_to_be_loaded_again_is_still_to_be_loaded_again(states: list[str], state: State) -> None:
     """It had been answered LOADED before. A load that runs in Triton has nobody any more who could follow it."""
-    assert found(a_record("loading", confirmed=3.0), states).verdict is verdict
+    assert found(a_record("loading", confirmed=3.0), states).state is state
 
 
 def test_a_record_of_a_model_that_nobody_has_is_forgotten() -> None:
     record = a_record("loaded")
 
-    assert found(record, [], None) == Finding("a", Verdict.FORGOTTEN, record, None)
+    assert found(record, [], None) == Finding("a", State.ABSENT, record, None)
 
 
 def test_a_directory_that_the_index_leaves_out_is_taken_down() -> None:
-    assert found(a_record("loaded"), []).verdict is Verdict.RESIDUE
+    assert found(a_record("loaded"), []).state is State.FAILED
 
 
 def test_a_directory_that_neither_journal_nor_index_knows_is_left_alone() -> None:
@@ -100,7 +101,7 @@ def test_a_load_that_was_under_way_when_triton_restarted_is_a_crash_of_its_conte
     """Also of a model that was being loaded again: it may be what kills Triton."""
     found_in_load = found(a_record("loading", confirmed=confirmed), [""], b=a_record("loaded", "b"))
 
-    assert (found_in_load.verdict, found_in_load.crash) == (Verdict.RESIDUE, "c")
+    assert (found_in_load.state, found_in_load.crash) == (State.FAILED, "c")
 
 
 @pytest.mark.parametrize("state", ["lost", "pulling"])
@@ -117,4 +118,4 @@ def test_a_bundle_is_adopted_whole_or_not_at_all() -> None:
     record, placed = a_record("loaded"), {"a": Placed("1", 100)}
     rows = {"a": [*rows_of("READY"), *rows_of("UNAVAILABLE", name="a~inner~x")]}
 
-    assert [finding.verdict for finding in findings({"a": record}, rows, placed)] == [Verdict.RESIDUE]
+    assert [finding.state for finding in findings({"a": record}, rows, placed)] == [State.FAILED]

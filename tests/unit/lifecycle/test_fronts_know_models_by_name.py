@@ -50,7 +50,7 @@ async def test_a_model_is_known_by_the_name_and_url_that_its_caller_gave(lifecyc
     found = models.find(NAME)
     url = "/opt/ml/models/a/../a/model"
     placed = world.identities[A.model_id]
-    assert found == KnownModel(A.model_id, NAME, url, is_serving=True, is_coming=False, is_coming_back=False, is_going=False, placed=placed)
+    assert found == KnownModel(A.model_id, NAME, url, is_serving=True, is_coming_back=False, is_going=False, placed=placed)
     assert models.find(A.model_id) is None, "it has one name"
     assert models.known() == [found]
 

@@ -135,7 +135,7 @@ async def test_another_key_waits_for_the_running_load_and_replaces_it(lifecycle:
     first, second = await asyncio.gather(lifecycle.load(A), lifecycle.load(other))
 
     assert (first.size_bytes, second.size_bytes) == (1_250_000, 5_000_000)
-    assert lifecycle.registry.find("a").spec == other
+    assert lifecycle.registry.find("a").asked == other
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from adapter.digests import Digests
 from adapter.errors import NoCapacity
-from adapter.lifecycle.operation import Model
-from adapter.lifecycle.registry import Registry
+from adapter.lifecycle.registry import Model, Registry
 from adapter.lifecycle.sizes import UNFIT_BYTES, Sizes
 from adapter.model import Content, Listing, ModelSpec, SourceFile
 from adapter.settings import read_group

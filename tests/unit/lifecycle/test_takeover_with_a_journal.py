@@ -128,7 +128,7 @@ async def died_in_load(spec: ModelSpec, world: World, make: Callable[[], Runtime
 
 def process(lifecycle: RuntimeLifecycle) -> Process:
     """The life that it belongs to."""
-    return lifecycle._server.process  # type: ignore[attr-defined, no-any-return] # the fake's
+    return lifecycle._ports.server.process  # type: ignore[attr-defined, no-any-return] # the fake's
 
 
 async def test_a_load_that_triton_died_over_is_counted_and_undone(

@@ -17,7 +17,7 @@ NAMES = st.text(st.characters(exclude_categories=("Cs", "Cc"), exclude_character
 
 
 def a_model(name: str) -> KnownModel:
-    return KnownModel(model_id=name, name=name, url="/u", is_serving=True, is_coming=False, is_coming_back=False, is_going=False)
+    return KnownModel(model_id=name, name=name, url="/u", is_serving=True, is_coming_back=False, is_going=False)
 
 
 @given(st.sets(NAMES))
