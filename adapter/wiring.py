@@ -97,7 +97,6 @@ async def build(
             stack.push_async_callback(companion.end)
         journal = Journal(volume.cache_dir / JOURNAL, discard=volume.discard)
         stack.callback(journal.close)
-        journal.open()
         space = Space(volume.cache_dir, settings.disk_budget_bytes, refuses=bool(settings.volume.max_bytes), trash=volume.trash)
         space.show_metrics()
         store = Store(

@@ -1,36 +1,92 @@
 """
-The journal's file: read as an earlier process, or anyone else, has left it; written by this process alone.
+The journal's file as an earlier process, or anyone else, has left it; and each of its lines. Blocks.
 
-Reading is bounded, opens regular files only and follows no link: another process may write, replace or delete the
-file meanwhile. This process begins a file of its own; lines are appended, and all is written anew when the file has
-grown too long. A new file becomes visible by a rename, so a reader finds a whole one at any moment. Nothing is
-fsynced: pages outlive any death of a process, and another boot of the kernel is told by the first line. Blocks.
+A line is an entry as JSON. Lines are ASCII, so that a terminal shows them safely. Any process that can write the volume
+can write a line, or replace or delete the file meanwhile: reading is bounded, opens regular files only and follows no
+link; every value has a type, a bound and an alphabet, and a line with a wrong value says nothing.
 """
 
 from __future__ import annotations
 
 import errno
+import io
+import json
 import os
-import stat
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO
+from typing import Annotated, Any, Literal
 
-from adapter.journal.lines import FORMAT, MAX_LINE_BYTES, Entry, Key, gone_line, read_head, read_line
-from adapter.model import Crashes, Record
+import msgspec
+from msgspec.structs import asdict
+
+from adapter.errors import InvalidRequest
+from adapter.model import MAX_SIZE_BYTES, Content, Crashes, Named, Record, id_problem
 from adapter.units import MIB
+from adapter.volume.trees import opened, read_whole
 
 NAME = "journal.jsonl"
 """In the adapter's own folder."""
-MODE = 0o600
-"""Its salt and what it tells are no one else's business."""
+FORMAT = 1
 MAX_FILE_BYTES = 32 * MIB
 MAX_ENTRIES = 20_000
 """Model ids and contents together. What comes after is not kept."""
-SLACK_BYTES = 64 * 1024
-"""A file may become twice as long as it began, and so much longer."""
+_ODD = "it is no regular file"
+_REFUSED = {errno.EISDIR: _ODD, errno.EINVAL: _ODD, errno.EFBIG: f"it is larger than {MAX_FILE_BYTES // MIB} MiB"}
+"""By `opened` and `read_whole`."""
+MAX_LINE_BYTES = 64 * 1024
+"""JSON of ASCII has up to 6 bytes for one of UTF-8: a name and a url of the greatest length fit."""
+MAX_TEXT = 200
+"""Characters of a type, a path or a storage key: they are for people."""
+
+_Text = Annotated[str, msgspec.Meta(max_length=MAX_TEXT)]
+_Name = Annotated[str, msgspec.Meta(pattern=r"\A[0-9A-Za-z_-]{1,128}\Z")]
+"""Of digests and artifacts: never a path."""
+_Identity = Annotated[str, msgspec.Meta(pattern=r"\A[!-~]{1,128}\Z")]
+"""Of a placed directory: it is compared, and has no other use."""
+_Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e10)]
+
+Entry = Record | Crashes
+Key = tuple[str, str]
+"""What later lines replace earlier ones by: the name of the first field, and its value."""
+
+
+class Head(msgspec.Struct, frozen=True):
+    """The first line."""
+
+    format: int
+    boot_id: _Text
+    salt: Annotated[str, msgspec.Meta(pattern=r"\A(?:[0-9a-f]{2}){16,64}\Z")] = ""
+
+
+class _Key(msgspec.Struct):
+    id: str | None = None
+    crash: _Name | None = None
+    gone: bool = False
+
+
+class _RecordLine(msgspec.Struct, kw_only=True):
+    """A `Record`."""
+
+    model_id: str = msgspec.field(name="id")
+    state: Literal["loaded", "lost", "loading", "unloading", "failed", "pulling"]
+    since: _Seconds
+    model_type: _Text = msgspec.field(name="type")
+    path: _Text
+    storage_key: _Text | None = msgspec.field(default=None, name="key")
+    content: tuple[_Name, _Name | None, _Name] | None = None
+    artifact_key: _Name | None = msgspec.field(default=None, name="artifact")
+    size_bytes: Annotated[int, msgspec.Meta(ge=0, le=MAX_SIZE_BYTES)] = msgspec.field(name="size")
+    placed: _Identity | None = None
+    confirmed: _Seconds
+    named: tuple[str, str] | msgspec.UnsetType = msgspec.UNSET
+
+
+class _CrashLine(msgspec.Struct):
+    """`Crashes`."""
+
+    digest: _Name = msgspec.field(name="crash")
+    count: Annotated[int, msgspec.Meta(ge=0, le=10**6)]
+    last: _Seconds
 
 
 class JournalProblem(Exception):
@@ -50,18 +106,20 @@ class Found:
     """What a file says."""
 
     salt: bytes
-    entries: dict[Key, Entry]
-    """In the order of their last lines."""
+    records: dict[str, Record] = field(default_factory=dict)
+    """By model id."""
+    crashes: dict[str, Crashes] = field(default_factory=dict)
+    """By digest."""
 
-    @property
-    def records(self) -> dict[str, Record]:
-        """By model id."""
-        return {entry.model_id: entry for entry in self.entries.values() if isinstance(entry, Record)}
-
-    @property
-    def crashes(self) -> dict[str, Crashes]:
-        """By digest."""
-        return {entry.digest: entry for entry in self.entries.values() if isinstance(entry, Crashes)}
+    def put(self, key: Key, entry: Entry | None) -> bool:
+        """Keep this entry, or none, in place of an earlier one. False: there was none, or there are too many."""
+        table: dict[str, Any] = self.records if key[0] == "id" else self.crashes
+        if entry is None:
+            return table.pop(key[1], None) is not None
+        if key[1] not in table and len(self.records) + len(self.crashes) >= MAX_ENTRIES:
+            return False
+        table[key[1]] = entry
+        return True
 
 
 def read(path: Path, boot_id: str) -> Found:
@@ -72,142 +130,76 @@ def read(path: Path, boot_id: str) -> Found:
         JournalProblem: nothing that can be believed.
     """
     try:
-        _check(path.lstat())  # before it is opened: opening a device may do anything
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-        with os.fdopen(descriptor, "rb") as file:
-            _check(os.fstat(descriptor))
-            return _read(file, boot_id)
+        lines = io.BytesIO(read_whole(opened(path, os.O_RDONLY | os.O_NOFOLLOW), MAX_FILE_BYTES))
     except FileNotFoundError:
         raise NoJournal("there is none") from None
     except OSError as error:
-        words = "it is a link" if error.errno == errno.ELOOP else f"it cannot be read: {error.strerror}"
-        raise JournalProblem(words) from error
-
-
-def _check(state: os.stat_result) -> None:
-    if not stat.S_ISREG(state.st_mode):
-        raise JournalProblem("it is no regular file")
-    if state.st_size > MAX_FILE_BYTES:
-        raise JournalProblem(f"it is larger than {MAX_FILE_BYTES // MIB} MiB")
-
-
-def _read(file: BinaryIO, boot_id: str) -> Found:
-    lines = _lines(file)
-    head = read_head(next(lines, b""))
-    if head is None:
-        raise JournalProblem("its first line is not a journal's")
+        raise JournalProblem(_REFUSED.get(error.errno or 0, f"it cannot be read: {error.strerror}")) from error
+    try:
+        head = msgspec.json.decode(_whole(lines.readline()), type=Head)
+    except (ValueError, RecursionError):
+        raise JournalProblem("its first line is not a journal's") from None
     if head.format != FORMAT:
         raise JournalProblem(f"it has format {head.format}, and this adapter reads {FORMAT}")
     if head.boot_id != boot_id:
         raise OtherBoot("the machine has restarted since it was written")
-    entries: dict[Key, Entry] = {}
-    for said in filter(None, map(read_line, lines)):
-        key, entry = said
-        entries.pop(key, None)
-        if entry is not None and len(entries) < MAX_ENTRIES:
-            entries[key] = entry
-    return Found(bytes.fromhex(head.salt), entries)
+    found = Found(bytes.fromhex(head.salt))
+    for key, entry in filter(None, map(read_line, map(_whole, lines))):
+        found.put(key, entry)
+    return found
 
 
-def _lines(file: BinaryIO) -> Iterator[bytes]:
-    """Whole lines. One without an end, or that is too long, is left out."""
-    is_start = True
-    while file.tell() < MAX_FILE_BYTES and (line := file.readline(MAX_LINE_BYTES)):
-        has_end = line.endswith(b"\n")
-        if is_start and has_end:
-            yield line
-        is_start = has_end
+def _whole(line: bytes) -> bytes:
+    """Nothing of a line without an end, or that is too long."""
+    return line if line.endswith(b"\n") and len(line) <= MAX_LINE_BYTES else b""
 
 
-class JournalFile:
-    """A file with one line for each key that counts. A method that raises leaves `drop` to the caller."""
-
-    def __init__(self, path: Path, head: bytes, lines: dict[Key, bytes], discard: Callable[[Path], None]) -> None:
-        """
-        Args:
-            path: of the file.
-            head: its first line.
-            lines: what it holds at first.
-            discard: takes what is in the way out of sight; does not raise.
-        """
-        self._path = path
-        self._new_path = path.with_name(f"{path.name}.new")
-        self._head = head
-        self._lines = lines
-        self._discard = discard
-        self._descriptor = -1
-        self._size_bytes = self._most_bytes = 0
-
-    def write(self, batch: Sequence[tuple[Key, bytes | None]]) -> None:
-        """
-        Hold other lines from now on: for each key the line that counts (None: none any more).
-
-        Raises:
-            OSError: nothing is certain about the file; `drop` it. The lines are held all the same.
-        """
-        for key, line in batch:
-            self._lines.pop(key, None)
-            if line is not None:
-                self._lines[key] = line
-        added = b"".join(gone_line(key) if line is None else line for key, line in batch)
-        if self._can_take(len(added)):
-            try:
-                _write(self._descriptor, added)
-            except OSError:  # a shorter file may fit
-                with suppress(OSError):
-                    os.ftruncate(self._descriptor, self._size_bytes)
-            else:
-                self._size_bytes += len(added)
-                return
-        self._rewrite()
-
-    def drop(self) -> None:
-        """Have no file, rather than one that is not true. Does not raise."""
-        for path in (self._path, self._new_path):
-            with suppress(OSError):
-                path.unlink(missing_ok=True)
-        with suppress(OSError):  # also where the name cannot be deleted
-            os.ftruncate(self._descriptor, 0)
-        self.close()
-
-    def close(self) -> None:
-        """Write no more."""
-        with suppress(OSError):  # there may be none
-            os.close(self._descriptor)
-        self._descriptor = -1
-
-    def _can_take(self, more_bytes: int) -> bool:
-        """Whether the file under our name is still the one that we hold, as we left it, and not too long."""
-        if self._size_bytes + more_bytes > self._most_bytes:
-            return False
-        try:
-            named, held = self._path.lstat(), os.fstat(self._descriptor)
-        except OSError:
-            return False
-        return os.path.samestat(named, held) and held.st_size == self._size_bytes
-
-    def _rewrite(self) -> None:
-        content = b"".join((self._head, *self._lines.values()))
-        if len(content) > MAX_FILE_BYTES:
-            raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
-        self._discard(self._new_path)
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-        descriptor = os.open(self._new_path, flags, MODE)
-        try:
-            os.fchmod(descriptor, MODE)
-            _write(descriptor, content)
-            if self._path.is_dir() and not self._path.is_symlink():
-                self._discard(self._path)
-            self._new_path.rename(self._path)
-        except BaseException:
-            os.close(descriptor)
-            raise
-        self.close()
-        self._descriptor, self._size_bytes = descriptor, len(content)
-        self._most_bytes = min(2 * len(content) + SLACK_BYTES, MAX_FILE_BYTES)
+def key_of(entry: Entry) -> Key:
+    """Of all lines on one model id, or on one content."""
+    return ("id", entry.model_id) if isinstance(entry, Record) else ("crash", entry.digest)
 
 
-def _write(descriptor: int, data: bytes) -> None:
-    left = memoryview(data)
-    while left:
-        left = left[os.write(descriptor, left) :]
+def head_line(boot_id: str, salt: bytes) -> bytes:
+    """The first line of a file."""
+    return _line(Head(FORMAT, boot_id, salt.hex()))
+
+
+def line_of(entry: Entry) -> bytes:
+    """What is kept of it. Texts for people are cut."""
+    if isinstance(entry, Crashes):
+        return _line(_CrashLine(**vars(entry)))
+    shown = ("model_type", "path", "storage_key")
+    texts = {name: text and text[:MAX_TEXT] for name, text in vars(entry).items() if name in shown}
+    content = entry.content and tuple(vars(entry.content).values())
+    named = (entry.named.name, entry.named.url) if entry.named else msgspec.UNSET
+    return _line(_RecordLine(**{**vars(entry), **texts, "content": content, "named": named}))
+
+
+def gone_line(key: Key) -> bytes:
+    """Nothing is kept any more."""
+    return _line({key[0]: key[1], "gone": True})
+
+
+def read_line(line: bytes) -> tuple[Key, Entry | None] | None:
+    """What a line is about, and what it says (None: nothing is kept any more); None for a line that is not one."""
+    try:
+        found = msgspec.json.decode(line, type=_Key)
+        if found.id is None and found.crash is not None:
+            crashes = None if found.gone else Crashes(**asdict(msgspec.json.decode(line, type=_CrashLine)))
+            return ("crash", found.crash), crashes
+        if found.id is None or id_problem(found.id):
+            return None
+        return ("id", found.id), None if found.gone else _record(msgspec.json.decode(line, type=_RecordLine))
+    except (ValueError, InvalidRequest, RecursionError):
+        return None
+
+
+def _record(line: _RecordLine) -> Record:
+    """Raises InvalidRequest: no front can have named a model so."""
+    content = Content(*line.content) if line.content else None
+    named = Named(*line.named) if line.named else None
+    return Record(**{**asdict(line), "content": content, "named": named})
+
+
+def _line(values: object) -> bytes:
+    return json.dumps(msgspec.to_builtins(values), separators=(",", ":"), allow_nan=False).encode() + b"\n"

@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 import pytest
 
-from adapter.journal.file import JournalFile
+from adapter.journal.journal import Journal
 from adapter.triton.repository import THREADS, Repository
 from tests.fault.conftest import Hold, System
 
@@ -24,7 +24,7 @@ def settings() -> dict[str, str]:
 @pytest.mark.parametrize(
     ("place", "method", "words", "least"),
     [
-        (JournalFile, "write", "waiting for the volume to take what the journal writes", 8),
+        (Journal, "_write", "waiting for the volume to take what the journal writes", 8),
         (Repository, "_discard", "waiting for the volume to give up the model's files", THREADS - 1),
     ],
 )

@@ -11,9 +11,8 @@ import msgspec
 from hypothesis import event
 from hypothesis import strategies as st
 
-from adapter.journal.file import JournalProblem, read
+from adapter.journal.file import JournalProblem, head_line, line_of, read, read_line
 from adapter.journal.journal import Journal
-from adapter.journal.lines import head_line, line_of, read_line
 from adapter.lifecycle.states import State
 from adapter.model import Content, Crashes, Listing, Record, SourceFile, id_problem
 from adapter.paths import path_problem
@@ -87,10 +86,9 @@ def test_any_file_in_the_journals_place_is_read_or_put_away(tmp_path: Path, cont
         believed = {}
     else:
         believed = before.records
-        for entry in before.entries.values():
+        for entry in (*before.records.values(), *before.crashes.values()):
             check_entry(entry)
-    journal = Journal(path, boot=lambda: BOOT, now=lambda: 0.0)
-    journal.open()
+    journal = Journal(path, discard=lambda path: path.unlink(missing_ok=True), boot=BOOT)
     try:
         assert journal.records == believed
         journal.note(Record(model_id="new", state="loading", since=1.0))

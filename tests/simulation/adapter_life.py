@@ -76,7 +76,6 @@ def claimed(root: Path) -> Volume:
 def assembled(setup: Setup, life: Life, volume: Volume, client: Client, clients: Clients) -> Adapter:
     """Everything but the volume, which comes first; as `adapter.wiring.build`. Blocks."""
     journal = Journal(volume.cache_dir / JOURNAL, discard=volume.discard)
-    journal.open()
     space = Space(volume.cache_dir, setup.max_bytes, refuses=setup.refuses, trash=volume.trash)
     store = Store(
         settings=PullSettings(

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 from unittest import mock
 
-from adapter.journal import lines
+from adapter.journal import file as lines
 from adapter.journal.journal import Journal
 from adapter.lifecycle import predicting
 from adapter.lifecycle.lifecycle import RuntimeLifecycle

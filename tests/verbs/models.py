@@ -69,8 +69,7 @@ class Place:
 
     def note(self, *records: Record | Crashes) -> None:
         """What an adapter of this boot has noted, before it ended."""
-        journal = Journal(self.journal)
-        journal.open()
+        journal = Journal(self.journal, discard=lambda path: path.unlink(missing_ok=True))
         for record in records:
             journal.note(record)
         journal.close()

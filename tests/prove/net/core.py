@@ -245,8 +245,8 @@ MISTAKES = (
         "no bound of the journal",
         "A journal of any size is read.",
         "adapter/journal/file.py",
-        "if state.st_size > MAX_FILE_BYTES:",
-        "if state.st_size < 0:",
+        "os.O_RDONLY | os.O_NOFOLLOW), MAX_FILE_BYTES))",
+        "os.O_RDONLY | os.O_NOFOLLOW), 1 << 40))",
         ("verbs/test_models_shows_who_disagrees.py",),
     ),
     Mistake(

@@ -34,8 +34,7 @@ class Rig:
 
     def start(self, boot: str = BOOT) -> Journal:
         """A process that has opened the journal."""
-        journal = Journal(self.path, discard=self.discard, boot=lambda: boot, now=lambda: 0.0)
-        journal.open()
+        journal = Journal(self.path, discard=self.discard, boot=boot)
         self._open.append(journal)
         return journal
 

@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from adapter.journal import file as journal_file
 from adapter.journal import journal as journal_module
 from adapter.journal.file import JournalProblem
 from tests.unit.journal.journals import Rig, a_record
@@ -60,7 +59,7 @@ REAL_WRITE = os.write
 def disk(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
     disk = Disk(rig.folder)
     monkeypatch.setattr(journal_module, "FIRST_PAUSE_SECONDS", 0.02)
-    monkeypatch.setattr(journal_file.os, "write", disk.write)
+    monkeypatch.setattr(os, "write", disk.write)
     yield disk
     disk.goes_on.set()
 
@@ -74,26 +73,6 @@ async def until_read(rig: Rig, ids: set[str]) -> None:
             except JournalProblem:  # none, or one that was emptied where its name could not be deleted
                 pass
             await asyncio.sleep(0.01)
-
-
-async def test_where_nothing_can_be_appended_a_shorter_file_may_fit(rig: Rig, disk: Disk) -> None:
-    journal = rig.start()
-    for number in range(20):
-        journal.note(a_record("a", size_bytes=number))
-        await journal.written()
-    disk.hold()
-    journal.note(a_record("a", size_bytes=20))
-    await disk.reached()
-    for number in range(80):  # all of them in one batch
-        journal.note(a_record(f"b{number}"))
-        journal.forget(a_record(f"b{number}"))
-    disk.size = rig.path.stat().st_size + 2_000  # the batch fits in part; the new file has two lines
-    disk.goes_on.set()
-
-    await journal.written()
-
-    assert {name: record.size_bytes for name, record in rig.found().records.items()} == {"a": 20}
-    assert len(rig.path.read_text().splitlines()) == 2
 
 
 async def test_a_full_disk_leaves_no_file_rather_than_one_that_is_not_true(rig: Rig, disk: Disk) -> None:
@@ -221,8 +200,7 @@ from tests.unit.journal.journals import a_record
 
 async def main(folder):
     path = folder / "journal.jsonl"
-    journal = Journal(path)
-    journal.open()
+    journal = Journal(path, discard=lambda path: path.unlink(missing_ok=True))
     journal.note(a_record("first"))
     await journal.written()
     assert path.exists()

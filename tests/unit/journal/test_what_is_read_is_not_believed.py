@@ -16,8 +16,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from adapter.journal.file import MAX_ENTRIES, MAX_FILE_BYTES, JournalProblem, OtherBoot
-from adapter.journal.lines import MAX_LINE_BYTES, line_of
+from adapter.journal.file import MAX_ENTRIES, MAX_FILE_BYTES, MAX_LINE_BYTES, JournalProblem, OtherBoot, line_of
 from adapter.model import Crashes
 from adapter.volume import boot
 from adapter.volume.boot import boot_id, boot_seconds
@@ -184,7 +183,7 @@ async def test_the_largest_file_that_is_read_takes_bounded_memory(rig: Rig, kind
     finally:
         tracemalloc.stop()
 
-    assert len(found.entries) == (0 if "line" in kind else MAX_ENTRIES)
+    assert len(found.records) == (0 if "line" in kind else MAX_ENTRIES)
     assert peak < 160 << 20, f"{peak >> 20} MiB"
 
 
@@ -195,7 +194,7 @@ async def test_a_file_that_may_not_be_read_says_so(rig: Rig, monkeypatch: pytest
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
     with monkeypatch.context() as patch:
-        patch.setattr("adapter.journal.file.os.open", refuse)
+        patch.setattr("adapter.volume.trees.os.open", refuse)
         with pytest.raises(JournalProblem, match="it cannot be read: Permission denied"):
             rig.found()
 

@@ -10,8 +10,8 @@ import pytest
 
 from adapter.digests import Digests
 from adapter.errors import InvalidRequest
-from adapter.journal.file import SLACK_BYTES
-from adapter.journal.lines import line_of
+from adapter.journal.file import line_of
+from adapter.journal.journal import SLACK_BYTES
 from adapter.lifecycle.registry import Model, Registry
 from adapter.lifecycle.states import State
 from adapter.model import MAX_NAME_BYTES, MAX_URL_BYTES, Content, Crashes, Named
