@@ -28,6 +28,9 @@ PROBE = "adapter-probe-"
 """So begin the names of directories that are made for a moment, to see whether Triton lists them. They are no models."""
 
 OPTIONS_FILE = "serving.properties"
+CHAT_TEMPLATE_FILE, TOKENIZER_FILE = "chat_template.jinja", "tokenizer_config.json"
+FRONT_FILES = (OPTIONS_FILE, *(f"{folder}{name}" for name in (CHAT_TEMPLATE_FILE, TOKENIZER_FILE) for folder in ("", "1/")))
+"""Paths in a model's directory that an HTTP front may read."""
 """How a front for language models answers for a model; lies at the top of the model. Source: DJL Serving's name for it."""
 INNER = "~inner~"
 """

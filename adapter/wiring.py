@@ -22,7 +22,9 @@ from adapter.journal.file import NAME as JOURNAL
 from adapter.journal.journal import Journal
 from adapter.lifecycle.known import RepositoryCalls
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
+from adapter.model import OPTIONS_FILE
 from adapter.ports import Ports
+from adapter.serving import KnownModel
 from adapter.settings import ProxySettings, Settings, inherited
 from adapter.settings.fronts import RestProxySettings
 from adapter.spi.listen import SpiServer, listen
@@ -223,7 +225,16 @@ async def _fronts(
         from adapter.triton.inference.client import TritonInference  # noqa: PLC0415
     inference = TritonInference(settings.triton.target, settings.triton.call_headers)
     stack.push_async_callback(inference.close)
-    answering = llm.Answering(settings.llm, inference, lambda model: repository.options(model.model_id, model.placed, llm.MOST_BYTES))
+
+    async def beside(model: KnownModel, path: str, most_bytes: int) -> bytes | None:
+        return await repository.small_file(model.model_id, model.placed, path, most_bytes)
+
+    async def properties(model: KnownModel) -> bytes | None:
+        return await beside(model, OPTIONS_FILE, llm.MOST_BYTES)
+
+    chats = llm.Chats(beside)
+    stack.push_async_callback(chats.close)
+    answering = llm.Answering(settings.llm, inference, properties, llm.Completions(settings.llm, inference, properties, chats))
     listeners = Listeners()
     stack.push_async_callback(listeners.close)
     if settings.sagemaker.port:

@@ -188,7 +188,8 @@ class _Handlers:
         take_for_parsing(request, body)
         value = await off_loop_if_large(len(body), partial(parsed, body))
         inputs = value.get("inputs") if isinstance(value, dict) else None
-        if isinstance(inputs, str) or (isinstance(inputs, list) and inputs and all(isinstance(entry, str) for entry in inputs)):
+        is_text = isinstance(inputs, str) or (isinstance(inputs, list) and inputs and all(isinstance(entry, str) for entry in inputs))
+        if is_text or llm.is_openai(value):
             return await self.answering.answer(request, model, partial(_as_it_is, value))
         if isinstance(value, dict) and "inputs" not in value and llm.PROMPT in value:
             return await self._generated(request, model, body, is_stream=value.get("stream") is True)

@@ -25,7 +25,7 @@ from adapter.layout import backends, bundles, fil, model_config, native, placeme
 from adapter.layout.model_config import ModelConfig
 from adapter.layout.model_types import TYPES, UNKNOWN, ModelType, by_backend, model_type
 from adapter.layout.tree import RULE, Expectation, LayoutError, Tree, check, clash, is_odd, is_residue, is_version, shortened, shown
-from adapter.model import OPTIONS_FILE, Layout, Listing, ModelSpec, Question, SourceFile
+from adapter.model import CHAT_TEMPLATE_FILE, OPTIONS_FILE, TOKENIZER_FILE, Layout, Listing, ModelSpec, Question, SourceFile
 from adapter.parameters import ALLOW_DECOUPLED
 from adapter.paths import path_problem
 
@@ -89,11 +89,12 @@ def plan(spec: ModelSpec, listing: Listing, contents: dict[SourceFile, bytes]) -
 
 
 def _with_options(layout: Layout, listing: Listing) -> Layout:
-    """The options of the whole are those of the model that callers ask, unless that has its own."""
-    options = None if listing.is_single_file else listing.find(OPTIONS_FILE)
-    if options is None or OPTIONS_FILE in layout.links:
+    """What fronts read of the whole is that of the model that callers ask, unless that has its own."""
+    if listing.is_single_file:
         return layout
-    return replace(layout, links={**layout.links, OPTIONS_FILE: options})
+    names = {OPTIONS_FILE} - layout.links.keys()
+    names |= {name for name in (CHAT_TEMPLATE_FILE, TOKENIZER_FILE) if not {name, f"1/{name}"} & layout.links.keys()}
+    return replace(layout, links={**layout.links, **{file.path: file for file in listing.files if file.path in names}})
 
 
 def asked(layout: Layout) -> tuple[SourceFile, ...]:

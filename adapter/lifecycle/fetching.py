@@ -19,7 +19,7 @@ from adapter.layout import rules
 from adapter.lifecycle.crashes import CrashCounts
 from adapter.lifecycle.operation import Operation
 from adapter.lifecycle.sizes import Sizes
-from adapter.model import OPTIONS_FILE, Artifact, Content, Layout, Listing, ModelSpec, SourceFile
+from adapter.model import FRONT_FILES, Artifact, Content, Layout, Listing, ModelSpec, SourceFile
 from adapter.ports import Ports, StoredModel
 from adapter.workers import Workers
 
@@ -124,24 +124,22 @@ class Fetching:
 
     async def finished(self, layout: Layout, stored: StoredModel, artifact: Artifact) -> Layout:
         """
-        The layout as it is placed: what the pulled files say decides the rest. OPTIONS_FILE is written, so that nothing but our own
-        volume is read when a front asks for it.
+        The layout as it is placed: what the pulled files say decides the rest. Files that a front reads are written, so that nothing
+        but our own volume is read when it asks for them.
 
         Raises:
             InvalidModel: Triton could not serve such content.
             AdapterError: a file cannot be read.
         """
-        asked = rules.asked(layout)
-        if (options := layout.links.get(OPTIONS_FILE)) is not None:
-            asked = (*asked, options)
+        read = {path: file for path in FRONT_FILES if (file := layout.links.get(path)) is not None}
+        asked = tuple(dict.fromkeys((*rules.asked(layout), *read.values())))
         if not asked:
             return layout
         answers = await stored.ends(artifact, asked)
         done = await self.workers.run(lambda _: rules.finished(layout, answers))
-        if options is None or answers[options].size_bytes > len(answers[options].tail):  # a longer one is refused when it is read
-            return done
-        links = {path: file for path, file in done.links.items() if path != OPTIONS_FILE}
-        return replace(done, links=links, written={**done.written, OPTIONS_FILE: answers[options].tail})
+        whole = {path: ends.tail for path, file in read.items() if (ends := answers[file]).size_bytes == len(ends.tail)}
+        links = {path: file for path, file in done.links.items() if path not in whole}
+        return replace(done, links=links, written={**done.written, **whole})
 
     async def _content(self, spec: ModelSpec, listing: Listing) -> Content:
         """What a model is loaded from."""

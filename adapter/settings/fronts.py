@@ -177,7 +177,7 @@ class LlmSettings(Group):
     """The HTTP front for language models. A model's own `serving.properties` beats what begins with `OPTION_`."""
 
     port: int = setting("LMI_PORT", OPTIONAL_PORT, "0")
-    """Port of the LMI and TGI schemas over HTTP; 0 = off."""
+    """Port of the LMI, TGI and OpenAI schemas over HTTP; 0 = off."""
     model: str | None = setting("LMI_MODEL", TEXT, None)
     """The model of paths that name none (`/invocations`, `/generate`). Default: the only model that is loaded."""
     is_tgi_compatible: bool = setting("OPTION_TGI_COMPAT", BOOLEAN, "false")

@@ -26,7 +26,7 @@ from typing import TypeVar
 import structlog
 
 from adapter.errors import InvalidModel, InvalidRequest, VolumeFailed
-from adapter.model import OPTIONS_FILE, PROBE, Artifact, Layout, Placed, is_utf8, owner_of
+from adapter.model import PROBE, Artifact, Layout, Placed, is_utf8, owner_of
 from adapter.triton import placing
 from adapter.volume.space import Space
 from adapter.volume.trees import read_below
@@ -34,8 +34,8 @@ from adapter.volume.volume import Volume, failure_in_words, make_plain_directory
 from adapter.workers import Stop, Workers
 
 THREADS = 4
-_KEPT = 1024
-"""Models whose options are remembered."""
+_KEPT, _KEPT_BYTES = 1024, 64 * 1024
+"""Small files of models that are remembered, and how long they are at most."""
 _RECENT = 256
 """Directories that are certainly not made within one tick of the file system's clock (at most 10 ms)."""
 
@@ -80,7 +80,7 @@ class Repository:
         Those are read once, at the start: no other process writes here.
         """
         self._loaded_first: dict[str, tuple[str, ...]] = {}
-        self._options: dict[tuple[str, str], bytes | None] = {}
+        self._small_files: dict[tuple[str, str, str], bytes | None] = {}
         """Model id and identity of its directory → what was read there."""
 
     @property
@@ -180,9 +180,10 @@ class Repository:
         found = await self._workers.run(lambda _: placing.identities_of(self.folder, model_ids))
         return {model_id: identity for model_id, identity in found.items() if not left(self._at(model_id))}
 
-    async def options(self, model_id: str, placed: str | None, most_bytes: int) -> bytes | None:
+    async def small_file(self, model_id: str, placed: str | None, path: str, most_bytes: int) -> bytes | None:
         """
-        OPTIONS_FILE of a model, as of this placement; None: there is none, or the adapter has not placed the model.
+        A file of a model, by its path in the model's directory, as of this placement; None: there is none, or the adapter has not
+        placed the model.
 
         Raises:
             InvalidModel: it is longer than allowed.
@@ -190,20 +191,22 @@ class Repository:
         """
         if placed is None:
             return None
-        key = (model_id, placed)
-        if key not in self._options:
+        key = (model_id, placed, path)
+        if key not in self._small_files:
             content = None
             try:
-                content = await self._workers.run(lambda _: read_below(self.folder, f"{model_id}/{OPTIONS_FILE}", most_bytes))
+                content = await self._workers.run(lambda _: read_below(self.folder, f"{model_id}/{path}", most_bytes))
             except FileNotFoundError:
                 pass
             except OSError as error:
                 kind = InvalidModel if error.errno == errno.EFBIG else VolumeFailed
-                raise kind(f"{OPTIONS_FILE} of the model cannot be read: {error.strerror}") from error
-            self._options[key] = content
-            if len(self._options) > _KEPT:
-                del self._options[next(iter(self._options))]
-        return self._options.get(key)
+                raise kind(f"{path} of the model cannot be read: {error.strerror}") from error
+            if content is not None and len(content) > _KEPT_BYTES:
+                return content
+            self._small_files[key] = content
+            if len(self._small_files) > _KEPT:
+                del self._small_files[next(iter(self._small_files))]
+        return self._small_files.get(key)
 
     # ---- other entries
 

@@ -16,6 +16,8 @@ CLIENTS: Mapping[str, tuple[str, ...]] = {
     "kserve": ("kserve==0.21.0",),
     "text-generation": ("text-generation==0.7.0", "huggingface-hub==0.36.0"),
     "huggingface-hub": ("huggingface-hub==2.4.0",),
+    "openai": ("openai==3.57.0",),
+    "langchain": ("langchain-openai==1.7.4",),
     "schemathesis": ("schemathesis==4.32.5",),
 }
 """Name of a venv → what is in it."""

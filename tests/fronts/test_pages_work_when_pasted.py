@@ -25,9 +25,14 @@ SAID = {
         "", '"token_details":"ids"', '{"generated_text":" The sky is"}', '"generated_tokens":3', '"text":" sky"',
         '{"generated_text":" The sky is"}', '"generated_text":" The sky is"',
     ),
+    "openai": (
+        '"id":"chat"', '"text":" The sky is"', '"content":" user: The sky"', '"delta":{"content":" user:"}',
+    ),
 }  # fmt: skip
 """Page → what the answer to each of its commands has in it."""
 MODELS = {"sagemaker": {}, "v2-rest": {"half": affine(0.5, 0), "chat": vllm()}, "lmi": {"chat": vllm()}}
+CHAT = {**vllm(), "chat_template.jinja": b"{% for each in messages %}{{ each.role }}: {{ each.content }}\n{% endfor %}assistant:"}
+MODELS["openai"] = {"chat": CHAT}
 
 
 def block_of(page: str, language: str) -> str:
@@ -66,3 +71,9 @@ def test_the_pages_client_prints_the_text_and_its_tokens(pod: FrontsPod) -> None
     interpreter = or_skip(lambda: python("huggingface-hub"))
     load(pod, "lmi")
     assert run([interpreter, "-c", here(block_of("lmi", "python"), pod)]) == " The sky is\n The\n sky\n is\n"
+
+
+def test_openais_client_on_the_page(pod: FrontsPod) -> None:
+    interpreter = or_skip(lambda: python("openai"))
+    load(pod, "openai")
+    assert run([interpreter, "-c", here(block_of("openai", "python"), pod)]) == " user: The sky\n"

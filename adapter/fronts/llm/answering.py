@@ -17,19 +17,16 @@ from aiohttp import web
 from adapter.errors import AdapterError
 from adapter.fronts.answers import HttpError, Stream, json_answer
 from adapter.fronts.llm.collecting import Collector
+from adapter.fronts.llm.completions import Completions
 from adapter.fronts.llm.generating import Asked, all_of, generation, texts
-from adapter.fronts.llm.options import Options, options_of
-from adapter.fronts.llm.parameters import BadPayload, is_text, wishes_of
+from adapter.fronts.llm.openai import is_openai
+from adapter.fronts.llm.options import Options, Properties, options_of
+from adapter.fronts.llm.parameters import MOST_PROMPTS, BadPayload, is_text, wishes_of
 from adapter.fronts.llm.schemas import JSON_LINES, SSE, Dynamic, Lmi, Schema, Tgi, Told, framed, told
 from adapter.serving import KnownModel
 from adapter.settings.fronts import LlmSettings
 from adapter.telemetry.logs import note
 from adapter.triton.inference.client import TritonInference
-
-MOST_PROMPTS = 64
-"""Of a dynamic batch: each may be a call of its own."""
-Properties = Callable[[KnownModel], Awaitable[bytes | None]]
-"""A model's `serving.properties`; None: it has none."""
 
 
 class Shape(Enum):
@@ -46,7 +43,9 @@ class Shape(Enum):
 class Answering:
     """Answers bodies that are read already."""
 
-    def __init__(self, settings: LlmSettings, inference: TritonInference, properties: Properties) -> None:
+    def __init__(self, settings: LlmSettings, inference: TritonInference, properties: Properties, completions: Completions) -> None:
+        self.completions = completions
+        """Of OpenAI's API."""
         self._settings = settings
         self._inference = inference
         self._properties = properties
@@ -77,6 +76,8 @@ class Answering:
             if shape is Shape.BY_OPTIONS:
                 schema = Dynamic() if options.is_dynamic else Tgi() if options.is_tgi_compatible else schema
             value = await body()
+            if shape is Shape.BY_OPTIONS and is_openai(value):
+                return await self.completions.answer(request, model, value, is_chat="messages" in value)
             if not isinstance(value, dict):
                 raise BadPayload("the body must be a JSON object with inputs")
             if isinstance(value.get("inputs"), list) and not schema.is_tgi:

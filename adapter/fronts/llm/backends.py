@@ -184,7 +184,7 @@ class Vllm(Profile):
         inputs.put_flags(
             stream=question.is_stream,
             exclude_input_in_output=True,
-            return_finish_reason=question.has_details,
+            return_finish_reason=True,
             return_logprobs=question.has_details,
             return_num_input_tokens=True,
             return_num_output_tokens=True,
@@ -272,8 +272,8 @@ class LlmApi(TrtLlm):
         inputs.put_flags(
             streaming=question.is_stream,
             sampling_param_exclude_input_from_output=True,
-            return_finish_reason=question.has_details,
-            return_stop_reason=question.has_details,
+            return_finish_reason=True,
+            return_stop_reason=True,
         )
 
     def tokens(self, found: Row) -> Sequence[Token] | None:

@@ -24,6 +24,8 @@ _LARGEST = 3.4e38
 MOST_ENTRIES = 64
 """Of a list: each token is compared with all stop sequences."""
 MOST_SHOWN = 64
+MOST_PROMPTS = 64
+"""Of one request: each may be a call of its own."""
 _DEFAULT_TOKENS = {False: 30, True: 20}
 """`max_new_tokens`, of LMI and of TGI."""
 
@@ -40,12 +42,12 @@ class BadParameter(BadPayload):
 
     def __init__(self, name: str, words: str) -> None:
         super().__init__(f"parameters.{name}: {words}")
-        self._name = name
-        self._words = words
+        self.name = name
+        self.words = words
 
     def called(self, names: Mapping[str, str]) -> BadParameter:
         """The same with its caller's name, where `names` has one for LMI's."""
-        return BadParameter(names.get(self._name, self._name), self._words)
+        return BadParameter(names.get(self.name, self.name), self.words)
 
 
 @dataclass(frozen=True)

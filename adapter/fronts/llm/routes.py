@@ -1,5 +1,6 @@
 """
-LMI's and TGI's paths. Source: DJL Serving's `/invocations` and `/predictions/{model}`; TGI's `/`, `/generate`, `/generate_stream`, `/info`.
+LMI's, TGI's and OpenAI's paths. Source: DJL Serving's `/invocations` and `/predictions/{model}`; TGI's `/`, `/generate`,
+`/generate_stream`, `/info`; OpenAI's API reference.
 
 A path that names no model is for LMI_MODEL, or for the only model that serves.
 """
@@ -19,6 +20,7 @@ from adapter.fronts.bodies import parsed, read_by
 from adapter.fronts.edge import Front, Route, name_in
 from adapter.fronts.llm.answering import Answering, Shape
 from adapter.fronts.llm.backends import profile_of
+from adapter.fronts.llm.openai import BadField, error_body, wanted_of
 from adapter.fronts.llm.parameters import MOST_ENTRIES
 from adapter.fronts.llm.schemas import tgi_body
 from adapter.fronts.openapi import OBJECT, TEXT, operation, shaped
@@ -30,6 +32,7 @@ from adapter.triton.inference.client import TritonInference
 
 TARGET = "X-Amzn-SageMaker-Target-Model"
 _TGI_PATHS = frozenset({"/", "/generate", "/generate_stream", "/info", "/health"})
+_OPENAI_BODY = shaped("model", model=TEXT, stream={"type": "boolean"})
 _BODY = shaped("inputs", inputs={"type": ["string", "array"], "items": TEXT}, parameters=OBJECT, stream={"type": "boolean"})
 
 
@@ -50,7 +53,14 @@ def front(settings: LlmSettings, models: Models, inference: TritonInference, ans
         ("/generate_stream", Shape.TGI_STREAM, "TGI: a stream"),
     ):
         routes.append(Route("POST", path, handlers.default(shape), "inference", operation(summary, body=_BODY)))
-    return Front(name="lmi", title="Language models: LMI and TGI", routes=routes, fails=_fails)
+    for path, is_chat, summary in (
+        ("/v1/completions", False, "OpenAI: completions"),
+        ("/v1/chat/completions", True, "OpenAI: chat completions"),
+    ):
+        routes.append(Route("POST", path, handlers.openai(is_chat=is_chat), "inference", operation(summary, body=_OPENAI_BODY)))
+    routes.append(Route("GET", "/v1/models", handlers.listing, "metadata", operation("OpenAI: the models that serve")))
+    routes.append(Route("GET", "/v1/models/{name}", handlers.listed, "metadata", operation("OpenAI: one model")))
+    return Front(name="lmi", title="Language models: LMI, TGI and OpenAI", routes=routes, fails=_fails)
 
 
 def target_of(request: web.Request) -> str | None:
@@ -62,6 +72,8 @@ def target_of(request: web.Request) -> str | None:
 
 
 def _fails(request: web.BaseRequest, status: int, text: str) -> web.Response:
+    if request.path.startswith("/v1/"):
+        return json_answer(error_body(status, text), status)
     return json_answer(tgi_body(status, text) if request.path in _TGI_PATHS else {"error": text, "code": status}, status)
 
 
@@ -107,6 +119,33 @@ class _Handlers:
         """POST /predictions/{name}."""
         return await self.answering.answer(request, await self._serving(name_in(request)), partial(read_by, request, parsed))
 
+    async def listing(self, _request: web.Request) -> web.Response:
+        """GET /v1/models."""
+        data = [_model(model.name) for model in self.models.known() if model.is_serving]
+        return json_answer({"object": "list", "data": data})
+
+    async def listed(self, request: web.Request) -> web.Response:
+        """GET /v1/models/{name}."""
+        try:
+            return json_answer(_model((await self._serving(name_in(request))).name))
+        except ModelNotLoaded as error:
+            return json_answer(error_body(404, error.text, "model", "model_not_found"), 404)
+
+    def openai(self, *, is_chat: bool) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+        """The handler of one of OpenAI's paths; the body names the model."""
+
+        async def handler(request: web.Request) -> web.StreamResponse:
+            value = await read_by(request, parsed)
+            try:
+                model = await self._serving(wanted_of(value, is_chat=is_chat).model)
+            except BadField as bad:
+                return json_answer(error_body(400, bad.text, bad.field), 400)
+            except ModelNotLoaded as error:
+                return json_answer(error_body(404, error.text, "model", "model_not_found"), 404)
+            return await self.answering.completions.answer(request, model, value, is_chat=is_chat)
+
+        return handler
+
     def default(self, shape: Shape) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
         """The handler of a path that names no model."""
 
@@ -146,3 +185,7 @@ class _Handlers:
         if not is_of_others:
             return None
         return KnownModel(name, name, "", is_serving=True, is_coming_back=False, is_going=False)
+
+
+def _model(name: str) -> dict[str, object]:
+    return {"id": name, "object": "model", "created": 0, "owned_by": "modelmesh-triton-adapter"}

@@ -7,7 +7,7 @@ import tracemalloc
 import pytest
 from google.protobuf import text_format
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
-from hypothesis import event, given
+from hypothesis import assume, event, given
 from hypothesis import strategies as st
 from tritonclient.grpc import model_config_pb2
 
@@ -70,8 +70,9 @@ def entry(field: FieldDescriptor, depth: int) -> st.SearchStrategy[str]:
 
 @given(entries(CONFIG, 5))
 def test_what_protobuf_takes_is_taken_and_what_is_refused_here_protobuf_refuses(text):
-    """Any field with any value at any depth."""
+    """Any field with any value at any depth; a batch size below 0 is refused by a rule of Triton's."""
     found = refusal(text)
+    assume("0 or more is expected" not in (found or ""))
 
     event(f"refused here: {found is not None}, taken by protobuf: {is_taken_by_protobuf(text)}")
     assert found is None or not is_taken_by_protobuf(text)

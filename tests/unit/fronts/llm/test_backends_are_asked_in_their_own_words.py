@@ -59,7 +59,7 @@ def test_levels_of_token_details() -> None:
 
 
 def test_vllm() -> None:
-    flags = {"stream": [0], "exclude_input_in_output": [1], "return_finish_reason": [0], "return_logprobs": [0]}
+    flags = {"stream": [0], "exclude_input_in_output": [1], "return_finish_reason": [1], "return_logprobs": [0]}
     counts = {"return_num_input_tokens": [1], "return_num_output_tokens": [1]}
     text = json.dumps({"max_tokens": 30, "temperature": 0})
     assert inputs(VLLM) == {"text_input": ["é"], "sampling_parameters": [text], **flags, **counts}
@@ -108,7 +108,7 @@ def test_other_versions_of_tensorrt_llm_have_other_names() -> None:
 
 
 def test_the_llm_api_of_tensorrt_llm() -> None:
-    flags = {"streaming": [0], "sampling_param_exclude_input_from_output": [1], "return_finish_reason": [0], "return_stop_reason": [0]}
+    flags = {"streaming": [0], "sampling_param_exclude_input_from_output": [1], "return_finish_reason": [1], "return_stop_reason": [1]}
     assert inputs(LLM_API) == {"text_input": ["é"], "sampling_param_max_tokens": [30], "sampling_param_top_k": [1], **flags}
     asked = inputs(LLM_API, ALL, do_sample=True, temperature=0.5, top_k=5, top_p=0.25, seed=7, stop_sequences=["a"])
     assert {name.removeprefix("sampling_param_"): found for name, found in asked.items()} == {

@@ -1,0 +1,276 @@
+"""
+OpenAI's completions and chat completions: what a body asks for, and the answers. Pure.
+
+A field that would change the answer and that cannot be had is refused by its name; others that are unknown are ignored and noted. Source:
+OpenAI's API reference, "Completions" and "Chat"; of what servers leave out: vLLM's OpenAI server.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from adapter.fronts.answers import HttpError
+from adapter.fronts.llm.backends import Token
+from adapter.fronts.llm.collecting import Collector
+from adapter.fronts.llm.parameters import MOST_PROMPTS, BadParameter, Wishes, is_text, wishes_of
+
+DEFAULT_TOKENS = {False: 16, True: 512}
+"""`max_tokens`, of completions (OpenAI's own) and of chats, where OpenAI has the rest of the context, which nobody tells here."""
+_NAMES: Mapping[str, str] = {
+    "max_tokens": "max_new_tokens", "max_completion_tokens": "max_new_tokens", "temperature": "temperature", "top_p": "top_p",
+    "presence_penalty": "presence_penalty", "frequency_penalty": "frequency_penalty", "seed": "seed", "stop": "stop_sequences",
+    "top_k": "top_k", "min_p": "min_p", "repetition_penalty": "repetition_penalty", "ignore_eos": "ignore_eos_token",
+    "min_tokens": "min_length", "stop_token_ids": "stop_token_ids",
+}  # fmt: skip
+"""Field → LMI's name of it. The last six are vLLM's own."""
+_REFUSED: Mapping[str, Sequence[Any]] = {
+    "tools": ([],), "tool_choice": ("none", "auto"), "functions": ([],), "function_call": ("none", "auto"), "logit_bias": ({},),
+    "suffix": ("",), "response_format": ({"type": "text"},), "top_logprobs": (0,), "audio": (), "modalities": (["text"],),
+    "prediction": (), "web_search_options": (), "best_of": (1,), "guided_json": (), "guided_regex": (), "guided_choice": (),
+}  # fmt: skip
+"""Field that cannot be had → values that ask for nothing."""
+_OTHERS = frozenset({
+    *_NAMES, *_REFUSED, "model", "prompt", "messages", "n", "stream", "stream_options", "logprobs", "echo", "user", "store", "metadata",
+    "parallel_tool_calls", "service_tier", "safety_identifier", "prompt_cache_key",
+})  # fmt: skip
+_TYPES = {401: "permission_error", 403: "permission_error", 429: "rate_limit_error"}
+DONE = b"data: [DONE]\n\n"
+
+
+class BadField(HttpError):
+    """A field that cannot be so; the text names it."""
+
+    def __init__(self, field: str, words: str) -> None:
+        super().__init__(400, f"{field}: {words}")
+        self.field = field
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What a body asks for, but for the prompts of a chat, which its template makes."""
+
+    is_chat: bool
+    model: str
+    """As the caller has called it."""
+    prompts: Sequence[str]
+    """Of completions."""
+    messages: Sequence[Mapping[str, Any]]
+    """Of a chat."""
+    choices: int
+    """For each prompt."""
+    is_stream: bool
+    has_usage: bool
+    """A stream has it in its last piece."""
+    has_log_probs: bool
+    wishes: Wishes
+
+
+def is_openai(value: Any) -> bool:
+    """Whether a body without `inputs` is one of OpenAI's."""
+    return isinstance(value, dict) and "inputs" not in value and ("messages" in value or "prompt" in value)
+
+
+def wanted_of(value: Any, *, is_chat: bool, model: str | None = None) -> Wanted:
+    """
+    Of a parsed body.
+
+    Args:
+        value: the body.
+        is_chat: whether the path is that of chats.
+        model: named by the path; None: by the body.
+
+    Raises:
+        BadField
+    """
+    if not isinstance(value, dict):
+        raise HttpError(400, "the body must be a JSON object")
+    given = {name: entry for name, entry in value.items() if entry is not None}
+    name = given.get("model", model)
+    if not is_text(name) or not name:
+        raise BadField("model", "must be the name of a model")
+    for field, neutral in _REFUSED.items():
+        if field in given and given[field] not in neutral:
+            raise BadField(field, "this server cannot do that")
+    wishes = _wishes(given, is_chat=is_chat)
+    is_stream, echo = (_flag(given, field) for field in ("stream", "echo"))
+    if is_chat and echo:
+        raise BadField("echo", "is of completions")
+    choices = given.get("n", 1)
+    if not isinstance(choices, int) or isinstance(choices, bool) or not 1 <= choices <= MOST_PROMPTS:
+        raise BadField("n", f"must be an integer from 1 to {MOST_PROMPTS}")
+    if choices > 1 and wishes.seed is not None:
+        raise BadField("n", "with a seed all choices would be equal")
+    prompts = [] if is_chat else _prompts(given.get("prompt"))
+    if len(prompts) * choices > MOST_PROMPTS:
+        raise BadField("prompt", f"{len(prompts)} prompts with {choices} choices each; {MOST_PROMPTS} choices are the most")
+    options = given.get("stream_options", {})
+    if not isinstance(options, dict) or not isinstance(options.get("include_usage", False), bool):
+        raise BadField("stream_options", "must be an object; include_usage is true or false")
+    return Wanted(
+        is_chat=is_chat,
+        model=model or name,
+        prompts=prompts,
+        messages=_messages(given.get("messages")) if is_chat else [],
+        choices=choices,
+        is_stream=is_stream,
+        has_usage=options.get("include_usage", False),
+        has_log_probs=wishes.has_details,
+        wishes=wishes,
+    )
+
+
+def _wishes(given: Mapping[str, Any], *, is_chat: bool) -> Wishes:
+    parameters: dict[str, Any] = {"temperature": 1, "max_new_tokens": DEFAULT_TOKENS[is_chat]}
+    theirs: dict[str, str] = {}
+    for field, name in _NAMES.items():
+        if field in given:
+            parameters[name], theirs[name] = given[field], field
+    if parameters["temperature"] != 0:
+        parameters["do_sample"] = True
+    log_probs = given.get("logprobs", False)
+    if log_probs not in ((True, False) if is_chat else (0,)) or (not is_chat and isinstance(log_probs, bool) and log_probs):
+        raise BadField("logprobs", "must be true or false" if is_chat else "must be 0: of the tokens that were chosen")
+    parameters["details"] = log_probs is True if is_chat else "logprobs" in given
+    parameters["return_full_text"] = given.get("echo", False)
+    try:
+        wishes = wishes_of(parameters, is_tgi=False)
+    except BadParameter as bad:
+        raise field_of(bad, theirs) from bad
+    ignored = sorted(given.keys() - _OTHERS)[:MOST_PROMPTS]
+    return Wishes(**{**vars(wishes), "names": theirs, "ignored": [*wishes.ignored, *ignored]})
+
+
+def field_of(bad: BadParameter, theirs: Mapping[str, str]) -> BadField:
+    """The same with the caller's name of the parameter."""
+    return BadField(theirs.get(bad.name, bad.name), bad.words)
+
+
+def _prompts(value: Any) -> Sequence[str]:
+    prompts = value if isinstance(value, list) else [value]
+    if not prompts or not all(is_text(prompt) and prompt for prompt in prompts):
+        raise BadField("prompt", "must be a text, or a list of texts, and not empty; lists of tokens are not taken")
+    return prompts
+
+
+def _messages(value: Any) -> Sequence[Mapping[str, Any]]:
+    if not isinstance(value, list) or not value:
+        raise BadField("messages", "must be a list that is not empty")
+    return [_message(f"messages[{number}]", message) for number, message in enumerate(value)]
+
+
+def _message(place: str, message: Any) -> Mapping[str, Any]:
+    if not isinstance(message, dict) or not is_text(message.get("role")):
+        raise BadField(place, "must be an object with a role")
+    for field in ("tool_calls", "function_call", "audio"):
+        if message.get(field):
+            raise BadField(f"{place}.{field}", "this server cannot do that")
+    content = message.get("content")
+    parts = content if isinstance(content, list) else [{"type": "text", "text": "" if content is None else content}]
+    texts: list[str] = []
+    for number, part in enumerate(parts):
+        at = f"{place}.content" + (f"[{number}]" if isinstance(content, list) else "")
+        if not isinstance(part, dict) or part.get("type") != "text":
+            raise BadField(at, "only parts of the type text can be read")
+        if not is_text(part.get("text")):
+            raise BadField(at, "must be a text")
+        texts.append(part["text"])
+    return {**{name: text for name, text in message.items() if is_text(text)}, "content": "\n".join(texts)}
+
+
+def _flag(given: Mapping[str, Any], field: str) -> bool:
+    value = given.get(field, False)
+    if not isinstance(value, bool):
+        raise BadField(field, "must be true or false")
+    return value
+
+
+class Answer:
+    """Writes the answers to one request."""
+
+    def __init__(self, wanted: Wanted) -> None:
+        self._wanted = wanted
+        self._id = f"{'chatcmpl' if wanted.is_chat else 'cmpl'}-{uuid.uuid4().hex}"
+        self._created = int(time.time())
+
+    def whole(self, ends: Sequence[Collector]) -> Mapping[str, Any]:
+        """Of all choices, those of one prompt beside each other."""
+        choices: list[Mapping[str, Any]] = []
+        for index, end in enumerate(ends):
+            said: dict[str, Any] = {"text": end.text}
+            if self._wanted.is_chat:
+                said = {"message": {"role": "assistant", "content": end.text, "refusal": None}}
+            log_probs = self._log_probs(end.tokens or ())
+            choices.append({"index": index, **said, "logprobs": log_probs, "finish_reason": _reason(end)})
+        kind = "chat.completion" if self._wanted.is_chat else "text_completion"
+        return self._object(kind, choices) | {"usage": self._usage(ends)}
+
+    def begun(self, index: int, prompt: str) -> Mapping[str, Any] | None:
+        """The first piece of a choice; None: there is none."""
+        if self._wanted.is_chat:
+            return self._piece(index, {"delta": {"role": "assistant", "content": ""}})
+        return self._piece(index, {"text": prompt}) if self._wanted.wishes.has_prompt_in_text else None
+
+    def token(self, index: int, token: Token) -> Mapping[str, Any]:
+        """A piece of a choice."""
+        said: dict[str, Any] = {"delta": {"content": token.text}} if self._wanted.is_chat else {"text": token.text}
+        return self._piece(index, {**said, "logprobs": self._log_probs([token] if token.text else [])})
+
+    def ended(self, index: int, end: Collector) -> Mapping[str, Any]:
+        """The last piece of a choice."""
+        said: dict[str, Any] = {"delta": {}} if self._wanted.is_chat else {"text": ""}
+        return self._piece(index, {**said, "logprobs": None, "finish_reason": _reason(end)})
+
+    def counted(self, ends: Sequence[Collector]) -> Mapping[str, Any]:
+        """The last piece of a stream that tells its usage."""
+        return self._piece(None, {}) | {"usage": self._usage(ends)}
+
+    def _piece(self, index: int | None, said: Mapping[str, Any]) -> dict[str, Any]:
+        choices = [] if index is None else [{"index": index, "finish_reason": None, "logprobs": None, **said}]
+        piece = self._object("chat.completion.chunk" if self._wanted.is_chat else "text_completion", choices)
+        return piece | ({"usage": None} if self._wanted.has_usage else {})
+
+    def _object(self, kind: str, choices: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        return {"id": self._id, "object": kind, "created": self._created, "model": self._wanted.model, "choices": choices}
+
+    def _usage(self, ends: Sequence[Collector]) -> Mapping[str, int] | None:
+        """None: the backend does not tell. The choices of one prompt have read it once."""
+        asked = [end.prompt_tokens for end in ends[:: self._wanted.choices]]
+        made = [end.generated_tokens for end in ends]
+        if None in asked or None in made:
+            return None
+        prompt, completion = (sum(count for count in counts if count is not None) for counts in (asked, made))
+        return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
+
+    def _log_probs(self, tokens: Sequence[Token]) -> Mapping[str, Any] | None:
+        if not self._wanted.has_log_probs or not tokens:
+            return None
+        texts, values = [token.text or "" for token in tokens], [token.log_prob for token in tokens]
+        if self._wanted.is_chat:
+            entries = [
+                {"token": text, "logprob": value, "bytes": list(text.encode()), "top_logprobs": []}
+                for text, value in zip(texts, values, strict=True)
+            ]
+            return {"content": entries, "refusal": None}
+        return {"tokens": texts, "token_logprobs": values, "top_logprobs": None, "text_offset": None}
+
+
+def _reason(end: Collector) -> str:
+    """OpenAI has two: what has not reached its limit has come to its end."""
+    return "length" if end.finish_reason == "length" else "stop"
+
+
+def error_body(status: int, text: str, field: str | None = None, code: str | None = None) -> Mapping[str, Any]:
+    """An error as OpenAI writes it."""
+    kind = _TYPES.get(status, "invalid_request_error" if status < 500 else "server_error")
+    return {"error": {"message": text, "type": kind, "param": field, "code": code}}
+
+
+def event(value: Mapping[str, Any]) -> bytes:
+    """One event of a stream."""
+    return b"data: " + orjson.dumps(value) + b"\n\n"

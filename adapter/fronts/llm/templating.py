@@ -1,0 +1,58 @@
+"""
+A program that renders chat templates: a line of JSON in, a line of JSON out. Knows the standard library and jinja2 alone.
+
+Templates come with models. They may loop forever or take any memory, so they run in a process that can be killed (`chats`), within
+jinja2's sandbox. Source of what a template may use: transformers, `utils/chat_template_utils.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+from datetime import datetime
+from functools import lru_cache
+from typing import Any, NoReturn
+
+from jinja2 import Template
+from jinja2.exceptions import TemplateError
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+MEMORY_BYTES = 512 * 1024 * 1024
+MOST_ERROR = 300
+
+
+def raise_exception(text: str) -> NoReturn:
+    """Of a template that refuses the messages."""
+    raise TemplateError(text)
+
+
+def _environment() -> ImmutableSandboxedEnvironment:
+    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"])
+    environment.filters["tojson"] = lambda value, indent=None: json.dumps(value, ensure_ascii=False, indent=indent)
+    environment.globals |= {"raise_exception": raise_exception, "strftime_now": lambda form: datetime.now().strftime(form)}
+    return environment
+
+
+def main() -> None:
+    """Until the input ends."""
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    environment = _environment()
+
+    @lru_cache(16)
+    def compiled(text: str) -> Template:
+        return environment.from_string(text)
+
+    for line in sys.stdin.buffer:
+        answer: dict[str, Any]
+        try:
+            asked = json.loads(line)
+            answer = {"text": compiled(asked["template"]).render(**asked["context"])}
+        except Exception as error:  # noqa: BLE001 - a template is anybody's program
+            answer = {"error": f"{type(error).__name__}: {error}"[:MOST_ERROR]}
+        sys.stdout.buffer.write(json.dumps(answer).encode() + b"\n")
+        sys.stdout.buffer.flush()
+
+
+if __name__ == "__main__":
+    main()
