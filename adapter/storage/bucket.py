@@ -86,8 +86,6 @@ class Page:
     """Common prefixes up to the next `/`, when asked for."""
     next_token: str | None = None
     """Where the next page starts; None after the last one."""
-    is_answer: bool = True
-    """False: the store was not asked, so nothing is known of it."""
 
 
 @dataclass(eq=False, slots=True)

@@ -77,7 +77,7 @@ class HttpBucket:
     async def list_page(self, prefix: str, *, token: str | None = None, limit: int = PAGE_OBJECTS, by_folder: bool = False) -> Page:
         """As the Protocol says, as far as a web server can."""
         if by_folder or token or not prefix or prefix.endswith("/"):
-            return Page(objects=(), is_answer=False)
+            return Page(objects=())
         first = _FirstByte()
         try:
             head = await self._sent(prefix, {"Range": "bytes=0-0"}, first, PAGE_BYTES)
