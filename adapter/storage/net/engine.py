@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from dataclasses import KW_ONLY, dataclass, field
 from urllib.parse import urlsplit
 
 from adapter.errors import StartError
@@ -63,17 +63,8 @@ class Engine:
             whatever a sink raises.
         """
         transfer = Transfer(request, await self._checked(request) if request.access.guard.denied else ())
-        worker = self._worker(written_bytes)
-        worker.start(transfer)
         try:
-            return await asyncio.shield(transfer.ended)
-        except asyncio.CancelledError:
-            worker.cancel(transfer)
-            while not transfer.ended.done():
-                with suppress(asyncio.CancelledError):  # a second cancel must not leave the transfer behind
-                    await asyncio.wait({transfer.ended})
-            transfer.ended.exception()
-            raise
+            return await self._worker(written_bytes).sent(transfer)
         except UnknownName as unknown:
             await self._addresses(urlsplit(request.access.proxy or request.url).hostname or "")  # raises the reason
             raise unknown from None
@@ -137,22 +128,17 @@ class Engine:
         return min(self._writers, key=lambda worker: worker.transfers)
 
 
+@dataclass
 class Bridge:
     """Requests of a vendor's library, which blocks in a thread of ours. Made on the event loop, used in threads."""
 
-    def __init__(self, engine: Engine, trust: Trust, guard: Guard = FREE, *, asks: Callable[[str], None]) -> None:
-        """
-        Args:
-            engine: sends the requests.
-            trust: of the connections.
-            guard: of addresses.
-            asks: told host and port before each request.
-        """
-        self._loop = asyncio.get_running_loop()
-        self._engine = engine
-        self._trust = trust
-        self._guard = guard
-        self._asks = asks
+    engine: Engine
+    trust: Trust
+    guard: Guard = FREE
+    _: KW_ONLY
+    asks: Callable[[str], None]
+    """Told host and port before each request."""
+    loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
 
     def send(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes | None, stop: Stop, *, uses_proxies: bool = True
@@ -162,18 +148,13 @@ class Bridge:
 
         Raises:
             Unanswered: none has come.
-            Stopped: it is not wanted any more.
+            CancelledError: it is not wanted any more.
         """
-        self._asks(urlsplit(url).netloc)
+        self.asks(urlsplit(url).netloc)
         page = Collected()
-        access = Access(self._trust, self._guard, proxy_for(url) if uses_proxies else "")
-        given = {"Accept-Encoding": "identity", **headers}
-        request = Request(url, given, page, access, TOKEN_BYTES, method, body)
-        future = asyncio.run_coroutine_threadsafe(self._engine.fetch(request), self._loop)
-        with stop.waking(future.cancel):
-            try:
-                head = future.result()
-            except asyncio.CancelledError:
-                stop.check()
-                raise
+        access = Access(self.trust, self.guard, proxy_for(url) if uses_proxies else "")
+        request = Request(url, {"Accept-Encoding": "identity", **headers}, page, access, TOKEN_BYTES, method, body)
+        asked = asyncio.run_coroutine_threadsafe(self.engine.fetch(request), self.loop)
+        with stop.waking(asked.cancel):
+            head = asked.result()
         return head, page.content or head.error

@@ -188,20 +188,16 @@ class Collected:
 
     def __init__(self) -> None:
         self.head = Head()
-        self._chunks: list[bytes] = []
+        self.content = b""
+        """What has come."""
 
     def begin(self, head: Head) -> None:
         """As `Sink`."""
         self.head = head
 
     def take(self, chunk: memoryview) -> None:
-        """As `Sink`."""
-        self._chunks.append(bytes(chunk))
+        """As `Sink`. 512 KiB at a time, so that not much is copied."""
+        self.content += chunk
 
     def end(self) -> None:
         """As `Sink`."""
-
-    @property
-    def content(self) -> bytes:
-        """What has come."""
-        return b"".join(self._chunks)

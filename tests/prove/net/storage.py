@@ -217,8 +217,8 @@ MISTAKES = (
         "silence without end",
         "An answer that stops in its body is waited for until the load ends.",
         "adapter/storage/net/transfer.py",
-        "if silent_seconds <= ANSWER_SECONDS:",
-        "if self._has_head or silent_seconds <= ANSWER_SECONDS:",
+        "if silent_seconds > ANSWER_SECONDS:",
+        "if silent_seconds > ANSWER_SECONDS and not self._has_head:",
         ("security/test_clouds_waits.py", "security/test_every_store_meets_the_server_from_hell.py"),
     ),
 )
