@@ -119,11 +119,6 @@ class Read:
         return self.length - self.taken
 
     @property
-    def is_whole(self) -> bool:
-        """All of the object is missing."""
-        return self.missing == self.wanted.size_bytes
-
-    @property
     def range(self) -> str:
         """What is missing, as the value of `Range`."""
         return f"bytes={self.next}-{self.last}"

@@ -242,7 +242,7 @@ class _Call:
         now, left, asked = self._waits.clock(), self._waits.left_seconds(), error.retry_after_seconds or 0
         self._tries += 1
         self._wait.trouble = error.text
-        if not endpoint.is_in_trouble and endpoint.answered_at <= began:  # it answers nobody: no matter of what was asked for
+        if not endpoint.is_in_trouble and endpoint.answered_at <= began:  # else it answers others, and what was asked for is in trouble
             endpoint.trouble_since, endpoint.next_probe = began, now
         endpoint.cause = error.cause
         grown = min(FIRST_PAUSE_SECONDS * 2.0 ** min(self._tries - 1, 10), LONGEST_PAUSE_SECONDS)
@@ -259,7 +259,7 @@ class _Call:
 
     def _ended(self, text: str) -> SourceUnavailable:
         """
-        The failure, with what was tried. The endpoint is away if nobody has got anything since this call waits.
+        The failure, with what was tried. The endpoint is away if no call has got anything since this one waits.
 
         What was silent for less than a probe may take, and for less than a quarter of the load's time, is not away.
         """
