@@ -122,8 +122,10 @@ class RetriedBucket:
     async def list_page(self, prefix: str, *, token: str | None = None, limit: int = PAGE_OBJECTS, by_folder: bool = False) -> Page:
         """One page, asked for again when the store was away."""
         with self.waits.on(f"an answer of {self.words} to a listing") as wait:
-            work = partial(self.bucket.list_page, prefix, token=token, limit=limit, by_folder=by_folder)
-            return await _Call(self, wait).repeated(work)
+            call = _Call(self, wait)
+            page = await call.repeated(partial(self.bucket.list_page, prefix, token=token, limit=limit, by_folder=by_folder))
+            call.answered()
+            return page
 
     async def read(self, reads: Sequence[Read]) -> None:
         """As the Protocol says, gone on with as long as there is progress."""
@@ -169,7 +171,7 @@ class _Call:
             endpoint, began = self._endpoint, self._waits.clock()
             try:
                 async with asyncio.timeout(seconds) as self._bound:
-                    found = await work()
+                    return await work()
             except (SourceUnavailable, TimeoutError) as error:
                 pause = self._failed(error, began, seconds)
             except asyncio.CancelledError:
@@ -177,11 +179,8 @@ class _Call:
                     self._ended("")
                 raise
             except SourceError:
-                self._answered()
+                self.answered()
                 raise
-            else:
-                self._answered()
-                return found
             finally:
                 if seconds is not None:  # it was the probe
                     endpoint.probed_until = 0.0
@@ -196,13 +195,14 @@ class _Call:
             self._bound = None
 
     def _progressed(self, bound: asyncio.Timeout) -> None:
-        self._answered()
+        self.answered()
         self._wait.progressed()
         self._tries = 0
         with suppress(RuntimeError):  # it has just expired
             bound.reschedule(None)
 
-    def _answered(self) -> None:
+    def answered(self) -> None:
+        """The endpoint has said something with a meaning."""
         for endpoint in (self._bucket.giver, self._bucket.store):
             endpoint.answered(self._waits.clock())
 
@@ -217,17 +217,16 @@ class _Call:
             SourceUnavailable: the load's time is up, or the probe that it waited for has failed and it gets no other.
         """
         endpoint = self._endpoint = self._bucket.giver if self._bucket.giver.is_in_trouble else self._bucket.store
-        arrived, seen, tries = self._waits.clock(), endpoint.probes, self._tries
+        seen, tries = endpoint.probes, self._tries
         while endpoint.is_in_trouble:
-            now, end, ready = self._waits.clock(), self._waits.until, max(endpoint.next_probe, endpoint.probed_until)
-            if is_last := endpoint.is_away_for(self._waits.began):
-                end, ready = min(end, arrived + PROBE_SECONDS), endpoint.probed_until
-            if now >= end or (is_last and self._tries > tries):
+            now, left, is_last = self._waits.clock(), self._waits.left_seconds(), endpoint.is_away_for(self._waits.began)
+            if left <= 0 or (is_last and self._tries > tries):
                 raise self._ended(self._wait.trouble or f"{self._words()} is away: {endpoint.cause}")
-            if now >= ready:
+            pause = max(endpoint.probed_until, -math.inf if is_last else endpoint.next_probe) - now
+            if pause <= 0:
                 endpoint.probed_until = now + TRY_SECONDS
-                return end - now
-            await set_within(endpoint.changed, max(min(ready, end) - now, 0.001))  # no less than a clock can tell
+                return min(left, PROBE_SECONDS) if is_last else left
+            await set_within(endpoint.changed, max(min(pause, left), 0.001))  # no less than a clock can tell
             self._tries = tries + endpoint.probes - seen
         return None
 
