@@ -184,19 +184,16 @@ class Workers:
         """
         stop = Stop()
         future = self._pool.submit(work, stop)
-        told = asyncio.wrap_future(future)
-        try:
-            return await asyncio.shield(told)
-        except asyncio.CancelledError:
+
+        def end(future: Future[T] = future) -> None:
             if is_stopped:
                 future.cancel()
                 stop.set()
-            while not told.done():
-                with suppress(asyncio.CancelledError):  # a second cancel must not leave the thread behind
-                    await asyncio.wait({told})
-            raise
+
+        try:
+            return await to_its_end(asyncio.wrap_future(future), end)
         finally:
-            del future, told  # the traceback of a failure holds this frame
+            del future, end  # the traceback of a failure holds this frame
 
     async def run_large(self, work: Callable[[], T], items: int) -> T:
         """
@@ -217,6 +214,26 @@ class Workers:
     def close(self) -> None:
         """Take no more work; does not wait for what runs."""
         self._pool.shutdown()
+
+
+async def to_its_end(told: asyncio.Future[T], stop: Callable[[], object]) -> T:
+    """
+    The outcome of what another thread does. When cancelled, `stop` that, wait for its end, then go on with the cancel.
+
+    Raises:
+        whatever that raises.
+    """
+    try:
+        return await asyncio.shield(told)
+    except asyncio.CancelledError:
+        stop()
+        while not told.done():
+            with suppress(asyncio.CancelledError):  # a second cancel must not leave the thread behind
+                await asyncio.wait({told})
+        retrieve(told)
+        raise
+    finally:
+        del told  # the traceback of a failure holds this frame
 
 
 def retrieve(future: asyncio.Future[T]) -> None:

@@ -86,8 +86,6 @@ class Page:
     """Common prefixes up to the next `/`, when asked for."""
     next_token: str | None = None
     """Where the next page starts; None after the last one."""
-    is_answer: bool = True
-    """False: the store was not asked, so nothing is known of it."""
 
 
 @dataclass(eq=False, slots=True)
@@ -119,11 +117,6 @@ class Read:
     def missing(self) -> int:
         """Bytes that have not come."""
         return self.length - self.taken
-
-    @property
-    def is_whole(self) -> bool:
-        """All of the object is missing."""
-        return self.missing == self.wanted.size_bytes
 
     @property
     def range(self) -> str:

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from adapter.errors import AdapterError, InvalidModel, InvalidRequest, SourceUnavailable
 from adapter.model import Listing, ModelSpec, SourceFile
-from adapter.ports import StoredModel, Wanted, nothing
+from adapter.ports import StoredModel, Wanted
 from adapter.waits import Waits
 
 MAX_OBJECTS = 100_000
@@ -31,14 +31,12 @@ class Search:
     spec: ModelSpec
     waits: Waits
     """Told what is waited for, by the search and by the model that it finds."""
-    is_survey: bool = False
-    """A quick look, which no load waits for."""
     origin: str = ""
     """Stands for the model of one owner (`cache.identity.origin_of`); set when the config is known."""
     seen_bytes: int = 0
     """Of the files that were listed so far."""
-    wanted: Wanted = nothing
-    """Of a survey: which small files are read, too."""
+    wanted: Wanted | None = None
+    """Of a survey, a quick look which no load waits for: which small files are read, too."""
     seen: list[SourceFile] = field(default_factory=list)
     """Of a survey: the files that were listed so far."""
     listing: Listing | None = None
@@ -49,7 +47,7 @@ class Search:
     def saw(self, file: SourceFile) -> None:
         """Note a file that was listed."""
         self.seen_bytes += file.size_bytes
-        if self.is_survey:
+        if self.wanted is not None:
             self.seen.append(file)
 
     def forget(self) -> None:
@@ -64,10 +62,10 @@ class Search:
         Raises:
             InvalidModel: from `wanted`.
         """
-        if not self.is_survey:
+        if self.wanted is None:
             return
-        listing = self.listing = found.listing
-        for file in self.wanted(listing) if listing else ():
+        self.listing = found.listing
+        for file in self.wanted(found.listing) if found.listing else ():
             with suppress(AdapterError):  # the listing tells enough without
                 content = await found.peek(file)
                 if content is not None:

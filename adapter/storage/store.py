@@ -56,8 +56,6 @@ _IDENTITY_THREADS = 16
 """Each client has one at most, and waits in it for no longer than its load."""
 _MOST_ENGINES = 4
 
-Find = Callable[[StorageConfig, Search], Coroutine[Any, Any, Found]]
-"""Looks for the model that the search names. Raises as `ModelStore.open`."""
 _log = structlog.stdlib.get_logger(__name__)
 
 
@@ -87,7 +85,7 @@ class Store:
             sizes: of the parts of large files.
             jitter: a number from 0 to 1 for each pause between retries.
         """
-        self._settings = settings
+        self._embedded = settings.embedded
         space = space or Space(volume.cache_dir, 0, refuses=False)
         self._digests = digests or Digests(secrets.token_bytes(SALT_BYTES))
         self._root = root
@@ -115,7 +113,8 @@ class Store:
         self._surveys = EndpointQueues(SURVEYING)
         """Of searches that no load waits for."""
         self._retried = partial(RetriedBucket, known=endpoints(), jitter=jitter)
-        self._finders: dict[str, Find] = {**dict.fromkeys(BUCKETS, self._find_in_bucket), "pvc": Claims(self._mounted).find}
+        self._finders = {**dict.fromkeys(BUCKETS, self._find_in_bucket), "pvc": Claims(self._mounted).find}
+        """By type; each looks for the model that a search names, and raises as `ModelStore.open`."""
 
     async def ready(self) -> None:
         """Look at what the cache has, and take out what it cannot use."""
@@ -127,7 +126,7 @@ class Store:
         for key in await self._configs.keys():
             try:
                 config = await self._configs.resolve(ModelSpec(model_id="-", model_type="", path="-", storage_key=key))
-                self._find_of(config)
+                self._check(config)
                 if config.type in BUCKETS:
                     await self._clients.warm(config)
             except AdapterError as error:
@@ -141,20 +140,18 @@ class Store:
         with waits.on("the volume to tell what the cache has"):
             await self._cache.ready()
         find = await self._finder(search)
-        candidate = self._cache.candidate(search.origin)
-        if candidate is not None:
+        found = None
+        if (candidate := self._cache.candidate(search.origin)) is not None:
             async with self._cache.heeding_refusals(search.origin):
                 cause, found = await found_soon(find(), waits)
-            if found is not None:
-                return await found.open()
-            if (stale := await stale_model(self._cache, candidate, cause, waits)) is not None:
+            if found is None and (stale := await stale_model(self._cache, candidate, cause, waits)) is not None:
                 return stale
-        return await (await find()).open()
+        return await (found or await find()).open()
 
     async def survey(self, spec: ModelSpec, timeout_seconds: float, wanted: Wanted = nothing) -> Survey:
         """As `ModelStore`. What hangs is left behind."""
         clock = asyncio.get_running_loop().time
-        search = Search(spec, Waits(clock, clock() + timeout_seconds), is_survey=True, wanted=wanted)
+        search = Search(spec, Waits(clock, clock() + timeout_seconds), wanted=wanted)
         finding = asyncio.create_task(self._surveyed(search), name=f"survey of {spec.model_id}")
         self._left.add(finding)
         finding.add_done_callback(self._left.discard)
@@ -173,9 +170,7 @@ class Store:
         return Survey(search.seen_bytes, search.listing, seen, dict(search.contents))
 
     async def _surveyed(self, search: Search) -> Found:
-        if (found := await self._at_hand(search)) is not None:
-            return found
-        return await (await self._finder(search))()
+        return await self._at_hand(search) or await (await self._finder(search))()
 
     async def release(self, artifact: Artifact) -> None:
         """As `ModelStore`."""
@@ -195,32 +190,29 @@ class Store:
         """What finds the model in the store that the request's config names. Raises as `ModelStore.open`, as what it returns does."""
         with search.waits.on("the storage config to be read"):
             config = await self._configs.resolve(search.spec)
+        self._check(config)
         search.origin = origin_of(self._digests, config, BINDINGS.get(config.type, NOTHING), search.spec)
-        return partial(self._find_of(config), config, search)
+        return partial(self._finders[config.type], config, search)
 
-    def _find_of(self, config: StorageConfig) -> Find:
+    def _check(self, config: StorageConfig) -> None:
         if config.type not in self._finders:
             raise InvalidRequest(f"storage type {config.type!r} is not supported; supported: {', '.join(self._finders)}")
-        return self._finders[config.type]
 
     async def _find_in_bucket(self, config: StorageConfig, search: Search) -> Found:
         with search.waits.on(f"a client for {config.label}"):
             bare = await self._clients.bucket(config)
 
         def bucket_for(waits: Waits) -> Bucket:
-            return bare if search.is_survey else self._retried(bare, waits, reader=search.origin)  # a survey has no time for a second try
+            return self._retried(bare, waits, reader=search.origin) if search.wanted is None else bare  # a survey has no time for that
 
-        queues = self._surveys if search.is_survey else self._means.asks
-        async with queues.turn(bare.endpoint, search.waits):
+        async with (self._means.asks if search.wanted is None else self._surveys).turn(bare.endpoint, search.waits):
             found = await find_model(bucket_for(search.waits), search, self._files)
-            if config.fields.flag("unpack", default=False) and found.single is not None and is_archive(found.listing.name):
-                packed = await self._files.run(lambda _: PackedModel(found, means=self._means, search=search, bucket_for=bucket_for))
-                if packed.is_known:
-                    await search.tell(packed)
-                return packed
-            remote = RemoteModel(found, means=self._means, search=search, bucket_for=bucket_for)
-            await search.tell(remote)
-            return remote
+            is_packed = config.fields.flag("unpack", default=False) and found.single is not None and is_archive(found.listing.name)
+            make = partial(PackedModel if is_packed else RemoteModel, found, means=self._means, search=search, bucket_for=bucket_for)
+            model = await self._files.run(lambda _: make()) if is_packed else make()
+            if not isinstance(model, PackedModel) or model.is_known:
+                await search.tell(model)
+            return model
 
     async def _at_hand(self, search: Search) -> Found | None:
         """
@@ -228,7 +220,7 @@ class Store:
 
         The file system is asked only where the request is as the helper rewrites it: absolute path, size, no parameters.
         """
-        spec, is_embedded = search.spec, self._settings.embedded
+        spec, is_embedded = search.spec, self._embedded
         if spec.folders:
             return await self._folders.find(search)
         if is_embedded is None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 from typing import Any
 
 import pycurl
@@ -17,8 +18,8 @@ CONNECT_SECONDS = 3
 ANSWER_SECONDS = 10
 """For the whole head of an answer, and then between the bytes of its body."""
 CUT = "the connection was cut"
-UNRESOLVED = f"its name was not resolved within {CONNECT_SECONDS} s (are the name servers away?)"
-NAMES_AWAY = "its name cannot be resolved (name servers cannot tell now)"
+_UNRESOLVED = f"its name was not resolved within {CONNECT_SECONDS} s (are the name servers away?)"
+_NAMES_AWAY = "its name cannot be resolved (name servers cannot tell now)"
 _NOT_HTTP = "its answer is not HTTP"
 _WEIRD_SERVER_REPLY, _PROXY, _TOO_LARGE = 8, 97, 100
 """Source: curl/curl.h, as the others that pycurl has no name for."""
@@ -73,6 +74,17 @@ class DeniedAddress(Unanswered):
         super().__init__(f"{address} may not be dialled for a request (REQUEST_ENDPOINTS_DENIED)", can_pass=False)
 
 
+def unresolved(error: OSError | UnicodeError) -> Unanswered:
+    """Why the system's resolver, or the time, has given no address of a name."""
+    if isinstance(error, TimeoutError):
+        return Unanswered(_UNRESOLVED)
+    if not isinstance(error, socket.gaierror):
+        return Unanswered("its name is not a host name", can_pass=False)
+    if error.errno == socket.EAI_NONAME:
+        return Unanswered("its name cannot be resolved (there is no such name)", can_pass=False)
+    return Unanswered(_NAMES_AWAY if error.errno == socket.EAI_AGAIN else "its name cannot be resolved")
+
+
 def failure_of(curl: Any, code: int, text: str, *, uses_proxy: bool) -> Unanswered:
     """
     The meaning of a failed transfer.
@@ -84,7 +96,7 @@ def failure_of(curl: Any, code: int, text: str, *, uses_proxy: bool) -> Unanswer
         uses_proxy: whether the server is reached through one.
     """
     if code in (pycurl.E_COULDNT_RESOLVE_HOST, pycurl.E_COULDNT_RESOLVE_PROXY):
-        return UnknownName(NAMES_AWAY)
+        return UnknownName(_NAMES_AWAY)
     was_connected = code != pycurl.E_COULDNT_CONNECT and bool(curl.getinfo(pycurl.PRETRANSFER_TIME))
     cause = _cause(curl, code, text)
     if uses_proxy and (code == _PROXY or not was_connected):
@@ -95,7 +107,7 @@ def failure_of(curl: Any, code: int, text: str, *, uses_proxy: bool) -> Unanswer
 def _cause(curl: Any, code: int, text: str) -> str:
     if code == pycurl.E_OPERATION_TIMEDOUT:
         if not curl.getinfo(pycurl.NAMELOOKUP_TIME):
-            return UNRESOLVED
+            return _UNRESOLVED
         what = "its TLS handshake did not end" if curl.getinfo(pycurl.CONNECT_TIME) else "no connection"
         return f"{what} within {CONNECT_SECONDS} s"
     if code == pycurl.E_PEER_FAILED_VERIFICATION:

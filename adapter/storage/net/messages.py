@@ -107,13 +107,11 @@ class Access:
             curl.setopt(pycurl.SSLCERT_BLOB, trust.client_pem.encode())
             curl.setopt(pycurl.SSLKEY_BLOB, trust.client_pem.encode())
         curl.setopt(pycurl.NOPROXY, "")  # libcurl reads the environment otherwise
-        curl.setopt(pycurl.PROXY, "")
-        if self.proxy:
-            parts = urlsplit(self.proxy)
-            curl.setopt(pycurl.PROXY, parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl())
-            if parts.username is not None:
-                curl.setopt(pycurl.PROXYUSERNAME, unquote(parts.username).encode())
-                curl.setopt(pycurl.PROXYPASSWORD, unquote(parts.password or "").encode())
+        parts = urlsplit(self.proxy)
+        curl.setopt(pycurl.PROXY, parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl())
+        if parts.username is not None:
+            curl.setopt(pycurl.PROXYUSERNAME, unquote(parts.username).encode())
+            curl.setopt(pycurl.PROXYPASSWORD, unquote(parts.password or "").encode())
 
 
 def proxy_for(url: str) -> str:
@@ -145,13 +143,12 @@ class Head:
 
 def head_of(lines: Sequence[bytes]) -> Head:
     """Of a status line and headers."""
-    head = Head(int(lines[0].split(b" ", 2)[1]))
-    headers = head.headers
+    headers: dict[str, str] = {}
     for line in lines[1:]:
         name, _, value = line.decode("latin-1").partition(":")
-        name, value = name.lower(), value.strip()
-        headers[name] = f"{headers[name]}, {value}" if name in headers else value
-    return head
+        name = name.lower()
+        headers[name] = f"{headers[name]}, {value.strip()}" if name in headers else value.strip()
+    return Head(int(lines[0].split(b" ", 2)[1]), headers)
 
 
 class Sink(Protocol):
@@ -188,20 +185,16 @@ class Collected:
 
     def __init__(self) -> None:
         self.head = Head()
-        self._chunks: list[bytes] = []
+        self.content = b""
+        """What has come."""
 
     def begin(self, head: Head) -> None:
         """As `Sink`."""
         self.head = head
 
     def take(self, chunk: memoryview) -> None:
-        """As `Sink`."""
-        self._chunks.append(bytes(chunk))
+        """As `Sink`. 512 KiB at a time, so that not much is copied."""
+        self.content += chunk
 
     def end(self) -> None:
         """As `Sink`."""
-
-    @property
-    def content(self) -> bytes:
-        """What has come."""
-        return b"".join(self._chunks)

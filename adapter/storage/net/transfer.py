@@ -1,13 +1,11 @@
-"""One request under way: its head, its body, its times, and libcurl's handle for it."""
+"""One request under way, and those that come after it: head, body, times, and libcurl's handle for them."""
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import time
-from collections import deque
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -34,26 +32,23 @@ _OF_LIBCURL = ("Accept", "Content-Type", "Expect")
 """Headers that libcurl sends by itself."""
 
 
-_BUFFERS: deque[memoryview] = deque(maxlen=16)
-"""Idle ones: to make one takes as long as to receive a small file."""
-
-
 class Transfer:
     """One request under way, and those that come after it. Belongs to the engine's thread once it was started."""
 
     def __init__(self, request: Request, addresses: Sequence[str]) -> None:
-        """Made on the event loop. `addresses`: the only ones that are connected to; none: those that libcurl finds."""
-        self._loop = asyncio.get_running_loop()
-        self.ended: asyncio.Future[Head] = self._loop.create_future()
+        """`addresses`: the only ones that are connected to; none: those that libcurl finds."""
+        self.told: Future[Head] = Future()
         """The head of the last answer, or why there is none. After that nothing reaches a sink."""
         self.curl: Any = None
         self.error: BaseException | None = None
-        """Why the transfer shall end, whatever libcurl says."""
+        """Why the transfer ends, whatever libcurl says."""
+        self.failure: Unanswered | None = None
+        """Why it ends after what has come."""
         self._addresses = addresses
-        self._buffer = _BUFFERS.pop() if _BUFFERS else memoryview(bytearray(BUFFER_BYTES))
-        self.reset(request)
+        self._buffer = memoryview(bytearray(BUFFER_BYTES))
+        self._reset(request)
 
-    def reset(self, request: Request) -> None:
+    def _reset(self, request: Request) -> None:
         """Nothing has come of this one."""
         self.request = request
         self._head = Head()
@@ -63,14 +58,33 @@ class Transfer:
         self._head_bytes = 0
         self._came_bytes = self._pieces = self._seen_pieces = 0
         """Of the body; when the time was looked at last."""
-        self._most_bytes = ERROR_BYTES
         self._filled = 0
         """Bytes in the buffer."""
         self._heard = time.monotonic()
         """When the request began, its head was whole, or bytes of its body were seen to have come."""
 
-    def open(self) -> Any:
-        """Set the handle up for the request. Raises ValueError, pycurl.error: no request can have such a URL or header."""
+    def _made(self) -> Any:
+        curl, request = pycurl.Curl(), self.request
+        curl.setopt(pycurl.NOSIGNAL, 1)
+        curl.setopt(pycurl.PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS)
+        curl.setopt(pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_1_1)
+        curl.setopt(pycurl.CONNECTTIMEOUT, CONNECT_SECONDS)
+        curl.setopt(pycurl.MAXAGE_CONN, _KEPT_SECONDS)
+        curl.setopt(pycurl.BUFFERSIZE, _RECEIVED_BYTES)
+        curl.setopt(_SUPPRESS_CONNECT_HEADERS, 1)
+        curl.setopt(pycurl.PATH_AS_IS, 1)
+        curl.setopt(pycurl.HEADERFUNCTION, self._contained(self._header))
+        curl.setopt(pycurl.WRITEFUNCTION, self._contained(self._body), use_memoryview=True)
+        if request.method == "HEAD":
+            curl.setopt(pycurl.NOBODY, 1)
+        elif request.method != "GET":
+            curl.setopt(pycurl.POSTFIELDS, request.body or b"")
+            curl.setopt(pycurl.CUSTOMREQUEST, request.method)
+        request.access.apply(curl)
+        return curl
+
+    def opened(self) -> Any:
+        """The handle, set up for the request. Raises ValueError, pycurl.error: no request can have such a URL or header."""
         request = self.request
         curl = self.curl = self.curl or self._made()
         lines = [f"{name}: {value}" if value else f"{name};" for name, value in request.headers.items()]
@@ -86,117 +100,100 @@ class Transfer:
             curl.setopt(pycurl.RESOLVE, [f"+{name}:{port}:{','.join(self._addresses)}"])
         return curl
 
-    def _made(self) -> Any:
-        curl, request = pycurl.Curl(), self.request
-        curl.setopt(pycurl.NOSIGNAL, 1)
-        curl.setopt(pycurl.PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS)
-        curl.setopt(pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_1_1)
-        curl.setopt(pycurl.CONNECTTIMEOUT, CONNECT_SECONDS)
-        curl.setopt(pycurl.MAXAGE_CONN, _KEPT_SECONDS)
-        curl.setopt(pycurl.TCP_KEEPALIVE, 1)
-        curl.setopt(pycurl.BUFFERSIZE, _RECEIVED_BYTES)
-        curl.setopt(_SUPPRESS_CONNECT_HEADERS, 1)
-        curl.setopt(pycurl.PATH_AS_IS, 1)
-        curl.setopt(pycurl.HEADERFUNCTION, self._header)
-        curl.setopt(pycurl.WRITEFUNCTION, self._body, use_memoryview=True)
-        if request.method == "HEAD":
-            curl.setopt(pycurl.NOBODY, 1)
-        elif request.method != "GET":
-            curl.setopt(pycurl.POSTFIELDS, request.body or b"")
-            curl.setopt(pycurl.CUSTOMREQUEST, request.method)
-        request.access.apply(curl)
-        return curl
-
-    def _header(self, line: bytes) -> int | None:
-        """A line of the head, or a trailer. A callback of libcurl's, which only ends the transfer when it fails."""
+    def is_followed(self) -> bool:
+        """The answer has ended: whether another request comes after it, which is this transfer's now. Else it is told how all ended."""
+        following: Request | None = None
         try:
-            self._head_bytes += len(line)
-            if self._head_bytes > HEAD_BYTES:
-                raise TooMuch("headers", HEAD_BYTES)
-            if line not in (b"\r\n", b"\n"):
-                self._lines.append(line)
-            elif not self._has_head:
-                self._begin(head_of(self._lines))
+            if self.error is not None:
+                raise self.error
+            self._flush()
+            if self.failure is not None:
+                raise self.failure
+            if self._is_good:
+                self.request.sink.end()
+                following = self.request.then() if self.request.then is not None else None
         except BaseException as error:  # noqa: BLE001 - `fetch` raises it
-            self.error = error
-            return -1
-        return None
-
-    def _begin(self, head: Head) -> None:
-        self._head, self._lines = head, []
-        self._has_head, self._is_good = head.status >= 200, head.status in (200, 206)
-        if self._has_head:
-            self._heard = time.monotonic()
-        if self._is_good:
-            self._most_bytes = self.request.most_bytes
-            self.request.sink.begin(head)
-
-    def _body(self, chunk: memoryview) -> int | None:
-        """Bytes of the body, 16 KiB at most. As `_header`. There are 65,000 of these in a GiB."""
-        try:
-            end = self._filled + len(chunk)
-            if end > BUFFER_BYTES or not self._pieces % _FEW_PIECES:
-                self.flush()
-                end = len(chunk)
-            self._buffer[end - len(chunk) : end] = chunk
-            self._filled = end
-            self._pieces += 1
-        except BaseException as error:  # noqa: BLE001 - `fetch` raises it
-            self.error = error
-            return -1
-        return None
-
-    def flush(self) -> None:
-        """Give the sink what has come. Raises TooMuch, and what the sink raises."""
-        filled, self._filled = self._filled, 0
-        self._came_bytes += filled
-        if self._pieces >= _FEW_PIECES and self._pieces * _LEAST_MEAN_BYTES > self._came_bytes:
-            raise TooMuch("framing", _FEW_PIECES * _LEAST_MEAN_BYTES)
-        if self._came_bytes > self._most_bytes:
-            raise TooMuch("an answer" if self._is_good else "an error", self._most_bytes)
-        if not self._is_good:
-            self._head.error += bytes(self._buffer[:filled])
-        elif filled:
-            self.request.sink.take(self._buffer[:filled])
-
-    def lateness(self, now: float) -> Unanswered | None:
-        """What is wrong with the time that it takes. libcurl bounds what comes before the request is sent."""
-        if self._pieces != self._seen_pieces:
-            self._seen_pieces, self._heard = self._pieces, now
-        silent_seconds = now - self._heard
-        if not self._has_head:
-            silent_seconds -= float(self.curl.getinfo(pycurl.PRETRANSFER_TIME)) or CONNECT_SECONDS + TICK_SECONDS
-        if silent_seconds <= ANSWER_SECONDS:
-            return None
-        if self._head_bytes and not self._has_head:
-            return Unanswered(f"the headers of its answer did not end within {ANSWER_SECONDS} s")
-        return Unanswered(f"no answer within {ANSWER_SECONDS} s", was_connected=True)
-
-    def followed(self, failure: Unanswered | None) -> Request | None:
-        """
-        What is asked next, after the answer has ended; None: nothing.
-
-        Raises:
-            the failure: but what came before it reaches the sink.
-            whatever a sink raises.
-        """
-        if self.error is not None:
-            raise self.error
-        self.flush()
-        if failure is not None:
-            raise failure
-        if not self._is_good:
-            return None
-        self.request.sink.end()
-        return self.request.then() if self.request.then is not None else None
+            self.close(error)
+            return False
+        if following is None:
+            self.close()
+        else:
+            self._reset(following)
+        return following is not None
 
     def close(self, error: BaseException | None = None) -> None:
         """Tell that it has ended. The connection is the worker's, and stays."""
         if self.curl is not None:
             self.curl.close()
-        _BUFFERS.append(self._buffer)
-        with suppress(RuntimeError):  # the loop has ended, and with it all that waited
-            if error is not None:
-                self._loop.call_soon_threadsafe(self.ended.set_exception, error)
-            else:
-                self._loop.call_soon_threadsafe(self.ended.set_result, self._head)
+        if error is not None:
+            self.told.set_exception(error)
+        else:
+            self.told.set_result(self._head)
+
+    def is_late(self, now: float) -> bool:
+        """Whether it takes too long, or has failed. Bytes of what is slow reach their sink, so that it does not look silent."""
+        try:
+            self._flush()
+        except BaseException as error:  # noqa: BLE001 - `fetch` raises it
+            self.error = error
+        if self._pieces != self._seen_pieces:
+            self._seen_pieces, self._heard = self._pieces, now
+        silent_seconds = now - self._heard
+        if not self._has_head:  # libcurl bounds what comes before the request is sent
+            silent_seconds -= float(self.curl.getinfo(pycurl.PRETRANSFER_TIME)) or CONNECT_SECONDS + TICK_SECONDS
+        if silent_seconds > ANSWER_SECONDS:
+            is_trickle = self._head_bytes > 0 and not self._has_head
+            what = "the headers of its answer did not end" if is_trickle else "no answer"
+            self.failure = Unanswered(f"{what} within {ANSWER_SECONDS} s", was_connected=not is_trickle)
+        return self.error is not None or self.failure is not None
+
+    def _contained(self, callback: Callable[[Any], None]) -> Callable[[Any], int | None]:
+        """For libcurl, which only ends the transfer when a callback fails: `fetch` raises it."""
+
+        def called(given: Any) -> int | None:
+            try:
+                callback(given)
+            except BaseException as error:  # noqa: BLE001 - see above
+                self.error = error
+                return -1
+            return None
+
+        return called
+
+    def _header(self, line: bytes) -> None:
+        """A line of the head, or a trailer."""
+        self._head_bytes += len(line)
+        if self._head_bytes > HEAD_BYTES:
+            raise TooMuch("headers", HEAD_BYTES)
+        if line not in (b"\r\n", b"\n"):
+            self._lines.append(line)
+        elif not self._has_head:
+            head, self._lines = head_of(self._lines), []
+            self._head, self._has_head, self._is_good = head, head.status >= 200, head.status in (200, 206)
+            self._heard = time.monotonic() if self._has_head else self._heard
+            if self._is_good:
+                self.request.sink.begin(head)
+
+    def _body(self, chunk: memoryview) -> None:
+        """Bytes of the body, 16 KiB at most. There are 65,000 of these in a GiB."""
+        end = self._filled + len(chunk)
+        if end > BUFFER_BYTES or not self._pieces % _FEW_PIECES:
+            self._flush()
+            end = len(chunk)
+        self._buffer[end - len(chunk) : end] = chunk
+        self._filled = end
+        self._pieces += 1
+
+    def _flush(self) -> None:
+        """Give the sink what has come. Raises TooMuch, and what the sink raises."""
+        filled, self._filled = self._filled, 0
+        self._came_bytes += filled
+        if self._pieces >= _FEW_PIECES and self._pieces * _LEAST_MEAN_BYTES > self._came_bytes:
+            raise TooMuch("framing", _FEW_PIECES * _LEAST_MEAN_BYTES)
+        most_bytes = self.request.most_bytes if self._is_good else ERROR_BYTES
+        if self._came_bytes > most_bytes:
+            raise TooMuch("an answer" if self._is_good else "an error", most_bytes)
+        if not self._is_good:
+            self._head.error += bytes(self._buffer[:filled])
+        elif filled:
+            self.request.sink.take(self._buffer[:filled])

@@ -153,7 +153,7 @@ class HttpBucket:
     async def list_page(self, prefix: str, *, token: str | None = None, limit: int = PAGE_OBJECTS, by_folder: bool = False) -> Page:
         """As the Protocol says, as far as a web server can."""
         if by_folder or token or not prefix or prefix.endswith("/"):
-            return Page(objects=(), is_answer=False)
+            return Page(objects=())
         first = _FirstByte()
         try:
             head = await self._sent(prefix, {"Range": "bytes=0-0"}, first, PAGE_BYTES)
@@ -164,7 +164,7 @@ class HttpBucket:
     async def read(self, reads: Sequence[Read]) -> None:
         """As the Protocol says. A server without ranges is read from its start on; what comes before is thrown away."""
         for read in (read for read in reads if read.missing):
-            wanted, is_range = read.wanted, read.wanted.is_divisible and not read.is_whole
+            wanted, is_range = read.wanted, read.wanted.is_divisible and read.missing < read.wanted.size_bytes
             headers = _guards(wanted.etag, is_range=is_range) | ({"Range": read.range} if is_range else {})
             body = Body(read, self._where, check=self._check, checksums=_checksums_of)
             head = await self._sent(wanted.key, headers, body, wanted.size_bytes + PAGE_BYTES, written=read.written_bytes)

@@ -6,7 +6,7 @@ other is answered is the beginning of its *trouble*: now one call at a time is t
 the others wait. The first byte, or answer, of any call ends the trouble.
 
 The probe goes from call to call, so that one object that fails does not stop the others: the call after a first failure probes
-without a pause.
+without a pause, and who waits goes before who has failed.
 
 An endpoint from which nothing has come until a load had to end is *away*. A load that begins then gets one probe of
 `PROBE_SECONDS`, which those that wait share, and fails with it. After `AWAY_SECONDS` loads have their whole time again: an answer
@@ -19,13 +19,13 @@ import asyncio
 import math
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
 from typing import TypeVar
 
 import structlog
 
-from adapter.errors import SourceChanged, SourceDenied, SourceNotFound, SourceUnavailable
+from adapter.errors import SourceChanged, SourceError, SourceUnavailable
 from adapter.storage.bucket import PAGE_OBJECTS, Bucket, Page, Read
 from adapter.storage.net.failures import ANSWER_SECONDS, CONNECT_SECONDS
 from adapter.storage.search import shown
@@ -49,84 +49,43 @@ KEPT_ENDPOINTS = 256
 _log = structlog.stdlib.get_logger(__name__)
 
 
-def _pause_after(tries: int) -> float:
-    """Seconds; each pause is twice as long as the one before."""
-    return min(FIRST_PAUSE_SECONDS * 2.0 ** min(tries - 1, 10), LONGEST_PAUSE_SECONDS)
-
-
 @dataclass(eq=False)
-class _Trouble:
-    cause: str
-    """The last one, without bucket and key."""
-    since: float
-    next_probe: float
-    prober: _Call | None = None
+class Endpoint:
+    """One endpoint, as all calls of this process have met it: well, in trouble, or away. Times are those of the loads' clock."""
+
+    name: str
+    trouble_since: float = math.inf
+    cause: str = "no answer"
+    """Of the trouble, without bucket and key."""
+    next_probe: float = 0.0
+    probed_until: float = 0.0
+    """While a probe is under way: when the others do not wait for it any more."""
     probes: int = 0
     """That have failed."""
     away_from: float = -math.inf
-    """When it became known that it is away."""
+    """When it became known that the endpoint is away."""
+    answered_at: float = -math.inf
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set once, at the next change."""
+
+    @property
+    def is_in_trouble(self) -> bool:
+        """Nothing has come since a call has failed."""
+        return self.trouble_since < math.inf
 
     def is_away_for(self, began: float) -> bool:
         """Whether a load that began then gets one probe only."""
         return self.away_from <= began < self.away_from + AWAY_SECONDS
 
-
-class Endpoint:
-    """One endpoint, as all calls of this process have met it. Times are those of the loads' clock."""
-
-    def __init__(self, kind: str, place: str, reader: str) -> None:
-        """`kind`, `place`: of the store; `reader`: for what gives out the credentials for it to this one; else empty."""
-        self.name = f"what gives out credentials for {place}" if reader else place
-        self.trouble: _Trouble | None = None
-        self.failures = 0
-        """Of tries in times of trouble."""
-        self.changed = asyncio.Event()
-        """Set once, at the next change."""
-        self._answered_at = -math.inf
-
     def answered(self, now: float) -> None:
         """Bytes have come, or an answer with a meaning: the trouble is over."""
-        self._answered_at = now
-        trouble, self.trouble = self.trouble, None
-        if trouble is None:
-            return
-        self._notify()
-        if trouble.away_from > -math.inf:
-            _log.info("source.back", endpoint=self.name, away_seconds=round(now - trouble.since, 1))
+        if self.away_from > -math.inf:
+            _log.info("source.back", endpoint=self.name, away_seconds=round(now - self.trouble_since, 1))
+        self.answered_at, self.trouble_since, self.away_from, self.cause = now, math.inf, -math.inf, "no answer"
+        self.notify()
 
-    def failed(self, call: _Call, cause: str, now: float, pause_seconds: float) -> None:
-        """A try of the call got nothing. Others heed the pause that was asked for up to the longest one: it may be of one object."""
-        if self.trouble is None:
-            if self._answered_at > call.began:  # it answers others: what was asked for is in trouble, not the endpoint
-                return
-            self.trouble = _Trouble(cause, since=call.began, next_probe=now)
-        self.failures += 1
-        self.trouble.cause = cause
-        if self.trouble.prober is call:
-            self.trouble.probes += 1
-            self.trouble.next_probe = now + min(max(_pause_after(self.trouble.probes), pause_seconds), LONGEST_PAUSE_SECONDS)
-
-    def left(self, call: _Call) -> None:
-        """A try has ended. If it was the probe, the next one may begin."""
-        if self.trouble is not None and self.trouble.prober is call:
-            self.trouble.prober = None
-            self._notify()
-
-    def ended_a_load(self, waits: Waits, since: float, cause: str) -> None:
-        """
-        A load ends because nothing came since then. Away, if no other call got anything either.
-
-        What was silent for less than a probe may take, and for less than a quarter of the load's time, is not away.
-        """
-        now, since = waits.clock(), max(since, self._answered_at)
-        if now - since < min(PROBE_SECONDS, (waits.until - waits.began) / 4):
-            return
-        trouble = self.trouble = self.trouble or _Trouble(cause, since, next_probe=now)
-        if not trouble.is_away_for(now):
-            trouble.away_from = min(now, waits.until)
-            _log.warning("source.away", endpoint=self.name, away_seconds=round(now - trouble.since, 1), cause=cause)
-
-    def _notify(self) -> None:
+    def notify(self) -> None:
+        """Wake the calls that wait."""
         self.changed.set()
         self.changed = asyncio.Event()
 
@@ -135,8 +94,8 @@ Endpoints = Callable[[str, str, str], Endpoint]
 
 
 def endpoints() -> Endpoints:
-    """The endpoints that were met last, by what `Endpoint` is made of."""
-    return lru_cache(KEPT_ENDPOINTS)(Endpoint)
+    """Those that were met last: by kind and place of a store, and who reads there, for what gives out the credentials to this one."""
+    return lru_cache(KEPT_ENDPOINTS)(lambda _, place, reader: Endpoint(f"what gives out credentials for {place}" if reader else place))
 
 
 class RetriedBucket:
@@ -156,20 +115,16 @@ class RetriedBucket:
             jitter: a number from 0 to 1 for each pause; a pause is shortened by up to half of that.
         """
         self.kind, self.place, self.words, self.endpoint = bucket.kind, bucket.place, bucket.words, bucket.endpoint
-        self.waits = waits
-        self.jitter = jitter
-        self.store = known(bucket.kind, bucket.endpoint, "")
-        self.giver = known(bucket.kind, bucket.endpoint, reader)
-        """Of credentials."""
-        self._bucket = bucket
+        self.bucket, self.waits, self.jitter = bucket, waits, jitter
+        self.store, self.giver = known(bucket.kind, bucket.endpoint, ""), known(bucket.kind, bucket.endpoint, reader)
+        """Endpoints: of the bucket, and of its credentials."""
 
     async def list_page(self, prefix: str, *, token: str | None = None, limit: int = PAGE_OBJECTS, by_folder: bool = False) -> Page:
         """One page, asked for again when the store was away."""
         with self.waits.on(f"an answer of {self.words} to a listing") as wait:
             call = _Call(self, wait)
-            page = await call.repeated(lambda: self._bucket.list_page(prefix, token=token, limit=limit, by_folder=by_folder))
-            if page.is_answer:
-                call.answered()
+            page = await call.repeated(partial(self.bucket.list_page, prefix, token=token, limit=limit, by_folder=by_folder))
+            call.answered()
             return page
 
     async def read(self, reads: Sequence[Read]) -> None:
@@ -178,28 +133,21 @@ class RetriedBucket:
             call = _Call(self, wait)
             for read in reads:
                 read.moved = call.moved
+            await call.repeated(partial(self._rest, reads))
 
-            async def rest() -> None:
-                try:
-                    await self._bucket.read(reads)
-                except SourceUnavailable as error:
-                    broken = next((read for read in reads if read.missing), None)
-                    if broken is not None and broken.taken and not broken.wanted.is_versioned:  # the rest might be of another version
-                        text = f"the body of {shown(broken.wanted.key)} broke off, and {self.words} names no version to go on with"
-                        raise SourceChanged(text) from error
-                    raise
-
-            await call.repeated(rest)
+    async def _rest(self, reads: Sequence[Read]) -> None:
+        broken = next((read for read in reads if read.taken and read.missing), None)
+        if broken is not None and not broken.wanted.is_versioned:  # the rest might be of another version
+            text = f"the body of {shown(broken.wanted.key)} broke off, and {self.words} names no version to go on with"
+            raise SourceChanged(text)
+        await self.bucket.read(reads)
 
 
-class _Bytes:
+class _Bytes(tuple[Read, ...]):
     """Those that are waited for, in words when these are asked for."""
 
-    def __init__(self, reads: Sequence[Read]) -> None:
-        self._reads = reads
-
     def __str__(self) -> str:
-        read = next((read for read in self._reads if not read.is_done), self._reads[-1])
+        read = next((read for read in self if not read.is_done), self[-1])
         return f"bytes {read.start}-{read.last} of {shown(read.wanted.key)}"
 
 
@@ -207,14 +155,9 @@ class _Call:
     """One call of a load, and its tries."""
 
     def __init__(self, bucket: RetriedBucket, wait: Wait) -> None:
-        self.began = wait.since
-        """The try."""
-        self._bucket = bucket
-        self._waits = bucket.waits
-        self._wait = wait
-        self._failing = bucket.store
+        self._bucket, self._waits, self._wait = bucket, bucket.waits, wait
+        self._endpoint = bucket.store
         """What was waited for last, or has failed last: what gives out the credentials comes first."""
-        self._cause = "no answer"
         self._loop = asyncio.get_running_loop()
         self._bound: asyncio.Timeout | None = None
         """Of the try, until bytes have come."""
@@ -224,38 +167,32 @@ class _Call:
     async def repeated(self, work: Callable[[], Awaitable[T]]) -> T:
         """What the work gives. Raises as the work; SourceUnavailable when it cannot pass, or no other try fits."""
         while True:
-            seconds, is_last = await self._turn()
+            seconds = await self._turn()
+            endpoint, began = self._endpoint, self._waits.clock()
             try:
                 async with asyncio.timeout(seconds) as self._bound:
                     return await work()
-            except (SourceNotFound, SourceDenied, SourceChanged):
-                self.answered()
-                raise
             except (SourceUnavailable, TimeoutError) as error:
-                failure = error if isinstance(error, SourceUnavailable) else self._silence(seconds or 0)
-                pause = self._failed(failure, is_last=is_last)
+                pause = self._failed(error, began, seconds)
             except asyncio.CancelledError:
                 if self._waits.left_seconds() <= 0:  # by the load's budget: it proves what the silence was
-                    self._failing.ended_a_load(self._waits, self._wait.since, self._cause)
+                    self._ended("")
+                raise
+            except SourceError:
+                self.answered()
                 raise
             finally:
-                self._bound = None
-                for endpoint in (self._bucket.store, self._bucket.giver):
-                    endpoint.left(self)
+                if seconds is not None:  # it was the probe
+                    endpoint.probed_until = 0.0
+                    endpoint.notify()
             await asyncio.sleep(pause)
-
-    def answered(self) -> None:
-        """The endpoint has said something with a meaning."""
-        for endpoint in (self._bucket.giver, self._bucket.store):
-            endpoint.answered(self._waits.clock())
 
     def moved(self) -> None:
         """Bytes have come. In the engine's thread."""
         self._wait.since = self._waits.clock()
-        bound, self._bound = self._bound, None
-        if bound is not None:
-            with suppress(RuntimeError):  # the loop has ended
-                self._loop.call_soon_threadsafe(self._progressed, bound)
+        if self._bound is not None:
+            self._loop.call_soon_threadsafe(self._progressed, self._bound)
+            self._bound = None
 
     def _progressed(self, bound: asyncio.Timeout) -> None:
         self.answered()
@@ -264,76 +201,78 @@ class _Call:
         with suppress(RuntimeError):  # it has just expired
             bound.reschedule(None)
 
-    async def _turn(self) -> tuple[float | None, bool]:
+    def answered(self) -> None:
+        """The endpoint has said something with a meaning."""
+        for endpoint in (self._bucket.giver, self._bucket.store):
+            endpoint.answered(self._waits.clock())
+
+    async def _turn(self) -> float | None:
         """
         Wait until the call may try.
 
         Returns:
-            How many seconds the try may be without a byte (None: others may try as well), and whether the load ends when it fails.
+            How many seconds a probe may be without a byte. None: it is no probe, for the endpoint is well.
 
         Raises:
-            SourceUnavailable: not before the load's time is up, or the probe that it waited for has failed and it gets no other.
+            SourceUnavailable: the load's time is up, or the probe that it waited for has failed and it gets no other.
         """
-        endpoint = self._failing = self._bucket.store if self._bucket.giver.trouble is None else self._bucket.giver
-        now = end = arrived = self._waits.clock()
-        seen, is_last, is_over = endpoint.failures, False, False
-        while (trouble := endpoint.trouble) is not None:
-            now, end, ready = self._waits.clock(), self._waits.until, trouble.next_probe
-            if is_last := trouble.is_away_for(self._waits.began):
-                ready, end = now, min(end, arrived + PROBE_SECONDS)
-            is_over = max(now, ready) >= end or (is_last and endpoint.failures > seen)
-            if trouble.prober is not None:
-                ready = max(ready, trouble.prober.began + TRY_SECONDS)
-            if is_over or now >= ready:
-                break
-            await set_within(endpoint.changed, max(min(ready, end) - now, 0.001))  # not for less than a clock can tell
-        self._tries += endpoint.failures - seen
-        self.began = self._waits.clock()
-        if trouble is None:
-            return None, False
-        if is_over:
-            self._cause = trouble.cause
-            raise self._ended(self._wait.trouble or f"{self._words()} is away: {trouble.cause}")
-        trouble.prober = self
-        return end - now, is_last
+        endpoint = self._endpoint = self._bucket.giver if self._bucket.giver.is_in_trouble else self._bucket.store
+        seen, tries = endpoint.probes, self._tries
+        while endpoint.is_in_trouble:
+            now, left, is_last = self._waits.clock(), self._waits.left_seconds(), endpoint.is_away_for(self._waits.began)
+            if left <= 0 or (is_last and self._tries > tries):
+                raise self._ended(self._wait.trouble or f"{self._words()} is away: {endpoint.cause}")
+            pause = max(endpoint.probed_until, -math.inf if is_last else endpoint.next_probe) - now
+            if pause <= 0:
+                endpoint.probed_until = now + TRY_SECONDS
+                return min(left, PROBE_SECONDS) if is_last else left
+            await set_within(endpoint.changed, max(min(pause, left), 0.001))  # no less than a clock can tell
+            self._tries = tries + endpoint.probes - seen
+        return None
 
-    def _silence(self, seconds: float) -> SourceUnavailable:
-        if seconds < PROBE_SECONDS and self._wait.trouble:  # too short to prove a silence: what failed before tells more
-            return SourceUnavailable(self._wait.trouble, cause=self._cause)
-        cause = f"no answer within {seconds:.3g} s"
-        return SourceUnavailable(f"{self._words()} cannot be reached: {cause}", cause=cause)
-
-    def _failed(self, error: SourceUnavailable, *, is_last: bool) -> float:
+    def _failed(self, error: SourceUnavailable | TimeoutError, began: float, seconds: float | None) -> float:
         """Seconds until the next try. Raises the failure when it cannot pass, or no other try fits."""
+        if isinstance(error, TimeoutError):
+            cause = f"no answer within {seconds:.3g} s"
+            error = SourceUnavailable(self._wait.trouble or f"{self._words()} cannot be reached: {cause}", cause=cause)
         if not error.can_pass:
             raise error
+        endpoint = self._endpoint = self._bucket.giver if error.is_of_giver else self._endpoint
         now, left, asked = self._waits.clock(), self._waits.left_seconds(), error.retry_after_seconds or 0
         self._tries += 1
-        self._wait.trouble, self._cause = error.text, error.cause
-        if error.is_of_giver:
-            self._failing = self._bucket.giver
-        self._failing.failed(self, error.cause, now, asked)
-        if is_last:
-            raise self._ended(error.text) from error
-        pause = max(_pause_after(self._tries) * (1 - self._bucket.jitter() / 2), asked)
-        as_long = min(now - max(self.began, self._wait.since), CONNECT_SECONDS)
-        if max(asked, LEAST_PAUSE_SECONDS) + as_long > left:
-            too_long = f"; it asks for a pause of {asked:.0f} s, and {left:.1f} s are left" if asked and pause == asked else ""
-            raise self._ended(error.text + too_long) from error
+        self._wait.trouble = error.text
+        if not endpoint.is_in_trouble and endpoint.answered_at <= began:  # else it answers others, and what was asked for is in trouble
+            endpoint.trouble_since, endpoint.next_probe = began, now
+        endpoint.cause = error.cause
+        grown = min(FIRST_PAUSE_SECONDS * 2.0 ** min(self._tries - 1, 10), LONGEST_PAUSE_SECONDS)
+        pause = max(grown * (1 - self._bucket.jitter() / 2), asked)
+        if seconds is not None:  # who has not failed goes first
+            endpoint.probes, endpoint.next_probe = endpoint.probes + 1, now + 0.9 * min(pause, LONGEST_PAUSE_SECONDS)
+        as_long = min(now - max(began, self._wait.since), CONNECT_SECONDS)
+        if (is_last := endpoint.is_away_for(self._waits.began)) or max(asked, LEAST_PAUSE_SECONDS) + as_long > left:
+            asks = f"; it asks for a pause of {asked:.0f} s, and {left:.1f} s are left"
+            raise self._ended(error.text + asks if asked == pause and not is_last else error.text) from error
         SOURCE_RETRIES.labels(self._bucket.kind).inc()
         _log.info("source.retried", place=self._bucket.place, failed=self._tries, error=error.text)
         return min(pause, left - as_long)
 
     def _ended(self, text: str) -> SourceUnavailable:
-        """The failure with what was tried; the endpoint is told that a load ends because of it."""
-        self._failing.ended_a_load(self._waits, self._wait.since, self._cause)
-        now, trouble = self._waits.clock(), self._failing.trouble
+        """
+        The failure, with what was tried. The endpoint is away if no call has got anything since this one waits.
+
+        What was silent for less than a probe may take, and for less than a quarter of the load's time, is not away.
+        """
+        endpoint, waits, now = self._endpoint, self._waits, self._waits.clock()
+        since = max(self._wait.since, endpoint.answered_at)
+        if now - since >= min(PROBE_SECONDS, (waits.until - waits.began) / 4) and not endpoint.is_away_for(now):
+            endpoint.trouble_since, endpoint.away_from = min(since, endpoint.trouble_since), now
+            _log.warning("source.away", endpoint=endpoint.name, away_seconds=round(now - endpoint.trouble_since, 1), cause=endpoint.cause)
         if self._tries:
             times = "once" if self._tries == 1 else f"{self._tries} times"
             text += f"; tried {times} in {now - self._wait.since:.1f} s"
-        if trouble is not None and trouble.is_away_for(self._waits.began):
-            text += f"; {self._failing.name} has been away for {now - trouble.since:.0f} s"
-        return SourceUnavailable(text, cause=self._cause)
+        if endpoint.is_away_for(waits.began):
+            text += f"; {endpoint.name} has been away for {now - endpoint.trouble_since:.0f} s"
+        return SourceUnavailable(text)
 
     def _words(self) -> str:
-        return self._bucket.words if self._failing is self._bucket.store else self._failing.name
+        return self._bucket.words if self._endpoint is self._bucket.store else self._endpoint.name

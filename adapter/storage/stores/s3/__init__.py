@@ -256,7 +256,7 @@ class S3Bucket(CloudBucket):
     def object(self, read: Read) -> tuple[str, Mapping[str, str]]:
         """As `CloudBucket`."""
         headers = {"If-Match": f'"{read.wanted.etag}"'} if read.wanted.etag else {}
-        headers |= {"x-amz-checksum-mode": "ENABLED"} if read.is_whole else {"Range": read.range}
+        headers |= {"x-amz-checksum-mode": "ENABLED"} if read.missing == read.wanted.size_bytes else {"Range": read.range}
         return f"/{quote(read.wanted.key, safe='/~')}", headers
 
     @staticmethod
