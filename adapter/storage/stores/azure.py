@@ -10,13 +10,14 @@ from __future__ import annotations
 import base64
 import hmac
 import os
+import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from email.utils import formatdate
 from functools import partial
 from pathlib import Path
-from typing import Annotated, ClassVar, NamedTuple
+from typing import Annotated, ClassVar
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 from xml.etree.ElementTree import Element
 
@@ -41,6 +42,8 @@ BINDING = Binding(
 )
 _KINDS = {"account_key": "the account key", "sas_token": "the SAS token", "client_secret": "the service principal"}
 """Field → what it is, for people. The first counts."""
+_POD = ("AZURE_TENANT_ID", "AZURE_CLIENT_ID", "AZURE_FEDERATED_TOKEN_FILE")
+"""Of the environment: the pod's workload identity."""
 _OR_ELSE = 'give the storage config an account_key, or "anonymous": "true" for a public container'
 _ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 _VERSION = "2021-12-02"
@@ -91,6 +94,8 @@ def connection_of(config: StorageConfig) -> AzureConnection:
     kept = PRINCIPAL if first == "client_secret" else (first,)
     reached |= {name: None for name in CREDENTIALS[1:] if name not in kept}
     made = AzureConnection(url=url, account=_account_in(url) or account or "", credentials=_KINDS.get(first, ""), **reached)
+    if made.tenant_id and not re.fullmatch(r"[A-Za-z0-9.-]+", made.tenant_id.reveal()):
+        raise InvalidRequest("tenant_id is not the id or domain of a tenant")
     if made.sas_token or made.client_secret:
         token = "the sas_token" if made.sas_token else "the bearer token of the client_secret"
         made.check_token(token, f"{config.label}: {place}")
@@ -113,8 +118,6 @@ def _of_string(text: str, config: StorageConfig) -> AzureConnection:
     """
     parts = {name.upper(): value for name, _, value in (part.partition("=") for part in text.split(";"))}
     name, key, signature = (parts.get(each, "") for each in ("ACCOUNTNAME", "ACCOUNTKEY", "SHAREDACCESSSIGNATURE"))
-    for secret in (key, signature):
-        Secret(secret)
     is_keyed = bool(name and key)
     if parts.get("USEDEVELOPMENTSTORAGE") == "true":
         url = "http://127.0.0.1:10000/devstoreaccount1"
@@ -149,27 +152,6 @@ def _account_in(url: str) -> str:
     return ""
 
 
-class _Proof(NamedTuple):
-    """One of them at most."""
-
-    token: str = ""
-    key: bytes = b""
-    """The account's, decoded."""
-    query: str = ""
-    """A shared access signature."""
-
-
-class _Identity(NamedTuple):
-    """Who asks for tokens."""
-
-    url: str
-    """Where tokens are given out."""
-    client: str
-    secret: str
-    """Of a service principal. Without one: of a workload identity."""
-    token_file: str
-
-
 class _Answer(msgspec.Struct):
     access_token: Annotated[str, msgspec.Meta(pattern="^[ -~]*$")]
     expires_in: int | str
@@ -179,52 +161,39 @@ def client_of(connection: AzureConnection, means: Means) -> Client:
     """As `BucketStore.client`. Tokens must not go over plain http."""
     is_chained = not (connection.credentials or connection.is_anonymous)
     tokens: Token | Tokens
-    if (is_chained or connection.client_secret) and (identity := _identity_of(connection)):
+    if connection.client_secret or (is_chained and all(map(os.environ.get, _POD))):  # noqa: TID251 - names are Azure's
         connection.check_token("the bearer token of the pod's workload identity", "endpoint_url", or_else=_OR_ELSE)
         words = connection.credentials or "the pod's workload identity, because the config has no credentials,"
-        tokens = Tokens(partial(_asked, identity, words), means, connection.trust)
+        tokens = Tokens(partial(_asked, connection, words), means, connection.trust)
     else:
         words = "no credentials (the pod has no workload identity)" if is_chained else "no credentials"
-        query = connection.sas_token.reveal().lstrip("?") if connection.sas_token else ""
-        tokens = Token(_Proof(key=_decoded(connection), query=query), connection.credentials or words)
+        tokens = Token("", connection.credentials or words)
     return partial(AzureBucket, connection, means, tokens)
 
 
-def _identity_of(connection: AzureConnection) -> _Identity | None:
-    """The config's service principal, or the pod's workload identity; None: there is neither. Raises InvalidRequest: no tenant."""
-    environ = os.environ  # noqa: TID251 - names are Azure's
-    names = ("AZURE_TENANT_ID", "AZURE_CLIENT_ID", "AZURE_FEDERATED_TOKEN_FILE")
-    (tenant, client, file), secret = (environ.get(name, "") for name in names), ""
+def _asked(connection: AzureConnection, words: str, asking: Asking) -> Token:
+    """The next token, of the service principal, or else of the workload identity. Blocks. Raises NoCredentialsError, TokensAwayError."""
+    environ, failed = os.environ, f"{words} of {{label}} did not work"  # noqa: TID251 - names are Azure's
     if connection.client_secret and connection.client_id and connection.tenant_id:
-        tenant, client, secret = (each.reveal() for each in (connection.tenant_id, connection.client_id, connection.client_secret))
-        if not tenant.isascii() or not all(letter.isalnum() or letter in "-." for letter in tenant):
-            raise InvalidRequest("tenant_id is not the id or domain of a tenant")
-    elif not (tenant and client and file):
-        return None
-    authority = environ.get("AZURE_AUTHORITY_HOST", "https://login.microsoftonline.com").rstrip("/")
-    authority = authority if "://" in authority else f"https://{authority}"
-    return _Identity(f"{authority}/{quote(tenant, safe='')}/oauth2/v2.0/token", client, secret, file)
-
-
-def _asked(identity: _Identity, words: str, asking: Asking) -> Token:
-    """The next token. Blocks. Raises NoCredentialsError; TokensAwayError: this can pass."""
-    fields = {"client_id": identity.client, "scope": "https://storage.azure.com/.default", "grant_type": "client_credentials"}
-    failed = f"{words} of {{label}} did not work"
-    if identity.secret:
-        fields["client_secret"] = identity.secret
+        tenant, client = connection.tenant_id.reveal(), connection.client_id.reveal()
+        proof = {"client_secret": connection.client_secret.reveal()}
     else:
+        tenant, client, file = (environ[name] for name in _POD)
         try:
-            assertion = Path(identity.token_file).read_text(encoding="utf-8")
+            proof = {"client_assertion_type": _ASSERTION, "client_assertion": Path(file).read_text(encoding="utf-8")}
         except (OSError, ValueError) as error:
             raise NoCredentialsError(f"{failed} ({type(error).__name__})") from error
-        fields |= {"client_assertion_type": _ASSERTION, "client_assertion": assertion}
+    authority = environ.get("AZURE_AUTHORITY_HOST", "https://login.microsoftonline.com").rstrip("/")
+    authority = authority if "://" in authority else f"https://{authority}"
+    url = f"{authority}/{quote(tenant, safe='')}/oauth2/v2.0/token"
+    fields = {"client_id": client, "scope": "https://storage.azure.com/.default", "grant_type": "client_credentials", **proof}
     began, headers = time.time(), {"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"}
-    head, content = asking.send("POST", identity.url, headers, urlencode(fields))
+    head, content = asking.send("POST", url, headers, urlencode(fields))
     if head.status != OK:
         raise NoCredentialsError(f"{failed} (HTTP {head.status})")
     try:
         answer = msgspec.json.decode(content, type=_Answer)
-        return Token(_Proof(token=answer.access_token), words, began + min(int(answer.expires_in), 10**9))
+        return Token(answer.access_token, words, began + min(int(answer.expires_in), 10**9))
     except ValueError as error:
         raise TokensAwayError(asking.place) from error
 
@@ -256,17 +225,18 @@ class AzureBucket(CloudBucket):
         name, host = container_of(config), connection.host
         place, words = f"azure://{host}/{name}", f"container {name!r} at {host}"
         super().__init__(connection, means, tokens, config, place=place, base=f"{connection.url}/{name}", words=words)
-        self._account = connection.account
+        self._account, self._key = connection.account, _decoded(connection)
+        self._signature = connection.sas_token.reveal().lstrip("?") if connection.sas_token else ""
 
-    def sign(self, proof: _Proof, method: str, url: str, headers: Mapping[str, str]) -> tuple[str, Mapping[str, str]]:
-        """As `CloudBucket`."""
+    def sign(self, proof: str, method: str, url: str, headers: Mapping[str, str]) -> tuple[str, Mapping[str, str]]:
+        """As `CloudBucket`. `proof`: a bearer token; empty: the config may have something else."""
         given = {"x-ms-version": _VERSION, "x-ms-date": formatdate(usegmt=True), **headers}
-        if proof.token:
-            given["Authorization"] = f"Bearer {proof.token}"
-        elif proof.key:
-            given["Authorization"] = authorization(method, url, given, self._account, proof.key)
-        elif proof.query:
-            url += f"{'&' if '?' in url else '?'}{proof.query}"
+        if proof:
+            given["Authorization"] = f"Bearer {proof}"
+        elif self._key:
+            given["Authorization"] = authorization(method, url, given, self._account, self._key)
+        elif self._signature:
+            url += f"{'&' if '?' in url else '?'}{self._signature}"
         return url, given
 
     @staticmethod

@@ -40,7 +40,7 @@ _EARLY_SECONDS = 300
 
 @dataclass(frozen=True)
 class Token:
-    """What proves who we are, or that we are nobody. Never shown."""
+    """What proves who we are, or nothing where none is needed. Never shown."""
 
     value: Any
     """As the store's `sign` takes it."""
@@ -200,9 +200,7 @@ class CloudBucket:
         """
         self.endpoint, self.place, self.words = connection.host, place, words
         self._connection, self._means, self._tokens = connection, means, tokens
-        self._where = Where(
-            words=words, label=config.label, credentials="", is_plain_http=base.startswith("http:"), is_unsigned=config.is_unsigned
-        )
+        self._where = Where(words, config, base)
         self._turn_to(base)
 
     def object(self, read: Read) -> tuple[str, Mapping[str, str]]:
@@ -232,11 +230,16 @@ class CloudBucket:
         fields = {**self.query, "prefix": prefix, self.limit: str(min(limit, self.most_rows))}
         fields |= ({"delimiter": "/"} if by_folder else {}) | ({self.continuation: token} if token else {})
         target = f"{self.listing}?{urlencode(sorted(fields.items()), quote_via=quote, safe='~')}"
-        answer = _PageAnswer(self._page)
-        head = await self._answer(self._request(await self._proof(), (target, {}), answer))
-        if answer.page is None:
+        answer, pages = Collected(), []
+
+        def parse() -> None:  # in the engine's thread: a thousand rows take 20 ms, in which the event loop would stand still
+            if answer.head.status == OK:
+                pages.append(self._page(answer))
+
+        head = await self._answer(self._request(await self._proof(), (target, {}), answer, then=parse))
+        if not pages:
             raise self._refused(head, None)
-        return answer.page
+        return pages[0]
 
     async def read(self, reads: Sequence[Read]) -> None:
         """As the Protocol says. What is asked next is made in the engine's thread."""
@@ -247,7 +250,7 @@ class CloudBucket:
             if (read := next(left, None)) is None:
                 return None
             key = read.wanted.key
-            body = Body(read, self._where, check=self._check, checksums=self.checksums)
+            body = Body(read, self._where, self._check, self.checksums)
             return self._request(proof, self.object(read), body, most_bytes=read.wanted.size_bytes + PAGE_BYTES, then=asked)
 
         if (first := asked()) is None:
@@ -267,12 +270,12 @@ class CloudBucket:
         except TokensAwayError as away:
             raise self._away(away) from away
         except NoCredentialsError as error:
-            raise SourceDenied(f"no credentials for {self.words}: {str(error).format(label=self._where.label)}") from error
+            raise SourceDenied(f"no credentials for {self.words}: {str(error).format(label=self._where.config.label)}") from error
         self._where = replace(self._where, credentials=token.words)
         return token.value
 
     def _away(self, away: TokensAwayError) -> AdapterError:
-        giver = replace(self._where, words=f"{away.place}, which gives out {self.gives} for {self.words},", is_plain_http=False)
+        giver = replace(self._where, words=f"{away.place}, which gives out {self.gives} for {self.words},", url="")
         if isinstance(away.answer, Unanswered):
             error = giver.unreachable(away.answer)
         elif away.answer is not None:
@@ -299,10 +302,8 @@ class CloudBucket:
         except Unanswered as failure:
             raise self._where.unreachable(failure) from failure
 
-    def _page(self, answer: Collected) -> Page | None:
-        """The page in an answer; None: the answer is of another status. Raises SourceUnavailable: it is no page."""
-        if answer.head.status != OK:
-            return None
+    def _page(self, answer: Collected) -> Page:
+        """The page in an answer. Raises SourceUnavailable: it is none."""
         if answer.head.headers.get("content-encoding", "").strip().lower() not in ("", "identity"):
             raise self._where.unreachable(Unanswered("its answer has a Content-Encoding that was not asked for"))
         try:
@@ -333,16 +334,3 @@ class CloudBucket:
     def _refused(self, head: Head, key: str | None) -> AdapterError:
         code = code_in(head)
         return self._where.refused(head, code, key=key, kind=self.meanings.get(code))
-
-
-class _PageAnswer(Collected):
-    """An answer to a listing, read in the engine's thread: a thousand rows take 20 ms, in which the event loop would stand still."""
-
-    def __init__(self, read: Callable[[Collected], Page | None]) -> None:
-        super().__init__()
-        self.page: Page | None = None
-        self._read = read
-
-    def end(self) -> None:
-        """As `Sink`."""
-        self.page = self._read(self)

@@ -142,13 +142,7 @@ class HttpBucket:
         self._headers = {name: secret.reveal() for name, secret in headers.items()}
         self.place = self.words = f"{origin(self._url)}{self._url.path.rstrip('/')}"
         self.endpoint = self._url.netloc
-        self._where = Where(
-            words=self.words,
-            label=config.label,
-            credentials="the headers" if headers else "no headers",
-            is_plain_http=self._url.scheme == "http",
-            is_unsigned=config.is_unsigned and not headers,
-        )
+        self._where = Where(self.words, config, self._url.geturl(), "the headers" if headers else "no headers")
 
     async def list_page(self, prefix: str, *, token: str | None = None, limit: int = PAGE_OBJECTS, by_folder: bool = False) -> Page:
         """As the Protocol says, as far as a web server can."""
@@ -166,7 +160,7 @@ class HttpBucket:
         for read in (read for read in reads if read.missing):
             wanted, is_range = read.wanted, read.wanted.is_divisible and not read.is_whole
             headers = _guards(wanted.etag, is_range=is_range) | ({"Range": read.range} if is_range else {})
-            body = Body(read, self._where, check=self._check, checksums=_checksums_of)
+            body = Body(read, self._where, self._check, _checksums_of)
             head = await self._sent(wanted.key, headers, body, wanted.size_bytes + PAGE_BYTES, written=read.written_bytes)
             if head.status not in (OK, PARTIAL):
                 raise self._where.refused(head, key=wanted.key)

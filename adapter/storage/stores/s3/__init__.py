@@ -27,7 +27,7 @@ from adapter.storage.net.messages import Collected, Head, Trust
 from adapter.storage.secret.endpoints import is_same_endpoint
 from adapter.storage.secret.fields import Secret
 from adapter.storage.secret.merging import Binding, StorageConfig
-from adapter.storage.stores.answers import OK, PARTIAL, REDIRECTS, code_in, etag_of, is_passing, name_of, parsed, texts_of
+from adapter.storage.stores.answers import OK, PARTIAL, REDIRECTS, code_in, etag_of, is_passing, parsed, texts_of
 from adapter.storage.stores.clients import Client, Connection, Means, fields_of
 from adapter.storage.stores.cloud import CloudBucket, Token, Tokens
 from adapter.units import MIB
@@ -229,7 +229,7 @@ class S3Bucket(CloudBucket):
         found = f"the bucket is in {region!r}" if region else "the bucket is in another region"
         named = f"{code}, HTTP {head.status}" if code in _ELSEWHERE else f"HTTP {head.status}"
         is_not = f"{self.words} is not in region {self._region!r}, {found} ({named})"
-        return InvalidRequest(f"{is_not}; set `region` (and endpoint_url) of {self._where.label}")
+        return InvalidRequest(f"{is_not}; set `region` (and endpoint_url) of {self._where.config.label}")
 
     def sign(self, proof: Keys | None, method: str, url: str, headers: Mapping[str, str]) -> tuple[str, Mapping[str, str]]:
         """As `CloudBucket`."""
@@ -241,17 +241,13 @@ class S3Bucket(CloudBucket):
         root = parsed(content, "ListBucketResult", most_tags=_MOST_TAGS)
         fields = texts_of(root, _FIELDS)
         int(fields.get("KeyCount") or 0)
-        told = fields.get("IsTruncated", "")
-        is_cut = told == "true"
-        if not is_cut and told.strip() != "false":
-            raise ValueError("neither the end nor a part")
-        token = fields.get("NextContinuationToken", "") if is_cut else ""
-        if is_cut and not token:
+        token = fields.get("NextContinuationToken", "") if {"true": True, "false": False}[fields["IsTruncated"]] else None
+        if token == "":
             raise SourceUnavailable("cut its listing short without saying where it goes on")
         decode = unquote_plus if fields.get("EncodingType") == "url" else str
-        objects = tuple(_stored(row, decode) for row in root if name_of(row) == "Contents")
-        prefixes = (texts_of(row, ("Prefix",))["Prefix"] for row in root if name_of(row) == "CommonPrefixes")
-        return Page(objects=objects, folders=tuple(map(decode, prefixes)), next_token=token or None)
+        objects = tuple(_stored(row, decode) for row in root.iterfind("Contents"))
+        prefixes = (texts_of(row, ("Prefix",))["Prefix"] for row in root.iterfind("CommonPrefixes"))
+        return Page(objects=objects, folders=tuple(map(decode, prefixes)), next_token=token)
 
     def object(self, read: Read) -> tuple[str, Mapping[str, str]]:
         """As `CloudBucket`."""
@@ -275,7 +271,7 @@ def full_checksum(algorithms: Sequence[str], kind: str | None) -> str:
 
 def _stored(row: Element, decode: Callable[[str], str]) -> StoredObject:
     fields = texts_of(row, _FIELDS_OF_A_ROW)
-    algorithms = [each.text or "" for each in row if name_of(each) == "ChecksumAlgorithm"]
+    algorithms = [each.text or "" for each in row.iterfind("ChecksumAlgorithm")]
     checksum = full_checksum(algorithms, fields.get("ChecksumType"))
     return StoredObject(decode(fields["Key"]), int(fields["Size"]), etag_of(fields.get("ETag")), checksum=checksum)
 

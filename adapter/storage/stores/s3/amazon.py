@@ -19,7 +19,6 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from types import SimpleNamespace
@@ -39,6 +38,7 @@ from adapter.storage.stores.cloud import NEVER, Asking, NoCredentialsError, Toke
 from adapter.storage.stores.s3 import MEANINGS, BucketPlace, Keys, S3Connection
 from adapter.workers import Stop
 
+_session = functools.cache(botocore.session.Session)
 _SCOPE = re.compile(r"AWS4-HMAC-SHA256 Credential=[^,]*/([A-Za-z0-9-]+)/s3/aws4_request,")
 """With the region of a signature."""
 PROGRAM_SECONDS = CONNECT_SECONDS + ANSWER_SECONDS
@@ -98,11 +98,6 @@ def place_of(connection: S3Connection, bucket: str, region: str) -> BucketPlace:
     if scope is None or bucket.endswith("--x-s3"):  # Outposts, a directory bucket
         raise InvalidRequest(f"the bucket at {connection.host} wants another signature than that of S3, which is not supported")
     return BucketPlace(sent[0].url.partition("?")[0].rstrip("/"), scope[1])
-
-
-@functools.cache
-def _session() -> botocore.session.Session:
-    return botocore.session.Session()
 
 
 def asked(connection: S3Connection, asking: Asking) -> Token:
@@ -170,14 +165,11 @@ def _reach_through(resolver: Any, asking: Asking) -> None:
     task = resolver.get_provider("container-role")._fetcher
     task._session = SimpleNamespace(send=partial(_answered, asking, uses_proxies=False))
     task.RETRY_ATTEMPTS, task.SLEEP_TIME = 1, 0
-    run = partial(_Program, asking.stop)
+    run: Any = partial(_Program, asking.stop)
     resolver.get_provider("custom-process")._popen = run
     profiles = resolver.get_provider("assume-role")._profile_provider_builder
-
-    def program_of(profile_name: str) -> ProcessProvider:
-        return ProcessProvider(profile_name, load_config=lambda: profiles._session.full_config, popen=cast("Callable[..., Any]", run))
-
-    profiles._create_process_provider = program_of
+    read_config = lambda: profiles._session.full_config  # noqa: E731
+    profiles._create_process_provider = partial(ProcessProvider, load_config=read_config, popen=run)
 
 
 class _Program(subprocess.Popen[bytes]):
