@@ -42,6 +42,8 @@ BINDING = Binding(
 )
 _KINDS = {"account_key": "the account key", "sas_token": "the SAS token", "client_secret": "the service principal"}
 """Field → what it is, for people. The first counts."""
+_TOKENS = {"sas_token": "the sas_token", "client_secret": "the bearer token of the client_secret"}
+"""Field → what would be readable over plain http."""
 _POD = ("AZURE_TENANT_ID", "AZURE_CLIENT_ID", "AZURE_FEDERATED_TOKEN_FILE")
 """Of the environment: the pod's workload identity."""
 _OR_ELSE = 'give the storage config an account_key, or "anonymous": "true" for a public container'
@@ -62,11 +64,6 @@ class AzureConnection(Connection):
     """Whose key it is; empty: nothing tells it."""
     credentials: str = ""
     """For people: `the account key`; empty: the config has none."""
-    account_key: Secret | None = None
-    sas_token: Secret | None = None
-    tenant_id: Secret | None = None
-    client_id: Secret | None = None
-    client_secret: Secret | None = None
 
 
 def connection_of(config: StorageConfig) -> AzureConnection:
@@ -82,23 +79,23 @@ def connection_of(config: StorageConfig) -> AzureConnection:
     account, url = config.fields.text("account_name"), config.fields.endpoint("endpoint_url")
     place = "endpoint_url" if url else "account_name"
     reached = fields_of(config, place, CREDENTIALS)
-    check_all_or_none(config.label, {name: reached[name] for name in PRINCIPAL})
+    given = dict(reached["keys"])
+    check_all_or_none(config.label, {name: given.get(name) for name in PRINCIPAL})
     if account and not (account.isascii() and account.replace("-", "").isalnum()):
         raise InvalidRequest(f"{config.label}: account_name is not the name of a storage account")
-    if text := reached.pop("connection_string"):
+    if text := given.get("connection_string"):
         return _of_string(text.reveal(), config)
     if url is None and not account:
         raise InvalidRequest(f"no account: neither {config.label} nor storage_params has an account_name")
     url = (url or f"https://{account}.blob.core.windows.net").rstrip("/")
-    first = next((name for name in _KINDS if reached[name]), "")
+    first = next((name for name in _KINDS if name in given), "")
     kept = PRINCIPAL if first == "client_secret" else (first,)
-    reached |= {name: None for name in CREDENTIALS[1:] if name not in kept}
+    reached["keys"] = tuple((name, given[name]) for name in kept if name)
     made = AzureConnection(url=url, account=_account_in(url) or account or "", credentials=_KINDS.get(first, ""), **reached)
-    if made.tenant_id and not re.fullmatch(r"[A-Za-z0-9.-]+", made.tenant_id.reveal()):
+    if not re.fullmatch(r"[A-Za-z0-9.-]*", made.key("tenant_id")):
         raise InvalidRequest("tenant_id is not the id or domain of a tenant")
-    if made.sas_token or made.client_secret:
-        token = "the sas_token" if made.sas_token else "the bearer token of the client_secret"
-        made.check_token(token, f"{config.label}: {place}")
+    if first in _TOKENS:
+        made.check_token(_TOKENS[first], f"{config.label}: {place}")
     return made
 
 
@@ -128,14 +125,11 @@ def _of_string(text: str, config: StorageConfig) -> AzureConnection:
     urls = [each if "://" in each else f"https://{each}" for each in (url, parts.get("BLOBSECONDARYENDPOINT") or url)]
     bare, _, query = urls[0].partition("?")
     signature = "" if is_keyed else signature.lstrip("?") or query
-    made = AzureConnection(
-        url=bare.rstrip("/"),
-        account=name or _account_in(bare),
-        credentials="the connection string",
-        account_key=Secret(key) if is_keyed else None,
-        sas_token=Secret(signature) if signature else None,
-        **fields_of(config, "connection_string"),
+    reached = fields_of(config, "connection_string")
+    reached["keys"] = tuple(
+        (name, Secret(text)) for name, text in (("account_key", key if is_keyed else ""), ("sas_token", signature)) if text
     )
+    made = AzureConnection(url=bare.rstrip("/"), account=name or _account_in(bare), credentials="the connection string", **reached)
     if signature or any("?" in each for each in urls):
         made.check_token("the shared access signature in it", f"{config.label}: connection_string", urls=urls)
     return made
@@ -161,7 +155,7 @@ def client_of(connection: AzureConnection, means: Means) -> Client:
     """As `BucketStore.client`. Tokens must not go over plain http."""
     is_chained = not (connection.credentials or connection.is_anonymous)
     tokens: Token | Tokens
-    if connection.client_secret or (is_chained and all(map(os.environ.get, _POD))):  # noqa: TID251 - names are Azure's
+    if connection.key("client_secret") or (is_chained and all(map(os.environ.get, _POD))):  # noqa: TID251 - names are Azure's
         connection.check_token("the bearer token of the pod's workload identity", "endpoint_url", or_else=_OR_ELSE)
         words = connection.credentials or "the pod's workload identity, because the config has no credentials,"
         tokens = Tokens(partial(_asked, connection, words), means, connection.trust)
@@ -174,9 +168,8 @@ def client_of(connection: AzureConnection, means: Means) -> Client:
 def _asked(connection: AzureConnection, words: str, asking: Asking) -> Token:
     """The next token, of the service principal, or else of the workload identity. Blocks. Raises NoCredentialsError, TokensAwayError."""
     environ, failed = os.environ, f"{words} of {{label}} did not work"  # noqa: TID251 - names are Azure's
-    if connection.client_secret and connection.client_id and connection.tenant_id:
-        tenant, client = connection.tenant_id.reveal(), connection.client_id.reveal()
-        proof = {"client_secret": connection.client_secret.reveal()}
+    if secret := connection.key("client_secret"):
+        tenant, client, proof = connection.key("tenant_id"), connection.key("client_id"), {"client_secret": secret}
     else:
         tenant, client, file = (environ[name] for name in _POD)
         try:
@@ -200,12 +193,11 @@ def _asked(connection: AzureConnection, words: str, asking: Asking) -> Token:
 
 def _decoded(connection: AzureConnection) -> bytes:
     """The account's key; empty: there is none."""
-    if connection.account_key is None:
-        return b""
-    if not connection.account:
+    key = connection.key("account_key")
+    if key and not connection.account:
         raise InvalidRequest("account_key needs account_name, which endpoint_url does not tell")
     try:
-        return base64.b64decode(connection.account_key.reveal(), validate=True)
+        return base64.b64decode(key, validate=True)
     except ValueError:
         raise InvalidRequest("account_key is not what Azure gives out as such") from None
 
@@ -226,7 +218,7 @@ class AzureBucket(CloudBucket):
         place, words = f"azure://{host}/{name}", f"container {name!r} at {host}"
         super().__init__(connection, means, tokens, config, place=place, base=f"{connection.url}/{name}", words=words)
         self._account, self._key = connection.account, _decoded(connection)
-        self._signature = connection.sas_token.reveal().lstrip("?") if connection.sas_token else ""
+        self._signature = connection.key("sas_token").lstrip("?")
 
     def sign(self, proof: str, method: str, url: str, headers: Mapping[str, str]) -> tuple[str, Mapping[str, str]]:
         """As `CloudBucket`. `proof`: a bearer token; empty: the config may have something else."""

@@ -104,19 +104,15 @@ class Asking:
 class Tokens:
     """Those of one identity, for one event loop."""
 
-    def __init__(
-        self, ask: Callable[[Asking], Token], means: Means, trust: Trust, guard: Guard = FREE, *, early_seconds: float = _EARLY_SECONDS
-    ) -> None:
+    def __init__(self, ask: Callable[[Asking], Token], means: Means, trust: Trust, guard: Guard = FREE) -> None:
         """
         Args:
             ask: gets the next token, in a thread; what it raises, each caller gets.
             means: sends its requests.
             trust: of these.
             guard: of these.
-            early_seconds: before its end a token is renewed.
         """
         self._ask, self._means, self._trust, self._guard = ask, means, trust, guard
-        self._early_seconds = early_seconds
         self._token: Token | None = None
         self._asking: asyncio.Task[Token] | None = None
         self._waiting = 0
@@ -131,7 +127,7 @@ class Tokens:
 
     async def get(self) -> Token:
         """One that is valid for some minutes. Cancelled, it leaves the request for one to those that wait as well."""
-        if self._token is None or self._token.ends_at - time.time() < self._early_seconds:
+        if self._token is None or self._token.ends_at - time.time() < _EARLY_SECONDS:
             with instead(self):
                 self._token = await self._renewed()
         return self._token

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from email.utils import formatdate, parsedate_to_datetime
 from functools import partial
 from urllib.parse import SplitResult, parse_qsl, quote, urljoin, urlsplit
@@ -60,15 +60,7 @@ _NO_CODINGS = ("", "aws-chunked", "binary", "chunked", "identity", "none", "utf-
 """Of the body as it is: some are put there by mistake, `aws-chunked` by S3 clients, whose servers store it."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class HttpConnection(Connection):
-    """Everything that a client is made from."""
-
-    client_pem: Secret | None = None
-    """Certificate and key that are shown to the server."""
-
-
-def connection_of(config: StorageConfig) -> HttpConnection:
+def connection_of(config: StorageConfig) -> Connection:
     """
     The connection fields of a storage config; headers and URL go with each request. Blocks: a CA bundle may be a file.
 
@@ -78,10 +70,12 @@ def connection_of(config: StorageConfig) -> HttpConnection:
     certificate, key = fields.text("client_certificate"), fields.secret("client_key")
     if (certificate is None) != (key is None):
         raise InvalidRequest(f"{config.label}: client_certificate and client_key go together, but only one of them is there")
-    client_pem = f"{certificate}\n{key.reveal()}\n" if certificate and key else None
-    if client_pem is not None:
-        check_client_pem(client_pem, config.label)
-    return HttpConnection(client_pem=Secret(client_pem) if client_pem else None, **fields_of(config, "url"))
+    reached = fields_of(config, "url")
+    if certificate and key:
+        client_pem = Secret(f"{certificate}\n{key.reveal()}\n")
+        check_client_pem(client_pem.reveal(), config.label)
+        reached["keys"] = (("client_pem", client_pem),)
+    return Connection(**reached)
 
 
 def url_of(config: StorageConfig) -> SplitResult:
@@ -120,7 +114,7 @@ def headers_of(config: StorageConfig) -> dict[str, Secret]:
     return headers
 
 
-def client_of(connection: HttpConnection, means: Means) -> Client:
+def client_of(connection: Connection, means: Means) -> Client:
     """As `BucketStore.client`."""
     return partial(HttpBucket, connection, means)
 
@@ -130,11 +124,10 @@ class HttpBucket:
 
     kind = "http"
 
-    def __init__(self, connection: HttpConnection, means: Means, config: StorageConfig) -> None:
+    def __init__(self, connection: Connection, means: Means, config: StorageConfig) -> None:
         """Raises InvalidRequest: the URL or the headers are none."""
-        pem = connection.client_pem
         self._engine = means.engine
-        self._own = Access(replace(connection.trust, client_pem=pem.reveal() if pem else None), means.guard_of(connection))
+        self._own = Access(replace(connection.trust, client_pem=connection.key("client_pem") or None), means.guard_of(connection))
         self._redirected = Access(connection.trust, means.guard)
         """To a server that only a redirect names."""
         self._url = url_of(config)

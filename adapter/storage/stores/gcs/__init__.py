@@ -19,7 +19,7 @@ from adapter.storage.bucket import PAGE_OBJECTS, Page, Read, StoredObject
 from adapter.storage.checksums import Checksum, readable
 from adapter.storage.net.messages import Head
 from adapter.storage.secret.endpoints import is_same_endpoint
-from adapter.storage.secret.fields import Secret, check_all_or_none
+from adapter.storage.secret.fields import check_all_or_none
 from adapter.storage.secret.merging import Binding, StorageConfig
 from adapter.storage.stores.clients import Client, Connection, Means, fields_of
 from adapter.storage.stores.cloud import CloudBucket, Token, Tokens
@@ -37,8 +37,6 @@ class GcsConnection(Connection):
     """Everything that a client is made from."""
 
     usual = "storage.googleapis.com"
-    client_email: Secret | None = None
-    private_key: Secret | None = None
     giver: Connection
     """Whom `token_uri` names: it gives out tokens for the key."""
 
@@ -46,10 +44,10 @@ class GcsConnection(Connection):
 def connection_of(config: StorageConfig) -> GcsConnection:
     """The connection fields of a storage config. Blocks: a CA bundle may be a file. Raises InvalidRequest, with the field's name."""
     fields, reached = config.fields, fields_of(config, secrets=KEY)
-    check_all_or_none(config.label, {name: reached[name] for name in KEY})
+    check_all_or_none(config.label, {name: dict(reached["keys"]).get(name) for name in KEY})
     giver = Connection(url=fields.endpoint("token_uri"), is_requested="token_uri" in config.requested)
     connection = GcsConnection(url=fields.endpoint("endpoint_url"), giver=giver, **reached)
-    if connection.private_key is not None:
+    if connection.keys:
         connection.check_token("the bearer token of the private_key", f"{config.label}: endpoint_url")
         giver.check_token("the bearer token of the private_key", f"{config.label}: token_uri")
     return connection

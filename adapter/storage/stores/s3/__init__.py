@@ -25,7 +25,6 @@ from adapter.storage.bucket import PAGE_OBJECTS, FileSink, Page, Read, StoredObj
 from adapter.storage.checksums import ALGORITHMS, Checksum, readable
 from adapter.storage.net.messages import Collected, Head, Trust
 from adapter.storage.secret.endpoints import is_same_endpoint
-from adapter.storage.secret.fields import Secret
 from adapter.storage.secret.merging import Binding, StorageConfig
 from adapter.storage.stores.answers import OK, PARTIAL, REDIRECTS, code_in, etag_of, is_passing, parsed, texts_of
 from adapter.storage.stores.clients import Client, Connection, Means, fields_of
@@ -44,8 +43,6 @@ _AMAZONS_BUCKET = re.compile(r"arn:.*|.*--[a-z]+-s3", re.DOTALL)
 Buckets that botocore reaches at a host of their own, whatever the endpoint and the addressing style: ARNs,
 directory buckets, aliases on Outposts. Source: botocore's `data/s3/2006-03-01/endpoint-rule-set-1.json`.
 """
-TURN_SECONDS = 11 * 60
-"""Left to live: below it, credentials are renewed by one caller for all. A minute more than botocore's own `mandatory` bound."""
 _LARGE_BYTES = MIB
 """Smaller objects come in one GET, which tells their checksum."""
 _ELSEWHERE = frozenset({"AuthorizationHeaderMalformed", "IllegalLocationConstraintException", "PermanentRedirect", "TemporaryRedirect"})
@@ -79,9 +76,6 @@ class S3Connection(Connection):
     usual = "Amazon S3"
     region: str | None = None
     """None: what the process environment says, else us-east-1."""
-    access_key_id: Secret | None = None
-    secret_access_key: Secret | None = None
-    session_token: Secret | None = None
     addressing_style: str = "auto"
 
 
@@ -117,12 +111,11 @@ def connection_of(config: StorageConfig) -> S3Connection:
     if style not in ("path", "virtual", "auto"):
         raise InvalidRequest(f"{config.label}: addressing_style is unknown; expected path, virtual or auto")
     reached = fields_of(config, secrets=KEYS)
-    given = {name: reached[name] for name in KEYS}
-    missing = [name for name in KEYS[:2] if not given[name]]
-    if missing and any(given.values()):
-        has = " and ".join(name for name in KEYS if given[name])
+    given = [name for name, _ in reached["keys"]]
+    missing = [name for name in KEYS[:2] if name not in given]
+    if missing and given:
         needs = "give both keys, or none to use the default credential chain"
-        raise InvalidRequest(f"{config.label} has {has} but no {' and no '.join(missing)}; {needs}")
+        raise InvalidRequest(f"{config.label} has {' and '.join(given)} but no {' and no '.join(missing)}; {needs}")
     return S3Connection(url=endpoint, region=fields.text("region"), addressing_style=style, **reached)
 
 
@@ -133,10 +126,10 @@ def client_of(connection: S3Connection, means: Means) -> Client:
     region = connection.region or amazon.of_environment("region") or "us-east-1"
     trust = replace(connection.trust, ca_file=amazon.of_environment("ca_bundle"))
     connection = replace(connection, region=region, trust=trust)
-    given = [key.reveal() for key in (connection.access_key_id, connection.secret_access_key, connection.session_token) if key]
+    given = [secret.reveal() for _, secret in connection.keys]
     tokens: Token | Tokens = Token(Keys(*given) if given else None)
     if not given and not connection.is_anonymous:
-        tokens = Tokens(partial(amazon.asked, connection), means, Trust(ca_file=trust.ca_file), early_seconds=TURN_SECONDS)
+        tokens = Tokens(partial(amazon.asked, connection), means, Trust(ca_file=trust.ca_file))
     return partial(S3Bucket, connection, means, tokens, partial(amazon.place_of, connection))
 
 
