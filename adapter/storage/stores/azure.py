@@ -92,8 +92,6 @@ def connection_of(config: StorageConfig) -> AzureConnection:
     kept = PRINCIPAL if first == "client_secret" else (first,)
     reached["keys"] = tuple((name, given[name]) for name in kept if name)
     made = AzureConnection(url=url, account=_account_in(url) or account or "", credentials=_KINDS.get(first, ""), **reached)
-    if not re.fullmatch(r"[A-Za-z0-9.-]*", made.key("tenant_id")):
-        raise InvalidRequest("tenant_id is not the id or domain of a tenant")
     if first in _TOKENS:
         made.check_token(_TOKENS[first], f"{config.label}: {place}")
     return made
@@ -153,6 +151,8 @@ class _Answer(msgspec.Struct):
 
 def client_of(connection: AzureConnection, means: Means) -> Client:
     """As `BucketStore.client`. Tokens must not go over plain http."""
+    if not re.fullmatch(r"[A-Za-z0-9.-]*", connection.key("tenant_id")):
+        raise InvalidRequest("tenant_id is not the id or domain of a tenant")
     is_chained = not (connection.credentials or connection.is_anonymous)
     tokens: Token | Tokens
     if connection.key("client_secret") or (is_chained and all(map(os.environ.get, _POD))):  # noqa: TID251 - names are Azure's

@@ -16,12 +16,11 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from adapter.errors import AdapterError, SourceDenied, SourceUnavailable
 from adapter.storage.bucket import PAGE_OBJECTS, Page, Read
-from adapter.storage.checksums import Checksum
 from adapter.storage.net.engine import Bridge
 from adapter.storage.net.failures import Unanswered
 from adapter.storage.net.messages import FREE, Access, Collected, Guard, Head, Request, Sink, Trust, proxy_for
 from adapter.storage.secret.merging import StorageConfig
-from adapter.storage.stores.answers import OK, PARTIAL, USER_AGENT, Body, Where, code_in, etag_of, is_passing
+from adapter.storage.stores.answers import OK, PARTIAL, USER_AGENT, Body, Checksums, Where, code_in, etag_of, is_passing
 from adapter.storage.stores.clients import Connection, Means
 from adapter.waits import instead
 from adapter.workers import Stop
@@ -172,14 +171,20 @@ class CloudBucket:
     """Header of an answer that has the version of an object, in lower case."""
     version_name: ClassVar[str] = "ETag"
     """For people."""
-    statuses: ClassVar[Sequence[int]] = (PARTIAL,)
-    """Of an answer to a read."""
     most_name_bytes: ClassVar[int] = 4096
     """Of a key in UTF-8, and of a version."""
     meanings: ClassVar[Mapping[str, type[AdapterError]]] = {}
     """Of the error codes that say more than their status."""
     listing = ""
     """Path of listings below the bucket's base."""
+    page_of: Callable[[bytes], Page]
+    """The page in an answer of status 200. Pure. Raises one of `NO_ANSWER`: it is none."""
+    object: Callable[[Read], tuple[str, Mapping[str, str]]]
+    """Target below the base, and headers, for what is missing of a read, of the version that was listed. Pure."""
+    sign: Callable[[Any, str, str, Mapping[str, str]], tuple[str, Mapping[str, str]]]
+    """What is to be sent: the value of a token, method, URL and headers → URL and headers. Pure but for the time."""
+    checksums: Checksums
+    """Of the whole object, from the headers of the answer to a read. Pure."""
 
     def __init__(
         self, connection: Connection, means: Means, tokens: Token | Tokens, config: StorageConfig, *, place: str, base: str, words: str
@@ -198,28 +203,6 @@ class CloudBucket:
         self._connection, self._means, self._tokens = connection, means, tokens
         self._where = Where(words, config, base)
         self._turn_to(base)
-
-    def object(self, read: Read) -> tuple[str, Mapping[str, str]]:
-        """Target below the base, and headers, for what is missing of a read, of the version that was listed. Pure."""
-        raise NotImplementedError
-
-    def sign(self, proof: Any, method: str, url: str, headers: Mapping[str, str]) -> tuple[str, Mapping[str, str]]:
-        """The URL and the headers to send. `proof`: of the token. Pure but for the time."""
-        raise NotImplementedError
-
-    @staticmethod
-    def page_of(content: bytes) -> Page:
-        """The page in an answer of status 200. Pure. Raises one of `NO_ANSWER`: it is none."""
-        raise NotImplementedError
-
-    @staticmethod
-    def checksums(headers: Mapping[str, str]) -> Sequence[Checksum]:
-        """Of the whole object, from the answer to a read. Pure."""
-        raise NotImplementedError
-
-    def is_answer(self, head: Head) -> bool:
-        """Whether an answer of status 200 or 206 may be what was asked for."""
-        return head.status in self.statuses
 
     async def list_page(self, prefix: str, *, token: str | None = None, limit: int = PAGE_OBJECTS, by_folder: bool = False) -> Page:
         """As the Protocol says."""
@@ -324,8 +307,6 @@ class CloudBucket:
             if version:  # servers exist that ignore the condition of a request
                 raise self._where.changed(wanted.key, f"another {self.version_name}")
             raise self._where.wrong(f"answered without the {self.version_name} of {wanted.key!r} that was listed")
-        if not self.is_answer(head):
-            raise self._where.other_range(wanted.key)
 
     def _refused(self, head: Head, key: str | None) -> AdapterError:
         code = code_in(head)

@@ -126,7 +126,8 @@ class GcsBucket(CloudBucket):
         pairs = (each.strip().partition("=") for each in headers.get("x-goog-hash", "").split(","))
         return readable((name, text) for name, _, text in pairs)
 
-    def is_answer(self, head: Head) -> bool:
-        """As `CloudBucket`. Nothing is unpacked on the way."""
+    def _check(self, head: Head, read: Read) -> None:
+        super()._check(head, read)
         encoding = head.headers.get("content-encoding", "")
-        return super().is_answer(head) and encoding in ("", head.headers.get("x-goog-stored-content-encoding", encoding))
+        if encoding not in ("", head.headers.get("x-goog-stored-content-encoding", encoding)):  # it was unpacked on the way
+            raise self._where.other_range(read.wanted.key)

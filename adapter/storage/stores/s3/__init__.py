@@ -26,7 +26,7 @@ from adapter.storage.checksums import ALGORITHMS, Checksum, readable
 from adapter.storage.net.messages import Collected, Head, Trust
 from adapter.storage.secret.endpoints import is_same_endpoint
 from adapter.storage.secret.merging import Binding, StorageConfig
-from adapter.storage.stores.answers import OK, PARTIAL, REDIRECTS, code_in, etag_of, is_passing, parsed, texts_of
+from adapter.storage.stores.answers import OK, REDIRECTS, code_in, etag_of, is_passing, parsed, texts_of
 from adapter.storage.stores.clients import Client, Connection, Means, fields_of
 from adapter.storage.stores.cloud import CloudBucket, Token, Tokens
 from adapter.units import MIB
@@ -142,7 +142,6 @@ class S3Bucket(CloudBucket):
     query: ClassVar[Mapping[str, str]] = {"list-type": "2", "encoding-type": "url"}
     limit = "max-keys"
     continuation = "continuation-token"
-    statuses = (OK, PARTIAL)  # small servers know no ranges
     most_name_bytes = 1024  # Source: Amazon S3 User Guide, Naming Amazon S3 objects
     meanings = MEANINGS
 
@@ -234,7 +233,7 @@ class S3Bucket(CloudBucket):
         root = parsed(content, "ListBucketResult", most_tags=_MOST_TAGS)
         fields = texts_of(root, _FIELDS)
         int(fields.get("KeyCount") or 0)
-        token = fields.get("NextContinuationToken", "") if {"true": True, "false": False}[fields["IsTruncated"]] else None
+        token = fields.get("NextContinuationToken", "") if {"true": True, "false": False}[fields["IsTruncated"].strip()] else None
         if token == "":
             raise SourceUnavailable("cut its listing short without saying where it goes on")
         decode = unquote_plus if fields.get("EncodingType") == "url" else str

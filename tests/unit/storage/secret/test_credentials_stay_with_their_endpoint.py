@@ -183,13 +183,13 @@ def test_repeated_and_new_parts_are_a_set_of_their_own():
     """Also when one part is the stored one."""
     _, connection = reached(STORED, access_key_id="stored-id", secret_access_key="own-secret")
     assert connection.key("access_key_id") == "stored-id" and connection.key("secret_access_key") == "own-secret"
-    assert connection.session_token is None
+    assert connection.key("session_token") == ""
 
 
 def test_trust_that_repeats_the_stored_one_changes_nothing():
     """A template may carry the same value in both."""
     _, connection = reached(STORED | {"verify_ssl": "false"}, verify_ssl="false")
-    assert connection.trust.verify is False and connection.access_key_id is not None
+    assert connection.trust.verify is False and connection.key("access_key_id")
 
 
 def test_own_keys_turn_a_stored_anonymous_off():
@@ -207,7 +207,7 @@ def test_a_bucket_does_not_lead_away_from_the_endpoint(bucket):
     with pytest.raises(InvalidRequest, match="the bucket's name is of a form that Amazon alone has, and would lead away from endpoint_url"):
         reached(STORED, bucket=bucket)
     for amazon in ({"endpoint_url": "https://s3.us-east-1.amazonaws.com"}, {"endpoint_url": ""}):
-        assert reached(STORED | amazon, bucket=bucket)[1].access_key_id is not None
+        assert reached(STORED | amazon, bucket=bucket)[1].key("access_key_id")
 
 
 @pytest.mark.parametrize(
