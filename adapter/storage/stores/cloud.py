@@ -78,19 +78,15 @@ class Asking:
     def __init__(self, bridge: Bridge, stop: Stop) -> None:
         self._bridge = bridge
         self.stop = stop
-        self.url = ""
-        """What was asked last."""
-
-    @property
-    def place(self) -> str:
-        """Who was asked last: host and port."""
-        return urlsplit(self.url).netloc
+        self.place = self.path = ""
+        """What was asked last; the place is host and port."""
 
     def send(
         self, method: str, url: str, headers: Mapping[str, str], body: str | bytes | None = None, *, uses_proxies: bool = True
     ) -> tuple[Head, bytes]:
         """The whole answer. Raises TokensAwayError: there is none, or one that can pass."""
-        self.url, content = url, body.encode() if isinstance(body, str) else body
+        _, self.place, self.path, *_ = urlsplit(url)
+        content = body.encode() if isinstance(body, str) else body
         try:
             head, answer = self._bridge.send(method, url, headers, content, self.stop, uses_proxies=uses_proxies)
         except Unanswered as failure:
@@ -287,19 +283,15 @@ class CloudBucket:
             raise self._where.unreachable(Unanswered("its answer has a Content-Encoding that was not asked for"))
         try:
             page = self.page_of(answer.content)
-            self._check_page(page)
+            names = (*page.folders, *(each.key for each in page.objects))
+            longest = max((len(text.encode()) for text in (*names, *(each.etag for each in page.objects))), default=0)
+            if len(names) > PAGE_OBJECTS or not all(names) or longest > self.most_name_bytes:
+                raise ValueError("more rows than a page has (small servers do not heed a smaller limit), or a name that is none")
+            if len(page.next_token or "") > _MOST_TOKEN_CHARACTERS or any(not 0 <= each.size_bytes < 2**63 for each in page.objects):
+                raise ValueError("a token that is too long, or a size that is none")
         except NO_ANSWER as error:
             raise self._where.foreign(self.owner) from error
         return page
-
-    def _check_page(self, page: Page) -> None:
-        """Raise ValueError for what no cloud has. Small servers do not heed a smaller limit of rows."""
-        names = (*page.folders, *(each.key for each in page.objects))
-        longest = max((len(text.encode()) for text in (*names, *(each.etag for each in page.objects))), default=0)
-        if len(names) > PAGE_OBJECTS or not all(names) or longest > self.most_name_bytes:
-            raise ValueError("more rows than a page has, or a name or version that is none")
-        if len(page.next_token or "") > _MOST_TOKEN_CHARACTERS or any(not 0 <= each.size_bytes < 2**63 for each in page.objects):
-            raise ValueError("a token that is too long, or a size that is none")
 
     def _check(self, head: Head, read: Read) -> None:
         wanted, version = read.wanted, etag_of(head.headers.get(self.version))

@@ -13,7 +13,6 @@ from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
-from urllib.parse import urlsplit
 
 import google.auth
 from google.auth import compute_engine
@@ -98,7 +97,7 @@ def _default(asking: Asking) -> Any:
         except DefaultCredentialsError:
             return None
         except TokensAwayError as error:
-            if urlsplit(asking.url).path not in ("", "/"):  # it was no look for a metadata server
+            if asking.path not in ("", "/"):  # it was no look for a metadata server
                 raise
             if isinstance(error.answer, Unanswered) and "within" in str(error.answer):
                 break

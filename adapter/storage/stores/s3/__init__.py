@@ -48,10 +48,10 @@ _LARGE_BYTES = MIB
 _ELSEWHERE = frozenset({"AuthorizationHeaderMalformed", "IllegalLocationConstraintException", "PermanentRedirect", "TemporaryRedirect"})
 _REGION = re.compile(r"[a-z0-9-]{2,32}")
 MEANINGS: dict[str, type[AdapterError]] = {
-    **dict.fromkeys(("ExpiredToken", "InvalidToken", "MissingSecurityHeader", "RequestExpired", "TokenRefreshRequired"), SourceDenied),
-    **dict.fromkeys(("UnauthorizedAccess", "UnsupportedAlgorithm"), SourceDenied),
-    **dict.fromkeys(("IDPCommunicationError", "OperationAborted", "RequestTimeout"), SourceUnavailable),
-    **dict.fromkeys(("RequestLimitExceeded", "RequestThrottled", "Throttling", "ThrottlingException"), SourceUnavailable),
+    **dict.fromkeys(("ExpiredToken", "InvalidToken", "RequestExpired", "TokenRefreshRequired"), SourceDenied),
+    **dict.fromkeys(
+        ("IDPCommunicationError", "OperationAborted", "RequestTimeout", "Throttling", "ThrottlingException"), SourceUnavailable
+    ),
     "NoSuchBucket": SourceNotFound,
 }
 """Of the codes that say more than the status."""
@@ -67,6 +67,7 @@ _EMPTY = hashlib.sha256(b"").hexdigest()
 _UNSIGNED = ("accept-encoding", "user-agent")
 """Proxies change them."""
 _PORTS = {"http": ":80", "https": ":443"}
+PlaceOf = Callable[[str, str], tuple[str, str]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,19 +86,6 @@ class Keys(NamedTuple):
     access_key: str
     secret_key: str
     token: str | None = None
-
-
-class BucketPlace(NamedTuple):
-    """Where requests for a bucket go."""
-
-    base: str
-    """URL of the bucket, without a slash at its end."""
-    region: str
-    """That requests are signed for."""
-
-
-PlaceOf = Callable[[str, str], BucketPlace]
-"""Tells where a bucket is, by its name and region. Slow. Raises InvalidRequest."""
 
 
 def connection_of(config: StorageConfig) -> S3Connection:
@@ -146,17 +134,16 @@ class S3Bucket(CloudBucket):
     meanings = MEANINGS
 
     def __init__(self, connection: S3Connection, means: Means, tokens: Token | Tokens, place_of: PlaceOf, config: StorageConfig) -> None:
+        """`place_of`: see `amazon.place_of`."""
         self._name = name = config.required_bucket()
         words = f"bucket {name!r} at {connection.host}"
         super().__init__(connection, means, tokens, config, place=f"s3://{name}", base=connection.url or "", words=words)
-        self._usual_region = connection.region or ""
         if not connection.url:
-            self.endpoint = f"{connection.host} ({self._usual_region})"
+            self.endpoint = f"{connection.host} ({connection.region})"
         self._place_of = place_of
+        self._usual = self._next = connection.region or ""
+        """Region to turn to before the next request; empty: it was turned to."""
         self._region = ""
-        """That is asked; empty: it is not known where the bucket is."""
-        self._other_region = ""
-        """Where an answer says that the bucket is, until that was tried."""
         self._checksums: dict[str, str] = {}
         """Key of a large object → algorithm of a checksum of all of it, as listed."""
 
@@ -166,14 +153,12 @@ class S3Bucket(CloudBucket):
         try:
             page = await listing()
         except InvalidRequest as elsewhere:
-            region, self._other_region = self._other_region, ""
-            if not region:
+            if not self._next:
                 raise
-            await self._move(region)
             try:
                 page = await listing()
             except InvalidRequest:
-                self._region = self._other_region = ""
+                self._next = self._usual
                 raise elsewhere from None
         self._checksums |= {each.key: each.checksum for each in page.objects if each.size_bytes > _LARGE_BYTES and each.checksum}
         return page
@@ -190,13 +175,11 @@ class S3Bucket(CloudBucket):
 
     async def _proof(self) -> Any:
         proof = await super()._proof()
-        if not self._region:
-            await self._move(self._usual_region)
+        if region := self._next:
+            base, self._region = await self._means.blocking.run(lambda _: self._place_of(self._name, region))
+            self._next = ""
+            self._turn_to(base)
         return proof
-
-    async def _move(self, region: str) -> None:
-        base, self._region = await self._means.blocking.run(lambda _: self._place_of(self._name, region))
-        self._turn_to(base)
 
     async def _told(self, wanted: StoredObject) -> Sequence[Checksum]:
         """
@@ -217,7 +200,7 @@ class S3Bucket(CloudBucket):
             return super()._refused(head, key)
         region = head.headers.get("x-amz-bucket-region", "")
         region = region if _REGION.fullmatch(region) else ""
-        self._other_region = region if region != self._region else ""
+        self._next = region if region != self._region else ""
         found = f"the bucket is in {region!r}" if region else "the bucket is in another region"
         named = f"{code}, HTTP {head.status}" if code in _ELSEWHERE else f"HTTP {head.status}"
         is_not = f"{self.words} is not in region {self._region!r}, {found} ({named})"
@@ -233,7 +216,10 @@ class S3Bucket(CloudBucket):
         root = parsed(content, "ListBucketResult", most_tags=_MOST_TAGS)
         fields = texts_of(root, _FIELDS)
         int(fields.get("KeyCount") or 0)
-        token = fields.get("NextContinuationToken", "") if {"true": True, "false": False}[fields["IsTruncated"].strip()] else None
+        told = fields["IsTruncated"]
+        if told != "true" and told.strip() != "false":
+            raise ValueError("neither the end nor a part")
+        token = fields.get("NextContinuationToken", "") if told == "true" else None
         if token == "":
             raise SourceUnavailable("cut its listing short without saying where it goes on")
         decode = unquote_plus if fields.get("EncodingType") == "url" else str

@@ -35,7 +35,7 @@ from adapter.errors import InvalidRequest, SourceUnavailable
 from adapter.storage.net.failures import ANSWER_SECONDS, CONNECT_SECONDS, Unanswered
 from adapter.storage.net.messages import Head
 from adapter.storage.stores.cloud import NEVER, Asking, NoCredentialsError, Token, TokensAwayError
-from adapter.storage.stores.s3 import MEANINGS, BucketPlace, Keys, S3Connection
+from adapter.storage.stores.s3 import MEANINGS, Keys, S3Connection
 from adapter.workers import Stop
 
 _session = functools.cache(botocore.session.Session)
@@ -48,6 +48,7 @@ _CONFIG = Config(retries=cast("Any", _ONCE), defaults_mode=cast("Any", "legacy")
 """Of every client of the chain. Another mode than `legacy` may ask the instance's metadata beside all of this."""
 _OR_ELSE = 'give the storage config an access_key_id and a secret_access_key, or "anonymous": "true" for a public bucket'
 _INVALID: dict[type[Exception], str] = {
+    boto.InvalidRegionError: "{region!r} is not a region",
     boto.ProfileNotFound: "AWS_PROFILE names a profile that does not exist",
     boto.ParamValidationError: "not a valid bucket name or key",
 }
@@ -64,9 +65,9 @@ def of_environment(name: str) -> str | None:
 
 
 @functools.lru_cache(256)
-def place_of(connection: S3Connection, bucket: str, region: str) -> BucketPlace:
+def place_of(connection: S3Connection, bucket: str, region: str) -> tuple[str, str]:
     """
-    Where this bucket is. Slow (0.1 s).
+    Where this bucket is: its URL, without a slash at its end, and the region that requests are signed for. Slow (0.1 s).
 
     Raises:
         InvalidRequest: the endpoint, region or bucket name is none, or the bucket takes another signature than SigV4.
@@ -91,13 +92,11 @@ def place_of(connection: S3Connection, bucket: str, region: str) -> BucketPlace:
         cast("Any", client).list_objects_v2(Bucket=bucket)
     except (boto.BotoCoreError, ValueError) as error:
         why = _INVALID.get(type(error), f"the endpoint, region or bucket name is not valid ({type(error).__name__})")
-        if isinstance(error, boto.InvalidRegionError):
-            why = f"{region!r} is not a region"
-        raise InvalidRequest(f"bucket {bucket!r} at {connection.host} cannot be asked: {why}") from error
+        raise InvalidRequest(f"bucket {bucket!r} at {connection.host} cannot be asked: {why.format(region=region)}") from error
     scope = _SCOPE.search(str(sent[0].headers.get("Authorization")))
     if scope is None or bucket.endswith("--x-s3"):  # Outposts, a directory bucket
         raise InvalidRequest(f"the bucket at {connection.host} wants another signature than that of S3, which is not supported")
-    return BucketPlace(sent[0].url.partition("?")[0].rstrip("/"), scope[1])
+    return sent[0].url.partition("?")[0].rstrip("/"), scope[1]
 
 
 def asked(connection: S3Connection, asking: Asking) -> Token:
