@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -41,15 +41,12 @@ _EARLY_SECONDS = 300
 class Token:
     """What proves who we are, or nothing where none is needed. Never shown."""
 
-    value: Any
+    value: Any = field(repr=False)
     """As the store's `sign` takes it."""
     words: str = "the credentials"
     """For people: what requests are made with."""
     ends_at: float = NEVER
     """Seconds since 1970."""
-
-    def __repr__(self) -> str:
-        return "<token>"
 
     async def get(self) -> Token:
         """As `Tokens`, for one that does not end."""
@@ -122,18 +119,13 @@ class Tokens:
 
     async def get(self) -> Token:
         """One that is valid for some minutes. Cancelled, it leaves the request for one to those that wait as well."""
-        if self._token is None or self._token.ends_at - time.time() < _EARLY_SECONDS:
-            with instead(self):
-                self._token = await self._renewed()
-        return self._token
-
-    async def _renewed(self) -> Token:
-        if self._asking is None:
-            self._asking = asyncio.create_task(self._asked())
-        asking = self._asking
+        if self._token is not None and self._token.ends_at - time.time() >= _EARLY_SECONDS:
+            return self._token
+        asking = self._asking = self._asking or asyncio.create_task(self._asked())
         self._waiting += 1
         try:
-            return await asyncio.shield(asking)
+            with instead(self):
+                return await asyncio.shield(asking)
         finally:
             self._waiting -= 1
             if not self._waiting and not asking.done():
@@ -142,7 +134,8 @@ class Tokens:
     async def _asked(self) -> Token:
         bridge = Bridge(self._means.engine, self._trust, self._guard, asks=self._asks)
         try:
-            return await self._means.asking.run(lambda stop: self._ask(Asking(bridge, stop)))
+            self._token = await self._means.asking.run(lambda stop: self._ask(Asking(bridge, stop)))
+            return self._token
         finally:
             self._asking = None
 

@@ -186,9 +186,18 @@ class HttpBucket:
         self._check_encoding(read.wanted.key, head)
 
     def _check_encoding(self, key: str, head: Head) -> None:
-        if encoding := _encoding_of(head.headers, key):
-            asked = "in an encoding that was not asked for"
-            raise InvalidRequest(f"{self.place} sends {key!r} {asked} ({encoding}); have the server send the file as it is stored")
+        """
+        Raise InvalidRequest: the body differs from the file as it is stored.
+
+        Web servers are told by the end of a name that a file is compressed (Apache's `AddEncoding x-gzip .gz .tgz`), and send
+        the file as it is, so there the word says nothing.
+        """
+        given = ",".join(head.headers.get(name, "") for name in ("content-encoding", "transfer-encoding")).lower()
+        codings = [coding for part in given.split(",") if (coding := part.strip()) not in _NO_CODINGS]
+        if codings and not (key.lower().endswith((".gz", ".tgz")) and set(codings) <= set(_GZIP)):
+            named = ", ".join(coding if coding in _CODINGS else "an unknown one" for coding in codings[:3])
+            why = f"in an encoding that was not asked for ({named}); have the server send the file as it is stored"
+            raise InvalidRequest(f"{self.place} sends {key!r} {why}")
 
     async def _sent(self, key: str, headers: Mapping[str, str], sink: Body | _FirstByte, most_bytes: int, *, written: int = 0) -> Head:
         """The first answer that is not a redirect."""
@@ -285,20 +294,6 @@ def _is_held_to(wanted: str, version: str, *, is_part: bool) -> bool:
     A part that was asked for by date need not name its date again (RFC 9110, 15.3.7).
     """
     return not wanted or version == wanted or (not version and is_part and wanted.startswith(_DATE))
-
-
-def _encoding_of(headers: Mapping[str, str], key: str) -> str:
-    """
-    In what a body differs from the file as it is stored; empty when it does not.
-
-    Web servers are told by the end of a name that a file is compressed (Apache's `AddEncoding x-gzip .gz .tgz`), and send
-    the file as it is, so there the word says nothing.
-    """
-    given = ",".join(headers.get(name, "") for name in ("content-encoding", "transfer-encoding")).lower()
-    codings = [coding for part in given.split(",") if (coding := part.strip()) not in _NO_CODINGS]
-    if key.lower().endswith((".gz", ".tgz")) and all(coding in _GZIP for coding in codings):
-        return ""
-    return ", ".join(coding if coding in _CODINGS else "an unknown one" for coding in codings[:3])
 
 
 def _checksums_of(headers: Mapping[str, str]) -> tuple[Checksum, ...]:
