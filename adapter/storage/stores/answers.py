@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
-from xml.etree.ElementTree import Element, ParseError, XMLParser, fromstring
+from xml.etree.ElementTree import Element, XMLParser, fromstring
 
 from adapter.errors import AdapterError, InvalidRequest, SourceChanged, SourceDenied, SourceNotFound, SourceUnavailable
 from adapter.storage.bucket import PAGE_OBJECTS, FileSink, Read
@@ -254,7 +254,8 @@ def parsed(document: bytes, root: str, *, most_tags: int) -> Element:
         most_tags: opening and closing ones.
 
     Raises:
-        ValueError: not XML, another document, or more than a page can have.
+        ParseError: not XML.
+        ValueError: another document, or more than a page can have.
     """
     if document.count(b"<") > most_tags or sum(1 for _ in _ATTRIBUTE.finditer(document)) > _MOST_ATTRIBUTES:
         raise ValueError("more than a page can have")
@@ -262,10 +263,7 @@ def parsed(document: bytes, root: str, *, most_tags: int) -> Element:
         raise ValueError("a text that is no name")
     if b"\0" in document or b"<!DOCTYPE" in document or b"<!ENTITY" in document:
         raise ValueError("entities, or UTF-16: the one other encoding that the parser takes")
-    try:
-        found = fromstring(document, XMLParser(encoding="utf-8"))  # noqa: S314 - see above
-    except ParseError as error:
-        raise ValueError("not XML") from error
+    found = fromstring(document, XMLParser(encoding="utf-8"))  # noqa: S314 - see above
     for element in found.iter():
         element.tag = element.tag.rpartition("}")[2]
     if found.tag != root:

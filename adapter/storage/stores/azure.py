@@ -66,7 +66,7 @@ class AzureConnection(Connection):
     """For people: `the account key`; empty: the config has none."""
 
 
-def connection_of(config: StorageConfig) -> AzureConnection:
+def connection(config: StorageConfig) -> AzureConnection:
     """
     The connection fields of a storage config. Blocks: a CA bundle may be a file.
 
@@ -149,7 +149,7 @@ class _Answer(msgspec.Struct):
     expires_in: int | str
 
 
-def client_of(connection: AzureConnection, means: Means) -> Client:
+def client(connection: AzureConnection, means: Means) -> Client:
     """As `BucketStore.client`. Tokens must not go over plain http."""
     if not re.fullmatch(r"[A-Za-z0-9.-]*", connection.key("tenant_id")):
         raise InvalidRequest("tenant_id is not the id or domain of a tenant")

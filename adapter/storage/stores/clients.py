@@ -126,24 +126,25 @@ Client = Callable[[StorageConfig], Bucket]
 """Gives the bucket of a config of one connection. Raises InvalidRequest."""
 
 
-@dataclass(frozen=True)
-class BucketStore:
-    """A type of store that keeps buckets: a row of the table."""
+class BucketStore(Protocol):
+    """A type of store that keeps buckets: a module."""
 
-    binding: Binding
-    connection: Callable[[StorageConfig], Connection]
-    """
-    Reads what a client is made from; two equal connections share a client. Blocks. Raises InvalidRequest.
+    BINDING: Binding
 
-    The field `anonymous` must be honoured: a request that leads away from the stored place has it set, so that neither
-    stored credentials nor the pod's own identity go there.
-    """
-    client: Callable[[Any, Means], Client]
-    """
-    Makes the client of a connection, in a thread and without asking the network: it may import the library of a vendor.
+    def connection(self, config: StorageConfig, /) -> Connection:
+        """
+        Read what a client is made from; two equal connections share a client. Blocks. Raises InvalidRequest.
 
-    Raises InvalidRequest: no client can be made of this.
-    """
+        The field `anonymous` must be honoured: a request that leads away from the stored place has it set, so that neither
+        stored credentials nor the pod's own identity go there.
+        """
+
+    def client(self, connection: Any, means: Means, /) -> Client:
+        """
+        Make the client of a connection, in a thread and without asking the network: it may import the library of a vendor.
+
+        Raises InvalidRequest: no client can be made of this.
+        """
 
 
 class KeptClients(Protocol):

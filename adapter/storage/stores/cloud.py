@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 from urllib.parse import quote, urlencode, urlsplit
+from xml.etree.ElementTree import ParseError
 
 from adapter.errors import AdapterError, SourceDenied, SourceUnavailable
 from adapter.storage.bucket import PAGE_OBJECTS, Page, Read
@@ -29,7 +30,7 @@ PAGE_BYTES = 4 * 1024 * 1024
 """Most that an answer to a listing of 1,000 keys may have; see the stores for what a key can take."""
 _MOST_TOKEN_CHARACTERS = 8 * 1024
 """Tokens hold a key, in an encoding of the server's own, and go back in a URL."""
-NO_ANSWER = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
+NO_ANSWER = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError, ParseError)
 """What readers of an answer raise that is in another language."""
 NEVER = 1e12
 """When what does not end ends."""

@@ -60,7 +60,7 @@ _NO_CODINGS = ("", "aws-chunked", "binary", "chunked", "identity", "none", "utf-
 """Of the body as it is: some are put there by mistake, `aws-chunked` by S3 clients, whose servers store it."""
 
 
-def connection_of(config: StorageConfig) -> Connection:
+def connection(config: StorageConfig) -> Connection:
     """
     The connection fields of a storage config; headers and URL go with each request. Blocks: a CA bundle may be a file.
 
@@ -114,7 +114,7 @@ def headers_of(config: StorageConfig) -> dict[str, Secret]:
     return headers
 
 
-def client_of(connection: Connection, means: Means) -> Client:
+def client(connection: Connection, means: Means) -> Client:
     """As `BucketStore.client`."""
     return partial(HttpBucket, connection, means)
 
@@ -135,7 +135,7 @@ class HttpBucket:
         self._headers = {name: secret.reveal() for name, secret in headers.items()}
         self.place = self.words = f"{origin(self._url)}{self._url.path.rstrip('/')}"
         self.endpoint = self._url.netloc
-        self._where = Where(self.words, config, self._url.geturl(), "the headers" if headers else "no headers")
+        self._where = Where(self.words, config, origin(self._url), "the headers" if headers else "no headers")
 
     async def list_page(self, prefix: str, *, token: str | None = None, limit: int = PAGE_OBJECTS, by_folder: bool = False) -> Page:
         """As the Protocol says, as far as a web server can."""

@@ -41,19 +41,19 @@ class GcsConnection(Connection):
     """Whom `token_uri` names: it gives out tokens for the key."""
 
 
-def connection_of(config: StorageConfig) -> GcsConnection:
+def connection(config: StorageConfig) -> GcsConnection:
     """The connection fields of a storage config. Blocks: a CA bundle may be a file. Raises InvalidRequest, with the field's name."""
     fields, reached = config.fields, fields_of(config, secrets=KEY)
     check_all_or_none(config.label, {name: dict(reached["keys"]).get(name) for name in KEY})
     giver = Connection(url=fields.endpoint("token_uri"), is_requested="token_uri" in config.requested)
-    connection = GcsConnection(url=fields.endpoint("endpoint_url"), giver=giver, **reached)
-    if connection.keys:
-        connection.check_token("the bearer token of the private_key", f"{config.label}: endpoint_url")
+    made = GcsConnection(url=fields.endpoint("endpoint_url"), giver=giver, **reached)
+    if made.keys:
+        made.check_token("the bearer token of the private_key", f"{config.label}: endpoint_url")
         giver.check_token("the bearer token of the private_key", f"{config.label}: token_uri")
-    return connection
+    return made
 
 
-def client_of(connection: GcsConnection, means: Means) -> Client:
+def client(connection: GcsConnection, means: Means) -> Client:
     """As `BucketStore.client`."""
     try:
         from adapter.storage.stores.gcs.identity import Identity  # noqa: PLC0415 - google-auth takes 0.1 s to import

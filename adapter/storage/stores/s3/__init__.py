@@ -88,7 +88,7 @@ class Keys(NamedTuple):
     token: str | None = None
 
 
-def connection_of(config: StorageConfig) -> S3Connection:
+def connection(config: StorageConfig) -> S3Connection:
     """The connection fields of a storage config. Blocks: a CA bundle may be a file. Raises InvalidRequest, with the field's name."""
     fields = config.fields
     endpoint = fields.endpoint("endpoint_url")
@@ -107,7 +107,7 @@ def connection_of(config: StorageConfig) -> S3Connection:
     return S3Connection(url=endpoint, region=fields.text("region"), addressing_style=style, **reached)
 
 
-def client_of(connection: S3Connection, means: Means) -> Client:
+def client(connection: S3Connection, means: Means) -> Client:
     """As `BucketStore.client`."""
     from adapter.storage.stores.s3 import amazon  # noqa: PLC0415 - botocore takes 0.1 s to import
 

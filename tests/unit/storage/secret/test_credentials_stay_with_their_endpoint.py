@@ -6,7 +6,7 @@ import pytest
 
 from adapter.errors import InvalidRequest
 from adapter.storage.secret.merging import merged
-from adapter.storage.stores.s3 import connection_of
+from adapter.storage.stores.s3 import connection as connection_of
 from adapter.storage.stores.table import BINDINGS, BUCKETS
 from tests.builders import a_spec
 from tests.unit.storage.rigs import make_config

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from adapter.errors import InvalidRequest
-from adapter.storage.stores.s3 import S3Connection, connection_of
+from adapter.storage.stores.s3 import S3Connection
+from adapter.storage.stores.s3 import connection as connection_of
 from tests.real.s3 import S3Server
 from tests.unit.storage.rigs import make_config
 

@@ -15,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adapter.errors import InvalidRequest
-from adapter.storage.stores.s3 import connection_of, signed
+from adapter.storage.stores.s3 import connection as connection_of
+from adapter.storage.stores.s3 import signed
 from adapter.storage.stores.s3.amazon import place_of
 from tests.unit.storage.rigs import make_config
 
