@@ -90,7 +90,7 @@ def connection(config: StorageConfig) -> AzureConnection:
     url = (url or f"https://{account}.blob.core.windows.net").rstrip("/")
     first = next((name for name in _KINDS if name in given), "")
     kept = PRINCIPAL if first == "client_secret" else (first,)
-    reached["keys"] = tuple((name, given[name]) for name in kept if name)
+    reached["keys"] = tuple(key for key in given.items() if key[0] in kept)
     made = AzureConnection(url=url, account=_account_in(url) or account or "", credentials=_KINDS.get(first, ""), **reached)
     if first in _TOKENS:
         made.check_token(_TOKENS[first], f"{config.label}: {place}")
@@ -113,7 +113,6 @@ def _of_string(text: str, config: StorageConfig) -> AzureConnection:
     """
     parts = {name.upper(): value for name, _, value in (part.partition("=") for part in text.split(";"))}
     name, key, signature = (parts.get(each, "") for each in ("ACCOUNTNAME", "ACCOUNTKEY", "SHAREDACCESSSIGNATURE"))
-    is_keyed = bool(name and key)
     if parts.get("USEDEVELOPMENTSTORAGE") == "true":
         url = "http://127.0.0.1:10000/devstoreaccount1"
     elif not (url := parts.get("BLOBENDPOINT", "")):
@@ -122,13 +121,11 @@ def _of_string(text: str, config: StorageConfig) -> AzureConnection:
         url = f"{parts.get('DEFAULTENDPOINTSPROTOCOL', 'https')}://{name}.blob.{parts.get('ENDPOINTSUFFIX', 'core.windows.net')}"
     urls = [each if "://" in each else f"https://{each}" for each in (url, parts.get("BLOBSECONDARYENDPOINT") or url)]
     bare, _, query = urls[0].partition("?")
-    signature = "" if is_keyed else signature.lstrip("?") or query
+    given = {"account_key": key} if name and key else {"sas_token": signature.lstrip("?") or query}
     reached = fields_of(config, "connection_string")
-    reached["keys"] = tuple(
-        (name, Secret(text)) for name, text in (("account_key", key if is_keyed else ""), ("sas_token", signature)) if text
-    )
+    reached["keys"] = tuple((field, Secret(text)) for field, text in given.items() if text)
     made = AzureConnection(url=bare.rstrip("/"), account=name or _account_in(bare), credentials="the connection string", **reached)
-    if signature or any("?" in each for each in urls):
+    if made.key("sas_token") or any("?" in each for each in urls):
         made.check_token("the shared access signature in it", f"{config.label}: connection_string", urls=urls)
     return made
 

@@ -98,11 +98,10 @@ def fields_of(config: StorageConfig, place: str = "endpoint_url", secrets: Seque
         InvalidRequest: a field has a wrong type or value.
     """
     fields, is_anonymous = config.fields, config.fields.flag("anonymous", default=False)
-    keys = tuple((name, secret) for name in secrets if (secret := fields.secret(name)))
+    found = {name: fields.secret(name) for name in secrets}
+    keys = tuple((name, secret) for name, secret in found.items() if secret and not is_anonymous)
     trust = Trust(verify=fields.flag("verify_ssl", default=True), ca_pem=trusted_pem(fields))
-    return {
-        "is_requested": place in config.requested, "is_anonymous": is_anonymous, "trust": trust, "keys": () if is_anonymous else keys
-    }  # fmt: skip
+    return {"is_requested": place in config.requested, "is_anonymous": is_anonymous, "trust": trust, "keys": keys}
 
 
 @dataclass(frozen=True, kw_only=True)
