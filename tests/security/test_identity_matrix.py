@@ -16,7 +16,6 @@ import pytest
 
 from adapter.errors import InvalidRequest
 from adapter.storage.secret import trust
-from adapter.storage.secret.fields import Secret
 from adapter.storage.secret.merging import StorageConfig, merged
 from adapter.storage.stores.http import headers_of, url_of
 from adapter.storage.stores.table import BINDINGS, BUCKETS
@@ -158,7 +157,7 @@ def scene(case: Case, pems: tuple[str, str], *, has_keys: bool) -> tuple[dict[st
 def secrets_of(config: StorageConfig) -> str:
     """Every secret that a client of this config would be given."""
     connection = BUCKETS[config.type].connection(config)
-    found: list[Any] = [value for value in vars(connection).values() if isinstance(value, Secret)]
+    found: list[Any] = [secret for _, secret in connection.keys]
     if config.type == "http":
         found += headers_of(config).values()
         url_of(config)

@@ -10,13 +10,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
-from xml.etree.ElementTree import Element, ParseError, XMLParser, fromstring
+from xml.etree.ElementTree import Element, XMLParser, fromstring
 
 from adapter.errors import AdapterError, InvalidRequest, SourceChanged, SourceDenied, SourceNotFound, SourceUnavailable
 from adapter.storage.bucket import PAGE_OBJECTS, FileSink, Read
 from adapter.storage.checksums import Checksum
 from adapter.storage.net.failures import CUT, DeniedAddress, TooMuch, Unanswered
 from adapter.storage.net.messages import Head
+from adapter.storage.secret.merging import StorageConfig
 
 USER_AGENT = "modelmesh-triton-adapter"
 """There are servers that refuse requests without one."""
@@ -37,18 +38,17 @@ _MOST_TEXT_BYTES = 32 * 1024
 _CODE_OF_XML = re.compile(rb"<Code>([^<]*)</Code>")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Where:
     """What was asked, as error texts name it."""
 
     words: str
     """`bucket 'b' at host:port`"""
-    label: str
-    """The storage config that led here."""
-    credentials: str
+    config: StorageConfig
+    """That led here."""
+    url: str
+    credentials: str = ""
     """What requests are made with: `the service account key`, `no credentials`…"""
-    is_plain_http: bool
-    is_unsigned: bool
 
     def refused(self, head: Head, code: str = "", *, key: str | None = None, kind: type[AdapterError] | None = None) -> AdapterError:
         """
@@ -104,14 +104,15 @@ class Where:
         return SourceChanged(f"{key!r} {what} after the listing ({self.words}, {why})")
 
     def _made_with(self) -> str:
-        if self.is_unsigned:
-            return f"without credentials: the credentials of {self.label} do not belong to the place that storage_params names"
-        return f"with {self.credentials} of {self.label}"
+        label = self.config.label
+        if self.config.is_unsigned:
+            return f"without credentials: the credentials of {label} do not belong to the place that storage_params names"
+        return f"with {self.credentials} of {label}"
 
     @property
     def _hint(self) -> str:
         """A port for https answers plain http with a bare 400, or hangs up."""
-        return "; is the endpoint https?" if self.is_plain_http else ""
+        return "; is the endpoint https?" if self.url.startswith("http:") else ""
 
 
 def etag_of(text: str | None) -> str:
@@ -140,6 +141,10 @@ def _seconds(retry_after: str) -> float | None:
     return min(float(text), 366 * 24 * 3600.0) if text.isascii() and text.isdecimal() else None
 
 
+Check = Callable[[Head, Read], None]
+Checksums = Callable[[Mapping[str, str]], Sequence[Checksum]]
+
+
 class Body:
     """
     A sink of the engine, for a body on its way: only the bytes that were asked for, of the version that was listed.
@@ -151,9 +156,7 @@ class Body:
         SourceUnavailable: another range, no version, fewer or more bytes.
     """
 
-    def __init__(
-        self, read: Read, where: Where, *, check: Callable[[Head, Read], None], checksums: Callable[[Mapping[str, str]], Sequence[Checksum]]
-    ) -> None:
+    def __init__(self, read: Read, where: Where, check: Check, checksums: Checksums) -> None:
         """
         Args:
             read: what was asked for; gets its bytes.
@@ -161,10 +164,7 @@ class Body:
             check: of the store: raises for an answer that is not of the version, or not the part, that was asked for.
             checksums: of the whole object, from the headers of the answer.
         """
-        self._read = read
-        self._where = where
-        self._check = check
-        self._checksums = checksums
+        self._read, self._where, self._check, self._checksums = read, where, check, checksums
         self._unwanted = 0
         """Bytes before the part, where the store sends the object from its start."""
         self._held = b""
@@ -244,17 +244,18 @@ def code_in(head: Head) -> str:
 
 def parsed(document: bytes, root: str, *, most_tags: int) -> Element:
     """
-    The root of a listing of XML, in time linear in its length.
+    The root of a listing of XML, without namespaces, in time linear in its length.
 
     A document of a few MiB can become a hundred in a parser: with a million empty elements, with as many attributes, with entities.
 
     Args:
         document: UTF-8.
-        root: its name, without a namespace.
+        root: its name.
         most_tags: opening and closing ones.
 
     Raises:
-        ValueError: not XML, another document, or more than a page can have.
+        ParseError: not XML.
+        ValueError: another document, or more than a page can have.
     """
     if document.count(b"<") > most_tags or sum(1 for _ in _ATTRIBUTE.finditer(document)) > _MOST_ATTRIBUTES:
         raise ValueError("more than a page can have")
@@ -262,27 +263,17 @@ def parsed(document: bytes, root: str, *, most_tags: int) -> Element:
         raise ValueError("a text that is no name")
     if b"\0" in document or b"<!DOCTYPE" in document or b"<!ENTITY" in document:
         raise ValueError("entities, or UTF-16: the one other encoding that the parser takes")
-    try:
-        found = fromstring(document, XMLParser(encoding="utf-8"))  # noqa: S314 - see above
-    except ParseError as error:
-        raise ValueError("not XML") from error
-    if name_of(found) != root:
+    found = fromstring(document, XMLParser(encoding="utf-8"))  # noqa: S314 - see above
+    for element in found.iter():
+        element.tag = element.tag.rpartition("}")[2]
+    if found.tag != root:
         raise ValueError("another document")
     return found
 
 
-def name_of(element: Element) -> str:
-    """Without its namespace."""
-    return element.tag.rpartition("}")[2]
-
-
 def texts_of(element: Element, names: Container[str]) -> dict[str, str]:
     """The texts of the children of these names. Raises ValueError: one comes twice."""
-    found: dict[str, str] = {}
-    for child in element:
-        name = name_of(child)
-        if name in found:
-            raise ValueError("a field that comes twice")
-        if name in names:
-            found[name] = child.text or ""
-    return found
+    found = [(child.tag, child.text or "") for child in element if child.tag in names]
+    if len(texts := dict(found)) < len(found):
+        raise ValueError("a field that comes twice")
+    return texts

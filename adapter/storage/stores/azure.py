@@ -10,13 +10,14 @@ from __future__ import annotations
 import base64
 import hmac
 import os
+import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from email.utils import formatdate
 from functools import partial
 from pathlib import Path
-from typing import Annotated, ClassVar, NamedTuple
+from typing import Annotated, ClassVar
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 from xml.etree.ElementTree import Element
 
@@ -41,6 +42,10 @@ BINDING = Binding(
 )
 _KINDS = {"account_key": "the account key", "sas_token": "the SAS token", "client_secret": "the service principal"}
 """Field → what it is, for people. The first counts."""
+_TOKENS = {"sas_token": "the sas_token", "client_secret": "the bearer token of the client_secret"}
+"""Field → what would be readable over plain http."""
+_POD = ("AZURE_TENANT_ID", "AZURE_CLIENT_ID", "AZURE_FEDERATED_TOKEN_FILE")
+"""Of the environment: the pod's workload identity."""
 _OR_ELSE = 'give the storage config an account_key, or "anonymous": "true" for a public container'
 _ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 _VERSION = "2021-12-02"
@@ -59,14 +64,9 @@ class AzureConnection(Connection):
     """Whose key it is; empty: nothing tells it."""
     credentials: str = ""
     """For people: `the account key`; empty: the config has none."""
-    account_key: Secret | None = None
-    sas_token: Secret | None = None
-    tenant_id: Secret | None = None
-    client_id: Secret | None = None
-    client_secret: Secret | None = None
 
 
-def connection_of(config: StorageConfig) -> AzureConnection:
+def connection(config: StorageConfig) -> AzureConnection:
     """
     The connection fields of a storage config. Blocks: a CA bundle may be a file.
 
@@ -79,21 +79,21 @@ def connection_of(config: StorageConfig) -> AzureConnection:
     account, url = config.fields.text("account_name"), config.fields.endpoint("endpoint_url")
     place = "endpoint_url" if url else "account_name"
     reached = fields_of(config, place, CREDENTIALS)
-    check_all_or_none(config.label, {name: reached[name] for name in PRINCIPAL})
+    given = dict(reached["keys"])
+    check_all_or_none(config.label, {name: given.get(name) for name in PRINCIPAL})
     if account and not (account.isascii() and account.replace("-", "").isalnum()):
         raise InvalidRequest(f"{config.label}: account_name is not the name of a storage account")
-    if text := reached.pop("connection_string"):
+    if text := given.get("connection_string"):
         return _of_string(text.reveal(), config)
     if url is None and not account:
         raise InvalidRequest(f"no account: neither {config.label} nor storage_params has an account_name")
     url = (url or f"https://{account}.blob.core.windows.net").rstrip("/")
-    first = next((name for name in _KINDS if reached[name]), "")
+    first = next((name for name in _KINDS if name in given), "")
     kept = PRINCIPAL if first == "client_secret" else (first,)
-    reached |= {name: None for name in CREDENTIALS[1:] if name not in kept}
+    reached["keys"] = tuple(key for key in given.items() if key[0] in kept)
     made = AzureConnection(url=url, account=_account_in(url) or account or "", credentials=_KINDS.get(first, ""), **reached)
-    if made.sas_token or made.client_secret:
-        token = "the sas_token" if made.sas_token else "the bearer token of the client_secret"
-        made.check_token(token, f"{config.label}: {place}")
+    if first in _TOKENS:
+        made.check_token(_TOKENS[first], f"{config.label}: {place}")
     return made
 
 
@@ -113,9 +113,6 @@ def _of_string(text: str, config: StorageConfig) -> AzureConnection:
     """
     parts = {name.upper(): value for name, _, value in (part.partition("=") for part in text.split(";"))}
     name, key, signature = (parts.get(each, "") for each in ("ACCOUNTNAME", "ACCOUNTKEY", "SHAREDACCESSSIGNATURE"))
-    for secret in (key, signature):
-        Secret(secret)
-    is_keyed = bool(name and key)
     if parts.get("USEDEVELOPMENTSTORAGE") == "true":
         url = "http://127.0.0.1:10000/devstoreaccount1"
     elif not (url := parts.get("BLOBENDPOINT", "")):
@@ -124,16 +121,11 @@ def _of_string(text: str, config: StorageConfig) -> AzureConnection:
         url = f"{parts.get('DEFAULTENDPOINTSPROTOCOL', 'https')}://{name}.blob.{parts.get('ENDPOINTSUFFIX', 'core.windows.net')}"
     urls = [each if "://" in each else f"https://{each}" for each in (url, parts.get("BLOBSECONDARYENDPOINT") or url)]
     bare, _, query = urls[0].partition("?")
-    signature = "" if is_keyed else signature.lstrip("?") or query
-    made = AzureConnection(
-        url=bare.rstrip("/"),
-        account=name or _account_in(bare),
-        credentials="the connection string",
-        account_key=Secret(key) if is_keyed else None,
-        sas_token=Secret(signature) if signature else None,
-        **fields_of(config, "connection_string"),
-    )
-    if signature or any("?" in each for each in urls):
+    given = {"account_key": key} if name and key else {"sas_token": signature.lstrip("?") or query}
+    reached = fields_of(config, "connection_string")
+    reached["keys"] = tuple((field, Secret(text)) for field, text in given.items() if text)
+    made = AzureConnection(url=bare.rstrip("/"), account=name or _account_in(bare), credentials="the connection string", **reached)
+    if made.key("sas_token") or any("?" in each for each in urls):
         made.check_token("the shared access signature in it", f"{config.label}: connection_string", urls=urls)
     return made
 
@@ -149,94 +141,60 @@ def _account_in(url: str) -> str:
     return ""
 
 
-class _Proof(NamedTuple):
-    """One of them at most."""
-
-    token: str = ""
-    key: bytes = b""
-    """The account's, decoded."""
-    query: str = ""
-    """A shared access signature."""
-
-
-class _Identity(NamedTuple):
-    """Who asks for tokens."""
-
-    url: str
-    """Where tokens are given out."""
-    client: str
-    secret: str
-    """Of a service principal. Without one: of a workload identity."""
-    token_file: str
-
-
 class _Answer(msgspec.Struct):
     access_token: Annotated[str, msgspec.Meta(pattern="^[ -~]*$")]
     expires_in: int | str
 
 
-def client_of(connection: AzureConnection, means: Means) -> Client:
+def client(connection: AzureConnection, means: Means) -> Client:
     """As `BucketStore.client`. Tokens must not go over plain http."""
+    if not re.fullmatch(r"[A-Za-z0-9.-]*", connection.key("tenant_id")):
+        raise InvalidRequest("tenant_id is not the id or domain of a tenant")
     is_chained = not (connection.credentials or connection.is_anonymous)
     tokens: Token | Tokens
-    if (is_chained or connection.client_secret) and (identity := _identity_of(connection)):
+    if connection.key("client_secret") or (is_chained and all(map(os.environ.get, _POD))):  # noqa: TID251 - names are Azure's
         connection.check_token("the bearer token of the pod's workload identity", "endpoint_url", or_else=_OR_ELSE)
         words = connection.credentials or "the pod's workload identity, because the config has no credentials,"
-        tokens = Tokens(partial(_asked, identity, words), means, connection.trust)
+        tokens = Tokens(partial(_asked, connection, words), means, connection.trust)
     else:
         words = "no credentials (the pod has no workload identity)" if is_chained else "no credentials"
-        query = connection.sas_token.reveal().lstrip("?") if connection.sas_token else ""
-        tokens = Token(_Proof(key=_decoded(connection), query=query), connection.credentials or words)
+        tokens = Token("", connection.credentials or words)
     return partial(AzureBucket, connection, means, tokens)
 
 
-def _identity_of(connection: AzureConnection) -> _Identity | None:
-    """The config's service principal, or the pod's workload identity; None: there is neither. Raises InvalidRequest: no tenant."""
-    environ = os.environ  # noqa: TID251 - names are Azure's
-    names = ("AZURE_TENANT_ID", "AZURE_CLIENT_ID", "AZURE_FEDERATED_TOKEN_FILE")
-    (tenant, client, file), secret = (environ.get(name, "") for name in names), ""
-    if connection.client_secret and connection.client_id and connection.tenant_id:
-        tenant, client, secret = (each.reveal() for each in (connection.tenant_id, connection.client_id, connection.client_secret))
-        if not tenant.isascii() or not all(letter.isalnum() or letter in "-." for letter in tenant):
-            raise InvalidRequest("tenant_id is not the id or domain of a tenant")
-    elif not (tenant and client and file):
-        return None
-    authority = environ.get("AZURE_AUTHORITY_HOST", "https://login.microsoftonline.com").rstrip("/")
-    authority = authority if "://" in authority else f"https://{authority}"
-    return _Identity(f"{authority}/{quote(tenant, safe='')}/oauth2/v2.0/token", client, secret, file)
-
-
-def _asked(identity: _Identity, words: str, asking: Asking) -> Token:
-    """The next token. Blocks. Raises NoCredentialsError; TokensAwayError: this can pass."""
-    fields = {"client_id": identity.client, "scope": "https://storage.azure.com/.default", "grant_type": "client_credentials"}
-    failed = f"{words} of {{label}} did not work"
-    if identity.secret:
-        fields["client_secret"] = identity.secret
+def _asked(connection: AzureConnection, words: str, asking: Asking) -> Token:
+    """The next token, of the service principal, or else of the workload identity. Blocks. Raises NoCredentialsError, TokensAwayError."""
+    environ, failed = os.environ, f"{words} of {{label}} did not work"  # noqa: TID251 - names are Azure's
+    if secret := connection.key("client_secret"):
+        tenant, client, proof = connection.key("tenant_id"), connection.key("client_id"), {"client_secret": secret}
     else:
+        tenant, client, file = (environ[name] for name in _POD)
         try:
-            assertion = Path(identity.token_file).read_text(encoding="utf-8")
+            proof = {"client_assertion_type": _ASSERTION, "client_assertion": Path(file).read_text(encoding="utf-8")}
         except (OSError, ValueError) as error:
             raise NoCredentialsError(f"{failed} ({type(error).__name__})") from error
-        fields |= {"client_assertion_type": _ASSERTION, "client_assertion": assertion}
+    authority = environ.get("AZURE_AUTHORITY_HOST", "https://login.microsoftonline.com").rstrip("/")
+    authority = authority if "://" in authority else f"https://{authority}"
+    url = f"{authority}/{quote(tenant, safe='')}/oauth2/v2.0/token"
+    fields = {"client_id": client, "scope": "https://storage.azure.com/.default", "grant_type": "client_credentials", **proof}
     began, headers = time.time(), {"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"}
-    head, content = asking.send("POST", identity.url, headers, urlencode(fields))
+    head, content = asking.send("POST", url, headers, urlencode(fields))
     if head.status != OK:
         raise NoCredentialsError(f"{failed} (HTTP {head.status})")
     try:
         answer = msgspec.json.decode(content, type=_Answer)
-        return Token(_Proof(token=answer.access_token), words, began + min(int(answer.expires_in), 10**9))
+        return Token(answer.access_token, words, began + min(int(answer.expires_in), 10**9))
     except ValueError as error:
         raise TokensAwayError(asking.place) from error
 
 
 def _decoded(connection: AzureConnection) -> bytes:
     """The account's key; empty: there is none."""
-    if connection.account_key is None:
-        return b""
-    if not connection.account:
+    key = connection.key("account_key")
+    if key and not connection.account:
         raise InvalidRequest("account_key needs account_name, which endpoint_url does not tell")
     try:
-        return base64.b64decode(connection.account_key.reveal(), validate=True)
+        return base64.b64decode(key, validate=True)
     except ValueError:
         raise InvalidRequest("account_key is not what Azure gives out as such") from None
 
@@ -256,17 +214,18 @@ class AzureBucket(CloudBucket):
         name, host = container_of(config), connection.host
         place, words = f"azure://{host}/{name}", f"container {name!r} at {host}"
         super().__init__(connection, means, tokens, config, place=place, base=f"{connection.url}/{name}", words=words)
-        self._account = connection.account
+        self._account, self._key = connection.account, _decoded(connection)
+        self._signature = connection.key("sas_token").lstrip("?")
 
-    def sign(self, proof: _Proof, method: str, url: str, headers: Mapping[str, str]) -> tuple[str, Mapping[str, str]]:
-        """As `CloudBucket`."""
+    def sign(self, proof: str, method: str, url: str, headers: Mapping[str, str]) -> tuple[str, Mapping[str, str]]:
+        """As `CloudBucket`. `proof`: a bearer token; empty: the config may have something else."""
         given = {"x-ms-version": _VERSION, "x-ms-date": formatdate(usegmt=True), **headers}
-        if proof.token:
-            given["Authorization"] = f"Bearer {proof.token}"
-        elif proof.key:
-            given["Authorization"] = authorization(method, url, given, self._account, proof.key)
-        elif proof.query:
-            url += f"{'&' if '?' in url else '?'}{proof.query}"
+        if proof:
+            given["Authorization"] = f"Bearer {proof}"
+        elif self._key:
+            given["Authorization"] = authorization(method, url, given, self._account, self._key)
+        elif self._signature:
+            url += f"{'&' if '?' in url else '?'}{self._signature}"
         return url, given
 
     @staticmethod

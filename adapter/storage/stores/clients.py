@@ -23,6 +23,7 @@ from adapter.errors import InvalidRequest
 from adapter.storage.bucket import Bucket
 from adapter.storage.net.engine import Engine
 from adapter.storage.net.messages import FREE, Guard, Trust
+from adapter.storage.secret.fields import Secret
 from adapter.storage.secret.merging import Binding, StorageConfig
 from adapter.storage.secret.trust import trusted_pem
 from adapter.workers import Workers
@@ -33,7 +34,7 @@ KEPT_CLIENTS = 32
 @dataclass(frozen=True, kw_only=True)
 class Connection:
     """
-    What a client is made from. Types with credentials add fields for them.
+    What a client is made from. Some types add fields.
 
     Two equal connections share a client, so there is nothing else in here: no bucket, no name of the config.
     """
@@ -47,6 +48,12 @@ class Connection:
     is_anonymous: bool = False
     """Requests are not signed: a public bucket, or an endpoint that must not see any credentials."""
     trust: Trust = field(default_factory=Trust)
+    keys: tuple[tuple[str, Secret], ...] = ()
+    """Credentials by the names of their fields. One that is not there has none."""
+
+    def key(self, name: str) -> str:
+        """A credential, for the library or the signature that needs it; empty: there is none."""
+        return next((secret.reveal() for each, secret in self.keys if each == name), "")
 
     @property
     def host(self) -> str:
@@ -85,16 +92,16 @@ def fields_of(config: StorageConfig, place: str = "endpoint_url", secrets: Seque
     Args:
         config: of the request.
         place: the field that names the place.
-        secrets: names of fields with credentials; each is None where requests are anonymous.
+        secrets: names of fields with credentials, which do not count where requests are anonymous.
 
     Raises:
         InvalidRequest: a field has a wrong type or value.
     """
     fields, is_anonymous = config.fields, config.fields.flag("anonymous", default=False)
-    keys = {name: fields.secret(name) for name in secrets}
+    found = {name: fields.secret(name) for name in secrets}
+    keys = tuple((name, secret) for name, secret in found.items() if secret and not is_anonymous)
     trust = Trust(verify=fields.flag("verify_ssl", default=True), ca_pem=trusted_pem(fields))
-    given = dict.fromkeys(keys) if is_anonymous else keys
-    return {"is_requested": place in config.requested, "is_anonymous": is_anonymous, "trust": trust, **given}
+    return {"is_requested": place in config.requested, "is_anonymous": is_anonymous, "trust": trust, "keys": keys}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,24 +125,25 @@ Client = Callable[[StorageConfig], Bucket]
 """Gives the bucket of a config of one connection. Raises InvalidRequest."""
 
 
-@dataclass(frozen=True)
-class BucketStore:
-    """A type of store that keeps buckets: a row of the table."""
+class BucketStore(Protocol):
+    """A type of store that keeps buckets: a module."""
 
-    binding: Binding
-    connection: Callable[[StorageConfig], Connection]
-    """
-    Reads what a client is made from; two equal connections share a client. Blocks. Raises InvalidRequest.
+    BINDING: Binding
 
-    The field `anonymous` must be honoured: a request that leads away from the stored place has it set, so that neither
-    stored credentials nor the pod's own identity go there.
-    """
-    client: Callable[[Any, Means], Client]
-    """
-    Makes the client of a connection, in a thread and without asking the network: it may import the library of a vendor.
+    def connection(self, config: StorageConfig, /) -> Connection:
+        """
+        Read what a client is made from; two equal connections share a client. Blocks. Raises InvalidRequest.
 
-    Raises InvalidRequest: no client can be made of this.
-    """
+        The field `anonymous` must be honoured: a request that leads away from the stored place has it set, so that neither
+        stored credentials nor the pod's own identity go there.
+        """
+
+    def client(self, connection: Any, means: Means, /) -> Client:
+        """
+        Make the client of a connection, in a thread and without asking the network: it may import the library of a vendor.
+
+        Raises InvalidRequest: no client can be made of this.
+        """
 
 
 class KeptClients(Protocol):

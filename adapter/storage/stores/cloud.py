@@ -10,18 +10,18 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 from urllib.parse import quote, urlencode, urlsplit
+from xml.etree.ElementTree import ParseError
 
 from adapter.errors import AdapterError, SourceDenied, SourceUnavailable
 from adapter.storage.bucket import PAGE_OBJECTS, Page, Read
-from adapter.storage.checksums import Checksum
 from adapter.storage.net.engine import Bridge
 from adapter.storage.net.failures import Unanswered
 from adapter.storage.net.messages import FREE, Access, Collected, Guard, Head, Request, Sink, Trust, proxy_for
 from adapter.storage.secret.merging import StorageConfig
-from adapter.storage.stores.answers import OK, PARTIAL, USER_AGENT, Body, Where, code_in, etag_of, is_passing
+from adapter.storage.stores.answers import OK, PARTIAL, USER_AGENT, Body, Checksums, Where, code_in, etag_of, is_passing
 from adapter.storage.stores.clients import Connection, Means
 from adapter.waits import instead
 from adapter.workers import Stop
@@ -30,7 +30,7 @@ PAGE_BYTES = 4 * 1024 * 1024
 """Most that an answer to a listing of 1,000 keys may have; see the stores for what a key can take."""
 _MOST_TOKEN_CHARACTERS = 8 * 1024
 """Tokens hold a key, in an encoding of the server's own, and go back in a URL."""
-NO_ANSWER = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
+NO_ANSWER = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError, ParseError)
 """What readers of an answer raise that is in another language."""
 NEVER = 1e12
 """When what does not end ends."""
@@ -40,17 +40,14 @@ _EARLY_SECONDS = 300
 
 @dataclass(frozen=True)
 class Token:
-    """What proves who we are, or that we are nobody. Never shown."""
+    """What proves who we are, or nothing where none is needed. Never shown."""
 
-    value: Any
+    value: Any = field(repr=False)
     """As the store's `sign` takes it."""
     words: str = "the credentials"
     """For people: what requests are made with."""
     ends_at: float = NEVER
     """Seconds since 1970."""
-
-    def __repr__(self) -> str:
-        return "<token>"
 
     async def get(self) -> Token:
         """As `Tokens`, for one that does not end."""
@@ -79,19 +76,15 @@ class Asking:
     def __init__(self, bridge: Bridge, stop: Stop) -> None:
         self._bridge = bridge
         self.stop = stop
-        self.url = ""
-        """What was asked last."""
-
-    @property
-    def place(self) -> str:
-        """Who was asked last: host and port."""
-        return urlsplit(self.url).netloc
+        self.place = self.path = ""
+        """What was asked last; the place is host and port."""
 
     def send(
         self, method: str, url: str, headers: Mapping[str, str], body: str | bytes | None = None, *, uses_proxies: bool = True
     ) -> tuple[Head, bytes]:
         """The whole answer. Raises TokensAwayError: there is none, or one that can pass."""
-        self.url, content = url, body.encode() if isinstance(body, str) else body
+        _, self.place, self.path, *_ = urlsplit(url)
+        content = body.encode() if isinstance(body, str) else body
         try:
             head, answer = self._bridge.send(method, url, headers, content, self.stop, uses_proxies=uses_proxies)
         except Unanswered as failure:
@@ -104,19 +97,15 @@ class Asking:
 class Tokens:
     """Those of one identity, for one event loop."""
 
-    def __init__(
-        self, ask: Callable[[Asking], Token], means: Means, trust: Trust, guard: Guard = FREE, *, early_seconds: float = _EARLY_SECONDS
-    ) -> None:
+    def __init__(self, ask: Callable[[Asking], Token], means: Means, trust: Trust, guard: Guard = FREE) -> None:
         """
         Args:
             ask: gets the next token, in a thread; what it raises, each caller gets.
             means: sends its requests.
             trust: of these.
             guard: of these.
-            early_seconds: before its end a token is renewed.
         """
         self._ask, self._means, self._trust, self._guard = ask, means, trust, guard
-        self._early_seconds = early_seconds
         self._token: Token | None = None
         self._asking: asyncio.Task[Token] | None = None
         self._waiting = 0
@@ -131,18 +120,13 @@ class Tokens:
 
     async def get(self) -> Token:
         """One that is valid for some minutes. Cancelled, it leaves the request for one to those that wait as well."""
-        if self._token is None or self._token.ends_at - time.time() < self._early_seconds:
-            with instead(self):
-                self._token = await self._renewed()
-        return self._token
-
-    async def _renewed(self) -> Token:
-        if self._asking is None:
-            self._asking = asyncio.create_task(self._asked())
-        asking = self._asking
+        if self._token is not None and self._token.ends_at - time.time() >= _EARLY_SECONDS:
+            return self._token
+        asking = self._asking = self._asking or asyncio.create_task(self._asked())
         self._waiting += 1
         try:
-            return await asyncio.shield(asking)
+            with instead(self):
+                return await asyncio.shield(asking)
         finally:
             self._waiting -= 1
             if not self._waiting and not asking.done():
@@ -151,7 +135,8 @@ class Tokens:
     async def _asked(self) -> Token:
         bridge = Bridge(self._means.engine, self._trust, self._guard, asks=self._asks)
         try:
-            return await self._means.asking.run(lambda stop: self._ask(Asking(bridge, stop)))
+            self._token = await self._means.asking.run(lambda stop: self._ask(Asking(bridge, stop)))
+            return self._token
         finally:
             self._asking = None
 
@@ -176,14 +161,20 @@ class CloudBucket:
     """Header of an answer that has the version of an object, in lower case."""
     version_name: ClassVar[str] = "ETag"
     """For people."""
-    statuses: ClassVar[Sequence[int]] = (PARTIAL,)
-    """Of an answer to a read."""
     most_name_bytes: ClassVar[int] = 4096
     """Of a key in UTF-8, and of a version."""
     meanings: ClassVar[Mapping[str, type[AdapterError]]] = {}
     """Of the error codes that say more than their status."""
     listing = ""
     """Path of listings below the bucket's base."""
+    page_of: Callable[[bytes], Page]
+    """The page in an answer of status 200. Pure. Raises one of `NO_ANSWER`: it is none."""
+    object: Callable[[Read], tuple[str, Mapping[str, str]]]
+    """Target below the base, and headers, for what is missing of a read, of the version that was listed. Pure."""
+    sign: Callable[[Any, str, str, Mapping[str, str]], tuple[str, Mapping[str, str]]]
+    """What is to be sent: the value of a token, method, URL and headers → URL and headers. Pure but for the time."""
+    checksums: Checksums
+    """Of the whole object, from the headers of the answer to a read. Pure."""
 
     def __init__(
         self, connection: Connection, means: Means, tokens: Token | Tokens, config: StorageConfig, *, place: str, base: str, words: str
@@ -200,43 +191,24 @@ class CloudBucket:
         """
         self.endpoint, self.place, self.words = connection.host, place, words
         self._connection, self._means, self._tokens = connection, means, tokens
-        self._where = Where(
-            words=words, label=config.label, credentials="", is_plain_http=base.startswith("http:"), is_unsigned=config.is_unsigned
-        )
+        self._where = Where(words, config, base)
         self._turn_to(base)
-
-    def object(self, read: Read) -> tuple[str, Mapping[str, str]]:
-        """Target below the base, and headers, for what is missing of a read, of the version that was listed. Pure."""
-        raise NotImplementedError
-
-    def sign(self, proof: Any, method: str, url: str, headers: Mapping[str, str]) -> tuple[str, Mapping[str, str]]:
-        """The URL and the headers to send. `proof`: of the token. Pure but for the time."""
-        raise NotImplementedError
-
-    @staticmethod
-    def page_of(content: bytes) -> Page:
-        """The page in an answer of status 200. Pure. Raises one of `NO_ANSWER`: it is none."""
-        raise NotImplementedError
-
-    @staticmethod
-    def checksums(headers: Mapping[str, str]) -> Sequence[Checksum]:
-        """Of the whole object, from the answer to a read. Pure."""
-        raise NotImplementedError
-
-    def is_answer(self, head: Head) -> bool:
-        """Whether an answer of status 200 or 206 may be what was asked for."""
-        return head.status in self.statuses
 
     async def list_page(self, prefix: str, *, token: str | None = None, limit: int = PAGE_OBJECTS, by_folder: bool = False) -> Page:
         """As the Protocol says."""
         fields = {**self.query, "prefix": prefix, self.limit: str(min(limit, self.most_rows))}
         fields |= ({"delimiter": "/"} if by_folder else {}) | ({self.continuation: token} if token else {})
         target = f"{self.listing}?{urlencode(sorted(fields.items()), quote_via=quote, safe='~')}"
-        answer = _PageAnswer(self._page)
-        head = await self._answer(self._request(await self._proof(), (target, {}), answer))
-        if answer.page is None:
+        answer, pages = Collected(), []
+
+        def parse() -> None:  # in the engine's thread: a thousand rows take 20 ms, in which the event loop would stand still
+            if answer.head.status == OK:
+                pages.append(self._page(answer))
+
+        head = await self._answer(self._request(await self._proof(), (target, {}), answer, then=parse))
+        if not pages:
             raise self._refused(head, None)
-        return answer.page
+        return pages[0]
 
     async def read(self, reads: Sequence[Read]) -> None:
         """As the Protocol says. What is asked next is made in the engine's thread."""
@@ -247,7 +219,7 @@ class CloudBucket:
             if (read := next(left, None)) is None:
                 return None
             key = read.wanted.key
-            body = Body(read, self._where, check=self._check, checksums=self.checksums)
+            body = Body(read, self._where, self._check, self.checksums)
             return self._request(proof, self.object(read), body, most_bytes=read.wanted.size_bytes + PAGE_BYTES, then=asked)
 
         if (first := asked()) is None:
@@ -267,12 +239,12 @@ class CloudBucket:
         except TokensAwayError as away:
             raise self._away(away) from away
         except NoCredentialsError as error:
-            raise SourceDenied(f"no credentials for {self.words}: {str(error).format(label=self._where.label)}") from error
+            raise SourceDenied(f"no credentials for {self.words}: {str(error).format(label=self._where.config.label)}") from error
         self._where = replace(self._where, credentials=token.words)
         return token.value
 
     def _away(self, away: TokensAwayError) -> AdapterError:
-        giver = replace(self._where, words=f"{away.place}, which gives out {self.gives} for {self.words},", is_plain_http=False)
+        giver = replace(self._where, words=f"{away.place}, which gives out {self.gives} for {self.words},", url="")
         if isinstance(away.answer, Unanswered):
             error = giver.unreachable(away.answer)
         elif away.answer is not None:
@@ -299,27 +271,21 @@ class CloudBucket:
         except Unanswered as failure:
             raise self._where.unreachable(failure) from failure
 
-    def _page(self, answer: Collected) -> Page | None:
-        """The page in an answer; None: the answer is of another status. Raises SourceUnavailable: it is no page."""
-        if answer.head.status != OK:
-            return None
+    def _page(self, answer: Collected) -> Page:
+        """The page in an answer. Raises SourceUnavailable: it is none."""
         if answer.head.headers.get("content-encoding", "").strip().lower() not in ("", "identity"):
             raise self._where.unreachable(Unanswered("its answer has a Content-Encoding that was not asked for"))
         try:
             page = self.page_of(answer.content)
-            self._check_page(page)
+            names = (*page.folders, *(each.key for each in page.objects))
+            longest = max((len(text.encode()) for text in (*names, *(each.etag for each in page.objects))), default=0)
+            if len(names) > PAGE_OBJECTS or not all(names) or longest > self.most_name_bytes:
+                raise ValueError("more rows than a page has (small servers do not heed a smaller limit), or a name that is none")
+            if len(page.next_token or "") > _MOST_TOKEN_CHARACTERS or any(not 0 <= each.size_bytes < 2**63 for each in page.objects):
+                raise ValueError("a token that is too long, or a size that is none")
         except NO_ANSWER as error:
             raise self._where.foreign(self.owner) from error
         return page
-
-    def _check_page(self, page: Page) -> None:
-        """Raise ValueError for what no cloud has. Small servers do not heed a smaller limit of rows."""
-        names = (*page.folders, *(each.key for each in page.objects))
-        longest = max((len(text.encode()) for text in (*names, *(each.etag for each in page.objects))), default=0)
-        if len(names) > PAGE_OBJECTS or not all(names) or longest > self.most_name_bytes:
-            raise ValueError("more rows than a page has, or a name or version that is none")
-        if len(page.next_token or "") > _MOST_TOKEN_CHARACTERS or any(not 0 <= each.size_bytes < 2**63 for each in page.objects):
-            raise ValueError("a token that is too long, or a size that is none")
 
     def _check(self, head: Head, read: Read) -> None:
         wanted, version = read.wanted, etag_of(head.headers.get(self.version))
@@ -327,22 +293,7 @@ class CloudBucket:
             if version:  # servers exist that ignore the condition of a request
                 raise self._where.changed(wanted.key, f"another {self.version_name}")
             raise self._where.wrong(f"answered without the {self.version_name} of {wanted.key!r} that was listed")
-        if not self.is_answer(head):
-            raise self._where.other_range(wanted.key)
 
     def _refused(self, head: Head, key: str | None) -> AdapterError:
         code = code_in(head)
         return self._where.refused(head, code, key=key, kind=self.meanings.get(code))
-
-
-class _PageAnswer(Collected):
-    """An answer to a listing, read in the engine's thread: a thousand rows take 20 ms, in which the event loop would stand still."""
-
-    def __init__(self, read: Callable[[Collected], Page | None]) -> None:
-        super().__init__()
-        self.page: Page | None = None
-        self._read = read
-
-    def end(self) -> None:
-        """As `Sink`."""
-        self.page = self._read(self)

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from email.utils import formatdate, parsedate_to_datetime
 from functools import partial
 from urllib.parse import SplitResult, parse_qsl, quote, urljoin, urlsplit
@@ -60,15 +60,7 @@ _NO_CODINGS = ("", "aws-chunked", "binary", "chunked", "identity", "none", "utf-
 """Of the body as it is: some are put there by mistake, `aws-chunked` by S3 clients, whose servers store it."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class HttpConnection(Connection):
-    """Everything that a client is made from."""
-
-    client_pem: Secret | None = None
-    """Certificate and key that are shown to the server."""
-
-
-def connection_of(config: StorageConfig) -> HttpConnection:
+def connection(config: StorageConfig) -> Connection:
     """
     The connection fields of a storage config; headers and URL go with each request. Blocks: a CA bundle may be a file.
 
@@ -78,10 +70,12 @@ def connection_of(config: StorageConfig) -> HttpConnection:
     certificate, key = fields.text("client_certificate"), fields.secret("client_key")
     if (certificate is None) != (key is None):
         raise InvalidRequest(f"{config.label}: client_certificate and client_key go together, but only one of them is there")
-    client_pem = f"{certificate}\n{key.reveal()}\n" if certificate and key else None
-    if client_pem is not None:
-        check_client_pem(client_pem, config.label)
-    return HttpConnection(client_pem=Secret(client_pem) if client_pem else None, **fields_of(config, "url"))
+    reached = fields_of(config, "url")
+    if certificate and key:
+        client_pem = Secret(f"{certificate}\n{key.reveal()}\n")
+        check_client_pem(client_pem.reveal(), config.label)
+        reached["keys"] = (("client_pem", client_pem),)
+    return Connection(**reached)
 
 
 def url_of(config: StorageConfig) -> SplitResult:
@@ -120,7 +114,7 @@ def headers_of(config: StorageConfig) -> dict[str, Secret]:
     return headers
 
 
-def client_of(connection: HttpConnection, means: Means) -> Client:
+def client(connection: Connection, means: Means) -> Client:
     """As `BucketStore.client`."""
     return partial(HttpBucket, connection, means)
 
@@ -130,11 +124,10 @@ class HttpBucket:
 
     kind = "http"
 
-    def __init__(self, connection: HttpConnection, means: Means, config: StorageConfig) -> None:
+    def __init__(self, connection: Connection, means: Means, config: StorageConfig) -> None:
         """Raises InvalidRequest: the URL or the headers are none."""
-        pem = connection.client_pem
         self._engine = means.engine
-        self._own = Access(replace(connection.trust, client_pem=pem.reveal() if pem else None), means.guard_of(connection))
+        self._own = Access(replace(connection.trust, client_pem=connection.key("client_pem") or None), means.guard_of(connection))
         self._redirected = Access(connection.trust, means.guard)
         """To a server that only a redirect names."""
         self._url = url_of(config)
@@ -142,13 +135,7 @@ class HttpBucket:
         self._headers = {name: secret.reveal() for name, secret in headers.items()}
         self.place = self.words = f"{origin(self._url)}{self._url.path.rstrip('/')}"
         self.endpoint = self._url.netloc
-        self._where = Where(
-            words=self.words,
-            label=config.label,
-            credentials="the headers" if headers else "no headers",
-            is_plain_http=self._url.scheme == "http",
-            is_unsigned=config.is_unsigned and not headers,
-        )
+        self._where = Where(self.words, config, origin(self._url), "the headers" if headers else "no headers")
 
     async def list_page(self, prefix: str, *, token: str | None = None, limit: int = PAGE_OBJECTS, by_folder: bool = False) -> Page:
         """As the Protocol says, as far as a web server can."""
@@ -166,7 +153,7 @@ class HttpBucket:
         for read in (read for read in reads if read.missing):
             wanted, is_range = read.wanted, read.wanted.is_divisible and read.missing < read.wanted.size_bytes
             headers = _guards(wanted.etag, is_range=is_range) | ({"Range": read.range} if is_range else {})
-            body = Body(read, self._where, check=self._check, checksums=_checksums_of)
+            body = Body(read, self._where, self._check, _checksums_of)
             head = await self._sent(wanted.key, headers, body, wanted.size_bytes + PAGE_BYTES, written=read.written_bytes)
             if head.status not in (OK, PARTIAL):
                 raise self._where.refused(head, key=wanted.key)
@@ -199,9 +186,18 @@ class HttpBucket:
         self._check_encoding(read.wanted.key, head)
 
     def _check_encoding(self, key: str, head: Head) -> None:
-        if encoding := _encoding_of(head.headers, key):
-            asked = "in an encoding that was not asked for"
-            raise InvalidRequest(f"{self.place} sends {key!r} {asked} ({encoding}); have the server send the file as it is stored")
+        """
+        Raise InvalidRequest: the body differs from the file as it is stored.
+
+        Web servers are told by the end of a name that a file is compressed (Apache's `AddEncoding x-gzip .gz .tgz`), and send
+        the file as it is, so there the word says nothing.
+        """
+        given = ",".join(head.headers.get(name, "") for name in ("content-encoding", "transfer-encoding")).lower()
+        codings = [coding for part in given.split(",") if (coding := part.strip()) not in _NO_CODINGS]
+        if codings and not (key.lower().endswith((".gz", ".tgz")) and set(codings) <= set(_GZIP)):
+            named = ", ".join(coding if coding in _CODINGS else "an unknown one" for coding in codings[:3])
+            why = f"in an encoding that was not asked for ({named}); have the server send the file as it is stored"
+            raise InvalidRequest(f"{self.place} sends {key!r} {why}")
 
     async def _sent(self, key: str, headers: Mapping[str, str], sink: Body | _FirstByte, most_bytes: int, *, written: int = 0) -> Head:
         """The first answer that is not a redirect."""
@@ -298,20 +294,6 @@ def _is_held_to(wanted: str, version: str, *, is_part: bool) -> bool:
     A part that was asked for by date need not name its date again (RFC 9110, 15.3.7).
     """
     return not wanted or version == wanted or (not version and is_part and wanted.startswith(_DATE))
-
-
-def _encoding_of(headers: Mapping[str, str], key: str) -> str:
-    """
-    In what a body differs from the file as it is stored; empty when it does not.
-
-    Web servers are told by the end of a name that a file is compressed (Apache's `AddEncoding x-gzip .gz .tgz`), and send
-    the file as it is, so there the word says nothing.
-    """
-    given = ",".join(headers.get(name, "") for name in ("content-encoding", "transfer-encoding")).lower()
-    codings = [coding for part in given.split(",") if (coding := part.strip()) not in _NO_CODINGS]
-    if key.lower().endswith((".gz", ".tgz")) and all(coding in _GZIP for coding in codings):
-        return ""
-    return ", ".join(coding if coding in _CODINGS else "an unknown one" for coding in codings[:3])
 
 
 def _checksums_of(headers: Mapping[str, str]) -> tuple[Checksum, ...]:

@@ -19,7 +19,7 @@ from adapter.storage.bucket import PAGE_OBJECTS, Page, Read, StoredObject
 from adapter.storage.checksums import Checksum, readable
 from adapter.storage.net.messages import Head
 from adapter.storage.secret.endpoints import is_same_endpoint
-from adapter.storage.secret.fields import Secret, check_all_or_none
+from adapter.storage.secret.fields import check_all_or_none
 from adapter.storage.secret.merging import Binding, StorageConfig
 from adapter.storage.stores.clients import Client, Connection, Means, fields_of
 from adapter.storage.stores.cloud import CloudBucket, Token, Tokens
@@ -37,25 +37,23 @@ class GcsConnection(Connection):
     """Everything that a client is made from."""
 
     usual = "storage.googleapis.com"
-    client_email: Secret | None = None
-    private_key: Secret | None = None
     giver: Connection
     """Whom `token_uri` names: it gives out tokens for the key."""
 
 
-def connection_of(config: StorageConfig) -> GcsConnection:
+def connection(config: StorageConfig) -> GcsConnection:
     """The connection fields of a storage config. Blocks: a CA bundle may be a file. Raises InvalidRequest, with the field's name."""
     fields, reached = config.fields, fields_of(config, secrets=KEY)
-    check_all_or_none(config.label, {name: reached[name] for name in KEY})
+    check_all_or_none(config.label, {name: dict(reached["keys"]).get(name) for name in KEY})
     giver = Connection(url=fields.endpoint("token_uri"), is_requested="token_uri" in config.requested)
-    connection = GcsConnection(url=fields.endpoint("endpoint_url"), giver=giver, **reached)
-    if connection.private_key is not None:
-        connection.check_token("the bearer token of the private_key", f"{config.label}: endpoint_url")
+    made = GcsConnection(url=fields.endpoint("endpoint_url"), giver=giver, **reached)
+    if made.keys:
+        made.check_token("the bearer token of the private_key", f"{config.label}: endpoint_url")
         giver.check_token("the bearer token of the private_key", f"{config.label}: token_uri")
-    return connection
+    return made
 
 
-def client_of(connection: GcsConnection, means: Means) -> Client:
+def client(connection: GcsConnection, means: Means) -> Client:
     """As `BucketStore.client`."""
     try:
         from adapter.storage.stores.gcs.identity import Identity  # noqa: PLC0415 - google-auth takes 0.1 s to import
@@ -128,7 +126,8 @@ class GcsBucket(CloudBucket):
         pairs = (each.strip().partition("=") for each in headers.get("x-goog-hash", "").split(","))
         return readable((name, text) for name, _, text in pairs)
 
-    def is_answer(self, head: Head) -> bool:
-        """As `CloudBucket`. Nothing is unpacked on the way."""
+    def _check(self, head: Head, read: Read) -> None:
+        super()._check(head, read)
         encoding = head.headers.get("content-encoding", "")
-        return super().is_answer(head) and encoding in ("", head.headers.get("x-goog-stored-content-encoding", encoding))
+        if encoding not in ("", head.headers.get("x-goog-stored-content-encoding", encoding)):  # it was unpacked on the way
+            raise self._where.other_range(read.wanted.key)

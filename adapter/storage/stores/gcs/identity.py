@@ -13,7 +13,6 @@ from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
-from urllib.parse import urlsplit
 
 import google.auth
 from google.auth import compute_engine
@@ -40,9 +39,8 @@ class Identity:
         self._words = "the default credentials, because there is no private_key in the config"
         self._found: Any = None
         """google-auth's credentials; of the pod, once they have been looked for."""
-        if connection.private_key is not None and connection.client_email is not None:
-            self._words = "the service account key"
-            self._found = _of_key(connection.client_email.reveal(), connection.private_key.reveal(), connection.giver.url)
+        if connection.keys:
+            self._words, self._found = "the service account key", _of_key(connection)
 
     def asked(self, asking: Asking) -> Token:
         """
@@ -76,9 +74,9 @@ def _sent(asking: Asking, url: str, method: str = "GET", body: Any = None, *, he
     return SimpleNamespace(status=head.status, headers=head.headers, data=data)
 
 
-def _of_key(email: str, key: str, token_uri: str | None) -> Any:
-    pem = key.replace("\\n", "\n")
-    account = {"type": "service_account", "client_email": email, "private_key": pem, "token_uri": token_uri or _TOKEN_URI}
+def _of_key(connection: GcsConnection) -> Any:
+    email, pem = connection.key("client_email"), connection.key("private_key").replace("\\n", "\n")
+    account = {"type": "service_account", "client_email": email, "private_key": pem, "token_uri": connection.giver.url or _TOKEN_URI}
     try:
         return service_account.Credentials.from_service_account_info(account, scopes=_SCOPES)
     except (GoogleAuthError, ValueError, TypeError):
@@ -99,7 +97,7 @@ def _default(asking: Asking) -> Any:
         except DefaultCredentialsError:
             return None
         except TokensAwayError as error:
-            if urlsplit(asking.url).path not in ("", "/"):  # it was no look for a metadata server
+            if asking.path not in ("", "/"):  # it was no look for a metadata server
                 raise
             if isinstance(error.answer, Unanswered) and "within" in str(error.answer):
                 break

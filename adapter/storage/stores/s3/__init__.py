@@ -25,9 +25,8 @@ from adapter.storage.bucket import PAGE_OBJECTS, FileSink, Page, Read, StoredObj
 from adapter.storage.checksums import ALGORITHMS, Checksum, readable
 from adapter.storage.net.messages import Collected, Head, Trust
 from adapter.storage.secret.endpoints import is_same_endpoint
-from adapter.storage.secret.fields import Secret
 from adapter.storage.secret.merging import Binding, StorageConfig
-from adapter.storage.stores.answers import OK, PARTIAL, REDIRECTS, code_in, etag_of, is_passing, name_of, parsed, texts_of
+from adapter.storage.stores.answers import OK, REDIRECTS, code_in, etag_of, is_passing, parsed, texts_of
 from adapter.storage.stores.clients import Client, Connection, Means, fields_of
 from adapter.storage.stores.cloud import CloudBucket, Token, Tokens
 from adapter.units import MIB
@@ -44,17 +43,15 @@ _AMAZONS_BUCKET = re.compile(r"arn:.*|.*--[a-z]+-s3", re.DOTALL)
 Buckets that botocore reaches at a host of their own, whatever the endpoint and the addressing style: ARNs,
 directory buckets, aliases on Outposts. Source: botocore's `data/s3/2006-03-01/endpoint-rule-set-1.json`.
 """
-TURN_SECONDS = 11 * 60
-"""Left to live: below it, credentials are renewed by one caller for all. A minute more than botocore's own `mandatory` bound."""
 _LARGE_BYTES = MIB
 """Smaller objects come in one GET, which tells their checksum."""
 _ELSEWHERE = frozenset({"AuthorizationHeaderMalformed", "IllegalLocationConstraintException", "PermanentRedirect", "TemporaryRedirect"})
 _REGION = re.compile(r"[a-z0-9-]{2,32}")
 MEANINGS: dict[str, type[AdapterError]] = {
-    **dict.fromkeys(("ExpiredToken", "InvalidToken", "MissingSecurityHeader", "RequestExpired", "TokenRefreshRequired"), SourceDenied),
-    **dict.fromkeys(("UnauthorizedAccess", "UnsupportedAlgorithm"), SourceDenied),
-    **dict.fromkeys(("IDPCommunicationError", "OperationAborted", "RequestTimeout"), SourceUnavailable),
-    **dict.fromkeys(("RequestLimitExceeded", "RequestThrottled", "Throttling", "ThrottlingException"), SourceUnavailable),
+    **dict.fromkeys(("ExpiredToken", "InvalidToken", "RequestExpired", "TokenRefreshRequired"), SourceDenied),
+    **dict.fromkeys(
+        ("IDPCommunicationError", "OperationAborted", "RequestTimeout", "Throttling", "ThrottlingException"), SourceUnavailable
+    ),
     "NoSuchBucket": SourceNotFound,
 }
 """Of the codes that say more than the status."""
@@ -70,6 +67,7 @@ _EMPTY = hashlib.sha256(b"").hexdigest()
 _UNSIGNED = ("accept-encoding", "user-agent")
 """Proxies change them."""
 _PORTS = {"http": ":80", "https": ":443"}
+PlaceOf = Callable[[str, str], tuple[str, str]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,9 +77,6 @@ class S3Connection(Connection):
     usual = "Amazon S3"
     region: str | None = None
     """None: what the process environment says, else us-east-1."""
-    access_key_id: Secret | None = None
-    secret_access_key: Secret | None = None
-    session_token: Secret | None = None
     addressing_style: str = "auto"
 
 
@@ -93,20 +88,7 @@ class Keys(NamedTuple):
     token: str | None = None
 
 
-class BucketPlace(NamedTuple):
-    """Where requests for a bucket go."""
-
-    base: str
-    """URL of the bucket, without a slash at its end."""
-    region: str
-    """That requests are signed for."""
-
-
-PlaceOf = Callable[[str, str], BucketPlace]
-"""Tells where a bucket is, by its name and region. Slow. Raises InvalidRequest."""
-
-
-def connection_of(config: StorageConfig) -> S3Connection:
+def connection(config: StorageConfig) -> S3Connection:
     """The connection fields of a storage config. Blocks: a CA bundle may be a file. Raises InvalidRequest, with the field's name."""
     fields = config.fields
     endpoint = fields.endpoint("endpoint_url")
@@ -117,26 +99,25 @@ def connection_of(config: StorageConfig) -> S3Connection:
     if style not in ("path", "virtual", "auto"):
         raise InvalidRequest(f"{config.label}: addressing_style is unknown; expected path, virtual or auto")
     reached = fields_of(config, secrets=KEYS)
-    given = {name: reached[name] for name in KEYS}
-    missing = [name for name in KEYS[:2] if not given[name]]
-    if missing and any(given.values()):
-        has = " and ".join(name for name in KEYS if given[name])
+    given = [name for name, _ in reached["keys"]]
+    missing = [name for name in KEYS[:2] if name not in given]
+    if missing and given:
         needs = "give both keys, or none to use the default credential chain"
-        raise InvalidRequest(f"{config.label} has {has} but no {' and no '.join(missing)}; {needs}")
+        raise InvalidRequest(f"{config.label} has {' and '.join(given)} but no {' and no '.join(missing)}; {needs}")
     return S3Connection(url=endpoint, region=fields.text("region"), addressing_style=style, **reached)
 
 
-def client_of(connection: S3Connection, means: Means) -> Client:
+def client(connection: S3Connection, means: Means) -> Client:
     """As `BucketStore.client`."""
     from adapter.storage.stores.s3 import amazon  # noqa: PLC0415 - botocore takes 0.1 s to import
 
     region = connection.region or amazon.of_environment("region") or "us-east-1"
     trust = replace(connection.trust, ca_file=amazon.of_environment("ca_bundle"))
     connection = replace(connection, region=region, trust=trust)
-    given = [key.reveal() for key in (connection.access_key_id, connection.secret_access_key, connection.session_token) if key]
+    given = [secret.reveal() for _, secret in connection.keys]
     tokens: Token | Tokens = Token(Keys(*given) if given else None)
     if not given and not connection.is_anonymous:
-        tokens = Tokens(partial(amazon.asked, connection), means, Trust(ca_file=trust.ca_file), early_seconds=TURN_SECONDS)
+        tokens = Tokens(partial(amazon.asked, connection), means, Trust(ca_file=trust.ca_file))
     return partial(S3Bucket, connection, means, tokens, partial(amazon.place_of, connection))
 
 
@@ -149,22 +130,20 @@ class S3Bucket(CloudBucket):
     query: ClassVar[Mapping[str, str]] = {"list-type": "2", "encoding-type": "url"}
     limit = "max-keys"
     continuation = "continuation-token"
-    statuses = (OK, PARTIAL)  # small servers know no ranges
     most_name_bytes = 1024  # Source: Amazon S3 User Guide, Naming Amazon S3 objects
     meanings = MEANINGS
 
     def __init__(self, connection: S3Connection, means: Means, tokens: Token | Tokens, place_of: PlaceOf, config: StorageConfig) -> None:
+        """`place_of`: see `amazon.place_of`."""
         self._name = name = config.required_bucket()
         words = f"bucket {name!r} at {connection.host}"
         super().__init__(connection, means, tokens, config, place=f"s3://{name}", base=connection.url or "", words=words)
-        self._usual_region = connection.region or ""
         if not connection.url:
-            self.endpoint = f"{connection.host} ({self._usual_region})"
+            self.endpoint = f"{connection.host} ({connection.region})"
         self._place_of = place_of
+        self._usual = self._next = connection.region or ""
+        """Region to turn to before the next request; empty: it was turned to."""
         self._region = ""
-        """That is asked; empty: it is not known where the bucket is."""
-        self._other_region = ""
-        """Where an answer says that the bucket is, until that was tried."""
         self._checksums: dict[str, str] = {}
         """Key of a large object → algorithm of a checksum of all of it, as listed."""
 
@@ -174,14 +153,12 @@ class S3Bucket(CloudBucket):
         try:
             page = await listing()
         except InvalidRequest as elsewhere:
-            region, self._other_region = self._other_region, ""
-            if not region:
+            if not self._next:
                 raise
-            await self._move(region)
             try:
                 page = await listing()
             except InvalidRequest:
-                self._region = self._other_region = ""
+                self._next = self._usual
                 raise elsewhere from None
         self._checksums |= {each.key: each.checksum for each in page.objects if each.size_bytes > _LARGE_BYTES and each.checksum}
         return page
@@ -198,13 +175,11 @@ class S3Bucket(CloudBucket):
 
     async def _proof(self) -> Any:
         proof = await super()._proof()
-        if not self._region:
-            await self._move(self._usual_region)
+        if region := self._next:
+            base, self._region = await self._means.blocking.run(lambda _: self._place_of(self._name, region))
+            self._next = ""
+            self._turn_to(base)
         return proof
-
-    async def _move(self, region: str) -> None:
-        base, self._region = await self._means.blocking.run(lambda _: self._place_of(self._name, region))
-        self._turn_to(base)
 
     async def _told(self, wanted: StoredObject) -> Sequence[Checksum]:
         """
@@ -225,11 +200,11 @@ class S3Bucket(CloudBucket):
             return super()._refused(head, key)
         region = head.headers.get("x-amz-bucket-region", "")
         region = region if _REGION.fullmatch(region) else ""
-        self._other_region = region if region != self._region else ""
+        self._next = region if region != self._region else ""
         found = f"the bucket is in {region!r}" if region else "the bucket is in another region"
         named = f"{code}, HTTP {head.status}" if code in _ELSEWHERE else f"HTTP {head.status}"
         is_not = f"{self.words} is not in region {self._region!r}, {found} ({named})"
-        return InvalidRequest(f"{is_not}; set `region` (and endpoint_url) of {self._where.label}")
+        return InvalidRequest(f"{is_not}; set `region` (and endpoint_url) of {self._where.config.label}")
 
     def sign(self, proof: Keys | None, method: str, url: str, headers: Mapping[str, str]) -> tuple[str, Mapping[str, str]]:
         """As `CloudBucket`."""
@@ -241,17 +216,16 @@ class S3Bucket(CloudBucket):
         root = parsed(content, "ListBucketResult", most_tags=_MOST_TAGS)
         fields = texts_of(root, _FIELDS)
         int(fields.get("KeyCount") or 0)
-        told = fields.get("IsTruncated", "")
-        is_cut = told == "true"
-        if not is_cut and told.strip() != "false":
+        told = fields["IsTruncated"]
+        if told != "true" and told.strip() != "false":
             raise ValueError("neither the end nor a part")
-        token = fields.get("NextContinuationToken", "") if is_cut else ""
-        if is_cut and not token:
+        token = fields.get("NextContinuationToken", "") if told == "true" else None
+        if token == "":
             raise SourceUnavailable("cut its listing short without saying where it goes on")
         decode = unquote_plus if fields.get("EncodingType") == "url" else str
-        objects = tuple(_stored(row, decode) for row in root if name_of(row) == "Contents")
-        prefixes = (texts_of(row, ("Prefix",))["Prefix"] for row in root if name_of(row) == "CommonPrefixes")
-        return Page(objects=objects, folders=tuple(map(decode, prefixes)), next_token=token or None)
+        objects = tuple(_stored(row, decode) for row in root.iterfind("Contents"))
+        prefixes = (texts_of(row, ("Prefix",))["Prefix"] for row in root.iterfind("CommonPrefixes"))
+        return Page(objects=objects, folders=tuple(map(decode, prefixes)), next_token=token)
 
     def object(self, read: Read) -> tuple[str, Mapping[str, str]]:
         """As `CloudBucket`."""
@@ -275,7 +249,7 @@ def full_checksum(algorithms: Sequence[str], kind: str | None) -> str:
 
 def _stored(row: Element, decode: Callable[[str], str]) -> StoredObject:
     fields = texts_of(row, _FIELDS_OF_A_ROW)
-    algorithms = [each.text or "" for each in row if name_of(each) == "ChecksumAlgorithm"]
+    algorithms = [each.text or "" for each in row.iterfind("ChecksumAlgorithm")]
     checksum = full_checksum(algorithms, fields.get("ChecksumType"))
     return StoredObject(decode(fields["Key"]), int(fields["Size"]), etag_of(fields.get("ETag")), checksum=checksum)
 

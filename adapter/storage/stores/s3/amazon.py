@@ -19,7 +19,6 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from types import SimpleNamespace
@@ -36,9 +35,10 @@ from adapter.errors import InvalidRequest, SourceUnavailable
 from adapter.storage.net.failures import ANSWER_SECONDS, CONNECT_SECONDS, Unanswered
 from adapter.storage.net.messages import Head
 from adapter.storage.stores.cloud import NEVER, Asking, NoCredentialsError, Token, TokensAwayError
-from adapter.storage.stores.s3 import MEANINGS, BucketPlace, Keys, S3Connection
+from adapter.storage.stores.s3 import MEANINGS, Keys, S3Connection
 from adapter.workers import Stop
 
+_session = functools.cache(botocore.session.Session)
 _SCOPE = re.compile(r"AWS4-HMAC-SHA256 Credential=[^,]*/([A-Za-z0-9-]+)/s3/aws4_request,")
 """With the region of a signature."""
 PROGRAM_SECONDS = CONNECT_SECONDS + ANSWER_SECONDS
@@ -48,6 +48,7 @@ _CONFIG = Config(retries=cast("Any", _ONCE), defaults_mode=cast("Any", "legacy")
 """Of every client of the chain. Another mode than `legacy` may ask the instance's metadata beside all of this."""
 _OR_ELSE = 'give the storage config an access_key_id and a secret_access_key, or "anonymous": "true" for a public bucket'
 _INVALID: dict[type[Exception], str] = {
+    boto.InvalidRegionError: "{region!r} is not a region",
     boto.ProfileNotFound: "AWS_PROFILE names a profile that does not exist",
     boto.ParamValidationError: "not a valid bucket name or key",
 }
@@ -64,9 +65,9 @@ def of_environment(name: str) -> str | None:
 
 
 @functools.lru_cache(256)
-def place_of(connection: S3Connection, bucket: str, region: str) -> BucketPlace:
+def place_of(connection: S3Connection, bucket: str, region: str) -> tuple[str, str]:
     """
-    Where this bucket is. Slow (0.1 s).
+    Where this bucket is: its URL, without a slash at its end, and the region that requests are signed for. Slow (0.1 s).
 
     Raises:
         InvalidRequest: the endpoint, region or bucket name is none, or the bucket takes another signature than SigV4.
@@ -91,18 +92,11 @@ def place_of(connection: S3Connection, bucket: str, region: str) -> BucketPlace:
         cast("Any", client).list_objects_v2(Bucket=bucket)
     except (boto.BotoCoreError, ValueError) as error:
         why = _INVALID.get(type(error), f"the endpoint, region or bucket name is not valid ({type(error).__name__})")
-        if isinstance(error, boto.InvalidRegionError):
-            why = f"{region!r} is not a region"
-        raise InvalidRequest(f"bucket {bucket!r} at {connection.host} cannot be asked: {why}") from error
+        raise InvalidRequest(f"bucket {bucket!r} at {connection.host} cannot be asked: {why.format(region=region)}") from error
     scope = _SCOPE.search(str(sent[0].headers.get("Authorization")))
     if scope is None or bucket.endswith("--x-s3"):  # Outposts, a directory bucket
         raise InvalidRequest(f"the bucket at {connection.host} wants another signature than that of S3, which is not supported")
-    return BucketPlace(sent[0].url.partition("?")[0].rstrip("/"), scope[1])
-
-
-@functools.cache
-def _session() -> botocore.session.Session:
-    return botocore.session.Session()
+    return sent[0].url.partition("?")[0].rstrip("/"), scope[1]
 
 
 def asked(connection: S3Connection, asking: Asking) -> Token:
@@ -170,14 +164,11 @@ def _reach_through(resolver: Any, asking: Asking) -> None:
     task = resolver.get_provider("container-role")._fetcher
     task._session = SimpleNamespace(send=partial(_answered, asking, uses_proxies=False))
     task.RETRY_ATTEMPTS, task.SLEEP_TIME = 1, 0
-    run = partial(_Program, asking.stop)
+    run: Any = partial(_Program, asking.stop)
     resolver.get_provider("custom-process")._popen = run
     profiles = resolver.get_provider("assume-role")._profile_provider_builder
-
-    def program_of(profile_name: str) -> ProcessProvider:
-        return ProcessProvider(profile_name, load_config=lambda: profiles._session.full_config, popen=cast("Callable[..., Any]", run))
-
-    profiles._create_process_provider = program_of
+    read_config = lambda: profiles._session.full_config  # noqa: E731
+    profiles._create_process_provider = partial(ProcessProvider, load_config=read_config, popen=run)
 
 
 class _Program(subprocess.Popen[bytes]):

@@ -6,7 +6,7 @@ import pytest
 
 from adapter.errors import InvalidRequest
 from adapter.storage.secret.merging import merged
-from adapter.storage.stores.s3 import connection_of
+from adapter.storage.stores.s3 import connection as connection_of
 from adapter.storage.stores.table import BINDINGS, BUCKETS
 from tests.builders import a_spec
 from tests.unit.storage.rigs import make_config
@@ -26,7 +26,7 @@ def test_an_empty_endpoint_is_none():
     """It must not turn the stored one off: the keys would go to Amazon."""
     _, connection = reached(STORED, endpoint_url="")
     assert connection.url == "https://ours:9000"
-    assert connection.access_key_id.reveal() == "stored-id"
+    assert connection.key("access_key_id") == "stored-id"
 
 
 def test_anonymous_false_does_not_bring_the_chain_back():
@@ -38,7 +38,7 @@ def test_anonymous_false_does_not_bring_the_chain_back():
 def test_other_parameters_keep_the_stored_keys():
     """Bucket and region are a request's to choose."""
     _, connection = reached(STORED, bucket="other", region="eu-1")
-    assert connection.secret_access_key.reveal() == "stored-secret"
+    assert connection.key("secret_access_key") == "stored-secret"
 
 
 # type, stored config, parameters that lead elsewhere, parameters that do not
@@ -176,26 +176,26 @@ def test_a_request_cannot_say_whose_stored_credentials_are(stored, params):
 def test_credentials_that_repeat_the_stored_ones_change_nothing(params):
     """Nothing is replaced, so nothing is missing."""
     config, connection = reached(STORED, **params)
-    assert connection.secret_access_key.reveal() == "stored-secret" and not config.is_unsigned
+    assert connection.key("secret_access_key") == "stored-secret" and not config.is_unsigned
 
 
 def test_repeated_and_new_parts_are_a_set_of_their_own():
     """Also when one part is the stored one."""
     _, connection = reached(STORED, access_key_id="stored-id", secret_access_key="own-secret")
-    assert connection.access_key_id.reveal() == "stored-id" and connection.secret_access_key.reveal() == "own-secret"
-    assert connection.session_token is None
+    assert connection.key("access_key_id") == "stored-id" and connection.key("secret_access_key") == "own-secret"
+    assert connection.key("session_token") == ""
 
 
 def test_trust_that_repeats_the_stored_one_changes_nothing():
     """A template may carry the same value in both."""
     _, connection = reached(STORED | {"verify_ssl": "false"}, verify_ssl="false")
-    assert connection.trust.verify is False and connection.access_key_id is not None
+    assert connection.trust.verify is False and connection.key("access_key_id")
 
 
 def test_own_keys_turn_a_stored_anonymous_off():
     """They replace the stored identity, which is nobody."""
     _, connection = reached({"type": "s3", "bucket": "b", "anonymous": "true"}, access_key_id="own-id", secret_access_key="own-secret")
-    assert not connection.is_anonymous and connection.access_key_id.reveal() == "own-id"
+    assert not connection.is_anonymous and connection.key("access_key_id") == "own-id"
 
 
 AMAZONS = ("arn:aws:s3:us-east-1:123456789012:accesspoint/evil", "x--use1-az4--x-s3", "evil-o0b1d075431d83bebde8xz5w8ij--op-s3")
@@ -207,7 +207,7 @@ def test_a_bucket_does_not_lead_away_from_the_endpoint(bucket):
     with pytest.raises(InvalidRequest, match="the bucket's name is of a form that Amazon alone has, and would lead away from endpoint_url"):
         reached(STORED, bucket=bucket)
     for amazon in ({"endpoint_url": "https://s3.us-east-1.amazonaws.com"}, {"endpoint_url": ""}):
-        assert reached(STORED | amazon, bucket=bucket)[1].access_key_id is not None
+        assert reached(STORED | amazon, bucket=bucket)[1].key("access_key_id")
 
 
 @pytest.mark.parametrize(

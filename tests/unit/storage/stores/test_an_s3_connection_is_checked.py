@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from adapter.errors import InvalidRequest
-from adapter.storage.stores.s3 import S3Connection, connection_of
+from adapter.storage.stores.s3 import S3Connection
+from adapter.storage.stores.s3 import connection as connection_of
 from tests.real.s3 import S3Server
 from tests.unit.storage.rigs import make_config
 
@@ -27,9 +28,9 @@ def pem():
 def test_all_fields_are_read():
     """The names of ModelMesh's secrets."""
     made = connection(**KEYS, session_token="t", endpoint_url="http://minio:9000", region="eu-1", addressing_style="Virtual")
-    assert made.access_key_id.reveal() == "the-key-id"
-    assert made.secret_access_key.reveal() == "the-secret"
-    assert made.session_token.reveal() == "t"
+    assert made.key("access_key_id") == "the-key-id"
+    assert made.key("secret_access_key") == "the-secret"
+    assert made.key("session_token") == "t"
     assert (made.url, made.region, made.addressing_style, made.host) == ("http://minio:9000", "eu-1", "virtual", "minio:9000")
 
 
