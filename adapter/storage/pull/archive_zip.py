@@ -12,7 +12,6 @@ from __future__ import annotations
 import io
 import itertools
 import os
-import posixpath
 import stat
 import struct
 import zipfile
@@ -20,7 +19,7 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from adapter.storage.pull.archive_tree import CHUNK_BYTES, MAX_LINK_BYTES, ArchiveTree, Damaged
+from adapter.storage.pull.archive_tree import CHUNK_BYTES, ArchiveTree, Damaged, Entry, Kind
 from adapter.storage.search import shown
 from adapter.workers import Stop
 
@@ -43,23 +42,26 @@ BROKEN = (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, Value
 """What `zipfile` raises on bytes that are no archive."""
 
 
-def unzip(archive: Path, tree: ArchiveTree, stop: Stop) -> None:
+_KINDS: dict[int, Kind] = {0: "file", stat.S_IFREG: "file", stat.S_IFDIR: "directory", stat.S_IFLNK: "link"}
+
+
+def members(archive: Path, tree: ArchiveTree, stop: Stop) -> Iterator[Entry]:
     """
-    Unpack a zip archive.
+    Every entry, after a look at all of them. The content of each is read before the next one.
 
     Raises:
         Damaged, one of `BROKEN`: it is no zip archive, or not all of it.
         InvalidModel: it holds what is not unpacked.
-        DiskFull, OSError: as `ArchiveTree`.
+        DiskFull, OSError: as `ArchiveTree.announce`.
     """
     with _Measured(io.FileIO(archive), tree) as file:
         entries = _entries(file)
         with zipfile.ZipFile(file) as opened:
             if entries not in (_SHORT, len(opened.infolist()) & _SHORT):
                 raise Damaged("its directory has more or fewer entries than its end says")
-            tree.check_announced(_checked(opened, tree, stop), len(opened.infolist()))
+            tree.announce(_checked(opened, tree, stop), len(opened.infolist()))
             for member in opened.infolist():
-                _unpack(opened, member, file, tree)
+                yield _entry(opened, member, file)
 
 
 class _Measured(io.BufferedReader):
@@ -89,7 +91,7 @@ class _Measured(io.BufferedReader):
             at += _MEMBER_BYTES + name_bytes + extra_bytes + comment_bytes
         if names_bytes > _MAX_NAMES_BYTES:
             raise Damaged(f"its directory has more than {_MAX_NAMES_BYTES} bytes of names")
-        self._tree.check_announced(0, entries)
+        self._tree.announce(0, entries)
 
 
 def _entries(file: io.BufferedReader) -> int:
@@ -136,27 +138,14 @@ def _end_of(member: zipfile.ZipInfo) -> int:
     return member.header_offset + _LOCAL.size + member.compress_size
 
 
-def _unpack(opened: zipfile.ZipFile, member: zipfile.ZipInfo, file: io.BufferedReader, tree: ArchiveTree) -> None:
-    name = _name(member)
-    path = tree.path_of(name)
-    kind = stat.S_IFMT(member.external_attr >> 16)
+def _entry(opened: zipfile.ZipFile, member: zipfile.ZipInfo, file: io.BufferedReader) -> Entry:
+    name, kind = _name(member), stat.S_IFMT(member.external_attr >> 16)
     file.seek(member.header_offset)
     method, *_, name_bytes, extra_bytes = _LOCAL.unpack(file.read(_LOCAL.size))[3:]
     if method != member.compress_type or _end_of(member) + name_bytes + extra_bytes > opened.start_dir:
         raise Damaged(f"the header of {shown(name)} contradicts the directory")
-    if path is None or name.endswith("/") or kind == stat.S_IFDIR:
-        if member.file_size or kind not in (0, stat.S_IFDIR):
-            raise tree.refusal(f"holds {shown(name)} both as a file and as a directory")
-        tree.directory(path)
-    elif kind == stat.S_IFLNK:
-        if member.file_size > MAX_LINK_BYTES:
-            raise tree.refusal(f"holds the link {shown(path)}, which names a path of more than {MAX_LINK_BYTES} bytes")
-        target = b"".join(content for _, content in _pieces(opened, member))
-        tree.link(path, posixpath.join(posixpath.dirname(path), target.decode()))
-    elif kind in (0, stat.S_IFREG):
-        tree.file(path, member.file_size, _pieces(opened, member))
-    else:
-        raise tree.refusal(f"holds {shown(path)}, which is neither a file nor a directory")
+    is_directory = not kind and name.endswith("/")
+    return Entry(name, "directory" if is_directory else _KINDS.get(kind), member.file_size, _pieces(opened, member))
 
 
 def _pieces(opened: zipfile.ZipFile, member: zipfile.ZipInfo) -> Iterator[tuple[int, bytes]]:
