@@ -35,8 +35,9 @@ from adapter.storage.net.engine import Engine
 from adapter.storage.net.messages import Guard
 from adapter.storage.pull.archives import is_archive
 from adapter.storage.pull.listing import find_model
-from adapter.storage.pull.puller import PART_SIZES, EndpointQueues, PartSizes, Puller
+from adapter.storage.pull.puller import EndpointQueues, Puller
 from adapter.storage.pull.remote import Means, PackedModel, RemoteModel
+from adapter.storage.pull.staged import PART_SIZES, PartSizes
 from adapter.storage.search import Found, Search
 from adapter.storage.secret.config import StorageConfigs
 from adapter.storage.secret.merging import NOTHING, StorageConfig

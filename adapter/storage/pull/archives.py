@@ -24,15 +24,9 @@ from adapter.workers import Stop
 SUFFIXES = (".tar.gz", ".tgz", ".tar", ".zip")
 _OTHERS = (".gz", ".bz2", ".tbz2", ".xz", ".txz", ".zst", ".7z", ".rar")
 _KINDS = {
-    b"\x1f\x8b": "gzip",
-    b"PK\3\4": "zip",
-    b"PK\5\6": "zip",
-    b"BZh": "bzip2",
-    b"\xfd7zXZ": "xz",
-    b"\x28\xb5\x2f\xfd": "zstd",
-    b"7z\xbc\xaf": "7z",
-    b"Rar!": "rar",
-}
+    b"\x1f\x8b": "gzip", b"PK\3\4": "zip", b"PK\5\6": "zip", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd",
+    b"7z\xbc\xaf": "7z", b"Rar!": "rar",
+}  # fmt: skip
 """First bytes of what is taken for one another."""
 _BROKEN = (*archive_zip.BROKEN, tarfile.TarError, gzip.BadGzipFile)
 """What the libraries raise on bytes that are no archive."""

@@ -9,7 +9,6 @@ What is held and never fetched is let go when the model object goes. Knows no st
 from __future__ import annotations
 
 import dataclasses
-import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -71,6 +70,9 @@ class RemoteModel:
         self._origin = search.origin
         self._bucket_for = bucket_for
         self._read: dict[str, SourceFile] = {}
+        schema = found.schema if found.listing.is_versioned else None
+        self._beside = {SCHEMA: schema} if schema is not None else {}
+        """What the artifact has of the schema."""
 
     @property
     def listing(self) -> Listing:
@@ -106,7 +108,7 @@ class RemoteModel:
         wanted = {file.path: file for file in files} | self._read
 
         def objects() -> dict[str, StoredObject]:
-            return {f"{FILES}/{path}": self._found.stored(file) for path, file in wanted.items()}
+            return {f"{FILES}/{path}": self._found.stored(file) for path, file in wanted.items()} | self._beside
 
         return (await self._take(await self._means.files.run_large(objects, len(wanted)), self.listing)).artifact
 
@@ -125,19 +127,13 @@ class RemoteModel:
         return self.listing
 
     async def _take(self, objects: Mapping[str, StoredObject], listing: Listing | None) -> Taken:
-        """The artifact of these objects and the schema, with one more user. Raises as `fetch`; InvalidModel: as `unpack`."""
-        found, waits = self._found, self._waits
-        schema = found.listing.schema
-        if schema is not None and found.listing.is_versioned and found.stored(schema) not in self.contents:
+        """The artifact of these objects, with one more user. Raises as `fetch`; InvalidModel: as `unpack`."""
+        found, schema = self._found.listing, self._found.listing.schema
+        if schema is not None and self._beside and self._beside[SCHEMA] not in self.contents:
             await self.read(schema)
-        wanted = WantedArtifact(identity=self._identity(objects), is_versioned=found.listing.is_versioned, listing=listing, waits=waits)
+        identity = Identity(self._origin, objects)
+        wanted = WantedArtifact(identity=identity, is_versioned=found.is_versioned, listing=listing, waits=self._waits)
         return await self._means.cache.take(wanted, self)
-
-    def _identity(self, objects: Mapping[str, StoredObject]) -> Identity:
-        schema = self._found.schema
-        if schema is None or not self._found.listing.is_versioned:
-            return Identity(self._origin, objects)
-        return Identity(self._origin, {**objects, SCHEMA: schema})
 
     async def _read_in_turn(self, stored: StoredObject, length: int) -> bytes:
         """With credentials of our own."""
@@ -154,14 +150,15 @@ class RemoteModel:
 
 
 class PackedModel(RemoteModel):
-    """A model in an archive. Made in a thread. Holds the artifact, once there was need of it."""
+    """A model in an archive. Made in a thread."""
+
+    _artifact: Artifact | None = None
+    """Held, once there was need of it, until it is fetched or the model goes."""
 
     def __init__(self, found: FoundModel, *, means: Means, search: Search, bucket_for: Callable[[Waits], Bucket]) -> None:
         super().__init__(found, means=means, search=search, bucket_for=bucket_for)
-        self._objects = {ARCHIVE: found.stored(found.listing.files[0])}
-        self._known = means.cache.listing(self._identity(self._objects).key) if found.listing.is_versioned else None
-        self._artifact: Artifact | None = None
-        self._leftover: weakref.finalize[..., PackedModel] | None = None
+        self._objects = {ARCHIVE: found.stored(found.listing.files[0])} | self._beside
+        self._known = means.cache.listing(Identity(self._origin, self._objects).key) if found.listing.is_versioned else None
 
     @property
     def is_known(self) -> bool:
@@ -197,27 +194,25 @@ class PackedModel(RemoteModel):
 
     async def fetch(self, files: tuple[SourceFile, ...]) -> Artifact:
         """All of the archive is there already; the caller has it now."""
-        artifact = await self._taken()
-        if self._leftover is not None:
-            self._leftover.detach()
-        self._artifact = self._leftover = None
+        artifact, self._artifact = await self._taken(), None
         return artifact
+
+    def __del__(self) -> None:
+        """What nobody has fetched is let go."""
+        if self._artifact is not None:
+            self._means.cache.abandon(self._artifact)
 
     async def fill(self, staged: Path, missing: Mapping[str, StoredObject], reserved: Reservation, waits: Waits) -> Listing:
         """As `Source`."""
         means = self._means
-        packed = await means.puller.pull(self._bucket_for(waits), missing, waits, reserved=reserved)
-        try:
-            with waits.on(f"the unpacking of {self._found.listing.name!r}"):
-                return await means.unpacks.run(partial(self._unpack, packed / ARCHIVE, staged, reserved))
-        finally:
-            await means.files.run_to_end(lambda _: means.volume.discard(packed))
-            reserved.change(-self._found.listing.size_bytes)
+        await means.puller.pull(self._bucket_for(waits), missing, waits, reserved=reserved, staged=staged)
+        with waits.on(f"the unpacking of {self._found.listing.name!r}"):
+            return await means.unpacks.run(partial(self._unpack, staged, reserved))
 
-    def _unpack(self, archive: Path, staged: Path, reserved: Reservation, stop: Stop) -> Listing:
+    def _unpack(self, staged: Path, reserved: Reservation, stop: Stop) -> Listing:
         packed, means = self._found.listing, self._means
         with means.volume.writing(packed.size_bytes):
-            outer, target = staged / "unpacked", staged / FILES
+            archive, outer, target = staged / ARCHIVE, staged / "unpacked", staged / FILES
             make_plain_directory(outer)
             files = unpack(archive, name=packed.name, target=outer, reserved=reserved, max_bytes=means.most_unpacked_bytes, stop=stop)
             names = list(outer.iterdir())
@@ -228,14 +223,13 @@ class PackedModel(RemoteModel):
                 files = {path.partition("/")[2]: size_bytes for path, size_bytes in files.items()}
             else:
                 outer.rename(target)
+            archive.unlink()
+        reserved.change(-packed.size_bytes)
         listed = tuple(SourceFile(path, files[path], packed.files[0].etag) for path in sorted(files))
         return dataclasses.replace(packed, files=listed, is_single_file=len(listed) == 1 and "/" not in listed[0].path)
 
     async def _taken(self) -> Artifact:
         if self._artifact is None:
             taken = await self._take(self._objects, None)
-            cache, artifact = self._means.cache, taken.artifact
-            self._artifact, self._known = artifact, self._known or taken.listing
-            self._leftover = weakref.finalize(self, lambda: cache.abandon(artifact))
-            self._leftover.atexit = False
+            self._artifact, self._known = taken.artifact, self._known or taken.listing
         return self._artifact
