@@ -13,11 +13,10 @@ import errno
 import os
 import posixpath
 import re
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 from adapter.errors import InvalidModel
 from adapter.paths import TreeTooLarge, check_size, held_bytes, path_problem
@@ -28,6 +27,7 @@ from adapter.volume.space import Reservation
 from adapter.volume.volume import make_plain_directory
 from adapter.workers import Stop
 
+T = TypeVar("T")
 CHUNK_BYTES = 256 * 1024
 """Most content that is in memory at once."""
 RATIO = 200
@@ -148,16 +148,14 @@ class ArchiveTree:
         for directory in reversed(missing):
             if directory in self._files or directory in self._links:
                 raise self.refusal(f"holds {shown(directory)} both as a file and as a directory")
-            self._keep(directory, directories=1)
-            with self._naming(directory):
-                self._reserved.insist(partial(make_plain_directory, self._target / directory))
             self._directories.add(directory)
+            self._keep(directory)
+            self._make(directory, partial(make_plain_directory, self._target / directory))
 
     def _file(self, path: str, entry: Entry) -> None:
         self._bytes += entry.size_bytes
         self._reserve(self._bytes, 1)
-        with self._naming(path):
-            file = self._reserved.insist(partial(open_file, self._target / path, is_new=True))
+        file = self._make(path, partial(open_file, self._target / path, is_new=True))
         try:
             end = 0
             for offset, content in entry.pieces:
@@ -189,8 +187,7 @@ class ArchiveTree:
             sizes[path] = self._files[source]
             self._bytes += sizes[path]
             self._check_bytes(self._bytes)
-            with self._naming(path):
-                self._reserved.insist(partial((self._target / path).hardlink_to, self._target / source))
+            self._make(path, partial((self._target / path).hardlink_to, self._target / source))
         if not sizes:
             raise self.refusal("holds no files")
         self._reserved.change(sum(self._files.values()) - self._reserved_bytes)
@@ -220,10 +217,10 @@ class ArchiveTree:
         if count > MAX_OBJECTS:
             raise self.refusal(f"holds more than {MAX_OBJECTS} entries; is it really one model?")
 
-    def _keep(self, name: str, *, directories: int = 0) -> None:
+    def _keep(self, name: str) -> None:
         self._held += held_bytes(name)
         try:
-            check_size(len(self._directories) + directories, self._held)
+            check_size(len(self._directories), self._held)
         except TreeTooLarge as problem:
             raise self.refusal(f"{problem}; is it really one model?") from problem
 
@@ -233,11 +230,10 @@ class ArchiveTree:
                 f"unpacks to more than {show_bytes(self.limit_bytes)}, the limit for it (UNPACK_MAX_BYTES, and {RATIO} times its own size)"
             )
 
-    @contextmanager
-    def _naming(self, path: str) -> Iterator[None]:
+    def _make(self, path: str, action: Callable[[], T]) -> T:
         """What the file system says of a name is a fact about the archive; other trouble is the volume's."""
         try:
-            yield
+            return self._reserved.insist(action)
         except OSError as error:
             if error.errno not in _NAMES_IT:
                 raise

@@ -10,18 +10,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from weakref import WeakValueDictionary
 
-from adapter.storage.bucket import Bucket, Read, StoredObject
+from adapter.storage.bucket import Bucket, Read
+from adapter.storage.cache.cache import Cache
 from adapter.storage.net.messages import SMALL_BYTES
 from adapter.storage.pull.staged import FIRST_CONNECTIONS, Part, PartSizes, StagedFiles
 from adapter.telemetry.metrics import PULLED_BYTES, PULLED_FILES
-from adapter.volume.space import Reservation
 from adapter.volume.volume import Volume
 from adapter.waits import Waits
 from adapter.workers import Workers
@@ -75,67 +74,64 @@ async def _held(turns: asyncio.Semaphore, waits: Waits, what: str) -> AsyncItera
 
 
 @dataclass(frozen=True, kw_only=True)
-class Puller:
-    """Pulls models, any number at once."""
+class Means:
+    """What models in buckets are read, pulled and unpacked with."""
 
     volume: Volume
-    requests: EndpointQueues
-    files: Workers
-    """Threads that work on the volume alone."""
+    cache: Cache
+    asks: EndpointQueues
+    """Listings and small reads."""
+    pulls: EndpointQueues
     connections: int
     """That one pull may have at once."""
     sizes: PartSizes
-
-    async def pull(self, bucket: Bucket, objects: Mapping[str, StoredObject], waits: Waits, *, reserved: Reservation, staged: Path) -> None:
-        """
-        Pull objects.
-
-        Args:
-            bucket: where they are.
-            objects: path in the directory → object, from a checked listing.
-            waits: of those who wait for it.
-            reserved: grows by the bytes of the objects; its owner counts on for what was pulled.
-            staged: a directory with all folders of these paths. A pull that fails leaves some of the files.
-
-        Raises:
-            SourceError: the first one that any object met.
-            DiskFull: with the numbers; nothing that is idle is left to give way.
-        """
-        files = StagedFiles(self.volume, staged, objects, reserved, bucket.place)
-        try:
-            parts = await self.files.run(partial(files.prepare, self.sizes))
-            await _Pull(self, bucket, files, parts, waits).run()
-        except BaseException:
-            await self.files.run_to_end(files.close)
-            raise
-        finally:
-            PULLED_BYTES.labels(bucket.kind).inc(files.moved_bytes)
-        PULLED_FILES.labels(bucket.kind).inc(len(objects))
+    files: Workers
+    """Threads that work on the volume alone."""
+    unpacks: Workers
+    """Threads that unpack."""
+    most_unpacked_bytes: int
+    """Of one model."""
 
 
-class _Pull:
+class Pull:
     """One pull: its connections, as many as are of use, until nothing is left."""
 
-    def __init__(self, puller: Puller, bucket: Bucket, files: StagedFiles, parts: deque[Part], waits: Waits) -> None:
+    def __init__(self, means: Means, bucket: Bucket, files: StagedFiles, waits: Waits) -> None:
+        """`files`: where to, from a checked listing; `waits`: of those who wait for it."""
+        self._means = means
         self._bucket = bucket
         self._files = files
-        self._parts = parts
-        self._turn = partial(puller.requests.turn, bucket.endpoint, waits)
-        self._most = min(puller.connections, len(parts))
-        self._at_work = self._wanted = 0
+        self._turn = partial(means.pulls.turn, bucket.endpoint, waits)
+        self._parts: deque[Part] = deque()
+        self._most = self._wanted = self._at_work = 0
         """Connections; those that are too many end with their part."""
         self._has_first = False
         """The first part has come."""
 
     async def run(self) -> None:
-        """Until all is there. Raises the first error that any connection met; the others are stopped because of it."""
+        """
+        Until all is there. A pull that fails leaves some of the files.
+
+        Raises:
+            SourceError: the first one that any connection met; the others are stopped because of it.
+            DiskFull: with the numbers; nothing that is idle is left to give way.
+        """
+        means, files = self._means, self._files
         try:
+            self._parts = await means.files.run(partial(files.prepare, means.sizes))
+            self._most = min(means.connections, len(self._parts))
             async with asyncio.TaskGroup() as group:
                 self._grow_to(group, FIRST_CONNECTIONS)
                 if self._most > FIRST_CONNECTIONS:
                     group.create_task(self._watch(group))
-        except BaseExceptionGroup as failures:
-            raise failures.exceptions[0] from None
+        except BaseException as failure:
+            await means.files.run_to_end(files.close)
+            if isinstance(failure, BaseExceptionGroup):
+                raise failure.exceptions[0] from None
+            raise
+        finally:
+            PULLED_BYTES.labels(self._bucket.kind).inc(files.moved_bytes)
+        PULLED_FILES.labels(self._bucket.kind).inc(len(files.objects))
 
     def _grow_to(self, group: asyncio.TaskGroup, count: int) -> None:
         self._wanted = max(self._wanted, min(count, self._most))

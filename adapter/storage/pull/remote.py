@@ -10,43 +10,25 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from adapter.ends import Ends
 from adapter.model import Artifact, Listing, SourceFile
 from adapter.storage.bucket import Bucket, Read, StoredObject
-from adapter.storage.cache.cache import Cache, Taken
+from adapter.storage.cache.cache import Taken
 from adapter.storage.cache.cache import Wanted as WantedArtifact
 from adapter.storage.cache.identity import ARCHIVE, FILES, SCHEMA, Identity
 from adapter.storage.pull.archives import unpack
 from adapter.storage.pull.listing import FoundModel
-from adapter.storage.pull.puller import EndpointQueues, Puller
-from adapter.storage.pull.staged import Content
+from adapter.storage.pull.puller import Means, Pull
+from adapter.storage.pull.staged import Content, StagedFiles
 from adapter.storage.search import Search, check_readable, readable
 from adapter.volume.space import Reservation
 from adapter.volume.trees import read_below
-from adapter.volume.volume import Volume, make_plain_directory
+from adapter.volume.volume import make_plain_directory
 from adapter.waits import Waits
-from adapter.workers import Stop, Workers
-
-
-@dataclass(frozen=True, kw_only=True)
-class Means:
-    """What models in buckets are read, pulled and unpacked with."""
-
-    volume: Volume
-    cache: Cache
-    puller: Puller
-    asks: EndpointQueues
-    """Listings and small reads."""
-    files: Workers
-    """Threads that work on the volume alone."""
-    unpacks: Workers
-    """Threads that unpack."""
-    most_unpacked_bytes: int
-    """Of one model."""
+from adapter.workers import Stop
 
 
 class RemoteModel:
@@ -60,6 +42,8 @@ class RemoteModel:
             search: that has found it.
             bucket_for: the bucket for work that may go on for others: what it waits for is noted there.
         """
+        self.listing = found.listing
+        """As `StoredModel`."""
         self.contents: dict[StoredObject, bytes] = {}
         """As `Source`."""
         self.has_read = False
@@ -73,11 +57,6 @@ class RemoteModel:
         schema = found.schema if found.listing.is_versioned else None
         self._beside = {SCHEMA: schema} if schema is not None else {}
         """What the artifact has of the schema."""
-
-    @property
-    def listing(self) -> Listing:
-        """As `StoredModel`."""
-        return self._found.listing
 
     async def open(self) -> RemoteModel:
         """As `Found`."""
@@ -123,7 +102,8 @@ class RemoteModel:
     async def fill(self, staged: Path, missing: Mapping[str, StoredObject], reserved: Reservation, waits: Waits) -> Listing:
         """As `Source`."""
         if missing:
-            await self._means.puller.pull(self._bucket_for(waits), missing, waits, reserved=reserved, staged=staged)
+            files = StagedFiles(self._means.volume, staged, missing, reserved, self._found.bucket.place)
+            await Pull(self._means, self._bucket_for(waits), files, waits).run()
         return self.listing
 
     async def _take(self, objects: Mapping[str, StoredObject], listing: Listing | None) -> Taken:
@@ -158,21 +138,14 @@ class PackedModel(RemoteModel):
     def __init__(self, found: FoundModel, *, means: Means, search: Search, bucket_for: Callable[[Waits], Bucket]) -> None:
         super().__init__(found, means=means, search=search, bucket_for=bucket_for)
         self._objects = {ARCHIVE: found.stored(found.listing.files[0])} | self._beside
-        self._known = means.cache.listing(Identity(self._origin, self._objects).key) if found.listing.is_versioned else None
-
-    @property
-    def is_known(self) -> bool:
+        known = means.cache.listing(Identity(self._origin, self._objects).key) if found.listing.is_versioned else None
+        self.is_known = known is not None
         """Whether `listing` is of the files in the archive, and not of the archive."""
-        return self._known is not None
-
-    @property
-    def listing(self) -> Listing:
-        """As `StoredModel`, once it is known."""
-        return self._known or super().listing
+        self.listing = known or found.listing
 
     async def open(self) -> PackedModel:
         """As `Found`: unpacked, unless what this version of the archive holds is known."""
-        if self._known is None:
+        if not self.is_known:
             await self._taken()
         return self
 
@@ -204,10 +177,9 @@ class PackedModel(RemoteModel):
 
     async def fill(self, staged: Path, missing: Mapping[str, StoredObject], reserved: Reservation, waits: Waits) -> Listing:
         """As `Source`."""
-        means = self._means
-        await means.puller.pull(self._bucket_for(waits), missing, waits, reserved=reserved, staged=staged)
+        await super().fill(staged, missing, reserved, waits)
         with waits.on(f"the unpacking of {self._found.listing.name!r}"):
-            return await means.unpacks.run(partial(self._unpack, staged, reserved))
+            return await self._means.unpacks.run(partial(self._unpack, staged, reserved))
 
     def _unpack(self, staged: Path, reserved: Reservation, stop: Stop) -> Listing:
         packed, means = self._found.listing, self._means
@@ -231,5 +203,7 @@ class PackedModel(RemoteModel):
     async def _taken(self) -> Artifact:
         if self._artifact is None:
             taken = await self._take(self._objects, None)
-            self._artifact, self._known = taken.artifact, self._known or taken.listing
+            self._artifact = taken.artifact
+            if not self.is_known:
+                self.listing, self.is_known = taken.listing, True
         return self._artifact

@@ -166,6 +166,7 @@ class StagedFiles:
     def __init__(self, volume: Volume, folder: Path, objects: Mapping[str, StoredObject], reserved: Reservation, place: str) -> None:
         """`objects`: path in the folder → object; `reserved` grows by their bytes; `place`: where they are, for people."""
         self.folder = folder
+        self.objects = objects
         self.reserved = reserved
         self.open: set[int] = set()
         """Files that are being written."""
@@ -175,7 +176,6 @@ class StagedFiles:
         """Parts that have come."""
         self._place = place
         self._volume = volume
-        self._objects = objects
         self._total_bytes = sum(stored.size_bytes for stored in objects.values())
         self._cut: dict[str, Whole] = {}
         """Files that come in parts."""
@@ -188,8 +188,8 @@ class StagedFiles:
         """
         parts: deque[Part] = deque()
         with self.writing():
-            self.reserved.grow(self._total_bytes, len(self._objects))
-            for path, stored in sorted(self._objects.items(), key=lambda item: -item[1].size_bytes):
+            self.reserved.grow(self._total_bytes, len(self.objects))
+            for path, stored in sorted(self.objects.items(), key=lambda item: -item[1].size_bytes):
                 stop.check()
                 size, length = stored.size_bytes, stored.size_bytes
                 if size > sizes.whole_bytes and stored.is_divisible and stored.is_versioned:
