@@ -12,6 +12,7 @@ from __future__ import annotations
 import io
 import itertools
 import os
+import re
 import stat
 import struct
 import zipfile
@@ -98,15 +99,14 @@ def _entries(file: io.BufferedReader) -> int:
     """How many members the end mark says. Raises Damaged: there is none, or more than one could be meant."""
     start = max(0, file.seek(0, os.SEEK_END) - _END.size - _SHORT)
     file.seek(start)
-    tail, ends, at = file.read(), [], -1
-    while (at := tail.find(b"PK\5\6", at + 1)) >= 0:
-        ends.append(_END.unpack_from(tail, at) if at + _END.size <= len(tail) else (0,) * 8)
-        is_last = at + _END.size + ends[-1][-1] == len(tail)
-        if is_last and tail.find(b"PK\5\6", at + 1) >= 0:
-            raise Damaged("it has more than one end mark")
-    if not ends or not is_last:
+    tail = file.read()
+    marks = [mark.start() for mark in re.finditer(b"PK\5\6", tail)]
+    ends = [at for at in marks if at + _END.size + int.from_bytes(tail[at + 20 : at + 22], "little") == len(tail)]
+    if not ends or ends[-1] != marks[-1]:
         raise Damaged("it has no end mark, or something follows it")
-    _, disk, first_disk, here, entries, *_ = ends[-1]
+    if len(ends) > 1:
+        raise Damaged("it has more than one end mark")
+    _, disk, first_disk, here, entries, *_ = _END.unpack_from(tail, ends[0])
     if here != entries or (disk, first_disk) not in ((0, 0), (_SHORT, _SHORT)):
         raise Damaged("it is a part of an archive")
     return int(entries)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from weakref import WeakValueDictionary
@@ -56,21 +56,13 @@ class EndpointQueues:
     async def turn(self, endpoint: str, waits: Waits) -> AsyncIterator[None]:
         """While inside, one request may be under way to this endpoint. Until there is a turn, that is what is waited for."""
         turns = self._of.setdefault(endpoint, asyncio.Semaphore(self._each))
-        async with (
-            _held(turns, waits, f"a free request to {endpoint} (all {self._each} wait for it)"),
-            _held(self._all, waits, f"a free request to storage (all {2 * self._each} wait for stores)"),
-        ):
+        free = f"a free request to {endpoint} (all {self._each} wait for it)"
+        free_of_all = f"a free request to storage (all {2 * self._each} wait for stores)"
+        async with AsyncExitStack() as held:
+            for semaphore, what in ((turns, free), (self._all, free_of_all)):
+                with waits.on(what) if semaphore.locked() else nullcontext():
+                    await held.enter_async_context(semaphore)
             yield
-
-
-@asynccontextmanager
-async def _held(turns: asyncio.Semaphore, waits: Waits, what: str) -> AsyncIterator[None]:
-    with waits.on(what) if turns.locked() else nullcontext():
-        await turns.acquire()
-    try:
-        yield
-    finally:
-        turns.release()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,7 +22,7 @@ from adapter.storage.cache.identity import ARCHIVE, FILES, SCHEMA, Identity
 from adapter.storage.pull.archives import unpack
 from adapter.storage.pull.listing import FoundModel
 from adapter.storage.pull.puller import Means, Pull
-from adapter.storage.pull.staged import Content, StagedFiles
+from adapter.storage.pull.staged import Run, StagedFiles, Whole
 from adapter.storage.search import Search, check_readable, readable
 from adapter.volume.space import Reservation
 from adapter.volume.trees import read_below
@@ -123,10 +123,9 @@ class RemoteModel:
         return content
 
     async def _read_first(self, stored: StoredObject, length: int) -> bytes:
-        content = Content(stored, self._found.bucket.place)
-        sink = content if length == stored.size_bytes else content.keep
-        await self._found.bucket.read((Read(stored, 0, length, sink),))
-        return bytes(content.content)
+        run = Run(Whole(stored, self._found.bucket.place), 0, stored.size_bytes)
+        await self._found.bucket.read((Read(stored, 0, length, run if length == stored.size_bytes else run.keep),))
+        return bytes(run.content)
 
 
 class PackedModel(RemoteModel):

@@ -83,13 +83,16 @@ class Whole:
 
 
 class Run(FileSink):
-    """Bytes of an object, in their order. Belongs to one thread. A subclass keeps them."""
+    """Bytes of an object, in their order. Belongs to one thread. They are kept in memory; a subclass keeps them elsewhere."""
+
+    writes = False
 
     def __init__(self, whole: Whole, start: int, length: int) -> None:
         self._whole = whole
         self._start = start
         self._length = length
         self._came = 0
+        self.content = bytearray()
         self._running: Running | None = None
 
     @property
@@ -113,27 +116,12 @@ class Run(FileSink):
 
     def keep(self, chunk: bytes | memoryview) -> None:
         """Bytes that have come, behind `_came` others. Raises what `__call__` may."""
-        raise NotImplementedError
+        self.content += chunk
 
     def end(self) -> None:
         """As `FileSink`. Raises SourceUnavailable, as `Whole.ran`."""
         if self._running is not None:
             self._whole.ran(self._start, self._length, self._running.digest())
-
-
-class Content(Run):
-    """A whole object, in memory."""
-
-    writes = False
-
-    def __init__(self, stored: StoredObject, place: str) -> None:
-        """As `Whole`."""
-        super().__init__(Whole(stored, place), 0, stored.size_bytes)
-        self.content = bytearray()
-
-    def keep(self, chunk: bytes | memoryview) -> None:
-        """As `Run`."""
-        self.content += chunk
 
 
 class Part(NamedTuple):
@@ -222,6 +210,8 @@ class PartFile(Run):
 
     Raises DiskFull and AdapterError when the volume takes none, and SourceUnavailable from `end`, as `Whole.ran`.
     """
+
+    writes = True
 
     def __init__(self, files: StagedFiles, part: Part, whole: Whole, *, is_new: bool) -> None:
         super().__init__(whole, part.start, part.length)

@@ -209,8 +209,8 @@ MISTAKES = (
         "turn kept",
         "A request that has ended keeps its turn at an endpoint.",
         "adapter/storage/pull/puller.py",
-        "        turns.release()\n",
-        "        pass\n",
+        "await held.enter_async_context(semaphore)",
+        "await semaphore.acquire()",
         ("fault/test_storage_faults.py", "contract/bucket/test_pulls_live_through_faults.py"),
     ),
     Mistake(
