@@ -26,7 +26,6 @@ from adapter.storage.pull.staged import Run, StagedFiles, Whole
 from adapter.storage.search import Search, check_readable, readable
 from adapter.volume.space import Reservation
 from adapter.volume.trees import read_below
-from adapter.volume.volume import make_plain_directory
 from adapter.waits import Waits
 from adapter.workers import Stop
 
@@ -183,18 +182,15 @@ class PackedModel(RemoteModel):
     def _unpack(self, staged: Path, reserved: Reservation, stop: Stop) -> Listing:
         packed, means = self._found.listing, self._means
         with means.volume.writing(packed.size_bytes):
-            archive, outer, target = staged / ARCHIVE, staged / "unpacked", staged / FILES
-            make_plain_directory(outer)
-            files = unpack(archive, name=packed.name, target=outer, reserved=reserved, max_bytes=means.most_unpacked_bytes, stop=stop)
-            names = list(outer.iterdir())
-            target.rmdir()
-            if len(names) == 1 and names[0].is_dir() and not names[0].name.isdecimal():
-                names[0].rename(target)
-                outer.rmdir()
-                files = {path.partition("/")[2]: size_bytes for path, size_bytes in files.items()}
-            else:
-                outer.rename(target)
+            archive, target = staged / ARCHIVE, staged / FILES
+            files = unpack(archive, name=packed.name, target=target, reserved=reserved, max_bytes=means.most_unpacked_bytes, stop=stop)
             archive.unlink()
+            names = list(target.iterdir())
+            if len(names) == 1 and names[0].is_dir() and not names[0].name.isdecimal():
+                top = names[0].rename(archive)  # the name is free
+                target.rmdir()
+                top.rename(target)
+                files = {path.partition("/")[2]: size_bytes for path, size_bytes in files.items()}
         reserved.change(-packed.size_bytes)
         listed = tuple(SourceFile(path, files[path], packed.files[0].etag) for path in sorted(files))
         return dataclasses.replace(packed, files=listed, is_single_file=len(listed) == 1 and "/" not in listed[0].path)
