@@ -141,16 +141,13 @@ class ArchiveTree:
 
     def _directory(self, path: str) -> None:
         """Make a directory and those above it."""
-        missing = []
-        while path and path not in self._directories:
-            missing.append(path)
-            path = path.rpartition("/")[0]
-        for directory in reversed(missing):
-            if directory in self._files or directory in self._links:
-                raise self.refusal(f"holds {shown(directory)} both as a file and as a directory")
-            self._directories.add(directory)
-            self._keep(directory)
-            self._make(directory, partial(make_plain_directory, self._target / directory))
+        if path and path not in self._directories:
+            self._directory(path.rpartition("/")[0])
+            if path in self._files or path in self._links:
+                raise self.refusal(f"holds {shown(path)} both as a file and as a directory")
+            self._directories.add(path)
+            self._keep(path)
+            self._make(path, partial(make_plain_directory, self._target / path))
 
     def _file(self, path: str, entry: Entry) -> None:
         self._bytes += entry.size_bytes

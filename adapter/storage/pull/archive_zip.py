@@ -10,7 +10,6 @@ packed bytes, so that the archive's own length bounds what comes out. What stand
 from __future__ import annotations
 
 import io
-import itertools
 import os
 import re
 import stat
@@ -127,10 +126,9 @@ def _checked(opened: zipfile.ZipFile, tree: ArchiveTree, stop: Stop) -> int:
         if member.volume not in (0, _SHORT):
             raise Damaged("it is a part of an archive")
     ordered = sorted(opened.infolist(), key=lambda member: member.header_offset)
-    if ordered and (ordered[0].header_offset < 0 or _end_of(ordered[-1]) > opened.start_dir):
-        raise Damaged("a member lies outside of the files")
-    if any(_end_of(member) > after.header_offset for member, after in itertools.pairwise(ordered)):
-        raise Damaged("members overlap")
+    starts = [*(member.header_offset for member in ordered), opened.start_dir]
+    if starts[0] < 0 or any(_end_of(member) > after for member, after in zip(ordered, starts[1:], strict=True)):
+        raise Damaged("members overlap, or lie outside of the files")
     return sum(member.file_size for member in ordered)
 
 

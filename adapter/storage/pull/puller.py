@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from weakref import WeakValueDictionary
 
-from adapter.storage.bucket import Bucket, Read
+from adapter.storage.bucket import Bucket
 from adapter.storage.cache.cache import Cache
 from adapter.storage.net.messages import SMALL_BYTES
 from adapter.storage.pull.staged import FIRST_CONNECTIONS, Part, PartSizes, StagedFiles
@@ -158,7 +158,7 @@ class Pull:
                 began, taken = clock(), self._taken()
                 if not taken:
                     return
-                await self._bucket.read([Read(part.stored, part.start, part.length, self._files.sink(part)) for part in taken])
+                await self._bucket.read([self._files.read(part) for part in taken])
                 if not self._has_first and taken[0].length <= SMALL_BYTES:
                     self._grow_to(group, min(int((clock() - began) * FILES_A_SECOND), len(self._parts) // LEAST_FILES))
                 self._has_first = True

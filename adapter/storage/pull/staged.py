@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from adapter.errors import SourceUnavailable
-from adapter.storage.bucket import FileSink, StoredObject
+from adapter.storage.bucket import FileSink, Read, StoredObject
 from adapter.storage.checksums import MOST_HASHED_BYTES, Checksum, Running, combined, running
 from adapter.storage.search import shown
 from adapter.units import MIB
@@ -128,7 +128,6 @@ class Part(NamedTuple):
     """Bytes of one object."""
 
     path: str
-    stored: StoredObject
     start: int
     length: int
 
@@ -185,13 +184,14 @@ class StagedFiles:
                     self._cut[path] = Whole(stored, self._place)
                 if path in self._cut or not size:
                     os.close(self.reserved.insist(partial(open_file, f"{self.folder}/{path}", is_new=True)))
-                parts += [Part(path, stored, start, min(length, size - start)) for start in range(0, size, length or 1)]
+                parts += [Part(path, start, min(length, size - start)) for start in range(0, size, length or 1)]
         return parts
 
-    def sink(self, part: Part) -> PartFile:
-        """Where the bytes of a part go."""
-        is_new = part.path not in self._cut
-        return PartFile(self, part, Whole(part.stored, self._place) if is_new else self._cut[part.path], is_new=is_new)
+    def read(self, part: Part) -> Read:
+        """What is asked for, and where it goes."""
+        stored, whole = self.objects[part.path], self._cut.get(part.path)
+        sink = PartFile(self, part, whole or Whole(stored, self._place), is_new=whole is None)
+        return Read(stored, part.start, part.length, sink)
 
     def writing(self) -> AbstractContextManager[None]:
         """As `Volume.writing`, of all these files."""
