@@ -125,7 +125,7 @@ class Tar:
         self._read(-sum(length for _, length in parts) % _BLOCK)
 
     def _header(self, size_bytes: int) -> bytes:
-        """The next header, or what extends one."""
+        """The next header, or what extends one, with its padding."""
         padded_bytes = size_bytes + -size_bytes % _BLOCK
         if padded_bytes > _MAX_EXTENSION_BYTES:
             raise Damaged(f"a header has more than {_MAX_EXTENSION_BYTES} bytes")
@@ -133,7 +133,7 @@ class Tar:
         self._headers_left -= padded_bytes
         if self._entry_left < 0:
             raise Damaged("its entries have more headers than content")
-        return self._read(padded_bytes)[:size_bytes]
+        return self._read(padded_bytes)
 
     def _read(self, size_bytes: int) -> bytes:
         self._stop.check()

@@ -124,7 +124,7 @@ class ArchiveTree:
         if not path:
             raise self.refusal("holds a file without a name, or with the name of its top")
         self._directory(path.rpartition("/")[0])
-        if entry.kind == "directory" or name.endswith("/") or path in self._directories:
+        if entry.kind == "directory" or (entry.kind == "file" and name.endswith("/")) or path in self._directories:
             raise self.refusal(f"holds {shown(path)} both as a file and as a directory")
         self._keep(path)
         if entry.kind == "file":

@@ -169,7 +169,7 @@ class PackedModel(RemoteModel):
         return artifact
 
     def __del__(self) -> None:
-        """What nobody has fetched is let go."""
+        """What was never fetched is let go."""
         if self._artifact is not None:
             self._means.cache.abandon(self._artifact)
 

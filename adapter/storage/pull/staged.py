@@ -144,7 +144,7 @@ class PartSizes:
 
 PART_SIZES = PartSizes()
 FIRST_CONNECTIONS = 4
-"""Of a pull. So many parts has a large file at least: with fewer, a small model gets a small share beside a large one."""
+"""Of a pull. A large file has as many parts at least: with fewer, a small model gets a small share beside a large one."""
 
 
 class StagedFiles:
