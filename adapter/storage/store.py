@@ -35,8 +35,9 @@ from adapter.storage.net.engine import Engine
 from adapter.storage.net.messages import Guard
 from adapter.storage.pull.archives import is_archive
 from adapter.storage.pull.listing import find_model
-from adapter.storage.pull.puller import PART_SIZES, EndpointQueues, PartSizes, Puller
-from adapter.storage.pull.remote import Means, PackedModel, RemoteModel
+from adapter.storage.pull.puller import EndpointQueues, Means
+from adapter.storage.pull.remote import PackedModel, RemoteModel
+from adapter.storage.pull.staged import PART_SIZES, PartSizes
 from adapter.storage.search import Found, Search
 from adapter.storage.secret.config import StorageConfigs
 from adapter.storage.secret.merging import NOTHING, StorageConfig
@@ -104,10 +105,9 @@ class Store:
         self._left: set[asyncio.Task[Found]] = set()
         """Surveys that were given up, until they have ended."""
         self._cache = Cache(volume=volume, space=space, files=self._files, looks=self._looks)
-        requests = EndpointQueues(settings.threads)
-        puller = Puller(volume=volume, requests=requests, files=self._files, connections=settings.threads, sizes=sizes)
         self._means = Means(
-            volume=volume, cache=self._cache, puller=puller, asks=EndpointQueues(ASKING), files=self._files, unpacks=self._unpacks,
+            volume=volume, cache=self._cache, asks=EndpointQueues(ASKING), pulls=EndpointQueues(settings.threads),
+            connections=settings.threads, sizes=sizes, files=self._files, unpacks=self._unpacks,
             most_unpacked_bytes=settings.unpack_max_bytes,
         )  # fmt: skip
         self._surveys = EndpointQueues(SURVEYING)

@@ -13,10 +13,10 @@ import errno
 import os
 import posixpath
 import re
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
+from typing import Literal, NamedTuple, TypeVar
 
 from adapter.errors import InvalidModel
 from adapter.paths import TreeTooLarge, check_size, held_bytes, path_problem
@@ -27,6 +27,7 @@ from adapter.volume.space import Reservation
 from adapter.volume.volume import make_plain_directory
 from adapter.workers import Stop
 
+T = TypeVar("T")
 CHUNK_BYTES = 256 * 1024
 """Most content that is in memory at once."""
 RATIO = 200
@@ -43,6 +44,23 @@ _NAMES_IT = (errno.ENAMETOOLONG, errno.EINVAL, errno.EILSEQ, errno.EEXIST, errno
 
 class Damaged(ValueError):
     """The archive is not what its format says. The text is the reason: `it ends in the middle`."""
+
+
+Kind = Literal["file", "directory", "link", "hard link"]
+
+
+class Entry(NamedTuple):
+    """One entry of an archive."""
+
+    name: str
+    kind: Kind | None
+    """None: it is something else, which is not unpacked."""
+    size_bytes: int = 0
+    pieces: Iterable[tuple[int, bytes]] = ()
+    """
+    Of a file, its content: offset and bytes, ascending; what lies between them reads as zeros. Of a link, the path that it
+    names: as seen from its directory, or from the top (`hard link`).
+    """
 
 
 class ArchiveTree:
@@ -68,7 +86,7 @@ class ArchiveTree:
         """The error that says why this archive is refused: `holds 'a' twice`."""
         return InvalidModel(f"the archive {shown(self._name)} {what}")
 
-    def check_announced(self, size_bytes: int, entries: int) -> None:
+    def announce(self, size_bytes: int, entries: int) -> None:
         """
         What the archive says of itself, before any of it is unpacked.
 
@@ -76,90 +94,77 @@ class ArchiveTree:
             InvalidModel: it is more than the limits.
             DiskFull: with both numbers.
         """
-        if entries > MAX_OBJECTS:
-            raise self.refusal(f"holds more than {MAX_OBJECTS} entries; is it really one model?")
-        self._check_bytes(size_bytes)
+        self._check_entries(entries)
         self._reserve(size_bytes, entries)
 
-    def path_of(self, name: str) -> str | None:
+    def add(self, entry: Entry) -> None:
         """
-        The path of the next entry, or None for the top itself.
+        Unpack the next entry. Links are made by `finish`, since their files may come later.
 
         Raises:
-            InvalidModel: the name cannot be one below the target, or the archive has too many.
+            InvalidModel: it cannot lie below the target, is no kind of entry that is unpacked, or is more than the limits.
+            DiskFull: with both numbers.
+            OSError: the volume cannot be written; see `Volume.writing`.
             Stopped: the work is no longer wanted.
         """
         self._stop.check()
         self._entries += 1
-        if self._entries > MAX_OBJECTS:
-            raise self.refusal(f"holds more than {MAX_OBJECTS} entries; is it really one model?")
+        self._check_entries(self._entries)
+        name = entry.name
         path = _HERE.sub("", name.removesuffix("/"))
-        if path in ("", ".") and not name.startswith("/"):
-            return None
-        if problem := path_problem(path):
+        if path == "." or (not path and not name.startswith("/")):
+            path = ""
+        elif problem := path_problem(path):
             raise self.refusal(f"holds {shown(name)}, which cannot be unpacked: it {problem}")
         if path in self._files or path in self._links:
             raise self.refusal(f"holds {shown(path)} twice")
-        return path
+        if entry.kind == "directory" and not entry.size_bytes:
+            self._directory(path)
+            return
+        if not path:
+            raise self.refusal("holds a file without a name, or with the name of its top")
+        self._directory(path.rpartition("/")[0])
+        if entry.kind == "directory" or (entry.kind == "file" and name.endswith("/")) or path in self._directories:
+            raise self.refusal(f"holds {shown(path)} both as a file and as a directory")
+        self._keep(path)
+        if entry.kind == "file":
+            self._file(path, entry)
+        elif entry.kind is None:
+            raise self.refusal(f"holds {shown(path)}, which is neither a file nor a directory")
+        elif entry.size_bytes > MAX_LINK_BYTES:
+            raise self.refusal(f"holds the link {shown(path)}, which names a path of more than {MAX_LINK_BYTES} bytes")
+        else:
+            target = b"".join(content for _, content in entry.pieces).decode()
+            base = posixpath.dirname(path) if entry.kind == "link" else ""
+            self._links[path] = posixpath.normpath(posixpath.join(base, target))
+            self._keep(self._links[path])
 
-    def directory(self, path: str | None) -> None:
-        """Make a directory and those above it. None is the top. Raises InvalidModel: it is a file, or there are too many."""
-        missing = []
-        while path and path not in self._directories:
-            missing.append(path)
-            path = path.rpartition("/")[0]
-        for directory in reversed(missing):
-            if directory in self._files or directory in self._links:
-                raise self.refusal(f"holds {shown(directory)} both as a file and as a directory")
-            self._keep(directory, directories=1)
-            with self._naming(directory):
-                self._reserved.insist(partial(make_plain_directory, self._target / directory))
-            self._directories.add(directory)
+    def _directory(self, path: str) -> None:
+        """Make a directory and those above it."""
+        if path and path not in self._directories:
+            self._directory(path.rpartition("/")[0])
+            if path in self._files or path in self._links:
+                raise self.refusal(f"holds {shown(path)} both as a file and as a directory")
+            self._directories.add(path)
+            self._keep(path)
+            self._make(path, partial(make_plain_directory, self._target / path))
 
-    def file(self, path: str, size_bytes: int, pieces: Iterable[tuple[int, bytes]]) -> None:
-        """
-        Write a file.
-
-        Args:
-            path: from `path_of`.
-            size_bytes: its whole length.
-            pieces: offset and content, ascending; what lies between them reads as zeros.
-
-        Raises:
-            InvalidModel: the limits, or a directory of this name.
-            DiskFull: with both numbers.
-            OSError: the volume cannot be written; see `Volume.writing`.
-        """
-        self._prepare(path)
-        self._bytes += size_bytes
-        self._check_bytes(self._bytes)
+    def _file(self, path: str, entry: Entry) -> None:
+        self._bytes += entry.size_bytes
         self._reserve(self._bytes, 1)
-        with self._naming(path):
-            file = self._reserved.insist(partial(open_file, self._target / path, is_new=True))
+        file = self._make(path, partial(open_file, self._target / path, is_new=True))
         try:
             end = 0
-            for offset, content in pieces:
+            for offset, content in entry.pieces:
                 self._stop.check()
                 self._reserved.write(file, content, offset)
                 self._reserved.wrote(len(content))
                 end = offset + len(content)
-            if end < size_bytes:
-                os.ftruncate(file, size_bytes)
+            if end < entry.size_bytes:
+                os.ftruncate(file, entry.size_bytes)
         finally:
             os.close(file)
-        self._files[path] = size_bytes
-
-    def link(self, path: str, target: str) -> None:
-        """
-        Note a link: `target` is as seen from the top. It is made by `finish`, since its file may come later.
-
-        Raises:
-            InvalidModel: the limits, or a directory of this name.
-        """
-        self._prepare(path)
-        target = posixpath.normpath(target)
-        self._keep(target)
-        self._links[path] = target
+        self._files[path] = entry.size_bytes
 
     def finish(self) -> dict[str, int]:
         """
@@ -179,8 +184,7 @@ class ArchiveTree:
             sizes[path] = self._files[source]
             self._bytes += sizes[path]
             self._check_bytes(self._bytes)
-            with self._naming(path):
-                self._reserved.insist(partial((self._target / path).hardlink_to, self._target / source))
+            self._make(path, partial((self._target / path).hardlink_to, self._target / source))
         if not sizes:
             raise self.refusal("holds no files")
         self._reserved.change(sum(self._files.values()) - self._reserved_bytes)
@@ -200,22 +204,20 @@ class ArchiveTree:
 
     def _reserve(self, size_bytes: int, files: int) -> None:
         """Reserve bytes until these are reserved in all; in steps, since asking costs as much as a small file."""
+        self._check_bytes(size_bytes)
         if size_bytes > self._reserved_bytes:
             step = max(size_bytes - self._reserved_bytes, CHUNK_BYTES)
             self._reserved.grow(step, files)
             self._reserved_bytes += step
 
-    def _prepare(self, path: str) -> None:
-        """Make the directory of a file or link."""
-        self.directory(path.rpartition("/")[0])
-        if path in self._directories:
-            raise self.refusal(f"holds {shown(path)} both as a file and as a directory")
-        self._keep(path)
+    def _check_entries(self, count: int) -> None:
+        if count > MAX_OBJECTS:
+            raise self.refusal(f"holds more than {MAX_OBJECTS} entries; is it really one model?")
 
-    def _keep(self, name: str, *, directories: int = 0) -> None:
+    def _keep(self, name: str) -> None:
         self._held += held_bytes(name)
         try:
-            check_size(len(self._directories) + directories, self._held)
+            check_size(len(self._directories), self._held)
         except TreeTooLarge as problem:
             raise self.refusal(f"{problem}; is it really one model?") from problem
 
@@ -225,11 +227,10 @@ class ArchiveTree:
                 f"unpacks to more than {show_bytes(self.limit_bytes)}, the limit for it (UNPACK_MAX_BYTES, and {RATIO} times its own size)"
             )
 
-    @contextmanager
-    def _naming(self, path: str) -> Iterator[None]:
+    def _make(self, path: str, action: Callable[[], T]) -> T:
         """What the file system says of a name is a fact about the archive; other trouble is the volume's."""
         try:
-            yield
+            return self._reserved.insist(action)
         except OSError as error:
             if error.errno not in _NAMES_IT:
                 raise

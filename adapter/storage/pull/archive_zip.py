@@ -10,9 +10,8 @@ packed bytes, so that the archive's own length bounds what comes out. What stand
 from __future__ import annotations
 
 import io
-import itertools
 import os
-import posixpath
+import re
 import stat
 import struct
 import zipfile
@@ -20,7 +19,7 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from adapter.storage.pull.archive_tree import CHUNK_BYTES, MAX_LINK_BYTES, ArchiveTree, Damaged
+from adapter.storage.pull.archive_tree import CHUNK_BYTES, ArchiveTree, Damaged, Entry, Kind
 from adapter.storage.search import shown
 from adapter.workers import Stop
 
@@ -43,23 +42,26 @@ BROKEN = (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, Value
 """What `zipfile` raises on bytes that are no archive."""
 
 
-def unzip(archive: Path, tree: ArchiveTree, stop: Stop) -> None:
+_KINDS: dict[int, Kind] = {0: "file", stat.S_IFREG: "file", stat.S_IFDIR: "directory", stat.S_IFLNK: "link"}
+
+
+def members(archive: Path, tree: ArchiveTree, stop: Stop) -> Iterator[Entry]:
     """
-    Unpack a zip archive.
+    Every entry, after a look at all of them. The content of each is read before the next one.
 
     Raises:
         Damaged, one of `BROKEN`: it is no zip archive, or not all of it.
         InvalidModel: it holds what is not unpacked.
-        DiskFull, OSError: as `ArchiveTree`.
+        DiskFull, OSError: as `ArchiveTree.announce`.
     """
     with _Measured(io.FileIO(archive), tree) as file:
         entries = _entries(file)
         with zipfile.ZipFile(file) as opened:
             if entries not in (_SHORT, len(opened.infolist()) & _SHORT):
                 raise Damaged("its directory has more or fewer entries than its end says")
-            tree.check_announced(_checked(opened, tree, stop), len(opened.infolist()))
+            tree.announce(_checked(opened, tree, stop), len(opened.infolist()))
             for member in opened.infolist():
-                _unpack(opened, member, file, tree)
+                yield _entry(opened, member, file)
 
 
 class _Measured(io.BufferedReader):
@@ -89,22 +91,21 @@ class _Measured(io.BufferedReader):
             at += _MEMBER_BYTES + name_bytes + extra_bytes + comment_bytes
         if names_bytes > _MAX_NAMES_BYTES:
             raise Damaged(f"its directory has more than {_MAX_NAMES_BYTES} bytes of names")
-        self._tree.check_announced(0, entries)
+        self._tree.announce(0, entries)
 
 
 def _entries(file: io.BufferedReader) -> int:
     """How many members the end mark says. Raises Damaged: there is none, or more than one could be meant."""
     start = max(0, file.seek(0, os.SEEK_END) - _END.size - _SHORT)
     file.seek(start)
-    tail, ends, at = file.read(), [], -1
-    while (at := tail.find(b"PK\5\6", at + 1)) >= 0:
-        ends.append(_END.unpack_from(tail, at) if at + _END.size <= len(tail) else (0,) * 8)
-        is_last = at + _END.size + ends[-1][-1] == len(tail)
-        if is_last and tail.find(b"PK\5\6", at + 1) >= 0:
-            raise Damaged("it has more than one end mark")
-    if not ends or not is_last:
+    tail = file.read()
+    marks = [mark.start() for mark in re.finditer(b"PK\5\6", tail)]
+    ends = [at for at in marks if at + _END.size + int.from_bytes(tail[at + 20 : at + 22], "little") == len(tail)]
+    if not ends or ends[-1] != marks[-1]:
         raise Damaged("it has no end mark, or something follows it")
-    _, disk, first_disk, here, entries, *_ = ends[-1]
+    if len(ends) > 1:
+        raise Damaged("it has more than one end mark")
+    _, disk, first_disk, here, entries, *_ = _END.unpack_from(tail, ends[0])
     if here != entries or (disk, first_disk) not in ((0, 0), (_SHORT, _SHORT)):
         raise Damaged("it is a part of an archive")
     return int(entries)
@@ -125,10 +126,9 @@ def _checked(opened: zipfile.ZipFile, tree: ArchiveTree, stop: Stop) -> int:
         if member.volume not in (0, _SHORT):
             raise Damaged("it is a part of an archive")
     ordered = sorted(opened.infolist(), key=lambda member: member.header_offset)
-    if ordered and (ordered[0].header_offset < 0 or _end_of(ordered[-1]) > opened.start_dir):
-        raise Damaged("a member lies outside of the files")
-    if any(_end_of(member) > after.header_offset for member, after in itertools.pairwise(ordered)):
-        raise Damaged("members overlap")
+    starts = [*(member.header_offset for member in ordered), opened.start_dir]
+    if starts[0] < 0 or any(_end_of(member) > after for member, after in zip(ordered, starts[1:], strict=True)):
+        raise Damaged("members overlap, or lie outside of the files")
     return sum(member.file_size for member in ordered)
 
 
@@ -136,27 +136,14 @@ def _end_of(member: zipfile.ZipInfo) -> int:
     return member.header_offset + _LOCAL.size + member.compress_size
 
 
-def _unpack(opened: zipfile.ZipFile, member: zipfile.ZipInfo, file: io.BufferedReader, tree: ArchiveTree) -> None:
-    name = _name(member)
-    path = tree.path_of(name)
-    kind = stat.S_IFMT(member.external_attr >> 16)
+def _entry(opened: zipfile.ZipFile, member: zipfile.ZipInfo, file: io.BufferedReader) -> Entry:
+    name, kind = _name(member), stat.S_IFMT(member.external_attr >> 16)
     file.seek(member.header_offset)
     method, *_, name_bytes, extra_bytes = _LOCAL.unpack(file.read(_LOCAL.size))[3:]
     if method != member.compress_type or _end_of(member) + name_bytes + extra_bytes > opened.start_dir:
         raise Damaged(f"the header of {shown(name)} contradicts the directory")
-    if path is None or name.endswith("/") or kind == stat.S_IFDIR:
-        if member.file_size or kind not in (0, stat.S_IFDIR):
-            raise tree.refusal(f"holds {shown(name)} both as a file and as a directory")
-        tree.directory(path)
-    elif kind == stat.S_IFLNK:
-        if member.file_size > MAX_LINK_BYTES:
-            raise tree.refusal(f"holds the link {shown(path)}, which names a path of more than {MAX_LINK_BYTES} bytes")
-        target = b"".join(content for _, content in _pieces(opened, member))
-        tree.link(path, posixpath.join(posixpath.dirname(path), target.decode()))
-    elif kind in (0, stat.S_IFREG):
-        tree.file(path, member.file_size, _pieces(opened, member))
-    else:
-        raise tree.refusal(f"holds {shown(path)}, which is neither a file nor a directory")
+    is_directory = not kind and name.endswith("/")
+    return Entry(name, "directory" if is_directory else _KINDS.get(kind), member.file_size, _pieces(opened, member))
 
 
 def _pieces(opened: zipfile.ZipFile, member: zipfile.ZipInfo) -> Iterator[tuple[int, bytes]]:

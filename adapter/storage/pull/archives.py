@@ -1,20 +1,22 @@
 """
 Archives made into plain files: `.tar`, `.tar.gz`, `.tgz`, `.zip`.
 
-What may come out, whatever the kind: `archive_tree`. How each kind is read: `archive_zip`, `archive_tar`, and what gzip
-holds here. What is wrong with an archive is a fact about the model, in one line. Knows no store.
+What may come out, whatever the kind: `archive_tree`. How each kind is read: `archive_zip`, `archive_tar`. What is wrong
+with an archive is a fact about the model, in one line. Knows no store.
 """
 
 from __future__ import annotations
 
 import gzip
+import tarfile
 import zlib
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from adapter.errors import InvalidRequest
-from adapter.storage.pull import archive_tar, archive_zip
-from adapter.storage.pull.archive_tree import ArchiveTree, Damaged
+from adapter.storage.pull import archive_zip
+from adapter.storage.pull.archive_tar import Tar
+from adapter.storage.pull.archive_tree import CHUNK_BYTES, FREE_BYTES, ArchiveTree, Damaged
 from adapter.storage.search import shown
 from adapter.volume.space import Reservation
 from adapter.workers import Stop
@@ -22,20 +24,15 @@ from adapter.workers import Stop
 SUFFIXES = (".tar.gz", ".tgz", ".tar", ".zip")
 _OTHERS = (".gz", ".bz2", ".tbz2", ".xz", ".txz", ".zst", ".7z", ".rar")
 _KINDS = {
-    b"\x1f\x8b": "gzip",
-    b"PK\3\4": "zip",
-    b"PK\5\6": "zip",
-    b"BZh": "bzip2",
-    b"\xfd7zXZ": "xz",
-    b"\x28\xb5\x2f\xfd": "zstd",
-    b"7z\xbc\xaf": "7z",
-    b"Rar!": "rar",
-}
+    b"\x1f\x8b": "gzip", b"PK\3\4": "zip", b"PK\5\6": "zip", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd",
+    b"7z\xbc\xaf": "7z", b"Rar!": "rar",
+}  # fmt: skip
 """First bytes of what is taken for one another."""
+_BROKEN = (*archive_zip.BROKEN, tarfile.TarError, gzip.BadGzipFile)
+"""What the libraries raise on bytes that are no archive."""
 _STEP_BYTES = 16 * 1024
-"""Of a gzip file that are read at once: what follows a member is copied once for each."""
 _MAX_SINGLE_BYTES = 1024 * 1024
-"""That are read one by one, after each other: of a name, or of padding."""
+"""Of a name, or of padding, in a gzip file: `gzip` reads them one by one."""
 
 
 def is_archive(name: str) -> bool:
@@ -78,26 +75,27 @@ def unpack(archive: Path, *, name: str, target: Path, reserved: Reservation, max
     kind = {".zip": "zip", ".tar": "tar"}.get(name.lower()[-4:], "gzip")
     try:
         with archive.open("rb") as file:
-            if kind == "zip":
-                archive_zip.unzip(archive, tree, stop)
-            elif kind == "tar":
-                archive_tar.untar(file, tree, stop, is_packed=False)
-            else:
-                archive_tar.untar(cast("BinaryIO", _Gunzip(file, stop)), tree, stop, is_packed=True)
-    except (*archive_tar.BROKEN, *archive_zip.BROKEN, RecursionError) as error:
+            content = cast("BinaryIO", gzip.GzipFile(fileobj=cast("Any", _Steps(file, stop))))
+            for entry in archive_zip.members(archive, tree, stop) if kind == "zip" else Tar(file if kind == "tar" else content, stop):
+                tree.add(entry)
+            if kind == "gzip" and all(content.read(CHUNK_BYTES) for _ in range(FREE_BYTES // CHUNK_BYTES)):  # to the checksum
+                raise Damaged("it goes on without end")
+    except _BROKEN as error:
         found = _begins_like(archive) or kind
-        hint = _words(error) if found == kind else f"it begins like {found}"
+        hint = _words(error, kind) if found == kind else f"it begins like {found}"
         raise tree.refusal(f"is damaged, or not what its name says: {hint}") from error
     return tree.finish()
 
 
-def _words(error: Exception) -> str:
-    """Why it is damaged: what the libraries say of it is the reason."""
-    if isinstance(error, Damaged):
-        return str(error)
+def _words(error: Exception, kind: str) -> str:
+    """Why it is damaged."""
     if isinstance(error, UnicodeDecodeError):
         return f"the name {error.object[:200]!r} is not UTF-8"
-    return "extended headers follow each other without end" if isinstance(error, RecursionError) else shown(str(error))
+    if isinstance(error, EOFError):
+        return "it ends in the middle"
+    if isinstance(error, (gzip.BadGzipFile, zlib.error)):
+        return f"what {kind} has packed is damaged"
+    return str(error) if isinstance(error, Damaged) else shown(str(error))
 
 
 def _begins_like(archive: Path) -> str | None:
@@ -107,29 +105,8 @@ def _begins_like(archive: Path) -> str | None:
     return "tar" if head[257:262] == b"ustar" else next((kind for start, kind in _KINDS.items() if head.startswith(start)), None)
 
 
-class _Gunzip(gzip.GzipFile):
-    """
-    The content of a gzip file: any number of members, each verified by its checksum. Reading raises Damaged and Stopped.
-
-    One step reads 16 KiB and gives no more than was asked for, whatever the data says. Names in headers, and zeros behind a
-    member, `gzip` reads byte by byte and holds none: their length is bounded.
-    """
-
-    def __init__(self, file: BinaryIO, stop: Stop) -> None:
-        super().__init__(fileobj=cast("Any", _Steps(file, stop)), mode="rb")
-
-    def read(self, size: int | None = -1) -> bytes:
-        """As of any file."""
-        try:
-            return super().read(size)
-        except EOFError as error:
-            raise Damaged("it ends in the middle") from error
-        except (gzip.BadGzipFile, zlib.error) as error:
-            raise Damaged("what gzip has packed is damaged") from error
-
-
 class _Steps:
-    """A file that is read in small steps, until the work is no longer wanted."""
+    """A file that is read until the work is no longer wanted. Reading raises Stopped, and Damaged: bytes one by one without end."""
 
     def __init__(self, file: BinaryIO, stop: Stop) -> None:
         self._file = file
@@ -137,7 +114,7 @@ class _Steps:
         self._single_bytes = 0
 
     def read(self, size: int = -1, /) -> bytes:
-        """The next bytes, at most a step."""
+        """The next bytes, at most a step: what follows a member of a gzip file is copied once for each."""
         self._stop.check()
         self._single_bytes = self._single_bytes + 1 if size == 1 else 0
         if self._single_bytes > _MAX_SINGLE_BYTES:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import difflib
 import sys
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -124,40 +124,52 @@ class _Tree:
 
         Raises:
             InvalidRequest: too much for one model, or no file on disk.
-            SourceUnavailable: a key was listed twice.
+            SourceUnavailable: a key was listed twice, or the listing has no end.
             SourceError: as the bucket.
         """
-        pages = _pages(self._bucket, self._key)
         try:
-            page: Page | None = await anext(pages)
+            if await self._has_listed(self._key):
+                return
         except (SourceDenied, InvalidRequest) as refusal:
+            if self._seen:
+                raise
             # leave may be for the folder alone, and S3's directory buckets take no prefix without a slash
             try:
-                await self._find_below()
+                await self._has_listed(self.prefix)
             except SourceUnavailable as away:
                 raise refusal from away  # what was said last holds: a kept copy is for those who were not refused
             if not self.files:
                 raise
-            return
-        while page is not None:
-            self.single = next((stored for stored in page.objects if stored.key == self._key), None)
-            if self.single is not None:
-                return
-            await self._done(partial(self._see, page), len(page.objects))
-            self.beside += [stored.key for stored in page.objects if not stored.key.startswith(self.prefix)][: _FEW - len(self.beside)]
-            if page.next_token and self.beside and _ascends(page):  # an object of the path's own name would have come first
-                await self._find_below()
-                return
-            page = await anext(pages, None)
-        self.files = await self._done(self._sorted, len(self._seen))
+        else:
+            await self._has_listed(self.prefix)
 
-    async def _find_below(self) -> None:
-        """The folder's own listing."""
+    async def _has_listed(self, prefix: str) -> bool:
+        """
+        See every page to the last one. False: siblings fill the first ones.
+
+        A page may be empty (stores pass over what was deleted) or hold folder markers alone, but not for ever.
+        """
         self._search.forget()
         self._seen, self._names_bytes = [], 0
-        async for page in _pages(self._bucket, self.prefix):
+        token: str | None = None
+        seen: set[int] = set()
+        while True:
+            page = await self._bucket.list_page(prefix, token=token)
+            self.single = next((stored for stored in page.objects if stored.key == self._key), None)
+            if self.single is not None:
+                return True
             await self._done(partial(self._see, page), len(page.objects))
+            self.beside += [stored.key for stored in page.objects if not stored.key.startswith(self.prefix)][: _FEW - len(self.beside)]
+            token = page.next_token
+            if token is None:
+                break
+            if self.beside and prefix == self._key and _ascends(page):  # an object of the path's own name would have come first
+                return False
+            if hash(token) in seen or len(seen) >= MAX_PAGES:
+                raise SourceUnavailable(f"{self._bucket.words} gave a listing of {shown(prefix)} without an end")
+            seen.add(hash(token))
         self.files = await self._done(self._sorted, len(self._seen))
+        return True
 
     async def _done(self, work: Callable[[], T], rows: int) -> T:
         return work() if self._threads is None else await self._threads.run_large(work, rows)
@@ -192,25 +204,6 @@ class _Tree:
         return tuple(sorted(self._seen, key=lambda file: file.path))
 
 
-async def _pages(bucket: Bucket, prefix: str) -> AsyncIterator[Page]:
-    """
-    Every page to the last one. Raises SourceUnavailable for a listing that has no end.
-
-    A page may be empty (stores pass over what was deleted) or hold folder markers alone, but not for ever.
-    """
-    token: str | None = None
-    seen: set[int] = set()
-    while True:
-        page = await bucket.list_page(prefix, token=token)
-        yield page
-        token = page.next_token
-        if token is None:
-            return
-        if hash(token) in seen or len(seen) >= MAX_PAGES:
-            raise SourceUnavailable(f"{bucket.words} gave a listing of {shown(prefix)} without an end")
-        seen.add(hash(token))
-
-
 async def _exact(bucket: Bucket, key: str, what: str) -> StoredObject:
     page = await bucket.list_page(key, limit=_FEW)
     for stored in page.objects:
@@ -220,14 +213,8 @@ async def _exact(bucket: Bucket, key: str, what: str) -> StoredObject:
 
 
 async def _nothing(bucket: Bucket, key: str, what: str, same_start: Iterable[str]) -> SourceNotFound:
-    near = await _near_misses(bucket, key, same_start)
-    hint = f"; close to it: {', '.join(shown(name) for name in near)}" if near else ""
-    return SourceNotFound(f"there is no {what} at {shown(key)} in {bucket.place}{hint}")
-
-
-async def _near_misses(bucket: Bucket, key: str, same_start: Iterable[str]) -> list[str]:
     """
-    Names that go on where the path ends (`same_start`: keys that were listed), then names in its folder that look alike.
+    Names names that go on where the path ends (`same_start`: keys that were listed), then names in its folder that look alike.
 
     One listing. Raises as the bucket.
     """
@@ -235,8 +222,10 @@ async def _near_misses(bucket: Bucket, key: str, same_start: Iterable[str]) -> l
     page = await bucket.list_page(parent, by_folder=True)
     beside = {_compared(name, parent): name for name in (*page.folders, *(stored.key for stored in page.objects))}
     longer = [name[: name.find("/", len(key)) + 1] or name for name in same_start if not name.startswith(f"{key}/")]
-    alike = difflib.get_close_matches(_compared(key, parent), list(beside), n=_NEAR_MISSES)
-    return list(dict.fromkeys([*longer, *(beside[name] for name in alike)]))[:_NEAR_MISSES]
+    alike = [beside[name] for name in difflib.get_close_matches(_compared(key, parent), list(beside), n=_NEAR_MISSES)]
+    near = list(dict.fromkeys(longer + alike))[:_NEAR_MISSES]
+    hint = f"; close to it: {', '.join(shown(name) for name in near)}" if near else ""
+    return SourceNotFound(f"there is no {what} at {shown(key)} in {bucket.place}{hint}")
 
 
 def _compared(name: str, parent: str) -> str:

@@ -1,46 +1,30 @@
 """
-Bytes from a bucket onto our volume: plan → stage → verify.
+Bytes from a bucket into a directory on our volume.
 
-Invariants: nothing is visible before it is whole; a pull that fails or is cancelled leaves nothing, and nothing writes any more
-when it says so; memory is bounded by the connections, whatever the size. Each connection takes one part, or some small files, at
-a time and then queues again at its endpoint, so a big pull does not starve a small one. Knows no store.
+Invariants: when a pull has failed or was cancelled, nothing writes any more; memory is bounded by the connections, whatever the
+size. Each connection takes one part, or some small files, at a time and then queues again at its endpoint, so a big pull does not
+starve a small one. Knows no store.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from weakref import WeakValueDictionary
 
-from adapter.storage.bucket import Bucket, Read, StoredObject
+from adapter.storage.bucket import Bucket
+from adapter.storage.cache.cache import Cache
 from adapter.storage.net.messages import SMALL_BYTES
-from adapter.storage.pull.staged import Part, StagedFiles
+from adapter.storage.pull.staged import FIRST_CONNECTIONS, Part, PartSizes, StagedFiles
 from adapter.telemetry.metrics import PULLED_BYTES, PULLED_FILES
-from adapter.units import MIB
-from adapter.volume.space import Reservation
 from adapter.volume.volume import Volume
 from adapter.waits import Waits
-from adapter.workers import Stop, Workers
+from adapter.workers import Workers
 
-
-@dataclass(frozen=True)
-class PartSizes:
-    """How large files are cut."""
-
-    part_bytes: int = 16 * MIB
-    """Most that a request asks for."""
-    whole_bytes: int = 4 * MIB
-    """Files of at most these bytes come in one request."""
-
-
-PART_SIZES = PartSizes()
-Turn = Callable[[], AbstractAsyncContextManager[None]]
-FIRST_CONNECTIONS = 4
 LEAST_FILES = 4
 """For each connection: with fewer, it costs more than it brings."""
 MOST_FILES = 32
@@ -72,118 +56,74 @@ class EndpointQueues:
     async def turn(self, endpoint: str, waits: Waits) -> AsyncIterator[None]:
         """While inside, one request may be under way to this endpoint. Until there is a turn, that is what is waited for."""
         turns = self._of.setdefault(endpoint, asyncio.Semaphore(self._each))
-        async with (
-            _held(turns, waits, f"a free request to {endpoint} (all {self._each} wait for it)"),
-            _held(self._all, waits, f"a free request to storage (all {2 * self._each} wait for stores)"),
-        ):
+        free = f"a free request to {endpoint} (all {self._each} wait for it)"
+        free_of_all = f"a free request to storage (all {2 * self._each} wait for stores)"
+        async with AsyncExitStack() as held:
+            for semaphore, what in ((turns, free), (self._all, free_of_all)):
+                with waits.on(what) if semaphore.locked() else nullcontext():
+                    await held.enter_async_context(semaphore)
             yield
 
 
-@asynccontextmanager
-async def _held(turns: asyncio.Semaphore, waits: Waits, what: str) -> AsyncIterator[None]:
-    with waits.on(what) if turns.locked() else nullcontext():
-        await turns.acquire()
-    try:
-        yield
-    finally:
-        turns.release()
+@dataclass(frozen=True, kw_only=True)
+class Means:
+    """What models in buckets are read, pulled and unpacked with."""
+
+    volume: Volume
+    cache: Cache
+    asks: EndpointQueues
+    """Listings and small reads."""
+    pulls: EndpointQueues
+    connections: int
+    """That one pull may have at once."""
+    sizes: PartSizes
+    files: Workers
+    """Threads that work on the volume alone."""
+    unpacks: Workers
+    """Threads that unpack."""
+    most_unpacked_bytes: int
+    """Of one model."""
 
 
-class Puller:
-    """Pulls models, any number at once."""
-
-    def __init__(self, *, volume: Volume, requests: EndpointQueues, files: Workers, connections: int, sizes: PartSizes) -> None:
-        """
-        Args:
-            volume: where files go.
-            requests: how many may be under way to one endpoint.
-            files: threads that work on the volume alone.
-            connections: that one pull may have at once.
-            sizes: of the parts of large files.
-        """
-        self._volume = volume
-        self._requests = requests
-        self._files = files
-        self._connections = connections
-        self._sizes = sizes
-
-    async def pull(
-        self, bucket: Bucket, objects: Mapping[str, StoredObject], waits: Waits, *, reserved: Reservation, staged: Path | None = None
-    ) -> Path:
-        """
-        Pull objects into a directory, and check that each is as long as it was listed.
-
-        Args:
-            bucket: where they are.
-            objects: path in the directory → object, from a checked listing.
-            waits: of those who wait for it.
-            reserved: grows by the bytes of the objects; its owner counts on for what was pulled.
-            staged: a staging directory that may hold other files already; a new one without it. It is the puller's until
-                it returns: a pull that fails or is cancelled discards it.
-
-        Returns:
-            The directory, which is still in staging, and the caller's.
-
-        Raises:
-            SourceError: the first one that any object met.
-            DiskFull: with the numbers; nothing that is idle is left to give way.
-        """
-        files = StagedFiles(volume=self._volume, objects=objects, reserved=reserved, staged=staged, place=bucket.place)
-        try:
-            parts = await self._files.run(partial(self._prepared, files, objects))
-            await _Pull(bucket, files, parts, partial(self._requests.turn, bucket.endpoint, waits), self._connections).run()
-            made = await self._files.run(files.finish)
-        except BaseException:
-            await self._files.run_to_end(files.undo)
-            raise
-        finally:
-            PULLED_BYTES.labels(bucket.kind).inc(files.moved_bytes)
-        PULLED_FILES.labels(bucket.kind).inc(len(objects))
-        return made
-
-    def _prepared(self, files: StagedFiles, objects: Mapping[str, StoredObject], stop: Stop) -> deque[Part]:
-        parts = deque(part for part in parts_of(objects, self._sizes) if part.length)
-        files.prepare({part.path for part in parts if part.length < part.stored.size_bytes}, stop)
-        return parts
-
-
-def parts_of(objects: Mapping[str, StoredObject], sizes: PartSizes) -> list[Part]:
-    """What is asked for, the largest files first, so that none of them is the last one."""
-    parts: list[Part] = []
-    for path, stored in sorted(objects.items(), key=lambda item: -item[1].size_bytes):
-        size = stored.size_bytes
-        if size <= sizes.whole_bytes or not (stored.is_divisible and stored.is_versioned):
-            parts.append(Part(path, stored, 0, size))
-        else:
-            # a part for each of the first connections: with fewer, a small model gets a small share beside a large one
-            length = min(sizes.part_bytes, -(-size // FIRST_CONNECTIONS))
-            parts += [Part(path, stored, start, min(length, size - start)) for start in range(0, size, length)]
-    return parts
-
-
-class _Pull:
+class Pull:
     """One pull: its connections, as many as are of use, until nothing is left."""
 
-    def __init__(self, bucket: Bucket, files: StagedFiles, parts: deque[Part], turn: Turn, connections: int) -> None:
+    def __init__(self, means: Means, bucket: Bucket, files: StagedFiles, waits: Waits) -> None:
+        """`files`: where to, from a checked listing; `waits`: of those who wait for it."""
+        self._means = means
         self._bucket = bucket
         self._files = files
-        self._parts = parts
-        self._turn = turn
-        self._most = min(connections, len(parts))
-        self._at_work = self._wanted = 0
+        self._turn = partial(means.pulls.turn, bucket.endpoint, waits)
+        self._parts: deque[Part] = deque()
+        self._most = self._wanted = self._at_work = 0
         """Connections; those that are too many end with their part."""
         self._has_first = False
         """The first part has come."""
 
     async def run(self) -> None:
-        """Until all is there. Raises the first error that any connection met; the others are stopped because of it."""
+        """
+        Until all is there. A pull that fails leaves some of the files.
+
+        Raises:
+            SourceError: the first one that any connection met; the others are stopped because of it.
+            DiskFull: with the numbers; nothing that is idle is left to give way.
+        """
+        means, files = self._means, self._files
         try:
+            self._parts = await means.files.run(partial(files.prepare, means.sizes))
+            self._most = min(means.connections, len(self._parts))
             async with asyncio.TaskGroup() as group:
                 self._grow_to(group, FIRST_CONNECTIONS)
                 if self._most > FIRST_CONNECTIONS:
                     group.create_task(self._watch(group))
-        except BaseExceptionGroup as failures:
-            raise failures.exceptions[0] from None
+        except BaseException as failure:
+            await means.files.run_to_end(files.close)
+            if isinstance(failure, BaseExceptionGroup):
+                raise failure.exceptions[0] from None
+            raise
+        finally:
+            PULLED_BYTES.labels(self._bucket.kind).inc(files.moved_bytes)
+        PULLED_FILES.labels(self._bucket.kind).inc(len(files.objects))
 
     def _grow_to(self, group: asyncio.TaskGroup, count: int) -> None:
         self._wanted = max(self._wanted, min(count, self._most))
@@ -197,11 +137,11 @@ class _Pull:
 
         The last ones, which brought too little, end: a model beside this one has the larger share.
         """
-        rate_before = 0.0
+        before = rate_before = 0
         while self._at_work < self._most and self._parts:
-            before = self._progress()
             await asyncio.sleep(_WINDOW_SECONDS)
-            rate = (self._progress() - before) / _WINDOW_SECONDS
+            now = self._files.moved_bytes + self._files.ended * _FILE_WORTH_BYTES
+            rate, before = now - before, now
             if not rate:
                 continue
             if rate < rate_before * _LEAST_GAIN:
@@ -211,9 +151,6 @@ class _Pull:
             if self._parts:
                 self._grow_to(group, 2 * self._at_work)
 
-    def _progress(self) -> float:
-        return self._files.moved_bytes + self._files.ended * _FILE_WORTH_BYTES
-
     async def _work(self, group: asyncio.TaskGroup) -> None:
         clock = asyncio.get_running_loop().time
         while self._parts and self._at_work <= self._wanted:
@@ -221,7 +158,7 @@ class _Pull:
                 began, taken = clock(), self._taken()
                 if not taken:
                     return
-                await self._bucket.read([Read(part.stored, part.start, part.length, self._files.sink(part)) for part in taken])
+                await self._bucket.read([self._files.read(part) for part in taken])
                 if not self._has_first and taken[0].length <= SMALL_BYTES:
                     self._grow_to(group, min(int((clock() - began) * FILES_A_SECOND), len(self._parts) // LEAST_FILES))
                 self._has_first = True

@@ -9,45 +9,25 @@ What is held and never fetched is let go when the model object goes. Knows no st
 from __future__ import annotations
 
 import dataclasses
-import weakref
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from adapter.ends import Ends
 from adapter.model import Artifact, Listing, SourceFile
 from adapter.storage.bucket import Bucket, Read, StoredObject
-from adapter.storage.cache.cache import Cache, Taken
+from adapter.storage.cache.cache import Taken
 from adapter.storage.cache.cache import Wanted as WantedArtifact
 from adapter.storage.cache.identity import ARCHIVE, FILES, SCHEMA, Identity
 from adapter.storage.pull.archives import unpack
 from adapter.storage.pull.listing import FoundModel
-from adapter.storage.pull.puller import EndpointQueues, Puller
-from adapter.storage.pull.staged import Content
+from adapter.storage.pull.puller import Means, Pull
+from adapter.storage.pull.staged import Run, StagedFiles, Whole
 from adapter.storage.search import Search, check_readable, readable
 from adapter.volume.space import Reservation
 from adapter.volume.trees import read_below
-from adapter.volume.volume import Volume, make_plain_directory
 from adapter.waits import Waits
-from adapter.workers import Stop, Workers
-
-
-@dataclass(frozen=True, kw_only=True)
-class Means:
-    """What models in buckets are read, pulled and unpacked with."""
-
-    volume: Volume
-    cache: Cache
-    puller: Puller
-    asks: EndpointQueues
-    """Listings and small reads."""
-    files: Workers
-    """Threads that work on the volume alone."""
-    unpacks: Workers
-    """Threads that unpack."""
-    most_unpacked_bytes: int
-    """Of one model."""
+from adapter.workers import Stop
 
 
 class RemoteModel:
@@ -61,6 +41,8 @@ class RemoteModel:
             search: that has found it.
             bucket_for: the bucket for work that may go on for others: what it waits for is noted there.
         """
+        self.listing = found.listing
+        """As `StoredModel`."""
         self.contents: dict[StoredObject, bytes] = {}
         """As `Source`."""
         self.has_read = False
@@ -71,11 +53,9 @@ class RemoteModel:
         self._origin = search.origin
         self._bucket_for = bucket_for
         self._read: dict[str, SourceFile] = {}
-
-    @property
-    def listing(self) -> Listing:
-        """As `StoredModel`."""
-        return self._found.listing
+        schema = found.schema if found.listing.is_versioned else None
+        self._beside = {SCHEMA: schema} if schema is not None else {}
+        """What the artifact has of the schema."""
 
     async def open(self) -> RemoteModel:
         """As `Found`."""
@@ -106,7 +86,7 @@ class RemoteModel:
         wanted = {file.path: file for file in files} | self._read
 
         def objects() -> dict[str, StoredObject]:
-            return {f"{FILES}/{path}": self._found.stored(file) for path, file in wanted.items()}
+            return {f"{FILES}/{path}": self._found.stored(file) for path, file in wanted.items()} | self._beside
 
         return (await self._take(await self._means.files.run_large(objects, len(wanted)), self.listing)).artifact
 
@@ -121,23 +101,18 @@ class RemoteModel:
     async def fill(self, staged: Path, missing: Mapping[str, StoredObject], reserved: Reservation, waits: Waits) -> Listing:
         """As `Source`."""
         if missing:
-            await self._means.puller.pull(self._bucket_for(waits), missing, waits, reserved=reserved, staged=staged)
+            files = StagedFiles(self._means.volume, staged, missing, reserved, self._found.bucket.place)
+            await Pull(self._means, self._bucket_for(waits), files, waits).run()
         return self.listing
 
     async def _take(self, objects: Mapping[str, StoredObject], listing: Listing | None) -> Taken:
-        """The artifact of these objects and the schema, with one more user. Raises as `fetch`; InvalidModel: as `unpack`."""
-        found, waits = self._found, self._waits
-        schema = found.listing.schema
-        if schema is not None and found.listing.is_versioned and found.stored(schema) not in self.contents:
+        """The artifact of these objects, with one more user. Raises as `fetch`; InvalidModel: as `unpack`."""
+        found, schema = self._found.listing, self._found.listing.schema
+        if schema is not None and self._beside and self._beside[SCHEMA] not in self.contents:
             await self.read(schema)
-        wanted = WantedArtifact(identity=self._identity(objects), is_versioned=found.listing.is_versioned, listing=listing, waits=waits)
+        identity = Identity(self._origin, objects)
+        wanted = WantedArtifact(identity=identity, is_versioned=found.is_versioned, listing=listing, waits=self._waits)
         return await self._means.cache.take(wanted, self)
-
-    def _identity(self, objects: Mapping[str, StoredObject]) -> Identity:
-        schema = self._found.schema
-        if schema is None or not self._found.listing.is_versioned:
-            return Identity(self._origin, objects)
-        return Identity(self._origin, {**objects, SCHEMA: schema})
 
     async def _read_in_turn(self, stored: StoredObject, length: int) -> bytes:
         """With credentials of our own."""
@@ -147,35 +122,28 @@ class RemoteModel:
         return content
 
     async def _read_first(self, stored: StoredObject, length: int) -> bytes:
-        content = Content(stored, self._found.bucket.place)
-        sink = content if length == stored.size_bytes else content.keep
-        await self._found.bucket.read((Read(stored, 0, length, sink),))
-        return bytes(content.content)
+        run = Run(Whole(stored, self._found.bucket.place), 0, stored.size_bytes)
+        await self._found.bucket.read((Read(stored, 0, length, run if length == stored.size_bytes else run.keep),))
+        return bytes(run.content)
 
 
 class PackedModel(RemoteModel):
-    """A model in an archive. Made in a thread. Holds the artifact, once there was need of it."""
+    """A model in an archive. Made in a thread."""
+
+    _artifact: Artifact | None = None
+    """Held, once there was need of it, until it is fetched or the model goes."""
 
     def __init__(self, found: FoundModel, *, means: Means, search: Search, bucket_for: Callable[[Waits], Bucket]) -> None:
         super().__init__(found, means=means, search=search, bucket_for=bucket_for)
-        self._objects = {ARCHIVE: found.stored(found.listing.files[0])}
-        self._known = means.cache.listing(self._identity(self._objects).key) if found.listing.is_versioned else None
-        self._artifact: Artifact | None = None
-        self._leftover: weakref.finalize[..., PackedModel] | None = None
-
-    @property
-    def is_known(self) -> bool:
+        self._objects = {ARCHIVE: found.stored(found.listing.files[0])} | self._beside
+        known = means.cache.listing(Identity(self._origin, self._objects).key) if found.listing.is_versioned else None
+        self.is_known = known is not None
         """Whether `listing` is of the files in the archive, and not of the archive."""
-        return self._known is not None
-
-    @property
-    def listing(self) -> Listing:
-        """As `StoredModel`, once it is known."""
-        return self._known or super().listing
+        self.listing = known or found.listing
 
     async def open(self) -> PackedModel:
         """As `Found`: unpacked, unless what this version of the archive holds is known."""
-        if self._known is None:
+        if not self.is_known:
             await self._taken()
         return self
 
@@ -197,45 +165,40 @@ class PackedModel(RemoteModel):
 
     async def fetch(self, files: tuple[SourceFile, ...]) -> Artifact:
         """All of the archive is there already; the caller has it now."""
-        artifact = await self._taken()
-        if self._leftover is not None:
-            self._leftover.detach()
-        self._artifact = self._leftover = None
+        artifact, self._artifact = await self._taken(), None
         return artifact
+
+    def __del__(self) -> None:
+        """What was never fetched is let go."""
+        if self._artifact is not None:
+            self._means.cache.abandon(self._artifact)
 
     async def fill(self, staged: Path, missing: Mapping[str, StoredObject], reserved: Reservation, waits: Waits) -> Listing:
         """As `Source`."""
-        means = self._means
-        packed = await means.puller.pull(self._bucket_for(waits), missing, waits, reserved=reserved)
-        try:
-            with waits.on(f"the unpacking of {self._found.listing.name!r}"):
-                return await means.unpacks.run(partial(self._unpack, packed / ARCHIVE, staged, reserved))
-        finally:
-            await means.files.run_to_end(lambda _: means.volume.discard(packed))
-            reserved.change(-self._found.listing.size_bytes)
+        await super().fill(staged, missing, reserved, waits)
+        with waits.on(f"the unpacking of {self._found.listing.name!r}"):
+            return await self._means.unpacks.run(partial(self._unpack, staged, reserved))
 
-    def _unpack(self, archive: Path, staged: Path, reserved: Reservation, stop: Stop) -> Listing:
+    def _unpack(self, staged: Path, reserved: Reservation, stop: Stop) -> Listing:
         packed, means = self._found.listing, self._means
         with means.volume.writing(packed.size_bytes):
-            outer, target = staged / "unpacked", staged / FILES
-            make_plain_directory(outer)
-            files = unpack(archive, name=packed.name, target=outer, reserved=reserved, max_bytes=means.most_unpacked_bytes, stop=stop)
-            names = list(outer.iterdir())
-            target.rmdir()
+            archive, target = staged / ARCHIVE, staged / FILES
+            files = unpack(archive, name=packed.name, target=target, reserved=reserved, max_bytes=means.most_unpacked_bytes, stop=stop)
+            archive.unlink()
+            names = list(target.iterdir())
             if len(names) == 1 and names[0].is_dir() and not names[0].name.isdecimal():
-                names[0].rename(target)
-                outer.rmdir()
+                top = names[0].rename(archive)  # the name is free
+                target.rmdir()
+                top.rename(target)
                 files = {path.partition("/")[2]: size_bytes for path, size_bytes in files.items()}
-            else:
-                outer.rename(target)
+        reserved.change(-packed.size_bytes)
         listed = tuple(SourceFile(path, files[path], packed.files[0].etag) for path in sorted(files))
         return dataclasses.replace(packed, files=listed, is_single_file=len(listed) == 1 and "/" not in listed[0].path)
 
     async def _taken(self) -> Artifact:
         if self._artifact is None:
             taken = await self._take(self._objects, None)
-            cache, artifact = self._means.cache, taken.artifact
-            self._artifact, self._known = artifact, self._known or taken.listing
-            self._leftover = weakref.finalize(self, lambda: cache.abandon(artifact))
-            self._leftover.atexit = False
+            self._artifact = taken.artifact
+            if not self.is_known:
+                self.listing, self.is_known = taken.listing, True
         return self._artifact

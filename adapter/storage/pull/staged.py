@@ -5,8 +5,7 @@ Whether they are what their store says of them is verified here: checksums of th
 and computed while the bytes are in memory anyway. A span that breaks off and goes on is one run of bytes, so nothing is counted
 twice. Objects of whom nothing is told, or nothing that can be computed, are as they came.
 
-What the files' methods have made is known whenever they end, so that an undo leaves nothing. What goes wrong is told in the words
-of the volume, and idle artifacts give way before a write fails on a full volume.
+What goes wrong is told in the words of the volume, and idle artifacts give way before a write fails on a full volume.
 """
 
 from __future__ import annotations
@@ -15,19 +14,21 @@ import base64
 import os
 import stat
 import threading
-from collections.abc import Mapping, Sequence, Set
-from contextlib import suppress
+from collections import deque
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from adapter.errors import SourceUnavailable
-from adapter.paths import directories_of
-from adapter.storage.bucket import FileSink, StoredObject
+from adapter.storage.bucket import FileSink, Read, StoredObject
 from adapter.storage.checksums import MOST_HASHED_BYTES, Checksum, Running, combined, running
 from adapter.storage.search import shown
+from adapter.units import MIB
 from adapter.volume.space import Reservation
-from adapter.volume.volume import FILE_MODE, Volume, make_plain_directory
+from adapter.volume.volume import FILE_MODE, Volume
 from adapter.workers import Stop
 
 
@@ -46,21 +47,17 @@ class Whole:
         self._runs: list[tuple[int, int, bytes]] = []
         """Start, length, checksum."""
 
-    def choose(self, told: Sequence[Checksum], length: int) -> Running | None:
-        """What is computed of a run: the first that can be, the same for all runs. None: nothing."""
+    def heard(self, told: Sequence[Checksum], length: int) -> Running | None:
+        """Remember what an answer tells. Returns what computes it of a run: the first that can be, the same for all runs."""
         is_hashed = length == self.stored.size_bytes <= MOST_HASHED_BYTES
         with self._lock:
             for each in told:
                 is_possible = each.algorithm == (self._algorithm or each.algorithm) and (each.is_combined or is_hashed)
                 if is_possible and (found := running(each.algorithm)) is not None:
                     self._algorithm = each.algorithm
+                    self.told |= {other.value for other in told if other.value is not None and other.algorithm == each.algorithm}
                     return found
         return None
-
-    def note(self, told: Sequence[Checksum]) -> None:
-        """Remember what an answer tells."""
-        with self._lock:
-            self.told.update(each.value for each in told if each.value is not None and each.algorithm == self._algorithm)
 
     def ran(self, start: int, length: int, checksum: bytes) -> None:
         """
@@ -86,13 +83,16 @@ class Whole:
 
 
 class Run(FileSink):
-    """Bytes of an object, in their order. Belongs to one thread. A subclass keeps them."""
+    """Bytes of an object, in their order. Belongs to one thread. They are kept in memory; a subclass keeps them elsewhere."""
+
+    writes = False
 
     def __init__(self, whole: Whole, start: int, length: int) -> None:
         self._whole = whole
         self._start = start
         self._length = length
         self._came = 0
+        self.content = bytearray()
         self._running: Running | None = None
 
     @property
@@ -103,10 +103,9 @@ class Run(FileSink):
 
     def expect(self, told: Sequence[Checksum]) -> None:
         """As `FileSink`. Bytes that have passed by before cannot be verified any more."""
-        if self._running is None and not self._came:
-            self._running = self._whole.choose(told, self._length)
-        if self._running is not None:
-            self._whole.note(told)
+        if self._running is not None or not self._came:
+            found = self._whole.heard(told, self._length)
+            self._running = self._running or found
 
     def __call__(self, chunk: bytes | memoryview) -> None:
         """As `FileSink`."""
@@ -117,126 +116,92 @@ class Run(FileSink):
 
     def keep(self, chunk: bytes | memoryview) -> None:
         """Bytes that have come, behind `_came` others. Raises what `__call__` may."""
-        raise NotImplementedError
+        self.content += chunk
 
     def end(self) -> None:
         """As `FileSink`. Raises SourceUnavailable, as `Whole.ran`."""
-        if self._running is not None and self._came == self._length:
+        if self._running is not None:
             self._whole.ran(self._start, self._length, self._running.digest())
-
-
-class Content(Run):
-    """A whole object, in memory."""
-
-    writes = False
-
-    def __init__(self, stored: StoredObject, place: str) -> None:
-        """As `Whole`."""
-        super().__init__(Whole(stored, place), 0, stored.size_bytes)
-        self.content = bytearray()
-
-    def keep(self, chunk: bytes | memoryview) -> None:
-        """As `Run`."""
-        self.content += chunk
 
 
 class Part(NamedTuple):
     """Bytes of one object."""
 
     path: str
-    stored: StoredObject
     start: int
     length: int
 
 
-class StagedFiles:
-    """Files that become a model."""
+@dataclass(frozen=True)
+class PartSizes:
+    """How large files are cut."""
 
-    def __init__(
-        self, *, volume: Volume, objects: Mapping[str, StoredObject], reserved: Reservation, staged: Path | None, place: str
-    ) -> None:
-        """
-        Args:
-            volume: where they are.
-            objects: path in the directory → object.
-            reserved: grows by their bytes.
-            staged: the directory; a new one without it.
-            place: where the objects are, for people.
-        """
-        self._place = place
-        self._volume = volume
-        self._objects = objects
-        self._reserved = reserved
-        self._total_bytes = sum(stored.size_bytes for stored in objects.values())
-        self._made = staged
-        self._cut: dict[str, Whole] = {}
-        """Files that come in parts."""
-        self._open: set[int] = set()
+    part_bytes: int = 16 * MIB
+    """Most that a request asks for."""
+    whole_bytes: int = 4 * MIB
+    """Files of at most these bytes come in one request."""
+
+
+PART_SIZES = PartSizes()
+FIRST_CONNECTIONS = 4
+"""Of a pull. A large file has as many parts at least: with fewer, a small model gets a small share beside a large one."""
+
+
+class StagedFiles:
+    """Files of a directory, whose folders are there."""
+
+    def __init__(self, volume: Volume, folder: Path, objects: Mapping[str, StoredObject], reserved: Reservation, place: str) -> None:
+        """`objects`: path in the folder → object; `reserved` grows by their bytes; `place`: where they are, for people."""
+        self.folder = folder
+        self.objects = objects
+        self.reserved = reserved
+        self.open: set[int] = set()
+        """Files that are being written."""
         self.moved_bytes = 0
         """Of all parts, on the volume."""
         self.ended = 0
         """Parts that have come."""
+        self._place = place
+        self._volume = volume
+        self._total_bytes = sum(stored.size_bytes for stored in objects.values())
+        self._cut: dict[str, Whole] = {}
+        """Files that come in parts."""
 
-    def prepare(self, cut: Set[str], stop: Stop) -> None:
-        """Make the directories, and the files of these paths, which come in parts. Raises DiskFull, AdapterError."""
-        with self._volume.writing(self._total_bytes):
-            self._volume.restore()
-            self._reserved.grow(self._total_bytes, len(self._objects))
-            if self._made is None:
-                self._made = self._reserved.insist(self._volume.new_staging)
-            for directory in sorted(directories_of(self._objects)):  # parents first
-                with suppress(FileExistsError):  # for files that were there before
-                    self._reserved.insist(partial(make_plain_directory, self._made / directory))
-            for path, stored in self._objects.items():
+    def prepare(self, sizes: PartSizes, stop: Stop) -> deque[Part]:
+        """
+        Make the files that are empty, or come in parts.
+
+        Returns what is asked for, the largest files first, so that none of them is the last one. Raises DiskFull, AdapterError.
+        """
+        parts: deque[Part] = deque()
+        with self.writing():
+            self.reserved.grow(self._total_bytes, len(self.objects))
+            for path, stored in sorted(self.objects.items(), key=lambda item: -item[1].size_bytes):
                 stop.check()
-                if path in cut or not stored.size_bytes:
-                    os.close(self._reserved.insist(partial(open_file, f"{self._made}/{path}", is_new=True)))
-                if path in cut:
+                size, length = stored.size_bytes, stored.size_bytes
+                if size > sizes.whole_bytes and stored.is_divisible and stored.is_versioned:
+                    length = min(sizes.part_bytes, -(-size // FIRST_CONNECTIONS))
                     self._cut[path] = Whole(stored, self._place)
+                if path in self._cut or not size:
+                    os.close(self.reserved.insist(partial(open_file, f"{self.folder}/{path}", is_new=True)))
+                parts += [Part(path, start, min(length, size - start)) for start in range(0, size, length or 1)]
+        return parts
 
-    def sink(self, part: Part) -> PartFile:
-        """Where the bytes of a part go."""
-        return PartFile(self, part, self._cut.get(part.path) or Whole(part.stored, self._place))
+    def read(self, part: Part) -> Read:
+        """What is asked for, and where it goes."""
+        stored, whole = self.objects[part.path], self._cut.get(part.path)
+        sink = PartFile(self, part, whole or Whole(stored, self._place), is_new=whole is None)
+        return Read(stored, part.start, part.length, sink)
 
-    def open(self, path: str) -> int:
-        """A file to write, which `close` or `undo` closes. Raises DiskFull, AdapterError."""
-        with self._volume.writing(self._total_bytes):
-            file = self._reserved.insist(lambda: open_file(f"{self._made}/{path}", is_new=path not in self._cut))
-        self._open.add(file)
-        return file
+    def writing(self) -> AbstractContextManager[None]:
+        """As `Volume.writing`, of all these files."""
+        return self._volume.writing(self._total_bytes)
 
-    def write(self, file: int, chunk: bytes | memoryview, offset: int) -> None:
-        """Write it whole."""
-        with self._volume.writing(self._total_bytes):
-            self._reserved.write(file, chunk, offset)
-        self.moved_bytes += len(chunk)
-
-    def close(self, file: int, size_bytes: int) -> None:
-        """The part has its place. A file system of a network may say only now that it is full. Raises DiskFull, AdapterError."""
-        self._open.discard(file)
-        with self._volume.writing(self._total_bytes):
-            os.close(file)
-        self._reserved.wrote(size_bytes)
-        self.ended += 1
-
-    def finish(self, stop: Stop) -> Path:
-        """Check that every file is as long as it was listed. Returns the directory."""
-        assert self._made is not None  # noqa: S101 - prepare has run
-        with self._volume.writing(self._total_bytes):
-            for path, stored in self._objects.items():
-                found = os.lstat(f"{self._made}/{path}").st_size
-                if found != stored.size_bytes:
-                    raise SourceUnavailable(f"{stored.key!r} from {self._place} has {found} bytes, listed were {stored.size_bytes}")
-                stop.check()
-        return self._made
-
-    def undo(self, _stop: Stop) -> None:
-        """Leave nothing. No sink is used any more."""
-        for file in self._open:
+    def close(self, _stop: Stop) -> None:
+        """Let go of what is open. No sink is used any more."""
+        for file in self.open:
             with suppress(OSError):  # what has failed before is the cause
                 os.close(file)
-        if self._made is not None:
-            self._volume.discard(self._made)
 
 
 class PartFile(Run):
@@ -246,21 +211,32 @@ class PartFile(Run):
     Raises DiskFull and AdapterError when the volume takes none, and SourceUnavailable from `end`, as `Whole.ran`.
     """
 
-    def __init__(self, files: StagedFiles, part: Part, whole: Whole) -> None:
+    writes = True
+
+    def __init__(self, files: StagedFiles, part: Part, whole: Whole, *, is_new: bool) -> None:
         super().__init__(whole, part.start, part.length)
         self._files = files
-        self._path = part.path
+        self._open = partial(open_file, f"{files.folder}/{part.path}", is_new=is_new)
         self._file = -1
 
     def keep(self, chunk: bytes | memoryview) -> None:
         """As `Run`."""
-        if self._file < 0:
-            self._file = self._files.open(self._path)
-        self._files.write(self._file, chunk, self._start + self._came)
+        files = self._files
+        with files.writing():
+            if self._file < 0:
+                self._file = files.reserved.insist(self._open)
+                files.open.add(self._file)
+            files.reserved.write(self._file, chunk, self._start + self._came)
+        files.moved_bytes += len(chunk)
 
     def end(self) -> None:
-        """As `FileSink`."""
-        self._files.close(self._file, self._length)
+        """As `FileSink`. A file system of a network may say only now that it is full."""
+        files = self._files
+        files.open.discard(self._file)
+        with files.writing():
+            os.close(self._file)
+        files.reserved.wrote(self._length)
+        files.ended += 1
         super().end()
 
 

@@ -42,7 +42,6 @@ class Told(Run):
     def __init__(self, start: int, length: int) -> None:
         super().__init__(Whole(StoredObject(KEY, SIZE, ETAG), "there"), start, length)
         self.told: list[Checksum] = []
-        self.content = b""
 
     @property
     def sees_bytes(self) -> bool:
@@ -52,9 +51,6 @@ class Told(Run):
         assert not self.content
         self.told += told
         super().expect(told)
-
-    def keep(self, chunk: bytes | memoryview) -> None:
-        self.content += chunk
 
     def end(self) -> None:
         """The test says when."""
