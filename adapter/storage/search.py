@@ -34,7 +34,7 @@ class Search:
     is_survey: bool = False
     """A quick look, which no load waits for."""
     origin: str = ""
-    """Stands for the model of one owner (`cache.identity.origin_of`); set when the config is known."""
+    """Stands for the model of one owner (`cache.record.origin_of`); set when the config is known."""
     seen_bytes: int = 0
     """Of the files that were listed so far."""
     wanted: Wanted = nothing

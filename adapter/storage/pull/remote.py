@@ -18,9 +18,9 @@ from pathlib import Path
 from adapter.ends import Ends
 from adapter.model import Artifact, Listing, SourceFile
 from adapter.storage.bucket import Bucket, Read, StoredObject
-from adapter.storage.cache.cache import Cache, Taken
-from adapter.storage.cache.cache import Wanted as WantedArtifact
-from adapter.storage.cache.identity import ARCHIVE, FILES, SCHEMA, Identity
+from adapter.storage.cache.build import Wanted as WantedArtifact
+from adapter.storage.cache.cache import Cache
+from adapter.storage.cache.record import ARCHIVE, FILES, SCHEMA, Identity
 from adapter.storage.pull.archives import unpack
 from adapter.storage.pull.listing import FoundModel
 from adapter.storage.pull.puller import EndpointQueues, Puller
@@ -51,7 +51,7 @@ class Means:
 
 
 class RemoteModel:
-    """Implements `Found`, `StoredModel` and the cache's `Source`."""
+    """Implements `Found` and `StoredModel`."""
 
     def __init__(self, found: FoundModel, *, means: Means, search: Search, bucket_for: Callable[[Waits], Bucket]) -> None:
         """
@@ -62,9 +62,8 @@ class RemoteModel:
             bucket_for: the bucket for work that may go on for others: what it waits for is noted there.
         """
         self.contents: dict[StoredObject, bytes] = {}
-        """As `Source`."""
-        self.has_read = False
-        """As `Source`."""
+        """As `Wanted`."""
+        self._has_read = False
         self._found = found
         self._means = means
         self._waits = search.waits
@@ -108,30 +107,29 @@ class RemoteModel:
         def objects() -> dict[str, StoredObject]:
             return {f"{FILES}/{path}": self._found.stored(file) for path, file in wanted.items()}
 
-        return (await self._take(await self._means.files.run_large(objects, len(wanted)), self.listing)).artifact
+        return (await self._take(await self._means.files.run_large(objects, len(wanted)), self.listing))[0]
 
     async def ends(self, artifact: Artifact, files: tuple[SourceFile, ...]) -> Mapping[SourceFile, Ends]:
         """As `StoredModel`."""
         return await self._means.cache.ends(artifact, files, self._waits)
 
-    async def prove(self, stored: StoredObject) -> None:
-        """As `Source`."""
-        await self._read_in_turn(stored, 1)
-
     async def fill(self, staged: Path, missing: Mapping[str, StoredObject], reserved: Reservation, waits: Waits) -> Listing:
-        """As `Source`."""
+        """As `Wanted`."""
         if missing:
             await self._means.puller.pull(self._bucket_for(waits), missing, waits, reserved=reserved, staged=staged)
         return self.listing
 
-    async def _take(self, objects: Mapping[str, StoredObject], listing: Listing | None) -> Taken:
+    async def _take(self, objects: Mapping[str, StoredObject], listing: Listing | None) -> tuple[Artifact, Listing]:
         """The artifact of these objects and the schema, with one more user. Raises as `fetch`; InvalidModel: as `unpack`."""
         found, waits = self._found, self._waits
         schema = found.listing.schema
         if schema is not None and found.listing.is_versioned and found.stored(schema) not in self.contents:
             await self.read(schema)
-        wanted = WantedArtifact(identity=self._identity(objects), is_versioned=found.listing.is_versioned, listing=listing, waits=waits)
-        return await self._means.cache.take(wanted, self)
+        wanted = WantedArtifact(
+            identity=self._identity(objects), is_versioned=found.listing.is_versioned, listing=listing, waits=waits,
+            contents=self.contents, prove=self._prove, fill=self.fill,
+        )  # fmt: skip
+        return await self._means.cache.take(wanted)
 
     def _identity(self, objects: Mapping[str, StoredObject]) -> Identity:
         schema = self._found.schema
@@ -139,11 +137,15 @@ class RemoteModel:
             return Identity(self._origin, objects)
         return Identity(self._origin, {**objects, SCHEMA: schema})
 
+    async def _prove(self, stored: StoredObject) -> None:
+        if not self._has_read:
+            await self._read_in_turn(stored, 1)
+
     async def _read_in_turn(self, stored: StoredObject, length: int) -> bytes:
         """With credentials of our own."""
         async with self._means.asks.turn(self._found.bucket.endpoint, self._waits):
             content = await self._read_first(stored, length)
-        self.has_read = True
+        self._has_read = True
         return content
 
     async def _read_first(self, stored: StoredObject, length: int) -> bytes:
@@ -204,7 +206,7 @@ class PackedModel(RemoteModel):
         return artifact
 
     async def fill(self, staged: Path, missing: Mapping[str, StoredObject], reserved: Reservation, waits: Waits) -> Listing:
-        """As `Source`."""
+        """As `Wanted`."""
         means = self._means
         packed = await means.puller.pull(self._bucket_for(waits), missing, waits, reserved=reserved)
         try:
@@ -233,9 +235,8 @@ class PackedModel(RemoteModel):
 
     async def _taken(self) -> Artifact:
         if self._artifact is None:
-            taken = await self._take(self._objects, None)
-            cache, artifact = self._means.cache, taken.artifact
-            self._artifact, self._known = artifact, self._known or taken.listing
+            artifact, listing = await self._take(self._objects, None)
+            cache, self._artifact, self._known = self._means.cache, artifact, self._known or listing
             self._leftover = weakref.finalize(self, lambda: cache.abandon(artifact))
             self._leftover.atexit = False
         return self._artifact
