@@ -105,7 +105,8 @@ class Cache:
 
     async def content(self, origin: str, stored: StoredObject) -> bytes | None:
         """A small file, from an artifact of this origin; None: it must be read from the store."""
-        return await self._files.run(lambda _: self._artifacts.content(origin, stored))
+        has_some = bool(self._artifacts.of_origin(origin))
+        return await self._files.run(lambda _: self._artifacts.content(origin, stored)) if has_some else None
 
     def candidate(self, origin: str) -> Entry | None:
         """The artifact that was confirmed last: what may be given while its store is away. Asks no disk."""
