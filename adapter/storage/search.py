@@ -32,7 +32,7 @@ class Search:
     waits: Waits
     """Told what is waited for, by the search and by the model that it finds."""
     origin: str = ""
-    """Stands for the model of one owner (`cache.identity.origin_of`); set when the config is known."""
+    """Stands for the model of one owner (`cache.record.origin_of`); set when the config is known."""
     seen_bytes: int = 0
     """Of the files that were listed so far."""
     wanted: Wanted | None = None

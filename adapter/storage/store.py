@@ -26,9 +26,8 @@ from adapter.model import Artifact, ModelSpec, Survey
 from adapter.ports import StoredModel, Wanted, nothing
 from adapter.settings.storage import CACHE_DIR, PullSettings
 from adapter.storage.bucket import Bucket
-from adapter.storage.cache.cache import Cache
-from adapter.storage.cache.identity import origin_of
-from adapter.storage.cache.stale import found_soon, stale_model
+from adapter.storage.cache.cache import Cache, found_soon
+from adapter.storage.cache.record import origin_of
 from adapter.storage.mounted.finders import Claims, Folders, HelpedModels, is_below
 from adapter.storage.mounted.reads import MountedReads
 from adapter.storage.net.engine import Engine
@@ -144,7 +143,7 @@ class Store:
         if (candidate := self._cache.candidate(search.origin)) is not None:
             async with self._cache.heeding_refusals(search.origin):
                 cause, found = await found_soon(find(), waits)
-            if found is None and (stale := await stale_model(self._cache, candidate, cause, waits)) is not None:
+            if found is None and (stale := await self._cache.stale(candidate, cause, waits)) is not None:
                 return stale
         return await (found or await find()).open()
 

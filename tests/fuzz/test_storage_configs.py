@@ -13,7 +13,7 @@ from adapter.digests import Digests
 from adapter.errors import AdapterError
 from adapter.model import ModelSpec
 from adapter.parameters import split
-from adapter.storage.cache.identity import origin_of
+from adapter.storage.cache.record import origin_of
 from adapter.storage.secret.config import StorageConfigs
 from adapter.storage.secret.merging import merged
 from adapter.storage.stores.table import BINDINGS, BUCKETS

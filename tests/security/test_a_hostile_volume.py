@@ -32,7 +32,6 @@ from adapter.storage.cache import artifacts
 from adapter.storage.cache import record as records
 from adapter.storage.cache.artifacts import Artifacts
 from adapter.storage.cache.record import ArtifactRecord, KeptFile, Unusable
-from adapter.storage.cache.table import Table
 from adapter.storage.pull.staged import open_file
 from adapter.triton.repository import Repository
 from adapter.volume.boot import boot_id
@@ -333,9 +332,9 @@ def test_a_start_reads_so_many_records_and_no_more(volume: Volume, monkeypatch: 
         (folder / "meta.json").write_bytes(b"x" * 10_000)
         os.utime(folder, (number, number))
     read: list[str] = []
-    monkeypatch.setattr(records, "read", lambda _folder, key: read.append(key[-1]) or _unusable())
+    monkeypatch.setattr(records, "read", lambda folder: read.append(folder.stem[-1]) or _unusable())
     with capture_logs() as told:
-        Artifacts(volume, Table(keeps_idle=True)).read_all(Stop())
+        Artifacts(volume, keeps_idle=True).read_all(Stop())
     assert read == ["5", "4"]
     assert {line["reason"]: line["artifacts"] for line in told} == {"a test": 2, "more records than are read at a start": 3}
     assert os.listdir(volume.artifacts_dir) == []
@@ -369,11 +368,9 @@ def test_a_spoiled_record_or_line_is_unusable_and_nothing_else() -> None:
     row = SourceFile("a", 1, "e")
     listing = Listing("m", "m", False, (row, SourceFile("b/c", 2, "f")), row)
     files = (KeptFile("files/a", "m/a", "e", 1, 1), KeptFile("files/b/c", "m/b/c", "f", 2, 2))
-    meta = ArtifactRecord(boot_id=boot_id(), key="", origin=DIGEST, listing=listing, files=files)
-    key = meta.identity().key
-    meta = msgspec.structs.replace(meta, key=key)
-    good = json.loads(records.dump(meta))
-    assert records.parse(json.dumps(good).encode(), key) == meta
+    meta = ArtifactRecord(boot_id=boot_id(), key=DIGEST, origin=DIGEST, listing=listing, files=files)
+    good = json.loads(msgspec.json.encode(meta))
+    assert records.parse(json.dumps(good).encode(), DIGEST) == meta
     record = Record(model_id="m", state="loaded", since=1.0, content=Content(DIGEST, DIGEST, DIGEST), placed="1-1")
     lines = [json.loads(line_of(entry)) for entry in (record, Crashes(digest=DIGEST, count=1, last=1.0))]
     dice = random.Random(9)
@@ -382,5 +379,5 @@ def test_a_spoiled_record_or_line_is_unusable_and_nothing_else() -> None:
         spoil(document, dice)
         spoil(line, dice)
         with suppress(Unusable):
-            records.parse(json.dumps(document).encode(), key)
+            records.parse(json.dumps(document).encode(), DIGEST)
         read_line(json.dumps(line).encode())

@@ -20,7 +20,7 @@ from adapter.lifecycle.states import State
 from adapter.lifecycle.worker import Worker
 from adapter.model import ModelSpec
 from adapter.storage.cache.cache import Cache
-from adapter.storage.cache.identity import Identity
+from adapter.storage.cache.record import Identity
 from adapter.storage.mounted.reads import VolumeReads
 from adapter.triton.index import Index, Listing
 from adapter.triton.loads import Loads

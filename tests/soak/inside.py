@@ -20,7 +20,7 @@ from typing import Any
 from adapter import cli
 from adapter.journal.journal import Journal
 from adapter.lifecycle.registry import Registry
-from adapter.storage.cache.table import Table
+from adapter.storage.cache.artifacts import Artifacts
 from adapter.storage.stores.clients import Clients
 from adapter.telemetry import metrics
 from adapter.telemetry.redaction import Remembered
@@ -30,7 +30,7 @@ SOCKET = "SOAK_SOCKET"
 HELD: dict[type, tuple[str, Callable[[Any], int]]] = {
     Registry: ("models in the registry", lambda found: len(list(found))),
     Journal: ("entries of the journal", lambda found: len(found.records) + len(found.crashes)),
-    Table: ("artifacts known", lambda found: len(found._by_name)),
+    Artifacts: ("artifacts known", lambda found: len(found._by_folder)),
     Clients: ("clients of stores", lambda found: found._client.cache_info().currsize),
     Remembered: ("secrets remembered", lambda found: len(found._values)),
 }

@@ -1,34 +1,35 @@
 """
-What the table has decided, done on the volume: artifacts made, checked, read, given up, found again at the start.
+All artifacts on the volume: who uses which, what they take, which goes first; found, checked, read, removed.
 
-Blocks; runs in threads, and what they have made is known whenever they end.
+An artifact is listed (it can be found), or not: it is being made, has no version, was damaged, or is to be removed. An
+artifact with users is never removed; one that is not listed goes with its last user. It counts until its folder is
+gone: with users as placed, without as idle, and from the decision to remove it on as trash.
+
+Any thread may ask. Where nothing else is said the disk is asked, too: then in a thread.
 """
 
 from __future__ import annotations
 
 import os
-import secrets
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+import threading
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from functools import partial
+from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 
 import structlog
 
 from adapter.model import Listing
-from adapter.paths import directories_of
 from adapter.storage.bucket import StoredObject
 from adapter.storage.cache import record as records
-from adapter.storage.cache.identity import ARCHIVE, FILES, Identity
-from adapter.storage.cache.record import ArtifactRecord, KeptFile, Unusable, version_of
-from adapter.storage.cache.table import Entry, Table
+from adapter.storage.cache.record import SCHEMA, ArtifactRecord, Unusable
 from adapter.telemetry.metrics import CACHE_EVICTIONS
 from adapter.units import show_bytes
-from adapter.volume.boot import boot_id, boot_seconds
-from adapter.volume.space import Reservation
+from adapter.volume.boot import boot_seconds
 from adapter.volume.trees import read_below
-from adapter.volume.volume import FILE_MODE, Volume, make_plain_directory
+from adapter.volume.volume import Volume
 from adapter.workers import Stop
 
 MAX_RECORDS_BYTES = 128 * 1024 * 1024
@@ -36,120 +37,204 @@ MAX_RECORDS_BYTES = 128 * 1024 * 1024
 LOOKED_AT = 4
 """Versions of one model in which a file is looked for, the last used ones."""
 
+Inodes = Mapping[int, int]
+"""Inode of a file → its bytes."""
 _log = structlog.stdlib.get_logger(__name__)
 
 
-def new_name(key: str | None) -> str:
-    """Of the folder of an artifact. No two have one name, though they may have one key: a damaged one, and its successor."""
-    return f"{key}.{secrets.token_hex(8)}" if key else secrets.token_hex(8)
+@dataclass(eq=False)
+class Entry:
+    """One artifact, from its first directory on. Only `Artifacts` changes it."""
+
+    origin: str
+    users: int = 0
+    last_use: int = 0
+    folder: Path = Path()
+    """No two artifacts have had the same."""
+    key: str | None = None
+    """None: it cannot be told from another version, or is not whole yet, so it is not listed."""
+    inodes: Inodes = field(default_factory=dict)
+    """Of every file, the record too. Artifacts share the files that they have in common."""
+    confirmed: float = 0.0
+    """When its owner has listed it last, in seconds since the boot; 0: the store has refused the owner since."""
+
+
+class _Bytes:
+    """Of some artifacts, each file once."""
+
+    def __init__(self) -> None:
+        self.total = 0
+        self._names: Counter[tuple[int, int]] = Counter()
+        """Inode and bytes of a file → how many of the artifacts have it."""
+
+    def count(self, entry: Entry, more: int) -> None:
+        """This one comes (1), or goes (-1)."""
+        for file in entry.inodes.items():
+            self._names[file] += more
+            if self._names[file] == max(more, 0):  # its first name has come, or its last one has gone
+                self.total += more * file[1]
+            if not self._names[file]:
+                del self._names[file]
 
 
 class Artifacts:
-    """All artifacts on the volume. Any thread may ask, but not the event loop's."""
+    """No answer takes longer because of other models' artifacts, but at the start and when idle ones give way."""
 
-    def __init__(self, volume: Volume, table: Table) -> None:
+    def __init__(self, volume: Volume, *, keeps_idle: bool) -> None:
+        """`keeps_idle`: whether an artifact without users stays."""
         self.volume = volume
-        self.table = table
+        self._keeps_idle = keeps_idle
+        self._lock = threading.RLock()
+        self._clock = count(1)
+        self._by_folder: dict[Path, Entry] = {}
+        """All."""
+        self._by_key: dict[str | None, Entry] = {}
+        """Those that are listed, as in the next one."""
+        self._of_origin: defaultdict[str, list[Entry]] = defaultdict(list)
+        self._all, self._placed = _Bytes(), _Bytes()
+        self._leaving_bytes = 0
 
-    def folder(self, entry: Entry) -> Path:
-        """Of an artifact."""
-        return self.volume.artifacts_dir / entry.name
+    def find(self, key: str) -> Entry | None:
+        """The artifact that has this key."""
+        return self._by_key.get(key)
 
-    def read_all(self, stop: Stop) -> None:
-        """Find what an earlier process has left; what cannot be used goes, with one line for all of a kind."""
-        reasons: Counter[str] = Counter()
-        usable: list[Entry] = []
-        left_bytes = MAX_RECORDS_BYTES
-        try:
-            names = _last_used_first(self.volume.artifacts_dir)
-        except OSError as error:
-            _log.warning("cache.unreadable", cause=error.strerror)
-            return
-        for name in names:
-            stop.check()
-            try:
-                left_bytes -= records.state_of(self.volume.artifacts_dir / name)[0]
-                if left_bytes < 0:
-                    raise Unusable("more records than are read at a start")
-                usable.append(self._found(name, stop))
-            except Unusable as unusable:
-                reasons[str(unusable)] += 1
-                self.volume.discard(self.volume.artifacts_dir / name)
-        for entry in reversed(usable):
-            self.table.add(entry, 0)
-        for reason, artifacts in reasons.items():
-            _log.warning("cache.dropped", reason=reason, artifacts=artifacts)
-        if usable:
-            _log.info("cache.found", artifacts=len(usable), size=show_bytes(self.table.idle_bytes()))
+    def of_origin(self, origin: str) -> list[Entry]:
+        """Artifacts of one model that the store has not refused since, the last used one first."""
+        listed = tuple(self._of_origin.get(origin, ()))
+        return sorted((entry for entry in listed if entry.confirmed), key=lambda entry: -entry.last_use)
 
-    def opened(self, entry: Entry, confirms: bool, stop: Stop) -> ArtifactRecord | None:
-        """
-        The record of an artifact that the caller holds, after a look at each file; None: it was damaged, and is not listed any more.
+    def held_bytes(self, kind: str) -> int:
+        """Of all that are `placed`, `idle` or `trash`; each file once."""
+        with self._lock:
+            idle_bytes = self._all.total - self._placed.total
+            return {"placed": self._placed.total, "idle": idle_bytes, "trash": self._leaving_bytes}[kind]
 
-        `confirms`: its owner has listed it just now.
-        """
-        try:
-            record = records.whole(self.folder(entry), str(entry.key), stop.check)[0]
-        except Unusable as unusable:
-            if self.table.drop(entry):
-                _log.warning("cache.dropped", reason=str(unusable), artifacts=1, key=entry.key)
-            return None
-        if confirms:
-            self.confirm([entry], boot_seconds())
-        return record
+    def put(self, entry: Entry, folder: Path, inodes: Inodes, key: str | None = None, confirmed: float = 0.0) -> None:
+        """The artifact is this from now on, and counts so; it is listed if it has a key that no other one has."""
+        with self._lock:
+            self._count(entry, -1)
+            self._by_folder.pop(entry.folder, None)
+            entry.folder, entry.inodes, entry.key, entry.confirmed = folder, inodes, key, confirmed
+            self._by_folder[folder] = entry
+            self._count(entry, 1)
+            if key is not None and self._by_key.setdefault(key, entry) is entry:
+                self._of_origin[entry.origin].append(entry)
 
-    def let_go(self, entry: Entry) -> None:
-        """One user of this artifact less."""
-        if self.table.use(entry, -1):
-            self.remove(entry)
+    def use(self, entry: Entry, more: int) -> None:
+        """A number of users more, or fewer."""
+        with self._lock:
+            if not entry.users:
+                self._placed.count(entry, 1)
+            entry.users += more
+            if not entry.users:
+                self._placed.count(entry, -1)
+            entry.last_use = next(self._clock)
+
+    def hold(self, entry: Entry) -> bool:
+        """One more user of this very artifact, if it is still listed."""
+        with self._lock:
+            if is_listed := self._is_listed(entry):
+                self.use(entry, 1)
+            return is_listed
+
+    def let_go(self, folder: Path) -> None:
+        """One user less of the artifact there, if there is one. Never raises."""
+        with self._lock:
+            entry = self._by_folder.get(folder)
+            if entry is None:
+                return
+            self.use(entry, -1)
+            is_kept = self._keeps_idle and self._is_listed(entry)
+        if not is_kept:
+            self._removed(entry)
             return
         with suppress(OSError):  # so that a later process knows what was used last
-            os.utime(self.folder(entry), follow_symlinks=False)
-
-    def remove(self, entry: Entry) -> None:
-        """The folder of what was taken off the table, which counts it until then. Never raises."""
-        self.volume.trash.discard(self.folder(entry), is_counted_elsewhere=True)
-        self.table.gone(entry)
+            os.utime(folder, follow_symlinks=False)
 
     def give_way(self, wanted_bytes: int) -> int:
         """Remove idle artifacts of at least these bytes, if there are; returns how many bytes went."""
+        with self._lock:
+            idle = sorted((each for each in self._by_key.values() if not each.users), key=lambda each: each.last_use)
         freed = artifacts = 0
-        while freed < wanted_bytes and (entry := self.table.give_up()) is not None:
-            self.remove(entry)
-            freed += entry.leaving_bytes
+        for entry in idle:
+            if freed >= wanted_bytes:
+                break
+            freed += self._removed(entry)
             artifacts += 1
         if artifacts:
             CACHE_EVICTIONS.inc(artifacts)
             _log.info("cache.evicted", artifacts=artifacts, freed=show_bytes(freed), wanted=show_bytes(wanted_bytes))
         return freed
 
+    def read_all(self, stop: Stop) -> None:
+        """Find what an earlier process has left; what cannot be used goes, with one line for all of a kind."""
+        reasons: Counter[str] = Counter()
+        left_bytes = MAX_RECORDS_BYTES
+        try:
+            folders = sorted(self.volume.artifacts_dir.iterdir(), key=lambda folder: -folder.lstat().st_mtime_ns)
+        except OSError as error:
+            _log.warning("cache.unreadable", cause=error.strerror)
+            return
+        for number, folder in enumerate(folders):
+            stop.check()
+            try:
+                state = os.lstat(folder / records.NAME)
+                left_bytes -= state.st_size
+                if not self._keeps_idle:
+                    raise Unusable("nothing idle is kept")
+                if left_bytes < 0:
+                    raise Unusable("more records than are read at a start")
+                record, inodes = records.whole(folder)
+            except (Unusable, OSError) as error:
+                reasons[str(error) if isinstance(error, Unusable) else "no record"] += 1
+                self.volume.discard(folder)
+            else:
+                inodes[state.st_ino] = state.st_size
+                self.put(Entry(record.origin, last_use=-number), folder, inodes, record.key, state.st_mtime)
+        for reason, artifacts in reasons.items():
+            _log.warning("cache.dropped", reason=reason, artifacts=artifacts)
+        if found := len(folders) - reasons.total():
+            _log.info("cache.found", artifacts=found, size=show_bytes(self.held_bytes("idle")))
+
+    def opened(self, entry: Entry, *, confirms: bool) -> ArtifactRecord | None:
+        """
+        The record of an artifact that is held, after a look at each file; None: damaged, and not listed any more.
+
+        `confirms`: its owner has listed it just now.
+        """
+        try:
+            record, _ = records.whole(entry.folder)
+        except Unusable as unusable:
+            with self._lock:
+                self._unlist(entry)
+            _log.warning("cache.dropped", reason=str(unusable), artifacts=1, key=entry.key)
+            return None
+        if confirms:
+            self.confirm([entry], boot_seconds())
+        return record
+
     def confirm(self, entries: Iterable[Entry], seconds: float) -> None:
-        """Their owner has listed them then; 0: it was refused. What cannot be written down is lost with this process."""
+        """Their owner has listed them then; 0: it was refused. What cannot be noted is lost with this process."""
         for entry in entries:
             entry.confirmed = seconds
-            if entry.key is not None:
-                try:
-                    records.confirm(self.folder(entry), seconds)
-                except OSError as error:
-                    _log.info("cache.not_recorded", key=entry.key, cause=str(error))
-
-    def content(self, entries: Iterable[Entry], find: Callable[[ArtifactRecord], KeptFile | None], stop: Stop) -> bytes | None:
-        """A small file of the first of these artifacts that is whole and has it."""
-        for entry in entries:
-            with suppress(Unusable, OSError):
-                file = find(records.whole(self.folder(entry), str(entry.key), stop.check)[0])
-                if file is not None:
-                    content = read_below(self.folder(entry), file.path, file.size_bytes)
-                    if len(content) == file.size_bytes:
-                        return content
-        return None
+            try:
+                records.confirm(entry.folder, seconds)
+            except OSError as error:
+                _log.info("cache.not_recorded", key=entry.key, cause=str(error))
 
     def listing(self, key: str) -> Listing | None:
         """What an unpacked artifact holds, unless the store has refused its owner since."""
-        entry = self.table.find(key)
+        entry = self.find(key)
         if entry is not None and entry.confirmed:
             with suppress(Unusable):
-                return records.read(self.folder(entry), key).listing
+                return records.read(entry.folder).listing
+        return None
+
+    def content(self, origin: str, stored: StoredObject) -> bytes | None:
+        """A small file, of the first version of this model that is whole and has it."""
+        for folder, known in self._versions(origin):
+            with suppress(OSError, KeyError):
+                return read_below(folder, known[_version(stored)], stored.size_bytes)
         return None
 
     def link(self, target: Path, origin: str, missing: dict[str, StoredObject], stop: Stop) -> dict[int, int]:
@@ -162,152 +247,52 @@ class Artifacts:
             Inode → bytes of them.
         """
         linked: dict[int, int] = {}
-        for entry in self.table.of_origin(origin)[:LOOKED_AT] if missing else ():
-            with suppress(Unusable):
-                record, _ = records.whole(self.folder(entry), str(entry.key), stop.check)
-                known = {} if record.archive else {file.stored: file.path for file in record.files}
-                for path, stored in list(missing.items()):
-                    stop.check()
-                    source = known.get(version_of(stored))
-                    if source is not None and (inode := _linked(self.folder(entry) / source, target / path)):
-                        linked[inode] = stored.size_bytes
-                        del missing[path]
+        for folder, known in self._versions(origin):
+            for path in [path for path, stored in missing.items() if _version(stored) in known]:
+                stop.check()
+                with suppress(OSError):  # it cannot have one more name
+                    os.link(folder / known[_version(missing[path])], target / path, follow_symlinks=False)
+                    linked[os.lstat(target / path).st_ino] = missing.pop(path).size_bytes
         return linked
 
-    def _found(self, name: str, stop: Stop) -> Entry:
-        if not self.table.keeps_idle:
-            raise Unusable("nothing idle is kept")
-        folder, key = self.volume.artifacts_dir / name, name.partition(".")[0]
-        record, inodes = records.whole(folder, key, stop.check)
-        size, confirmed = records.state_of(folder)
-        return Entry(name=name, key=key, origin=record.origin, inodes=inodes, record_bytes=size, confirmed=confirmed)
+    def _versions(self, origin: str) -> Iterator[tuple[Path, dict[tuple[str, str, int], str]]]:
+        """Of the last used artifacts of this model that are whole: the folder, and the path of each object in it."""
+        for entry in self.of_origin(origin)[:LOOKED_AT]:
+            with suppress(Unusable):
+                record, _ = records.whole(entry.folder)
+                of_objects = (file for file in record.files if record.archive is None or file.path == SCHEMA)
+                yield entry.folder, {(file.key, file.version, file.size_bytes): file.path for file in of_objects}
+
+    def _is_listed(self, entry: Entry) -> bool:
+        return self._by_key.get(entry.key) is entry
+
+    def _count(self, entry: Entry, more: int) -> None:
+        self._all.count(entry, more)
+        if entry.users:
+            self._placed.count(entry, more)
+
+    def _removed(self, entry: Entry) -> int:
+        """The bytes that only this artifact had, which is gone now. It stays if it has got a user."""
+        with self._lock:
+            if entry.users or self._by_folder.pop(entry.folder, None) is None:
+                return 0
+            self._unlist(entry)
+            before = self._all.total
+            self._count(entry, -1)  # now, and not when its files are gone: their inodes may be another artifact's then
+            freed = before - self._all.total
+            self._leaving_bytes += freed
+        self.volume.trash.discard(entry.folder, is_counted_elsewhere=True)
+        with self._lock:
+            self._leaving_bytes -= freed
+        return freed
+
+    def _unlist(self, entry: Entry) -> None:
+        if self._is_listed(entry):
+            del self._by_key[entry.key]
+            self._of_origin[entry.origin].remove(entry)
+            if not self._of_origin[entry.origin]:
+                del self._of_origin[entry.origin]
 
 
-class Build:
-    """One artifact in the making: what is there already is linked or written, the rest is left to be filled, then all is published."""
-
-    def __init__(self, artifacts: Artifacts, reserved: Reservation, identity: Identity, *, is_kept: bool) -> None:
-        """`is_kept`: whether it can be found again; without versions it cannot."""
-        self._artifacts = artifacts
-        self._reserved = reserved
-        self._identity = identity
-        self._is_kept = is_kept
-        self._counted: Entry | None = None
-        """What was linked, then the artifact."""
-        self.staged = Path()
-        """Set by `begin`."""
-        self.linked_bytes = 0
-        """Of the files that other artifacts have too."""
-
-    def begin(self, contents: Mapping[StoredObject, bytes], stop: Stop) -> dict[str, StoredObject]:
-        """
-        Everything that needs no store.
-
-        Returns:
-            What is still missing: path in the artifact → object.
-
-        Raises:
-            DiskFull, AdapterError: the volume does not take it.
-        """
-        missing = dict(self._identity.objects)
-        with self._artifacts.volume.writing(sum(map(len, contents.values()))):
-            self.staged = self._reserved.insist(self._artifacts.volume.new_staging)
-            for directory in sorted(directories_of((*missing, f"{FILES}/"))):  # parents first
-                self._reserved.insist(partial(make_plain_directory, self.staged / directory))
-            if self._is_kept and not self._identity.is_unpacked:
-                linked = self._artifacts.link(self.staged, self._identity.origin, missing, stop)
-                self.linked_bytes = sum(linked.values())
-                self._count(Entry(name=self.staged.name, key=None, origin=self._identity.origin, inodes=linked))
-            for path, stored in missing.items():
-                if stored in contents:
-                    stop.check()
-                    self._write(path, contents[stored])
-        return {path: stored for path, stored in missing.items() if stored not in contents}
-
-    def finish(self, listing: Listing, confirmed: float, stop: Stop) -> Entry:
-        """
-        Publish it, with one user.
-
-        Args:
-            listing: what the store has.
-            confirmed: when that was listed, in seconds since the boot.
-            stop: as ever.
-
-        Raises:
-            DiskFull, AdapterError: the volume does not take it.
-        """
-        identity, objects = self._identity, dict(self._identity.objects)
-        if archive := objects.pop(ARCHIVE, None):
-            objects |= {f"{FILES}/{file.path}": StoredObject(archive.key, file.size_bytes, archive.etag) for file in listing.files}
-        with self._artifacts.volume.writing(0):
-            kept, inodes = records.look(self.staged, objects)
-            record_bytes = 0
-            if self._is_kept:
-                whole = None if archive is None else (archive.key, archive.size_bytes, archive.etag)
-                record = ArtifactRecord(
-                    boot_id=boot_id(), key=identity.key, origin=identity.origin, listing=listing, files=kept, archive=whole
-                )
-                record_bytes = self._written(record, confirmed)
-            key = identity.key if record_bytes else None
-            entry = Entry(
-                name=new_name(key), key=key, origin=identity.origin, inodes=inodes, record_bytes=record_bytes, confirmed=confirmed
-            )
-            stop.check()
-            self._reserved.insist(lambda: self._artifacts.volume.publish(self.staged, entry.name))
-            self._count(entry)
-        return entry
-
-    def undo(self, _stop: Stop) -> None:
-        """Leave nothing."""
-        if self.staged.name:
-            self._artifacts.volume.discard(self.staged)
-        self._count(None)
-
-    def _count(self, entry: Entry | None) -> None:
-        """This counts, with one user, instead of what has counted before."""
-        if entry is not None:
-            self._artifacts.table.add(entry, 1)
-        if self._counted is not None:
-            self._artifacts.let_go(self._counted)
-        self._counted = entry
-
-    def _written(self, record: ArtifactRecord, confirmed: float) -> int:
-        """Bytes of the record in the staged directory; 0: it is too long."""
-        content = records.dump(record)
-        if len(content) > records.MAX_BYTES:
-            cause = "it has too many files: each load after an unload pulls all of it again"
-            _log.warning("cache.not_kept", model=record.listing.origin, files=len(record.files), cause=cause)
-            return 0
-        self._reserved.change(len(content))
-        self._reserved.insist(partial(_write_whole, self.staged / records.NAME, content, records.MODE))
-        records.confirm(self.staged, confirmed)
-        return len(content)
-
-    def _write(self, path: str, content: bytes) -> None:
-        self._reserved.grow(len(content), 1)
-        self._reserved.insist(partial(_write_whole, self.staged / path, content, FILE_MODE))
-        self._reserved.wrote(len(content))
-
-
-def _last_used_first(folder: Path) -> list[str]:
-    used: dict[str, int] = {}
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            with suppress(OSError):
-                used[entry.name] = entry.stat(follow_symlinks=False).st_mtime_ns
-    return sorted(used, key=lambda name: -used[name])
-
-
-def _linked(source: Path, target: Path) -> int | None:
-    """The inode; None where it cannot have one more name."""
-    with suppress(OSError):
-        os.link(source, target, follow_symlinks=False)
-        return target.lstat().st_ino
-    return None
-
-
-def _write_whole(path: Path, content: bytes, mode: int) -> None:
-    path.unlink(missing_ok=True)  # of an attempt that found the volume full
-    with path.open("xb") as opened:
-        os.fchmod(opened.fileno(), mode)
-        opened.write(content)
+def _version(stored: StoredObject) -> tuple[str, str, int]:
+    return stored.key, stored.etag, stored.size_bytes

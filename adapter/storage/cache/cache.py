@@ -1,99 +1,57 @@
 """
 The cache: an artifact that is what a caller has listed, found or pulled, for callers that may have it.
 
-An artifact belongs to one owner (`identity.origin_of`), and is given after a listing with the owner's credentials; after a refusal
-of the store they read one byte of it first, since leave to list is no leave to read. Its files are looked at before each use. The
-table decides; the disk is met in threads.
+An artifact belongs to one owner (`record.origin_of`), and is given after a listing with the owner's credentials; after
+a refusal of the store they read one byte of it first, since leave to list is no leave to read. Its files are looked at
+before each use. The disk is met in threads.
 
-Of all callers that want the same artifact at one time, the first one has it pulled by a task of its own, and the others wait for
-that. The pull may wait as long as any of its callers may. A caller that is cancelled leaves it; the last one to leave cancels it and
-waits for its end. Every other wait here may be cancelled too: what was held is let go.
+Of all callers that want the same artifact at one time, the first one has it pulled by a task of its own, and the others
+wait for that. The pull may wait as long as any of its callers may. A caller that is cancelled leaves it; the last one
+to leave cancels it and waits for its end. Every other wait here may be cancelled too: what was held is let go.
 """
 
 from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import AsyncIterator, Mapping
+import secrets
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Any
+
+import structlog
 
 from adapter.ends import Ends, read_ends
-from adapter.errors import AdapterError, SourceDenied, SourceNotFound
+from adapter.errors import AdapterError, SourceDenied, SourceNotFound, SourceUnavailable
 from adapter.model import Artifact, Listing, SourceFile
 from adapter.storage.bucket import StoredObject
-from adapter.storage.cache.artifacts import LOOKED_AT, Artifacts, Build, new_name
-from adapter.storage.cache.identity import FILES, Identity
-from adapter.storage.cache.record import ArtifactRecord, KeptFile
-from adapter.storage.cache.table import Entry, Table
+from adapter.storage.cache.artifacts import Artifacts, Entry
+from adapter.storage.cache.build import Build, Wanted
+from adapter.storage.cache.record import FILES, SCHEMA, ArtifactRecord
+from adapter.storage.search import Found, check_readable
 from adapter.telemetry.metrics import CACHE_REQUESTS, CACHE_SAVED_BYTES
-from adapter.volume.boot import boot_seconds
-from adapter.volume.space import Reservation, Space
+from adapter.volume.space import Space
+from adapter.volume.trees import read_below
 from adapter.volume.volume import Volume
 from adapter.waits import Waits
 from adapter.workers import Stop, Workers
 
+_STALE_SECONDS = 5.0
+"""Longest silence in a listing where the cache can stand in for a store that is away; never more than a third of the budget."""
+_TICK_SECONDS = 0.01
 
-@dataclass(frozen=True, kw_only=True)
-class Wanted:
-    """What one load wants."""
-
-    identity: Identity
-    is_versioned: bool
-    """False: two of them cannot be told apart, so it is made for this load alone."""
-    listing: Listing | None
-    """What the store has now; None: an archive, which tells when it is unpacked."""
-    waits: Waits
-
-
-class Source(Protocol):
-    """How a load gets at the model's bytes, with credentials of its own."""
-
-    @property
-    def has_read(self) -> bool:
-        """Whether these credentials have read of the model already."""
-        ...
-
-    @property
-    def contents(self) -> Mapping[StoredObject, bytes]:
-        """What is in memory, and need not be read again."""
-        ...
-
-    async def prove(self, stored: StoredObject) -> None:
-        """Read one byte of this object. Raises SourceError."""
-        ...
-
-    async def fill(self, staged: Path, missing: Mapping[str, StoredObject], reserved: Reservation, waits: Waits) -> Listing:
-        """
-        Bring what is missing (path below the staged directory → object; `archive`: unpacked into `files`).
-
-        Returns:
-            What the model has. Raises SourceError, DiskFull, InvalidModel.
-        """
-        ...
-
-
-@dataclass(frozen=True)
-class Taken:
-    """An artifact with one more user, and what its model has."""
-
-    artifact: Artifact
-    listing: Listing
-
-
-_Made = tuple[Entry, Listing]
-"""What a pull has made: an artifact with a user for each caller that waits."""
+_log = structlog.stdlib.get_logger(__name__)
 
 
 @dataclass(eq=False)
 class _Pull:
-    key: str
     waits: Waits
     callers: int = 0
-    task: asyncio.Task[_Made] = field(init=False)
+    task: asyncio.Task[tuple[Entry, Listing]] = field(init=False)
+    """Makes an artifact with a user for each caller that waits."""
 
 
 class Cache:
@@ -110,15 +68,15 @@ class Cache:
         self._space = space
         self._files = files
         self._looks = looks
-        self._table = Table(keeps_idle=space.max_bytes > 0)
-        self._artifacts = Artifacts(volume, self._table)
+        self._artifacts = Artifacts(volume, keeps_idle=space.max_bytes > 0)
+        self.listing = self._artifacts.listing
+        """What an unpacked artifact holds, by its key, if it is known. Blocks."""
         self._pulls: dict[str, _Pull] = {}
         """Those under way, by the key of what they make."""
         self._reading: asyncio.Future[None] | None = None
         space.give_way = self._artifacts.give_way
-        space.counted_by("placed", self._table.placed_bytes)
-        space.counted_by("idle", self._table.idle_bytes)
-        space.counted_by("trash", self._table.leaving_bytes)
+        for kind in ("placed", "idle", "trash"):
+            space.counted_by(kind, partial(self._artifacts.held_bytes, kind))
 
     async def ready(self) -> None:
         """Return when what an earlier process has left is known. To be awaited before all else."""
@@ -126,68 +84,69 @@ class Cache:
             self._reading = asyncio.ensure_future(self._files.run(self._artifacts.read_all))
         await asyncio.shield(self._reading)
 
-    async def take(self, wanted: Wanted, source: Source) -> Taken:
+    async def take(self, wanted: Wanted) -> tuple[Artifact, Listing]:
         """
-        The artifact: found, or made by the first caller.
+        The artifact, found or made by the first caller, with one more user; and what its model has.
 
         Raises:
-            SourceError, DiskFull, InvalidModel: as the source; the artifact is there, but not for these credentials.
+            SourceError, DiskFull, InvalidModel: as `wanted`; the artifact may be there, but not for these credentials.
         """
         async with self.heeding_refusals(wanted.identity.origin):
-            key = new_name(None)
+            key = secrets.token_hex(8)
             if wanted.is_versioned:
                 key = await self._files.run_large(lambda: wanted.identity.key, len(wanted.identity.objects))
-            while (entry := self._table.find(key)) is not None:
+            while (entry := self._artifacts.find(key)) is not None:
+                some = next((stored for stored in wanted.identity.objects.values() if stored.size_bytes), None)
+                if some is not None and not entry.confirmed:
+                    await wanted.prove(some)
                 if (record := await self._held(entry, is_listed=True)) is not None:
-                    return await self._given(entry, record.listing, wanted, source)
-            return await self._pulled(key, wanted, source)
+                    return _hit(entry, wanted), wanted.listing or record.listing
+            return await self._pulled(key, wanted)
 
     async def content(self, origin: str, stored: StoredObject) -> bytes | None:
         """A small file, from an artifact of this origin; None: it must be read from the store."""
-        entries = self._table.of_origin(origin)[:LOOKED_AT]
-        return await self._files.run(partial(self._artifacts.content, entries, lambda record: record.find(stored))) if entries else None
-
-    def listing(self, key: str) -> Listing | None:
-        """What an unpacked artifact holds, if it is known. Blocks."""
-        return self._artifacts.listing(key)
+        has_some = bool(self._artifacts.of_origin(origin))
+        return await self._files.run(lambda _: self._artifacts.content(origin, stored)) if has_some else None
 
     def candidate(self, origin: str) -> Entry | None:
         """The artifact that was confirmed last: what may be given while its store is away. Asks no disk."""
-        return max(self._table.of_origin(origin), key=lambda entry: entry.confirmed, default=None)
+        return max(self._artifacts.of_origin(origin), key=lambda entry: entry.confirmed, default=None)
 
     @asynccontextmanager
     async def heeding_refusals(self, origin: str) -> AsyncIterator[None]:
         """
-        While inside, a refusal of the store goes through, and the owner may have nothing until it has listed and read again.
+        While inside, a refusal of the store goes through, and the owner may have nothing until it has listed and read
+        again.
 
         What the store has said last holds while the store is away.
         """
         try:
             yield
         except (SourceDenied, SourceNotFound):
-            entries = self._table.of_origin(origin)
+            entries = self._artifacts.of_origin(origin)
             for entry in entries:
                 entry.confirmed = 0.0
-            if entries:
-                await self._files.run_to_end(lambda _: self._artifacts.confirm(entries, 0.0))
+            await self._files.run_to_end(lambda _: self._artifacts.confirm(entries, 0.0))
             raise
 
-    async def recalled(self, entry: Entry) -> ArtifactRecord | None:
-        """The record of this artifact; None: it is not there any more, or damaged."""
+    async def stale(self, entry: Entry, cause: str, waits: Waits) -> StaleModel | None:
+        """The model of this artifact, and why its store is not asked; None: the artifact cannot be used."""
         record = await self._held(entry)
-        if record is not None:
-            await self._let_go(entry)
-        return record
+        if record is None:
+            return None
+        await self._let_go(entry.folder)
+        _log.warning("cache.stale", model=record.listing.origin, cause=cause)
+        return StaleModel(record.listing, self, entry, record, cause, waits)
 
-    async def read(self, entry: Entry, file: KeptFile) -> bytes | None:
-        """A small file of this artifact."""
-        return await self._files.run(partial(self._artifacts.content, [entry], lambda _: file))
+    async def read(self, entry: Entry, path: str, size_bytes: int) -> bytes:
+        """A small file of this artifact. Raises OSError."""
+        return await self._files.run(lambda _: read_below(entry.folder, path, size_bytes))
 
     async def reclaim(self, key: str) -> Artifact | None:
         """One more user of an artifact of a model that is placed since an earlier process, or whose store is away."""
         await self.ready()
-        entry = self._table.find(key)
-        return None if entry is None or await self._held(entry) is None else self._artifact(entry)
+        entry = self._artifacts.find(key)
+        return None if entry is None or await self._held(entry) is None else _artifact(entry)
 
     async def ends(self, artifact: Artifact, files: tuple[SourceFile, ...], waits: Waits) -> dict[SourceFile, Ends]:
         """Both ends of files of an artifact that is held. Raises as `read_ends`."""
@@ -200,102 +159,149 @@ class Cache:
 
     async def release(self, artifact: Artifact) -> None:
         """One user less. Completes even when cancelled."""
-        if (entry := self._table.named(artifact.root.parent.name)) is not None:
-            await self._let_go(entry)
+        await self._let_go(artifact.root.parent)
 
     def abandon(self, artifact: Artifact) -> None:
         """As `release`, some time soon: for a finalizer."""
-        if (entry := self._table.named(artifact.root.parent.name)) is not None:
-            self._files.start(lambda _: self._artifacts.let_go(entry))
+        self._files.start(lambda _: self._artifacts.let_go(artifact.root.parent))
 
     async def _held(self, entry: Entry, *, is_listed: bool = False) -> ArtifactRecord | None:
         """
-        The record of an artifact that has one more user now. None: it is not there any more, or damaged; it is let go then.
+        The record of an artifact that has one more user now. None: it is gone, or damaged; it is let go then.
 
-        One that its owner has listed just now is confirmed, unless it was refused before.
+        `is_listed`: its owner has done so just now.
         """
-        if not self._table.hold(entry):
+        if not self._artifacts.hold(entry):
             return None
         record = None
         try:
-            record = await self._files.run(partial(self._artifacts.opened, entry, is_listed and entry.confirmed > 0))
+            record = await self._files.run(lambda _: self._artifacts.opened(entry, confirms=is_listed))
         finally:
             if record is None:
-                await self._let_go(entry)
+                await self._let_go(entry.folder)
         return record
 
-    async def _given(self, entry: Entry, listing: Listing, wanted: Wanted, source: Source) -> Taken:
-        """Give an artifact that is held; it is let go on failure. Raises SourceError: the credentials may not read it."""
-        try:
-            if not entry.confirmed:
-                some = next((stored for stored in wanted.identity.objects.values() if stored.size_bytes), None)
-                if some is not None and not source.has_read:  # one byte tells whether the credentials may read what they have listed
-                    await source.prove(some)
-                await self._files.run(lambda _: self._artifacts.confirm([entry], boot_seconds()))
-        except BaseException:
-            await self._let_go(entry)
-            raise
-        CACHE_REQUESTS.labels("hit").inc()
-        CACHE_SAVED_BYTES.inc(entry.size_bytes)
-        return Taken(self._artifact(entry), wanted.listing or listing)
-
-    async def _pulled(self, key: str, wanted: Wanted, source: Source) -> Taken:
+    async def _pulled(self, key: str, wanted: Wanted) -> tuple[Artifact, Listing]:
         """What the pull of the first caller makes."""
         pull = self._pulls.get(key)
         is_own = pull is None
         if pull is None:
-            pull = self._pulls[key] = _Pull(key, wanted.waits.to_share())
-            pull.task = asyncio.create_task(self._make(pull, wanted, source), name=f"pull {key}")
-        try:
-            entry, listing = await self._outcome(pull, wanted.waits)
-        except AdapterError as error:
-            raise copy.copy(error) from error  # each caller has a traceback of its own
-        return Taken(self._artifact(entry), listing) if is_own else await self._given(entry, listing, wanted, source)
-
-    def _end(self, pull: _Pull) -> None:
-        """No caller joins it any more."""
-        if self._pulls.get(pull.key) is pull:
-            del self._pulls[pull.key]
-
-    async def _make(self, pull: _Pull, wanted: Wanted, source: Source) -> _Made:
-        try:
-            with self._space.reservation() as reserved:
-                build = Build(self._artifacts, reserved, wanted.identity, is_kept=wanted.is_versioned)
-                try:
-                    missing = await self._files.run(partial(build.begin, dict(source.contents)))
-                    listing = await source.fill(build.staged, missing, reserved, pull.waits)
-                    entry = await self._files.run(partial(build.finish, listing, boot_seconds()))
-                except BaseException:
-                    await self._files.run_to_end(build.undo)
-                    raise
-                self._table.use(entry, pull.callers - 1)  # from here on nothing is awaited: no caller comes or goes
-        finally:
-            self._end(pull)
-        CACHE_REQUESTS.labels("miss").inc()
-        CACHE_SAVED_BYTES.inc(build.linked_bytes)
-        return entry, listing
-
-    async def _outcome(self, pull: _Pull, waits: Waits) -> _Made:
-        """Wait for a pull, with the other callers."""
+            pull = self._pulls[key] = _Pull(wanted.waits.to_share())
+            pull.task = asyncio.create_task(self._make(key, pull, wanted), name=f"pull {key}")
         pull.callers += 1
         try:
-            with waits.sharing(pull.waits):
-                return await asyncio.shield(pull.task)
+            with wanted.waits.sharing(pull.waits):
+                entry, listing = await asyncio.shield(pull.task)
+        except AdapterError as error:
+            raise copy.copy(error) from error  # each caller has a traceback of its own
         except asyncio.CancelledError:
             if pull.callers == 1 and not pull.task.done():
-                self._end(pull)
+                del self._pulls[key]  # no caller joins it any more
                 pull.task.cancel()
                 while not pull.task.done():
                     with suppress(asyncio.CancelledError):  # a second cancel must not leave the pull behind
                         await asyncio.wait({pull.task})
             if pull.task.done() and not pull.task.cancelled() and pull.task.exception() is None:
-                await self._let_go(pull.task.result()[0])  # it was made just then
+                await self._let_go(pull.task.result()[0].folder)  # it was made just then
             raise
         finally:
             pull.callers -= 1
+        return _artifact(entry) if is_own else _hit(entry, wanted), wanted.listing or listing
 
-    async def _let_go(self, entry: Entry) -> None:
-        await self._files.run_to_end(lambda _: self._artifacts.let_go(entry))
+    async def _make(self, key: str, pull: _Pull, wanted: Wanted) -> tuple[Entry, Listing]:
+        try:
+            with self._space.reservation() as reserved:
+                build = Build(self._artifacts, reserved, wanted, Entry(wanted.identity.origin, users=1))
+                try:
+                    missing = await self._files.run(build.begin)
+                    listing = await wanted.fill(build.entry.folder, missing, reserved, pull.waits)
+                    await self._files.run(partial(build.finish, listing))
+                except BaseException:
+                    await self._let_go(build.entry.folder)
+                    raise
+                # from here on nothing is awaited: no caller comes or goes
+                self._artifacts.use(build.entry, pull.callers - 1)
+        finally:
+            if self._pulls.get(key) is pull:
+                del self._pulls[key]
+        CACHE_REQUESTS.labels("miss").inc()
+        CACHE_SAVED_BYTES.inc(build.linked_bytes)
+        return build.entry, listing
 
-    def _artifact(self, entry: Entry) -> Artifact:
-        return Artifact(root=self._artifacts.folder(entry) / FILES, is_ours=True, key=entry.key)
+    async def _let_go(self, folder: Path) -> None:
+        await self._files.run_to_end(lambda _: self._artifacts.let_go(folder))
+
+
+def _hit(entry: Entry, wanted: Wanted) -> Artifact:
+    CACHE_REQUESTS.labels("hit").inc()
+    CACHE_SAVED_BYTES.inc(sum(stored.size_bytes for stored in wanted.identity.objects.values()))
+    return _artifact(entry)
+
+
+def _artifact(entry: Entry) -> Artifact:
+    return Artifact(root=entry.folder / FILES, is_ours=True, key=entry.key)
+
+
+@dataclass(frozen=True)
+class StaleModel:
+    """
+    A model whose store is away, as the artifact has it that this very reader was confirmed for last.
+
+    Implements `StoredModel`. Only who has listed and read it with the same config gets it; what the store would say now
+    is not known.
+    """
+
+    listing: Listing
+    _cache: Cache
+    _entry: Entry
+    _record: ArtifactRecord
+    _cause: str
+    _waits: Waits
+
+    async def read(self, file: SourceFile) -> bytes:
+        """As `StoredModel`."""
+        check_readable(file, self.listing.origin)
+        path = SCHEMA if file == self.listing.schema else f"{FILES}/{file.path}"
+        try:
+            return await self._cache.read(self._entry, path, file.size_bytes)
+        except OSError as error:
+            raise SourceUnavailable(self._cause) from error
+
+    async def fetch(self, files: tuple[SourceFile, ...]) -> Artifact:
+        """As `StoredModel`."""
+        has_all = {file.path for file in self._record.files}.issuperset(f"{FILES}/{file.path}" for file in files)
+        artifact = await self._cache.reclaim(self._record.key) if has_all else None
+        if artifact is None:
+            raise SourceUnavailable(self._cause)
+        CACHE_REQUESTS.labels("stale").inc()
+        CACHE_SAVED_BYTES.inc(sum(file.size_bytes for file in self._record.files))
+        return artifact
+
+    async def ends(self, artifact: Artifact, files: tuple[SourceFile, ...]) -> Mapping[SourceFile, Ends]:
+        """As `StoredModel`."""
+        return await self._cache.ends(artifact, files, self._waits)
+
+
+async def found_soon(finding: Coroutine[Any, Any, Found], waits: Waits) -> tuple[str, Found | None]:
+    """
+    What the store has, if the store is not silent for long: something else can be given.
+
+    Returns:
+        Why it did not tell, and nothing; or what was found. Raises as `open`, where the store is not away.
+    """
+    seconds = max(min(_STALE_SECONDS, waits.left_seconds() / 3), 0.0)
+    task = asyncio.create_task(finding)
+    try:
+        while not task.done():
+            silent_seconds = waits.silent_seconds()  # a long listing has many answers
+            if silent_seconds >= seconds:
+                return f"storage has been silent for {seconds:.3g} s: {waits.words()}", None
+            await asyncio.wait({task}, timeout=max(seconds - silent_seconds, _TICK_SECONDS))
+        return "", task.result()
+    except SourceUnavailable as error:
+        if not error.can_pass:
+            raise
+        return error.text, None
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

@@ -1,35 +1,91 @@
 """
-`meta.json` of an artifact: what it is, and how each file looked when it was whole. Written once, when the artifact is made.
+What an artifact is: whose model, where it lies, which version of which object each file is; and its record on the volume.
 
-Its time of modification is that of the owner's last listing, in seconds since the boot; 0 after a refusal. It is hostile on reading,
-since a Triton that runs as root can write the volume: the record is bounded, of the right types, its paths stay below the artifact,
-and its key must be what its content says. Blocks; runs in threads.
+`meta.json` is written once, when the artifact is made: what it is, and how each file looked when it was whole. Its time
+of modification is that of the owner's last listing, in seconds since the boot; 0 after a refusal. It is hostile on
+reading, since a Triton that runs as root can write the volume: the record is bounded, of the right types, and its paths
+stay below the artifact. What takes a folder blocks, and runs in threads.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 
-from adapter.model import MAX_SIZE_BYTES, Listing
+from adapter.digests import Digests, digest_of
+from adapter.model import MAX_SIZE_BYTES, Listing, ModelSpec
 from adapter.paths import directories_of, path_problem
 from adapter.storage.bucket import StoredObject
-from adapter.storage.cache.identity import ARCHIVE, FILES, SCHEMA, Identity
+from adapter.storage.secret.merging import Binding, StorageConfig
 from adapter.volume.boot import boot_id
 from adapter.volume.trees import read_below
 
+FILES = "files"
+"""Folder of an artifact: every file at its listing path."""
+SCHEMA = "schema"
+"""Beside it: the file that `schema_path` names."""
+ARCHIVE = "archive"
+"""Stands for all of `files` where they come out of one object."""
+_NO_PLACES = ("anonymous", "credential_endpoints", "unpack")
+"""Fields that say how a store is asked, or what becomes of the answer."""
+_PLAIN = ("addressing_style", "bucket", "ca_bundle", "cabundle_configmap", "certificate", "default_bucket", "region", "type", "verify_ssl")
+"""Fields that hold no secret. Beside these, places do not, unless they have a query or a user."""
+_SECRET_MARKS = frozenset("?@")
 FORMAT = 3
 NAME = "meta.json"
 MODE = 0o600
 MAX_BYTES = 8 * 1024 * 1024
 """Of one record: about 25,000 files. What has more is not kept."""
-_NANO = 10**9
 _Number = Annotated[int, msgspec.Meta(ge=0, le=MAX_SIZE_BYTES)]
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What an artifact is."""
+
+    origin: str
+    """As `origin_of`."""
+    objects: Mapping[str, StoredObject]
+    """Path in the artifact → object: `files/1/model.onnx`, `schema`. Of what was unpacked, `archive` stands for all of `files`."""
+
+    @cached_property
+    def key(self) -> str:
+        """SHA-256 in hex."""
+        lines = (text for path, stored in sorted(self.objects.items()) for text in (path, stored.key, stored.etag, str(stored.size_bytes)))
+        return digest_of(self.origin, *lines)
+
+
+def origin_of(digests: Digests, config: StorageConfig, binding: Binding, spec: ModelSpec) -> str:
+    """
+    Digest of a model of one owner. Artifacts of one origin are its versions, and only this owner gets them.
+
+    The owner is the storage key, whatever its credentials are now; a request with credentials of its own is another owner for each
+    of them. A server that a request names may list the keys, versions and sizes of anybody's model. So all fields count that decide
+    whose objects a request sees: proxies route by scheme, path, query, region, addressing, trusted certificates. Where headers can be
+    set, credentials count too: they may choose the file. What may be a secret is salted.
+    """
+    counts_credentials = config.has_own_credentials or bool(binding.collection)
+    plain: dict[str, object] = {
+        "config": config.label, "type": config.type, "bucket": config.bucket, "path": spec.path, "schema_path": spec.schema_path,
+    }  # fmt: skip
+    salted: dict[str, object] = {}
+    for name, value in config.values.items():
+        is_credential = name in binding.credentials
+        if name in _NO_PLACES or (is_credential and name not in binding.places and not counts_credentials):
+            continue
+        if is_credential or name not in (*_PLAIN, *binding.places) or _SECRET_MARKS.intersection(str(value)):
+            salted[name] = value
+        else:
+            plain[f"values.{name}"] = value
+    return digest_of(json.dumps(plain, sort_keys=True), digests.of_values(salted) if salted else "")
 
 
 class Unusable(Exception):
@@ -48,11 +104,6 @@ class KeptFile(msgspec.Struct, frozen=True, array_like=True):
     """Of the file."""
     mtime_ns: _Number
 
-    @property
-    def stored(self) -> StoredObject:
-        """What it comes from."""
-        return StoredObject(self.key, self.size_bytes, self.version)
-
 
 class ArtifactRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The record of one artifact."""
@@ -63,31 +114,12 @@ class ArtifactRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     origin: str
     listing: Listing
     """All that the store had when the artifact was made, so that it can be told while the store is away."""
-    files: tuple[KeptFile, ...]
+    files: Annotated[tuple[KeptFile, ...], msgspec.Meta(min_length=1)]
     archive: tuple[str, _Number, str] | None = None
     """Key, bytes and version of what the files were unpacked from."""
 
-    def identity(self) -> Identity:
-        """What the artifact is."""
-        if self.archive is None:
-            return Identity(self.origin, {file.path: file.stored for file in self.files})
-        of_schema = {file.path: file.stored for file in self.files if file.path == SCHEMA}
-        return Identity(self.origin, {ARCHIVE: StoredObject(*self.archive)} | of_schema)
 
-    def find(self, stored: StoredObject) -> KeptFile | None:
-        """The file that is this version of this object; None for what was unpacked."""
-        if self.archive is not None and stored.key == self.archive[0]:
-            return None
-        wanted = version_of(stored)
-        return next((file for file in self.files if file.stored == wanted), None)
-
-
-def version_of(stored: StoredObject) -> StoredObject:
-    """What two objects have in common that are one version of one object."""
-    return StoredObject(stored.key, stored.size_bytes, stored.etag)
-
-
-def read(folder: Path, key: str) -> ArtifactRecord:
+def read(folder: Path) -> ArtifactRecord:
     """
     The record of the artifact in this folder.
 
@@ -95,8 +127,8 @@ def read(folder: Path, key: str) -> ArtifactRecord:
         Unusable: there is none, or it is not ours, or of another boot or format.
     """
     try:
-        return parse(read_below(folder, NAME, MAX_BYTES), key)
-    except (OSError, ValueError) as error:
+        return parse(read_below(folder, NAME, MAX_BYTES), folder.name.partition(".")[0])
+    except OSError as error:
         raise Unusable("no record") from error
 
 
@@ -108,43 +140,26 @@ def parse(content: bytes, key: str) -> ArtifactRecord:
             raise Unusable("another format")
         if record.boot_id != boot_id():
             raise Unusable("another boot")
-        _check(record)
-        if record.key != key or record.identity().key != key:
-            raise Unusable("a damaged record")
+        listing = record.listing
+        listed = listing.files if listing.schema is None else (*listing.files, listing.schema)
+        paths = [listing.name, *(file.path for file in listed), *(file.path for file in record.files)]
+        is_odd = any(map(path_problem, paths)) or not all(0 <= file.size_bytes <= MAX_SIZE_BYTES for file in listed)
     except (ValueError, RecursionError) as error:  # what msgspec raises is a ValueError
         raise Unusable("a damaged record") from error
+    if is_odd or record.key != key:
+        raise Unusable("a damaged record")
     return record
 
 
-def dump(record: ArtifactRecord) -> bytes:
-    """The record as it is written."""
-    return msgspec.json.encode(record)
+def whole(folder: Path) -> tuple[ArtifactRecord, dict[int, int]]:
+    """The record of an artifact that is whole, and its files as `check` gives them. Raises Unusable."""
+    record = read(folder)
+    return record, check(folder, record)
 
 
-def _check(record: ArtifactRecord) -> None:
-    """Raises ValueError: a path leads elsewhere, two are one, or a number is too large."""
-    listing = record.listing
-    listed = listing.files if listing.schema is None else (*listing.files, listing.schema)
-    _check_paths([file.path for file in listing.files])
-    _check_paths([file.path for file in record.files])
-    is_odd = any(map(path_problem, [listing.name, *(file.path for file in listed)]))
-    if is_odd or not all(0 <= file.size_bytes <= MAX_SIZE_BYTES for file in listed):
-        raise ValueError
-
-
-def _check_paths(paths: list[str]) -> None:
-    if any(map(path_problem, paths)) or len(set(paths)) != len(paths) or directories_of(paths).intersection(paths):
-        raise ValueError
-
-
-def check(folder: Path, record: ArtifactRecord, stop: Callable[[], None]) -> dict[int, int]:
+def check(folder: Path, record: ArtifactRecord) -> dict[int, int]:
     """
     Whether every file is what the record says, looked at without following a link.
-
-    Args:
-        folder: of the artifact.
-        record: its record.
-        stop: raises when the work is no longer wanted.
 
     Returns:
         Inode → bytes of the files.
@@ -152,14 +167,12 @@ def check(folder: Path, record: ArtifactRecord, stop: Callable[[], None]) -> dic
     Raises:
         Unusable: a file is another one, or is not there.
     """
-    found: dict[int, int] = {}
     try:
         for directory in directories_of(file.path for file in record.files):
-            stop()
             if not stat.S_ISDIR(os.lstat(f"{folder}/{directory}").st_mode):
                 raise Unusable("a damaged file")
+        found: dict[int, int] = {}
         for file in record.files:
-            stop()
             state = os.lstat(f"{folder}/{file.path}")
             if not stat.S_ISREG(state.st_mode) or (state.st_size, state.st_mtime_ns) != (file.size_bytes, file.mtime_ns):
                 raise Unusable("a damaged file")
@@ -169,35 +182,22 @@ def check(folder: Path, record: ArtifactRecord, stop: Callable[[], None]) -> dic
     return found
 
 
-def whole(folder: Path, key: str, stop: Callable[[], None]) -> tuple[ArtifactRecord, dict[int, int]]:
-    """The record of an artifact that is whole, and its files as `check` gives them. Raises Unusable."""
-    record = read(folder, key)
-    return record, check(folder, record, stop)
-
-
-def look(folder: Path, objects: Mapping[str, StoredObject]) -> tuple[tuple[KeptFile, ...], dict[int, int]]:
-    """Files that have just been made, as a record keeps them, and inode → bytes. Raises OSError."""
-    kept, inodes = [], {}
-    for path, stored in sorted(objects.items()):
-        state = os.lstat(f"{folder}/{path}")
-        kept.append(KeptFile(path, stored.key, stored.etag, stored.size_bytes, state.st_mtime_ns))
-        inodes[state.st_ino] = state.st_size
-    return tuple(kept), inodes
-
-
-def state_of(folder: Path) -> tuple[int, float]:
-    """Bytes of the record of the artifact in this folder, and when it was confirmed; 0 and 0 where there is none that would be read."""
-    try:
-        state = os.lstat(folder / NAME)
-    except OSError:
-        return 0, 0.0
-    return (state.st_size, state.st_mtime_ns / _NANO) if state.st_size <= MAX_BYTES else (0, 0.0)
+def recorded(folder: Path, identity: Identity, listing: Listing) -> tuple[ArtifactRecord, dict[int, int]]:
+    """The record of an artifact that has just been made, and inode → bytes of its files. Raises OSError."""
+    objects, archive = dict(identity.objects), None
+    if packed := objects.pop(ARCHIVE, None):
+        archive = (packed.key, packed.size_bytes, packed.etag)
+        objects |= {f"{FILES}/{file.path}": replace(packed, size_bytes=file.size_bytes) for file in listing.files}
+    looked = [(path, each, os.lstat(f"{folder}/{path}")) for path, each in sorted(objects.items())]
+    files = tuple(KeptFile(path, each.key, each.etag, each.size_bytes, state.st_mtime_ns) for path, each, state in looked)
+    record = ArtifactRecord(boot_id=boot_id(), key=identity.key, origin=identity.origin, listing=listing, files=files, archive=archive)
+    return record, {state.st_ino: state.st_size for _, _, state in looked}
 
 
 def confirm(folder: Path, seconds: float) -> None:
     """Write down when the artifact was confirmed. Raises OSError."""
     held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        os.utime(NAME, ns=(int(seconds * _NANO),) * 2, dir_fd=held, follow_symlinks=False)
+        os.utime(NAME, (seconds, seconds), dir_fd=held, follow_symlinks=False)
     finally:
         os.close(held)

@@ -16,9 +16,8 @@ from pathlib import Path
 from adapter.ends import Ends
 from adapter.model import Artifact, Listing, SourceFile
 from adapter.storage.bucket import Bucket, Read, StoredObject
-from adapter.storage.cache.cache import Taken
-from adapter.storage.cache.cache import Wanted as WantedArtifact
-from adapter.storage.cache.identity import ARCHIVE, FILES, SCHEMA, Identity
+from adapter.storage.cache.build import Wanted as WantedArtifact
+from adapter.storage.cache.record import ARCHIVE, FILES, SCHEMA, Identity
 from adapter.storage.pull.archives import unpack
 from adapter.storage.pull.listing import FoundModel
 from adapter.storage.pull.puller import Means, Pull
@@ -31,7 +30,7 @@ from adapter.workers import Stop
 
 
 class RemoteModel:
-    """Implements `Found`, `StoredModel` and the cache's `Source`."""
+    """Implements `Found` and `StoredModel`."""
 
     def __init__(self, found: FoundModel, *, means: Means, search: Search, bucket_for: Callable[[Waits], Bucket]) -> None:
         """
@@ -44,9 +43,8 @@ class RemoteModel:
         self.listing = found.listing
         """As `StoredModel`."""
         self.contents: dict[StoredObject, bytes] = {}
-        """As `Source`."""
-        self.has_read = False
-        """As `Source`."""
+        """As `Wanted`."""
+        self._has_read = False
         self._found = found
         self._means = means
         self._waits = search.waits
@@ -88,37 +86,39 @@ class RemoteModel:
         def objects() -> dict[str, StoredObject]:
             return {f"{FILES}/{path}": self._found.stored(file) for path, file in wanted.items()} | self._beside
 
-        return (await self._take(await self._means.files.run_large(objects, len(wanted)), self.listing)).artifact
+        return (await self._take(await self._means.files.run_large(objects, len(wanted)), self.listing))[0]
 
     async def ends(self, artifact: Artifact, files: tuple[SourceFile, ...]) -> Mapping[SourceFile, Ends]:
         """As `StoredModel`."""
         return await self._means.cache.ends(artifact, files, self._waits)
 
-    async def prove(self, stored: StoredObject) -> None:
-        """As `Source`."""
-        await self._read_in_turn(stored, 1)
-
     async def fill(self, staged: Path, missing: Mapping[str, StoredObject], reserved: Reservation, waits: Waits) -> Listing:
-        """As `Source`."""
+        """As `Wanted`."""
         if missing:
             files = StagedFiles(self._means.volume, staged, missing, reserved, self._found.bucket.place)
             await Pull(self._means, self._bucket_for(waits), files, waits).run()
         return self.listing
 
-    async def _take(self, objects: Mapping[str, StoredObject], listing: Listing | None) -> Taken:
+    async def _take(self, objects: Mapping[str, StoredObject], listing: Listing | None) -> tuple[Artifact, Listing]:
         """The artifact of these objects, with one more user. Raises as `fetch`; InvalidModel: as `unpack`."""
         found, schema = self._found.listing, self._found.listing.schema
         if schema is not None and self._beside and self._beside[SCHEMA] not in self.contents:
             await self.read(schema)
-        identity = Identity(self._origin, objects)
-        wanted = WantedArtifact(identity=identity, is_versioned=found.is_versioned, listing=listing, waits=self._waits)
-        return await self._means.cache.take(wanted, self)
+        wanted = WantedArtifact(
+            identity=Identity(self._origin, objects), is_versioned=found.is_versioned, listing=listing, waits=self._waits,
+            contents=self.contents, prove=self._prove, fill=self.fill,
+        )  # fmt: skip
+        return await self._means.cache.take(wanted)
+
+    async def _prove(self, stored: StoredObject) -> None:
+        if not self._has_read:
+            await self._read_in_turn(stored, 1)
 
     async def _read_in_turn(self, stored: StoredObject, length: int) -> bytes:
         """With credentials of our own."""
         async with self._means.asks.turn(self._found.bucket.endpoint, self._waits):
             content = await self._read_first(stored, length)
-        self.has_read = True
+        self._has_read = True
         return content
 
     async def _read_first(self, stored: StoredObject, length: int) -> bytes:
@@ -174,7 +174,7 @@ class PackedModel(RemoteModel):
             self._means.cache.abandon(self._artifact)
 
     async def fill(self, staged: Path, missing: Mapping[str, StoredObject], reserved: Reservation, waits: Waits) -> Listing:
-        """As `Source`."""
+        """As `Wanted`."""
         await super().fill(staged, missing, reserved, waits)
         with waits.on(f"the unpacking of {self._found.listing.name!r}"):
             return await self._means.unpacks.run(partial(self._unpack, staged, reserved))
@@ -197,8 +197,7 @@ class PackedModel(RemoteModel):
 
     async def _taken(self) -> Artifact:
         if self._artifact is None:
-            taken = await self._take(self._objects, None)
-            self._artifact = taken.artifact
+            self._artifact, listing = await self._take(self._objects, None)
             if not self.is_known:
-                self.listing, self.is_known = taken.listing, True
+                self.listing, self.is_known = listing, True
         return self._artifact

@@ -96,7 +96,7 @@ MISTAKES = (
     Mistake(
         "artifact without its version",
         "Another version of the same files is taken from the cache.",
-        "adapter/storage/cache/identity.py",
+        "adapter/storage/cache/record.py",
         "for text in (path, stored.key, stored.etag, str(stored.size_bytes))",
         "for text in (path, stored.key, str(stored.size_bytes))",
         ("fault/test_nothing_is_pulled_twice.py",),
@@ -104,7 +104,7 @@ MISTAKES = (
     Mistake(
         "artifact of another server",
         "Servers that differ in a secret field of the config share artifacts.",
-        "adapter/storage/cache/identity.py",
+        "adapter/storage/cache/record.py",
         'digests.of_values(salted) if salted else "")',
         '"")',
         ("security/test_tenants_share_no_artifact.py",),
