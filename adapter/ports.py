@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Protocol
 
 from adapter.digests import Digests
-from adapter.ends import Ends
 from adapter.model import (
     Artifact,
     Crashes,
@@ -31,6 +30,7 @@ from adapter.model import (
     SourceFile,
     Survey,
 )
+from adapter.volume.trees import Ends
 from adapter.waits import Waits
 
 Wanted = Callable[[Listing], Collection[SourceFile]]

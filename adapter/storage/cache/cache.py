@@ -21,7 +21,6 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from adapter.ends import Ends, read_ends
 from adapter.errors import AdapterError, SourceDenied, SourceNotFound
 from adapter.model import Artifact, Listing, SourceFile
 from adapter.storage.bucket import StoredObject
@@ -32,6 +31,7 @@ from adapter.storage.cache.table import Entry, Table
 from adapter.telemetry.metrics import CACHE_REQUESTS, CACHE_SAVED_BYTES
 from adapter.volume.boot import boot_seconds
 from adapter.volume.space import Reservation, Space
+from adapter.volume.trees import Ends, read_ends
 from adapter.volume.volume import Volume
 from adapter.waits import Waits
 from adapter.workers import Stop, Workers

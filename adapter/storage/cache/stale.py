@@ -12,7 +12,6 @@ from typing import Any
 
 import structlog
 
-from adapter.ends import Ends
 from adapter.errors import SourceUnavailable
 from adapter.model import Artifact, SourceFile
 from adapter.storage.cache.cache import Cache
@@ -21,6 +20,7 @@ from adapter.storage.cache.record import ArtifactRecord
 from adapter.storage.cache.table import Entry
 from adapter.storage.search import Found, check_readable
 from adapter.telemetry.metrics import CACHE_REQUESTS, CACHE_SAVED_BYTES
+from adapter.volume.trees import Ends
 from adapter.waits import Waits
 
 _STALE_SECONDS = 5.0

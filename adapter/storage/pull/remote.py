@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from adapter.ends import Ends
 from adapter.model import Artifact, Listing, SourceFile
 from adapter.storage.bucket import Bucket, Read, StoredObject
 from adapter.storage.cache.cache import Cache, Taken
@@ -27,7 +26,7 @@ from adapter.storage.pull.puller import EndpointQueues, Puller
 from adapter.storage.pull.staged import Content
 from adapter.storage.search import Search, check_readable, readable
 from adapter.volume.space import Reservation
-from adapter.volume.trees import read_below
+from adapter.volume.trees import Ends, read_below
 from adapter.volume.volume import Volume, make_plain_directory
 from adapter.waits import Waits
 from adapter.workers import Stop, Workers
