@@ -102,9 +102,7 @@ class Connection:
 
     async def wait(self) -> None:
         """Return as soon as Triton answers; at once if it just did."""
-        while True:
-            if await self.answers():
-                return
+        while not await self.answers():
             await asyncio.sleep(PAUSE_SECONDS)
 
     async def answers(self) -> bool:
@@ -145,14 +143,12 @@ class Connection:
             log.warning("triton.away", target=self._target, cause=str(failure))
         self._is_told = True
         self.problem = f"Triton does not answer at {self._target}: {failure}"
-        if isinstance(failure, TritonStopping) or not isinstance(failure, TritonAway):
-            self._silent_since = self._time()
-        elif isinstance(failure, PortClosed):
+        if isinstance(failure, PortClosed):
             self._silent_since, self.began_at = math.inf, None
             if self._name is not None and not self._is_another:
                 self._is_another = True
                 self.restarts += 1
-        elif self._silent_since == math.inf:
+        elif self._silent_since == math.inf or isinstance(failure, TritonStopping) or not isinstance(failure, TritonAway):
             self._silent_since = self._time()
         self._break()
         TRITON_UP.set(0)

@@ -225,8 +225,15 @@ class TritonServer:
 
     async def verify(self) -> str:
         """Wait until Triton answers, make sure that it is ours to control, and return its version."""
+        await self._connection.wait()
         try:
-            await self._verify()
+            await self._repository.sweep()
+            async with self._repository.probe() as probe:
+                await self._unloads.tell(probe)
+                is_listed = bool(named(await self._index.listing(), probe))
+            if not is_listed:
+                wrong = f"Triton's --model-repository is not {self._repository.folder}"
+                raise WrongServer(f"{wrong}: a directory made there is not in Triton's index")
         except (WrongServer, ServerError) as failure:
             self._wrong = failure.text
             raise
@@ -242,16 +249,6 @@ class TritonServer:
                     await self.verify()
                 except Exception as failure:  # noqa: BLE001 - an end of this watch would end the adapter
                     log.debug("server.still_wrong", cause=str(failure))
-
-    async def _verify(self) -> None:
-        await self._connection.wait()
-        await self._repository.sweep()
-        async with self._repository.probe() as probe:
-            await self._unloads.tell(probe)
-            is_listed = bool(named(await self._index.listing(), probe))
-        if not is_listed:
-            wrong = f"Triton's --model-repository is not {self._repository.folder}"
-            raise WrongServer(f"{wrong}: a directory made there is not in Triton's index")
 
     # ---- what does not end
 
