@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from adapter.errors import BudgetExceeded, InvalidRequest, ServerUnavailable, UnloadUnfinished
 from adapter.model import PROBE, Overrides, ServerModel, id_problem
-from adapter.ports import ModelServer, OtherModels
+from adapter.ports import OtherModels
 from adapter.serving import KnownModel, Models
 
 INDEX_SECONDS = 30.0
@@ -26,8 +26,7 @@ class RepositoryCalls:
         *,
         models: Models,
         find: Callable[[str], KnownModel | None],
-        server: ModelServer,
-        others: OtherModels,
+        server: OtherModels,
         load_seconds: float,
         unload_seconds: float,
         reserved_ids: Collection[str],
@@ -37,7 +36,6 @@ class RepositoryCalls:
             models: the adapter's own.
             find: one of them by Triton's name.
             server: Triton.
-            others: models that are not the adapter's.
             load_seconds: longest wait for a load of them.
             unload_seconds: likewise for an unload.
             reserved_ids: names of the adapter's folders.
@@ -45,7 +43,6 @@ class RepositoryCalls:
         self._models = models
         self._find = find
         self._server = server
-        self._others = others
         self._load_seconds = load_seconds
         self._unload_seconds = unload_seconds
         self._reserved_ids = reserved_ids
@@ -80,7 +77,7 @@ class RepositoryCalls:
         if known is None:
             try:
                 async with asyncio.timeout(self._load_seconds):
-                    await self._others.load_other(name, overrides)
+                    await self._server.load_other(name, overrides)
             except TimeoutError:
                 cause = self._server.problem or f"Triton has not loaded the model within {self._load_seconds:g} s, and goes on"
                 raise BudgetExceeded(cause) from None
@@ -106,7 +103,7 @@ class RepositoryCalls:
             return
         try:
             async with asyncio.timeout(self._unload_seconds):
-                await self._others.unload_other(name, has_dependents=has_dependents)
+                await self._server.unload_other(name, has_dependents=has_dependents)
         except TimeoutError:
             raise UnloadUnfinished(f"{self._server.obstacle(name)}; the model was not freed within {self._unload_seconds:g} s") from None
 

@@ -102,7 +102,9 @@ class Connection:
 
     async def wait(self) -> None:
         """Return as soon as Triton answers; at once if it just did."""
-        while not await self.answers():
+        while True:
+            if await self.answers():
+                return
             await asyncio.sleep(PAUSE_SECONDS)
 
     async def answers(self) -> bool:
