@@ -12,7 +12,6 @@ Knows nothing of Triton's calls; how a model must look is `layout`'s business.
 from __future__ import annotations
 
 import asyncio
-import errno
 import os
 import secrets
 import threading
@@ -25,11 +24,10 @@ from typing import TypeVar
 
 import structlog
 
-from adapter.errors import InvalidModel, InvalidRequest, VolumeFailed
-from adapter.model import OPTIONS_FILE, PROBE, Artifact, Layout, Placed, is_utf8, owner_of
+from adapter.errors import InvalidRequest
+from adapter.model import PROBE, Artifact, Layout, Placed, is_utf8, owner_of
 from adapter.triton import placing
 from adapter.volume.space import Space
-from adapter.volume.trees import read_below
 from adapter.volume.volume import Volume, failure_in_words, make_plain_directory
 from adapter.workers import Stop, Workers
 
@@ -44,10 +42,7 @@ log = structlog.stdlib.get_logger(__name__)
 
 
 class Repository:
-    """
-    Places models, and takes them out. A bundle's models go together: the top model is placed last and taken out
-    first.
-    """
+    """Places models, and takes them out. A bundle's models go together: the top model is placed last and taken out first."""
 
     def __init__(self, volume: Volume, space: Space | None = None, own: Collection[str] | None = None) -> None:
         """
@@ -168,10 +163,7 @@ class Repository:
         self._own.clear()
 
     async def inventory(self) -> dict[str, Placed]:
-        """
-        What the folder holds, by model id; nothing is asked of what lies behind links. Raises AdapterError: it cannot
-        be read.
-        """
+        """What the folder holds, by model id; nothing is asked of what lies behind links. Raises AdapterError: it cannot be read."""
         return await self._run("the models cannot be listed in", self._inventory)
 
     async def identities(self, model_ids: Collection[str]) -> dict[str, str]:
@@ -181,26 +173,12 @@ class Repository:
         return {model_id: identity for model_id, identity in found.items() if not left(self._at(model_id))}
 
     async def options(self, model_id: str, placed: str | None, most_bytes: int) -> bytes | None:
-        """
-        OPTIONS_FILE of a model, as of this placement; None: there is none, or the adapter has not placed the model.
-
-        Raises:
-            InvalidModel: it is longer than allowed.
-            VolumeFailed: it cannot be read.
-        """
+        """As `placing.options_of`, of this placement; None also where the adapter has not placed the model."""
         if placed is None:
             return None
         key = (model_id, placed)
         if key not in self._options:
-            content = None
-            try:
-                content = await self._workers.run(lambda _: read_below(self.folder, f"{model_id}/{OPTIONS_FILE}", most_bytes))
-            except FileNotFoundError:
-                pass
-            except OSError as error:
-                kind = InvalidModel if error.errno == errno.EFBIG else VolumeFailed
-                raise kind(f"{OPTIONS_FILE} of the model cannot be read: {error.strerror}") from error
-            self._options[key] = content
+            self._options[key] = await self._workers.run(lambda _: placing.options_of(self.folder / model_id, most_bytes))
             if len(self._options) > _KEPT:
                 del self._options[next(iter(self._options))]
         return self._options.get(key)
@@ -272,26 +250,23 @@ class Repository:
             self._volume.restore()
         return list(self.folder.iterdir())
 
-    def _discard(self, paths: Iterable[Path]) -> list[Exception]:
-        """Returns why the disk keeps some of them."""
-        kept: list[Exception] = []
+    def _discard(self, paths: Iterable[Path]) -> Exception | None:
+        """Returns why the disk keeps one of them."""
+        kept: Exception | None = None
         for path in paths:
-            if (error := self._volume.trash.discard(path)) is not None:
-                kept.append(error)
+            kept = self._volume.trash.discard(path) or kept
             self._count(path.name, 0)
         return kept
 
     def _take_out(self, paths: Iterable[Path]) -> None:
         """As `_discard`. Raises OSError, AdapterError: the disk keeps one."""
-        if kept := self._discard(paths):
-            raise kept[0]
+        if (kept := self._discard(paths)) is not None:
+            raise kept
 
     def _count(self, name: str, own_bytes: int) -> None:
         """A directory of this name is there, with this number of bytes that are not an artifact's; 0: or it is not there any more."""
         with self._counting:
             self._own_bytes[name] = own_bytes
-            if not own_bytes:
-                del self._own_bytes[name]
 
     def _place(self, parts: Mapping[Path, Layout], stale: Iterable[Path], artifact: Artifact, stop: Stop) -> str:
         """In this order; all or none. Returns the identity of the last one."""
