@@ -41,7 +41,7 @@ After so long without an answer a call no longer counts: it waits in Triton for 
 REMEMBERED_SECONDS = 600.0
 """So long after its last caller has gone. Longer than the lifecycle's pause before it asks again."""
 LONG_SECONDS = 10.0
-"""A purge that takes longer says what it waits for, and names so many models."""
+"""A purge that takes longer says what it waits for."""
 NAMED = 5
 AT_VOLUME = "waiting for the volume to take a directory for the model"
 """The volume hangs, or may: Triton is not the cause."""
