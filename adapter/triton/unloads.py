@@ -110,10 +110,10 @@ class Unloads:
         except CallError as refused:
             raise ServerError(f"Triton does not unload the model: {one_line(str(refused))}") from refused
 
-    async def free(self, name: str) -> None:
+    async def free(self, model_id: str) -> None:
         """Return when no version holds memory, a bundle's inner models included. Raises WrongServer, ServerError."""
-        inner = self._repository.inner_names(name)  # these serve until the requests of the top model have ended
-        await self._free(name, (name,), inner, has_dependents=not inner)
+        inner = self._repository.inner_names(model_id)  # these serve until the requests of the top model have ended
+        await self._free(model_id, (model_id,), inner, has_dependents=not inner)
 
     async def free_of_others(self, name: str, *, has_dependents: bool) -> None:
         """

@@ -25,8 +25,8 @@ MISTAKES = (
         "inner models stay",
         "An unload of a bundle unloads its top model alone.",
         "adapter/triton/unloads.py",
-        "await self._free(name, (name,), inner, has_dependents=not inner)",
-        "await self._free(name, (name,), has_dependents=not inner)",
+        "await self._free(model_id, (model_id,), inner, has_dependents=not inner)",
+        "await self._free(model_id, (model_id,), has_dependents=not inner)",
         ("contract/server/test_unload.py", "integration/test_bundles.py"),
     ),
     Mistake(
