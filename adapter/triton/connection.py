@@ -158,7 +158,7 @@ class Connection:
     @asynccontextmanager
     async def listing(self) -> AsyncIterator[None]:
         """Inside, Triton is asked for its index; one at a time."""
-        if self._asking is not None:
+        if self._asking is not None and not self._asking.done():
             await asyncio.wait({self._asking})  # its deadline would be too short for the listing
         began, self._listed_at = self._time(), math.inf
         try:
