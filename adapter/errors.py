@@ -3,7 +3,7 @@ Every failure the adapter can report, grouped by what the caller may conclude fr
 
 Owns the tree and nothing else. Foreign exceptions become these where a library is touched:
 `adapter.storage` (one place per type of store), `adapter.triton`, `adapter.volume`.
-`adapter.spi.status` turns classes into gRPC codes. A text is one readable sentence, root cause
+`adapter.spi.codec` turns classes into gRPC codes. A text is one readable sentence, root cause
 first, and never holds a secret: ModelMesh stores the text in its registry and shows it to users.
 """
 

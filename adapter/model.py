@@ -13,9 +13,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
-from adapter.ends import Ends
 from adapter.errors import InvalidRequest
 from adapter.settings.storage import CACHE_DIR, REPOSITORY_DIR
+from adapter.volume.trees import Ends
 
 RESERVED_IDS = frozenset({REPOSITORY_DIR, CACHE_DIR})
 """The adapter's own folders where CACHE_DIR is not set; the settings know the folders of a running adapter."""

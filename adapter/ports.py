@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Protocol
 
 from adapter.digests import Digests
-from adapter.ends import Ends
 from adapter.model import (
     Artifact,
     Crashes,
@@ -31,6 +30,7 @@ from adapter.model import (
     SourceFile,
     Survey,
 )
+from adapter.volume.trees import Ends
 from adapter.waits import Waits
 
 Wanted = Callable[[Listing], Collection[SourceFile]]
@@ -151,16 +151,6 @@ class ModelRepository(Protocol):
         """
 
 
-class OtherModels(Protocol):
-    """Models in Triton that the adapter has not placed. Their files are never touched. Every call waits for a Triton that is away."""
-
-    async def load_other(self, name: str, overrides: Overrides) -> None:
-        """As `ModelServer.load`; with `overrides` Triton loads what they say."""
-
-    async def unload_other(self, name: str, *, has_dependents: bool) -> None:
-        """As `ModelServer.unload`, of this model, and, with `has_dependents`, of what Triton unloads with it."""
-
-
 class ModelServer(Protocol):
     """Triton, as far as models are concerned. Every call waits for a Triton that is away."""
 
@@ -255,6 +245,16 @@ class ModelServer(Protocol):
 
     async def purge(self) -> None:
         """Unload every model in any state; returns when none holds memory and the repository is empty."""
+
+
+class OtherModels(ModelServer, Protocol):
+    """Triton with models that the adapter has not placed. Their files are never touched."""
+
+    async def load_other(self, name: str, overrides: Overrides) -> None:
+        """As `ModelServer.load`; with `overrides` Triton loads what they say."""
+
+    async def unload_other(self, name: str, *, has_dependents: bool) -> None:
+        """As `ModelServer.unload`, of this model, and, with `has_dependents`, of what Triton unloads with it."""
 
 
 class Journal(Protocol):

@@ -250,7 +250,6 @@ async def _fronts(
             api = RepositoryCalls(
                 models=lifecycle,
                 server=server,
-                others=server,
                 load_seconds=settings.capacity.load_timeout_ms / 1000,
                 unload_seconds=settings.triton.unload_timeout_seconds,
                 reserved_ids=settings.volume.reserved_ids,

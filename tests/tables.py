@@ -10,7 +10,7 @@ from prometheus_client.metrics import MetricWrapperBase
 from adapter.errors import AdapterError
 from adapter.fronts import metrics as of_fronts
 from adapter.parameters import PARAMETERS
-from adapter.spi.status import CODES, FAMILIES
+from adapter.spi.codec import CODES, FAMILIES
 from adapter.telemetry import metrics
 
 

@@ -22,7 +22,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from math import prod
 
-from adapter.ends import Ends
 from adapter.errors import InvalidModel
 from adapter.layout import forests, model_config
 from adapter.layout.forests import FORMATS, Forest, Unreliable
@@ -31,6 +30,7 @@ from adapter.layout.schema import VARIABLE, Schema, Tensor
 from adapter.layout.textproto import quoted
 from adapter.layout.tree import shortened
 from adapter.model import Decision
+from adapter.volume.trees import Ends
 
 BACKEND = "fil"
 MAX_BATCH_SIZE = 32768

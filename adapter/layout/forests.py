@@ -25,8 +25,8 @@ import struct
 from dataclasses import dataclass
 from typing import Any, Final
 
-from adapter.ends import Ends
 from adapter.layout import ubjson
+from adapter.volume.trees import Ends
 
 MOST_OUTPUTS = 65_536
 """Numbers per row. Far above any real forest; Triton would make room for more."""

@@ -19,7 +19,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
-from adapter.ends import Ends
 from adapter.errors import InvalidModel
 from adapter.layout import backends, bundles, fil, model_config, native, placement, schema, textproto
 from adapter.layout.model_config import ModelConfig
@@ -28,6 +27,7 @@ from adapter.layout.tree import RULE, Expectation, LayoutError, Tree, check, cla
 from adapter.model import CHAT_TEMPLATE_FILE, OPTIONS_FILE, TOKENIZER_FILE, Layout, Listing, ModelSpec, Question, SourceFile
 from adapter.parameters import ALLOW_DECOUPLED
 from adapter.paths import path_problem
+from adapter.volume.trees import Ends
 
 DEFAULT_VERSION = "1"
 MOST_WRAPPERS = 4

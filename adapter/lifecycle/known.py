@@ -16,7 +16,7 @@ from adapter.errors import BudgetExceeded, InvalidRequest, ServerUnavailable, Un
 from adapter.lifecycle.registry import Model, Registry
 from adapter.lifecycle.states import State
 from adapter.model import PROBE, Named, Overrides, ServerModel, id_problem
-from adapter.ports import ModelServer, OtherModels, Ports
+from adapter.ports import OtherModels, Ports
 from adapter.serving import KnownModel, Models
 
 INDEX_SECONDS = 30.0
@@ -102,8 +102,7 @@ class RepositoryCalls:
 
     models: Models
     """The adapter's own."""
-    server: ModelServer
-    others: OtherModels
+    server: OtherModels
     load_seconds: float
     """Longest wait for a load of others' models."""
     unload_seconds: float
@@ -140,7 +139,7 @@ class RepositoryCalls:
         if known is None:
             try:
                 async with asyncio.timeout(self.load_seconds):
-                    await self.others.load_other(name, overrides)
+                    await self.server.load_other(name, overrides)
             except TimeoutError:
                 cause = self.server.problem or f"Triton has not loaded the model within {self.load_seconds:g} s, and goes on"
                 raise BudgetExceeded(cause) from None
@@ -165,7 +164,7 @@ class RepositoryCalls:
             return
         try:
             async with asyncio.timeout(self.unload_seconds):
-                await self.others.unload_other(name, has_dependents=has_dependents)
+                await self.server.unload_other(name, has_dependents=has_dependents)
         except TimeoutError:
             raise UnloadUnfinished(f"{self.server.obstacle(name)}; the model was not freed within {self.unload_seconds:g} s") from None
 

@@ -1,22 +1,69 @@
 """
-Requests of `mmesh.ModelRuntime` ↔ the nouns of `adapter.model`.
+Both ways of `mmesh.ModelRuntime`: requests → the nouns of `adapter.model`, failures → gRPC status. Knows no state.
 
 Owns the meaning of modelType and modelKey. Refuses what it does not understand with a sentence that
 names the field and the type that was found, and never quotes a value: modelKey may hold credentials
-and error texts are shown to users. Knows no state.
+and error texts are shown to users.
+
+Codes say what the caller may conclude; a neighbour's code is never passed through. ModelMesh treats
+all codes of a failed load alike, stores the text in its registry and shows it to users. A text of
+more than about 8 KB on the wire is lost whole, as observed with ModelMesh's Java client.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from bisect import bisect_right
 from collections.abc import Collection
-from typing import Any, NoReturn
+from itertools import accumulate
+from typing import Any, NoReturn, TypeVar
 
-from adapter import parameters
+from grpc import StatusCode
+
+from adapter import errors, parameters
 from adapter._pb import model_runtime_pb2 as pb
-from adapter.errors import InvalidRequest
-from adapter.model import MAX_SIZE_BYTES, RESERVED_IDS, ModelSpec, id_problem
+from adapter.errors import AdapterError, InvalidRequest
+from adapter.model import MAX_SIZE_BYTES, RESERVED_IDS, ModelSpec, id_problem, is_utf8
+from adapter.telemetry.redaction import in_one_line
+
+CODES: dict[type[AdapterError], StatusCode] = {
+    AdapterError: StatusCode.INTERNAL,
+    errors.Rejected: StatusCode.FAILED_PRECONDITION,
+    errors.InvalidRequest: StatusCode.INVALID_ARGUMENT,
+    errors.InvalidModel: StatusCode.INVALID_ARGUMENT,
+    errors.WrongServer: StatusCode.FAILED_PRECONDITION,
+    errors.CrashesTriton: StatusCode.FAILED_PRECONDITION,
+    errors.NoCapacity: StatusCode.RESOURCE_EXHAUSTED,
+    errors.DiskFull: StatusCode.RESOURCE_EXHAUSTED,
+    errors.VolumeFailed: StatusCode.UNAVAILABLE,
+    errors.SourceError: StatusCode.UNAVAILABLE,
+    errors.SourceNotFound: StatusCode.NOT_FOUND,
+    errors.SourceDenied: StatusCode.PERMISSION_DENIED,
+    errors.SourceUnavailable: StatusCode.UNAVAILABLE,
+    errors.SourceChanged: StatusCode.UNAVAILABLE,
+    errors.ServerError: StatusCode.INTERNAL,
+    errors.ModelRefused: StatusCode.INTERNAL,
+    errors.ServerUnavailable: StatusCode.UNAVAILABLE,
+    errors.ServerDied: StatusCode.UNAVAILABLE,
+    errors.UnloadUnfinished: StatusCode.UNAVAILABLE,
+    errors.Draining: StatusCode.UNAVAILABLE,
+    errors.BudgetExceeded: StatusCode.DEADLINE_EXCEEDED,
+    errors.Superseded: StatusCode.ABORTED,
+    errors.Abandoned: StatusCode.ABORTED,
+    errors.ModelNotLoaded: StatusCode.NOT_FOUND,
+}
+"""Inherited by subclasses that are not listed."""
+
+FAMILIES = frozenset({AdapterError, errors.Rejected, errors.SourceError, errors.ServerError})
+"""Classes that say whose fault it was; what is raised is one of their children."""
+
+MAX_WIRE_BYTES = 4096
+"""Bound of a text as gRPC percent-encodes it; far below the 8 KiB of headers that ModelMesh's client accepts."""
+_CUT = "..."
+_SHOWN_ID_BYTES = 1024
+"""Of the wire: more than the longest valid id costs."""
+_SHOWN_PHASES_BYTES = 1024
 
 _MOST_NAME, _MOST_VALUE = 1024, 64 * 1024
 """Characters of a storage parameter. A certificate chain or a token has less; what a request may bring is kept in several places."""
@@ -31,6 +78,10 @@ _KINDS = {
     list: "an array",
     dict: "an object",
 }
+T = TypeVar("T")
+
+
+# ---- requests
 
 
 def decode(request: pb.LoadModelRequest | pb.PredictModelSizeRequest, reserved: Collection[str] = RESERVED_IDS) -> ModelSpec:
@@ -81,9 +132,7 @@ def _object_of(text: str) -> dict[str, Any]:
         raise InvalidRequest("modelKey is not usable JSON: it is nested too deeply") from None
     except ValueError:  # Python refuses to read numbers of more than 4300 digits
         raise InvalidRequest("modelKey is not usable JSON: a number in it has too many digits") from None
-    if not isinstance(value, dict):
-        _refuse("modelKey", "a JSON object", value)
-    return _folded(value)
+    return _folded(_typed("modelKey", value, dict, "a JSON object"))
 
 
 def _refuse_constant(name: str) -> NoReturn:
@@ -97,57 +146,48 @@ def _folded(fields: dict[str, Any]) -> dict[str, Any]:
 
 def _model_type(value: Any) -> str:
     """Lower case, without a version; empty when absent."""
+    where = "modelKey field model_type"
     if isinstance(value, dict):
-        return _bare_type(_text("modelKey field model_type.name", _folded(value).get("name")) or "")
-    if not isinstance(value, str | None):
-        _refuse("modelKey field model_type", "a string or an object with a name", value)
-    return _bare_type(_text("modelKey field model_type", value) or "")
+        where, value = f"{where}.name", _folded(value).get("name")
+    elif value is not None:
+        _typed(where, value, str, "a string or an object with a name")
+    return _bare_type(_text(where, value) or "")
 
 
 def _size(where: str, value: Any) -> int | None:
     """A count of bytes."""
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int):
-        _refuse(where, "a whole number of bytes", value)
-    if not 0 <= value <= MAX_SIZE_BYTES:
+    size = _typed(where, value, int, "a whole number of bytes")
+    if not 0 <= size <= MAX_SIZE_BYTES:
         raise InvalidRequest(f"{where} must be from 0 to {MAX_SIZE_BYTES} bytes")
-    return value
+    return size
 
 
 def _params(value: Any) -> dict[str, str]:
     """The storage parameters; null and empty values are absent. Raises InvalidRequest, also where they are very many or long."""
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
-        _refuse("modelKey field storage_params", "an object of strings", value)
-    if len(value) > _MOST_PARAMETERS:
-        raise InvalidRequest(f"modelKey field storage_params has {len(value)} entries, expected at most {_MOST_PARAMETERS}")
-    texts = {}
-    for name, inner in value.items():
-        _checked("a name in modelKey field storage_params", name, _MOST_NAME)
-        if text := _text(f"modelKey field storage_params[{name[:64]!r}]", inner, _MOST_VALUE):
-            texts[name] = text
-    return texts
+    where = "modelKey field storage_params"
+    params = _typed(where, {} if value is None else value, dict, "an object of strings")
+    if len(params) > _MOST_PARAMETERS:
+        raise InvalidRequest(f"{where} has {len(params)} entries, expected at most {_MOST_PARAMETERS}")
+    for name in params:
+        _text(f"a name in {where}", name, _MOST_NAME)
+    texts = {name: _text(f"{where}[{name[:64]!r}]", text, _MOST_VALUE) for name, text in params.items()}
+    return {name: text for name, text in texts.items() if text}
 
 
 def _text(where: str, value: Any, most: int | None = None) -> str | None:
     """A string; null and the empty string are absent."""
     if value is None:
         return None
-    if not isinstance(value, str):
-        _refuse(where, "a string", value)
-    return _checked(where, value, most) or None
-
-
-def _checked(where: str, text: str, most: int | None = None) -> str:
+    text = _typed(where, value, str, "a string")
     if most is not None and len(text) > most:
         raise InvalidRequest(f"{where} has {len(text)} characters, expected at most {most}")
     if "\0" in text:
         raise InvalidRequest(f"{where} contains a NUL character")
-    if not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text):
+    if not is_utf8(text):
         raise InvalidRequest(f"{where} contains half of a surrogate pair, which is not a character")
-    return text
+    return text or None
 
 
 def _path(where: str, value: Any) -> str:
@@ -162,5 +202,62 @@ def _bare_type(name: str) -> str:
     return name.partition(":")[0].strip().lower()
 
 
-def _refuse(where: str, expected: str, value: Any) -> NoReturn:
-    raise InvalidRequest(f"{where} must be {expected}, found {_KINDS[type(value)]}")
+def _typed(where: str, value: Any, kind: type[T], expected: str) -> T:
+    """The value, if it is of this very type: a boolean is no number."""
+    if type(value) is not kind:
+        raise InvalidRequest(f"{where} must be {expected}, found {_KINDS[type(value)]}")
+    return value
+
+
+# ---- failures
+
+
+def code_of(error: AdapterError, method: str = "") -> StatusCode:
+    """
+    The code of a failure, of the nearest listed class.
+
+    `runtimeStatus` never says DEADLINE_EXCEEDED: ModelMesh would end its process.
+    Source: modelmesh `SidecarModelMesh.java` 661-672.
+    """
+    code = next(CODES[kind] for kind in type(error).__mro__ if kind in CODES)
+    if code is StatusCode.DEADLINE_EXCEEDED and method == "runtimeStatus":
+        return StatusCode.UNAVAILABLE
+    return code
+
+
+def text_of(error: AdapterError) -> str:
+    """One line: the root cause, then ` (model 'x'; list 0.1 s, pull 26.8 s)`, within `MAX_WIRE_BYTES` on the wire."""
+    tail = _place(error)
+    return shown(error.text or error.reason, MAX_WIRE_BYTES - _wire_bytes(tail)) + tail
+
+
+def shown(text: str, budget: int = MAX_WIRE_BYTES) -> str:
+    """A text made safe to show: one line, no secrets, at a cost of no more than `budget` bytes on the wire."""
+    return _shortened(in_one_line(text), budget)
+
+
+def reasons() -> list[str]:
+    """All that a failure may give: the label of logs and metrics."""
+    return [kind.reason for kind in CODES if kind not in FAMILIES] + [AdapterError.reason]
+
+
+def _place(error: AdapterError) -> str:
+    parts = []
+    if error.model_id is not None:
+        parts.append(f"model '{shown(error.model_id, _SHOWN_ID_BYTES)}'")
+    if error.phases:
+        parts.append(shown(error.phases, _SHOWN_PHASES_BYTES))
+    return f" ({'; '.join(parts)})" if parts else ""
+
+
+def _shortened(text: str, budget: int) -> str:
+    """The text, or its beginning and `...`, at a cost of no more than `budget` bytes on the wire."""
+    costs = list(accumulate(map(_wire_bytes, text[: budget + 1]), initial=0))
+    if costs[-1] <= budget:
+        return text
+    return text[: bisect_right(costs, budget - len(_CUT)) - 1] + _CUT
+
+
+def _wire_bytes(text: str) -> int:
+    """Bytes of a grpc-message: what is not printable ASCII, and '%', takes three. Source: gRPC over HTTP/2, Status-Message."""
+    return sum(1 if 0x20 <= byte <= 0x7E and byte != 0x25 else 3 for byte in text.encode())

@@ -1,29 +1,39 @@
 """
-The gRPC server on its endpoint: bound, started, stopped.
+The gRPC server on its endpoint: bound, started, stopped; and `grpc.health.v1` on it, for probes.
 
 Owns the port or the socket file. A second adapter on the same endpoint fails in one sentence instead
 of sharing it. Only loopback is bound unless the endpoint names another host.
+
+The health service `""` is alive whenever this answers at all. `ready` (also `mmesh.ModelRuntime`) follows a
+callable, and says why not in the trailing metadata `reason`. It asks neither Triton nor ModelMesh:
+a probe must never have an effect, and runtimeStatus has one.
 """
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import secrets
 import socket
-from collections.abc import Callable
-from contextlib import closing, suppress
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+from urllib.parse import quote
 
-from grpc import aio
+from grpc import StatusCode, aio
 from grpc_health.v1 import health_pb2_grpc
+from grpc_health.v1.health_pb2 import HealthCheckRequest as Request
+from grpc_health.v1.health_pb2 import HealthCheckResponse as Status
 
 from adapter._pb import model_runtime_pb2_grpc
 from adapter.errors import ListenError
-from adapter.spi.health import Health
+from adapter.spi.codec import shown
 from adapter.spi.servicer import ModelRuntime
 from adapter.units import Endpoint
+from adapter.waits import set_within
 
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024
 """Of one call: ids, paths and keys. More is refused before it is parsed."""
@@ -44,6 +54,46 @@ SOCKET_MODE = 0o666
 """ModelMesh runs as another user."""
 PROBE_SECONDS = 1.0
 """Longest wait for a server on an existing socket file."""
+READY_SERVICES = frozenset({"ready", "mmesh.ModelRuntime"})
+WATCH_SECONDS = 1.0
+_PRINTABLE = "".join(chr(code) for code in range(0x20, 0x7F) if chr(code) != "%")
+
+Context = aio.ServicerContext[Any, Any]
+
+
+class Health(health_pb2_grpc.HealthServicer):
+    """Health of the adapter, computed when asked."""
+
+    def __init__(self, readiness: Callable[[], str | None]) -> None:
+        self._readiness = readiness
+        self.closed = asyncio.Event()
+        """Ends all watches, which would hold the server's stop."""
+
+    async def Check(self, request: Request, context: Context) -> Status:  # noqa: N802 - the protocol's name
+        """One answer. Kubernetes' gRPC probes use this."""
+        answer, problem = self._answer(request.service)
+        if answer.status == Status.SERVICE_UNKNOWN:
+            await context.abort(StatusCode.NOT_FOUND, "unknown service; there are '' (alive) and 'ready'")
+        if problem is not None:
+            context.set_trailing_metadata((("reason", quote(shown(problem), safe=_PRINTABLE)),))
+        return answer
+
+    async def Watch(self, request: Request, context: Context) -> AsyncIterator[Status]:  # noqa: N802 - the protocol's name
+        """The state now, and each change, until the server stops."""
+        last = None
+        while not self.closed.is_set():
+            answer, _ = self._answer(request.service)
+            if answer != last:
+                yield answer
+                last = answer
+            await set_within(self.closed, WATCH_SECONDS)
+
+    def _answer(self, service: str) -> tuple[Status, str | None]:
+        """And why it is not ready."""
+        if service and service not in READY_SERVICES:
+            return Status(status=Status.SERVICE_UNKNOWN), None
+        problem = self._readiness() if service else None
+        return Status(status=Status.SERVING if problem is None else Status.NOT_SERVING), problem
 
 
 @dataclass(frozen=True)
@@ -59,7 +109,7 @@ class SpiServer:
 
     async def stop(self, grace_seconds: float) -> None:
         """Take no new calls, give those under way the grace period, then cancel them; remove our socket file."""
-        self.health.close()
+        self.health.closed.set()
         await self.server.stop(grace_seconds)
         if self.socket is not None:
             path, ours = self.socket
@@ -92,35 +142,41 @@ async def listen(*, endpoint: Endpoint, runtime: ModelRuntime, readiness: Callab
     return SpiServer(server, health, addresses, (endpoint.socket, endpoint.socket.stat()) if endpoint.socket else None)
 
 
+@contextmanager
+def _binding(where: object, hint: str = "") -> Iterator[None]:
+    """Raises ListenError: what is done inside has failed."""
+    try:
+        yield
+    except OSError as error:
+        taken = "; another adapter may be running, or ADAPTER_PORT is taken" if error.errno == errno.EADDRINUSE else ""
+        raise ListenError(f"{where} cannot be used: {(error.strerror or str(error)).lower()}{taken}") from error
+    except RuntimeError as error:
+        raise ListenError(f"{where} cannot be used: gRPC failed to bind it{hint}") from error
+
+
 def _bind_port(server: aio.Server, endpoint: Endpoint) -> list[str]:
     """`localhost` is both loopback addresses: ModelMesh's resolver may try either first. IPv4 is a must."""
     hosts = [endpoint.host]
     if endpoint.host == "localhost":
         hosts = ["127.0.0.1"]
-        with suppress(ListenError):
-            _check_port("[::1]", 0)
+        with suppress(OSError):
+            _try_port("[::1]", 0)
             hosts.append("[::1]")
     port = endpoint.port
     for host in hosts:
-        _check_port(host, port)
-        try:
+        with _binding(f"{host}:{port}"):
+            _try_port(host, port)
             port = server.add_insecure_port(f"{host}:{port}")
-        except RuntimeError as error:
-            raise ListenError(f"{host}:{port} cannot be used: gRPC failed to bind it") from error
     return [f"{host}:{port}" for host in hosts]
 
 
-def _check_port(host: str, port: int) -> None:
-    """Bind it ourselves for a moment: gRPC does not tell why it failed."""
-    try:
-        family, kind, _, _, address = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        with socket.socket(family, kind) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(address)
-            probe.listen(1)
-    except OSError as error:
-        hint = "; another adapter may be running, or ADAPTER_PORT is taken" if error.errno == errno.EADDRINUSE else ""
-        raise ListenError(f"{host}:{port} cannot be used: {_words(error)}{hint}") from error
+def _try_port(host: str, port: int) -> None:
+    """Bind it ourselves for a moment: gRPC does not tell why it failed. Raises OSError."""
+    family, kind, _, _, address = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+    with socket.socket(family, kind) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind(address)
+        probe.listen(1)
 
 
 def _bind_socket(server: aio.Server, path: Path) -> list[str]:
@@ -131,16 +187,12 @@ def _bind_socket(server: aio.Server, path: Path) -> list[str]:
     when it stops, cannot remove that of a successor.
     """
     staged = path.with_name(f".{secrets.token_hex(3)}")
-    try:
+    with _binding(f"the socket {path}", f" (may we write to {path.parent}?)"):
         path.parent.mkdir(parents=True, exist_ok=True)
         _refuse_taken(path)
         server.add_insecure_port(f"unix:{staged}")
         staged.chmod(SOCKET_MODE)
         staged.rename(path)
-    except OSError as error:
-        raise ListenError(f"the socket {path} cannot be used: {_words(error)}") from error
-    except RuntimeError as error:
-        raise ListenError(f"the socket {path} cannot be used: gRPC failed to bind it (may we write to {path.parent}?)") from error
     return [f"unix:{path}"]
 
 
@@ -159,7 +211,3 @@ def _refuse_taken(path: Path) -> None:
         except TimeoutError:
             pass  # a server listens, but is too busy to accept
     raise ListenError(f"the socket {path} cannot be used: another server listens on it")
-
-
-def _words(error: OSError) -> str:
-    return (error.strerror or str(error)).lower()

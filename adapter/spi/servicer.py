@@ -24,7 +24,7 @@ from adapter.errors import UNEXPECTED, AdapterError, InvalidRequest, Superseded,
 from adapter.model import id_problem
 from adapter.serving import Lifecycle
 from adapter.settings.capacity import CapacitySettings
-from adapter.spi import codec, status
+from adapter.spi import codec
 from adapter.telemetry import metrics
 from adapter.telemetry.logs import note, noting
 
@@ -83,7 +83,7 @@ def answered(call: Callable[[Any, Q, Any], Awaitable[R]]) -> Callable[[Any, Q, A
                 return response
             if model_id:
                 error.located(model_id, None)
-            code, text = status.code_of(error, method), status.text_of(error)
+            code, text = codec.code_of(error, method), codec.text_of(error)
             is_for_operators = bool(crash) or isinstance(error, (WrongServer, UnloadUnfinished))
             write(code, is_for_operators=is_for_operators, reason=error.reason, error=text, **crash)
             return cast("R", await context.abort(code, text))  # raises
@@ -100,7 +100,7 @@ class ModelRuntime(rpc.ModelRuntimeServicer):
         self._reserved_ids = reserved_ids
         self.has_told = asyncio.Event()
         """ModelMesh has had a status."""
-        for method, reason in product(("loadModel", "unloadModel"), status.reasons()):
+        for method, reason in product(("loadModel", "unloadModel"), codec.reasons()):
             metrics.FAILURES.labels(method, reason)  # from 0 on, or the first failure would be no increase
         for method in pb.DESCRIPTOR.services_by_name["ModelRuntime"].methods_by_name:
             metrics.FAILURES.labels(method, AdapterError.reason)

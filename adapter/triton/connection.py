@@ -145,14 +145,12 @@ class Connection:
             log.warning("triton.away", target=self._target, cause=str(failure))
         self._is_told = True
         self.problem = f"Triton does not answer at {self._target}: {failure}"
-        if isinstance(failure, TritonStopping) or not isinstance(failure, TritonAway):
-            self._silent_since = self._time()
-        elif isinstance(failure, PortClosed):
+        if isinstance(failure, PortClosed):
             self._silent_since, self.began_at = math.inf, None
             if self._name is not None and not self._is_another:
                 self._is_another = True
                 self.restarts += 1
-        elif self._silent_since == math.inf:
+        elif self._silent_since == math.inf or isinstance(failure, TritonStopping) or not isinstance(failure, TritonAway):
             self._silent_since = self._time()
         self._break()
         TRITON_UP.set(0)
@@ -160,7 +158,7 @@ class Connection:
     @asynccontextmanager
     async def listing(self) -> AsyncIterator[None]:
         """Inside, Triton is asked for its index; one at a time."""
-        if self._asking is not None:
+        if self._asking is not None and not self._asking.done():
             await asyncio.wait({self._asking})  # its deadline would be too short for the listing
         began, self._listed_at = self._time(), math.inf
         try:

@@ -141,17 +141,14 @@ class Loads:
         left, held = self._left_and_held()
         if self._free() > 0:
             return None
+        if len(held) == self._limits.slots == 1:
+            return f"model {held[0].model_id} has held the only loading slot for {_now() - held[0].since:.0f} s"
+        words = [f"{_named(left)} still in Triton, though nobody waits for the end any more"] if left else []
+        words += [f"{_named(held)} under way"] if held else []
+        full = "there is no free loading slot"
         if len(held) < self._limits.slots:
             full = f"Triton has no free load thread (TRITON_LOAD_THREADS is {self._limits.places})"
-            if not left:
-                return f"{_named(held)} under way: {full}"
-            others = f"; {_named(held)} under way" if held else ""
-            return f"{_named(left)} still in Triton, though nobody waits for the end any more{others}: {full}"
-        now = _now()
-        if self._limits.slots == 1:
-            return f"model {held[0].model_id} has held the only loading slot for {now - held[0].since:.0f} s"
-        *most, last = (f"{load.model_id} ({now - load.since:.0f} s)" for load in held)
-        return f"models {', '.join(most)} and {last} hold {'both' if self._limits.slots == 2 else 'all'} loading slots"
+        return f"{'; '.join(words)}: {full}"
 
     async def close(self) -> None:
         """Give up on what is left; Triton goes on with it."""

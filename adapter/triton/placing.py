@@ -12,6 +12,7 @@ links.
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import stat
 import struct
@@ -21,9 +22,9 @@ from contextlib import suppress
 from itertools import islice
 from pathlib import Path, PurePosixPath
 
-from adapter.errors import AdapterError
-from adapter.model import Artifact, Layout, SourceFile, is_utf8, owner_of
-from adapter.volume.trees import Files, files_below
+from adapter.errors import AdapterError, InvalidModel, VolumeFailed
+from adapter.model import OPTIONS_FILE, Artifact, Layout, SourceFile, is_utf8, owner_of
+from adapter.volume.trees import Files, files_below, read_below
 from adapter.volume.volume import FILE_MODE, make_plain_directory
 from adapter.workers import Stop
 
@@ -91,6 +92,23 @@ def identities_of(folder: Path, names: Iterable[str]) -> dict[str, str]:
         with suppress(OSError):
             found[name] = identity_of(folder / name)
     return found
+
+
+def options_of(directory: Path, most_bytes: int) -> bytes | None:
+    """
+    OPTIONS_FILE of a placed model; None: it has none.
+
+    Raises:
+        InvalidModel: it is longer than allowed.
+        VolumeFailed: it cannot be read.
+    """
+    try:
+        return read_below(directory, OPTIONS_FILE, most_bytes)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        kind = InvalidModel if error.errno == errno.EFBIG else VolumeFailed
+        raise kind(f"{OPTIONS_FILE} of the model cannot be read: {error.strerror}") from error
 
 
 def bytes_of(entries: Iterable[Path], stop: Stop) -> tuple[dict[str, int], dict[str, int]]:

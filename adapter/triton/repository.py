@@ -44,10 +44,7 @@ log = structlog.stdlib.get_logger(__name__)
 
 
 class Repository:
-    """
-    Places models, and takes them out. A bundle's models go together: the top model is placed last and taken out
-    first.
-    """
+    """Places models, and takes them out. A bundle's models go together: the top model is placed last and taken out first."""
 
     def __init__(self, volume: Volume, space: Space | None = None, own: Collection[str] | None = None) -> None:
         """
@@ -168,10 +165,7 @@ class Repository:
         self._own.clear()
 
     async def inventory(self) -> dict[str, Placed]:
-        """
-        What the folder holds, by model id; nothing is asked of what lies behind links. Raises AdapterError: it cannot
-        be read.
-        """
+        """What the folder holds, by model id; nothing is asked of what lies behind links. Raises AdapterError: it cannot be read."""
         return await self._run("the models cannot be listed in", self._inventory)
 
     async def identities(self, model_ids: Collection[str]) -> dict[str, str]:
@@ -275,26 +269,23 @@ class Repository:
             self._volume.restore()
         return list(self.folder.iterdir())
 
-    def _discard(self, paths: Iterable[Path]) -> list[Exception]:
-        """Returns why the disk keeps some of them."""
-        kept: list[Exception] = []
+    def _discard(self, paths: Iterable[Path]) -> Exception | None:
+        """Returns why the disk keeps one of them."""
+        kept: Exception | None = None
         for path in paths:
-            if (error := self._volume.trash.discard(path)) is not None:
-                kept.append(error)
+            kept = self._volume.trash.discard(path) or kept
             self._count(path.name, 0)
         return kept
 
     def _take_out(self, paths: Iterable[Path]) -> None:
         """As `_discard`. Raises OSError, AdapterError: the disk keeps one."""
-        if kept := self._discard(paths):
-            raise kept[0]
+        if (kept := self._discard(paths)) is not None:
+            raise kept
 
     def _count(self, name: str, own_bytes: int) -> None:
         """A directory of this name is there, with this number of bytes that are not an artifact's; 0: or it is not there any more."""
         with self._counting:
             self._own_bytes[name] = own_bytes
-            if not own_bytes:
-                del self._own_bytes[name]
 
     def _place(self, parts: Mapping[Path, Layout], stale: Iterable[Path], artifact: Artifact, stop: Stop) -> str:
         """In this order; all or none. Returns the identity of the last one."""

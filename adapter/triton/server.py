@@ -110,6 +110,10 @@ class TritonServer:
         self._unloads = Unloads(connection, self._index, repository, self._loads)
         self._time = asyncio.get_running_loop().time
         self._wrong: str | None = None
+        # what the parts do for the lifecycle as it is
+        self.returned, self.confirm_restart = connection.returned, connection.confirm_restart
+        self.queue = self._loads.queue
+        self.unload, self.unload_other, self.purge = self._unloads.free, self._unloads.free_of_others, self._unloads.purge
         for kind in ("load", "unload"):
             STUCK.labels(kind).set_function(partial(self._count_stuck, kind))
 
@@ -136,14 +140,6 @@ class TritonServer:
         await self._connection.close()
         await self._client.close()
 
-    async def returned(self) -> bool:
-        """Wait until Triton answers after a break; whether it is certainly another process. For one that waits."""
-        return await self._connection.returned()
-
-    def confirm_restart(self) -> None:
-        """The index shows that the last return was a restart; counted once, also where it was certain before."""
-        self._connection.confirm_restart()
-
     # ---- models
 
     async def load(self, model_id: str, on_sent: Callable[[], None], *, yields: bool = False) -> None:
@@ -161,28 +157,9 @@ class TritonServer:
         """As `OtherModels`: it shares Triton's load threads with the adapter's own models."""
         await self._loads.load(name, lambda: None, overrides=overrides)
 
-    def queue(self) -> str | None:
-        """
-        Which models hold the loading slots, or Triton's load threads, and since when; None when the next load has its
-        turn.
-        """
-        return self._loads.queue()
-
-    async def unload(self, model_id: str) -> None:
-        """Return when no version of the model holds memory, however long that takes. Unknown models are fine."""
-        await self._unloads.free(model_id)
-
-    async def unload_other(self, name: str, *, has_dependents: bool) -> None:
-        """As `OtherModels`."""
-        await self._unloads.free_of_others(name, has_dependents=has_dependents)
-
     def obstacle(self, model_id: str) -> str:
         """What an unload of the model is waiting for, in words."""
         return self._connection.problem or self._wrong or self._unloads.obstacle(model_id)
-
-    async def purge(self) -> None:
-        """Unload every model in any state; returns when none holds memory and the repository is empty."""
-        await self._unloads.purge()
 
     # ---- questions
 
@@ -225,8 +202,15 @@ class TritonServer:
 
     async def verify(self) -> str:
         """Wait until Triton answers, make sure that it is ours to control, and return its version."""
+        await self._connection.wait()
         try:
-            await self._verify()
+            await self._repository.sweep()
+            async with self._repository.probe() as probe:
+                await self._unloads.tell(probe)
+                is_listed = bool(named(await self._index.listing(), probe))
+            if not is_listed:
+                wrong = f"Triton's --model-repository is not {self._repository.folder}"
+                raise WrongServer(f"{wrong}: a directory made there is not in Triton's index")
         except (WrongServer, ServerError) as failure:
             self._wrong = failure.text
             raise
@@ -242,16 +226,6 @@ class TritonServer:
                     await self.verify()
                 except Exception as failure:  # noqa: BLE001 - an end of this watch would end the adapter
                     log.debug("server.still_wrong", cause=str(failure))
-
-    async def _verify(self) -> None:
-        await self._connection.wait()
-        await self._repository.sweep()
-        async with self._repository.probe() as probe:
-            await self._unloads.tell(probe)
-            is_listed = bool(named(await self._index.listing(), probe))
-        if not is_listed:
-            wrong = f"Triton's --model-repository is not {self._repository.folder}"
-            raise WrongServer(f"{wrong}: a directory made there is not in Triton's index")
 
     # ---- what does not end
 

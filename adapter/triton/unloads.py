@@ -15,13 +15,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from math import inf
-from typing import TypeVar
 
 from adapter.errors import ServerError, some
 from adapter.model import owner_of
@@ -42,7 +41,7 @@ After so long without an answer a call no longer counts: it waits in Triton for 
 REMEMBERED_SECONDS = 600.0
 """So long after its last caller has gone. Longer than the lifecycle's pause before it asks again."""
 LONG_SECONDS = 10.0
-"""A purge that takes longer says what it waits for, and names so many models."""
+"""A purge that takes longer says what it waits for."""
 NAMED = 5
 AT_VOLUME = "waiting for the volume to take a directory for the model"
 """The volume hangs, or may: Triton is not the cause."""
@@ -59,8 +58,6 @@ EARLIER, LONGEST_EXPECTED_SECONDS = 0.9, 5.0
 The first look comes after the shortest of these times; where it finds the memory free, the time was shorter still, and a tenth less
 is remembered. A caller may ask what an unload waits for, so no later than that.
 """
-
-T = TypeVar("T")
 
 
 @dataclass
@@ -108,12 +105,15 @@ class Unloads:
 
     async def tell(self, name: str, *, has_dependents: bool = True) -> None:
         """RepositoryModelUnload, as often as it takes. Raises WrongServer, ServerError."""
-        await self._answer(partial(self._call, name, has_dependents=has_dependents), "Triton does not unload the model")
+        try:
+            await self._connection.retry_while_away(partial(self._call, name, has_dependents=has_dependents))
+        except CallError as refused:
+            raise ServerError(f"Triton does not unload the model: {one_line(str(refused))}") from refused
 
-    async def free(self, name: str) -> None:
+    async def free(self, model_id: str) -> None:
         """Return when no version holds memory, a bundle's inner models included. Raises WrongServer, ServerError."""
-        inner = self._repository.inner_names(name)  # these serve until the requests of the top model have ended
-        await self._free(name, (name,), inner, has_dependents=not inner)
+        inner = self._repository.inner_names(model_id)  # these serve until the requests of the top model have ended
+        await self._free(model_id, (model_id,), inner, has_dependents=not inner)
 
     async def free_of_others(self, name: str, *, has_dependents: bool) -> None:
         """
@@ -181,13 +181,6 @@ class Unloads:
             UNLOAD_WAIT_SECONDS.observe(self._time() - began)
             for part in dependents:
                 await self._until(asked, part, UNLOADING)
-
-    async def _answer(self, call: Callable[[], Awaitable[T]], refused: str) -> T:
-        """Of Triton, when it is there. Raises WrongServer, ServerError: it refuses, in these words."""
-        try:
-            return await self._connection.retry_while_away(call)
-        except CallError as failure:
-            raise ServerError(f"{refused}: {one_line(str(failure))}") from failure
 
     async def _call(self, name: str, *, has_dependents: bool) -> None:
         """One call, of `PARALLEL` at a time."""
@@ -269,8 +262,7 @@ class Unloads:
         """What an ensemble is made of, and what that is made of."""
         found = [name]
         for each in found:
-            ask = partial(self._client.composing, each)
-            parts = await self._answer(ask, "Triton does not tell what the model is made of")
+            parts = await self._connection.retry_while_away(partial(self._client.composing, each))
             found += [part for part in dict.fromkeys(parts) if part not in found]
         return found[1:]
 

@@ -14,13 +14,13 @@ from itertools import zip_longest
 from pathlib import Path
 
 from adapter import parameters
-from adapter.ends import read_ends
 from adapter.errors import AdapterError, InvalidModel, InvalidRequest, SourceError, some
 from adapter.layout import rules
 from adapter.layout.model_types import TYPES, UNKNOWN, model_type
 from adapter.layout.tree import LayoutError
 from adapter.model import Layout, Listing, ModelSpec, SourceFile, id_problem
 from adapter.storage.mounted.local import list_folder
+from adapter.volume.trees import read_ends
 
 GAP = "    "
 MOST_ENTRIES = 20

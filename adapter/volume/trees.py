@@ -12,7 +12,13 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
+
+from adapter.errors import InvalidModel, VolumeFailed
+
+HEAD_BYTES = 64 * 1024
+TAIL_BYTES = 256 * 1024
 
 
 def mount_of(descriptor: int) -> str:
@@ -138,3 +144,38 @@ def read_whole(file: int, most_bytes: int) -> bytes:
     if len(read) > most_bytes:
         raise OSError(errno.EFBIG, f"larger than {most_bytes} bytes")
     return read
+
+
+@dataclass(frozen=True)
+class Ends:
+    """Both ends of a file. A short file is whole in its tail."""
+
+    head: bytes = field(repr=False)
+    tail: bytes = field(repr=False)
+    size_bytes: int
+
+
+def read_ends(path: Path, check: Callable[[], object]) -> Ends:
+    """
+    Read the ends of a file, in bounded memory.
+
+    Args:
+        path: a regular file, links followed.
+        check: called before each read; may raise to end the work.
+
+    Raises:
+        InvalidModel: it is not a regular file.
+        VolumeFailed: it cannot be read.
+    """
+    try:
+        with open(path, "rb", opener=opened) as file:
+            size_bytes = os.fstat(file.fileno()).st_size
+            check()
+            head = file.read(HEAD_BYTES)
+            check()
+            file.seek(max(0, size_bytes - TAIL_BYTES))
+            return Ends(head, file.read(TAIL_BYTES), size_bytes)
+    except OSError as error:
+        if error.errno in (errno.EINVAL, errno.EISDIR):
+            raise InvalidModel(f"the model's file {path.name} is not a regular file") from error
+        raise VolumeFailed(f"the model's file {path.name} cannot be read on the volume: {error.strerror}") from error

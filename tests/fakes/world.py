@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 from adapter.digests import Digests
-from adapter.ends import Ends
 from adapter.errors import ServerDied, SourceNotFound
 from adapter.model import (
     Artifact,
@@ -36,6 +35,7 @@ from adapter.model import (
     owner_of,
 )
 from adapter.ports import Ports, Wanted, nothing
+from adapter.volume.trees import Ends
 from adapter.waits import Waits
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adapter.errors import AdapterError
-from adapter.spi import status
+from adapter.spi import codec
 
 PROFILE = "fuzz"
 SECONDS_OF_AN_EXAMPLE = 0.25
@@ -33,10 +33,10 @@ def fuzzed(**strategies: st.SearchStrategy[Any]) -> Callable[[Callable[..., Any]
 
 def check_words(error: AdapterError) -> None:
     """An error for people: one line on the wire, of bounded length, without the secret; and a class that has a code."""
-    check_text(status.text_of(error))
+    check_text(codec.text_of(error))
     assert 0 < len(error.text) <= LONGEST_TEXT, f"{len(error.text)} characters"
     assert SECRET not in error.text, error.text
-    assert status.code_of(error)
+    assert codec.code_of(error)
 
 
 def check_text(text: str | None) -> None:
@@ -44,7 +44,7 @@ def check_text(text: str | None) -> None:
     assert text
     assert len(text.splitlines()) == 1, text
     assert text.isprintable() or not any(ord(character) < 0x20 for character in text), text
-    assert sum(1 if 0x20 <= byte <= 0x7E and byte != 0x25 else 3 for byte in text.encode()) <= status.MAX_WIRE_BYTES
+    assert sum(1 if 0x20 <= byte <= 0x7E and byte != 0x25 else 3 for byte in text.encode()) <= codec.MAX_WIRE_BYTES
     assert SECRET not in text, text
 
 

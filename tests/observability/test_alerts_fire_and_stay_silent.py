@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from adapter.spi import status
+from adapter.spi import codec
 from tests.observability.files import ALERTS, alerts, selectors
 from tests.real.children import TOP
 
@@ -82,4 +82,4 @@ def test_every_reason_of_a_failed_load_raises_an_alert() -> None:
         for reason in selector.values["reason"]
     }
 
-    assert watched == set(status.reasons()) - NO_FAULT
+    assert watched == set(codec.reasons()) - NO_FAULT

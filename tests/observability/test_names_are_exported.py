@@ -11,7 +11,7 @@ from grpc import StatusCode
 from adapter._pb import model_runtime_pb2
 from adapter.inventory import Drift
 from adapter.lifecycle.states import State
-from adapter.spi import status
+from adapter.spi import codec
 from adapter.telemetry import metrics
 from tests.observability.files import TARGET_LABELS, TRITON, alerts, grouped, matched, panels
 from tests.tables import metrics_markdown
@@ -22,7 +22,7 @@ PROMETHEUS: dict[str, frozenset[str]] = {"up": frozenset()}
 VALUES = {
     "method": {method.name for method in model_runtime_pb2.DESCRIPTOR.services_by_name["ModelRuntime"].methods},
     "code": {code.name for code in StatusCode},
-    "reason": set(status.reasons()),
+    "reason": set(codec.reasons()),
     "state": {state.value for state in State},
     "outcome": {"restored", "refused", "crashed", "ended"},
     "kind": {"placed", "idle", "staging", "trash", "load", "unload", *typing.get_args(Drift)},

@@ -7,10 +7,10 @@ import tracemalloc
 
 import pytest
 
-from adapter.ends import HEAD_BYTES, TAIL_BYTES
 from adapter.errors import InvalidModel
 from adapter.layout import forests, rules
 from adapter.layout.forests import FORMATS, MOST_OUTPUTS, Forest, Unreliable
+from adapter.volume.trees import HEAD_BYTES, TAIL_BYTES
 from tests.builders import a_forest, a_listing, a_spec
 from tests.unit.layout.cases.builders import ends_of, finished
 

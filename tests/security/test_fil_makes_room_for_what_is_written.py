@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from adapter.ends import TAIL_BYTES, read_ends
 from adapter.errors import InvalidModel
 from adapter.layout import rules
+from adapter.volume.trees import TAIL_BYTES, read_ends
 from tests.builders import a_listing, a_spec
 from tests.security import unmeasured
 from tests.unit.layout.cases.builders import SCHEMA, config_of

@@ -5,8 +5,8 @@ import tracemalloc
 
 import pytest
 
-from adapter.ends import HEAD_BYTES, TAIL_BYTES, read_ends
 from adapter.errors import InvalidModel, VolumeFailed
+from adapter.volume.trees import HEAD_BYTES, TAIL_BYTES, read_ends
 from adapter.workers import Stop, Stopped
 
 MIB = 1024 * 1024

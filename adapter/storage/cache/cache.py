@@ -24,7 +24,6 @@ from typing import Any
 
 import structlog
 
-from adapter.ends import Ends, read_ends
 from adapter.errors import AdapterError, SourceDenied, SourceNotFound, SourceUnavailable
 from adapter.model import Artifact, Listing, SourceFile
 from adapter.storage.bucket import StoredObject
@@ -34,7 +33,7 @@ from adapter.storage.cache.record import FILES, SCHEMA, ArtifactRecord
 from adapter.storage.search import Found, check_readable
 from adapter.telemetry.metrics import CACHE_REQUESTS, CACHE_SAVED_BYTES
 from adapter.volume.space import Space
-from adapter.volume.trees import read_below
+from adapter.volume.trees import Ends, read_below, read_ends
 from adapter.volume.volume import Volume
 from adapter.waits import Waits
 from adapter.workers import Stop, Workers

@@ -13,13 +13,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from adapter.ends import Ends, read_ends
 from adapter.errors import InvalidModel, SourceChanged, SourceNotFound, SourceUnavailable, VolumeFailed
 from adapter.model import Artifact, Listing, SourceFile, is_utf8
 from adapter.storage.mounted.bounds import CIRCLE, Bounds, is_in
 from adapter.storage.mounted.reads import VolumeReads
 from adapter.storage.search import MAX_OBJECTS, check_readable, readable
-from adapter.volume.trees import opened
+from adapter.volume.trees import Ends, opened, read_ends
 from adapter.waits import Waits
 from adapter.workers import Stop
 

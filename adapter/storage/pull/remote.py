@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
-from adapter.ends import Ends
 from adapter.model import Artifact, Listing, SourceFile
 from adapter.storage.bucket import Bucket, Read, StoredObject
 from adapter.storage.cache.build import Wanted as WantedArtifact
@@ -24,7 +23,7 @@ from adapter.storage.pull.puller import Means, Pull
 from adapter.storage.pull.staged import Run, StagedFiles, Whole
 from adapter.storage.search import Search, check_readable, readable
 from adapter.volume.space import Reservation
-from adapter.volume.trees import read_below
+from adapter.volume.trees import Ends, read_below
 from adapter.waits import Waits
 from adapter.workers import Stop
 

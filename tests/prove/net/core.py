@@ -25,8 +25,8 @@ MISTAKES = (
         "inner models stay",
         "An unload of a bundle unloads its top model alone.",
         "adapter/triton/unloads.py",
-        "await self._free(name, (name,), inner, has_dependents=not inner)",
-        "await self._free(name, (name,), has_dependents=not inner)",
+        "await self._free(model_id, (model_id,), inner, has_dependents=not inner)",
+        "await self._free(model_id, (model_id,), has_dependents=not inner)",
         ("contract/server/test_unload.py", "integration/test_bundles.py"),
     ),
     Mistake(
@@ -196,7 +196,7 @@ MISTAKES = (
     Mistake(
         "denied is away",
         "Storage that denies access is answered UNAVAILABLE.",
-        "adapter/spi/status.py",
+        "adapter/spi/codec.py",
         "errors.SourceDenied: StatusCode.PERMISSION_DENIED",
         "errors.SourceDenied: StatusCode.UNAVAILABLE",
         ("security/test_identities_of_the_clouds_over_the_spi.py",),
@@ -204,7 +204,7 @@ MISTAKES = (
     Mistake(
         "texts beyond 4 KB",
         "An error text may be longer than 4 KB on the wire.",
-        "adapter/spi/status.py",
+        "adapter/spi/codec.py",
         "MAX_WIRE_BYTES = 4096",
         "MAX_WIRE_BYTES = 65536",
         ("fault/test_triton_faults.py",),

@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from adapter._pb import model_runtime_pb2 as pb
 from adapter.errors import Abandoned, AdapterError, ModelRefused, SourceDenied, UnloadUnfinished, WrongServer
 from adapter.model import ModelSpec
-from adapter.spi import status
+from adapter.spi import codec
 from adapter.telemetry.logs import note
 from adapter.telemetry.metrics import REGISTRY
 from tests.fakes.lifecycle import FakeLifecycle
@@ -199,6 +199,6 @@ async def test_every_reason_is_counted_from_0_on() -> None:
         }
 
     methods = ("loadModel", "unloadModel", "predictModelSize", "modelSize", "runtimeStatus")
-    raised = {kind.reason for kind in status.CODES if kind not in status.FAMILIES}
+    raised = {kind.reason for kind in codec.CODES if kind not in codec.FAMILIES}
     assert {(method, reason) for method in methods[:2] for reason in raised} <= counted
     assert {(method, "internal") for method in methods} <= counted

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adapter.errors import AdapterError, ModelRefused, SourceDenied
-from adapter.spi.status import MAX_WIRE_BYTES, shown, text_of
+from adapter.spi.codec import MAX_WIRE_BYTES, shown, text_of
 from tests.contract.spi.texts import assert_is_fit_for_users, wire_bytes
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=300)

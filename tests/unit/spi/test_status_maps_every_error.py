@@ -7,7 +7,7 @@ from grpc import StatusCode
 
 from adapter import errors
 from adapter.errors import AdapterError, BudgetExceeded, ServerError, SourceError
-from adapter.spi import status
+from adapter.spi import codec
 from tests.tables import errors_markdown
 
 BY_MEANING = {
@@ -44,7 +44,7 @@ def test_each_error_has_the_code_of_its_meaning(kind: type[AdapterError]) -> Non
     """No class is forgotten, in the table or in this test."""
     known = next(parent for parent in kind.__mro__ if parent.__module__ == "adapter.errors")
 
-    assert {status.code_of(kind("x"))} == {code for code, kinds in BY_MEANING.items() if known in kinds}
+    assert {codec.code_of(kind("x"))} == {code for code, kinds in BY_MEANING.items() if known in kinds}
 
 
 def test_class_that_nobody_listed_has_its_parents_code() -> None:
@@ -56,19 +56,19 @@ def test_class_that_nobody_listed_has_its_parents_code() -> None:
     class WedgedServerError(ServerError):
         """Not in the table."""
 
-    assert status.code_of(BrokenStoreError("x")) is StatusCode.UNAVAILABLE
-    assert status.code_of(WedgedServerError("x")) is StatusCode.INTERNAL
+    assert codec.code_of(BrokenStoreError("x")) is StatusCode.UNAVAILABLE
+    assert codec.code_of(WedgedServerError("x")) is StatusCode.INTERNAL
 
 
 def test_runtime_status_never_says_deadline_exceeded() -> None:
     """ModelMesh would end its process at once."""
-    assert status.code_of(BudgetExceeded("x"), "loadModel") is StatusCode.DEADLINE_EXCEEDED
-    assert status.code_of(BudgetExceeded("x"), "runtimeStatus") is StatusCode.UNAVAILABLE
+    assert codec.code_of(BudgetExceeded("x"), "loadModel") is StatusCode.DEADLINE_EXCEEDED
+    assert codec.code_of(BudgetExceeded("x"), "runtimeStatus") is StatusCode.UNAVAILABLE
 
 
 def test_reasons_are_unique_labels() -> None:
     """A reason in a dashboard leads to one class."""
-    reasons = [kind.reason for kind in status.CODES]
+    reasons = [kind.reason for kind in codec.CODES]
 
     assert len(set(reasons)) == len(reasons)
     assert all(reason.isidentifier() and reason.islower() for reason in reasons)
@@ -78,7 +78,7 @@ def test_markdown_table_has_each_reason_once() -> None:
     """The README shows every failure that can be met, and says when."""
     rows = [line.strip("| ").split(" | ") for line in errors_markdown().splitlines()[2:]]
 
-    raised = {kind.reason for kind in status.CODES} - {kind.reason for kind in status.FAMILIES} | {AdapterError.reason}
+    raised = {kind.reason for kind in codec.CODES} - {kind.reason for kind in codec.FAMILIES} | {AdapterError.reason}
     assert {reason.strip("`") for _, reason, _ in rows} == raised
     assert len(rows) == len(raised)
     assert all(when.endswith(".") for _, _, when in rows)

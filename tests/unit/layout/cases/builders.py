@@ -9,9 +9,9 @@ from typing import Any
 from google.protobuf import json_format, text_format
 from tritonclient.grpc import model_config_pb2
 
-from adapter.ends import HEAD_BYTES, TAIL_BYTES, Ends
 from adapter.layout import rules
 from adapter.model import Layout, SourceFile
+from adapter.volume.trees import HEAD_BYTES, TAIL_BYTES, Ends
 from tests.builders import a_file, a_listing, a_spec
 
 SCHEMA = SourceFile("_schema.json", 2, "schema-1")
