@@ -16,9 +16,8 @@ import structlog
 
 from adapter.errors import AdapterError, SourceChanged, SourceNotFound, SourceUnavailable
 from adapter.layout import rules
-from adapter.lifecycle.crashes import CrashCounts
+from adapter.lifecycle.facts import CrashCounts, Sizes
 from adapter.lifecycle.operation import Operation
-from adapter.lifecycle.sizes import Sizes
 from adapter.model import Artifact, Content, Layout, Listing, ModelSpec, SourceFile
 from adapter.ports import Ports, StoredModel
 from adapter.workers import Workers
@@ -88,25 +87,25 @@ class Fetching:
                 return await self._fetch_once(operation, spec)
             except SourceChanged as error:
                 log.info("pull.restarted", model_id=spec.model_id, cause=error.text)
-            with operation.step("list"):
-                await asyncio.sleep(PAUSE_BEFORE_NEW_LISTING_SECONDS)
+            operation.enter("list")
+            await asyncio.sleep(PAUSE_BEFORE_NEW_LISTING_SECONDS)
         return await self._fetch_once(operation, spec)
 
     async def _fetch_once(self, operation: Operation, spec: ModelSpec) -> Layout:
         model = operation.model
-        with operation.step("list"):
-            stored = await self.ports.store.open(spec, operation.waits)
-            layout = await self.planned(spec, stored)
+        operation.enter("list")
+        stored = await self.ports.store.open(spec, operation.waits)
+        layout = await self.planned(spec, stored)
         content = await self._content(spec, stored.listing)
         self.crashes.check(content)
         self.sizes.admit(model, spec, layout.size_bytes, content)
         model.asked, model.content = spec, content
-        with operation.step("pull"):
-            model.artifact = await stored.fetch(layout.files)
-        with operation.step("place"):
-            layout = await self.finished(layout, stored, model.artifact)
-            with operation.waits.on("the volume to take the model's files"):
-                model.placed = await self.ports.repository.place(model.model_id, layout, model.artifact)
+        operation.enter("pull")
+        model.artifact = await stored.fetch(layout.files)
+        operation.enter("place")
+        layout = await self.finished(layout, stored, model.artifact)
+        with operation.waits.on("the volume to take the model's files"):
+            model.placed = await self.ports.repository.place(model.model_id, layout, model.artifact)
         return layout
 
     async def planned(self, spec: ModelSpec, stored: StoredModel) -> Layout:

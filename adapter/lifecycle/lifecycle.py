@@ -14,27 +14,15 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import cast
 
-import structlog
-
-from adapter.errors import (
-    Abandoned,
-    AdapterError,
-    BudgetExceeded,
-    Draining,
-    ModelNotLoaded,
-    ServerUnavailable,
-    Superseded,
-    UnloadUnfinished,
-)
+from adapter import errors
 from adapter.lifecycle.audit import AUDIT, Audit
-from adapter.lifecycle.crashes import CrashCounts
+from adapter.lifecycle.facts import CrashCounts, Sizes
 from adapter.lifecycle.fetching import Fetching
 from adapter.lifecycle.known import Known
 from adapter.lifecycle.operation import Operation
 from adapter.lifecycle.predicting import Predicting
 from adapter.lifecycle.reconciler import Reconciler
 from adapter.lifecycle.registry import Registry
-from adapter.lifecycle.sizes import Sizes
 from adapter.lifecycle.states import State
 from adapter.lifecycle.takeover import Takeover
 from adapter.lifecycle.worker import Worker
@@ -52,8 +40,6 @@ up that much earlier, and says why.
 """
 IDLE_SECONDS = 1.0
 """A drain ends when nothing has run for this long: late unloads are still answered."""
-
-log = structlog.stdlib.get_logger(__name__)
 
 
 class RuntimeLifecycle:
@@ -175,7 +161,7 @@ class RuntimeLifecycle:
         model = self.registry.find(model_id)
         is_back_soon = model_id in self.registry.lost and model is not None and model.state in (State.LOST, State.LOADING)
         if model is None or not (is_back_soon or model.state is State.LOADED):
-            raise ModelNotLoaded("the model is not loaded").located(model_id, None)
+            raise errors.ModelNotLoaded("the model is not loaded").located(model_id, None)
         return model.size_bytes
 
     async def status(self) -> RuntimeState:
@@ -194,12 +180,12 @@ class RuntimeLifecycle:
         self._reconciler.end(for_good=True)
         for operation in self.registry.operations():
             if operation.is_queued_restore or operation.is_background:  # LOST or FAILED, for the next process
-                operation.stop(Draining("the adapter is shutting down"))
+                operation.stop(errors.Draining("the adapter is shutting down"))
         deadline = asyncio.get_running_loop().time() + grace_seconds
         if await self._is_settled(deadline - grace_seconds * 0.4):
             return True
         for operation in self.registry.operations():
-            operation.stop(Draining("the adapter is shutting down"))
+            operation.stop(errors.Draining("the adapter is shutting down"))
         return await self._is_settled(deadline)
 
     # ---- loads and unloads
@@ -213,8 +199,8 @@ class RuntimeLifecycle:
                 return self._worker.load(spec)
             if running.can_be_joined_by(spec):
                 return running
-            if running.is_queued_restore:
-                running.stop(Superseded("a load of the model takes the place of its restore"))
+            if running.kind == "restore":
+                await self._overtake(running, spec)
             await running.ended.wait()
 
     async def _claim_new(self, spec: ModelSpec) -> Operation:
@@ -224,7 +210,7 @@ class RuntimeLifecycle:
             await self._takeover.passed()
             self._check_new(spec)
             if not self.registry.is_complete:  # what Triton holds is not known, so nothing can be booked beside it
-                raise ServerUnavailable(self.obstacle or "the models in Triton are not taken over yet").located(spec.model_id, None)
+                raise errors.ServerUnavailable(self.obstacle or "the models in Triton are not taken over yet").located(spec.model_id, None)
             running = self.registry.operation_on(spec.model_id)
             if running is None:
                 return self._worker.load(spec)
@@ -238,12 +224,22 @@ class RuntimeLifecycle:
             raise AlreadyLoaded(f"the model {words}").located(spec.model_id, None)
         self._check_open(spec)
         if self._ports.server.problem is not None:  # callers of a front try again themselves
-            raise ServerUnavailable(self._ports.server.problem).located(spec.model_id, None)
+            raise errors.ServerUnavailable(self._ports.server.problem).located(spec.model_id, None)
 
     def _check_open(self, spec: ModelSpec) -> None:
         """Raises Draining."""
         if self._is_draining:
-            raise Draining("the adapter is shutting down and takes no new loads").located(spec.model_id, None)
+            raise errors.Draining("the adapter is shutting down and takes no new loads").located(spec.model_id, None)
+
+    async def _overtake(self, restore: Operation, spec: ModelSpec) -> None:
+        """A call takes the place of a restore that was not sent; an equal one shares the end of one over which Triton dies."""
+        content = restore.model.content
+        if restore.is_queued_restore:
+            restore.stop(errors.Superseded("a load of the model takes the place of its restore"))
+        elif content is not None and content.spec == self._ports.journal.digests.of_spec(spec):
+            await asyncio.wait({restore.result})
+            if isinstance(death := restore.result.exception(), errors.ServerDied):
+                raise death
 
     async def _wait_for(self, operation: Operation, until: float) -> LoadedModel:
         try:
@@ -251,7 +247,7 @@ class RuntimeLifecycle:
                 return cast("LoadedModel", await asyncio.shield(operation.result))
         finally:
             if not operation.callers:
-                operation.stop(Abandoned("its last caller has gone"))
+                operation.stop(errors.Abandoned("its last caller has gone"))
 
     async def _free(self, model_id: str, deadline: float) -> None:
         while True:
@@ -261,22 +257,22 @@ class RuntimeLifecycle:
                 running.is_background = False
                 try:
                     await asyncio.shield(running.result)
-                except UnloadUnfinished:  # of a call that came earlier, and ends earlier
+                except errors.UnloadUnfinished:  # of a call that came earlier, and ends earlier
                     if running.deadline >= deadline:
                         raise
                 else:
                     return
-            running.stop(Superseded("an unload of the model overtook its load"))
+            running.stop(errors.Superseded("an unload of the model overtook its load"))
             await running.ended.wait()
 
-    def _over_budget(self, spec: ModelSpec, operation: Operation | None) -> AdapterError:
+    def _over_budget(self, spec: ModelSpec, operation: Operation | None) -> errors.AdapterError:
         if operation is not None and operation.outcome is not None:  # it has failed before, and its undo takes long
             return operation.outcome
         slow = operation.slow_phases() if operation else f"queue {self._capacity.budget_seconds:.1f} s"
         cause = operation.obstacle if operation else self._obstacle(spec.model_id, "load")
         announced = f"the announced timeout is {self._capacity.load_timeout_ms / 1000:g} s"
         budget = f"not loaded within {self._capacity.budget_seconds:.1f} s ({announced})"
-        return BudgetExceeded("; ".join(filter(None, (cause, budget)))).located(spec.model_id, slow)
+        return errors.BudgetExceeded("; ".join(filter(None, (cause, budget)))).located(spec.model_id, slow)
 
     def _obstacle(self, model_id: str, kind: str) -> str | None:
         """What a call of this kind waits for: the operation that the id has (an unload joins an unload), or the gate."""

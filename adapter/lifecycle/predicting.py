@@ -19,8 +19,8 @@ import structlog
 from adapter.digests import Digests
 from adapter.errors import AdapterError, InvalidModel, SourceUnavailable
 from adapter.layout import rules
+from adapter.lifecycle.facts import Sizes
 from adapter.lifecycle.fetching import effort
-from adapter.lifecycle.sizes import Sizes
 from adapter.model import Listing, ModelSpec, SourceFile, Survey
 from adapter.ports import ModelStore
 from adapter.workers import Workers
@@ -60,17 +60,12 @@ class Predicting:
             return guesses[-1]
         look = asyncio.create_task(self._look(spec, guesses), name=f"prediction {spec.model_id}")
         self._looks.add(look)
-        look.add_done_callback(self._ended)
+        look.add_done_callback(self._looks.discard)
         try:
             await asyncio.wait({look}, timeout=PREDICT_SECONDS)
         finally:
             look.cancel()  # it ends with its thread, or at once
         return guesses[-1]
-
-    def _ended(self, look: asyncio.Task[None]) -> None:
-        self._looks.discard(look)
-        if not look.cancelled() and (error := look.exception()) is not None:
-            log.error("prediction.crashed", exc_info=error)
 
     async def _look(self, spec: ModelSpec, guesses: list[int]) -> None:
         try:
@@ -80,6 +75,8 @@ class Predicting:
         except AdapterError as error:  # the load will be refused with these words
             log.debug("prediction.defaulted", model_id=spec.model_id, cause=error.text)
             guesses.append(self.sizes.default_bytes)
+        except Exception:
+            log.exception("prediction.crashed", model_id=spec.model_id)
 
     async def _guess(self, spec: ModelSpec, survey: Survey, guesses: list[int]) -> None:
         """Of half a listing at least the default, or more where more was seen."""

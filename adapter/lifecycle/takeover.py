@@ -25,11 +25,10 @@ import structlog
 
 from adapter.errors import UNEXPECTED, AdapterError, Superseded, some
 from adapter.inventory import by_owner, is_untouched, serves
-from adapter.lifecycle.crashes import CrashCounts
+from adapter.lifecycle.facts import CrashCounts, Sizes
 from adapter.lifecycle.operation import JOURNAL
 from adapter.lifecycle.reconciler import Reconciler
 from adapter.lifecycle.registry import Model, Registry
-from adapter.lifecycle.sizes import Sizes
 from adapter.lifecycle.states import State
 from adapter.model import Placed, Record, ServerModel, id_problem
 from adapter.ports import Ports

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal, cast
@@ -19,11 +18,10 @@ import structlog
 
 from adapter.errors import UNEXPECTED, AdapterError, Draining, ModelRefused, ServerDied, UnloadUnfinished
 from adapter.inventory import is_untouched
-from adapter.lifecycle.crashes import CrashCounts
+from adapter.lifecycle.facts import CrashCounts, Sizes
 from adapter.lifecycle.fetching import Fetching
 from adapter.lifecycle.operation import Operation, Phase
 from adapter.lifecycle.registry import Model, Registry
-from adapter.lifecycle.sizes import Sizes
 from adapter.lifecycle.states import State
 from adapter.model import ModelSpec
 from adapter.ports import Ports
@@ -35,6 +33,8 @@ UNDO_PATIENCE_SECONDS = 2.0
 ModelMesh is told of a failed load after its undo, but no later than this: an undo may wait for Triton. The caller of a front
 waits for all of it, within the load's budget: then the memory is there for the next load.
 """
+
+Steps = Callable[[Operation], Awaitable[LoadedModel | None]]
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -57,21 +57,17 @@ class Worker:
 
     def load(self, spec: ModelSpec) -> Operation:
         """Begin to load; the id must have no operation."""
-        operation = self.registry.begin("load", spec.model_id, spec)
-        operation.start(self._run(operation, self._load), self._ended)
-        return operation
+        return self._start(self.registry.begin("load", spec.model_id, spec), self._load)
 
     def restore(self, model: Model) -> None:
         """Begin to load a LOST model again; it must have no operation."""
-        operation = self.registry.begin("restore", model.model_id)
-        operation.start(self._run(operation, self._restore), self._ended)
+        self._start(self.registry.begin("restore", model.model_id), self._restore)
 
     def unload(self, model_id: str, deadline: float | None = None) -> Operation:
         """Begin to unload; the id must have no operation. Without the deadline of a call it is done in the background."""
         operation = self.registry.begin("unload", model_id, deadline=self.unload_deadline() if deadline is None else deadline)
         operation.is_background = deadline is None
-        operation.start(self._run(operation, self._unload), self._ended)
-        return operation
+        return self._start(operation, self._unload)
 
     def unload_deadline(self) -> float:
         """When an unload that begins now must have freed its model, by the clock of the loop: Triton has no bound of its own."""
@@ -81,7 +77,11 @@ class Worker:
         """The error of an unload whose deadline has come."""
         return UnloadUnfinished(f"{obstacle}; the model was not freed within {self.unload_seconds:g} s")
 
-    async def _run(self, operation: Operation, steps: Callable[[Operation], Awaitable[LoadedModel | None]]) -> None:
+    def _start(self, operation: Operation, steps: Steps) -> Operation:
+        operation.start(self._run(operation, steps), self._ended)
+        return operation
+
+    async def _run(self, operation: Operation, steps: Steps) -> None:
         outcome: LoadedModel | AdapterError | None
         try:
             outcome = await steps(operation)
@@ -94,6 +94,7 @@ class Worker:
     def _ended(self, operation: Operation) -> None:
         if not operation.result.done():  # stopped before its first step
             operation.settle(self._failure(operation, asyncio.CancelledError()))
+        operation.enter(None)
         self.registry.end(operation)
         self.on_ended(operation)
 
@@ -152,10 +153,10 @@ class Worker:
         is none. Triton is asked last: its answer is the one that grows old.
         """
         model = operation.model
-        with operation.step("check", self._triton("Triton has not said whether it serves the model")):
-            said = await self.fetching.compared(operation, spec)
-            if said == "other" or not await self._is_served_or_placed(model):
-                return False
+        operation.enter("check", self._triton("Triton has not said whether it serves the model"))
+        said = await self.fetching.compared(operation, spec)
+        if said == "other" or not await self._is_served_or_placed(model):
+            return False
         if model.state is State.LOADED:
             return True
         if said == "unknown":
@@ -182,11 +183,19 @@ class Worker:
 
     async def _send(self, operation: Operation, size: Callable[[int], int]) -> None:
         """From PULLING (files placed) or LOST to LOADED; `size` makes the model's size of the bytes that Triton reports."""
-        model = operation.model
+        model, server = operation.model, self.ports.server
+
+        def on_sent() -> None:
+            operation.is_sent = True
+            model.generation = self.registry.generation
+            self.registry.move(model, State.LOADING)
+            operation.enter("triton", lambda: server.problem or server.obstacle(model.model_id))
+
         self.registry.note(model)
         await operation.noted(self.ports.journal)
         try:
-            await self._ask_triton(operation)
+            operation.enter("queue", lambda: server.problem or server.queue())
+            await server.load(model.model_id, on_sent, yields=operation.kind == "restore")
             reported = await self._measured(operation)
         except ServerDied as died:
             if model.state is State.LOADING:
@@ -201,29 +210,15 @@ class Worker:
         self.registry.move(model, State.LOADED)
         await operation.noted(self.ports.journal)
 
-    async def _ask_triton(self, operation: Operation) -> None:
-        model, server = operation.model, self.ports.server
-        with ExitStack() as step:
-            step.enter_context(operation.step("queue", lambda: server.problem or server.queue()))
-
-            def on_sent() -> None:
-                step.close()
-                operation.is_sent = True
-                model.generation = self.registry.generation
-                self.registry.move(model, State.LOADING)
-                step.enter_context(operation.step("triton", lambda: server.problem or server.obstacle(model.model_id)))
-
-            await server.load(model.model_id, on_sent, yields=operation.kind == "restore")
-
     async def _measured(self, operation: Operation) -> int:
         """Bytes that Triton reports of the model; a model without statistics must be ready."""
-        model_id = operation.model.model_id
-        with operation.step("measure", self._triton("Triton has not told the size of the model")):
-            reported = await self.ports.server.reported_bytes(model_id)
-            if reported is None and not await self.ports.server.is_ready(model_id):
-                if is_untouched(await self.ports.server.index((model_id,))):
-                    raise ServerDied("Triton has lost the model just after it had loaded it: it has restarted")
-                raise ModelRefused("the model does not serve though Triton has loaded it: its backend has failed")
+        model_id, server = operation.model.model_id, self.ports.server
+        operation.enter("measure", self._triton("Triton has not told the size of the model"))
+        reported = await server.reported_bytes(model_id)
+        if reported is None and not await server.is_ready(model_id):
+            if is_untouched(await server.index((model_id,))):
+                raise ServerDied("Triton has lost the model just after it had loaded it: it has restarted")
+            raise ModelRefused("the model does not serve though Triton has loaded it: its backend has failed")
         return reported or 0
 
     def _triton(self, words: str) -> Callable[[], str]:
@@ -275,22 +270,22 @@ class Worker:
             AdapterError: it did not work, or not in time; the model is FAILED.
         """
         model = operation.model
-        with operation.step(phase, partial(self.ports.server.obstacle, model.model_id)):
-            if model.state is not State.PULLING:
-                self.registry.move(model, State.UNLOADING)
-            try:
-                await operation.noted(self.ports.journal)
-                if model.state is State.UNLOADING:
-                    await self._free_memory(model.model_id, min(operation.deadline, self.unload_deadline()))
-                with operation.waits.on("the volume to give up the model's files"):
-                    await self.ports.repository.remove(model.model_id)
-            except BaseException:
-                self.registry.move(model, State.FAILED)
-                raise
-            artifact = model.artifact
-            self.registry.move(model, State.ABSENT)
-            if artifact is not None:
-                await self.ports.store.release(artifact)
+        operation.enter(phase, partial(self.ports.server.obstacle, model.model_id))
+        if model.state is not State.PULLING:
+            self.registry.move(model, State.UNLOADING)
+        try:
+            await operation.noted(self.ports.journal)
+            if model.state is State.UNLOADING:
+                await self._free_memory(model.model_id, min(operation.deadline, self.unload_deadline()))
+            with operation.waits.on("the volume to give up the model's files"):
+                await self.ports.repository.remove(model.model_id)
+        except BaseException:
+            self.registry.move(model, State.FAILED)
+            raise
+        artifact = model.artifact
+        self.registry.move(model, State.ABSENT)
+        if artifact is not None:
+            await self.ports.store.release(artifact)
 
     async def _free_memory(self, model_id: str, deadline: float) -> None:
         bound = asyncio.timeout_at(deadline)

@@ -17,7 +17,7 @@ from typing import Any
 
 from adapter.errors import some
 from adapter.inventory import Drift, is_untouched, serves
-from adapter.lifecycle.crashes import MOST_CRASHES, REMEMBERED_SECONDS
+from adapter.lifecycle.facts import MOST_CRASHES, REMEMBERED_SECONDS
 from adapter.model import ServerModel
 from adapter.telemetry.redaction import redact
 

@@ -12,10 +12,10 @@ from unittest import mock
 from adapter.journal import lines
 from adapter.journal.journal import Journal
 from adapter.lifecycle import predicting
+from adapter.lifecycle.facts import Sizes
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
 from adapter.lifecycle.operation import Operation
 from adapter.lifecycle.reconciler import Reconciler
-from adapter.lifecycle.sizes import Sizes
 from adapter.lifecycle.states import State
 from adapter.lifecycle.worker import Worker
 from adapter.model import ModelSpec

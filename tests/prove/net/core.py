@@ -91,7 +91,7 @@ MISTAKES = (
     Mistake(
         "prediction beyond the capacity",
         "A prediction may be larger than the usable capacity.",
-        "adapter/lifecycle/sizes.py",
+        "adapter/lifecycle/facts.py",
         "return max(min(size_bytes, self._capacity.usable_bytes), MIN_SIZE_BYTES)",
         "return max(size_bytes, MIN_SIZE_BYTES)",
         ("fault/test_a_model_may_take_more_than_there_is.py",),
@@ -99,7 +99,7 @@ MISTAKES = (
     Mistake(
         "reported size ignored",
         "The size that Triton reports does not count after a load.",
-        "adapter/lifecycle/sizes.py",
+        "adapter/lifecycle/facts.py",
         "size = (given or reported_bytes) if spec.named is None else (reported_bytes or given)",
         "size = given",
         ("fault/test_a_model_may_take_more_than_there_is.py",),
@@ -107,7 +107,7 @@ MISTAKES = (
     Mistake(
         "booked beyond the capacity",
         "Models of an HTTP front may be booked beyond the capacity.",
-        "adapter/lifecycle/sizes.py",
+        "adapter/lifecycle/facts.py",
         "if held + max(size_bytes, MIN_SIZE_BYTES) <= capacity:",
         "if size_bytes <= capacity:",
         ("fronts/test_what_may_fail.py",),
@@ -115,7 +115,7 @@ MISTAKES = (
     Mistake(
         "measured size not booked",
         "A model of an HTTP front whose measured size is larger keeps the booked one.",
-        "adapter/lifecycle/sizes.py",
+        "adapter/lifecycle/facts.py",
         "admitted, is_fact = model.size_bytes, not is_booked and not self._fits(reported_bytes)\n",
         "admitted, is_fact = model.size_bytes, not is_booked and not self._fits(reported_bytes)\n        size_bytes = admitted\n",
         ("unit/lifecycle/test_a_fronts_load_books_its_memory.py", "fronts/test_what_may_fail.py"),
@@ -139,7 +139,7 @@ MISTAKES = (
     Mistake(
         "one crash more",
         "Content that killed Triton is refused after the fourth death, not the third.",
-        "adapter/lifecycle/crashes.py",
+        "adapter/lifecycle/facts.py",
         "if known is None or known.count < MOST_CRASHES or",
         "if known is None or known.count <= MOST_CRASHES or",
         ("fault/test_triton_faults.py",),
@@ -172,8 +172,8 @@ MISTAKES = (
         "dead backend",
         "A model whose backend does not serve counts as a death of Triton.",
         "adapter/lifecycle/worker.py",
-        "if is_untouched(await self.ports.server.index((model_id,))):\n                    raise ServerDied",
-        "if model_id:\n                    raise ServerDied",
+        "if is_untouched(await server.index((model_id,))):\n                raise ServerDied",
+        "if model_id:\n                raise ServerDied",
         ("fault/test_what_no_call_asks_for.py",),
     ),
     Mistake(

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from adapter.errors import CrashesTriton, ServerDied, ServerUnavailable
-from adapter.lifecycle.crashes import MOST_CONTENTS, MOST_CRASHES, REMEMBERED_SECONDS, CrashCounts
+from adapter.lifecycle.facts import MOST_CONTENTS, MOST_CRASHES, REMEMBERED_SECONDS, CrashCounts
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
 from adapter.lifecycle.states import State
 from adapter.model import Content, Crashes

@@ -7,9 +7,9 @@ import pytest
 
 from adapter.errors import AdapterError, InvalidModel, NoCapacity, SourceDenied, SourceNotFound, SourceUnavailable
 from adapter.lifecycle import predicting
+from adapter.lifecycle.facts import UNFIT_BYTES
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
 from adapter.lifecycle.predicting import MOST_LOOKS, PREDICT_SECONDS
-from adapter.lifecycle.sizes import UNFIT_BYTES
 from adapter.model import Listing, SourceFile, Survey
 from adapter.settings.capacity import CapacitySettings
 from tests.builders import a_spec
@@ -152,7 +152,7 @@ async def test_a_defect_of_ours_is_logged_and_predicts_the_default(
 @pytest.fixture
 def logged(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     events: list[str] = []
-    monkeypatch.setattr(predicting.log, "error", lambda event, **_: events.append(event))
+    monkeypatch.setattr(predicting.log, "exception", lambda event, **_: events.append(event))
     return events
 
 

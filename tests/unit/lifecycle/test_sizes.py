@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from adapter.digests import Digests
 from adapter.errors import NoCapacity
+from adapter.lifecycle.facts import UNFIT_BYTES, Sizes
 from adapter.lifecycle.registry import Model, Registry
-from adapter.lifecycle.sizes import UNFIT_BYTES, Sizes
 from adapter.model import Content, Listing, ModelSpec, SourceFile
 from adapter.settings import read_group
 from adapter.settings.capacity import CapacitySettings
@@ -129,7 +129,7 @@ def test_what_was_remembered_beats_the_estimate_while_the_listing_is_the_same(si
 
 
 def test_sizes_that_were_asked_for_long_ago_are_forgotten(sizes: Sizes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("adapter.lifecycle.sizes._REMEMBERED", 2)
+    monkeypatch.setattr("adapter.lifecycle.facts._REMEMBERED", 2)
     specs = [a_spec(path) for path in "abc"]
     for spec in specs:
         sizes.measured(of(content(spec)), spec, 1, 33 * MIB)
