@@ -232,14 +232,14 @@ class RuntimeLifecycle:
             raise errors.Draining("the adapter is shutting down and takes no new loads").located(spec.model_id, None)
 
     async def _overtake(self, restore: Operation, spec: ModelSpec) -> None:
-        """A call takes the place of a restore that was not sent; an equal one shares the end of one over which Triton dies."""
+        """A call takes the place of a restore that was not sent; an equal one shares a stop, or Triton's death over it."""
         content = restore.model.content
         if restore.is_queued_restore:
             restore.stop(errors.Superseded("a load of the model takes the place of its restore"))
-        elif content is not None and content.spec == self._ports.journal.digests.of_spec(spec):
+        elif not restore.is_ending and content is not None and content.spec == self._ports.journal.digests.of_spec(spec):
             await asyncio.wait({restore.result})
-            if isinstance(death := restore.result.exception(), errors.ServerDied):
-                raise death
+            if isinstance(restore.outcome, errors.ServerDied) or (restore.outcome and restore.stopped_by):
+                raise restore.outcome
 
     async def _wait_for(self, operation: Operation, until: float) -> LoadedModel:
         try:
