@@ -68,7 +68,8 @@ class Sizes:
             NoCapacity: it does not fit, with the arithmetic; nothing is entered.
         """
         known: list[tuple[int, str]] = []
-        if last := self._measured_of(content):
+        measured, last = self._remembered.get(content.spec, (None, 0))
+        if content.listing is not None and measured == content:  # without versions it equals nothing
             known.append((last, f"it took {show_bytes(last)} when it was loaded last"))
         if given := spec.size_hint_bytes:
             known.append((given, f"given as {show_bytes(given)}"))
@@ -150,31 +151,23 @@ class Sizes:
 
     # ---- arithmetic
 
-    def _measured_of(self, content: Content) -> int:
-        """The remembered size of this very content; 0: none, or not known."""
-        known, size = self._remembered.get(content.spec, (None, 0))
-        return size if content.listing is not None and known == content else 0
-
     def _loaded(self, model: Model, size_bytes: int, reported_bytes: int, *, is_booked: bool) -> int:
         admitted, is_fact = model.size_bytes, not is_booked and not self._fits(reported_bytes)
         size = model.size_bytes = max(reported_bytes if is_fact else size_bytes, MIN_SIZE_BYTES)
         if model.content is not None:
             self.remember(model.content, size)
-        if is_fact:
-            how = f"Triton's backend reports {show_bytes(size)}"
-            self._check(model, size, f"model does not fit and is unloaded again: {how}", is_booked=False)
-        elif is_booked and size > admitted:
-            how = f"it takes {show_bytes(size)} in Triton"
-            self._check(model, size, f"model does not fit and is unloaded again: {how}", is_booked=True)
+        if is_fact or (is_booked and size > admitted):
+            how = f"Triton's backend reports {show_bytes(size)}" if is_fact else f"it takes {show_bytes(size)} in Triton"
+            self._check(model, size, f"model does not fit and is unloaded again: {how}", is_booked=is_booked)
         return size
 
     def _check(self, model: Model, size_bytes: int, what: str, *, is_booked: bool) -> None:
         """Raises NoCapacity."""
-        usable, capacity = self._capacity.usable_bytes, self._capacity.capacity_bytes
+        capacity = self._capacity.capacity_bytes
         if not is_booked:
             if not self._fits(size_bytes):
                 reserve = f"(capacity {show_bytes(capacity)} less ModelMesh's reserve for unloads)"
-                raise NoCapacity(f"{what}, but the usable capacity is {show_bytes(usable)} {reserve}")
+                raise NoCapacity(f"{what}, but the usable capacity is {show_bytes(self._capacity.usable_bytes)} {reserve}")
             return
         others = [other for other in self._registry if other is not model and other.size_bytes]
         held = sum(other.size_bytes for other in others)

@@ -29,8 +29,8 @@ class Known:
 
     registry: Registry
     ports: Ports
-    obstacle: Callable[[], str | None]
-    """Why no model can be loaded or asked now."""
+    obstacle: Callable[[], str]
+    """Why no model can be loaded or asked while they are not all known."""
     _by_name: dict[str, Model] = field(default_factory=dict)
     """As of `_changes`."""
     _changes: int = -1
@@ -42,23 +42,22 @@ class Known:
 
     def find(self, name: str) -> KnownModel | None:
         """As `Models.find`."""
-        return self._seen_or_none(self._names().get(name))
+        return self._found(self._names().get(name))
 
     def find_id(self, model_id: str) -> KnownModel | None:
         """As `Models.find_id`."""
-        model = self.registry.find(model_id)
-        return self._seen_or_none(model if model is not None and _is_anything(model) else None)
+        return self._found(self.registry.find(model_id))
 
-    def _seen_or_none(self, model: Model | None) -> KnownModel | None:
-        if model is None:
-            self._check_complete()
-            return None
-        return self._seen(model)
+    def _found(self, model: Model | None) -> KnownModel | None:
+        if model is not None and _is_anything(model):
+            return self._seen(model)
+        self._check_complete()
+        return None
 
     def _check_complete(self) -> None:
         """Of an earlier process's models it is known only that there were some."""
         if not self.registry.is_complete and any(self.registry.find(model_id) is None for model_id in self.ports.journal.records):
-            raise ServerUnavailable(self.obstacle() or "the models of an earlier process are not taken over yet")
+            raise ServerUnavailable(self.obstacle())
 
     def _names(self) -> dict[str, Model]:
         """A name can only come or go with a change in the registry."""

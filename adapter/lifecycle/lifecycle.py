@@ -10,7 +10,7 @@ overtakes a load of the same id, waits for its undo, and is never cancelled.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import cast
 
@@ -64,7 +64,7 @@ class RuntimeLifecycle:
         self._takeover = Takeover(
             registry, ports, sizes, crashes, self._reconciler, self._audit.wanted.set, capacity.runtime_version, reserved_ids
         )
-        self._known = Known(registry, ports, lambda: self.obstacle)
+        self._known = Known(registry, ports, lambda: self.obstacle or "")
 
     def start(self) -> None:
         """Begin to take over what Triton serves, in the background."""
@@ -86,8 +86,9 @@ class RuntimeLifecycle:
     @property
     def obstacle(self) -> str | None:
         """Why no front could load or ask a model now, or None. Whether ModelMesh has asked for anything makes no difference."""
-        unknown = None if self.registry.is_complete else self._takeover.problem  # a take-over has failed, and is made again soon
-        return self._broken() or self._ports.server.problem or self._takeover.obstacle or unknown
+        unknown = self._takeover.problem or "the models of an earlier process are not taken over yet"
+        known = self._takeover.obstacle or (None if self.registry.is_complete else unknown)
+        return self._broken() or self._ports.server.problem or known
 
     def _broken(self) -> str | None:
         return "the adapter is shutting down" if self._is_draining else self._ports.repository.problem
@@ -114,25 +115,28 @@ class RuntimeLifecycle:
 
         Cancelling this call leaves the load to its other callers; the last one to go undoes it.
         """
-        loaded = await self._loaded(spec, self._claim_load)
+        loaded = await self._loaded(spec, is_new=False)
         self._takeover.met_modelmesh()
         return loaded
 
     async def load_new(self, spec: ModelSpec) -> LoadedModel:
         """As `Models.load_new`: the load has one caller, and later callers are told so at once. Raises AdapterError."""
-        return await self._loaded(spec, self._claim_new)
+        return await self._loaded(spec, is_new=True)
 
-    async def _loaded(self, spec: ModelSpec, claim: Callable[[ModelSpec], Awaitable[Operation]]) -> LoadedModel:
-        operation: Operation | None = None
+    async def _loaded(self, spec: ModelSpec, *, is_new: bool) -> LoadedModel:
+        operation, seconds = None, self._capacity.budget_seconds
         try:
-            async with asyncio.timeout(self._capacity.budget_seconds) as budget:
+            async with asyncio.timeout(seconds) as budget:
                 with self._reconciler.hold_restores_of(spec.model_id):
-                    operation = await claim(spec)
-                return await self._wait_for(operation, cast("float", budget.when()))
-        except TimeoutError:  # no await before this: the load is stopped, and still knows what it waited for
+                    operation = await self._claimed(spec, is_new=is_new)
+                with operation.joined(cast("float", budget.when()) - min(ANSWER_SECONDS, seconds / 10)):
+                    return cast("LoadedModel", await asyncio.shield(operation.result))
+        except TimeoutError:  # no await before this: the load still knows what it waited for
             raise self._over_budget(spec, operation) from None
         finally:
             if operation is not None:
+                if not operation.callers:
+                    operation.stop(errors.Abandoned("its last caller has gone"))
                 note(phases=operation.phases())
 
     async def unload(self, model_id: str) -> None:
@@ -143,10 +147,8 @@ class RuntimeLifecycle:
                 with self._reconciler.hold_restores_of(model_id):
                     await self._free(model_id, deadline)
         except TimeoutError:
-            obstacle = self._obstacle(model_id, "unload") or self._ports.server.obstacle(
-                model_id
-            )  # an operation may have given up just now
-            raise self._worker.unfinished(obstacle).located(model_id, None) from None
+            obstacle = self._obstacle(model_id, "unload")  # None: an operation has given up just now
+            raise self._worker.unfinished(obstacle or self._ports.server.obstacle(model_id)).located(model_id, None) from None
 
     async def predict(self, spec: ModelSpec) -> int:
         """Best size that can be told within one deadline, in bytes; never raises for trouble with storage or layout."""
@@ -190,10 +192,16 @@ class RuntimeLifecycle:
 
     # ---- loads and unloads
 
-    async def _claim_load(self, spec: ModelSpec) -> Operation:
+    async def _claimed(self, spec: ModelSpec, *, is_new: bool) -> Operation:
+        """A new load waits for what is going, and finishes what has FAILED; of an id that has anything else it waits for nothing."""
         while True:
+            if is_new:
+                self._check_new(spec.model_id)
             await self._takeover.passed()
-            self._check_open(spec)
+            if is_new:
+                self._check_new(spec.model_id)
+            if self._is_draining:
+                raise errors.Draining("the adapter is shutting down and takes no new loads").located(spec.model_id, None)
             running = self.registry.operation_on(spec.model_id)
             if running is None:
                 return self._worker.load(spec)
@@ -203,33 +211,16 @@ class RuntimeLifecycle:
                 await self._overtake(running, spec)
             await running.ended.wait()
 
-    async def _claim_new(self, spec: ModelSpec) -> Operation:
-        """What is going is waited for, what has FAILED is finished by the load; of an id that has anything else nothing is waited for."""
-        while True:
-            self._check_new(spec)
-            await self._takeover.passed()
-            self._check_new(spec)
-            if not self.registry.is_complete:  # what Triton holds is not known, so nothing can be booked beside it
-                raise errors.ServerUnavailable(self.obstacle or "the models in Triton are not taken over yet").located(spec.model_id, None)
-            running = self.registry.operation_on(spec.model_id)
-            if running is None:
-                return self._worker.load(spec)
-            await running.ended.wait()
-
-    def _check_new(self, spec: ModelSpec) -> None:
-        """Raises AlreadyLoaded, Draining, ServerUnavailable."""
-        model = self.registry.find(spec.model_id)
+    def _check_new(self, model_id: str) -> None:
+        """Raises AlreadyLoaded, ServerUnavailable: callers of a front try again, and nothing is booked beside what is not known."""
+        model = self.registry.find(model_id)
         if model is not None and not model.is_going:
             words = "is loaded already" if model.state is State.LOADED else "is being loaded already"
-            raise AlreadyLoaded(f"the model {words}").located(spec.model_id, None)
-        self._check_open(spec)
-        if self._ports.server.problem is not None:  # callers of a front try again themselves
-            raise errors.ServerUnavailable(self._ports.server.problem).located(spec.model_id, None)
-
-    def _check_open(self, spec: ModelSpec) -> None:
-        """Raises Draining."""
-        if self._is_draining:
-            raise errors.Draining("the adapter is shutting down and takes no new loads").located(spec.model_id, None)
+            raise AlreadyLoaded(f"the model {words}").located(model_id, None)
+        is_gate_shut = self._takeover.obstacle is not None
+        problem = self._ports.server.problem if is_gate_shut or self._is_draining else self.obstacle
+        if problem is not None:
+            raise errors.ServerUnavailable(problem).located(model_id, None)
 
     async def _overtake(self, restore: Operation, spec: ModelSpec) -> None:
         """A call takes the place of a restore that was not sent; an equal one shares a stop, or Triton's death over it."""
@@ -240,14 +231,6 @@ class RuntimeLifecycle:
             await asyncio.wait({restore.result})
             if isinstance(restore.outcome, errors.ServerDied) or (restore.outcome and restore.stopped_by):
                 raise restore.outcome
-
-    async def _wait_for(self, operation: Operation, until: float) -> LoadedModel:
-        try:
-            with operation.joined(until - min(ANSWER_SECONDS, self._capacity.budget_seconds / 10)):
-                return cast("LoadedModel", await asyncio.shield(operation.result))
-        finally:
-            if not operation.callers:
-                operation.stop(errors.Abandoned("its last caller has gone"))
 
     async def _free(self, model_id: str, deadline: float) -> None:
         while True:

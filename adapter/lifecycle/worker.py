@@ -288,13 +288,10 @@ class Worker:
             await self.ports.store.release(artifact)
 
     async def _free_memory(self, model_id: str, deadline: float) -> None:
-        bound = asyncio.timeout_at(deadline)
         try:
-            async with bound:
+            async with asyncio.timeout_at(deadline):
                 await self.ports.server.unload(model_id)
         except TimeoutError:
-            if not bound.expired():
-                raise
             UNLOADS_UNFINISHED.inc()
             obstacle = self.ports.server.obstacle(model_id)
             log.warning("unload.expired", model_id=model_id, cause=obstacle, bound_seconds=self.unload_seconds)
