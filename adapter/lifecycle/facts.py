@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections import OrderedDict
 
 from adapter.digests import Digests
-from adapter.errors import CrashesTriton, NoCapacity, ServerDied
+from adapter.errors import CrashesTriton, NoCapacity
 from adapter.lifecycle.registry import Model, Registry
 from adapter.lifecycle.states import State
 from adapter.model import Content, Crashes, ModelSpec
@@ -215,16 +215,6 @@ class CrashCounts:
         count = known.count + 1 if known and self._counts(known) else 1
         self._journal.note(Crashes(digest=digest, count=count, last=self._journal.now()))
         return count
-
-    def died(self, content: Content | None, death: ServerDied) -> None:
-        """Triton has died over the content, which is counted where it is known. Raises CrashesTriton: once too often."""
-        if content is None:
-            return
-        self.count(content.crash)
-        try:
-            self.check(content)
-        except CrashesTriton as often:
-            raise often from death
 
     def succeeded(self, content: Content) -> None:
         """Triton has loaded it: earlier deaths had another cause."""

@@ -21,7 +21,7 @@ from adapter.lifecycle.fetching import Fetching
 from adapter.lifecycle.known import Known
 from adapter.lifecycle.operation import Operation
 from adapter.lifecycle.predicting import Predicting
-from adapter.lifecycle.reconciler import Reconciler
+from adapter.lifecycle.reconciler import WATCH, Reconciler
 from adapter.lifecycle.registry import Registry
 from adapter.lifecycle.states import State
 from adapter.lifecycle.takeover import Takeover
@@ -50,7 +50,7 @@ class RuntimeLifecycle:
         self._ports = ports
         self._capacity = capacity
         self._is_draining = False
-        self._auditing: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
         crashes = CrashCounts(ports.journal)
         self._sizes = sizes = Sizes(registry, capacity, ports.journal.digests)
         self._predicting = Predicting(ports.store, sizes, ports.journal.digests)
@@ -69,13 +69,14 @@ class RuntimeLifecycle:
     def start(self) -> None:
         """Begin to take over what Triton serves, in the background."""
         self._takeover.begin()
-        self._auditing = asyncio.create_task(self._audit.run(), name=AUDIT)
+        loop = asyncio.get_running_loop()
+        self._tasks = [loop.create_task(self._audit.run(), name=AUDIT), loop.create_task(self._reconciler.watch(), name=WATCH)]
 
     async def close(self) -> None:
         """End what runs in the background; for after a drain."""
         self._worker.is_closed = True
         self._reconciler.end(for_good=True)
-        await end(self._auditing, self._takeover.task, self._reconciler.watching, self._reconciler.looking)
+        await end(*self._tasks, self._takeover.task, self._reconciler.looking)
         self._fetching.workers.close()
         self._predicting.workers.close()
 

@@ -63,7 +63,6 @@ class Reconciler:
     """Called after each look at what Triton holds."""
     _is_on: bool = False
     _is_over: bool = False
-    watching: asyncio.Task[None] | None = None
     looking: asyncio.Task[None] | None = None
     """To be ended with the adapter."""
     _has_news: asyncio.Event = field(default_factory=asyncio.Event)
@@ -87,8 +86,6 @@ class Reconciler:
         if self._is_over:
             return
         self._is_on = True
-        if self.watching is None:
-            self.watching = asyncio.create_task(self._watch(), name=WATCH)
         self._lost = max(self._lost, len(self.registry.lost))
         self._look_soon()
         self.go_on()
@@ -155,7 +152,8 @@ class Reconciler:
 
     # ---- what Triton has lost
 
-    async def _watch(self) -> None:
+    async def watch(self) -> None:
+        """See each return of Triton, for as long as the adapter runs."""
         while True:
             is_another = await self.ports.server.returned()
             log.info("triton.returned", is_another_process=is_another)

@@ -200,7 +200,9 @@ class Worker:
         except ServerDied as died:
             if model.state is State.LOADING:
                 self._count_failed(model, died)
-                self.crashes.died(model.content, died)
+                if model.content is not None:
+                    self.crashes.count(model.content.crash)
+                    self.crashes.check(model.content)
             raise
         if model.content is not None:
             self.crashes.succeeded(model.content)
