@@ -10,7 +10,6 @@ overtakes a load of the same id, waits for its undo, and is never cancelled.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import cast
 
@@ -28,7 +27,7 @@ from adapter.lifecycle.takeover import Takeover
 from adapter.lifecycle.worker import Worker
 from adapter.model import ModelSpec
 from adapter.ports import Ports
-from adapter.serving import AlreadyLoaded, KnownModel, LoadedModel, RuntimeState
+from adapter.serving import AlreadyLoaded, LoadedModel, RuntimeState
 from adapter.settings.capacity import CapacitySettings
 from adapter.telemetry.logs import note
 from adapter.waits import end
@@ -42,12 +41,11 @@ IDLE_SECONDS = 1.0
 """A drain ends when nothing has run for this long: late unloads are still answered."""
 
 
-class RuntimeLifecycle:
+class RuntimeLifecycle(Known):
     """The lifecycle of all models; implements `Lifecycle` and `Models` of `adapter.serving`."""
 
     def __init__(self, *, ports: Ports, capacity: CapacitySettings, unload_timeout_seconds: float, reserved_ids: frozenset[str]) -> None:
-        self.registry = registry = Registry(ports.journal)
-        self._ports = ports
+        super().__init__(registry := Registry(ports.journal), ports)
         self._capacity = capacity
         self._is_draining = False
         self._tasks: list[asyncio.Task[None]] = []
@@ -56,15 +54,10 @@ class RuntimeLifecycle:
         self._predicting = Predicting(ports.store, sizes, ports.journal.digests)
         self._fetching = Fetching(ports, sizes, crashes, capacity.budget_seconds)
         self._worker = worker = Worker(registry, ports, self._fetching, sizes, crashes, capacity.max_concurrency, unload_timeout_seconds)
-        self._audit = Audit(registry, ports, is_open=lambda: self._takeover.obstacle is None, reserved_ids=reserved_ids)
-        self._reconciler = Reconciler(
-            registry=registry, ports=ports, worker=worker, at_once=capacity.max_loading, on_looked=self._audit.wanted.set
-        )
+        self._audit = Audit(registry, ports, lambda: self._takeover.obstacle is None, reserved_ids)
+        self._reconciler = Reconciler(registry=registry, ports=ports, worker=worker, at_once=capacity.max_loading)
         worker.on_ended = self._reconciler.ended
-        self._takeover = Takeover(
-            registry, ports, sizes, crashes, self._reconciler, self._audit.wanted.set, capacity.runtime_version, reserved_ids
-        )
-        self._known = Known(registry, ports, lambda: self.obstacle or "")
+        self._takeover = Takeover(registry, ports, sizes, crashes, self._reconciler, capacity.runtime_version, reserved_ids)
 
     def start(self) -> None:
         """Begin to take over what Triton serves, in the background."""
@@ -93,18 +86,6 @@ class RuntimeLifecycle:
 
     def _broken(self) -> str | None:
         return "the adapter is shutting down" if self._is_draining else self._ports.repository.problem
-
-    def known(self) -> Sequence[KnownModel]:
-        """As `Models.known`. Raises ServerUnavailable."""
-        return self._known.all()
-
-    def find(self, name: str) -> KnownModel | None:
-        """As `Models.find`. Raises ServerUnavailable."""
-        return self._known.find(name)
-
-    def find_id(self, model_id: str) -> KnownModel | None:
-        """As `find`, by Triton's name. Raises ServerUnavailable."""
-        return self._known.find_id(model_id)
 
     def notice(self) -> str | None:
         """What is told of an adapter that is ready: how far a restore is, and that Triton is slow."""

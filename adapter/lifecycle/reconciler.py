@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
@@ -59,8 +59,6 @@ class Reconciler:
     worker: Worker
     at_once: int
     """Most restores under way."""
-    on_looked: Callable[[], None]
-    """Called after each look at what Triton holds."""
     _is_on: bool = False
     _is_over: bool = False
     looking: asyncio.Task[None] | None = None
@@ -185,7 +183,7 @@ class Reconciler:
                 await set_within(self._has_news, next(pauses))
         self.looking = None
         self.go_on()
-        self.on_looked()
+        self.registry.news.set()
 
     async def _look_once(self, asked: Suspects) -> None:
         """

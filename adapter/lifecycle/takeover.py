@@ -121,7 +121,6 @@ class Takeover:
     sizes: Sizes
     crashes: CrashCounts
     reconciler: Reconciler
-    on_open: Callable[[], None]
     version: str
     reserved_ids: Collection[str]
     task: asyncio.Task[None] | None = None
@@ -205,7 +204,7 @@ class Takeover:
             await set_within(self._told_ready, READY_SECONDS)
         self._gate.set()
         self.reconciler.begin()
-        self.on_open()
+        self.registry.news.set()
         return failure is None
 
     async def _repeat(self, step: Callable[[], Awaitable[None]], kind: str) -> None:
