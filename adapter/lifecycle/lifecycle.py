@@ -16,10 +16,9 @@ from typing import cast
 from adapter import errors
 from adapter.lifecycle.audit import AUDIT, Audit
 from adapter.lifecycle.facts import CrashCounts, Sizes
-from adapter.lifecycle.fetching import Fetching
+from adapter.lifecycle.fetching import Fetching, Predicting
 from adapter.lifecycle.known import Known
 from adapter.lifecycle.operation import Operation
-from adapter.lifecycle.predicting import Predicting
 from adapter.lifecycle.reconciler import WATCH, Reconciler
 from adapter.lifecycle.registry import Registry
 from adapter.lifecycle.states import State

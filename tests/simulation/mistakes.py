@@ -11,7 +11,7 @@ from unittest import mock
 
 from adapter.journal import lines
 from adapter.journal.journal import Journal
-from adapter.lifecycle import predicting
+from adapter.lifecycle import fetching
 from adapter.lifecycle.facts import Sizes
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
 from adapter.lifecycle.operation import Operation
@@ -219,7 +219,7 @@ def _too_many_loads() -> Any:
 
 def _prediction_waits() -> Any:
     """A prediction waits for a store."""
-    return mock.patch.multiple(predicting, SURVEY_SECONDS=20.0, PREDICT_SECONDS=20.0)
+    return mock.patch.multiple(fetching, SURVEY_SECONDS=20.0, PREDICT_SECONDS=20.0)
 
 
 def _all_unloads_at_once() -> Any:
