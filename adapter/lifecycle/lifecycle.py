@@ -142,8 +142,8 @@ class RuntimeLifecycle(Known):
     async def size_of(self, model_id: str) -> int:
         """Size in bytes of a model that is loaded, or that is restored, never 0. Raises ModelNotLoaded."""
         model = self.registry.find(model_id)
-        is_back_soon = model_id in self.registry.lost and model is not None and model.state in (State.LOST, State.LOADING)
-        if model is None or not (is_back_soon or model.state is State.LOADED):
+        is_back_soon = model is not None and model.state is State.LOADING and model_id in self.registry.lost
+        if model is None or not (is_back_soon or model.state in (State.LOADED, State.LOST)):
             raise errors.ModelNotLoaded("the model is not loaded").located(model_id, None)
         return model.size_bytes
 

@@ -90,6 +90,8 @@ class Reconciler:
 
     def end(self, *, for_good: bool = False) -> None:
         """A purge or a drain has come: nothing is begun any more; what is under way is stopped by the caller."""
+        for model in self.registry.all_in(State.LOST):
+            self.registry.count_lost(model, "ended")
         self._is_on = False
         self._is_over |= for_good
         self._lost = 0

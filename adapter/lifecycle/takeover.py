@@ -33,7 +33,7 @@ from adapter.lifecycle.states import State
 from adapter.model import Placed, Record, ServerModel, id_problem
 from adapter.ports import Ports
 from adapter.serving import RuntimeState
-from adapter.waits import doubling, end, set_within
+from adapter.waits import doubling, set_within
 
 STATUS_PATIENCE_SECONDS = 1.0
 """How long a status question waits for a purge that may be about to end; ModelMesh asks every 2 s."""
@@ -178,7 +178,8 @@ class Takeover:
 
     def _begin(self, work: Callable[[], Awaitable[None]], problem: str, name: str) -> None:
         async def run() -> None:
-            await end(earlier)
+            if earlier is not None:
+                await asyncio.wait({earlier})
             await work()
 
         earlier, self._problem = self.task, problem
