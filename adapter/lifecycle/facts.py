@@ -23,7 +23,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from adapter.digests import Digests
 from adapter.errors import CrashesTriton, NoCapacity
 from adapter.lifecycle.registry import Model, Registry
 from adapter.lifecycle.states import State
@@ -48,13 +47,13 @@ MOST_CONTENTS = 1000
 _GOING = (State.UNLOADING, State.FAILED)
 
 
-class Sizes:
-    """Sizes in bytes of memory, from sizes in bytes of files."""
+class Facts:
+    """Sizes in bytes of memory, from sizes in bytes of files; and the deaths of Triton, by content."""
 
-    def __init__(self, registry: Registry, capacity: CapacitySettings, digests: Digests) -> None:
+    def __init__(self, registry: Registry, capacity: CapacitySettings, journal: Journal) -> None:
         self._registry = registry
         self._capacity = capacity
-        self._digests = digests
+        self._journal = journal
         self._remembered: OrderedDict[str, tuple[Content, int]] = OrderedDict()
         """By digest of what was asked for: the content that was measured last, as the journal has it, and its size."""
 
@@ -132,7 +131,7 @@ class Sizes:
 
     def remembered(self, spec: ModelSpec) -> tuple[Content, int] | None:
         """What was measured last of what is asked for, and its size in bytes."""
-        return self._remembered.get(self._digests.of_spec(spec))
+        return self._remembered.get(self._journal.digests.of_spec(spec))
 
     def blind(self, spec: ModelSpec) -> int | None:
         """
@@ -181,14 +180,9 @@ class Sizes:
     def _fits(self, size_bytes: int) -> bool:
         return size_bytes <= self._capacity.usable_bytes
 
+    # ---- deaths of Triton
 
-class CrashCounts:
-    """The deaths of Triton, by content."""
-
-    def __init__(self, journal: Journal) -> None:
-        self._journal = journal
-
-    def check(self, content: Content) -> None:
+    def check_deaths(self, content: Content) -> None:
         """
         Refuse what kills Triton, before anything is pulled.
 
@@ -196,7 +190,7 @@ class CrashCounts:
             CrashesTriton: with the count, the time, and what ends it.
         """
         known = self._journal.crashes.get(content.crash)
-        if known is None or known.count < MOST_CRASHES or not self._counts(known):
+        if known is None or known.count < MOST_CRASHES or not self._still_counts(known):
             return
         since = self._journal.now() - known.last
         raise CrashesTriton(
@@ -205,23 +199,23 @@ class CrashCounts:
             f"{_minutes(REMEMBERED_SECONDS - since)} pass"
         )
 
-    def count(self, digest: str) -> int:
+    def count_death(self, digest: str) -> int:
         """Triton has died over the content with this `Content.crash`; returns how often by now."""
         known = self._journal.crashes.get(digest)
         others = sorted((each for each in self._journal.crashes.values() if each.digest != digest), key=lambda each: -each.last)
         for place, other in enumerate(others):  # a content that has changed is never asked for again: who else would forget it?
-            if place >= MOST_CONTENTS - 1 or not self._counts(other):
+            if place >= MOST_CONTENTS - 1 or not self._still_counts(other):
                 self._journal.forget(other)
-        count = known.count + 1 if known and self._counts(known) else 1
+        count = known.count + 1 if known and self._still_counts(known) else 1
         self._journal.note(Crashes(digest=digest, count=count, last=self._journal.now()))
         return count
 
-    def succeeded(self, content: Content) -> None:
+    def forget_deaths(self, content: Content) -> None:
         """Triton has loaded it: earlier deaths had another cause."""
         if known := self._journal.crashes.get(content.crash):
             self._journal.forget(known)
 
-    def _counts(self, known: Crashes) -> bool:
+    def _still_counts(self, known: Crashes) -> bool:
         """Not what is to come: the journal is anybody's who can write the volume."""
         return 0 <= self._journal.now() - known.last < REMEMBERED_SECONDS
 

@@ -23,7 +23,7 @@ import structlog
 from adapter.digests import Digests
 from adapter.errors import AdapterError, InvalidModel, SourceChanged, SourceNotFound, SourceUnavailable
 from adapter.layout import rules
-from adapter.lifecycle.facts import CrashCounts, Sizes
+from adapter.lifecycle.facts import Facts
 from adapter.lifecycle.operation import Operation
 from adapter.model import Artifact, Content, Layout, Listing, ModelSpec, SourceFile, Survey
 from adapter.ports import ModelStore, Ports, StoredModel
@@ -62,8 +62,7 @@ class Fetching:
     """Brings the files of models to where Triton sees them."""
 
     ports: Ports
-    sizes: Sizes
-    crashes: CrashCounts
+    facts: Facts
     budget_seconds: float
     workers: Workers = field(default_factory=lambda: Workers("planning", THREADS))
 
@@ -112,8 +111,8 @@ class Fetching:
         stored = await self.ports.store.open(spec, operation.waits)
         layout = await self.planned(spec, stored)
         content = await self._content(spec, stored.listing)
-        self.crashes.check(content)
-        self.sizes.admit(model, spec, layout.size_bytes, content)
+        self.facts.check_deaths(content)
+        self.facts.admit(model, spec, layout.size_bytes, content)
         model.asked, model.content = spec, content
         operation.enter("pull")
         model.artifact = await stored.fetch(layout.files)
@@ -163,7 +162,7 @@ class Predicting:
     """Predicts sizes."""
 
     store: ModelStore
-    sizes: Sizes
+    facts: Facts
     digests: Digests
     workers: Workers = field(default_factory=lambda: Workers("predicting", THREADS))
     """To be closed at the end."""
@@ -171,10 +170,10 @@ class Predicting:
 
     async def predict(self, spec: ModelSpec) -> int:
         """Best size that can be told within PREDICT_SECONDS, in bytes. Never raises."""
-        given = self.sizes.given(spec)
+        given = self.facts.given(spec)
         if given is not None:
             return given
-        guesses = [self.sizes.blind(spec) or self.sizes.default_bytes]
+        guesses = [self.facts.blind(spec) or self.facts.default_bytes]
         if len(self._looks) >= MOST_LOOKS:
             return guesses[-1]
         look = asyncio.create_task(self._look(spec, guesses), name=f"prediction {spec.model_id}")
@@ -193,25 +192,25 @@ class Predicting:
             log.debug("prediction.blind", model_id=spec.model_id, cause=error.text)
         except AdapterError as error:  # the load will be refused with these words
             log.debug("prediction.defaulted", model_id=spec.model_id, cause=error.text)
-            guesses.append(self.sizes.default_bytes)
+            guesses.append(self.facts.default_bytes)
         except Exception:
             log.exception("prediction.crashed", model_id=spec.model_id)
 
     async def _guess(self, spec: ModelSpec, survey: Survey, guesses: list[int]) -> None:
         """Of half a listing at least the default, or more where more was seen."""
-        sizes, listing, is_whole = self.sizes, survey.listing, survey.listing is not None
+        facts, listing, is_whole = self.facts, survey.listing, survey.listing is not None
         if listing is None:
             listing = Listing(origin="", name=spec.path.strip("/").rpartition("/")[2], is_single_file=False, files=survey.seen)
-        elif (remembered := sizes.remembered(spec)) is not None:
+        elif (remembered := facts.remembered(spec)) is not None:
             content, size = remembered
             if content.crash == await self.workers.run_large(lambda: self.digests.of_crash(spec, listing), effort(listing)):
                 is_sure = content.listing is not None  # without versions it may be another content
-                guesses.append(sizes.predicted(size, is_sure=is_sure))
+                guesses.append(facts.predicted(size, is_sure=is_sure))
                 return
-        if spec.size_hint_bytes or not (is_whole or (survey.seen_bytes and sizes.blind(spec) is None)):
+        if spec.size_hint_bytes or not (is_whole or (survey.seen_bytes and facts.blind(spec) is None)):
             return
-        least = 0 if is_whole else sizes.default_bytes
-        guesses.append(max(sizes.predicted(sizes.from_files(survey.seen_bytes)), least))
+        least = 0 if is_whole else facts.default_bytes
+        guesses.append(max(facts.predicted(facts.from_files(survey.seen_bytes)), least))
         if len(listing.files) > MOST_PLANNED_FILES:
             return
         try:
@@ -221,7 +220,7 @@ class Predicting:
             if is_whole:  # half a model need not be one
                 raise
         else:
-            guesses.append(max(sizes.predicted(sizes.from_files(served), is_sure=is_sure and is_whole), least))
+            guesses.append(max(facts.predicted(facts.from_files(served), is_sure=is_sure and is_whole), least))
 
 
 def wanted(listing: Listing) -> tuple[SourceFile, ...]:

@@ -15,7 +15,7 @@ from typing import cast
 
 from adapter import errors
 from adapter.lifecycle.audit import AUDIT, Audit
-from adapter.lifecycle.facts import CrashCounts, Sizes
+from adapter.lifecycle.facts import Facts
 from adapter.lifecycle.fetching import Fetching, Predicting
 from adapter.lifecycle.known import Known
 from adapter.lifecycle.operation import Operation
@@ -48,15 +48,14 @@ class RuntimeLifecycle(Known):
         self._capacity = capacity
         self._is_draining = False
         self._tasks: list[asyncio.Task[None]] = []
-        crashes = CrashCounts(ports.journal)
-        self._sizes = sizes = Sizes(registry, capacity, ports.journal.digests)
-        self._predicting = Predicting(ports.store, sizes, ports.journal.digests)
-        self._fetching = Fetching(ports, sizes, crashes, capacity.budget_seconds)
-        self._worker = worker = Worker(registry, ports, self._fetching, sizes, crashes, capacity.max_concurrency, unload_timeout_seconds)
+        self._facts = facts = Facts(registry, capacity, ports.journal)
+        self._predicting = Predicting(ports.store, facts, ports.journal.digests)
+        self._fetching = Fetching(ports, facts, capacity.budget_seconds)
+        self._worker = worker = Worker(registry, ports, self._fetching, facts, capacity.max_concurrency, unload_timeout_seconds)
         self._audit = Audit(registry, ports, lambda: self._takeover.obstacle is None, reserved_ids)
         self._reconciler = Reconciler(registry=registry, ports=ports, worker=worker, at_once=capacity.max_loading)
         worker.on_ended = self._reconciler.ended
-        self._takeover = Takeover(registry, ports, sizes, crashes, self._reconciler, capacity.runtime_version, reserved_ids)
+        self._takeover = Takeover(registry, ports, facts, self._reconciler, capacity.runtime_version, reserved_ids)
 
     def start(self) -> None:
         """Begin to take over what Triton serves, in the background."""
@@ -137,7 +136,7 @@ class RuntimeLifecycle(Known):
 
     def default_prediction(self) -> int:
         """Size of a model of which nothing is known, in bytes."""
-        return self._sizes.default_bytes
+        return self._facts.default_bytes
 
     async def size_of(self, model_id: str) -> int:
         """Size in bytes of a model that is loaded, or that is restored, never 0. Raises ModelNotLoaded."""

@@ -25,7 +25,7 @@ import structlog
 
 from adapter.errors import UNEXPECTED, AdapterError, Superseded, some
 from adapter.inventory import by_owner, is_untouched, serves
-from adapter.lifecycle.facts import CrashCounts, Sizes
+from adapter.lifecycle.facts import Facts
 from adapter.lifecycle.operation import JOURNAL
 from adapter.lifecycle.reconciler import Reconciler
 from adapter.lifecycle.registry import Model, Registry
@@ -118,8 +118,7 @@ class Takeover:
 
     registry: Registry
     ports: Ports
-    sizes: Sizes
-    crashes: CrashCounts
+    facts: Facts
     reconciler: Reconciler
     version: str
     reserved_ids: Collection[str]
@@ -301,15 +300,15 @@ class Takeover:
         """
         record, placed = finding.record, finding.placed
         model = Model(finding.model_id, asked=record, generation=generation, placed=placed.identity if placed else None)
-        model.size_bytes = (record.size_bytes if record else 0) or self.sizes.adopted(placed.size_bytes if placed else 0)
+        model.size_bytes = (record.size_bytes if record else 0) or self.facts.adopted(placed.size_bytes if placed else 0)
         if finding.crash is not None:
-            log.warning("takeover.crash", model_id=finding.model_id, crashes=self.crashes.count(finding.crash))
+            log.warning("takeover.crash", model_id=finding.model_id, crashes=self.facts.count_death(finding.crash))
         if record is not None and finding.state is not State.FAILED:
             model.content, model.confirmed = record.content, record.confirmed
             if not record.size_bytes or (record.named is not None and not record.confirmed):  # it was not measured
                 model.size_bytes = await self._reported(finding.model_id) or model.size_bytes
             if record.content is not None:
-                self.sizes.remember(record.content, model.size_bytes)
+                self.facts.remember(record.content, model.size_bytes)
             if record.artifact_key is not None:
                 model.artifact = await self.ports.store.reclaim(record.artifact_key)
         self.registry.move(model, finding.state)
@@ -324,4 +323,4 @@ class Takeover:
         except AdapterError as error:
             log.debug("size.unknown", model_id=model_id, cause=error.text)
             return 0
-        return self.sizes.adopted(0, reported) if reported else 0
+        return self.facts.adopted(0, reported) if reported else 0

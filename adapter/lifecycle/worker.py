@@ -18,7 +18,7 @@ import structlog
 
 from adapter.errors import UNEXPECTED, AdapterError, Draining, ModelRefused, ServerDied, UnloadUnfinished
 from adapter.inventory import is_untouched
-from adapter.lifecycle.facts import CrashCounts, Sizes
+from adapter.lifecycle.facts import Facts
 from adapter.lifecycle.fetching import Fetching
 from adapter.lifecycle.operation import Operation, Phase
 from adapter.lifecycle.registry import Model, Registry
@@ -46,8 +46,7 @@ class Worker:
     registry: Registry
     ports: Ports
     fetching: Fetching
-    sizes: Sizes
-    crashes: CrashCounts
+    facts: Facts
     max_concurrency: int
     unload_seconds: float
     on_ended: Callable[[Operation], None] = field(init=False)
@@ -131,7 +130,7 @@ class Worker:
         for warning in layout.warnings if spec.named is None else ():  # they tell what ModelMesh does not forward
             log.warning("model.warning", model_id=model.model_id, warning=warning)
         try:
-            await self._send(operation, partial(self.sizes.measured, model, spec, layout.size_bytes))
+            await self._send(operation, partial(self.facts.measured, model, spec, layout.size_bytes))
         except ModelRefused as refused:
             if not layout.hint:
                 raise
@@ -142,8 +141,8 @@ class Worker:
         """From LOST to LOADED, with the files that are placed."""
         model = operation.model
         if model.content is not None:
-            self.crashes.check(model.content)
-        await self._send(operation, partial(self.sizes.restored, model))
+            self.facts.check_deaths(model.content)
+        await self._send(operation, partial(self.facts.restored, model))
 
     async def _is_kept(self, operation: Operation, spec: ModelSpec) -> bool:
         """
@@ -201,11 +200,11 @@ class Worker:
             if model.state is State.LOADING:
                 self._count_failed(model, died)
                 if model.content is not None:
-                    self.crashes.count(model.content.crash)
-                    self.crashes.check(model.content)
+                    self.facts.count_death(model.content.crash)
+                    self.facts.check_deaths(model.content)
             raise
         if model.content is not None:
-            self.crashes.succeeded(model.content)
+            self.facts.forget_deaths(model.content)
         model.size_bytes = size(reported)
         if model.model_id not in self.registry.lost:
             model.confirmed = self.ports.journal.now()
