@@ -17,7 +17,7 @@ from adapter import errors
 from adapter.lifecycle.audit import AUDIT, Audit
 from adapter.lifecycle.facts import Facts
 from adapter.lifecycle.fetching import Fetching, Predicting
-from adapter.lifecycle.known import Known
+from adapter.lifecycle.known import Known, RepositoryCalls
 from adapter.lifecycle.operation import Operation
 from adapter.lifecycle.reconciler import WATCH, Reconciler
 from adapter.lifecycle.registry import Registry
@@ -25,7 +25,7 @@ from adapter.lifecycle.states import State
 from adapter.lifecycle.takeover import Takeover
 from adapter.lifecycle.worker import Worker
 from adapter.model import ModelSpec
-from adapter.ports import Ports
+from adapter.ports import OtherModels, Ports
 from adapter.serving import AlreadyLoaded, LoadedModel, RuntimeState
 from adapter.settings.capacity import CapacitySettings
 from adapter.telemetry.logs import note
@@ -65,7 +65,6 @@ class RuntimeLifecycle(Known):
 
     async def close(self) -> None:
         """End what runs in the background; for after a drain."""
-        self._worker.is_closed = True
         self._reconciler.end(for_good=True)
         await end(*self._tasks, self._takeover.task, self._reconciler.looking)
         self._fetching.workers.close()
@@ -84,6 +83,11 @@ class RuntimeLifecycle(Known):
 
     def _broken(self) -> str | None:
         return "the adapter is shutting down" if self._is_draining else self._ports.repository.problem
+
+    def repository_calls(self, others: OtherModels) -> RepositoryCalls:
+        """Triton's model repository, for callers who know Triton's names."""
+        load_seconds, unload_seconds = self._capacity.load_timeout_ms / 1000, self._worker.unload_seconds
+        return RepositoryCalls(self, self._ports.server, others, load_seconds, unload_seconds, self._takeover.reserved_ids)
 
     def notice(self) -> str | None:
         """What is told of an adapter that is ready: how far a restore is, and that Triton is slow."""

@@ -51,8 +51,6 @@ class Worker:
     unload_seconds: float
     on_ended: Callable[[Operation], None] = field(init=False)
     """Called when the id of an operation is free again. Set before the first operation."""
-    is_closed: bool = False
-    """What is cancelled from now on ends with the process, and is no defect."""
 
     def load(self, spec: ModelSpec) -> Operation:
         """Begin to load; the id must have no operation."""
@@ -100,10 +98,8 @@ class Worker:
     def _failure(self, operation: Operation, error: BaseException) -> AdapterError:
         """What the callers are told: why it was stopped, or what went wrong, or that it is a defect of ours."""
         told: AdapterError
-        if isinstance(error, asyncio.CancelledError) and operation.stopped_by is not None:
-            told = operation.stopped_by
-        elif isinstance(error, asyncio.CancelledError) and self.is_closed:
-            told = Draining("the adapter is shutting down")
+        if isinstance(error, asyncio.CancelledError):  # that nobody has asked for: the loop ends
+            told = operation.stopped_by or Draining("the adapter is shutting down")
         elif isinstance(error, AdapterError):
             told = error
         else:
