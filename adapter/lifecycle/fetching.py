@@ -16,7 +16,6 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Literal
 
 import structlog
 
@@ -25,6 +24,7 @@ from adapter.errors import AdapterError, InvalidModel, SourceChanged, SourceNotF
 from adapter.layout import rules
 from adapter.lifecycle.facts import Facts
 from adapter.lifecycle.operation import Operation
+from adapter.lifecycle.states import State
 from adapter.model import Artifact, Content, Layout, Listing, ModelSpec, SourceFile, Survey
 from adapter.ports import ModelStore, Ports, StoredModel
 from adapter.workers import Workers
@@ -66,28 +66,28 @@ class Fetching:
     budget_seconds: float
     workers: Workers = field(default_factory=lambda: Workers("planning", THREADS))
 
-    async def compared(self, operation: Operation, spec: ModelSpec) -> Literal["equal", "other", "away", "unknown"]:
+    async def is_another(self, operation: Operation, spec: ModelSpec) -> bool:
         """
-        Whether the model is what is asked for: same type, path and key, and one listing shows the same content.
+        Whether the model is not what is asked for: another type, path or key, or one listing shows another content.
 
-        Without versions no listing does. `away`: storage does not answer now. `unknown`: it, or its configuration, refuses.
+        Without versions every listing does. Storage that cannot be compared with is no reason to stop serving; for what Triton has
+        lost, only a storage that is away is none.
         """
         content = operation.model.content
         if content is None or content.spec != self.ports.journal.digests.of_spec(spec):
-            return "other"
+            return True
         look_seconds = min(LOOK_SECONDS, self.budget_seconds / 3)
         try:
             async with asyncio.timeout(look_seconds):
                 stored = await self.ports.store.open(spec, operation.waits)
         except SourceNotFound:
-            return "other"
+            return True
         except (AdapterError, TimeoutError) as error:
             cause = str(error) or f"storage has not listed the model within {look_seconds:g} s"
             log.warning("listing.skipped", model_id=spec.model_id, cause=cause)
             is_away = isinstance(error, TimeoutError) or (isinstance(error, SourceUnavailable) and error.can_pass)
-            return "away" if is_away else "unknown"
-        is_equal = stored.listing.is_versioned and await self._content(spec, stored.listing) == content
-        return "equal" if is_equal else "other"
+            return operation.model.state is State.LOST and not is_away
+        return not stored.listing.is_versioned or await self._content(spec, stored.listing) != content
 
     async def fetch(self, operation: Operation, spec: ModelSpec) -> Layout:
         """

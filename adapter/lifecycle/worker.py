@@ -144,18 +144,14 @@ class Worker:
         """
         Whether a model that is LOADED or LOST is what is asked for, and serves, if need be after a restore.
 
-        Storage that cannot be compared with is no reason to stop serving; for what Triton has lost, only a storage that is away
-        is none. Triton is asked last: its answer is the one that grows old.
+        Triton is asked last: its answer is the one that grows old.
         """
         model = operation.model
         operation.enter("check", self._triton("Triton has not said whether it serves the model"))
-        said = await self.fetching.compared(operation, spec)
-        if said == "other" or not await self._is_served_or_placed(model):
+        if await self.fetching.is_another(operation, spec) or not await self._is_served_or_placed(model):
             return False
         if model.state is State.LOADED:
             return True
-        if said == "unknown":
-            return False
         try:
             await self._restore(operation)
         except ModelRefused as refused:  # now; it is loaded anew
