@@ -82,11 +82,7 @@ _FIRST_PRINTABLE = 0x20
 
 def is_utf8(text: str) -> bool:
     """Whether it is letters alone: half of a pair of surrogates, as Python keeps other bytes, cannot be sent to anybody."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    return text.isascii() or text.encode(errors="ignore").decode() == text
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,6 @@ from adapter.companion import Companion
 from adapter.errors import StartError
 from adapter.journal.file import NAME as JOURNAL
 from adapter.journal.journal import Journal
-from adapter.lifecycle.known import RepositoryCalls
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
 from adapter.model import OPTIONS_FILE
 from adapter.ports import Ports
@@ -245,15 +244,7 @@ async def _fronts(
         if settings.v2.endpoint is not None:
             there = _modelmesh(settings.v2.endpoint, settings.rest_proxy)
             stack.push_async_callback(there.close)
-        api = None
-        if settings.v2.has_repository:
-            api = RepositoryCalls(
-                models=lifecycle,
-                server=server,
-                load_seconds=settings.capacity.load_timeout_ms / 1000,
-                unload_seconds=settings.triton.unload_timeout_seconds,
-                reserved_ids=settings.volume.reserved_ids,
-            )
+        api = lifecycle.repository_calls(server) if settings.v2.has_repository else None
         await listeners.open(v2.front(settings.v2, there, inference, api), settings.v2.port, "V2_REST_PORT", settings.http)
     if settings.llm.port:
         await listeners.open(llm.front(settings.llm, lifecycle, inference, answering), settings.llm.port, "LMI_PORT", settings.http)

@@ -5,8 +5,8 @@ Looks when it is told to (after a take-over, after a return of Triton) and once 
 while there is a disagreement, so that the metric does not outlive the trouble. Never acts. A look is one call of the index,
 which costs all others (it holds the lock that inference needs): it can wait for as long as the server finds right.
 
-A look during which anything happened in the registry proves nothing, and is made again, after a rest that is many times as
-long as the look took: with thousands of models that is work.
+A look during which anything happened in the registry proves nothing, and is made again, but not at once: with thousands of models
+it is work.
 """
 
 from __future__ import annotations
@@ -30,10 +30,8 @@ from adapter.waits import set_within
 PAUSE_SECONDS = 60.0
 DRIFT_PAUSE_SECONDS = 5.0
 """After a look that found a disagreement."""
-AGAIN_SECONDS = 1.0
+AGAIN_SECONDS = 15.0
 """After a look that proved nothing, or that could not be made."""
-REST_TIMES = 30
-"""As long as a look that proved nothing, it rests before another one; at most `PAUSE_SECONDS`."""
 AT_ONCE = 500
 """Ids that are compared before other tasks have their turn on the loop."""
 NAMED = 5
@@ -57,8 +55,6 @@ class Audit:
     is_open: Callable[[], bool]
     """Whether the view of Triton is made; during a take-over or a purge there is nothing to compare."""
     reserved_ids: Collection[str]
-    wanted: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set: look as soon as that can be done, also while something is under way."""
     _picture: Picture = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -66,27 +62,22 @@ class Audit:
 
     async def run(self) -> None:
         """Look, for as long as the adapter runs."""
-        clock = asyncio.get_running_loop().time
         pause, is_wanted = PAUSE_SECONDS, False
         while True:
-            await set_within(self.wanted, pause)
-            is_wanted |= self.wanted.is_set()
-            self.wanted.clear()
-            began, pause = clock(), AGAIN_SECONDS
+            await set_within(self.registry.news, pause)
+            is_wanted |= self.registry.news.is_set()
+            self.registry.news.clear()
+            pause = AGAIN_SECONDS
             if (self.registry.operations() and not is_wanted) or not self.is_open() or self.ports.server.problem is not None:
                 continue
             try:
-                has_looked = await self._has_looked()
+                if await self._has_looked():
+                    pause, is_wanted = DRIFT_PAUSE_SECONDS if self._picture else PAUSE_SECONDS, False
             except AdapterError as error:
                 log.debug("inventory.skipped", cause=error.text)
-                continue
             except Exception:
                 log.exception("inventory.crashed")
-                has_looked = True  # a defect that would come again each second
-            if has_looked:
-                pause, is_wanted = DRIFT_PAUSE_SECONDS if self._picture else PAUSE_SECONDS, False
-            else:
-                pause = min(max(AGAIN_SECONDS, REST_TIMES * (clock() - began)), PAUSE_SECONDS)
+                pause = PAUSE_SECONDS  # a defect that would come again
 
     async def _has_looked(self) -> bool:
         """Tell what they disagree on. False: something happened meanwhile, so the look proves nothing."""

@@ -1,8 +1,13 @@
 """
-The half of a load that storage, layout and volume do: compare with storage, list, plan, pull, place. Triton is not asked here.
+The half of a load that storage, layout and volume do: compare with storage, list, plan, pull, place; and predictions of a size.
 
 A layout is planned before anything is pulled, of names and small files. What depends on the content of large files is decided when
-they are pulled, before they are placed: storage reads both ends of each such file.
+they are pulled, before they are placed: storage reads both ends of each such file. Triton is not asked here.
+
+A prediction is told within one deadline whatever storage does. A look into storage, reads, digests and plans go on in a task and
+in threads of their own, and better the guess as they come; when the time is up the best guess so far is the answer, and whatever
+hangs is left behind. What is left behind is bounded: each look is one of `MOST_LOOKS`, and long computations share `THREADS`. That
+a model cannot fit is predicted only of a whole listing, for the files that would be served.
 """
 
 from __future__ import annotations
@@ -10,17 +15,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from functools import partial
 
 import structlog
 
-from adapter.errors import AdapterError, SourceChanged, SourceNotFound, SourceUnavailable
+from adapter.digests import Digests
+from adapter.errors import AdapterError, InvalidModel, SourceChanged, SourceNotFound, SourceUnavailable
 from adapter.layout import rules
-from adapter.lifecycle.crashes import CrashCounts
+from adapter.lifecycle.facts import Facts
 from adapter.lifecycle.operation import Operation
-from adapter.lifecycle.sizes import Sizes
-from adapter.model import FRONT_FILES, Artifact, Content, Layout, Listing, ModelSpec, SourceFile
-from adapter.ports import Ports, StoredModel
+from adapter.lifecycle.states import State
+from adapter.model import FRONT_FILES, Artifact, Content, Layout, Listing, ModelSpec, SourceFile, Survey
+from adapter.ports import ModelStore, Ports, StoredModel
 from adapter.workers import Workers
 
 PULL_ATTEMPTS = 3
@@ -32,8 +38,16 @@ A store that hangs must leave time for the answer; most listings take well below
 """
 BYTES_OF_AN_ITEM = 40
 """Of config and schema, that take as long as one file: a plan of 8 KiB takes some milliseconds at most."""
+PREDICT_SECONDS = 0.3
+"""For a whole prediction; ModelMesh waits 500 ms in all. Source: modelmesh `SidecarModelMesh.java` 118."""
+SURVEY_SECONDS = 0.24
+"""Of these, for storage; the rest is for digests and plans."""
+MOST_PLANNED_FILES = 12_000
+"""A plan of more is not begun: it takes longer than the time after the look into storage, and holds up the loop."""
+MOST_LOOKS = 256
+"""Predictions that ask storage or compute at once, those that were answered before their look had ended included."""
 THREADS = 2
-"""For large models. Nothing is read in them, so no volume can hold them."""
+"""For large models, of loads and of predictions each. Nothing is read in them, so no volume can hold them."""
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -48,33 +62,32 @@ class Fetching:
     """Brings the files of models to where Triton sees them."""
 
     ports: Ports
-    sizes: Sizes
-    crashes: CrashCounts
+    facts: Facts
     budget_seconds: float
     workers: Workers = field(default_factory=lambda: Workers("planning", THREADS))
 
-    async def compared(self, operation: Operation, spec: ModelSpec) -> Literal["equal", "other", "away", "unknown"]:
+    async def is_another(self, operation: Operation, spec: ModelSpec) -> bool:
         """
-        Whether the model is what is asked for: same type, path and key, and one listing shows the same content.
+        Whether the model is not what is asked for: another type, path or key, or one listing shows another content.
 
-        Without versions no listing does. `away`: storage does not answer now. `unknown`: it, or its configuration, refuses.
+        Without versions every listing does. Storage that cannot be compared with is no reason to stop serving; for what Triton has
+        lost, only a storage that is away is none.
         """
         content = operation.model.content
         if content is None or content.spec != self.ports.journal.digests.of_spec(spec):
-            return "other"
+            return True
         look_seconds = min(LOOK_SECONDS, self.budget_seconds / 3)
         try:
             async with asyncio.timeout(look_seconds):
                 stored = await self.ports.store.open(spec, operation.waits)
         except SourceNotFound:
-            return "other"
+            return True
         except (AdapterError, TimeoutError) as error:
             cause = str(error) or f"storage has not listed the model within {look_seconds:g} s"
             log.warning("listing.skipped", model_id=spec.model_id, cause=cause)
             is_away = isinstance(error, TimeoutError) or (isinstance(error, SourceUnavailable) and error.can_pass)
-            return "away" if is_away else "unknown"
-        is_equal = stored.listing.is_versioned and await self._content(spec, stored.listing) == content
-        return "equal" if is_equal else "other"
+            return operation.model.state is State.LOST and not is_away
+        return not stored.listing.is_versioned or await self._content(spec, stored.listing) != content
 
     async def fetch(self, operation: Operation, spec: ModelSpec) -> Layout:
         """
@@ -88,25 +101,25 @@ class Fetching:
                 return await self._fetch_once(operation, spec)
             except SourceChanged as error:
                 log.info("pull.restarted", model_id=spec.model_id, cause=error.text)
-            with operation.step("list"):
-                await asyncio.sleep(PAUSE_BEFORE_NEW_LISTING_SECONDS)
+            operation.enter("list")
+            await asyncio.sleep(PAUSE_BEFORE_NEW_LISTING_SECONDS)
         return await self._fetch_once(operation, spec)
 
     async def _fetch_once(self, operation: Operation, spec: ModelSpec) -> Layout:
         model = operation.model
-        with operation.step("list"):
-            stored = await self.ports.store.open(spec, operation.waits)
-            layout = await self.planned(spec, stored)
+        operation.enter("list")
+        stored = await self.ports.store.open(spec, operation.waits)
+        layout = await self.planned(spec, stored)
         content = await self._content(spec, stored.listing)
-        self.crashes.check(content)
-        self.sizes.admit(model, spec, layout.size_bytes, content)
+        self.facts.check_deaths(content)
+        self.facts.admit(model, spec, layout.size_bytes, content)
         model.asked, model.content = spec, content
-        with operation.step("pull"):
-            model.artifact = await stored.fetch(layout.files)
-        with operation.step("place"):
-            layout = await self.finished(layout, stored, model.artifact)
-            with operation.waits.on("the volume to take the model's files"):
-                model.placed = await self.ports.repository.place(model.model_id, layout, model.artifact)
+        operation.enter("pull")
+        model.artifact = await stored.fetch(layout.files)
+        operation.enter("place")
+        layout = await self.finished(layout, stored, model.artifact)
+        with operation.waits.on("the volume to take the model's files"):
+            model.placed = await self.ports.repository.place(model.model_id, layout, model.artifact)
         return layout
 
     async def planned(self, spec: ModelSpec, stored: StoredModel) -> Layout:
@@ -147,3 +160,92 @@ class Fetching:
         return await self.workers.run_large(
             lambda: Content(of.of_spec(spec), of.of_listing(listing), of.of_crash(spec, listing)), effort(listing)
         )
+
+
+@dataclass(eq=False)
+class Predicting:
+    """Predicts sizes."""
+
+    store: ModelStore
+    facts: Facts
+    digests: Digests
+    workers: Workers = field(default_factory=lambda: Workers("predicting", THREADS))
+    """To be closed at the end."""
+    _looks: set[asyncio.Task[None]] = field(default_factory=set)
+
+    async def predict(self, spec: ModelSpec) -> int:
+        """Best size that can be told within PREDICT_SECONDS, in bytes. Never raises."""
+        given = self.facts.given(spec)
+        if given is not None:
+            return given
+        guesses = [self.facts.blind(spec) or self.facts.default_bytes]
+        if len(self._looks) >= MOST_LOOKS:
+            return guesses[-1]
+        look = asyncio.create_task(self._look(spec, guesses), name=f"prediction {spec.model_id}")
+        self._looks.add(look)
+        look.add_done_callback(self._looks.discard)
+        try:
+            await asyncio.wait({look}, timeout=PREDICT_SECONDS)
+        finally:
+            look.cancel()  # it ends with its thread, or at once
+        return guesses[-1]
+
+    async def _look(self, spec: ModelSpec, guesses: list[int]) -> None:
+        try:
+            await self._guess(spec, await self.store.survey(spec, SURVEY_SECONDS, wanted), guesses)
+        except SourceUnavailable as error:
+            log.debug("prediction.blind", model_id=spec.model_id, cause=error.text)
+        except AdapterError as error:  # the load will be refused with these words
+            log.debug("prediction.defaulted", model_id=spec.model_id, cause=error.text)
+            guesses.append(self.facts.default_bytes)
+        except Exception:
+            log.exception("prediction.crashed", model_id=spec.model_id)
+
+    async def _guess(self, spec: ModelSpec, survey: Survey, guesses: list[int]) -> None:
+        """Of half a listing at least the default, or more where more was seen."""
+        facts, listing, is_whole = self.facts, survey.listing, survey.listing is not None
+        if listing is None:
+            listing = Listing(origin="", name=spec.path.strip("/").rpartition("/")[2], is_single_file=False, files=survey.seen)
+        elif (remembered := facts.remembered(spec)) is not None:
+            content, size = remembered
+            if content.crash == await self.workers.run_large(lambda: self.digests.of_crash(spec, listing), effort(listing)):
+                is_sure = content.listing is not None  # without versions it may be another content
+                guesses.append(facts.predicted(size, is_sure=is_sure))
+                return
+        if spec.size_hint_bytes or not (is_whole or (survey.seen_bytes and facts.blind(spec) is None)):
+            return
+        least = 0 if is_whole else facts.default_bytes
+        guesses.append(max(facts.predicted(facts.from_files(survey.seen_bytes)), least))
+        if len(listing.files) > MOST_PLANNED_FILES:
+            return
+        try:
+            work, items = partial(served_bytes, spec, listing, survey.contents), effort(listing, survey.contents)
+            served, is_sure = await self.workers.run_large(work, items)
+        except InvalidModel:
+            if is_whole:  # half a model need not be one
+                raise
+        else:
+            guesses.append(max(facts.predicted(facts.from_files(served), is_sure=is_sure and is_whole), least))
+
+
+def wanted(listing: Listing) -> tuple[SourceFile, ...]:
+    """The small files that decide what is served: of those that a plan needs, all but the schema. Raises InvalidModel."""
+    return rules.wanted(replace(listing, schema=None))
+
+
+def served_bytes(spec: ModelSpec, listing: Listing, contents: Mapping[SourceFile, bytes]) -> tuple[int, bool]:
+    """
+    Bytes of those listed files that would be served, and whether that is sure: where a config was not read the names alone decide.
+
+    Raises:
+        InvalidModel: none; the load will be refused.
+    """
+    spec, listing = replace(spec, schema_path=None), replace(listing, schema=None)
+    missing = {file for file in wanted(listing) if file not in contents}
+    if not missing:
+        return rules.plan(spec, listing, dict(contents)).size_bytes, True
+    by_names = replace(listing, files=tuple(file for file in listing.files if file not in missing and file not in contents))
+    try:
+        return rules.plan(spec, by_names, {}).size_bytes, False
+    except InvalidModel:
+        return listing.size_bytes, False

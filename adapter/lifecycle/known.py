@@ -9,8 +9,8 @@ booked nowhere.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
 from adapter.errors import BudgetExceeded, InvalidRequest, ServerUnavailable, UnloadUnfinished
 from adapter.lifecycle.registry import Model, Registry
@@ -23,42 +23,44 @@ INDEX_SECONDS = 30.0
 """Longest wait for a list."""
 
 
-@dataclass(eq=False)
 class Known:
     """Looks into the registry alone."""
 
-    registry: Registry
-    ports: Ports
-    obstacle: Callable[[], str | None]
-    """Why no model can be loaded or asked now."""
-    _by_name: dict[str, Model] = field(default_factory=dict)
-    """As of `_changes`."""
-    _changes: int = -1
+    def __init__(self, registry: Registry, ports: Ports) -> None:
+        self.registry = registry
+        self._ports = ports
+        self._by_name: dict[str, Model] = {}
+        """As of `_changes`."""
+        self._changes = -1
 
-    def all(self) -> list[KnownModel]:
-        """As `Models.known`."""
+    @property
+    def obstacle(self) -> str | None:
+        """Why no model can be loaded or asked now."""
+        raise NotImplementedError
+
+    def known(self) -> list[KnownModel]:
+        """As `Models.known`. Raises ServerUnavailable."""
         self._check_complete()
         return [self._seen(model) for _, model in sorted(self._names().items())]
 
     def find(self, name: str) -> KnownModel | None:
-        """As `Models.find`."""
-        return self._seen_or_none(self._names().get(name))
+        """As `Models.find`. Raises ServerUnavailable."""
+        return self._found(self._names().get(name))
 
     def find_id(self, model_id: str) -> KnownModel | None:
-        """As `Models.find_id`."""
-        model = self.registry.find(model_id)
-        return self._seen_or_none(model if model is not None and _is_anything(model) else None)
+        """As `find`, by Triton's name. Raises ServerUnavailable."""
+        return self._found(self.registry.find(model_id))
 
-    def _seen_or_none(self, model: Model | None) -> KnownModel | None:
-        if model is None:
-            self._check_complete()
-            return None
-        return self._seen(model)
+    def _found(self, model: Model | None) -> KnownModel | None:
+        if model is not None and _is_anything(model):
+            return self._seen(model)
+        self._check_complete()
+        return None
 
     def _check_complete(self) -> None:
         """Of an earlier process's models it is known only that there were some."""
-        if not self.registry.is_complete and any(self.registry.find(model_id) is None for model_id in self.ports.journal.records):
-            raise ServerUnavailable(self.obstacle() or "the models of an earlier process are not taken over yet")
+        if not self.registry.is_complete and any(self.registry.find(model_id) is None for model_id in self._ports.journal.records):
+            raise ServerUnavailable(str(self.obstacle))
 
     def _names(self) -> dict[str, Model]:
         """A name can only come or go with a change in the registry."""
@@ -72,7 +74,7 @@ class Known:
         return KnownModel(
             model_id=model.model_id,
             name=_name(model),
-            url=named.url if named else str(self.ports.repository.folder / model.model_id),
+            url=named.url if named else str(self._ports.repository.folder / model.model_id),
             is_serving=not is_going and model.state is State.LOADED,
             is_coming_back=not is_going and model.model_id in self.registry.lost,
             is_going=is_going,

@@ -10,37 +10,23 @@ overtakes a load of the same id, waits for its undo, and is never cancelled.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import cast
 
-import structlog
-
-from adapter.errors import (
-    Abandoned,
-    AdapterError,
-    BudgetExceeded,
-    Draining,
-    ModelNotLoaded,
-    ServerUnavailable,
-    Superseded,
-    UnloadUnfinished,
-)
+from adapter import errors
 from adapter.lifecycle.audit import AUDIT, Audit
-from adapter.lifecycle.crashes import CrashCounts
-from adapter.lifecycle.fetching import Fetching
-from adapter.lifecycle.known import Known
+from adapter.lifecycle.facts import Facts
+from adapter.lifecycle.fetching import Fetching, Predicting
+from adapter.lifecycle.known import Known, RepositoryCalls
 from adapter.lifecycle.operation import Operation
-from adapter.lifecycle.predicting import Predicting
-from adapter.lifecycle.reconciler import Reconciler
+from adapter.lifecycle.reconciler import WATCH, Reconciler
 from adapter.lifecycle.registry import Registry
-from adapter.lifecycle.sizes import Sizes
 from adapter.lifecycle.states import State
 from adapter.lifecycle.takeover import Takeover
 from adapter.lifecycle.worker import Worker
 from adapter.model import ModelSpec
-from adapter.ports import Ports
-from adapter.serving import AlreadyLoaded, KnownModel, LoadedModel, RuntimeState
+from adapter.ports import OtherModels, Ports
+from adapter.serving import AlreadyLoaded, LoadedModel, RuntimeState
 from adapter.settings.capacity import CapacitySettings
 from adapter.telemetry.logs import note
 from adapter.waits import end
@@ -53,43 +39,34 @@ up that much earlier, and says why.
 IDLE_SECONDS = 1.0
 """A drain ends when nothing has run for this long: late unloads are still answered."""
 
-log = structlog.stdlib.get_logger(__name__)
 
-
-class RuntimeLifecycle:
+class RuntimeLifecycle(Known):
     """The lifecycle of all models; implements `Lifecycle` and `Models` of `adapter.serving`."""
 
     def __init__(self, *, ports: Ports, capacity: CapacitySettings, unload_timeout_seconds: float, reserved_ids: frozenset[str]) -> None:
-        self.registry = registry = Registry(ports.journal)
-        self._ports = ports
+        super().__init__(registry := Registry(ports.journal), ports)
         self._capacity = capacity
         self._is_draining = False
-        self._auditing: asyncio.Task[None] | None = None
-        crashes = CrashCounts(ports.journal)
-        self._sizes = sizes = Sizes(registry, capacity, ports.journal.digests)
-        self._predicting = Predicting(ports.store, sizes, ports.journal.digests)
-        self._fetching = Fetching(ports, sizes, crashes, capacity.budget_seconds)
-        self._worker = worker = Worker(registry, ports, self._fetching, sizes, crashes, capacity.max_concurrency, unload_timeout_seconds)
-        self._audit = Audit(registry, ports, is_open=lambda: self._takeover.obstacle is None, reserved_ids=reserved_ids)
-        self._reconciler = Reconciler(
-            registry=registry, ports=ports, worker=worker, at_once=capacity.max_loading, on_looked=self._audit.wanted.set
-        )
+        self._tasks: list[asyncio.Task[None]] = []
+        self._facts = facts = Facts(registry, capacity, ports.journal)
+        self._predicting = Predicting(ports.store, facts, ports.journal.digests)
+        self._fetching = Fetching(ports, facts, capacity.budget_seconds)
+        self._worker = worker = Worker(registry, ports, self._fetching, facts, capacity.max_concurrency, unload_timeout_seconds)
+        self._audit = Audit(registry, ports, lambda: self._takeover.obstacle is None, reserved_ids)
+        self._reconciler = Reconciler(registry=registry, ports=ports, worker=worker, at_once=capacity.max_loading)
         worker.on_ended = self._reconciler.ended
-        self._takeover = Takeover(
-            registry, ports, sizes, crashes, self._reconciler, self._audit.wanted.set, capacity.runtime_version, reserved_ids
-        )
-        self._known = Known(registry, ports, lambda: self.obstacle)
+        self._takeover = Takeover(registry, ports, facts, self._reconciler, capacity.runtime_version, reserved_ids)
 
     def start(self) -> None:
         """Begin to take over what Triton serves, in the background."""
         self._takeover.begin()
-        self._auditing = asyncio.create_task(self._audit.run(), name=AUDIT)
+        loop = asyncio.get_running_loop()
+        self._tasks = [loop.create_task(self._audit.run(), name=AUDIT), loop.create_task(self._reconciler.watch(), name=WATCH)]
 
     async def close(self) -> None:
         """End what runs in the background; for after a drain."""
-        self._worker.is_closed = True
         self._reconciler.end(for_good=True)
-        await end(self._auditing, self._takeover.task, self._reconciler.watching, self._reconciler.looking)
+        await end(*self._tasks, self._takeover.task, self._reconciler.looking)
         self._fetching.workers.close()
         self._predicting.workers.close()
 
@@ -100,23 +77,18 @@ class RuntimeLifecycle:
     @property
     def obstacle(self) -> str | None:
         """Why no front could load or ask a model now, or None. Whether ModelMesh has asked for anything makes no difference."""
-        unknown = None if self.registry.is_complete else self._takeover.problem  # a take-over has failed, and is made again soon
-        return self._broken() or self._ports.server.problem or self._takeover.obstacle or unknown
+        unknown = self._takeover.problem or "the models of an earlier process are not taken over yet"
+        known = self._takeover.obstacle or (None if self.registry.is_complete else unknown)
+        return self._broken() or self._ports.server.problem or known
 
     def _broken(self) -> str | None:
         return "the adapter is shutting down" if self._is_draining else self._ports.repository.problem
 
-    def known(self) -> Sequence[KnownModel]:
-        """As `Models.known`. Raises ServerUnavailable."""
-        return self._known.all()
-
-    def find(self, name: str) -> KnownModel | None:
-        """As `Models.find`. Raises ServerUnavailable."""
-        return self._known.find(name)
-
-    def find_id(self, model_id: str) -> KnownModel | None:
-        """As `find`, by Triton's name. Raises ServerUnavailable."""
-        return self._known.find_id(model_id)
+    def repository_calls(self, server: OtherModels) -> RepositoryCalls:
+        """Triton's model repository, for callers who know Triton's names."""
+        return RepositoryCalls(
+            self, server, self._capacity.load_timeout_ms / 1000, self._worker.unload_seconds, self._takeover.reserved_ids
+        )
 
     def notice(self) -> str | None:
         """What is told of an adapter that is ready: how far a restore is, and that Triton is slow."""
@@ -128,25 +100,28 @@ class RuntimeLifecycle:
 
         Cancelling this call leaves the load to its other callers; the last one to go undoes it.
         """
-        loaded = await self._loaded(spec, self._claim_load)
+        loaded = await self._loaded(spec, is_new=False)
         self._takeover.met_modelmesh()
         return loaded
 
     async def load_new(self, spec: ModelSpec) -> LoadedModel:
         """As `Models.load_new`: the load has one caller, and later callers are told so at once. Raises AdapterError."""
-        return await self._loaded(spec, self._claim_new)
+        return await self._loaded(spec, is_new=True)
 
-    async def _loaded(self, spec: ModelSpec, claim: Callable[[ModelSpec], Awaitable[Operation]]) -> LoadedModel:
-        operation: Operation | None = None
+    async def _loaded(self, spec: ModelSpec, *, is_new: bool) -> LoadedModel:
+        operation, seconds = None, self._capacity.budget_seconds
         try:
-            async with asyncio.timeout(self._capacity.budget_seconds) as budget:
+            async with asyncio.timeout(seconds) as budget:
                 with self._reconciler.hold_restores_of(spec.model_id):
-                    operation = await claim(spec)
-                return await self._wait_for(operation, cast("float", budget.when()))
-        except TimeoutError:  # no await before this: the load is stopped, and still knows what it waited for
+                    operation = await self._claimed(spec, is_new=is_new)
+                with operation.joined(cast("float", budget.when()) - min(ANSWER_SECONDS, seconds / 10)):
+                    return cast("LoadedModel", await asyncio.shield(operation.result))
+        except TimeoutError:  # no await before this: the load still knows what it waited for
             raise self._over_budget(spec, operation) from None
         finally:
             if operation is not None:
+                if not operation.callers:
+                    operation.stop(errors.Abandoned("its last caller has gone"))
                 note(phases=operation.phases())
 
     async def unload(self, model_id: str) -> None:
@@ -157,10 +132,8 @@ class RuntimeLifecycle:
                 with self._reconciler.hold_restores_of(model_id):
                     await self._free(model_id, deadline)
         except TimeoutError:
-            obstacle = self._obstacle(model_id, "unload") or self._ports.server.obstacle(
-                model_id
-            )  # an operation may have given up just now
-            raise self._worker.unfinished(obstacle).located(model_id, None) from None
+            obstacle = self._obstacle(model_id, "unload")  # None: an operation has given up just now
+            raise self._worker.unfinished(obstacle or self._ports.server.obstacle(model_id)).located(model_id, None) from None
 
     async def predict(self, spec: ModelSpec) -> int:
         """Best size that can be told within one deadline, in bytes; never raises for trouble with storage or layout."""
@@ -168,14 +141,14 @@ class RuntimeLifecycle:
 
     def default_prediction(self) -> int:
         """Size of a model of which nothing is known, in bytes."""
-        return self._sizes.default_bytes
+        return self._facts.default_bytes
 
     async def size_of(self, model_id: str) -> int:
         """Size in bytes of a model that is loaded, or that is restored, never 0. Raises ModelNotLoaded."""
         model = self.registry.find(model_id)
-        is_back_soon = model_id in self.registry.lost and model is not None and model.state in (State.LOST, State.LOADING)
-        if model is None or not (is_back_soon or model.state is State.LOADED):
-            raise ModelNotLoaded("the model is not loaded").located(model_id, None)
+        is_back_soon = model is not None and model.state is State.LOADING and model_id in self.registry.lost
+        if model is None or not (is_back_soon or model.state in (State.LOADED, State.LOST)):
+            raise errors.ModelNotLoaded("the model is not loaded").located(model_id, None)
         return model.size_bytes
 
     async def status(self) -> RuntimeState:
@@ -194,64 +167,55 @@ class RuntimeLifecycle:
         self._reconciler.end(for_good=True)
         for operation in self.registry.operations():
             if operation.is_queued_restore or operation.is_background:  # LOST or FAILED, for the next process
-                operation.stop(Draining("the adapter is shutting down"))
+                operation.stop(errors.Draining("the adapter is shutting down"))
         deadline = asyncio.get_running_loop().time() + grace_seconds
         if await self._is_settled(deadline - grace_seconds * 0.4):
             return True
         for operation in self.registry.operations():
-            operation.stop(Draining("the adapter is shutting down"))
+            operation.stop(errors.Draining("the adapter is shutting down"))
         return await self._is_settled(deadline)
 
     # ---- loads and unloads
 
-    async def _claim_load(self, spec: ModelSpec) -> Operation:
+    async def _claimed(self, spec: ModelSpec, *, is_new: bool) -> Operation:
+        """A new load waits for what is going, and finishes what has FAILED; of an id that has anything else it waits for nothing."""
         while True:
+            if is_new:
+                self._check_new(spec.model_id)
             await self._takeover.passed()
-            self._check_open(spec)
+            if is_new:
+                self._check_new(spec.model_id)
+            if self._is_draining:
+                raise errors.Draining("the adapter is shutting down and takes no new loads").located(spec.model_id, None)
             running = self.registry.operation_on(spec.model_id)
             if running is None:
                 return self._worker.load(spec)
             if running.can_be_joined_by(spec):
                 return running
-            if running.is_queued_restore:
-                running.stop(Superseded("a load of the model takes the place of its restore"))
+            if running.kind == "restore":
+                await self._overtake(running, spec)
             await running.ended.wait()
 
-    async def _claim_new(self, spec: ModelSpec) -> Operation:
-        """What is going is waited for, what has FAILED is finished by the load; of an id that has anything else nothing is waited for."""
-        while True:
-            self._check_new(spec)
-            await self._takeover.passed()
-            self._check_new(spec)
-            if not self.registry.is_complete:  # what Triton holds is not known, so nothing can be booked beside it
-                raise ServerUnavailable(self.obstacle or "the models in Triton are not taken over yet").located(spec.model_id, None)
-            running = self.registry.operation_on(spec.model_id)
-            if running is None:
-                return self._worker.load(spec)
-            await running.ended.wait()
-
-    def _check_new(self, spec: ModelSpec) -> None:
-        """Raises AlreadyLoaded, Draining, ServerUnavailable."""
-        model = self.registry.find(spec.model_id)
+    def _check_new(self, model_id: str) -> None:
+        """Raises AlreadyLoaded, ServerUnavailable: callers of a front try again, and nothing is booked beside what is not known."""
+        model = self.registry.find(model_id)
         if model is not None and not model.is_going:
             words = "is loaded already" if model.state is State.LOADED else "is being loaded already"
-            raise AlreadyLoaded(f"the model {words}").located(spec.model_id, None)
-        self._check_open(spec)
-        if self._ports.server.problem is not None:  # callers of a front try again themselves
-            raise ServerUnavailable(self._ports.server.problem).located(spec.model_id, None)
+            raise AlreadyLoaded(f"the model {words}").located(model_id, None)
+        is_gate_shut = self._takeover.obstacle is not None
+        problem = self._ports.server.problem if is_gate_shut or self._is_draining else self.obstacle
+        if problem is not None:
+            raise errors.ServerUnavailable(problem).located(model_id, None)
 
-    def _check_open(self, spec: ModelSpec) -> None:
-        """Raises Draining."""
-        if self._is_draining:
-            raise Draining("the adapter is shutting down and takes no new loads").located(spec.model_id, None)
-
-    async def _wait_for(self, operation: Operation, until: float) -> LoadedModel:
-        try:
-            with operation.joined(until - min(ANSWER_SECONDS, self._capacity.budget_seconds / 10)):
-                return cast("LoadedModel", await asyncio.shield(operation.result))
-        finally:
-            if not operation.callers:
-                operation.stop(Abandoned("its last caller has gone"))
+    async def _overtake(self, restore: Operation, spec: ModelSpec) -> None:
+        """A call takes the place of a restore that was not sent; an equal one shares a stop, or Triton's death over it."""
+        content = restore.model.content
+        if restore.is_queued_restore:
+            restore.stop(errors.Superseded("a load of the model takes the place of its restore"))
+        elif not restore.is_ending and content is not None and content.spec == self._ports.journal.digests.of_spec(spec):
+            await asyncio.wait({restore.result})
+            if isinstance(restore.outcome, errors.ServerDied) or (restore.outcome and restore.stopped_by):
+                raise restore.outcome
 
     async def _free(self, model_id: str, deadline: float) -> None:
         while True:
@@ -261,22 +225,22 @@ class RuntimeLifecycle:
                 running.is_background = False
                 try:
                     await asyncio.shield(running.result)
-                except UnloadUnfinished:  # of a call that came earlier, and ends earlier
+                except errors.UnloadUnfinished:  # of a call that came earlier, and ends earlier
                     if running.deadline >= deadline:
                         raise
                 else:
                     return
-            running.stop(Superseded("an unload of the model overtook its load"))
+            running.stop(errors.Superseded("an unload of the model overtook its load"))
             await running.ended.wait()
 
-    def _over_budget(self, spec: ModelSpec, operation: Operation | None) -> AdapterError:
+    def _over_budget(self, spec: ModelSpec, operation: Operation | None) -> errors.AdapterError:
         if operation is not None and operation.outcome is not None:  # it has failed before, and its undo takes long
             return operation.outcome
         slow = operation.slow_phases() if operation else f"queue {self._capacity.budget_seconds:.1f} s"
         cause = operation.obstacle if operation else self._obstacle(spec.model_id, "load")
         announced = f"the announced timeout is {self._capacity.load_timeout_ms / 1000:g} s"
         budget = f"not loaded within {self._capacity.budget_seconds:.1f} s ({announced})"
-        return BudgetExceeded("; ".join(filter(None, (cause, budget)))).located(spec.model_id, slow)
+        return errors.BudgetExceeded("; ".join(filter(None, (cause, budget)))).located(spec.model_id, slow)
 
     def _obstacle(self, model_id: str, kind: str) -> str | None:
         """What a call of this kind waits for: the operation that the id has (an unload joins an unload), or the gate."""

@@ -54,8 +54,8 @@ class Operation:
         self.is_sent = False
         """Triton was asked to load."""
         self._seconds: dict[str, float] = {}
-        self._running: tuple[str, float] | None = None
-        """The phase, and since when."""
+        self._phase: Phase | None = None
+        self._entered = 0.0
         self.since = self._loop.time()
         """When it, or its undo, began."""
         self._told_by: Callable[[], str | None] | None = None
@@ -66,26 +66,19 @@ class Operation:
         self._task = asyncio.create_task(work, name=f"{self.kind} {self.model.model_id}")
         self._task.add_done_callback(lambda _: on_end(self))
 
-    @contextmanager
-    def step(self, phase: Phase, told_by: Callable[[], str | None] | None = None) -> Iterator[None]:
-        """Count the time inside as this phase's; `told_by` says what the step waits for, where `waits` does not."""
-        self._told_by = told_by
-        started = self._loop.time()
-        self._running = (phase, started)
-        try:
-            yield
-        finally:
-            self._told_by = self._running = None
-            seconds = self._loop.time() - started
-            self._seconds[phase] = self._seconds.get(phase, 0.0) + seconds
-            PHASE_SECONDS.labels(phase).observe(seconds)
+    def enter(self, phase: Phase | None, told_by: Callable[[], str | None] | None = None) -> None:
+        """Begin this phase, which ends the one before; `told_by` says what it waits for, where `waits` does not."""
+        now = self._loop.time()
+        if self._phase is not None:
+            self._seconds[self._phase] = self._seconds.get(self._phase, 0.0) + now - self._entered
+            PHASE_SECONDS.labels(self._phase).observe(now - self._entered)
+        self._phase, self._entered, self._told_by = phase, now, told_by
 
     def phases(self) -> dict[str, float]:
         """Seconds by phase in order, the running one included, rounded to 0.1 ms."""
         found = dict(self._seconds)
-        if self._running is not None:
-            name, started = self._running
-            found[name] = found.get(name, 0.0) + self._loop.time() - started
+        if self._phase is not None:
+            found[self._phase] = found.get(self._phase, 0.0) + self._loop.time() - self._entered
         return {name: round(seconds, 4) for name, seconds in found.items()}
 
     def slow_phases(self) -> str:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
@@ -59,11 +59,8 @@ class Reconciler:
     worker: Worker
     at_once: int
     """Most restores under way."""
-    on_looked: Callable[[], None]
-    """Called after each look at what Triton holds."""
     _is_on: bool = False
     _is_over: bool = False
-    watching: asyncio.Task[None] | None = None
     looking: asyncio.Task[None] | None = None
     """To be ended with the adapter."""
     _has_news: asyncio.Event = field(default_factory=asyncio.Event)
@@ -87,14 +84,14 @@ class Reconciler:
         if self._is_over:
             return
         self._is_on = True
-        if self.watching is None:
-            self.watching = asyncio.create_task(self._watch(), name=WATCH)
         self._lost = max(self._lost, len(self.registry.lost))
         self._look_soon()
         self.go_on()
 
     def end(self, *, for_good: bool = False) -> None:
         """A purge or a drain has come: nothing is begun any more; what is under way is stopped by the caller."""
+        for model in self.registry.all_in(State.LOST):
+            self.registry.count_lost(model, "ended")
         self._is_on = False
         self._is_over |= for_good
         self._lost = 0
@@ -155,7 +152,8 @@ class Reconciler:
 
     # ---- what Triton has lost
 
-    async def _watch(self) -> None:
+    async def watch(self) -> None:
+        """See each return of Triton, for as long as the adapter runs."""
         while True:
             is_another = await self.ports.server.returned()
             log.info("triton.returned", is_another_process=is_another)
@@ -187,7 +185,7 @@ class Reconciler:
                 await set_within(self._has_news, next(pauses))
         self.looking = None
         self.go_on()
-        self.on_looked()
+        self.registry.news.set()
 
     async def _look_once(self, asked: Suspects) -> None:
         """

@@ -25,16 +25,15 @@ import structlog
 
 from adapter.errors import UNEXPECTED, AdapterError, Superseded, some
 from adapter.inventory import by_owner, is_untouched, serves
-from adapter.lifecycle.crashes import CrashCounts
+from adapter.lifecycle.facts import Facts
 from adapter.lifecycle.operation import JOURNAL
 from adapter.lifecycle.reconciler import Reconciler
 from adapter.lifecycle.registry import Model, Registry
-from adapter.lifecycle.sizes import Sizes
 from adapter.lifecycle.states import State
 from adapter.model import Placed, Record, ServerModel, id_problem
 from adapter.ports import Ports
 from adapter.serving import RuntimeState
-from adapter.waits import doubling, end, set_within
+from adapter.waits import doubling, set_within
 
 STATUS_PATIENCE_SECONDS = 1.0
 """How long a status question waits for a purge that may be about to end; ModelMesh asks every 2 s."""
@@ -119,10 +118,8 @@ class Takeover:
 
     registry: Registry
     ports: Ports
-    sizes: Sizes
-    crashes: CrashCounts
+    facts: Facts
     reconciler: Reconciler
-    on_open: Callable[[], None]
     version: str
     reserved_ids: Collection[str]
     task: asyncio.Task[None] | None = None
@@ -180,7 +177,8 @@ class Takeover:
 
     def _begin(self, work: Callable[[], Awaitable[None]], problem: str, name: str) -> None:
         async def run() -> None:
-            await end(earlier)
+            if earlier is not None:
+                await asyncio.wait({earlier})
             await work()
 
         earlier, self._problem = self.task, problem
@@ -206,7 +204,7 @@ class Takeover:
             await set_within(self._told_ready, READY_SECONDS)
         self._gate.set()
         self.reconciler.begin()
-        self.on_open()
+        self.registry.news.set()
         return failure is None
 
     async def _repeat(self, step: Callable[[], Awaitable[None]], kind: str) -> None:
@@ -302,15 +300,15 @@ class Takeover:
         """
         record, placed = finding.record, finding.placed
         model = Model(finding.model_id, asked=record, generation=generation, placed=placed.identity if placed else None)
-        model.size_bytes = (record.size_bytes if record else 0) or self.sizes.adopted(placed.size_bytes if placed else 0)
+        model.size_bytes = (record.size_bytes if record else 0) or self.facts.adopted(placed.size_bytes if placed else 0)
         if finding.crash is not None:
-            log.warning("takeover.crash", model_id=finding.model_id, crashes=self.crashes.count(finding.crash))
+            log.warning("takeover.crash", model_id=finding.model_id, crashes=self.facts.count_death(finding.crash))
         if record is not None and finding.state is not State.FAILED:
             model.content, model.confirmed = record.content, record.confirmed
             if not record.size_bytes or (record.named is not None and not record.confirmed):  # it was not measured
                 model.size_bytes = await self._reported(finding.model_id) or model.size_bytes
             if record.content is not None:
-                self.sizes.remember(record.content, model.size_bytes)
+                self.facts.remember(record.content, model.size_bytes)
             if record.artifact_key is not None:
                 model.artifact = await self.ports.store.reclaim(record.artifact_key)
         self.registry.move(model, finding.state)
@@ -325,4 +323,4 @@ class Takeover:
         except AdapterError as error:
             log.debug("size.unknown", model_id=model_id, cause=error.text)
             return 0
-        return self.sizes.adopted(0, reported) if reported else 0
+        return self.facts.adopted(0, reported) if reported else 0

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal, cast
@@ -19,11 +18,10 @@ import structlog
 
 from adapter.errors import UNEXPECTED, AdapterError, Draining, ModelRefused, ServerDied, UnloadUnfinished
 from adapter.inventory import is_untouched
-from adapter.lifecycle.crashes import CrashCounts
+from adapter.lifecycle.facts import Facts
 from adapter.lifecycle.fetching import Fetching
 from adapter.lifecycle.operation import Operation, Phase
 from adapter.lifecycle.registry import Model, Registry
-from adapter.lifecycle.sizes import Sizes
 from adapter.lifecycle.states import State
 from adapter.model import ModelSpec
 from adapter.ports import Ports
@@ -36,6 +34,8 @@ ModelMesh is told of a failed load after its undo, but no later than this: an un
 waits for all of it, within the load's budget: then the memory is there for the next load.
 """
 
+Steps = Callable[[Operation], Awaitable[LoadedModel | None]]
+
 log = structlog.stdlib.get_logger(__name__)
 
 
@@ -46,32 +46,25 @@ class Worker:
     registry: Registry
     ports: Ports
     fetching: Fetching
-    sizes: Sizes
-    crashes: CrashCounts
+    facts: Facts
     max_concurrency: int
     unload_seconds: float
     on_ended: Callable[[Operation], None] = field(init=False)
     """Called when the id of an operation is free again. Set before the first operation."""
-    is_closed: bool = False
-    """What is cancelled from now on ends with the process, and is no defect."""
 
     def load(self, spec: ModelSpec) -> Operation:
         """Begin to load; the id must have no operation."""
-        operation = self.registry.begin("load", spec.model_id, spec)
-        operation.start(self._run(operation, self._load), self._ended)
-        return operation
+        return self._start(self.registry.begin("load", spec.model_id, spec), self._load)
 
     def restore(self, model: Model) -> None:
         """Begin to load a LOST model again; it must have no operation."""
-        operation = self.registry.begin("restore", model.model_id)
-        operation.start(self._run(operation, self._restore), self._ended)
+        self._start(self.registry.begin("restore", model.model_id), self._restore)
 
     def unload(self, model_id: str, deadline: float | None = None) -> Operation:
         """Begin to unload; the id must have no operation. Without the deadline of a call it is done in the background."""
         operation = self.registry.begin("unload", model_id, deadline=self.unload_deadline() if deadline is None else deadline)
         operation.is_background = deadline is None
-        operation.start(self._run(operation, self._unload), self._ended)
-        return operation
+        return self._start(operation, self._unload)
 
     def unload_deadline(self) -> float:
         """When an unload that begins now must have freed its model, by the clock of the loop: Triton has no bound of its own."""
@@ -81,7 +74,11 @@ class Worker:
         """The error of an unload whose deadline has come."""
         return UnloadUnfinished(f"{obstacle}; the model was not freed within {self.unload_seconds:g} s")
 
-    async def _run(self, operation: Operation, steps: Callable[[Operation], Awaitable[LoadedModel | None]]) -> None:
+    def _start(self, operation: Operation, steps: Steps) -> Operation:
+        operation.start(self._run(operation, steps), self._ended)
+        return operation
+
+    async def _run(self, operation: Operation, steps: Steps) -> None:
         outcome: LoadedModel | AdapterError | None
         try:
             outcome = await steps(operation)
@@ -94,16 +91,15 @@ class Worker:
     def _ended(self, operation: Operation) -> None:
         if not operation.result.done():  # stopped before its first step
             operation.settle(self._failure(operation, asyncio.CancelledError()))
+        operation.enter(None)
         self.registry.end(operation)
         self.on_ended(operation)
 
     def _failure(self, operation: Operation, error: BaseException) -> AdapterError:
         """What the callers are told: why it was stopped, or what went wrong, or that it is a defect of ours."""
         told: AdapterError
-        if isinstance(error, asyncio.CancelledError) and operation.stopped_by is not None:
-            told = operation.stopped_by
-        elif isinstance(error, asyncio.CancelledError) and self.is_closed:
-            told = Draining("the adapter is shutting down")
+        if isinstance(error, asyncio.CancelledError):  # that nobody has asked for: the loop ends
+            told = operation.stopped_by or Draining("the adapter is shutting down")
         elif isinstance(error, AdapterError):
             told = error
         else:
@@ -130,7 +126,7 @@ class Worker:
         for warning in layout.warnings if spec.named is None else ():  # they tell what ModelMesh does not forward
             log.warning("model.warning", model_id=model.model_id, warning=warning)
         try:
-            await self._send(operation, partial(self.sizes.measured, model, spec, layout.size_bytes))
+            await self._send(operation, partial(self.facts.measured, model, spec, layout.size_bytes))
         except ModelRefused as refused:
             if not layout.hint:
                 raise
@@ -141,25 +137,21 @@ class Worker:
         """From LOST to LOADED, with the files that are placed."""
         model = operation.model
         if model.content is not None:
-            self.crashes.check(model.content)
-        await self._send(operation, partial(self.sizes.restored, model))
+            self.facts.check_deaths(model.content)
+        await self._send(operation, partial(self.facts.restored, model))
 
     async def _is_kept(self, operation: Operation, spec: ModelSpec) -> bool:
         """
         Whether a model that is LOADED or LOST is what is asked for, and serves, if need be after a restore.
 
-        Storage that cannot be compared with is no reason to stop serving; for what Triton has lost, only a storage that is away
-        is none. Triton is asked last: its answer is the one that grows old.
+        Triton is asked last: its answer is the one that grows old.
         """
         model = operation.model
-        with operation.step("check", self._triton("Triton has not said whether it serves the model")):
-            said = await self.fetching.compared(operation, spec)
-            if said == "other" or not await self._is_served_or_placed(model):
-                return False
+        operation.enter("check", self._triton("Triton has not said whether it serves the model"))
+        if await self.fetching.is_another(operation, spec) or not await self._is_served_or_placed(model):
+            return False
         if model.state is State.LOADED:
             return True
-        if said == "unknown":
-            return False
         try:
             await self._restore(operation)
         except ModelRefused as refused:  # now; it is loaded anew
@@ -182,48 +174,44 @@ class Worker:
 
     async def _send(self, operation: Operation, size: Callable[[int], int]) -> None:
         """From PULLING (files placed) or LOST to LOADED; `size` makes the model's size of the bytes that Triton reports."""
-        model = operation.model
+        model, server = operation.model, self.ports.server
+
+        def on_sent() -> None:
+            operation.is_sent = True
+            model.generation = self.registry.generation
+            self.registry.move(model, State.LOADING)
+            operation.enter("triton", lambda: server.problem or server.obstacle(model.model_id))
+
         self.registry.note(model)
         await operation.noted(self.ports.journal)
         try:
-            await self._ask_triton(operation)
+            operation.enter("queue", lambda: server.problem or server.queue())
+            await server.load(model.model_id, on_sent, yields=operation.kind == "restore")
             reported = await self._measured(operation)
         except ServerDied as died:
             if model.state is State.LOADING:
                 self._count_failed(model, died)
-                self.crashes.died(model.content, died)
+                if model.content is not None:
+                    self.facts.count_death(model.content.crash)
+                    self.facts.check_deaths(model.content)
             raise
         if model.content is not None:
-            self.crashes.succeeded(model.content)
+            self.facts.forget_deaths(model.content)
         model.size_bytes = size(reported)
         if model.model_id not in self.registry.lost:
             model.confirmed = self.ports.journal.now()
         self.registry.move(model, State.LOADED)
         await operation.noted(self.ports.journal)
 
-    async def _ask_triton(self, operation: Operation) -> None:
-        model, server = operation.model, self.ports.server
-        with ExitStack() as step:
-            step.enter_context(operation.step("queue", lambda: server.problem or server.queue()))
-
-            def on_sent() -> None:
-                step.close()
-                operation.is_sent = True
-                model.generation = self.registry.generation
-                self.registry.move(model, State.LOADING)
-                step.enter_context(operation.step("triton", lambda: server.problem or server.obstacle(model.model_id)))
-
-            await server.load(model.model_id, on_sent, yields=operation.kind == "restore")
-
     async def _measured(self, operation: Operation) -> int:
         """Bytes that Triton reports of the model; a model without statistics must be ready."""
-        model_id = operation.model.model_id
-        with operation.step("measure", self._triton("Triton has not told the size of the model")):
-            reported = await self.ports.server.reported_bytes(model_id)
-            if reported is None and not await self.ports.server.is_ready(model_id):
-                if is_untouched(await self.ports.server.index((model_id,))):
-                    raise ServerDied("Triton has lost the model just after it had loaded it: it has restarted")
-                raise ModelRefused("the model does not serve though Triton has loaded it: its backend has failed")
+        model_id, server = operation.model.model_id, self.ports.server
+        operation.enter("measure", self._triton("Triton has not told the size of the model"))
+        reported = await server.reported_bytes(model_id)
+        if reported is None and not await server.is_ready(model_id):
+            if is_untouched(await server.index((model_id,))):
+                raise ServerDied("Triton has lost the model just after it had loaded it: it has restarted")
+            raise ModelRefused("the model does not serve though Triton has loaded it: its backend has failed")
         return reported or 0
 
     def _triton(self, words: str) -> Callable[[], str]:
@@ -275,31 +263,28 @@ class Worker:
             AdapterError: it did not work, or not in time; the model is FAILED.
         """
         model = operation.model
-        with operation.step(phase, partial(self.ports.server.obstacle, model.model_id)):
-            if model.state is not State.PULLING:
-                self.registry.move(model, State.UNLOADING)
-            try:
-                await operation.noted(self.ports.journal)
-                if model.state is State.UNLOADING:
-                    await self._free_memory(model.model_id, min(operation.deadline, self.unload_deadline()))
-                with operation.waits.on("the volume to give up the model's files"):
-                    await self.ports.repository.remove(model.model_id)
-            except BaseException:
-                self.registry.move(model, State.FAILED)
-                raise
-            artifact = model.artifact
-            self.registry.move(model, State.ABSENT)
-            if artifact is not None:
-                await self.ports.store.release(artifact)
+        operation.enter(phase, partial(self.ports.server.obstacle, model.model_id))
+        if model.state is not State.PULLING:
+            self.registry.move(model, State.UNLOADING)
+        try:
+            await operation.noted(self.ports.journal)
+            if model.state is State.UNLOADING:
+                await self._free_memory(model.model_id, min(operation.deadline, self.unload_deadline()))
+            with operation.waits.on("the volume to give up the model's files"):
+                await self.ports.repository.remove(model.model_id)
+        except BaseException:
+            self.registry.move(model, State.FAILED)
+            raise
+        artifact = model.artifact
+        self.registry.move(model, State.ABSENT)
+        if artifact is not None:
+            await self.ports.store.release(artifact)
 
     async def _free_memory(self, model_id: str, deadline: float) -> None:
-        bound = asyncio.timeout_at(deadline)
         try:
-            async with bound:
+            async with asyncio.timeout_at(deadline):
                 await self.ports.server.unload(model_id)
         except TimeoutError:
-            if not bound.expired():
-                raise
             UNLOADS_UNFINISHED.inc()
             obstacle = self.ports.server.obstacle(model_id)
             log.warning("unload.expired", model_id=model_id, cause=obstacle, bound_seconds=self.unload_seconds)

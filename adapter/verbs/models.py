@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from adapter.errors import AdapterError
-from adapter.inventory import Drift, by_owner, drift_of
-from adapter.journal.file import NAME, JournalProblem, NoJournal, OtherBoot, read
-from adapter.model import PROBE, Crashes, Placed, Record, ServerModel
+from adapter.inventory import by_owner, drift_of
+from adapter.journal.file import NAME, Found, JournalProblem, NoJournal, OtherBoot, read
+from adapter.model import PROBE, Placed, ServerModel
 from adapter.settings.storage import VolumeSettings
 from adapter.settings.triton import TritonSettings
 from adapter.telemetry.redaction import redact
@@ -37,8 +37,6 @@ FORMAT = 1
 
 _ARTIFACT = re.compile(r"[0-9a-f]{64}\.[0-9a-f]{16}")
 """Folder of a pulled model: its key, and what makes the name unique."""
-_Believed = tuple[Mapping[str, Record], Mapping[str, Crashes], str | None]
-"""What the journal says, and why it says nothing."""
 AskAdapter = Callable[..., tuple[bool, Sequence[str]]]
 """Called with `ready` and `timeout_seconds`: whether the adapter is alive (or ready), and lines that say so, or why not."""
 
@@ -58,21 +56,24 @@ def look(ask_adapter: AskAdapter, triton: TritonSettings, volume: VolumeSettings
     is_alive, lines = ask_adapter(ready=False, timeout_seconds=PROBE_SECONDS)
     if is_alive:
         is_ready, lines = ask_adapter(ready=True, timeout_seconds=PROBE_SECONDS)
-    (records, crashes, journal_problem), (placed, folder_problem), artifacts = _on_volume(volume, is_alive=is_alive)
-    version, rows, triton_problem = asyncio.run(_asked(triton))
+    problems = dict[str, str | None]()
+    journal, placed, artifacts = _on_volume(volume, problems, is_alive=is_alive)
+    version, rows, problems["triton"] = asyncio.run(_asked(triton))
+    records, crashes = (journal.records, journal.crashes) if journal else ({}, {})
     booted = time.time() - boot_seconds()
 
     def moment(seconds: float) -> datetime:
         return datetime.fromtimestamp(max(0.0, booted + seconds), UTC)
 
-    problems = {"triton": triton_problem, "journal": journal_problem, "folder": folder_problem}
-    by_id, models = by_owner(rows), []
-    for name in sorted(name for name in {*records, *by_id, *placed} if not name.startswith(PROBE)):
-        record, there = records.get(name), placed.get(name)
+    def shown(name: str) -> dict[str, Any]:
+        record, there, seen = records.get(name), placed.get(name), by_id.get(name, [])
         is_ours = not (record and record.placed and there and record.placed != there.identity)
-        models.append({
+        believed = record if is_ours else None
+        unseen = Placed("", 0) if problems["folder"] is not None and believed else there  # what could not be asked disagrees with nothing
+        drift = None if problems["journal"] else drift_of(name, believed.state if believed else None, seen, unseen)
+        return {
             "id": name,
-            "drift": _drift(name, record if is_ours else None, by_id.get(name, []), there, problems),
+            "drift": None if drift == "not_serving" and problems["triton"] is not None else drift,
             "adapter": None if record is None else {
                 "state": record.state,
                 "since": moment(record.since),
@@ -82,24 +83,25 @@ def look(ask_adapter: AskAdapter, triton: TritonSettings, volume: VolumeSettings
                 "storage_key": record.storage_key,
                 "size_bytes": record.size_bytes,
             },
-            "triton": None if triton_problem is not None else [
-                {**row._asdict(), "reason": redact(row.reason)} for row in by_id.get(name, [])
-            ],
+            "triton": None if problems["triton"] is not None else [{**row._asdict(), "reason": redact(row.reason)} for row in seen],
             "folder": None if there is None else {"size_bytes": there.size_bytes, "placed_by_adapter": is_ours},
             "artifact": {"key": key, "exists": key in artifacts} if (key := record and record.artifact_key) else None,
-        })  # fmt: skip
+        }  # fmt: skip
+
+    by_id = by_owner(rows)
+    models = [shown(name) for name in sorted({*records, *by_id, *placed}) if not name.startswith(PROBE)]
     contents = {name: record.content.crash for name, record in records.items() if record.content}
     idle = artifacts - {record.artifact_key for record in records.values()}
-    reasons = {place: {"problem": problem and redact(problem)} for place, problem in problems.items()}
+    told = {place: {"problem": problem and redact(problem)} for place, problem in problems.items()}
     return {
         "format": FORMAT,
         "time": moment(boot_seconds()),
         "agrees": not any(problems.values()) and not any(model["drift"] for model in models),
         "adapter": {"alive": is_alive, "ready": is_ready, "words": redact("; ".join(lines))},
-        "triton": {"endpoint": triton.target, "version": version or None, **reasons["triton"]},
-        "journal": {"path": str(volume.cache_dir / NAME), **reasons["journal"]},
-        "folder": {"path": str(volume.repository_dir), **reasons["folder"]},
-        "artifacts": {"count": len(artifacts), "idle": None if journal_problem is not None else len(idle)},
+        "triton": {"endpoint": triton.target, "version": version or None, **told["triton"]},
+        "journal": {"path": str(volume.cache_dir / NAME), **told["journal"]},
+        "folder": {"path": str(volume.repository_dir), **told["folder"]},
+        "artifacts": {"count": len(artifacts), "idle": None if problems["journal"] is not None else len(idle)},
         "crashes": [
             {"count": each.count, "last": moment(each.last), "models": sorted(id for id, crash in contents.items() if crash == each.digest)}
             for each in sorted(crashes.values(), key=lambda crashes: -crashes.last)
@@ -108,44 +110,35 @@ def look(ask_adapter: AskAdapter, triton: TritonSettings, volume: VolumeSettings
     }
 
 
-def _drift(
-    model_id: str, record: Record | None, rows: Sequence[ServerModel], placed: Placed | None, problems: Mapping[str, str | None]
-) -> Drift | None:
-    """What could not be asked disagrees with nothing."""
-    if problems["journal"] is not None:
-        return None
-    is_folder_unknown = problems["folder"] is not None and record is not None
-    drift = drift_of(model_id, record.state if record else None, rows, Placed("", 0) if is_folder_unknown else placed)
-    return None if drift == "not_serving" and problems["triton"] is not None else drift
-
-
-def _on_volume(volume: VolumeSettings, *, is_alive: bool) -> tuple[_Believed, tuple[Mapping[str, Placed], str | None], frozenset[str]]:
+def _on_volume(
+    volume: VolumeSettings, problems: dict[str, str | None], *, is_alive: bool
+) -> tuple[Found | None, Mapping[str, Placed], frozenset[str]]:
     """What journal, repository folder and cache hold, read in a thread that does not keep the process: a volume may hang."""
     threads = Threads("look", 1)
     try:
         looked = threads.submit(lambda: (_believed(volume.cache_dir, is_alive=is_alive), _placed(volume), _artifacts(volume.cache_dir)))
-        return looked.result(VOLUME_SECONDS)
+        (journal, problems["journal"]), (placed, problems["folder"]), artifacts = looked.result(VOLUME_SECONDS)
     except TimeoutError:
-        words = f"the volume has not answered within {VOLUME_SECONDS:g} s"
-        return ({}, {}, words), ({}, words), frozenset()
+        problems["journal"] = problems["folder"] = f"the volume has not answered within {VOLUME_SECONDS:g} s"
+        return None, {}, frozenset()
     finally:
         threads.shutdown()
+    return journal, placed, artifacts
 
 
-def _believed(cache_dir: Path, *, is_alive: bool) -> _Believed:
+def _believed(cache_dir: Path, *, is_alive: bool) -> tuple[Found | None, str | None]:
     """What the journal says, and why it says nothing."""
     try:
-        found = read(cache_dir / NAME, boot_id())
+        return read(cache_dir / NAME, boot_id()), None
     except NoJournal:
         if not is_alive and not cache_dir.exists():
-            return {}, {}, None  # nothing was ever noted
+            return None, None  # nothing was ever noted
         why = "the adapter could not write it: see its log for journal.dropped" if is_alive else "no adapter has left one"
-        return {}, {}, f"there is none: {why}"
+        return None, f"there is none: {why}"
     except OtherBoot:
-        return {}, {}, "it is of an earlier boot of this machine, and tells nothing of now"
+        return None, "it is of an earlier boot of this machine, and tells nothing of now"
     except JournalProblem as problem:
-        return {}, {}, str(problem)
-    return found.records, found.crashes, None
+        return None, str(problem)
 
 
 async def _asked(triton: TritonSettings) -> tuple[str, list[ServerModel], str | None]:

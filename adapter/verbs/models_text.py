@@ -17,7 +17,7 @@ from typing import Any
 
 from adapter.errors import some
 from adapter.inventory import Drift, is_untouched, serves
-from adapter.lifecycle.crashes import MOST_CRASHES, REMEMBERED_SECONDS
+from adapter.lifecycle.facts import MOST_CRASHES, REMEMBERED_SECONDS
 from adapter.model import ServerModel
 from adapter.telemetry.redaction import redact
 
@@ -172,10 +172,10 @@ def _size(model: Model) -> str:
     if not told and model["folder"] is None:
         return "-"
     size: float = told or model["folder"]["size_bytes"]
-    for unit in ("", "K", "M", "G", "T", "P", "E"):
-        if size < 1000 or unit == "E" or (not unit and size < 1024):
-            break
-        size /= 1024
+    units = iter("KMGTPE")
+    unit = ""
+    while size >= (1000 if unit else 1024) and unit != "E":
+        size, unit = size / 1024, next(units)
     return f"{size:.0f}{unit}" if not unit or size >= 100 else f"{size:.3g}{unit}"
 
 

@@ -11,11 +11,11 @@ from unittest import mock
 
 from adapter.journal import file as lines
 from adapter.journal.journal import Journal
-from adapter.lifecycle import predicting
+from adapter.lifecycle import fetching
+from adapter.lifecycle.facts import Facts
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
 from adapter.lifecycle.operation import Operation
 from adapter.lifecycle.reconciler import Reconciler
-from adapter.lifecycle.sizes import Sizes
 from adapter.lifecycle.states import State
 from adapter.lifecycle.worker import Worker
 from adapter.model import ModelSpec
@@ -219,7 +219,7 @@ def _too_many_loads() -> Any:
 
 def _prediction_waits() -> Any:
     """A prediction waits for a store."""
-    return mock.patch.multiple(predicting, SURVEY_SECONDS=20.0, PREDICT_SECONDS=20.0)
+    return mock.patch.multiple(fetching, SURVEY_SECONDS=20.0, PREDICT_SECONDS=20.0)
 
 
 def _all_unloads_at_once() -> Any:
@@ -255,9 +255,9 @@ def _nobody_undoes() -> Any:
 
 def _going_not_booked() -> Any:
     """Only what is loaded, or being loaded, counts for the memory."""
-    check = Sizes._check
+    check = Facts._check
 
-    def fewer(self: Sizes, model: Any, size_bytes: int, what: str, *, is_booked: bool) -> None:
+    def fewer(self: Facts, model: Any, size_bytes: int, what: str, *, is_booked: bool) -> None:
         going = [(other, other.size_bytes) for other in self._registry if other.state in (State.UNLOADING, State.FAILED, State.LOST)]
         for other, _ in going:
             other.size_bytes = 0
@@ -267,16 +267,16 @@ def _going_not_booked() -> Any:
             for other, size in going:
                 other.size_bytes = size
 
-    return mock.patch.object(Sizes, "_check", fewer)
+    return mock.patch.object(Facts, "_check", fewer)
 
 
 def _booked_late() -> Any:
     """A load that waits for its files is not in the book yet."""
 
-    def unbooked(self: Sizes, model: Any, spec: Any, file_bytes: int, content: Any) -> None:
+    def unbooked(self: Facts, model: Any, spec: Any, file_bytes: int, content: Any) -> None:
         self._check(model, spec.size_hint_bytes or 0, "", is_booked=spec.named is not None)
 
-    return mock.patch.object(Sizes, "admit", unbooked)
+    return mock.patch.object(Facts, "admit", unbooked)
 
 
 def _name_not_kept() -> Any:

@@ -121,7 +121,7 @@ async def test_what_is_found_at_a_take_over_is_told_at_once(world: World, make: 
     lifecycle.start()
     await asyncio.sleep(0.1)
     world.memory["a"] = "UNAVAILABLE"
-    lifecycle._audit.wanted.set()  # as a return of Triton does
+    lifecycle.registry.news.set()  # as a return of Triton does
     await asyncio.sleep(0.1)
 
     assert told() == AGREED | {"not_serving": 1}
@@ -135,7 +135,7 @@ async def test_nothing_is_compared_while_a_purge_runs(make: Callable[[], Runtime
     await lifecycle.status()
     world.memory.clear()
     world.trace.clear()
-    lifecycle._audit.wanted.set()
+    lifecycle.registry.news.set()
     await asyncio.sleep(2 * LOOKED)
     assert "index" not in world.trace
     world.let_go("purge")
@@ -150,7 +150,7 @@ async def test_a_look_during_which_something_happens_is_made_again(make: Callabl
     lifecycle = await started(make)
     await lifecycle.load(A)
     world.hold("inventory")
-    lifecycle._audit.wanted.set()
+    lifecycle.registry.news.set()
     await world.until_held("inventory")
     await lifecycle.unload("a")
     world.let_go("inventory")
@@ -168,7 +168,7 @@ async def test_a_long_look_that_proved_nothing_is_not_made_again_at_once(make: C
     lifecycle = await started(make)
     await lifecycle.load(A)
     world.hold("inventory")
-    lifecycle._audit.wanted.set()
+    lifecycle.registry.news.set()
     await world.until_held("inventory")
     await asyncio.sleep(0.5)
     await lifecycle.unload("a")
@@ -187,7 +187,7 @@ async def test_a_look_that_is_too_late_before_the_folder_is_read_reads_no_folder
     lifecycle = await started(make)
     await lifecycle.load(A)
     world.hold("index")
-    lifecycle._audit.wanted.set()
+    lifecycle.registry.news.set()
     await world.until_held("index")
     looks = world.trace.count("inventory")
     await lifecycle.unload("a")
@@ -202,7 +202,7 @@ async def test_a_model_with_something_under_way_is_not_judged(make: Callable[[],
     world.hold("load")
     load = asyncio.create_task(lifecycle.load(A))
     await world.until_held("load")
-    lifecycle._audit.wanted.set()
+    lifecycle.registry.news.set()
     await asyncio.sleep(LOOKED)
 
     assert told() == AGREED

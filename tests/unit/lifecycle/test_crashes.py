@@ -1,11 +1,12 @@
 """A content that kills Triton is counted, and not sent to it without an end."""
 
 import asyncio
+from unittest import mock
 
 import pytest
 
 from adapter.errors import CrashesTriton, ServerDied, ServerUnavailable
-from adapter.lifecycle.crashes import MOST_CONTENTS, MOST_CRASHES, REMEMBERED_SECONDS, CrashCounts
+from adapter.lifecycle.facts import MOST_CONTENTS, MOST_CRASHES, REMEMBERED_SECONDS, Facts
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
 from adapter.lifecycle.states import State
 from adapter.model import Content, Crashes
@@ -145,16 +146,16 @@ def test_deaths_are_counted_within_a_day_of_the_last_one() -> None:
     world = World()
     journal = ports(world).journal
     journal.now = lambda: now  # type: ignore[method-assign] # a clock of the test's own
-    counts = CrashCounts(journal)
+    counts = Facts(mock.Mock(), mock.Mock(), journal)
     content = Content("spec", "listing", "crash")
 
-    assert [counts.count("crash") for _ in range(MOST_CRASHES)] == [1, 2, 3]
+    assert [counts.count_death("crash") for _ in range(MOST_CRASHES)] == [1, 2, 3]
     now = REMEMBERED_SECONDS - 1
     with pytest.raises(CrashesTriton, match="23 h 59 min ago"):
-        counts.check(content)
+        counts.check_deaths(content)
     now = REMEMBERED_SECONDS
-    counts.check(content)
-    assert counts.count("crash") == 1
+    counts.check_deaths(content)
+    assert counts.count_death("crash") == 1
 
 
 def test_counts_of_contents_that_nobody_asks_for_any_more_are_forgotten() -> None:
@@ -162,15 +163,15 @@ def test_counts_of_contents_that_nobody_asks_for_any_more_are_forgotten() -> Non
     world = World()
     journal = ports(world).journal
     journal.now = lambda: now  # type: ignore[method-assign] # a clock of the test's own
-    counts = CrashCounts(journal)
+    counts = Facts(mock.Mock(), mock.Mock(), journal)
 
     for number in range(MOST_CONTENTS + 10):
         now = float(number)
-        counts.count(f"crash{number}")
+        counts.count_death(f"crash{number}")
     assert list(world.crashes) == [f"crash{number}" for number in range(10, MOST_CONTENTS + 10)]
 
     now = REMEMBERED_SECONDS + MOST_CONTENTS
-    counts.count("crash")
+    counts.count_death("crash")
     assert list(world.crashes) == [f"crash{number}" for number in range(MOST_CONTENTS + 1, MOST_CONTENTS + 10)] + ["crash"]
 
 
@@ -181,7 +182,7 @@ def test_a_death_that_is_still_to_come_counts_for_nothing() -> None:
     journal.now = lambda: 10.0  # type: ignore[method-assign] # a clock of the test's own
     world.crashes["crash"] = Crashes(digest="crash", count=3, last=1e9)
 
-    CrashCounts(journal).check(Content("spec", "listing", "crash"))
+    Facts(mock.Mock(), mock.Mock(), journal).check_deaths(Content("spec", "listing", "crash"))
 
 
 # ---- in a restore
@@ -296,9 +297,9 @@ async def test_a_content_that_three_deaths_have_banned_is_not_restored(lifecycle
 async def test_a_content_that_is_banned_is_not_restored(lifecycle: RuntimeLifecycle, world: World) -> None:
     """It serves under this id, and has killed Triton under another one."""
     await lifecycle.load(B)
-    counts = CrashCounts(ports(world).journal)
+    counts = Facts(mock.Mock(), mock.Mock(), ports(world).journal)
     for _ in range(MOST_CRASHES):
-        counts.count(world.records["b"].content.crash)
+        counts.count_death(world.records["b"].content.crash)
     world.trace.clear()
 
     world.restart_triton()

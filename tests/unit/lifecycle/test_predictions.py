@@ -6,10 +6,10 @@ from collections.abc import Callable
 import pytest
 
 from adapter.errors import AdapterError, InvalidModel, NoCapacity, SourceDenied, SourceNotFound, SourceUnavailable
-from adapter.lifecycle import predicting
+from adapter.lifecycle import fetching
+from adapter.lifecycle.facts import UNFIT_BYTES
+from adapter.lifecycle.fetching import MOST_LOOKS, PREDICT_SECONDS
 from adapter.lifecycle.lifecycle import RuntimeLifecycle
-from adapter.lifecycle.predicting import MOST_LOOKS, PREDICT_SECONDS
-from adapter.lifecycle.sizes import UNFIT_BYTES
 from adapter.model import Listing, SourceFile, Survey
 from adapter.settings.capacity import CapacitySettings
 from tests.builders import a_spec
@@ -144,7 +144,7 @@ async def test_of_a_part_of_a_listing_what_would_be_served_counts(lifecycle: Run
 async def test_a_defect_of_ours_is_logged_and_predicts_the_default(
     lifecycle: RuntimeLifecycle, monkeypatch: pytest.MonkeyPatch, logged: list[str]
 ) -> None:
-    monkeypatch.setattr(predicting, "served_bytes", lambda *_: 1 // 0)
+    monkeypatch.setattr(fetching, "served_bytes", lambda *_: 1 // 0)
     assert await lifecycle.predict(A) == 1_250_000
     assert logged == ["prediction.crashed"]
 
@@ -152,7 +152,7 @@ async def test_a_defect_of_ours_is_logged_and_predicts_the_default(
 @pytest.fixture
 def logged(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     events: list[str] = []
-    monkeypatch.setattr(predicting.log, "error", lambda event, **_: events.append(event))
+    monkeypatch.setattr(fetching.log, "exception", lambda event, **_: events.append(event))
     return events
 
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from adapter.digests import Digests
 from adapter.errors import NoCapacity
+from adapter.lifecycle.facts import UNFIT_BYTES, Facts
 from adapter.lifecycle.registry import Model, Registry
-from adapter.lifecycle.sizes import UNFIT_BYTES, Sizes
 from adapter.model import Content, Listing, ModelSpec, SourceFile
 from adapter.settings import read_group
 from adapter.settings.capacity import CapacitySettings
@@ -39,15 +39,15 @@ def announcing(capacity_bytes: int, default_bytes: int, threads: int) -> Capacit
 
 
 @pytest.fixture
-def sizes(capacity: CapacitySettings) -> Sizes:
-    return Sizes(mock.create_autospec(Registry), capacity, DIGESTS)
+def sizes(capacity: CapacitySettings) -> Facts:
+    return Facts(mock.create_autospec(Registry), capacity, mock.Mock(digests=DIGESTS))
 
 
 def of(content: Content | None, size_bytes: int = 0) -> Model:
     return Model("a", content=content, size_bytes=size_bytes)
 
 
-def from_files(sizes: Sizes, file_bytes: int, *, is_sure: bool) -> int:
+def from_files(sizes: Facts, file_bytes: int, *, is_sure: bool) -> int:
     """What is predicted of files."""
     return sizes.predicted(sizes.from_files(file_bytes), is_sure=is_sure)
 
@@ -73,19 +73,19 @@ def test_usable_is_what_modelmesh_lets_one_model_have(capacity_bytes: int, defau
 
 
 @pytest.mark.parametrize("file_bytes", [0, 1, 227, 6554])
-def test_no_prediction_is_8_kib_or_less(sizes: Sizes, file_bytes: int) -> None:
+def test_no_prediction_is_8_kib_or_less(sizes: Facts, file_bytes: int) -> None:
     """ModelMesh never retries a failed model that it believes to be that small."""
     assert from_files(sizes, file_bytes, is_sure=True) == from_files(sizes, file_bytes, is_sure=False) == 8193
 
 
-def test_a_model_that_cannot_fit_is_predicted_small_and_refused(sizes: Sizes) -> None:
+def test_a_model_that_cannot_fit_is_predicted_small_and_refused(sizes: Facts) -> None:
     """A prediction above the capacity would never lead to a loadModel, and nobody would learn why."""
     assert from_files(sizes, 2048 * MIB, is_sure=True) == UNFIT_BYTES > 8192
     with pytest.raises(NoCapacity, match=r"does not fit: 2048 MiB .* of files × 1.25 = 2560 MiB .*, but the usable capacity is 1014 MiB"):
         sizes.admit(of(None), A, 2048 * MIB, content())
 
 
-def test_refusal_and_small_prediction_share_one_line(sizes: Sizes, capacity: CapacitySettings) -> None:
+def test_refusal_and_small_prediction_share_one_line(sizes: Facts, capacity: CapacitySettings) -> None:
     largest = int(capacity.usable_bytes / 1.25)
     sizes.admit(of(None), A, largest, content())
     assert from_files(sizes, largest, is_sure=True) == int(largest * 1.25)
@@ -94,33 +94,33 @@ def test_refusal_and_small_prediction_share_one_line(sizes: Sizes, capacity: Cap
     assert from_files(sizes, largest + 2, is_sure=True) == UNFIT_BYTES
 
 
-def test_what_nobody_is_sure_of_never_says_that_a_model_cannot_fit(sizes: Sizes, capacity: CapacitySettings) -> None:
+def test_what_nobody_is_sure_of_never_says_that_a_model_cannot_fit(sizes: Facts, capacity: CapacitySettings) -> None:
     """The whole usable capacity at most: with more ModelMesh would not call loadModel."""
     disk = a_spec("p", disk_size_bytes=2048 * MIB)
     predicted = (from_files(sizes, 2048 * MIB, is_sure=False), sizes.blind(disk))
     assert set(predicted) == {capacity.usable_bytes}
 
 
-def test_a_given_size_beats_everything_that_fits(sizes: Sizes) -> None:
+def test_a_given_size_beats_everything_that_fits(sizes: Facts) -> None:
     assert sizes.given(GIVEN) == sizes.measured(of(content(GIVEN)), GIVEN, 12_000, 7) == 500 * MIB
     assert sizes.given(a_spec("p", size_hint_bytes=2048 * MIB)) == UNFIT_BYTES
     with pytest.raises(NoCapacity, match="given as 2048 MiB"):
         sizes.admit(of(None), a_spec("p", size_hint_bytes=2048 * MIB), 1, content())
 
 
-def test_disk_size_is_file_bytes(sizes: Sizes) -> None:
+def test_disk_size_is_file_bytes(sizes: Facts) -> None:
     """`disk_size_bytes` counts files: it is multiplied."""
     assert sizes.blind(a_spec("p", model_id="a", model_type="onnx", disk_size_bytes=1_000_000)) == 1_250_000
 
 
-def test_a_measured_size_is_remembered_for_what_is_asked_under_any_id(sizes: Sizes) -> None:
+def test_a_measured_size_is_remembered_for_what_is_asked_under_any_id(sizes: Facts) -> None:
     sizes.measured(of(content()), A, 1_000_000, 33 * MIB)
     assert sizes.blind(a_spec("models/a", model_id="other", model_type="onnx")) == 33 * MIB
     assert sizes.blind(a_spec("models/b", model_id="a", model_type="onnx")) is None
     assert sizes.blind(a_spec("models/a", model_id="a", model_type="onnx", storage_key="other")) is None
 
 
-def test_what_was_remembered_beats_the_estimate_while_the_listing_is_the_same(sizes: Sizes) -> None:
+def test_what_was_remembered_beats_the_estimate_while_the_listing_is_the_same(sizes: Facts) -> None:
     """A size that fitted: files × multiplier would say that it does not."""
     sizes.remember(content(), 33 * MIB)
     sizes.admit(of(None), A, 2048 * MIB, content())
@@ -128,15 +128,15 @@ def test_what_was_remembered_beats_the_estimate_while_the_listing_is_the_same(si
         sizes.admit(of(None), A, 2048 * MIB, content(etag="e2"))
 
 
-def test_sizes_that_were_asked_for_long_ago_are_forgotten(sizes: Sizes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("adapter.lifecycle.sizes._REMEMBERED", 2)
+def test_sizes_that_were_asked_for_long_ago_are_forgotten(sizes: Facts, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("adapter.lifecycle.facts._REMEMBERED", 2)
     specs = [a_spec(path) for path in "abc"]
     for spec in specs:
         sizes.measured(of(content(spec)), spec, 1, 33 * MIB)
     assert [sizes.remembered(spec) for spec in specs] == [None, *((content(spec), 33 * MIB) for spec in specs[1:])]
 
 
-def test_a_report_above_the_usable_capacity_is_a_fact_against_any_word(sizes: Sizes) -> None:
+def test_a_report_above_the_usable_capacity_is_a_fact_against_any_word(sizes: Facts) -> None:
     """Loaded, measured and refused; then refused unmeasured, for as long as the listing is the same."""
     for spec in (A, GIVEN):
         with pytest.raises(NoCapacity) as refused:
@@ -152,7 +152,7 @@ def test_a_report_above_the_usable_capacity_is_a_fact_against_any_word(sizes: Si
     assert (sizes.blind(GIVEN), sizes.blind(A)) == (500 * MIB, None)
 
 
-def test_what_has_no_version_is_tried_anew(sizes: Sizes) -> None:
+def test_what_has_no_version_is_tried_anew(sizes: Facts) -> None:
     """An equal listing proves nothing then; a prediction goes by it all the same, and is not sure."""
     with pytest.raises(NoCapacity):
         sizes.measured(of(content(etag="")), A, 1_000_000, 2048 * MIB)
@@ -160,11 +160,11 @@ def test_what_has_no_version_is_tried_anew(sizes: Sizes) -> None:
     assert sizes.predicted(2048 * MIB) > UNFIT_BYTES
 
 
-def test_a_model_that_is_loaded_again_keeps_the_size_that_modelmesh_was_told(sizes: Sizes) -> None:
+def test_a_model_that_is_loaded_again_keeps_the_size_that_modelmesh_was_told(sizes: Facts) -> None:
     assert sizes.restored(of(content(), 33 * MIB), 44 * MIB) == 33 * MIB
     with pytest.raises(NoCapacity, match="Triton's backend reports 2048 MiB"):
         sizes.restored(of(content(), 33 * MIB), 2048 * MIB)
 
 
-def test_a_model_that_nobody_measured_is_what_triton_reports_or_its_files_say(sizes: Sizes) -> None:
+def test_a_model_that_nobody_measured_is_what_triton_reports_or_its_files_say(sizes: Facts) -> None:
     assert (sizes.adopted(1_000_000, 7_000_000), sizes.adopted(1_000_000), sizes.adopted(0)) == (7_000_000, 1_250_000, 8193)

@@ -1,5 +1,7 @@
 """
-How big a model is: said, remembered, estimated; whether it fits; and how much of the memory each model has. No I/O.
+What is remembered of contents: how big a model is, and how often Triton died over it. No I/O.
+
+A size is said, remembered or estimated; it says whether a model fits, and how much of the memory each model has.
 
 Order of truth: a size given with the model (`adapter.modelSizeBytes`), what Triton's backend reports, the remembered size
 of the same listing, bytes of the files that are served × multiplier; where storage tells nothing, the size remembered of the
@@ -12,17 +14,20 @@ while it is UNLOADING, FAILED or LOST. Decisions are synchronous: no load is adm
 ModelMesh counts for itself, so one of its models needs to fit the usable capacity alone. A front's caller counts nothing: its
 load is *booked*, and refused where the sum of all models would be more than the capacity. No reserve is kept then; that is for
 ModelMesh's unloads. What was given for a booked model counts less than what Triton reports, and than what is remembered.
+
+Deaths of Triton are counted by `Content.crash` (type, path, storage key and parameters, listing), in the journal: over all ids, and
+over restarts of the adapter. A success forgets the count.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 
-from adapter.digests import Digests
-from adapter.errors import NoCapacity
+from adapter.errors import CrashesTriton, NoCapacity
 from adapter.lifecycle.registry import Model, Registry
 from adapter.lifecycle.states import State
-from adapter.model import Content, ModelSpec
+from adapter.model import Content, Crashes, ModelSpec
+from adapter.ports import Journal
 from adapter.settings.capacity import MIN_SIZE_BYTES, CapacitySettings
 from adapter.units import show_bytes
 
@@ -33,16 +38,22 @@ loadModel, whose refusal then shows the reason. With a prediction above the capa
 calls loadModel, and the reason is not shown. Source: observed on ModelMesh.
 """
 _REMEMBERED = 10_000
+MOST_CRASHES = 3
+"""Deaths after which Triton is not asked again: a restart of Triton takes every other model with it."""
+REMEMBERED_SECONDS = 24 * 3600.0
+"""A death counts until so long after the last one."""
+MOST_CONTENTS = 1000
+"""Contents whose counts the journal keeps; those that have died longest ago are forgotten first."""
 _GOING = (State.UNLOADING, State.FAILED)
 
 
-class Sizes:
-    """Sizes in bytes of memory, from sizes in bytes of files."""
+class Facts:
+    """Sizes in bytes of memory, from sizes in bytes of files; and the deaths of Triton, by content."""
 
-    def __init__(self, registry: Registry, capacity: CapacitySettings, digests: Digests) -> None:
+    def __init__(self, registry: Registry, capacity: CapacitySettings, journal: Journal) -> None:
         self._registry = registry
         self._capacity = capacity
-        self._digests = digests
+        self._journal = journal
         self._remembered: OrderedDict[str, tuple[Content, int]] = OrderedDict()
         """By digest of what was asked for: the content that was measured last, as the journal has it, and its size."""
 
@@ -56,7 +67,8 @@ class Sizes:
             NoCapacity: it does not fit, with the arithmetic; nothing is entered.
         """
         known: list[tuple[int, str]] = []
-        if last := self._measured_of(content):
+        measured, last = self._remembered.get(content.spec, (None, 0))
+        if content.listing is not None and measured == content:  # without versions it equals nothing
             known.append((last, f"it took {show_bytes(last)} when it was loaded last"))
         if given := spec.size_hint_bytes:
             known.append((given, f"given as {show_bytes(given)}"))
@@ -119,7 +131,7 @@ class Sizes:
 
     def remembered(self, spec: ModelSpec) -> tuple[Content, int] | None:
         """What was measured last of what is asked for, and its size in bytes."""
-        return self._remembered.get(self._digests.of_spec(spec))
+        return self._remembered.get(self._journal.digests.of_spec(spec))
 
     def blind(self, spec: ModelSpec) -> int | None:
         """
@@ -138,31 +150,23 @@ class Sizes:
 
     # ---- arithmetic
 
-    def _measured_of(self, content: Content) -> int:
-        """The remembered size of this very content; 0: none, or not known."""
-        known, size = self._remembered.get(content.spec, (None, 0))
-        return size if content.listing is not None and known == content else 0
-
     def _loaded(self, model: Model, size_bytes: int, reported_bytes: int, *, is_booked: bool) -> int:
         admitted, is_fact = model.size_bytes, not is_booked and not self._fits(reported_bytes)
         size = model.size_bytes = max(reported_bytes if is_fact else size_bytes, MIN_SIZE_BYTES)
         if model.content is not None:
             self.remember(model.content, size)
-        if is_fact:
-            how = f"Triton's backend reports {show_bytes(size)}"
-            self._check(model, size, f"model does not fit and is unloaded again: {how}", is_booked=False)
-        elif is_booked and size > admitted:
-            how = f"it takes {show_bytes(size)} in Triton"
-            self._check(model, size, f"model does not fit and is unloaded again: {how}", is_booked=True)
+        if is_fact or (is_booked and size > admitted):
+            how = f"Triton's backend reports {show_bytes(size)}" if is_fact else f"it takes {show_bytes(size)} in Triton"
+            self._check(model, size, f"model does not fit and is unloaded again: {how}", is_booked=is_booked)
         return size
 
     def _check(self, model: Model, size_bytes: int, what: str, *, is_booked: bool) -> None:
         """Raises NoCapacity."""
-        usable, capacity = self._capacity.usable_bytes, self._capacity.capacity_bytes
+        capacity = self._capacity.capacity_bytes
         if not is_booked:
             if not self._fits(size_bytes):
                 reserve = f"(capacity {show_bytes(capacity)} less ModelMesh's reserve for unloads)"
-                raise NoCapacity(f"{what}, but the usable capacity is {show_bytes(usable)} {reserve}")
+                raise NoCapacity(f"{what}, but the usable capacity is {show_bytes(self._capacity.usable_bytes)} {reserve}")
             return
         others = [other for other in self._registry if other is not model and other.size_bytes]
         held = sum(other.size_bytes for other in others)
@@ -175,3 +179,47 @@ class Sizes:
 
     def _fits(self, size_bytes: int) -> bool:
         return size_bytes <= self._capacity.usable_bytes
+
+    # ---- deaths of Triton
+
+    def check_deaths(self, content: Content) -> None:
+        """
+        Refuse what kills Triton, before anything is pulled.
+
+        Raises:
+            CrashesTriton: with the count, the time, and what ends it.
+        """
+        known = self._journal.crashes.get(content.crash)
+        if known is None or known.count < MOST_CRASHES or not self._still_counts(known):
+            return
+        since = self._journal.now() - known.last
+        raise CrashesTriton(
+            f"Triton has died {known.count} times while it was loading this model, the last time {_minutes(since)} ago, so Triton is not "
+            "asked again: not before the model's files, type, path, storage key or parameters change, or "
+            f"{_minutes(REMEMBERED_SECONDS - since)} pass"
+        )
+
+    def count_death(self, digest: str) -> int:
+        """Triton has died over the content with this `Content.crash`; returns how often by now."""
+        known = self._journal.crashes.get(digest)
+        others = sorted((each for each in self._journal.crashes.values() if each.digest != digest), key=lambda each: -each.last)
+        for place, other in enumerate(others):  # a content that has changed is never asked for again: who else would forget it?
+            if place >= MOST_CONTENTS - 1 or not self._still_counts(other):
+                self._journal.forget(other)
+        count = known.count + 1 if known and self._still_counts(known) else 1
+        self._journal.note(Crashes(digest=digest, count=count, last=self._journal.now()))
+        return count
+
+    def forget_deaths(self, content: Content) -> None:
+        """Triton has loaded it: earlier deaths had another cause."""
+        if known := self._journal.crashes.get(content.crash):
+            self._journal.forget(known)
+
+    def _still_counts(self, known: Crashes) -> bool:
+        """Not what is to come: the journal is anybody's who can write the volume."""
+        return 0 <= self._journal.now() - known.last < REMEMBERED_SECONDS
+
+
+def _minutes(seconds: float) -> str:
+    hours, minutes = divmod(int(seconds / 60), 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min"
