@@ -12,6 +12,8 @@ _HOST = re.compile(r"[A-Za-z0-9._:-]+")
 _ODD = re.compile(r"[\x00-\x1f\x7f\\]")
 """Characters that libraries read differently: one takes for a part of the host what another one drops."""
 _DEFAULT_PORTS = {"http": 80, "https": 443}
+_PARTS = 5
+"""Of an endpoint; the last one is the path."""
 
 
 def checked_endpoint(text: str, label: str, name: str = "endpoint_url", *, query: bool = False) -> str:
@@ -39,20 +41,12 @@ def checked_endpoint(text: str, label: str, name: str = "endpoint_url", *, query
 
 def is_same_endpoint(one: object, other: object) -> bool:
     """Whether both name one server in one way, so that credentials of one may go to the other."""
-    if not one or not other:
-        return not one and not other
-    try:
-        return _endpoint_parts(str(one)) == _endpoint_parts(str(other))
-    except ValueError:
-        return False
+    return _are_same(one, other, _PARTS)
 
 
-def is_same_origin(wanted: object, stored: object) -> bool:
+def is_same_origin(one: object, other: object) -> bool:
     """Whether scheme, host and port are the same: paths and queries of one web server are the request's to choose."""
-    try:
-        return bool(wanted and stored) and is_same_endpoint(origin(_split(wanted)), origin(_split(stored)))
-    except ValueError:
-        return False
+    return _are_same(one, other, _PARTS - 1)
 
 
 def origin(url: SplitResult) -> str:
@@ -60,13 +54,19 @@ def origin(url: SplitResult) -> str:
     return f"{url.scheme}://{url.netloc}"
 
 
-def _endpoint_parts(text: str) -> tuple[str, str | None, int | None, str, str | None]:
-    parts = _split(text)
-    return parts.scheme, parts.hostname, parts.port or _DEFAULT_PORTS.get(parts.scheme), parts.path.rstrip("/"), parts.username
+def _are_same(one: object, other: object, count: int) -> bool:
+    """Whether so many parts are the same."""
+    if not one or not other:
+        return not one and not other
+    try:
+        return _parts(one)[:count] == _parts(other)[:count]
+    except ValueError:
+        return False
 
 
-def _split(url: object) -> SplitResult:
-    return urlsplit(_with_scheme(str(url).strip()))
+def _parts(text: object) -> tuple[object, ...]:
+    url = urlsplit(_with_scheme(str(text).strip()))
+    return url.scheme, url.hostname, url.port or _DEFAULT_PORTS.get(url.scheme), url.username, url.path.rstrip("/")
 
 
 def _with_scheme(text: str) -> str:

@@ -64,24 +64,16 @@ def is_same_name(wanted: object, stored: object) -> bool:
     return not stored or text_of(wanted) == text_of(stored)
 
 
-def is_same_text(wanted: object, stored: object) -> bool:
-    """Whether both say the same."""
-    return text_of(wanted) == text_of(stored)
-
-
 NOTHING = Binding()
 """Of a type that has no credentials."""
 
 
-@dataclass(frozen=True)
-class StorageConfig:
-    """The merged config of one request."""
+@dataclass(frozen=True, kw_only=True)
+class StorageConfig(Fields):
+    """The merged config of one request, with its fields."""
 
     type: str
     bucket: str | None
-    values: Mapping[str, object] = field(repr=False)
-    label: str
-    """For people: which file it is from."""
     is_unsigned: bool = False
     """The request goes to an endpoint that the stored credentials do not belong to."""
     has_own_credentials: bool = False
@@ -92,7 +84,7 @@ class StorageConfig:
     @property
     def fields(self) -> Fields:
         """Its values, to be read one by one."""
-        return Fields(self.values, self.label)
+        return self
 
     def required_bucket(self) -> str:
         """The bucket. Raises InvalidRequest when there is none, or its name is none."""
@@ -149,7 +141,10 @@ def merged(stored: Mapping[str, object], spec: ModelSpec, label: str, bindings: 
     bucket = values.get("bucket") or values.get("default_bucket")
     if bucket is not None and not isinstance(bucket, str):
         raise InvalidRequest(f"{label}: bucket is not a string")
-    return StorageConfig(kind, text_of(bucket), values, label, is_unsigned=is_unsigned, has_own_credentials=bool(own), requested=requested)
+    return StorageConfig(
+        values=values, label=label, type=kind, bucket=text_of(bucket),
+        is_unsigned=is_unsigned, has_own_credentials=bool(own), requested=requested,
+    )  # fmt: skip
 
 
 def _kind_of(values: Mapping[str, object], params: Mapping[str, str], label: str, bindings: Mapping[str, Binding]) -> str:

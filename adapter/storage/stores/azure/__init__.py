@@ -13,13 +13,13 @@ from urllib.parse import urlsplit
 from adapter.errors import InvalidRequest
 from adapter.storage.secret.endpoints import is_same_endpoint
 from adapter.storage.secret.fields import Secret, check_all_or_none, checked_bucket
-from adapter.storage.secret.merging import Binding, StorageConfig, is_same_name, is_same_text
+from adapter.storage.secret.merging import Binding, StorageConfig, is_same_name
 from adapter.storage.stores.clients import Client, Connection, Means, fields_of
 
 PRINCIPAL = ("tenant_id", "client_id", "client_secret")
 CREDENTIALS = ("connection_string", "account_key", "sas_token", *PRINCIPAL)
 BINDING = Binding(
-    places={"endpoint_url": is_same_endpoint, "account_name": is_same_name, "connection_string": is_same_text},
+    places={"endpoint_url": is_same_endpoint, "account_name": is_same_name, "connection_string": is_same_name},
     credentials=CREDENTIALS,
     whole=(("connection_string",), ("account_key",), ("sas_token",), PRINCIPAL),
 )
