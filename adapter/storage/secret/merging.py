@@ -164,19 +164,15 @@ def _check_overrides(values: Mapping[str, object], params: Mapping[str, str], la
     """Raise InvalidRequest when a parameter changes what it may not. A value that is the stored one changes nothing."""
     for name, value in params.items():
         field_names = {name.lower(), name.lower().partition(".")[0]}
-        if _text_at(values, name) == text_of(value):
+        found: object = values
+        for step in name.split("."):
+            found = found.get(step) if isinstance(found, Mapping) else None
+        if text_of(found) == text_of(value):
             continue
         if field_names & set(STORED_ONLY):
             raise InvalidRequest(f"storage_params has {name}, which no request may set; put it into {label}")
         if field_names & set(unless_own):
             raise InvalidRequest(f"storage_params has {name}, which a request may set only beside its own credentials; put it into {label}")
-
-
-def _text_at(values: Mapping[str, object], path: str) -> str | None:
-    found: object = values
-    for name in path.split("."):
-        found = found.get(name) if isinstance(found, Mapping) else None
-    return text_of(found)
 
 
 def expanded(stored: Mapping[str, object], label: str) -> dict[str, object]:
@@ -204,9 +200,7 @@ def override(values: dict[str, object], params: Mapping[str, object], what: str 
             raise InvalidRequest(f"{what}: {name!r} is not a path of names joined by dots")
         target = values
         for depth, parent in enumerate(parents, 1):
-            if target.get(parent) is None:
-                target[parent] = {}
-            step = target[parent]
+            step = target[parent] = {} if target.get(parent) is None else target[parent]
             if not isinstance(step, dict):
                 raise InvalidRequest(f"{what}: {name!r} needs {'.'.join(parents[:depth])!r} to be an object, which it is not")
             target = step

@@ -11,8 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from adapter.errors import InvalidRequest
-from adapter.storage.secret.endpoints import is_same_endpoint
-from adapter.storage.secret.fields import Secret, check_all_or_none, checked_bucket
+from adapter.storage.secret.fields import Secret, check_all_or_none, checked_bucket, is_same_endpoint
 from adapter.storage.secret.merging import Binding, StorageConfig, is_same_name
 from adapter.storage.stores.clients import Client, Connection, Means, fields_of
 

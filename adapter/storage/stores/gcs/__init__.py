@@ -9,8 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from adapter.errors import InvalidRequest
-from adapter.storage.secret.endpoints import is_same_endpoint
-from adapter.storage.secret.fields import Secret, check_all_or_none
+from adapter.storage.secret.fields import Secret, check_all_or_none, is_same_endpoint
 from adapter.storage.secret.merging import Binding, StorageConfig
 from adapter.storage.stores.clients import Client, Connection, Means, fields_of
 

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from adapter.errors import InvalidRequest
-from adapter.storage.secret.endpoints import checked_endpoint, is_same_origin
-from adapter.storage.secret.fields import Secret
+from adapter.storage.secret.fields import Secret, checked_endpoint, is_same_origin
 from adapter.storage.secret.merging import Binding, StorageConfig
 from adapter.storage.secret.trust import check_client_pem
 from adapter.storage.stores.clients import Client, Connection, Means, fields_of

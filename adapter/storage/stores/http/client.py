@@ -24,7 +24,7 @@ from adapter.storage.bucket import PAGE_OBJECTS, Page, Read, StoredObject
 from adapter.storage.checksums import Checksum, readable
 from adapter.storage.net.failures import DeniedAddress, Unanswered
 from adapter.storage.net.messages import Access, Collected, Head, Request, proxy_for
-from adapter.storage.secret.endpoints import is_same_endpoint, origin
+from adapter.storage.secret.fields import is_same_endpoint, origin
 from adapter.storage.secret.merging import StorageConfig
 from adapter.storage.stores.answers import GONE, OK, PARTIAL, REDIRECTS, USER_AGENT, Body, Where, etag_of, length_of, span_of
 from adapter.storage.stores.clients import Means

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from adapter.errors import InvalidRequest
-from adapter.storage.secret.endpoints import is_same_endpoint
-from adapter.storage.secret.fields import Secret
+from adapter.storage.secret.fields import Secret, is_same_endpoint
 from adapter.storage.secret.merging import Binding, StorageConfig
 from adapter.storage.stores.clients import Client, Connection, Means, fields_of
 
