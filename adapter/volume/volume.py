@@ -234,10 +234,11 @@ def failure_in_words(error: OSError, folder: Path, needed_bytes: int, what: str 
         needed_bytes: what was to be written; 0: a directory, which takes no bytes worth telling.
         what: begins the sentence, where the cause alone does not tell what could not be done.
     """
-    path = Path(os.fsdecode(error.filename or ""))
-    gone = [place for place in (*reversed(path.parents), path) if not os.path.lexists(place)]
-    if error.errno == errno.ENOENT and gone and not what:
-        return AdapterError(f"{gone[0]} was deleted while the adapter was working")
+    if error.errno == errno.ENOENT and error.filename and not what:  # else nobody may look there: it may be in a claim
+        path = Path(os.fsdecode(error.filename))
+        for place in (*reversed(path.parents), path):
+            if not os.path.lexists(place):
+                return AdapterError(f"{place} was deleted while the adapter was working")
     if error.errno == errno.EROFS:
         return VolumeFailed(
             f"{what}the volume is read-only: nothing can be written below {folder} (after an error of the disk the kernel does so)"
