@@ -191,7 +191,7 @@ async def _found(search: Search, reads: VolumeReads, locate: Callable[[], Place]
 
     def look(stop: Stop) -> LocalModel:
         place = locate()
-        return LocalModel(listed(place, stop, search.saw), place.path, place.schema, reads, search.waits)
+        return LocalModel(listed(place, stop, search.saw), place, reads, search.waits)
 
     model = await reads.run(search.waits, look)
     await search.tell(model)

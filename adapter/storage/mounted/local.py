@@ -31,6 +31,7 @@ class Place(NamedTuple):
     bounds: Bounds
     """Of the model, and of the links in it."""
     path: Path
+    """A file or a directory."""
     schema: Path | None
     origin: str
     """Where that is, for people."""
@@ -43,9 +44,7 @@ class LocalModel:
     """A model whose files belong to others. Implements `Found` and `StoredModel`."""
 
     listing: Listing
-    path: Path
-    """The model itself, a file or a directory."""
-    schema: Path | None
+    place: Place
     reads: VolumeReads
     """Threads of the volume that it is on."""
     waits: Waits
@@ -87,10 +86,11 @@ class LocalModel:
 
     @property
     def _root(self) -> Path:
-        return self.path.parent if self.listing.is_single_file else self.path
+        return self.place.path.parent if self.listing.is_single_file else self.place.path
 
     def _path(self, file: SourceFile) -> Path:
-        return self.schema if self.schema is not None and file == self.listing.schema else self._root / file.path
+        schema = self.place.schema
+        return schema if schema and file == self.listing.schema else self._root / file.path
 
     def _read(self, file: SourceFile) -> bytes:
         path = self._path(file)

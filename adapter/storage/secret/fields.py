@@ -9,6 +9,7 @@ opened, and a bounded part is read: a path may lead to a device that has no end,
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -54,10 +55,8 @@ class Secret:
 
 def text_of(value: object) -> str | None:
     """A value of a config as a text; None when it is absent, empty, or an object or array."""
-    if isinstance(value, bool):
-        return str(value).lower()
     if isinstance(value, int | float):
-        return str(value)
+        return json.dumps(value)
     return (value.strip() or None) if isinstance(value, str) else None
 
 
@@ -90,10 +89,8 @@ class Fields:
     def flag(self, name: str, *, default: bool) -> bool:
         """A boolean, written as any setting's."""
         value = self.text(name)
-        if value is None:
-            return default
         try:
-            return parse_bool(value)
+            return default if value is None else parse_bool(value)
         except ValueError as error:
             raise InvalidRequest(f'{self.label}: {name} is not a boolean; expected "true" or "false"') from error
 
@@ -140,10 +137,9 @@ def checked_endpoint(text: str, label: str, name: str = "endpoint_url", *, query
     try:
         parts = urlsplit(url)
         has_server = _HOST.fullmatch(parts.hostname or "") is not None and parts.netloc.isascii() and parts.port != 0
-        is_good = has_server and parts.scheme in _DEFAULT_PORTS and not _ODD.search(url)
     except ValueError:
-        is_good = False
-    if not is_good:
+        has_server = False
+    if not has_server or parts.scheme not in _DEFAULT_PORTS or _ODD.search(url):
         raise InvalidRequest(f"{label}: {name} is not a URL; expected http://host:port or https://host")
     if parts.username is not None or parts.password is not None:
         raise InvalidRequest(f"{label}: {name} holds a user name or password; credentials go into keys of their own")
