@@ -234,7 +234,7 @@ def failure_in_words(error: OSError, folder: Path, needed_bytes: int, what: str 
         needed_bytes: what was to be written; 0: a directory, which takes no bytes worth telling.
         what: begins the sentence, where the cause alone does not tell what could not be done.
     """
-    if error.errno == errno.ENOENT and error.filename and not what:  # else nobody may look there: it may be in a claim
+    if error.errno == errno.ENOENT and error.filename and not what:  # else no look there: it may be in a claim
         path = Path(os.fsdecode(error.filename))
         for place in (*reversed(path.parents), path):
             if not os.path.lexists(place):

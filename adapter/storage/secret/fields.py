@@ -164,7 +164,7 @@ def origin(url: SplitResult) -> str:
 
 
 def _are_same(one: object, other: object, count: int) -> bool:
-    """Whether so many parts are the same."""
+    """Whether the first parts, this number of them, are the same."""
     if not one or not other:
         return not one and not other
     try:
