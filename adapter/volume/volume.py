@@ -15,6 +15,7 @@ import errno
 import fcntl
 import os
 import secrets
+import stat
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -123,11 +124,7 @@ class Volume:
         self.restore()
         self.trash.tidy()
         path = self.staging_dir / secrets.token_hex(8)
-        try:
-            make_plain_directory(path)
-        except OSError:
-            self.discard(path)  # where not even the directory can be taken away again
-            raise
+        make_plain_directory(path)
         return path
 
     def publish(self, staged: Path, name: str | None = None) -> Path:
@@ -215,7 +212,8 @@ class Volume:
 def make_plain_directory(path: Path) -> None:
     """Make one directory that Triton's user can enter, whatever our umask is. Raises OSError."""
     path.mkdir()
-    path.chmod(DIRECTORY_MODE)
+    if stat.S_IMODE(path.stat().st_mode) != DIRECTORY_MODE:  # of NFS, a change is a round trip, and a look none
+        path.chmod(DIRECTORY_MODE)
 
 
 def _drop_link(path: Path) -> None:
