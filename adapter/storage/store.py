@@ -28,8 +28,7 @@ from adapter.settings.storage import CACHE_DIR, PullSettings
 from adapter.storage.bucket import Bucket
 from adapter.storage.cache.cache import Cache, found_soon
 from adapter.storage.cache.record import origin_of
-from adapter.storage.mounted.finders import Claims, Folders, HelpedModels, is_below
-from adapter.storage.mounted.reads import MountedReads
+from adapter.storage.mounted.finders import Mounted
 from adapter.storage.net.engine import Engine
 from adapter.storage.net.messages import Guard
 from adapter.storage.pull.archives import is_archive
@@ -88,19 +87,16 @@ class Store:
         self._embedded = settings.embedded
         space = space or Space(volume.cache_dir, 0, refuses=False)
         self._digests = digests or Digests(secrets.token_bytes(SALT_BYTES))
-        self._root = root
         self._unpacks = Workers("unpack", 4)
         self._files = Workers("volume", 4)
         self._looks = Workers("look", 4)
         self._secrets = Workers("secret", 2)
         self._identities = Workers("identity", _IDENTITY_THREADS)
         self._configs = StorageConfigs(settings.config_dir, BINDINGS, self._secrets.executor)
-        self._mounted = MountedReads(settings.pvc_mounts)
+        self._mounted = Mounted(settings.pvc_mounts, root, (volume.repository_dir, volume.cache_dir, root / CACHE_DIR))
         self._engine = Engine(min(processors(), _MOST_ENGINES))  # last: the other threads end with their pools, these by `close`
         means = ClientMeans(engine=self._engine, blocking=self._secrets, asking=self._identities, guard=Guard(settings.denied_networks))
         self._clients = clients or Clients(BUCKETS, means)
-        self._folders = Folders(self._mounted)
-        self._helped = HelpedModels(root, (volume.repository_dir, volume.cache_dir, root / CACHE_DIR), self._mounted)
         self._left: set[asyncio.Task[Found]] = set()
         """Surveys that were given up, until they have ended."""
         self._cache = Cache(volume=volume, space=space, files=self._files, looks=self._looks)
@@ -112,7 +108,7 @@ class Store:
         self._surveys = EndpointQueues(SURVEYING)
         """Of searches that no load waits for."""
         self._retried = partial(RetriedBucket, known=endpoints(), jitter=jitter)
-        self._finders = {**dict.fromkeys(BUCKETS, self._find_in_bucket), "pvc": Claims(self._mounted).find}
+        self._finders = {**dict.fromkeys(BUCKETS, self._find_in_bucket), "pvc": self._mounted.in_claim}
         """By type; each looks for the model that a search names, and raises as `ModelStore.open`."""
 
     async def ready(self) -> None:
@@ -221,8 +217,8 @@ class Store:
         """
         spec, is_embedded = search.spec, self._embedded
         if spec.folders:
-            return await self._folders.find(search)
+            return await self._mounted.in_folders(search)
         if is_embedded is None:
-            is_helped = spec.disk_size_bytes is not None and not spec.storage_params and is_below(spec.path, self._root)
-            is_embedded = not (is_helped and await self._helped.has(spec, search.waits))
-        return None if is_embedded else await self._helped.find(search)
+            is_helped = spec.disk_size_bytes is not None and not spec.storage_params
+            is_embedded = not (is_helped and await self._mounted.has_helped(spec.path, search.waits))
+        return None if is_embedded else await self._mounted.helped(search)

@@ -55,9 +55,7 @@ class Space:
         }  # fmt: skip
         """Of bytes, by kind. Staging is what is reserved: written, or about to be."""
         self._deciding = threading.Lock()
-        """Held while idle artifacts give way, and from the question whether something fits until it is reserved."""
-        self._rounds = 0
-        """How often something has given way."""
+        """Held while bytes go for whom some are missing, and from the question whether something fits until it is reserved."""
 
     def counted_by(self, kind: str, counter: Callable[[], int]) -> None:
         """One more counter of bytes of this kind. It is asked from any thread, and must not reserve."""
@@ -89,26 +87,24 @@ class Space:
 
     def insist(self, action: Callable[[], T], missing_bytes: int = 1) -> T:
         """As `Reservation.insist`, for a reservation that misses these bytes."""
-        is_settled = False
-        while True:
-            rounds = self._rounds
-            try:
-                return action()
-            except OSError as error:
-                if error.errno not in FULL:
-                    raise
-                with self._deciding:
-                    if self._rounds != rounds or self._gave_way(missing_bytes):
-                        continue
-                if is_settled or not self.trash_settled():
-                    raise
-                is_settled = True
+        try:
+            return action()
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
+        with self._deciding:
+            while True:  # first again: another thread may have met the full volume, too
+                try:
+                    return action()
+                except OSError as error:
+                    if error.errno not in FULL or not self._gave_way(missing_bytes):
+                        raise
 
     def reserve(self, reserved: Reservation, more_bytes: int, files: int) -> None:
-        """As `Reservation.grow`, whatever is being deleted."""
+        """As `Reservation.grow`."""
         with self._deciding:
             while self.max_bytes and more_bytes and (missing := self._excess_bytes(more_bytes)) > 0:
-                if not self._gave_way(missing, least_bytes=missing if self.refuses else 1):
+                if not self._gave_way(missing, least_bytes=missing if self.refuses else 0):
                     if self.refuses:
                         raise DiskFull(self._refusal(more_bytes))
                     break
@@ -121,25 +117,22 @@ class Space:
             reserved.change(more_bytes)
 
     def _gave_way(self, missing_bytes: int, least_bytes: int = 0) -> bool:
-        """Whether idle artifacts went. None need, where fewer bytes than the least are idle."""
-        if self.counted_bytes("idle") < least_bytes or not self.give_way(max(missing_bytes, 1)):
-            return False
-        self._rounds += 1
-        return True
-
-    def trash_settled(self) -> bool:
-        """Wait for what is being deleted now. Returns whether any of it has gone."""
-        return self._trash is not None and self._trash.settled(SETTLE_SECONDS)
+        """Whether bytes have gone: idle artifacts', unless fewer than the least are idle, or those that were being deleted."""
+        went = self.counted_bytes("idle") >= least_bytes and self.give_way(max(missing_bytes, 1))
+        return bool(went) or (self._trash is not None and self._trash.settled(SETTLE_SECONDS))
 
     def _excess_bytes(self, more_bytes: int) -> int:
         """
-        How many bytes too many the volume would hold. Where no budget was set, other files count too, those that others reserve as well.
+        How many bytes too many the volume would hold. Where no budget was set, only idle artifacts can be too many, and all files of
+        the volume count, those of others too.
 
         Source: Kubernetes evicts pods of a node whose file system has less than 10 % (of images: 15 %) free.
         """
         excess = self.held_bytes() + more_bytes - self.max_bytes
         if self.refuses:
             return excess
+        if not self.counted_bytes("idle"):
+            return 0
         state = os.statvfs(self._folder)
         return max(excess, more_bytes + state.f_blocks * state.f_frsize // SPARE_PART - self._free_bytes())
 
@@ -179,12 +172,7 @@ class Reservation:
             DiskFull: it does not fit, though all that is idle has given way; with the arithmetic.
             OSError: the volume cannot be asked; see `Volume.writing`.
         """
-        try:
-            self._space.reserve(self, more_bytes, files)
-        except DiskFull:
-            if not self._space.trash_settled():
-                raise
-            self._space.reserve(self, more_bytes, files)
+        self._space.reserve(self, more_bytes, files)
 
     def change(self, size_bytes: int) -> None:
         """Count more or less without asking: a file was deleted, or turned out smaller."""

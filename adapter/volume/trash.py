@@ -147,34 +147,33 @@ class Trash:
         return gone
 
     def _is_deleted(self, path: Path, *, is_counted_elsewhere: bool = False) -> bool:
-        """Delete it, as far as permitted; what stays is left, unless it is not ours."""
-        going_bytes = 0 if is_counted_elsewhere else own_bytes([path])
+        """
+        Delete it, as far as permitted, in the very folder that has the path now; nothing where that lies on another mount.
+
+        What stays is left. Where it was, it counts in full: another name of its files may be left, too, and then neither would count.
+        """
+        going_bytes, is_ours = 0 if is_counted_elsewhere else own_bytes([path]), True
         with self._changed:
             self._going[path] = going_bytes
-        is_ours = self._delete(path)
+        with suppress(OSError, RecursionError), ExitStack() as stack:  # directories in directories, made to be kept
+            parent = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+            stack.callback(os.close, parent)
+            is_ours = self._volume.mount in (None, mount_of(parent))
+            if not is_ours:
+                _log.warning("volume.not_deleted", path=str(path), cause="a link leads to it, out of the volume")
+            elif stat.S_ISDIR(os.lstat(path.name, dir_fd=parent).st_mode):
+                shutil.rmtree(path.name, ignore_errors=True, dir_fd=parent)
+            else:
+                os.unlink(path.name, dir_fd=parent)
         is_left = os.path.lexists(path)
         if not is_left:
             self._note(path, None)
-        elif is_ours:  # where it was, in full: another name of its files may be left, too, and then neither would count
+        elif is_ours:
             self._note(path, own_bytes([path]) if path.parent == self._volume.trash_dir else all_bytes(path))
         with self._changed:
             self._going.pop(path, None)
             self._changed.notify_all()
         return not is_left
-
-    def _delete(self, path: Path) -> bool:
-        """In the very folder that has the path now. Returns False, and does nothing, where that lies on another mount."""
-        with suppress(OSError, RecursionError), ExitStack() as stack:  # directories in directories, made to be kept
-            parent = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-            stack.callback(os.close, parent)
-            if self._volume.mount not in (None, mount_of(parent)):
-                _log.warning("volume.not_deleted", path=str(path), cause="a link leads to it, out of the volume")
-                return False
-            if stat.S_ISDIR(os.lstat(path.name, dir_fd=parent).st_mode):
-                shutil.rmtree(path.name, ignore_errors=True, dir_fd=parent)
-            else:
-                os.unlink(path.name, dir_fd=parent)
-        return True
 
     def _note(self, path: Path, left_bytes: int | None) -> None:
         """It is left with these bytes; None: what is called so now is not what could not be deleted."""

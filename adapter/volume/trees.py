@@ -132,7 +132,7 @@ def opened(path: Path | str, flags: int = os.O_RDONLY, folder: int | None = None
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         if not stat.S_ISREG(mode):
             raise OSError(errno.EINVAL, "not a regular file")
-        return os.open(f"/proc/self/fd/{found}", flags & ~os.O_NOFOLLOW | os.O_CLOEXEC)
+        return os.open(f"/proc/self/fd/{found}", flags & ~os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     finally:
         os.close(found)
 

@@ -15,6 +15,7 @@ import errno
 import fcntl
 import os
 import secrets
+import stat
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -123,11 +124,7 @@ class Volume:
         self.restore()
         self.trash.tidy()
         path = self.staging_dir / secrets.token_hex(8)
-        try:
-            make_plain_directory(path)
-        except OSError:
-            self.discard(path)  # where not even the directory can be taken away again
-            raise
+        make_plain_directory(path)
         return path
 
     def publish(self, staged: Path, name: str | None = None) -> Path:
@@ -215,7 +212,8 @@ class Volume:
 def make_plain_directory(path: Path) -> None:
     """Make one directory that Triton's user can enter, whatever our umask is. Raises OSError."""
     path.mkdir()
-    path.chmod(DIRECTORY_MODE)
+    if stat.S_IMODE(path.stat().st_mode) != DIRECTORY_MODE:  # of NFS, a change is a round trip, and a look none
+        path.chmod(DIRECTORY_MODE)
 
 
 def _drop_link(path: Path) -> None:
@@ -234,10 +232,11 @@ def failure_in_words(error: OSError, folder: Path, needed_bytes: int, what: str 
         needed_bytes: what was to be written; 0: a directory, which takes no bytes worth telling.
         what: begins the sentence, where the cause alone does not tell what could not be done.
     """
-    path = Path(os.fsdecode(error.filename or ""))
-    gone = [place for place in (*reversed(path.parents), path) if not os.path.lexists(place)]
-    if error.errno == errno.ENOENT and gone and not what:
-        return AdapterError(f"{gone[0]} was deleted while the adapter was working")
+    if error.errno == errno.ENOENT and error.filename and not what:  # else no look there: it may be in a claim
+        path = Path(os.fsdecode(error.filename))
+        for place in (*reversed(path.parents), path):
+            if not os.path.lexists(place):
+                return AdapterError(f"{place} was deleted while the adapter was working")
     if error.errno == errno.EROFS:
         return VolumeFailed(
             f"{what}the volume is read-only: nothing can be written below {folder} (after an error of the disk the kernel does so)"

@@ -12,6 +12,7 @@ import pytest
 
 from adapter.errors import InvalidRequest, SourceUnavailable
 from adapter.storage.mounted import local
+from adapter.storage.mounted.bounds import Bounds
 from adapter.storage.mounted.reads import VolumeReads
 from adapter.storage.secret import fields, trust
 from adapter.storage.secret.config import StorageConfigs
@@ -144,7 +145,8 @@ async def test_a_file_of_a_claim_is_read_as_it_was_listed(becomes: str, tmp_path
     path.write_text("x")
     listing = local.list_folder(path.parent)
     reads = VolumeReads("own", "the model volume")
-    model = local.LocalModel(listing=listing, path=path.parent, schema=None, reads=reads, waits=Waits(time.monotonic))
+    place = local.Place(Bounds(path.parent), path.parent, None, "model", "model")
+    model = local.LocalModel(listing=listing, place=place, reads=reads, waits=Waits(time.monotonic))
     monkeypatch.setattr(local, "_check_unchanged", lambda *_: None)
     path.unlink()
     try:

@@ -316,6 +316,8 @@ def test_threads_that_meet_a_full_volume_together_ask_once(make) -> None:
             met.it = True
             together.wait(20)
             raise OSError(errno.ENOSPC, "full")
+        if len(idle.files) == 10:
+            raise OSError(errno.ENOSPC, "still full")
 
     threads = [threading.Thread(target=space.insist, args=[write, 10]) for _ in range(4)]
     for thread in threads:

@@ -43,31 +43,25 @@ def steps(path: Path) -> Iterator[tuple[str, list[str]]]:
         LeadsAstray: it leads nowhere, or round in a circle.
         OSError: the file system cannot tell.
     """
-    here, links = "/", 0
-    ahead = list(reversed(path.parts[1:]))
+    here, links, ahead = "/", 0, list(reversed(path.parts[1:]))
     while ahead:
         name = ahead.pop()
         if name in ("", "."):
             continue
-        if name == "..":
-            here = os.path.dirname(here)  # noqa: PTH120 - the hot path of a listing with many links
-            yield here, ahead
-            continue
-        here = os.path.join(here, name)  # noqa: PTH118 - likewise
+        here = os.path.dirname(here) if name == ".." else os.path.join(here, name)  # noqa: PTH118, PTH120 - the hot path of many links
         yield here, ahead
         target = _target(here)
-        if target is None:
-            continue
-        links += 1
-        if links > _MOST_LINKS:
-            raise LeadsAstray(CIRCLE)
-        here = "/" if target.startswith("/") else os.path.dirname(here)  # noqa: PTH120 - likewise
-        ahead += reversed(target.split("/"))
+        if target is not None:
+            links += 1
+            if links > _MOST_LINKS:
+                raise LeadsAstray(CIRCLE)
+            here = "/" if target.startswith("/") else os.path.dirname(here)  # noqa: PTH120 - likewise
+            ahead += reversed(target.split("/"))
     yield here, ahead
 
 
 class Bounds:
-    """Where a model, and the links in it, may lead. Of folders inside each other, the innermost decides."""
+    """Where a model, and the links in it, may lead: the one rule. Of folders inside each other, the innermost decides."""
 
     def __init__(self, *folders: Path, closed: tuple[Path, ...] = ()) -> None:
         """
@@ -95,10 +89,9 @@ class Bounds:
         """
         here = "/"
         for here, ahead in steps(path):
-            if here not in self._way and (refusal := self.refusal(here)):
-                raise LeadsAstray(refusal, Path(here, *reversed(ahead)))
-        if refusal := self.refusal(here):
-            raise LeadsAstray(refusal)
+            if here not in self._way:
+                self._enter(here, ahead)
+        self._enter(here, [])
         return Path(here)
 
     def check(self, path: Path, absent: str = "") -> Path:
@@ -116,13 +109,14 @@ class Bounds:
                 raise SourceNotFound(absent) from astray
             raise InvalidModel(f"{path} leads {astray}; a model's links must stay below {self._top}") from astray
 
-    def refusal(self, place: str) -> str | None:
-        """Where a real path leads that may not be entered; None: it may."""
+    def _enter(self, place: str, ahead: list[str]) -> None:
+        """Raise LeadsAstray for a real path that may not be entered."""
         around = max((folder for folder in self._is_open if is_in(place, folder)), key=len, default=None)
         if around is not None and self._is_open[around]:
-            return None
+            return
         is_inside = around is not None and is_in(around, os.path.realpath(self._top))
-        return f"into {around}, where no model may lie" if is_inside else f"out of {self._top}"
+        words = f"into {around}, where no model may lie" if is_inside else f"out of {self._top}"
+        raise LeadsAstray(words, Path(place, *reversed(ahead)))
 
 
 def is_in(path: str, folder: str) -> bool:
@@ -134,11 +128,9 @@ def _target(path: str) -> str | None:
     """Of a link; None for what is none. Raises LeadsAstray: nothing is there."""
     try:
         return os.readlink(path)  # noqa: PTH115 - the hot path of a listing with many links
-    except ValueError as error:  # no name at all: it has a NUL byte
-        raise LeadsAstray(NOWHERE) from error
     except OSError as error:
-        if error.errno == errno.EINVAL:
-            return None
         if error.errno in _NOT_THERE:
             raise LeadsAstray(NOWHERE) from error
-        raise
+        if error.errno != errno.EINVAL:
+            raise
+        return None

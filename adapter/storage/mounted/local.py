@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from adapter.errors import InvalidModel, SourceChanged, SourceNotFound, SourceUnavailable, VolumeFailed
 from adapter.model import Artifact, Listing, SourceFile, is_utf8
@@ -23,14 +24,26 @@ from adapter.waits import Waits
 from adapter.workers import Stop
 
 
+class Place(NamedTuple):
+    """Where a model lies."""
+
+    bounds: Bounds
+    """Of the model, and of the links in it."""
+    path: Path
+    """A file or a directory."""
+    schema: Path | None
+    origin: str
+    """Where that is, for people."""
+    name: str
+    """Of the model."""
+
+
 @dataclass(frozen=True)
 class LocalModel:
     """A model whose files belong to others. Implements `Found` and `StoredModel`."""
 
     listing: Listing
-    path: Path
-    """The model itself, a file or a directory."""
-    schema: Path | None
+    place: Place
     reads: VolumeReads
     """Threads of the volume that it is on."""
     waits: Waits
@@ -45,9 +58,8 @@ class LocalModel:
         check_readable(file, self.listing.origin)
         return await self.reads.run(self.waits, lambda _: self._read(file))
 
-    async def peek(self, file: SourceFile) -> bytes | None:
-        """As `Found`."""
-        return await self.read(file)
+    peek = read
+    """As `Found`."""
 
     async def fetch(self, files: tuple[SourceFile, ...]) -> Artifact:
         """Nothing is copied: the artifact is where the files are, if they are still as listed."""
@@ -73,10 +85,11 @@ class LocalModel:
 
     @property
     def _root(self) -> Path:
-        return self.path.parent if self.listing.is_single_file else self.path
+        return self.place.path.parent if self.listing.is_single_file else self.place.path
 
     def _path(self, file: SourceFile) -> Path:
-        return self.schema if self.schema is not None and file == self.listing.schema else self._root / file.path
+        schema = self.place.schema
+        return schema if schema and file == self.listing.schema else self._root / file.path
 
     def _read(self, file: SourceFile) -> bytes:
         path = self._path(file)
@@ -101,89 +114,70 @@ def list_folder(path: Path) -> Listing:
             raise SourceNotFound(f"{path} does not exist")
         real = path.resolve()
         name = Path(os.path.abspath(path)).name  # noqa: PTH100 - a link keeps its name
-        return Tree(Bounds(real.parent), Stop()).listing(real, None, str(path), name)
+        return listed(Place(Bounds(real.parent), real, None, str(path), name), Stop())
 
 
-class Tree:
-    """Files below a place, links followed. Counts entries, so that links cannot multiply without end."""
+def listed(place: Place, stop: Stop, saw: Callable[[SourceFile], object] = lambda _: None) -> Listing:
+    """
+    What is at a place, links followed. `saw` is told what is seen on the way; `stop` ends the listing between entries.
 
-    def __init__(self, bounds: Bounds, stop: Stop, saw: Callable[[SourceFile], object] = lambda _: None) -> None:
-        """`saw` is told what is seen on the way; `stop` ends the listing between entries."""
-        self._bounds = bounds
-        self._stop = stop
-        self._saw = saw
-        self._entries = 0
+    Raises:
+        SourceNotFound: a directory without files.
+        InvalidModel: not files and directories, or links that lead out of the bounds.
+        SourceUnavailable: something cannot be read.
+    """
+    bounds, path, schema, origin, name = place
 
-    def listing(self, path: Path, schema: Path | None, origin: str, name: str) -> Listing:
-        """
-        What is at a path within the bounds, with the schema at another one.
-
-        Raises:
-            SourceNotFound: a directory without files.
-            InvalidModel: not files and directories, or links that lead out of the bounds.
-            SourceUnavailable: something cannot be read.
-        """
-        try:
-            is_single = not stat.S_ISDIR(path.stat().st_mode)
-            files = [self._file(path, path.name)] if is_single else sorted(self._below(path), key=lambda file: file.path)
-            described = self._file(schema, schema.name) if schema else None
-        except OSError as error:
-            raise SourceUnavailable(f"{error.filename or path} cannot be read: {error.strerror}") from error
-        if not files:
-            raise SourceNotFound(f"the directory {path} holds no files")
-        return Listing(origin=origin, name=name, is_single_file=is_single, files=tuple(files), schema=described)
-
-    def _below(self, top: Path) -> list[SourceFile]:
-        files: list[SourceFile] = []
-        pending: list[tuple[Path, str, tuple[str, ...]]] = [(top, "", (str(self._bounds.check(top)),))]
-        while pending:
-            directory, prefix, reals = pending.pop()
-            with os.scandir(directory) as entries:
-                for entry in entries:
-                    path, name = Path(entry.path), f"{prefix}{entry.name}"
-                    self._count(top, name)
-                    real = self._real(entry, reals)
-                    if entry.is_dir():
-                        pending.append((path, f"{name}/", (*reals, real) if entry.is_symlink() else (*reals[:-1], real)))
-                    else:
-                        files.append(self._file(path, name))
-        return files
-
-    def _real(self, entry: os.DirEntry[str], reals: tuple[str, ...]) -> str:
-        """
-        The real path of an entry, within the bounds.
-
-        Args:
-            entry: not looked at yet.
-            reals: real paths of its directory, last, and of each directory above from which a link was followed.
-        """
-        if not entry.is_symlink():
-            real = f"{reals[-1]}/{entry.name}"
-            if refusal := self._bounds.refusal(real):
-                raise InvalidModel(f"{entry.path} leads {refusal}")
-            return real
-        real = str(self._bounds.check(Path(entry.path)))
-        if any(is_in(each, real) for each in reals):
-            raise InvalidModel(f"the link {entry.path} leads {CIRCLE}")
-        return real
-
-    def _file(self, path: Path, name: str) -> SourceFile:
-        self._stop.check()
+    def file(path: Path, name: str) -> SourceFile:
+        stop.check()
         state = path.stat()
         if not stat.S_ISREG(state.st_mode):
             raise InvalidModel(f"{path} is neither a file nor a directory")
-        file = SourceFile(name, state.st_size, _etag(state))
-        self._saw(file)
-        return file
+        found = SourceFile(name, state.st_size, _etag(state))
+        saw(found)
+        return found
 
-    def _count(self, top: Path, path: str) -> None:
-        """Counted while they come: a directory may have millions, and a network volume may take its time for them."""
-        self._stop.check()
-        self._entries += 1
-        if self._entries > MAX_OBJECTS:
-            raise InvalidModel(f"{top} holds more than {MAX_OBJECTS} files and directories; is it really one model?")
-        if not is_utf8(path):
-            raise InvalidModel(f"{path!r} in {top} is a name that is not UTF-8")
+    try:
+        is_single = not stat.S_ISDIR(path.stat().st_mode)
+        places = [(path, path.name)] if is_single else _files_below(path, bounds, stop)
+        files = sorted((file(*each) for each in places), key=lambda file: file.path)
+        described = file(schema, schema.name) if schema else None
+    except OSError as error:
+        raise SourceUnavailable(f"{error.filename or path} cannot be read: {error.strerror}") from error
+    if not files:
+        raise SourceNotFound(f"the directory {path} holds no files")
+    return Listing(origin=origin, name=name, is_single_file=is_single, files=tuple(files), schema=described)
+
+
+def _files_below(top: Path, bounds: Bounds, stop: Stop) -> Iterator[tuple[Path, str]]:
+    """
+    Each file, and its path in the directory. No place is entered, and no link followed, before the bounds have let it.
+
+    Entries are counted while they come, so that links cannot multiply without end: a directory may have millions, and a network
+    volume may take its time for them.
+    """
+    count = 0
+    pending: list[tuple[Path, str, tuple[str, ...]]] = [(top, "", ())]
+    while pending:
+        directory, prefix, above = pending.pop()
+        real = str(bounds.check(directory))
+        if any(is_in(each, real) for each in above):
+            raise InvalidModel(f"the link {directory} leads {CIRCLE}")
+        with os.scandir(directory) as entries:
+            for entry in entries:
+                stop.check()
+                count += 1
+                path, name = Path(entry.path), f"{prefix}{entry.name}"
+                if count > MAX_OBJECTS:
+                    raise InvalidModel(f"{top} holds more than {MAX_OBJECTS} files and directories; is it really one model?")
+                if not is_utf8(name):
+                    raise InvalidModel(f"{name!r} in {top} is a name that is not UTF-8")
+                if entry.is_symlink():
+                    bounds.check(path)
+                if entry.is_dir():
+                    pending.append((path, f"{name}/", (*above, real)))
+                else:
+                    yield path, name
 
 
 def _etag(state: os.stat_result) -> str:

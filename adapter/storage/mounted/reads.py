@@ -10,14 +10,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from typing import TypeVar
 
 import structlog
 
-from adapter.errors import InvalidRequest, SourceUnavailable, StartError
+from adapter.errors import SourceUnavailable
 from adapter.waits import Waits
 from adapter.workers import Stop, Threads, retrieve
 
@@ -25,7 +23,7 @@ T = TypeVar("T")
 
 THREADS = 2
 """Of each claim, or folder of a front."""
-_OWN_THREADS = 4
+OWN_THREADS = 4
 """Of our own volume."""
 SILENT_SECONDS = 10.0
 """A read that has made no step for so long hangs, like a store that is silent for so long."""
@@ -139,60 +137,3 @@ class VolumeReads:
             _log.info("claim.back", claim=self.holder)
         self._reads.discard(read)
         retrieve(reading)
-
-
-class MountedReads:
-    """All volumes that were used, each with threads of its own."""
-
-    def __init__(self, mounts: Path) -> None:
-        """
-        Args:
-            mounts: PVC_MOUNTS_DIR.
-
-        Raises:
-            StartError: the process cannot have threads for the model volume.
-        """
-        self.mounts = mounts
-        self.own = VolumeReads("own", "the model volume", _OWN_THREADS)
-        self._known: dict[str, VolumeReads] = {}
-
-    async def of_claim(self, name: str, waits: Waits) -> VolumeReads:
-        """
-        The threads of a claim, made when it is used first.
-
-        Only what is mounted gets any: a request may give any name.
-
-        Raises:
-            InvalidRequest: nothing of this name is mounted.
-            SourceUnavailable: the process cannot have the threads now.
-        """
-        holder = f"the volume claim {name!r}"
-        if holder not in self._known and name not in await self.own.run(waits, lambda _: _names(self.mounts)):
-            raise InvalidRequest(
-                f"{holder} is not mounted: expected it at {self.mounts / name} (PVC_MOUNTS_DIR) in the adapter's container and in Triton's"
-            )
-        return self._of(holder, name)
-
-    def of_folder(self, folder: Path) -> VolumeReads:
-        """As `of_claim`, for a folder that the settings name."""
-        return self._of(f"the folder {folder}", folder.name)
-
-    def close(self) -> None:
-        """Take no more work; does not wait for what runs."""
-        for reads in (self.own, *self._known.values()):
-            reads.close()
-
-    def _of(self, holder: str, name: str) -> VolumeReads:
-        if holder not in self._known:
-            try:
-                self._known[holder] = VolumeReads(f"claim-{name}", holder)
-            except StartError as error:
-                raise SourceUnavailable(f"{holder} cannot be read now: {error}") from error
-        return self._known[holder]
-
-
-def _names(mounts: Path) -> list[str]:
-    """Entries of the folder; none of them is looked at, since a claim may hang."""
-    with suppress(OSError):
-        return [path.name for path in mounts.iterdir()]
-    return []

@@ -52,14 +52,12 @@ class StorageConfigs:
             what = "storage_key" if key else "the storage type"
             raise InvalidRequest(f"{what} is not a plain file name: it has a '/', a '..' or a NUL byte")
         try:
-            stored = _parsed(await _read(self._folder / name, executor=self._executor), label)
-        except (OSError, InvalidRequest) as error:
-            if key and isinstance(error, OSError):
-                raise await self._refusal(error, label) from error
+            stored = await self._stored(name, label)
+        except InvalidRequest as error:
             if key:
                 raise
-            if not isinstance(error, FileNotFoundError):
-                _log.warning("storage.default_config_ignored", key=name, error=getattr(error, "text", type(error).__name__))
+            if not isinstance(error.__cause__, FileNotFoundError):
+                _log.warning("storage.default_config_ignored", key=name, error=error.text)
             stored = {}  # a default that is missing or broken counts as an empty one. Source: the Go adapter's `puller/config.go`
         if not key and kind and not stored.get("type"):
             stored["type"] = kind  # its name says so
@@ -73,20 +71,18 @@ class StorageConfigs:
             return []
         return sorted(name for name in names if not name.startswith(".."))
 
-    async def _refusal(self, error: OSError, label: str) -> InvalidRequest:
-        if not isinstance(error, FileNotFoundError):
-            return InvalidRequest(f"{label} cannot be read: {error.strerror}")
-        keys = [repr(key) for key in await self.keys()]
-        existing = f"storage keys that exist: {some(keys, _SHOWN_KEYS)}" if keys else "the mounted storage secret has no keys at all"
-        return InvalidRequest(f"there is no {label}; {existing}")
-
-
-def _parsed(text: bytes, label: str) -> dict[str, object]:
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        # the parser's own words and its exception quote the content
-        raise InvalidRequest(f"{label} is not JSON; expected an object of strings") from None
-    if not isinstance(value, dict):
-        raise InvalidRequest(f"{label} is not a JSON object; expected an object of strings")
-    return value
+    async def _stored(self, name: str, label: str) -> dict[str, object]:
+        """What the secret has of this name. Raises InvalidRequest; a parser's own words, and its exception, quote the content."""
+        try:
+            value = json.loads(await _read(self._folder / name, executor=self._executor))
+        except FileNotFoundError as error:
+            keys = [repr(key) for key in await self.keys()]
+            existing = f"storage keys that exist: {some(keys, _SHOWN_KEYS)}" if keys else "the mounted storage secret has no keys at all"
+            raise InvalidRequest(f"there is no {label}; {existing}") from error
+        except OSError as error:
+            raise InvalidRequest(f"{label} cannot be read: {error.strerror}") from error
+        except (ValueError, RecursionError):
+            raise InvalidRequest(f"{label} is not JSON; expected an object of strings") from None
+        if not isinstance(value, dict):
+            raise InvalidRequest(f"{label} is not a JSON object; expected an object of strings")
+        return value

@@ -1,25 +1,35 @@
 """
 How single fields of a storage config are read, what wraps a secret, and how small files are read that a config names, or is.
 
+Endpoints are checked here, and compared so that a doubt is a no.
+
 An empty string is an absent field. A value never reaches an error text; names of fields do. Nothing but regular files is
 opened, and a bounded part is read: a path may lead to a device that has no end, or to one that does something when it is opened.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import SplitResult, urlsplit
 
 from adapter.errors import InvalidRequest
-from adapter.storage.secret.endpoints import checked_endpoint
 from adapter.telemetry.redaction import remember
 from adapter.units import parse_bool
 from adapter.volume.trees import opened, read_whole
 
 _BUCKET = re.compile(r"\$?[A-Za-z0-9._-]{1,255}|arn:[A-Za-z0-9:/._-]+")
 """Azure has `$root` and `$web`, Amazon has ARNs."""
+_HOST = re.compile(r"[A-Za-z0-9._:-]+")
+"""A host name, or an address (IPv6 without its brackets)."""
+_ODD = re.compile(r"[\x00-\x1f\x7f\\]")
+"""Characters that libraries read differently: one takes for a part of the host what another one drops."""
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+_PARTS = 5
+"""Of an endpoint; the last one is the path."""
 
 MAX_BYTES = 1024 * 1024
 """Of one file. A secret or config map of Kubernetes is no larger. Source: kubernetes `MaxSecretSize`."""
@@ -45,10 +55,8 @@ class Secret:
 
 def text_of(value: object) -> str | None:
     """A value of a config as a text; None when it is absent, empty, or an object or array."""
-    if isinstance(value, bool):
-        return str(value).lower()
     if isinstance(value, int | float):
-        return str(value)
+        return json.dumps(value)
     return (value.strip() or None) if isinstance(value, str) else None
 
 
@@ -81,10 +89,8 @@ class Fields:
     def flag(self, name: str, *, default: bool) -> bool:
         """A boolean, written as any setting's."""
         value = self.text(name)
-        if value is None:
-            return default
         try:
-            return parse_bool(value)
+            return default if value is None else parse_bool(value)
         except ValueError as error:
             raise InvalidRequest(f'{self.label}: {name} is not a boolean; expected "true" or "false"') from error
 
@@ -118,3 +124,59 @@ def read_small(path: Path) -> bytes:
         OSError: also when it is larger than `MAX_BYTES`.
     """
     return read_whole(opened(path), MAX_BYTES)
+
+
+def checked_endpoint(text: str, label: str, name: str = "endpoint_url", *, query: bool = False) -> str:
+    """
+    The endpoint as a URL; https when no scheme is given, as the Go adapter's SDK did.
+
+    Raises:
+        InvalidRequest: not an http(s) URL. The text is not quoted: it may hold a password.
+    """
+    url = _with_scheme(text)
+    try:
+        parts = urlsplit(url)
+        has_server = _HOST.fullmatch(parts.hostname or "") is not None and parts.netloc.isascii() and parts.port != 0
+    except ValueError:
+        has_server = False
+    if not has_server or parts.scheme not in _DEFAULT_PORTS or _ODD.search(url):
+        raise InvalidRequest(f"{label}: {name} is not a URL; expected http://host:port or https://host")
+    if parts.username is not None or parts.password is not None:
+        raise InvalidRequest(f"{label}: {name} holds a user name or password; credentials go into keys of their own")
+    if parts.fragment or (parts.query and not query):
+        raise InvalidRequest(f"{label}: {name} has a query or a fragment; expected http://host:port or https://host")
+    return url
+
+
+def is_same_endpoint(one: object, other: object) -> bool:
+    """Whether both name one server in one way, so that credentials of one may go to the other."""
+    return _are_same(one, other, _PARTS)
+
+
+def is_same_origin(one: object, other: object) -> bool:
+    """Whether scheme, host and port are the same: paths and queries of one web server are the request's to choose."""
+    return _are_same(one, other, _PARTS - 1)
+
+
+def origin(url: SplitResult) -> str:
+    """Scheme and server of a URL."""
+    return f"{url.scheme}://{url.netloc}"
+
+
+def _are_same(one: object, other: object, count: int) -> bool:
+    """Whether the first parts, this number of them, are the same."""
+    if not one or not other:
+        return not one and not other
+    try:
+        return _parts(one)[:count] == _parts(other)[:count]
+    except ValueError:
+        return False
+
+
+def _parts(text: object) -> tuple[object, ...]:
+    url = urlsplit(_with_scheme(str(text).strip()))
+    return url.scheme, url.hostname, url.port or _DEFAULT_PORTS.get(url.scheme), url.username, url.path.rstrip("/")
+
+
+def _with_scheme(text: str) -> str:
+    return text if "://" in text else f"https://{text}"

@@ -64,24 +64,16 @@ def is_same_name(wanted: object, stored: object) -> bool:
     return not stored or text_of(wanted) == text_of(stored)
 
 
-def is_same_text(wanted: object, stored: object) -> bool:
-    """Whether both say the same."""
-    return text_of(wanted) == text_of(stored)
-
-
 NOTHING = Binding()
 """Of a type that has no credentials."""
 
 
-@dataclass(frozen=True)
-class StorageConfig:
-    """The merged config of one request."""
+@dataclass(frozen=True, kw_only=True)
+class StorageConfig(Fields):
+    """The merged config of one request, with its fields."""
 
     type: str
     bucket: str | None
-    values: Mapping[str, object] = field(repr=False)
-    label: str
-    """For people: which file it is from."""
     is_unsigned: bool = False
     """The request goes to an endpoint that the stored credentials do not belong to."""
     has_own_credentials: bool = False
@@ -92,7 +84,7 @@ class StorageConfig:
     @property
     def fields(self) -> Fields:
         """Its values, to be read one by one."""
-        return Fields(self.values, self.label)
+        return self
 
     def required_bucket(self) -> str:
         """The bucket. Raises InvalidRequest when there is none, or its name is none."""
@@ -149,7 +141,10 @@ def merged(stored: Mapping[str, object], spec: ModelSpec, label: str, bindings: 
     bucket = values.get("bucket") or values.get("default_bucket")
     if bucket is not None and not isinstance(bucket, str):
         raise InvalidRequest(f"{label}: bucket is not a string")
-    return StorageConfig(kind, text_of(bucket), values, label, is_unsigned=is_unsigned, has_own_credentials=bool(own), requested=requested)
+    return StorageConfig(
+        values=values, label=label, type=kind, bucket=text_of(bucket),
+        is_unsigned=is_unsigned, has_own_credentials=bool(own), requested=requested,
+    )  # fmt: skip
 
 
 def _kind_of(values: Mapping[str, object], params: Mapping[str, str], label: str, bindings: Mapping[str, Binding]) -> str:
@@ -169,19 +164,15 @@ def _check_overrides(values: Mapping[str, object], params: Mapping[str, str], la
     """Raise InvalidRequest when a parameter changes what it may not. A value that is the stored one changes nothing."""
     for name, value in params.items():
         field_names = {name.lower(), name.lower().partition(".")[0]}
-        if _text_at(values, name) == text_of(value):
+        found: object = values
+        for step in name.split("."):
+            found = found.get(step) if isinstance(found, Mapping) else None
+        if text_of(found) == text_of(value):
             continue
         if field_names & set(STORED_ONLY):
             raise InvalidRequest(f"storage_params has {name}, which no request may set; put it into {label}")
         if field_names & set(unless_own):
             raise InvalidRequest(f"storage_params has {name}, which a request may set only beside its own credentials; put it into {label}")
-
-
-def _text_at(values: Mapping[str, object], path: str) -> str | None:
-    found: object = values
-    for name in path.split("."):
-        found = found.get(name) if isinstance(found, Mapping) else None
-    return text_of(found)
 
 
 def expanded(stored: Mapping[str, object], label: str) -> dict[str, object]:
@@ -209,9 +200,7 @@ def override(values: dict[str, object], params: Mapping[str, object], what: str 
             raise InvalidRequest(f"{what}: {name!r} is not a path of names joined by dots")
         target = values
         for depth, parent in enumerate(parents, 1):
-            if target.get(parent) is None:
-                target[parent] = {}
-            step = target[parent]
+            step = target[parent] = {} if target.get(parent) is None else target[parent]
             if not isinstance(step, dict):
                 raise InvalidRequest(f"{what}: {name!r} needs {'.'.join(parents[:depth])!r} to be an object, which it is not")
             target = step

@@ -26,9 +26,8 @@ import msgspec
 from adapter.errors import AdapterError, InvalidRequest, SourceDenied, SourceNotFound
 from adapter.storage.bucket import PAGE_OBJECTS, Page, Read, StoredObject
 from adapter.storage.checksums import Checksum, readable
-from adapter.storage.secret.endpoints import is_same_endpoint
-from adapter.storage.secret.fields import Secret, check_all_or_none, checked_bucket
-from adapter.storage.secret.merging import Binding, StorageConfig, is_same_name, is_same_text
+from adapter.storage.secret.fields import Secret, check_all_or_none, checked_bucket, is_same_endpoint
+from adapter.storage.secret.merging import Binding, StorageConfig, is_same_name
 from adapter.storage.stores.answers import OK, parsed
 from adapter.storage.stores.clients import Client, Connection, Means, fields_of
 from adapter.storage.stores.cloud import Asking, CloudBucket, NoCredentialsError, Token, Tokens, TokensAwayError
@@ -36,7 +35,7 @@ from adapter.storage.stores.cloud import Asking, CloudBucket, NoCredentialsError
 PRINCIPAL = ("tenant_id", "client_id", "client_secret")
 CREDENTIALS = ("connection_string", "account_key", "sas_token", *PRINCIPAL)
 BINDING = Binding(
-    places={"endpoint_url": is_same_endpoint, "account_name": is_same_name, "connection_string": is_same_text},
+    places={"endpoint_url": is_same_endpoint, "account_name": is_same_name, "connection_string": is_same_name},
     credentials=CREDENTIALS,
     whole=(("connection_string",), ("account_key",), ("sas_token",), PRINCIPAL),
 )

@@ -325,8 +325,8 @@ MISTAKES = (
         "behind a link",
         "A purge deletes what lies behind a link to another mount.",
         "adapter/volume/trash.py",
-        "if self._volume.mount not in (None, mount_of(parent)):",
-        "if parent < 0:",
+        "is_ours = self._volume.mount in (None, mount_of(parent))",
+        "is_ours = True",
         ("security/test_a_hostile_volume.py",),
     ),
 )

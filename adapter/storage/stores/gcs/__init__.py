@@ -18,8 +18,7 @@ from adapter.errors import InvalidRequest
 from adapter.storage.bucket import PAGE_OBJECTS, Page, Read, StoredObject
 from adapter.storage.checksums import Checksum, readable
 from adapter.storage.net.messages import Head
-from adapter.storage.secret.endpoints import is_same_endpoint
-from adapter.storage.secret.fields import check_all_or_none
+from adapter.storage.secret.fields import check_all_or_none, is_same_endpoint
 from adapter.storage.secret.merging import Binding, StorageConfig
 from adapter.storage.stores.clients import Client, Connection, Means, fields_of
 from adapter.storage.stores.cloud import CloudBucket, Token, Tokens

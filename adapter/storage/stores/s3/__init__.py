@@ -24,7 +24,7 @@ from adapter.errors import AdapterError, InvalidRequest, SourceDenied, SourceNot
 from adapter.storage.bucket import PAGE_OBJECTS, FileSink, Page, Read, StoredObject
 from adapter.storage.checksums import ALGORITHMS, Checksum, readable
 from adapter.storage.net.messages import Collected, Head, Trust
-from adapter.storage.secret.endpoints import is_same_endpoint
+from adapter.storage.secret.fields import is_same_endpoint
 from adapter.storage.secret.merging import Binding, StorageConfig
 from adapter.storage.stores.answers import OK, REDIRECTS, code_in, etag_of, is_passing, parsed, texts_of
 from adapter.storage.stores.clients import Client, Connection, Means, fields_of

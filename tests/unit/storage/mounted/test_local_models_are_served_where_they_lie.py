@@ -9,9 +9,7 @@ import pytest
 from adapter.errors import InvalidModel, InvalidRequest, SourceChanged, SourceError, SourceNotFound
 from adapter.storage.mounted import local
 from adapter.storage.mounted.bounds import Bounds
-from adapter.storage.mounted.finders import HelpedModels
-from adapter.storage.mounted.local import Tree
-from adapter.storage.mounted.reads import MountedReads
+from adapter.storage.mounted.finders import Mounted
 from adapter.storage.search import READ_LIMIT_BYTES
 from adapter.volume.volume import Volume
 from adapter.workers import Stop, Stopped
@@ -28,21 +26,27 @@ def root(tmp_path):
 
 
 @pytest.fixture
-async def reads(tmp_path):
-    """Threads for reads."""
-    reads = MountedReads(tmp_path / "claims")
-    yield reads
-    reads.close()
+def mounted(root, tmp_path):
+    """Make the finder, with these folders of our own."""
+    made = []
+
+    def make(*own):
+        made.append(Mounted(tmp_path / "claims", root, own))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
 
 
 @pytest.fixture
-def find(root, reads):
+def find(root, mounted):
     """List a path below the root."""
+    models = mounted(root / "_triton_models", root / "_adapter")
 
     async def run(path, *, schema_path=None):
-        models = HelpedModels(root, (root / "_triton_models", root / "_adapter"), reads)
         search = make_search(str(root / path), schema_path=schema_path, disk_size_bytes=1)
-        found = await models.find(search)
+        found = await models.helped(search)
         assert search.seen_bytes == found.listing.size_bytes + (found.listing.schema.size_bytes if found.listing.schema else 0)
         return found
 
@@ -130,11 +134,11 @@ OUTSIDE = ["/etc/passwd", "{root}", "{root}/", "{root}/../x", "{root}/a/../../x"
 
 
 @pytest.mark.parametrize("path", OUTSIDE)
-async def test_a_path_outside_of_the_root_is_invalid(root, reads, path):
+async def test_a_path_outside_of_the_root_is_invalid(root, mounted, path):
     """Also by dots, and by a name that only starts like it."""
-    models = HelpedModels(root, (), reads)
+    models = mounted()
     with pytest.raises(InvalidRequest, match="is not an absolute path below"):
-        await models.find(make_search(path.format(root=root), disk_size_bytes=1))
+        await models.helped(make_search(path.format(root=root), disk_size_bytes=1))
 
 
 @pytest.mark.parametrize("path", ["_triton_models/x", "_triton_models", "_adapter/lock", "cache/ours", "cache/ours/artifacts/x", "link/x"])
@@ -152,15 +156,15 @@ async def test_our_own_folders_hold_no_models(tmp_path, path):
     volume.close()
 
 
-async def test_a_model_that_holds_a_folder_of_our_own_is_refused(root, reads):
+async def test_a_model_that_holds_a_folder_of_our_own_is_refused(root, mounted):
     """By its directories, and by a link to the folder above."""
     write_tree(root, {"id/model": b"", "id/link/x": b""})
     (root / "id/link/away").symlink_to(root / "above")
     write_tree(root, {"above/cache/lock": b""})
-    models = HelpedModels(root, (root / "above/cache",), reads)
+    models = mounted(root / "above/cache")
     for path in ("above", "id"):
         with pytest.raises(InvalidModel, match=r"leads into .*, where no model may lie"):
-            await models.find(make_search(str(root / path), disk_size_bytes=1))
+            await models.helped(make_search(str(root / path), disk_size_bytes=1))
 
 
 async def test_what_lies_beside_the_cache_is_a_model(tmp_path):
@@ -275,7 +279,7 @@ def test_a_stop_ends_the_listing(root):
     stop = Stop()
     stop.set()
     with pytest.raises(Stopped):
-        Tree(Bounds(root), stop).listing(root / "m", None, origin="m", name="m")
+        local.listed(local.Place(Bounds(root), root / "m", None, "m", "m"), stop)
 
 
 async def test_a_directory_that_cannot_be_read_is_a_source_error(root, find, monkeypatch):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from adapter.storage.secret.endpoints import is_same_endpoint
+from adapter.storage.secret.fields import is_same_endpoint
 
 SAME = [
     ("http://h", "http://h/", True), ("http://h:80", "http://h", True), ("https://h:443/", "https://H", True), ("h", "https://h", True),
