@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from tests.chart.render import MONITORING, readable, render
+from tests.chart.render import readable, render
 
 MANIFESTS = Path(__file__).parents[2] / "deploy" / "manifests"
 NAME = "modelmesh-triton-adapter"
@@ -37,35 +37,28 @@ class Folder:
     values: Mapping[str, object] = field(default_factory=dict)
     base: str = ""
     """An overlay: the folder that it changes."""
-    kinds: tuple[str, ...] = ()
-    """Kinds of objects that are written; empty: all."""
 
     def resources(self) -> list[Resource]:
         """What the chart renders with these values, without what is Helm's."""
-        rendered = render(sets={**ALWAYS, **self.values}, api_versions=[MONITORING])
+        rendered = render(sets={**ALWAYS, **self.values})
         kept = [each for each in rendered if HOOK not in each["metadata"].get("annotations", {}) and each["kind"] != OF_TESTS]
-        bare = [without_helm(each) for each in kept]
-        return [each for each in bare if not self.kinds or each["kind"] in self.kinds]
+        return [without_helm(each) for each in kept]
 
 
-_MONITORING = {"runtime.create": False, "podMonitor.enabled": True, "prometheusRule.enabled": True, "dashboard.enabled": True}
 FOLDERS = (
     Folder(name="base"),
-    Folder(name="cluster", values={"runtime.kind": "ClusterServingRuntime"}),
-    Folder(name="storage-helper", values={"runtime.mode": "storageHelper"}),
     Folder(name="built-in-adapter", values={"runtime.mode": "builtInAdapter"}),
     Folder(
         name="gpu",
         base="base",
         values={
-            "capacity": {"source": "gpu", "gpuMemory": "81559Mi", "buffer": "2Gi"},
+            "capacity": {"memory": "81559Mi", "buffer": "2Gi"},
             "triton.resources": {
                 "requests": {"cpu": "4", "memory": "32Gi"},
                 "limits": {"cpu": "8", "memory": "32Gi", "nvidia.com/gpu": "1"},
             },
         },
     ),
-    Folder(name="monitoring", values=_MONITORING, kinds=("PodMonitor", "PrometheusRule", "ConfigMap")),
 )
 
 

@@ -28,7 +28,9 @@ MONITORING = "monitoring.coreos.com/v1"
 """What a cluster with the Prometheus operator has, for `api_versions`."""
 SHOWN_NOTES = "shown-notes.yaml"
 ESSENCE = re.compile(r"^(?:Error: )?(?:execution error at \(\S+\): )?(?:.*error calling fail: )?(?:- )?(?P<said>.*)$")
-FRAME = re.compile(r"values don't meet the specifications|\S+:$|.*: validation failed$|Use --debug flag|WARNING|level=|coalesce.go")
+FRAME = re.compile(
+    r"values don't meet the specifications|\S+:$|.*: validation failed$|.*'allOf' failed$|Use --debug flag|WARNING|level=|coalesce.go"
+)
 
 
 class RenderError(Exception):

@@ -22,7 +22,7 @@ from tests.chart.manifests import FOLDERS
 from tests.chart.matrix import CLAIM
 from tests.chart.runtime_env import adapter_env, containers
 
-OURS = ("base", "cluster", "gpu", "storage-helper")
+OURS = ("base", "gpu")
 """Folders whose runtime has the adapter's container."""
 
 

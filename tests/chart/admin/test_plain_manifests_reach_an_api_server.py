@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.chart.admin.api import CLUSTER_RUNTIME, INFERENCE_SERVICE, RUNTIME
+from tests.chart.admin.api import INFERENCE_SERVICE, RUNTIME
 from tests.chart.admin.cluster import Cluster
 from tests.chart.manifests import FOLDERS, MANIFESTS
 from tests.chart.render import NAMESPACE
@@ -68,7 +68,14 @@ def test_every_folder_is_taken_by_the_strict_api_server(name: str, cluster: Clus
     cluster.shell(f"kubectl delete --namespace {NAMESPACE} -k deploy/manifests/{name}")
 
     assert "unknown field" not in said
-    assert not cluster.api.all_of(CLUSTER_RUNTIME, "")
+
+
+def test_the_command_of_the_page_renders_other_values(cluster: Cluster, folder: Path) -> None:
+    cluster.shell(block("bash", "helm template"), folder=folder)
+
+    said = cluster.shell(f"kubectl apply --namespace {NAMESPACE} --dry-run=server --filename runtime.yaml", folder=folder)
+    for kind in ("clusterservingruntime", "podmonitor", "prometheusrule", "configmap", "networkpolicy", "service"):
+        assert kind in said
 
 
 def test_the_kustomization_of_the_page_makes_the_runtime(cluster: Cluster, folder: Path) -> None:

@@ -179,7 +179,7 @@ def test_metrics_can_be_reached_from_outside_and_nothing_else(tmp_path: Path) ->
 @pytest.mark.long
 def test_only_the_adapter_controls_a_triton_with_restricted_protocols(tmp_path: Path) -> None:
     """The value comes from one secret into both containers, spaces, quotes and dollars included."""
-    sets = {"triton.restrictedProtocols.enabled": True, "triton.restrictedProtocols.existingSecret": "triton-control"}
+    sets = {"triton.restrictedProtocols.existingSecret": "triton-control"}
     wall = "a $HOME 'b' \"c\" $(d) `e`"
     with running(pod_of(sets), tmp_path, secrets={"triton-control": {"value": wall}}) as rig:
         rig.load("texts", "python", text_statistics())
@@ -224,7 +224,7 @@ def test_a_service_called_metrics_is_no_trouble(tmp_path: Path) -> None:
 @pytest.mark.long
 def test_a_volume_of_root_is_told_at_the_start(tmp_path: Path) -> None:
     """As a new claim is formatted by most drivers; the controller hands no fsGroup on to the pod."""
-    template = pod_of({"modelVolume.type": "ephemeral"})
+    template = pod_of({"modelVolume.spec": {"ephemeral": {"volumeClaimTemplate": {"spec": {"accessModes": ["ReadWriteOnce"]}}}}})
     with Pod(template, tmp_path / "pod") as pod:
         for name in (TRITON, ADAPTER):
             pod.start(name)

@@ -1,7 +1,7 @@
 {{/* Names and labels */}}
 
 {{- define "mmta.name" -}}
-{{- .Values.nameOverride | default .Chart.Name | trunc 63 | trimSuffix "-" -}}
+{{- .Chart.Name | trunc 63 | trimSuffix "-" -}}
 {{- end -}}
 
 {{/* A Service's name too, which may have no dot, as a release's may */}}
@@ -52,7 +52,6 @@ app.kubernetes.io/component: test
 {{- define "mmta.image" -}}
 {{- with .image.registry }}{{ . | trimSuffix "/" }}/{{ end -}}
 {{- .image.repository }}:{{ .image.tag | default .tag -}}
-{{- with .image.digest }}@{{ . }}{{ end -}}
 {{- end -}}
 
 {{- define "mmta.adapterImage" -}}
