@@ -22,8 +22,8 @@ MANIFESTS = Path(__file__).parents[2] / "deploy" / "manifests"
 NAME = "modelmesh-triton-adapter"
 OF_HELM = ("helm.sh/chart", "app.kubernetes.io/managed-by", "app.kubernetes.io/instance")
 HOOK = "helm.sh/hook"
-OF_TESTS = "Service"
-"""Headless, for `helm test` alone."""
+OF_TESTS = ("Service", "ServiceAccount", "Role", "RoleBinding")
+"""The headless Service and the rights of `helm test`."""
 ALWAYS: Mapping[str, object] = {"fullnameOverride": NAME}
 HEADER = "# Rendered from the chart with {values}; scripts/render writes this file."
 Resource = dict[str, Any]
@@ -41,7 +41,7 @@ class Folder:
     def resources(self) -> list[Resource]:
         """What the chart renders with these values, without what is Helm's."""
         rendered = render(sets={**ALWAYS, **self.values})
-        kept = [each for each in rendered if HOOK not in each["metadata"].get("annotations", {}) and each["kind"] != OF_TESTS]
+        kept = [each for each in rendered if HOOK not in each["metadata"].get("annotations", {}) and each["kind"] not in OF_TESTS]
         return [without_helm(each) for each in kept]
 
 

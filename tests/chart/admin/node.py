@@ -12,7 +12,6 @@ import contextlib
 import http.client
 import http.server
 import json
-import shlex
 import ssl
 import subprocess
 import sys
@@ -28,7 +27,6 @@ from tests.real.certificates import make_certificates
 from tests.real.children import TOP, bare_environment
 
 NAME = "node-of-the-tests"
-PROGRAM = "modelmesh-triton-adapter"
 POLL_SECONDS = 0.1
 ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 COMMAND_SECONDS = 90
@@ -94,16 +92,11 @@ class Node:
     def _run(self, namespace: str, name: str, container: Object) -> int:
         with contextlib.suppress(operator.ReconcileError):
             operator.turn(self._api, namespace)
-        program = self._folder / PROGRAM
-        hosts = shlex.quote(json.dumps(self._hosts(namespace)))
-        program.write_text(f'#!/bin/sh\nexec {sys.executable} -m tests.chart.admin.in_a_pod {hosts} "$@"\n')
-        program.chmod(0o755)
-        python, *words = [str(self._folder) if word == ACCOUNT else word for word in (*container["command"], *container["args"])]
-        assert python == "python", f"the command of pod {name} is not that of helm test: {python}"
-        base = bare_environment()
-        address = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(self._api.port)}
-        env = {**base, **address, "PYTHONPATH": str(TOP), "PATH": f"{self._folder}:{base['PATH']}"}
-        command = [sys.executable, *words]
+        assert container["command"] == ["python", "-c"], f"the command of pod {name} is not that of helm test"
+        here = {ACCOUNT: str(self._folder), "kubernetes.default.svc": f"127.0.0.1:{self._api.port}"}
+        words = [here.get(word, word) for word in container["args"]]
+        command = [sys.executable, "-m", "tests.chart.admin.in_a_pod", json.dumps(self._hosts(namespace)), *words]
+        env = {**bare_environment(), "PYTHONPATH": str(TOP)}
         done = subprocess.run(command, env=env, cwd=TOP, capture_output=True, text=True, timeout=COMMAND_SECONDS, check=False)
         self._logs[namespace, name] = done.stdout + done.stderr
         return done.returncode

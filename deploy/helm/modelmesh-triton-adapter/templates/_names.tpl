@@ -42,6 +42,11 @@ modelmesh-service: {{ .Values.controller.inferenceServiceName | quote }}
 name: {{ include "mmta.podName" . | quote }}
 {{- end -}}
 
+{{/* The Pod of `helm test` and its rights */}}
+{{- define "mmta.testName" -}}
+{{- printf "%s-readyz" (include "mmta.fullname" . | trunc 56 | trimSuffix "-") -}}
+{{- end -}}
+
 {{/* Labels of the Pod of `helm test`, by which the NetworkPolicy admits it */}}
 {{- define "mmta.testSelector" -}}
 app.kubernetes.io/instance: {{ .Release.Name | quote }}
