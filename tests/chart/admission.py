@@ -24,12 +24,12 @@ MIN_SCALE = "serving.kserve.io/min-scale"
 MAX_SCALE = "serving.kserve.io/max-scale"
 
 
-def validate(runtime: Mapping[str, Any], *, server_types: Collection[str] = BUILT_IN_SERVER_TYPES) -> list[str]:
+def validate(runtime: Mapping[str, Any]) -> list[str]:
     """All refusals; empty for a runtime that gets pods."""
     annotations = runtime.get("metadata", {}).get("annotations") or {}
     spec = runtime["spec"]
     scaling = _scaling(annotations, spec.get("replicas")) if spec.get("multiModel") else ()
-    return [*scaling, *_adapter(spec, server_types), *_containers(spec), *_volumes(spec)]
+    return [*scaling, *_adapter(spec), *_containers(spec), *_volumes(spec)]
 
 
 def _scaling(annotations: Mapping[str, str], replicas: int | None) -> Iterator[str]:
@@ -53,12 +53,12 @@ def _scaling(annotations: Mapping[str, str], replicas: int | None) -> Iterator[s
         yield f"{MAX_SCALE} (default 1) must not be less than {MIN_SCALE}"
 
 
-def _adapter(spec: Mapping[str, Any], server_types: Collection[str]) -> Iterator[str]:
+def _adapter(spec: Mapping[str, Any]) -> Iterator[str]:
     if not (adapter := spec.get("builtInAdapter")):
         return
     name = adapter.get("serverType", "")
-    if name not in server_types:
-        yield f"builtInAdapter.serverType {name!r} is not one of {', '.join(server_types)}"
+    if name not in BUILT_IN_SERVER_TYPES:
+        yield f"builtInAdapter.serverType {name!r} is not one of {', '.join(BUILT_IN_SERVER_TYPES)}"
     elif name not in [container["name"] for container in spec["containers"]]:
         yield f"builtInAdapter.serverType {name} needs a container of that name"
 

@@ -155,25 +155,6 @@ def test_a_default_that_says_something_cannot_be_taken_away(values: dict[str, An
     assert list(missing(schema, values)) == []
 
 
-def test_a_release_may_have_a_dot_and_a_service_may_not() -> None:
-    objects = render.render(release="my.release")
-
-    (service,) = render.of_kind(objects, "Service")
-    (pod,) = render.of_kind(objects, "Pod")
-    assert service["metadata"]["name"] == "my-release-modelmesh-triton-adapter"
-    assert f"{service['metadata']['name']}:9464" in pod["spec"]["containers"][0]["args"]
-    assert service["metadata"]["labels"]["app.kubernetes.io/instance"] == "my.release"
-
-
-def test_helm_template_may_be_told_the_kinds_of_the_operator() -> None:
-    kinds = [f"{MONITORING}/PodMonitor", f"{MONITORING}/PrometheusRule"]
-    sets = {"podMonitor.enabled": True, "prometheusRule.enabled": True}
-
-    objects = render.render(sets=sets, api_versions=kinds)
-
-    assert [len(render.of_kind(objects, kind.rpartition("/")[2])) for kind in kinds] == [1, 1]
-
-
 def test_as_part_of_another_chart_an_empty_key_is_a_default(tmp_path: Path) -> None:
     """Helm leaves the nulls of a parent's values in other places than those of its own."""
     shutil.copytree(CHART, tmp_path / "charts" / "inner")

@@ -122,27 +122,6 @@ def test_the_volumes_and_the_labels_of_models(rt: dict[str, Any], names: list[st
     assert env(containers(template)["mm"])["MM_LABELS"] == labels
 
 
-def test_mm() -> None:
-    made = containers(assemble(TRITON, config=CONFIG))["mm"]
-
-    values = env(made)
-    assert list(values) == [
-        *("MM_SERVICE_NAME", "MM_SVC_GRPC_PORT", "WKUBE_POD_NAME", "WKUBE_POD_IPADDR", "MM_LOCATION", "KV_STORE", "MM_METRICS"),
-        *("SHUTDOWN_TIMEOUT_MS", "INTERNAL_SERVING_GRPC_PORT", "INTERNAL_GRPC_PORT", "MM_SVC_GRPC_MAX_MSG_SIZE", "MM_KVSTORE_PREFIX"),
-        *("MM_DEFAULT_VMODEL_OWNER", "MM_LABELS", "MM_TYPE_CONSTRAINTS_PATH", "MM_DATAPLANE_CONFIG_PATH"),
-    ]
-    assert (values["INTERNAL_SERVING_GRPC_PORT"], values["INTERNAL_GRPC_PORT"]) == ("8001", "8085")
-    assert (values["MM_SVC_GRPC_PORT"], values["MM_METRICS"], values["SHUTDOWN_TIMEOUT_MS"]) == ("1234", "disabled", "90000")
-    assert values["MM_LOCATION"] == {"fieldRef": {"fieldPath": "status.hostIP"}}
-    assert [(mount["name"], mount["mountPath"]) for mount in made["volumeMounts"]] == [
-        ("tc-config", "/etc/watson/mmesh/config"),
-        ("etcd-config", "/opt/kserve/mmesh/etcd"),
-    ]
-    assert made["ports"] == [{"name": "grpc", "containerPort": 1234}]
-    assert made["lifecycle"] == {"preStop": {"exec": {"command": ["/opt/kserve/mmesh/stop.sh", "wait"]}}}
-    assert made["readinessProbe"]["httpGet"] == {"path": "/ready", "port": 8089}
-
-
 def test_the_built_in_adapter() -> None:
     made = containers(assemble(TRITON, config=CONFIG))["triton-adapter"]
 
@@ -162,22 +141,6 @@ def test_the_built_in_adapter() -> None:
     assert [(mount["mountPath"], mount.get("readOnly")) for mount in made["volumeMounts"]] == [("/models", None), ("/storage-config", True)]
 
 
-def test_the_pod() -> None:
-    template = assemble(TRITON, config=CONFIG)
-
-    (term,) = template["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
-    assert term == {"matchExpressions": [{"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64", "arm64"]}]}
-    assert template["metadata"]["labels"] == {
-        "app.kubernetes.io/instance": "modelmesh-controller",
-        "app.kubernetes.io/managed-by": "modelmesh-controller",
-        "app.kubernetes.io/name": "modelmesh-controller",
-        "modelmesh-service": "modelmesh-serving",
-        "name": "modelmesh-serving-triton-2.x",
-    }
-    assert template["spec"]["terminationGracePeriodSeconds"] == 90
-    assert template["metadata"]["annotations"] == {}
-
-
 def test_the_storage_helper_calls_the_adapter_and_modelmesh_calls_the_storage_helper() -> None:
     template = assemble(changed(PULLERLESS, storageHelper=None), claims=("data",))
 
@@ -193,17 +156,6 @@ def test_the_storage_helper_calls_the_adapter_and_modelmesh_calls_the_storage_he
     assert {"name": "data", "mountPath": "/pvc_mounts/data", "readOnly": True} in made["puller"]["volumeMounts"]
     assert {"name": "data", "mountPath": "/pvc_mounts/data", "readOnly": True} in made["modelserver"]["volumeMounts"]
     assert {"name": "data", "persistentVolumeClaim": {"claimName": "data"}} in template["spec"]["volumes"]
-
-
-def test_a_required_node_affinity_becomes_one_alternative_of_two() -> None:
-    """So it requires nothing: every node of these architectures meets the other one."""
-    term = {"matchExpressions": [{"key": "gpu", "operator": "Exists"}]}
-    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
-
-    template = assemble(changed(PULLERLESS, affinity=affinity))
-
-    terms = template["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
-    assert [found["matchExpressions"][0]["key"] for found in terms] == ["gpu", "kubernetes.io/arch"]
 
 
 def test_the_models_volume_is_limited_by_the_memory_of_all_containers_of_the_runtime() -> None:
@@ -236,36 +188,3 @@ def test_the_models_volume_is_limited_by_the_memory_of_all_containers_of_the_run
 def test_the_validator(rt: dict[str, Any], words: str) -> None:
     """The cases of the controller's own test, and volumes."""
     assert validate(rt) == [words]
-
-
-HPA = {
-    "serving.kserve.io/autoscalerClass": "hpa",
-    "serving.kserve.io/metrics": "cpu",
-    "serving.kserve.io/targetUtilizationPercentage": "75",
-    "serving.kserve.io/min-scale": "2",
-    "serving.kserve.io/max-scale": "3",
-}
-
-
-@pytest.mark.parametrize(
-    ("annotations", "spec", "count"),
-    [
-        ({}, {}, 0),
-        ({"metrics": "memory", "min-scale": "3"}, {}, 0),
-        ({"autoscalerClass": "test"}, {}, 1),
-        ({"targetUtilizationPercentage": "-1"}, {}, 1),
-        ({"targetUtilizationPercentage": "101"}, {}, 1),
-        ({"targetUtilizationPercentage": "a"}, {}, 1),
-        ({"min-scale": "0"}, {}, 1),
-        ({"min-scale": "4"}, {}, 1),
-        ({"metrics": "conccurrency"}, {}, 1),
-        ({}, {"replicas": 1}, 1),
-        ({"min-scale": "0", "metrics": "x"}, {"replicas": 1, "multiModel": False}, 0),
-    ],
-)
-def test_the_webhook(annotations: dict[str, str], spec: dict[str, Any], count: int) -> None:
-    """The cases of its own test; it asks nothing of a runtime for single models."""
-    rt = changed(PULLERLESS, **spec)
-    rt["metadata"]["annotations"] = HPA | {f"serving.kserve.io/{name}": value for name, value in annotations.items()}
-
-    assert len(validate(rt)) == count

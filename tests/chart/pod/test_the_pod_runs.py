@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 
 from tests.chart.controller import assemble
-from tests.chart.pod.env import CannotStartError, words
-from tests.chart.pod.pod import Done, Pod
+from tests.chart.pod.env import CannotStartError
+from tests.chart.pod.pod import Pod
 from tests.chart.pod.rig import KEY, Rig, running
 from tests.chart.pod.runtime import ADDRESS
-from tests.chart.render import of_kind, render, the_runtime
+from tests.chart.render import render, the_runtime
 from tests.chart.soundness import ADAPTER, TRITON
 from tests.integration.conftest import TEXT
 from tests.real.models import digits_classifier, text_statistics, write
@@ -73,7 +73,6 @@ UPSTREAM = {
     },
 }
 """What ModelMesh Serving's own runtime for Triton says to the controller, with an image whose reference makes an odd RUNTIME_VERSION."""
-SEARCHED = ("models.svc.cluster.local", "svc.cluster.local", "cluster.local")
 WALLED = ("RepositoryIndex", "RepositoryModelLoad", "RepositoryModelUnload")
 
 
@@ -208,20 +207,6 @@ def test_a_pod_of_a_namespace_without_the_secret_starts(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_a_service_called_metrics_is_no_trouble(tmp_path: Path) -> None:
-    """The kubelet tells every container of a namespace's Services, under the names of our settings."""
-    links = {f"{name}_PORT": "tcp://10.96.3.7:9090" for name in ("METRICS", "ADAPTER", "RUNTIME")}
-    template = assemble(copy.deepcopy(UPSTREAM))
-    for container in template["spec"]["containers"]:
-        written = {entry["name"] for entry in container.get("env") or ()}
-        container["env"] = [
-            *({"name": name, "value": link} for name, link in links.items() if name not in written), *(container.get("env") or ()),
-        ]  # fmt: skip
-    with running(template, tmp_path) as rig:
-        assert get(rig.pod, 9464, "/readyz") == (200, "ready\n")
-
-
-@pytest.mark.long
 def test_a_volume_of_root_is_told_at_the_start(tmp_path: Path) -> None:
     """As a new claim is formatted by most drivers; the controller hands no fsGroup on to the pod."""
     template = pod_of({"modelVolume.spec": {"ephemeral": {"volumeClaimTemplate": {"spec": {"accessModes": ["ReadWriteOnce"]}}}}})
@@ -232,17 +217,6 @@ def test_a_volume_of_root_is_told_at_the_start(tmp_path: Path) -> None:
         assert "cannot create directory '/model-cache/_triton_models': Permission denied" in pod.log(TRITON)
         assert pod.wait(ADAPTER) != 0
         assert "cannot create the folder /model-cache/_triton_models: Permission denied" in pod.log(ADAPTER)
-
-
-@pytest.mark.long
-def test_the_file_that_is_no_puller_says_so(tmp_path: Path) -> None:
-    """The controller asks the image of the built-in adapter for a puller, too."""
-    with Pod(pod_of({"runtime.mode": "builtInAdapter"}), tmp_path, secrets={"storage-config": {}}) as pod:
-        pod.start(ADAPTER)
-        done = pod.exec(ADAPTER, ["/opt/app/puller"])
-    assert done.code == 1
-    assert done.text.startswith("puller: this image has Triton's adapter alone; ")
-    assert len(done.text.splitlines()) == 1
 
 
 @pytest.mark.long
@@ -260,28 +234,3 @@ def test_a_model_is_served_from_a_claim(mode: str, tmp_path: Path) -> None:
         unload(rig, "texts")
         check_log(rig.pod)
     assert list(claim.rglob("__pycache__")) == []
-
-
-def test_helm_test_tells_a_pod_from_none_and_from_a_broken_name_server(tmp_path: Path) -> None:
-    """By the words of the chart's own test, and with the resolver of the image's C library."""
-    rendered = render()
-    (test,), (service,) = of_kind(rendered, "Pod"), of_kind(rendered, "Service")
-    assert service["spec"]["clusterIP"] == "None"
-    assert service["spec"]["publishNotReadyAddresses"] is True
-    name = f"{service['metadata']['name']}.models.svc.cluster.local"
-    with running(pod_of({}), tmp_path) as rig:
-        command = words(test["spec"]["containers"][0], {}, ["modelmesh-triton-adapter"])
-        rig.pod.names({name: [ADDRESS]})
-        assert rig.pod.exec(ADAPTER, command) == Done(0, f"{ADDRESS}:9464: 200 ready\n")
-        without: list[dict[str, list[str]]] = [{}, {name: []}]
-        for nobody in without:
-            rig.pod.names(nobody)
-            none = rig.pod.exec(ADAPTER, command)
-            assert none.code == 0
-            assert "has no address, so there is no pod: with scale to zero, pods come with the first model" in none.text
-        rig.pod.names({name: [ADDRESS, "10.244.7.8"]})
-        assert rig.pod.exec(ADAPTER, command) == Done(1, f"{ADDRESS}:9464: 200 ready\n10.244.7.8:9464: no answer: network is unreachable\n")
-        rig.pod.names({name: None, **{f"{name}.{search}": None for search in SEARCHED}})
-        broken = rig.pod.exec(ADAPTER, [*command, "--timeout", "1"])
-        assert broken.code == 1
-        assert broken.text.endswith("cannot be looked up: temporary failure in name resolution\n")
