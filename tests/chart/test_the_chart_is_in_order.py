@@ -16,7 +16,7 @@ import yaml
 
 from tests.chart import install, matrix, render
 from tests.chart.pod.env import quantity
-from tests.chart.render import CHART, MONITORING
+from tests.chart.render import CHART
 from tests.real.children import TOP
 
 NOTES_COLUMNS = 100
@@ -102,7 +102,7 @@ def test_the_cache_is_nine_tenths_of_the_volume_to_the_byte(size: str) -> None:
 
 @pytest.mark.parametrize("case", matrix.values(), ids=lambda case: case.name)
 def test_the_notes_fit_a_terminal(case: matrix.Case) -> None:
-    text = render.notes(case.path, api_versions=case.api_versions)
+    text = render.notes(case.path)
 
     assert [line for line in text.splitlines() if len(line) > NOTES_COLUMNS or line != line.rstrip()] == []
 
@@ -123,7 +123,7 @@ def test_words_that_yaml_takes_for_numbers_and_truths_stay_words() -> None:
     words |= {"storage.secretName": "1e3", "triton.restrictedProtocols": {"existingSecret": "0x1"}}
     words |= {"triton.extraEnv": [{"name": "Y", "value": "y"}], "controller.inferenceServiceName": "1"}
 
-    objects = render.render(sets=words, namespace="2024", release="7", api_versions=(MONITORING,))
+    objects = render.render(sets=words, namespace="2024", release="7")
 
     assert len(objects) == 12
     names = [text for each in objects for text in (each["metadata"]["name"], each["metadata"]["namespace"])]

@@ -9,8 +9,9 @@ import pytest
 import yaml
 
 from adapter.units import parse_bytes
+from tests.chart.controller import assemble
 from tests.chart.render import CHART, render, the_runtime
-from tests.chart.runtime_env import adapter_env
+from tests.chart.soundness import ADAPTER, PodView
 
 PAGE = Path(__file__).parents[2] / "deploy" / "docs" / "migrating.md"
 ROW = re.compile(r"\| .+? \| `([A-Z_]+)` \| `([\w.]+)` \| .*? \| (\S+) \|")
@@ -38,7 +39,7 @@ def test_the_values_set_the_variables() -> None:
         if value.startswith("triton.resources"):
             sets["triton.resources.limits.memory"] = sets[value]
 
-    env = adapter_env(the_runtime(render(sets=sets)))
+    env = PodView(assemble(the_runtime(render(sets=sets))), {}, {}).env(ADAPTER)
 
     told = {variable: str(parse_bytes(env[variable])) if variable.endswith("_BYTES") else env[variable] for variable, _, _ in ROWS}
     assert told == {variable: OTHERS.get(variable, (12, "12"))[1] for variable, _, _ in ROWS}
