@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.chart.admin import upstream
 from tests.chart.controller import ControllerConfig, assemble, validate
 
 CONFIG = ControllerConfig(
@@ -23,47 +24,23 @@ CONFIG = ControllerConfig(
     metrics=False,
     architectures=("amd64", "arm64"),
 )
-RESOURCES = {"requests": {"cpu": "500m", "memory": "1Gi"}, "limits": {"cpu": "5", "memory": "1Gi"}}
-
-
-def runtime(name: str, *containers: dict[str, Any], annotations: dict[str, str] | None = None, **spec: Any) -> dict[str, Any]:
-    return {
-        "kind": "ServingRuntime",
-        "metadata": {"name": name, "annotations": annotations or {}},
-        "spec": {
-            "multiModel": True,
-            "supportedModelFormats": [],
-            "grpcEndpoint": "port:8085",
-            "grpcDataEndpoint": "port:8001",
-            "containers": list(containers),
-        }
-        | spec,
-    }
+TRITON = upstream.runtime(protocolVersions=["grpc-v2"])
+PULLERLESS: dict[str, Any] = {
+    "kind": "ServingRuntime",
+    "metadata": {"name": "custom-runtime-pullerless"},
+    "spec": {
+        "multiModel": True,
+        "supportedModelFormats": [{"name": "ml-type1", "version": "1", "autoSelect": True}],
+        "grpcEndpoint": "port:8001",
+        "grpcDataEndpoint": "port:8001",
+        "storageHelper": {"disabled": True},
+        "containers": [{"name": "modelserver", "image": "mlserver", "resources": {"limits": {"memory": "1Gi"}}}],
+    },
+}
 
 
 def adapter(name: str) -> dict[str, Any]:
-    return {"serverType": name, "runtimeManagementPort": 8001, "memBufferBytes": 134217728, "modelLoadingTimeoutMillis": 90000}
-
-
-def formats(*names: str) -> list[dict[str, Any]]:
-    return [{"name": name, "version": version, "autoSelect": True} for name, _, version in (text.partition(":") for text in names)]
-
-
-TRITON = runtime(
-    "triton-2.x",
-    {"name": "triton", "image": "tritonserver-2:replace", "resources": RESOURCES},
-    annotations={"maxLoadingConcurrency": "2"},
-    protocolVersions=["grpc-v2"],
-    supportedModelFormats=formats("keras:2", "onnx:1", "pytorch:1", "tensorflow:1", "tensorflow:2", "tensorrt:7"),
-    builtInAdapter=adapter("triton"),
-)
-PULLERLESS = runtime(
-    "custom-runtime-pullerless",
-    {"name": "modelserver", "image": "mlserver", "resources": RESOURCES},
-    supportedModelFormats=formats("ml-type1:1"),
-    grpcEndpoint="port:8001",
-    storageHelper={"disabled": True},
-)
+    return {**TRITON["spec"]["builtInAdapter"], "serverType": name}
 
 
 def changed(base: dict[str, Any], **spec: Any) -> dict[str, Any]:
@@ -133,7 +110,7 @@ def test_the_built_in_adapter() -> None:
         "MEM_BUFFER_BYTES": "134217728",
         "LOADTIME_TIMEOUT": "90000",
         "USE_EMBEDDED_PULLER": "true",
-        "RUNTIME_VERSION": "replace",
+        "RUNTIME_VERSION": "23.04-py3",
         "LOADING_CONCURRENCY": "2",
     }
     assert (made["image"], made["command"]) == ("image:tag", ["/opt/app/triton-adapter"])

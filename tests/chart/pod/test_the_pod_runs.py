@@ -14,6 +14,7 @@ import grpc
 import numpy as np
 import pytest
 
+from tests.chart.admin import upstream
 from tests.chart.controller import assemble
 from tests.chart.pod.env import CannotStartError
 from tests.chart.pod.pod import Pod
@@ -33,46 +34,9 @@ USERS: Mapping[str, tuple[Mapping[str, object], int | None]] = {
     "Triton is root": (MIGHTY, 0),
 }
 """What the chart is told, and whose the bytecode is that Triton writes beside a python model; None: Triton may not write there."""
-UPSTREAM = {
-    "apiVersion": "serving.kserve.io/v1alpha1",
-    "kind": "ServingRuntime",
-    "metadata": {"name": "triton-2.x", "annotations": {"maxLoadingConcurrency": "2"}},
-    "spec": {
-        "supportedModelFormats": [{"name": "onnx", "version": "1", "autoSelect": True}],
-        "multiModel": True,
-        "grpcEndpoint": "port:8085",
-        "grpcDataEndpoint": "port:8001",
-        "containers": [
-            {
-                "name": "triton",
-                "image": "registry.example.com:5000/tritonserver:23.04-py3@sha256:0af1",
-                "command": ["/bin/sh"],
-                "args": [
-                    "-c",
-                    "mkdir -p /models/_triton_models; chmod 777 /models/_triton_models; exec tritonserver "
-                    '"--model-repository=/models/_triton_models" "--model-control-mode=explicit" "--strict-model-config=false" '
-                    '"--strict-readiness=false" "--allow-http=true" "--allow-sagemaker=false" ',
-                ],
-                "resources": {"requests": {"cpu": "500m", "memory": "1Gi"}, "limits": {"cpu": "5", "memory": "1Gi"}},
-                "livenessProbe": {
-                    "exec": {
-                        "command": ["curl", "--fail", "--silent", "--show-error", "--max-time", "9", "http://localhost:8000/v2/health/live"]
-                    },
-                    "initialDelaySeconds": 5,
-                    "periodSeconds": 30,
-                    "timeoutSeconds": 10,
-                },
-            }
-        ],
-        "builtInAdapter": {
-            "serverType": "triton",
-            "runtimeManagementPort": 8001,
-            "memBufferBytes": 134217728,
-            "modelLoadingTimeoutMillis": 90000,
-        },
-    },
-}
-"""What ModelMesh Serving's own runtime for Triton says to the controller, with an image whose reference makes an odd RUNTIME_VERSION."""
+UPSTREAM = upstream.runtime()
+"""With an image whose reference makes an odd RUNTIME_VERSION."""
+UPSTREAM["spec"]["containers"][0]["image"] = "registry.example.com:5000/tritonserver:23.04-py3@sha256:0af1"
 WALLED = ("RepositoryIndex", "RepositoryModelLoad", "RepositoryModelUnload")
 
 
