@@ -36,10 +36,10 @@ def alerts_markdown() -> str:
     """The chart's alerts: name, severity, how long it must hold, what has happened, and the section that says what to do."""
     rows = ["| alert | severity | after | what has happened | read |", "|---|---|---|---|---|"]
     for rule in alerts():
-        words, heading = rule["annotations"]["summary"], rule["annotations"]["runbook"]
+        words, (_, anchor) = rule["annotations"]["summary"], rule["annotations"]["runbook_url"].split("#")
         words = words.replace("{{ $labels.namespace }}/{{ $labels.pod }}", "a pod").replace("{{ $labels.namespace }}", "a namespace")
         words = re.sub(r"\{\{ \$value [^}]*\}\}", "…", re.sub(r"\{\{ \$labels\.(\w+) \}\}", r"`\1`", words))
-        link = f"[{heading}](operations.md#{re.sub(r'[^a-z -]', '', heading.lower()).replace(' ', '-')})"
+        link = f"[{anchor.replace('-', ' ').capitalize().replace('triton', 'Triton')}](operations.md#{anchor})"
         rows.append(f"| `{rule['alert']}` | {rule['labels']['severity']} | {rule.get('for', 'at once')} | {words} | {link} |")
     return "\n".join(rows) + "\n"
 

@@ -1,9 +1,8 @@
 """
-What ModelMesh Serving refuses of a runtime before it makes pods: its webhook, and the validator at the begin of each reconcile.
+What ModelMesh Serving refuses of a runtime before it makes pods: the validator at the begin of each reconcile.
 
-The rules are those of `apis/serving/v1alpha1/servingruntime_webhook.go` and
-`controllers/servingruntime_validator.go`, kserve/modelmesh-serving v0.11 and v0.12; the words are ours, and all
-refusals are told instead of the first one.
+The rules are those of `controllers/servingruntime_validator.go`, kserve/modelmesh-serving v0.11 and v0.12; the words are ours,
+and all refusals are told instead of the first one. The webhook, which looks at annotations of autoscaling, is left out.
 """
 
 from __future__ import annotations
@@ -17,48 +16,20 @@ VOLUMES = frozenset({"domain-socket", "etcd-config", "models-dir", "storage-conf
 MOUNTS = VOLUMES - {"models-dir"}
 PORT_NAMES = frozenset({"grpc", "http", "prometheus"})
 PORTS = frozenset({8080, 8085, 8089, 8090, *range(11881, 11900)})
-AUTOSCALER = "serving.kserve.io/autoscalerClass"
-METRIC = "serving.kserve.io/metrics"
-TARGET = "serving.kserve.io/targetUtilizationPercentage"
-MIN_SCALE = "serving.kserve.io/min-scale"
-MAX_SCALE = "serving.kserve.io/max-scale"
 
 
-def validate(runtime: Mapping[str, Any], *, server_types: Collection[str] = BUILT_IN_SERVER_TYPES) -> list[str]:
+def validate(runtime: Mapping[str, Any]) -> list[str]:
     """All refusals; empty for a runtime that gets pods."""
-    annotations = runtime.get("metadata", {}).get("annotations") or {}
     spec = runtime["spec"]
-    scaling = _scaling(annotations, spec.get("replicas")) if spec.get("multiModel") else ()
-    return [*scaling, *_adapter(spec, server_types), *_containers(spec), *_volumes(spec)]
+    return [*_adapter(spec), *_containers(spec), *_volumes(spec)]
 
 
-def _scaling(annotations: Mapping[str, str], replicas: int | None) -> Iterator[str]:
-    """The webhook, which asks only runtimes for several models."""
-    metrics = ("cpu", "memory")
-    if TARGET in annotations and not 1 <= _number(annotations[TARGET]) <= 100:
-        yield f"{TARGET} must be a number from 1 to 100"
-    if AUTOSCALER not in annotations:
-        return
-    if annotations[AUTOSCALER] != "hpa":
-        yield f"{AUTOSCALER} must be hpa"
-        return
-    if annotations.get(METRIC, "cpu") not in metrics:
-        yield f"{METRIC} must be cpu or memory"
-    if replicas is not None:
-        yield f"replicas and {AUTOSCALER} exclude each other"
-    least, most = _number(annotations.get(MIN_SCALE, "1")), _number(annotations.get(MAX_SCALE, "1"))
-    if least < 1:
-        yield f"{MIN_SCALE} must be a number of 1 or more"
-    if most < least:
-        yield f"{MAX_SCALE} (default 1) must not be less than {MIN_SCALE}"
-
-
-def _adapter(spec: Mapping[str, Any], server_types: Collection[str]) -> Iterator[str]:
+def _adapter(spec: Mapping[str, Any]) -> Iterator[str]:
     if not (adapter := spec.get("builtInAdapter")):
         return
     name = adapter.get("serverType", "")
-    if name not in server_types:
-        yield f"builtInAdapter.serverType {name!r} is not one of {', '.join(server_types)}"
+    if name not in BUILT_IN_SERVER_TYPES:
+        yield f"builtInAdapter.serverType {name!r} is not one of {', '.join(BUILT_IN_SERVER_TYPES)}"
     elif name not in [container["name"] for container in spec["containers"]]:
         yield f"builtInAdapter.serverType {name} needs a container of that name"
 
@@ -89,11 +60,3 @@ def _volumes(spec: Mapping[str, Any]) -> Iterator[str]:
 
 def _is_reserved(name: str, names: Collection[str]) -> bool:
     return name in names or name.startswith("mm-")
-
-
-def _number(text: str) -> int:
-    """0 for what is none, which no bound allows."""
-    try:
-        return int(text)
-    except ValueError:
-        return 0

@@ -11,7 +11,8 @@ import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tests.chart import admission, injected
+from tests.chart import injected
+from tests.chart.admission import validate
 from tests.chart.endpoints import AssemblyError
 from tests.chart.injected import DROP_ALL, MODELS, PRE_STOP, ControllerConfig
 from tests.chart.pod.env import quantity
@@ -30,11 +31,6 @@ MODELS_DIR_SCALE = 1.5
 GRACE_SECONDS = 90
 
 
-def validate(runtime: Mapping[str, Any], config: ControllerConfig | None = None) -> list[str]:
-    """What the webhook and the validator refuse."""
-    return admission.validate(runtime, server_types=(config or ControllerConfig()).server_types)
-
-
 def dropped(runtime: Mapping[str, Any]) -> list[str]:
     """Fields that the pods will not have."""
     return sorted(runtime["spec"].keys() - READ)
@@ -50,7 +46,7 @@ def assemble(
         AssemblyError: refused, or nothing that a pod can be made of.
     """
     config = config or ControllerConfig()
-    if refusals := validate(runtime, config):
+    if refusals := validate(runtime):
         raise AssemblyError("; ".join(refusals))
     name, spec = runtime["metadata"]["name"], copy.deepcopy(dict(runtime["spec"]))
     pod: dict[str, Any] = {
@@ -59,16 +55,11 @@ def assemble(
         "affinity": _affinity(spec.get("affinity"), config),
         "terminationGracePeriodSeconds": GRACE_SECONDS,
     }
-    pod |= {field: spec[field] for field in ("nodeSelector", "tolerations") if spec.get(field)}
-    secrets = [*({"name": secret} for secret in config.image_pull_secrets), *(spec.get("imagePullSecrets") or ())]
-    if secrets:
-        pod["imagePullSecrets"] = [secret for at, secret in enumerate(secrets) if secret not in secrets[:at]]
-    if config.service_account:
-        pod["serviceAccountName"] = config.service_account
+    pod |= {field: spec[field] for field in ("nodeSelector", "tolerations", "imagePullSecrets") if spec.get(field)}
     metadata = {
         "namespace": namespace,
-        "labels": _labels(name, config) | dict(config.pod_labels) | (spec.get("labels") or {}),
-        "annotations": _annotations(config) | dict(config.pod_annotations) | (spec.get("annotations") or {}),
+        "labels": _labels(name, config) | (spec.get("labels") or {}),
+        "annotations": _annotations(config) | (spec.get("annotations") or {}),
     }
     return {"metadata": metadata, "spec": pod}
 

@@ -1,8 +1,7 @@
 """
 The CRDs of ModelMesh Serving and of the Prometheus operator; objects checked as an API server with strict validation does.
 
-`crds/` holds them without descriptions; the InferenceService is cut to `predictor.model`. What is
-there was made by `python -m tests.chart.crd FOLDER…` from folders with the files of the sources.
+`crds/` holds them without descriptions; the InferenceService is cut to `predictor.model`.
 """
 
 from __future__ import annotations
@@ -10,17 +9,14 @@ from __future__ import annotations
 import copy
 import functools
 import json
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
 from jsonschema import Draft202012Validator, ValidationError, validators
 
 CRDS = Path(__file__).with_name("crds")
 NAMES = ("servingruntimes", "predictors", "inferenceservices", "podmonitors", "prometheusrules")
-KEPT_OF_INFERENCE_SERVICE = ("model", "minReplicas", "maxReplicas", "timeout")
 
 
 def crds() -> list[dict[str, Any]]:
@@ -88,25 +84,3 @@ def _cluster_wide(crd: dict[str, Any]) -> dict[str, Any]:
     made["spec"]["scope"] = "Cluster"
     made["metadata"]["name"] = f"cluster{made['metadata']['name']}"
     return made
-
-
-def _without_descriptions(node: Any) -> Any:
-    if isinstance(node, dict):
-        return {key: _without_descriptions(value) for key, value in node.items() if not (key == "description" and isinstance(value, str))}
-    return [_without_descriptions(value) for value in node] if isinstance(node, list) else node
-
-
-def _write(folders: list[Path]) -> None:
-    for name in NAMES:
-        (source,) = [path for folder in folders for path in folder.glob(f"*_{name}.yaml")]
-        crd = _without_descriptions(yaml.safe_load(source.read_text()))
-        if name == "inferenceservices":
-            spec = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
-            predictor = spec["predictor"]["properties"]
-            spec["predictor"]["properties"] = {key: predictor[key] for key in KEPT_OF_INFERENCE_SERVICE}
-            del spec["explainer"], spec["transformer"]
-        (CRDS / f"{name}.json").write_text(json.dumps(crd, separators=(",", ":")) + "\n")
-
-
-if __name__ == "__main__":
-    _write([Path(folder) for folder in sys.argv[1:]])

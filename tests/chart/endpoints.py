@@ -7,11 +7,10 @@ The controller looks at neither of them: whatever is no port becomes the path of
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 PORT = re.compile(r"port:([0-9]+)")
-NAMES = ("grpcEndpoint", "grpcDataEndpoint")
 
 
 class AssemblyError(Exception):
@@ -29,8 +28,3 @@ def port(spec: Mapping[str, Any], name: str, default: str = "") -> str:
     if found is None:
         raise AssemblyError(f"{name} {spec.get(name)!r} is no port:N")
     return found[1]
-
-
-def problems(spec: Mapping[str, Any]) -> Iterator[str]:
-    """What the controller does not refuse, and what can never work."""
-    yield from (f"{name} {spec.get(name)!r} is no port:N" for name in NAMES if not PORT.fullmatch(spec.get(name) or ""))

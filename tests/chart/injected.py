@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.chart import endpoints
-from tests.chart.admission import BUILT_IN_SERVER_TYPES
 
 PULLER_PORT = 8086
 MODELS = {"name": "models-dir", "mountPath": "/models"}
@@ -34,11 +33,6 @@ class ControllerConfig:
     metrics_scheme: str = "https"
     max_message_bytes: int = 16 << 20
     architectures: tuple[str, ...] = ("amd64", "arm64", "s390x")
-    server_types: tuple[str, ...] = BUILT_IN_SERVER_TYPES
-    service_account: str = ""
-    pod_labels: tuple[tuple[str, str], ...] = ()
-    pod_annotations: tuple[tuple[str, str], ...] = ()
-    image_pull_secrets: tuple[str, ...] = ()
 
 
 def uses_storage_helper(spec: Mapping[str, Any]) -> bool:

@@ -1,7 +1,7 @@
 """
 Programs for the tests of chart, image and dashboard, in `.parts/`: `python -m tests.chart.install`.
 
-Helm, helm-docs, kustomize and the loader of compose files are built with Go from their pinned modules. Prometheus with its
+Helm, helm-docs and the loader of compose files are built with Go from their pinned modules. Prometheus with its
 promtool is the one on the PATH, if it is recent enough, or else Debian's package, unpacked without root.
 """
 
@@ -16,7 +16,6 @@ from tests.real import parts
 
 HELM = "helm.sh/helm/v3/cmd/helm@v3.22.0"
 HELM_DOCS = "github.com/norwoodj/helm-docs/cmd/helm-docs@v1.14.2"
-KUSTOMIZE = "sigs.k8s.io/kustomize/kustomize/v5@v5.8.1"
 COMPOSE_LOADER = "github.com/compose-spec/compose-go/v2/cmd@v2.9.0"
 PROMETHEUS = "prometheus and promtool 2.40 or newer"
 KUBERNETES_MINOR = 34
@@ -46,16 +45,6 @@ def helm_docs() -> Path:
         CannotRunError: no Go, or the module cannot be had.
     """
     return parts.go_program("helm-docs", HELM_DOCS)
-
-
-def kustomize() -> Path:
-    """
-    The program; built if it is not there yet.
-
-    Raises:
-        CannotRunError: no Go, or the module cannot be had.
-    """
-    return parts.go_program("kustomize", KUSTOMIZE).with_name("kustomize")  # `go install` leaves the version out
 
 
 def compose_loader() -> Path:
@@ -98,4 +87,4 @@ def _recent(program: str) -> Path | None:
 if __name__ == "__main__":
     from tests.chart.admin.apiserver_install import programs
 
-    parts.install(helm, helm_docs, kustomize, compose_loader, prometheus, programs)
+    parts.install(helm, helm_docs, compose_loader, prometheus, programs)

@@ -1,7 +1,7 @@
 """
 The values files of `values/` and `refused/`, with what their first lines say.
 
-`# proves:` a sentence; `# refused:` words of a refusal, one line for each; `# cluster has:` an API version;
+`# proves:` a sentence; `# refused:` words of a refusal, one line for each;
 `# secrets:` the name of a Secret that is there already; `# service name:` of the controller, where it is another one.
 """
 
@@ -38,14 +38,9 @@ class Case:
         start = f"# {word}:"
         return [line.removeprefix(start).strip() for line in self.path.read_text().splitlines() if line.startswith(start)]
 
-    @property
-    def api_versions(self) -> tuple[str, ...]:
-        """What the cluster knows beside Kubernetes."""
-        return tuple(self.told("cluster has"))
-
     def objects(self) -> list[dict[str, Any]]:
         """All that the chart makes."""
-        return render.render(self.path, api_versions=self.api_versions)
+        return render.render(self.path)
 
     def of_kind(self, kind: str) -> list[dict[str, Any]]:
         """Some of it."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import copy
 import functools
 import json
@@ -24,11 +23,11 @@ VALUES = TOP / "tests" / "chart" / "values"
 REFUSED = TOP / "tests" / "chart" / "refused"
 RELEASE = "triton-adapter"
 NAMESPACE = "models"
-MONITORING = "monitoring.coreos.com/v1"
-"""What a cluster with the Prometheus operator has, for `api_versions`."""
 SHOWN_NOTES = "shown-notes.yaml"
 ESSENCE = re.compile(r"^(?:Error: )?(?:execution error at \(\S+\): )?(?:.*error calling fail: )?(?:- )?(?P<said>.*)$")
-FRAME = re.compile(r"values don't meet the specifications|\S+:$|.*: validation failed$|Use --debug flag|WARNING|level=|coalesce.go")
+FRAME = re.compile(
+    r"values don't meet the specifications|\S+:$|.*: validation failed$|.*'allOf' failed$|Use --debug flag|WARNING|level=|coalesce.go"
+)
 
 
 class RenderError(Exception):
@@ -40,8 +39,6 @@ def render(
     sets: Mapping[str, object] | None = None,
     namespace: str = NAMESPACE,
     release: str = RELEASE,
-    kube_version: str | None = None,
-    api_versions: Sequence[str] = (),
 ) -> list[dict[str, Any]]:
     """
     All objects of `helm template`, in its order. The same question, and its refusal, is asked once by each process.
@@ -50,28 +47,26 @@ def render(
         RenderError: the schema of the values, a template or Helm itself refused.
         CannotRunError: no Helm on this machine.
     """
-    made = _made("template", release, str(CHART), *_words(value_files, sets or {}, namespace, kube_version, api_versions))
+    made = _made("template", release, str(CHART), *_words(value_files, sets or {}, namespace))
     if isinstance(made, RenderError):
         raise RenderError(str(made))
     return copy.deepcopy(made)
 
 
-def notes(
-    *value_files: Path,
-    sets: Mapping[str, object] | None = None,
-    namespace: str = NAMESPACE,
-    release: str = RELEASE,
-    api_versions: Sequence[str] = (),
-) -> str:
+def notes(*value_files: Path, sets: Mapping[str, object] | None = None) -> str:
     """
     What `helm install` says, and `helm template` leaves out: the notes as a text in an object, in a copy of the chart.
 
     Raises:
         RenderError: as `render` does.
     """
-    words = _words(value_files, sets or {}, namespace, None, api_versions)
-    shown = _run("template", release, str(_chart_with_notes()), "--show-only", f"templates/{SHOWN_NOTES}", *words)
-    return str(yaml.safe_load(shown)["notes"])
+    with tempfile.TemporaryDirectory() as folder:
+        chart = Path(shutil.copytree(CHART, Path(folder) / "chart"))
+        text = (chart / "templates" / "NOTES.txt").read_text()
+        template = f'{{{{ define "tests.notes" }}}}{text}{{{{ end }}}}{{"notes": {{{{ include "tests.notes" . | toJson }}}}}}'
+        (chart / "templates" / SHOWN_NOTES).write_text(template)
+        words = _words(value_files, sets or {}, NAMESPACE)
+        return str(yaml.safe_load(_run("template", RELEASE, str(chart), "--show-only", f"templates/{SHOWN_NOTES}", *words))["notes"])
 
 
 def readable(*objects: Mapping[str, Any], width: int) -> str:
@@ -101,18 +96,10 @@ def the_runtime(objects: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _words(
-    value_files: Sequence[Path],
-    sets: Mapping[str, object],
-    namespace: str,
-    kube_version: str | None,
-    api_versions: Sequence[str],
-) -> list[str]:
+def _words(value_files: Sequence[Path], sets: Mapping[str, object], namespace: str) -> list[str]:
     words = ["--namespace", namespace]
     words += [word for path in value_files for word in ("--values", str(path))]
-    words += [word for name, value in sets.items() for word in ("--set-json", f"{name}={json.dumps(value)}")]
-    words += ["--kube-version", kube_version] if kube_version else []
-    return words + [word for version in api_versions for word in ("--api-versions", version)]
+    return words + [word for name, value in sets.items() for word in ("--set-json", f"{name}={json.dumps(value)}")]
 
 
 @functools.cache
@@ -121,18 +108,6 @@ def _made(*words: str) -> list[dict[str, Any]] | RenderError:
         return [found for found in yaml.load_all(_run(*words), Loader=yaml.CSafeLoader) if found]
     except RenderError as refusal:
         return refusal
-
-
-@functools.cache
-def _chart_with_notes() -> Path:
-    """A copy, for as long as this process lives."""
-    folder = tempfile.mkdtemp()
-    atexit.register(shutil.rmtree, folder)
-    chart = Path(shutil.copytree(CHART, Path(folder) / "chart"))
-    text = (chart / "templates" / "NOTES.txt").read_text()
-    template = f'{{{{ define "tests.notes" }}}}{text}{{{{ end }}}}{{"notes": {{{{ include "tests.notes" . | toJson }}}}}}'
-    (chart / "templates" / SHOWN_NOTES).write_text(template)
-    return chart
 
 
 def _run(*words: str) -> str:

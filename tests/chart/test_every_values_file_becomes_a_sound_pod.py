@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.chart import controller, endpoints, matrix, pod_security, soundness, valid
+from tests.chart import controller, matrix, pod_security, soundness, valid
 
 every = pytest.mark.parametrize("case", matrix.values(), ids=lambda case: case.name)
 every_pod = pytest.mark.parametrize(
@@ -55,8 +55,3 @@ def test_the_pod_keeps_to_the_restricted_standard(case: matrix.Case) -> None:
     }
 
     assert pod_security.restricted(case.runtime()) == exceptions.get(case.name, [])
-
-
-@every_pod
-def test_the_endpoints_can_work(case: matrix.Case) -> None:
-    assert list(endpoints.problems(case.runtime()["spec"])) == []

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.chart import matrix, pod_security, soundness
+from tests.chart import matrix, soundness
 from tests.chart.soundness import ADAPTER, TRITON, PodView
 
 Change = Callable[[dict[str, dict[str, Any]], dict[str, Any]], object]
@@ -99,23 +99,3 @@ def test_the_storage_helper_is_looked_at_too() -> None:
 
     assert "mm sends loads to 8085, the storage helper listens on 8086" in problems
     assert "loads are sent to 8055, the adapter listens on 8085" in problems
-
-
-@pytest.mark.parametrize(
-    ("field", "value", "words"),
-    [
-        ("runAsNonRoot", None, "runAsNonRoot"),
-        ("runAsUser", 0, "runAsUser"),
-        ("allowPrivilegeEscalation", True, "allowPrivilegeEscalation"),
-        ("privileged", True, "privileged"),
-        ("capabilities", {"drop": ["NET_RAW"]}, "capabilities.drop"),
-        ("capabilities", {"drop": ["ALL"], "add": ["SYS_ADMIN"]}, "capabilities.add"),
-        ("seccompProfile", {"type": "Unconfined"}, "seccompProfile"),
-        ("procMount", "Unmasked", "procMount"),
-    ],
-)
-def test_a_container_that_is_not_restricted(field: str, value: object, words: str) -> None:
-    runtime = copy.deepcopy(matrix.case("default").runtime())
-    runtime["spec"]["containers"][0]["securityContext"][field] = value
-
-    assert pod_security.restricted(runtime) == [f"{TRITON}: {words} is not restricted"]

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from adapter.units import MIB, parse_bytes
 from tests.chart.controller import assemble
 from tests.chart.pod.env import quantity
 from tests.chart.render import render, the_runtime
-from tests.chart.runtime_env import settings, volume_bytes
+from tests.chart.soundness import TRITON, PodView
 
 PAGE = Path(__file__).parents[2] / "deploy" / "docs" / "sizing.md"
 EXAMPLE = re.compile(r"```yaml\n(.*?)```\n\n\| what \| comes to \| because \|\n\|---\|---\|---\|\n((?:\|[^\n]*\n)+)", re.DOTALL)
@@ -29,9 +30,17 @@ class Figures:
 
     runtime: Mapping[str, Any]
 
+    @cached_property
+    def pod(self) -> PodView:
+        return PodView(assemble(self.runtime), {}, {})
+
     @property
     def capacity(self) -> CapacitySettings:
-        return settings(self.runtime).capacity
+        return self.pod.settings.capacity
+
+    def limit(self, path: str) -> float:
+        volume, _ = self.pod.place(TRITON, path) or ("", "")
+        return parse_bytes(self.pod.volume(volume)["emptyDir"]["sizeLimit"]) / MIB
 
     def memory_of(self, mebibytes: str) -> float:
         return float(mebibytes.replace(",", "")) * self.capacity.multiplier
@@ -42,11 +51,8 @@ class Figures:
     def pods(self, models: str, mebibytes: str) -> int:
         return math.ceil(int(models.replace(",", "")) / self.fitting(mebibytes))
 
-    def volume(self) -> float:
-        return volume_bytes(self.runtime, str(settings(self.runtime).volume.root)) / MIB
-
     def budget(self) -> float:
-        budget = settings(self.runtime).volume.max_bytes
+        budget = self.pod.settings.volume.max_bytes
         assert budget is not None
         return budget / MIB
 
@@ -54,17 +60,13 @@ class Figures:
         files = self.capacity.usable_bytes / MIB / self.capacity.multiplier
         return math.ceil((files + self.capacity.max_loading * float(mebibytes)) * MIB / (0.9 * MIB))
 
-    def models_dir(self) -> float:
-        volumes = {volume["name"]: volume for volume in assemble(self.runtime)["spec"]["volumes"]}
-        return parse_bytes(volumes["models-dir"]["emptyDir"]["sizeLimit"]) / MIB
-
     def churn(self) -> str:
         seconds = 10 * max(3.0, self.capacity.load_timeout_ms / 3000)
         return f"{seconds / 60:.0f} min" if seconds % 60 == 0 else f"{seconds:.0f} s"
 
     def requested(self, resource: str) -> Decimal:
         """By all containers of the pod, ModelMesh's own too."""
-        return sum((quantity(each["resources"]["requests"][resource]) for each in assemble(self.runtime)["spec"]["containers"]), Decimal())
+        return sum((quantity(each["resources"]["requests"][resource]) for each in self.pod.spec["containers"]), Decimal())
 
 
 def mib(value: float | Decimal) -> str:
@@ -77,14 +79,14 @@ RULES: dict[str, Callable[..., str]] = {
     r"memory of a model of ([\d.]+) MiB": lambda f, size: mib(f.memory_of(size)),
     r"models of ([\d.]+) MiB in a pod": lambda f, size: f"{f.fitting(size):,}",
     r"pods for ([\d,]+) models of ([\d.]+) MiB": lambda f, models, size: str(f.pods(models, size)),
-    r"size of the volume": lambda f: mib(f.volume()),
+    r"size of the volume": lambda f: mib(f.limit(str(f.pod.settings.volume.root))),
     r"the adapter's budget on the volume": lambda f: mib(f.budget()),
     r"least size of the volume, with models up to ([\d.]+) MiB": lambda f, size: mib(f.least_volume(size)),
-    r"limit of `/models`": lambda f: mib(f.models_dir()),
+    r"limit of `/models`": lambda f: mib(f.limit("/models")),
     r"loads at once": lambda f: str(f.capacity.max_loading),
-    r"loads that may hang before loads stop": lambda f: str(settings(f.runtime).triton.load_threads),
+    r"loads that may hang before loads stop": lambda f: str(f.pod.settings.triton.load_threads),
     r"churn protection": lambda f: f.churn(),
-    r"`/dev/shm`": lambda f: mib(volume_bytes(f.runtime, "/dev/shm", "triton") / MIB),
+    r"`/dev/shm`": lambda f: mib(f.limit("/dev/shm")),
     r"memory that the scheduler sees": lambda f: mib(f.requested("memory") / MIB),
     r"CPU that the scheduler sees": lambda f: f"{f.requested('cpu') * 1000:.0f} m",
 }

@@ -5,7 +5,6 @@ from __future__ import annotations
 import configparser
 import json
 import math
-import re
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -15,12 +14,11 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.chart import install, matrix, readme, render
+from tests.chart import install, matrix, render
 from tests.chart.pod.env import quantity
-from tests.chart.render import CHART, MONITORING
+from tests.chart.render import CHART
 from tests.real.children import TOP
 
-ROW = re.compile(r"^\| (?P<key>[\w.]+) \| (?P<kind>[\w/]*) \| (?P<default>.*?) \| (?P<meaning>.*) \|$", re.MULTILINE)
 NOTES_COLUMNS = 100
 OF_PARENT_CHARTS = {"global"}
 
@@ -28,13 +26,9 @@ BASE: dict[str, Any] = {
     "podMonitor.enabled": True,
     "prometheusRule.enabled": True,
     "dashboard.enabled": True,
-    "fronts.sagemaker.enabled": True,
-    "fronts.v2.enabled": True,
-    "fronts.lmi.enabled": True,
-    "autoscaling.enabled": True,
+    "fronts.v2.port": 8082,
     "triton.image.tag": "25.02-py3",
     "extraVolumes": [{"name": "extra", "emptyDir": {}}],
-    "storage.create": True,
     "storage.entries": {"s3": {"type": "s3"}},
 }
 """All objects are there, and something can be mounted."""
@@ -54,12 +48,6 @@ def schema() -> dict[str, Any]:
     return found
 
 
-def rows() -> list[re.Match[str]]:
-    """Of the README's table of values."""
-    table = readme.path().read_text().partition("## Values")[2]
-    return list(ROW.finditer(table.partition("|----")[2]))
-
-
 def closed(schema: Mapping[str, Any], values: Any, place: str = "") -> Iterator[str]:
     """What differs between the objects of the schema and the values; free maps and lists are left to the schema."""
     properties = schema.get("properties")
@@ -67,7 +55,8 @@ def closed(schema: Mapping[str, Any], values: Any, place: str = "") -> Iterator[
         return
     if schema.get("additionalProperties") is not False:
         yield f"{place or 'the top'} is open"
-    yield from (f"{place}{key} is in one of both" for key in set(values) ^ (set(properties) - OF_PARENT_CHARTS))
+    known = {key for key, found in properties.items() if "const" not in found} - OF_PARENT_CHARTS
+    yield from (f"{place}{key} is in one of both" for key in set(values) ^ known)
     for key in set(values) & set(properties):
         yield from closed(properties[key], values[key], f"{place}{key}.")
 
@@ -113,35 +102,30 @@ def test_the_cache_is_nine_tenths_of_the_volume_to_the_byte(size: str) -> None:
 
 @pytest.mark.parametrize("case", matrix.values(), ids=lambda case: case.name)
 def test_the_notes_fit_a_terminal(case: matrix.Case) -> None:
-    text = render.notes(case.path, api_versions=case.api_versions)
+    text = render.notes(case.path)
 
     assert [line for line in text.splitlines() if len(line) > NOTES_COLUMNS or line != line.rstrip()] == []
 
 
-def test_the_notes_name_the_keys_of_the_storage_secret_and_nothing_in_them() -> None:
-    text = render.notes(sets={"storage.create": True, "storage.entries": {"minio": {"type": "hidden-type", "access_key_id": "hidden-id"}}})
+def test_the_notes_do_the_arithmetic_and_name_keys_of_the_secret_alone() -> None:
+    entries = {"minio": {"type": "hidden-type", "access_key_id": "hidden-id"}}
+    text = render.notes(sets={"storage.entries": entries, "capacity.buffer": "512Mi"})
 
-    assert "with the keys minio;" in " ".join(text.split())
+    assert "7680 MiB in each pod: Triton's requests.memory less a buffer of 512Mi" in text
+    assert "with the keys minio\n" in text
     assert "hidden" not in text
     assert "access_key_id" not in text
-
-
-def test_the_notes_do_the_arithmetic() -> None:
-    text = " ".join(render.notes(Path(render.VALUES / "built-in-adapter.yaml")).split())
-
-    assert "8 GiB (requests.memory of Triton) less a buffer of 512 MiB = 7.5 GiB" in text
-    assert "12 GiB at /models, the controller's volume: 1.5 × limits.memory of triton, of which the adapter uses 90 %: 10.8 GiB" in text
 
 
 def test_words_that_yaml_takes_for_numbers_and_truths_stay_words() -> None:
     openvino = {"enabled": True, "versions": ["1"], "autoSelect": False}
     words = {**BASE, "fullnameOverride": "null", "formats": {"on": openvino}, "networkPolicy.from": [{"podSelector": {}}]}
-    words |= {"storage.secretName": "1e3", "triton.restrictedProtocols": {"enabled": True, "existingSecret": "0x1"}}
+    words |= {"storage.secretName": "1e3", "triton.restrictedProtocols": {"existingSecret": "0x1"}}
     words |= {"triton.extraEnv": [{"name": "Y", "value": "y"}], "controller.inferenceServiceName": "1"}
 
-    objects = render.render(sets=words, namespace="2024", release="7", api_versions=(MONITORING,))
+    objects = render.render(sets=words, namespace="2024", release="7")
 
-    assert len(objects) == 9
+    assert len(objects) == 12
     names = [text for each in objects for text in (each["metadata"]["name"], each["metadata"]["namespace"])]
     labels = [text for each in objects for text in each["metadata"]["labels"].values()]
     runtime = render.the_runtime(objects)["spec"]
@@ -169,25 +153,6 @@ def missing(schema: Mapping[str, Any], values: Mapping[str, Any], place: str = "
 def test_a_default_that_says_something_cannot_be_taken_away(values: dict[str, Any], schema: dict[str, Any]) -> None:
     """By null, or by `--reuse-values` from a chart that did not have the value: else a pod with port 0, or a nil pointer."""
     assert list(missing(schema, values)) == []
-
-
-def test_a_release_may_have_a_dot_and_a_service_may_not() -> None:
-    objects = render.render(release="my.release")
-
-    (service,) = render.of_kind(objects, "Service")
-    (pod,) = render.of_kind(objects, "Pod")
-    assert service["metadata"]["name"] == "my-release-modelmesh-triton-adapter"
-    assert f"{service['metadata']['name']}:9464" in pod["spec"]["containers"][0]["args"]
-    assert service["metadata"]["labels"]["app.kubernetes.io/instance"] == "my.release"
-
-
-def test_helm_template_may_be_told_the_kinds_of_the_operator() -> None:
-    kinds = [f"{MONITORING}/PodMonitor", f"{MONITORING}/PrometheusRule"]
-    sets = {"podMonitor.enabled": True, "prometheusRule.enabled": True}
-
-    objects = render.render(sets=sets, api_versions=kinds)
-
-    assert [len(render.of_kind(objects, kind.rpartition("/")[2])) for kind in kinds] == [1, 1]
 
 
 def test_as_part_of_another_chart_an_empty_key_is_a_default(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.chart.admin import upstream
 from tests.chart.controller import ControllerConfig, assemble, validate
 
 CONFIG = ControllerConfig(
@@ -23,47 +24,23 @@ CONFIG = ControllerConfig(
     metrics=False,
     architectures=("amd64", "arm64"),
 )
-RESOURCES = {"requests": {"cpu": "500m", "memory": "1Gi"}, "limits": {"cpu": "5", "memory": "1Gi"}}
-
-
-def runtime(name: str, *containers: dict[str, Any], annotations: dict[str, str] | None = None, **spec: Any) -> dict[str, Any]:
-    return {
-        "kind": "ServingRuntime",
-        "metadata": {"name": name, "annotations": annotations or {}},
-        "spec": {
-            "multiModel": True,
-            "supportedModelFormats": [],
-            "grpcEndpoint": "port:8085",
-            "grpcDataEndpoint": "port:8001",
-            "containers": list(containers),
-        }
-        | spec,
-    }
+TRITON = upstream.runtime(protocolVersions=["grpc-v2"])
+PULLERLESS: dict[str, Any] = {
+    "kind": "ServingRuntime",
+    "metadata": {"name": "custom-runtime-pullerless"},
+    "spec": {
+        "multiModel": True,
+        "supportedModelFormats": [{"name": "ml-type1", "version": "1", "autoSelect": True}],
+        "grpcEndpoint": "port:8001",
+        "grpcDataEndpoint": "port:8001",
+        "storageHelper": {"disabled": True},
+        "containers": [{"name": "modelserver", "image": "mlserver", "resources": {"limits": {"memory": "1Gi"}}}],
+    },
+}
 
 
 def adapter(name: str) -> dict[str, Any]:
-    return {"serverType": name, "runtimeManagementPort": 8001, "memBufferBytes": 134217728, "modelLoadingTimeoutMillis": 90000}
-
-
-def formats(*names: str) -> list[dict[str, Any]]:
-    return [{"name": name, "version": version, "autoSelect": True} for name, _, version in (text.partition(":") for text in names)]
-
-
-TRITON = runtime(
-    "triton-2.x",
-    {"name": "triton", "image": "tritonserver-2:replace", "resources": RESOURCES},
-    annotations={"maxLoadingConcurrency": "2"},
-    protocolVersions=["grpc-v2"],
-    supportedModelFormats=formats("keras:2", "onnx:1", "pytorch:1", "tensorflow:1", "tensorflow:2", "tensorrt:7"),
-    builtInAdapter=adapter("triton"),
-)
-PULLERLESS = runtime(
-    "custom-runtime-pullerless",
-    {"name": "modelserver", "image": "mlserver", "resources": RESOURCES},
-    supportedModelFormats=formats("ml-type1:1"),
-    grpcEndpoint="port:8001",
-    storageHelper={"disabled": True},
-)
+    return {**TRITON["spec"]["builtInAdapter"], "serverType": name}
 
 
 def changed(base: dict[str, Any], **spec: Any) -> dict[str, Any]:
@@ -122,27 +99,6 @@ def test_the_volumes_and_the_labels_of_models(rt: dict[str, Any], names: list[st
     assert env(containers(template)["mm"])["MM_LABELS"] == labels
 
 
-def test_mm() -> None:
-    made = containers(assemble(TRITON, config=CONFIG))["mm"]
-
-    values = env(made)
-    assert list(values) == [
-        *("MM_SERVICE_NAME", "MM_SVC_GRPC_PORT", "WKUBE_POD_NAME", "WKUBE_POD_IPADDR", "MM_LOCATION", "KV_STORE", "MM_METRICS"),
-        *("SHUTDOWN_TIMEOUT_MS", "INTERNAL_SERVING_GRPC_PORT", "INTERNAL_GRPC_PORT", "MM_SVC_GRPC_MAX_MSG_SIZE", "MM_KVSTORE_PREFIX"),
-        *("MM_DEFAULT_VMODEL_OWNER", "MM_LABELS", "MM_TYPE_CONSTRAINTS_PATH", "MM_DATAPLANE_CONFIG_PATH"),
-    ]
-    assert (values["INTERNAL_SERVING_GRPC_PORT"], values["INTERNAL_GRPC_PORT"]) == ("8001", "8085")
-    assert (values["MM_SVC_GRPC_PORT"], values["MM_METRICS"], values["SHUTDOWN_TIMEOUT_MS"]) == ("1234", "disabled", "90000")
-    assert values["MM_LOCATION"] == {"fieldRef": {"fieldPath": "status.hostIP"}}
-    assert [(mount["name"], mount["mountPath"]) for mount in made["volumeMounts"]] == [
-        ("tc-config", "/etc/watson/mmesh/config"),
-        ("etcd-config", "/opt/kserve/mmesh/etcd"),
-    ]
-    assert made["ports"] == [{"name": "grpc", "containerPort": 1234}]
-    assert made["lifecycle"] == {"preStop": {"exec": {"command": ["/opt/kserve/mmesh/stop.sh", "wait"]}}}
-    assert made["readinessProbe"]["httpGet"] == {"path": "/ready", "port": 8089}
-
-
 def test_the_built_in_adapter() -> None:
     made = containers(assemble(TRITON, config=CONFIG))["triton-adapter"]
 
@@ -154,28 +110,12 @@ def test_the_built_in_adapter() -> None:
         "MEM_BUFFER_BYTES": "134217728",
         "LOADTIME_TIMEOUT": "90000",
         "USE_EMBEDDED_PULLER": "true",
-        "RUNTIME_VERSION": "replace",
+        "RUNTIME_VERSION": "23.04-py3",
         "LOADING_CONCURRENCY": "2",
     }
     assert (made["image"], made["command"]) == ("image:tag", ["/opt/app/triton-adapter"])
     assert made["resources"] == {"limits": {"cpu": "2", "memory": "512Mi"}, "requests": {"cpu": "50m", "memory": "96Mi"}}
     assert [(mount["mountPath"], mount.get("readOnly")) for mount in made["volumeMounts"]] == [("/models", None), ("/storage-config", True)]
-
-
-def test_the_pod() -> None:
-    template = assemble(TRITON, config=CONFIG)
-
-    (term,) = template["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
-    assert term == {"matchExpressions": [{"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64", "arm64"]}]}
-    assert template["metadata"]["labels"] == {
-        "app.kubernetes.io/instance": "modelmesh-controller",
-        "app.kubernetes.io/managed-by": "modelmesh-controller",
-        "app.kubernetes.io/name": "modelmesh-controller",
-        "modelmesh-service": "modelmesh-serving",
-        "name": "modelmesh-serving-triton-2.x",
-    }
-    assert template["spec"]["terminationGracePeriodSeconds"] == 90
-    assert template["metadata"]["annotations"] == {}
 
 
 def test_the_storage_helper_calls_the_adapter_and_modelmesh_calls_the_storage_helper() -> None:
@@ -193,17 +133,6 @@ def test_the_storage_helper_calls_the_adapter_and_modelmesh_calls_the_storage_he
     assert {"name": "data", "mountPath": "/pvc_mounts/data", "readOnly": True} in made["puller"]["volumeMounts"]
     assert {"name": "data", "mountPath": "/pvc_mounts/data", "readOnly": True} in made["modelserver"]["volumeMounts"]
     assert {"name": "data", "persistentVolumeClaim": {"claimName": "data"}} in template["spec"]["volumes"]
-
-
-def test_a_required_node_affinity_becomes_one_alternative_of_two() -> None:
-    """So it requires nothing: every node of these architectures meets the other one."""
-    term = {"matchExpressions": [{"key": "gpu", "operator": "Exists"}]}
-    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
-
-    template = assemble(changed(PULLERLESS, affinity=affinity))
-
-    terms = template["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
-    assert [found["matchExpressions"][0]["key"] for found in terms] == ["gpu", "kubernetes.io/arch"]
 
 
 def test_the_models_volume_is_limited_by_the_memory_of_all_containers_of_the_runtime() -> None:
@@ -236,36 +165,3 @@ def test_the_models_volume_is_limited_by_the_memory_of_all_containers_of_the_run
 def test_the_validator(rt: dict[str, Any], words: str) -> None:
     """The cases of the controller's own test, and volumes."""
     assert validate(rt) == [words]
-
-
-HPA = {
-    "serving.kserve.io/autoscalerClass": "hpa",
-    "serving.kserve.io/metrics": "cpu",
-    "serving.kserve.io/targetUtilizationPercentage": "75",
-    "serving.kserve.io/min-scale": "2",
-    "serving.kserve.io/max-scale": "3",
-}
-
-
-@pytest.mark.parametrize(
-    ("annotations", "spec", "count"),
-    [
-        ({}, {}, 0),
-        ({"metrics": "memory", "min-scale": "3"}, {}, 0),
-        ({"autoscalerClass": "test"}, {}, 1),
-        ({"targetUtilizationPercentage": "-1"}, {}, 1),
-        ({"targetUtilizationPercentage": "101"}, {}, 1),
-        ({"targetUtilizationPercentage": "a"}, {}, 1),
-        ({"min-scale": "0"}, {}, 1),
-        ({"min-scale": "4"}, {}, 1),
-        ({"metrics": "conccurrency"}, {}, 1),
-        ({}, {"replicas": 1}, 1),
-        ({"min-scale": "0", "metrics": "x"}, {"replicas": 1, "multiModel": False}, 0),
-    ],
-)
-def test_the_webhook(annotations: dict[str, str], spec: dict[str, Any], count: int) -> None:
-    """The cases of its own test; it asks nothing of a runtime for single models."""
-    rt = changed(PULLERLESS, **spec)
-    rt["metadata"]["annotations"] = HPA | {f"serving.kserve.io/{name}": value for name, value in annotations.items()}
-
-    assert len(validate(rt)) == count

@@ -67,10 +67,11 @@ def test_the_values_for_a_shared_key_are_those_that_a_values_file_tries() -> Non
     assert values_of_page("triton")["triton"]["restrictedProtocols"].items() <= tried.items()
 
 
-def test_no_object_of_the_chart_asks_for_rights() -> None:
-    entries = {"a": {"type": "pvc", "name": "models"}}
-    everything = {"podMonitor.enabled": True, "storage": {"create": True, "entries": entries}, "dashboard.enabled": True}
+def test_helm_test_alone_asks_for_a_right() -> None:
+    """To read one Deployment."""
+    (pod,) = [each for each in render() if each["kind"] == "Pod"]
+    (role,) = [each for each in render() if each["kind"].endswith("Role")]
+    (rule,) = role["rules"]
 
-    kinds = {each["kind"] for each in render(sets=everything, api_versions=["monitoring.coreos.com/v1"])}
-
-    assert not {kind for kind in kinds if kind.endswith(("Role", "RoleBinding", "ServiceAccount"))}
+    assert pod["spec"]["serviceAccountName"] == role["metadata"]["name"]
+    assert (rule["resources"], rule["resourceNames"], rule["verbs"]) == (["deployments"], ["modelmesh-serving-triton-2.x"], ["get"])

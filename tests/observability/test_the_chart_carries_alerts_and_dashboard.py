@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from tests.chart import install
-from tests.chart.render import MONITORING, VALUES, render
+from tests.chart.render import VALUES, render
 from tests.observability.files import ALERTS, dashboard, documented
 from tests.real import parts
 
@@ -20,7 +20,7 @@ from tests.real import parts
 def objects() -> dict[str, dict[str, Any]]:
     """By kind, with monitoring on."""
     parts.or_skip(install.helm)
-    return {found["kind"]: found for found in render(VALUES / "observability.yaml", api_versions=[MONITORING])}
+    return {found["kind"]: found for found in render(VALUES / "observability.yaml")}
 
 
 def test_the_rules_are_those_of_the_file(objects: dict[str, dict[str, Any]], promtool: Path, tmp_path: Path) -> None:

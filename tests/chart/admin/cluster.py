@@ -41,6 +41,7 @@ class Cluster:
         self._programs, helm = apiserver_install.programs(), install.helm()
         self.folder = Path(tempfile.mkdtemp(prefix="cluster-"))
         self.kubeconfig = self.folder / "kubeconfig"
+        self.certificate = self.folder / "certificates" / "apiserver.crt"
         self.api = Api(secrets.token_hex(16))
         self._children: list[Child] = []
         tools = self.folder / "bin"

@@ -22,7 +22,7 @@ _numbers = itertools.count(1)
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Over when the tests of this folder are: what comes later has the machine for itself."""
     parts.or_skip(apiserver_install.programs)
-    with Cluster() as cluster, Node(cluster.api, tmp_path_factory.mktemp("node")):
+    with Cluster() as cluster, Node(cluster.api, cluster.certificate, tmp_path_factory.mktemp("node")):
         yield cluster
 
 

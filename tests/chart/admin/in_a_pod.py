@@ -1,5 +1,5 @@
 """
-The adapter's command line as in a pod: `python -m tests.chart.admin.in_a_pod HOSTS ARGUMENT…`.
+`python -c` as in a pod: `python -m tests.chart.admin.in_a_pod HOSTS CODE ARGUMENT…`.
 
 HOSTS is JSON: the names that a cluster's name server knows, each with its addresses. No other name has an address.
 """
@@ -10,8 +10,6 @@ import json
 import socket
 import sys
 from typing import Any
-
-from adapter.cli import main
 
 _look_up = socket.getaddrinfo
 
@@ -28,4 +26,5 @@ def _from(hosts: dict[str, list[str]]) -> Any:
 
 if __name__ == "__main__":
     socket.getaddrinfo = _from(json.loads(sys.argv[1]))
-    sys.exit(main(sys.argv[2:]))
+    code, sys.argv = sys.argv[2], ["-c", *sys.argv[3:]]
+    exec(code)

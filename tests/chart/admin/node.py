@@ -1,8 +1,9 @@
 """
 A node of the cluster: runs pods that end by themselves (`restartPolicy: Never`), gives their logs, and lets deleted ones go.
 
-Their command is the adapter's. Names are looked up as a cluster's name server does for headless Services: the addresses of the
-pods that the selector finds. What pods with other policies do is up to the test, which gives them their address.
+Their command is that of `helm test`. Names are looked up as a cluster's name server does for headless Services: the addresses of the
+pods that the selector finds. The controller has had its turn before such a pod starts. What pods with other policies do is up
+to the test, which gives them their address.
 """
 
 from __future__ import annotations
@@ -20,22 +21,25 @@ from pathlib import Path
 from types import TracebackType
 from urllib.parse import urlsplit
 
+from tests.chart.admin import operator
 from tests.chart.admin.api import MERGE, NODE, POD, SERVICE, Api, Object, RefusedError
 from tests.real.certificates import make_certificates
 from tests.real.children import TOP, bare_environment
 
 NAME = "node-of-the-tests"
-PROGRAM = "modelmesh-triton-adapter"
 POLL_SECONDS = 0.1
-COMMAND_SECONDS = 60
+ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
+COMMAND_SECONDS = 90
 
 
 class Node:
     """One node, as a context manager."""
 
-    def __init__(self, api: Api, folder: Path) -> None:
+    def __init__(self, api: Api, certificate: Path, folder: Path) -> None:
         self._api = api
         self._folder = folder
+        (folder / "ca.crt").symlink_to(certificate)
+        (folder / "token").write_text(api.token)
         self._logs: dict[tuple[str, str], str] = {}
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._serve, name="node", daemon=True)
@@ -86,10 +90,13 @@ class Node:
             self._api.ask("PATCH", f"{path}/status", {"status": status}, MERGE)
 
     def _run(self, namespace: str, name: str, container: Object) -> int:
-        words = [*container.get("command", [PROGRAM]), *container.get("args", [])]
-        assert words[0] == PROGRAM, f"the command of pod {name} is not the adapter's: {words}"
-        command = [sys.executable, "-m", "tests.chart.admin.in_a_pod", json.dumps(self._hosts(namespace)), *words[1:]]
-        env = {**bare_environment(), "PYTHONPATH": str(TOP), **{e["name"]: e["value"] for e in container.get("env", [])}}
+        with contextlib.suppress(operator.ReconcileError):
+            operator.turn(self._api, namespace)
+        assert container["command"] == ["python", "-c"], f"the command of pod {name} is not that of helm test"
+        here = {ACCOUNT: str(self._folder), "kubernetes.default.svc": f"127.0.0.1:{self._api.port}"}
+        words = [here.get(word, word) for word in container["args"]]
+        command = [sys.executable, "-m", "tests.chart.admin.in_a_pod", json.dumps(self._hosts(namespace)), *words]
+        env = {**bare_environment(), "PYTHONPATH": str(TOP)}
         done = subprocess.run(command, env=env, cwd=TOP, capture_output=True, text=True, timeout=COMMAND_SECONDS, check=False)
         self._logs[namespace, name] = done.stdout + done.stderr
         return done.returncode

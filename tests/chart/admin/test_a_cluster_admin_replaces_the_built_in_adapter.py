@@ -165,20 +165,3 @@ def test_without_force_the_old_adapter_stays_and_the_controller_can_make_no_pods
     assert "builtInAdapter" in admin.api.get(RUNTIME, admin.namespace, NAME)["spec"]
     with pytest.raises(ReconcileError, match='Duplicate value: "triton-adapter"'):
         operator.turn(admin.api, admin.namespace)
-
-
-def test_labels_alone_change_nothing_though_helm_says_that_it_has_deployed(admin: Admin) -> None:
-    admin.apply(upstream.runtime())
-    admin.follow(PAGE, "Your values")
-    before = admin.api.get(RUNTIME, admin.namespace, NAME)
-    labels = "app.kubernetes.io/managed-by=Helm"
-    notes = 'meta.helm.sh/release-name=triton-adapter meta.helm.sh/release-namespace="$NAMESPACE"'
-
-    said = admin.says(f"""
-        kubectl label servingruntime {NAME} --namespace "$NAMESPACE" {labels}
-        kubectl annotate servingruntime {NAME} --namespace "$NAMESPACE" {notes}
-        helm install triton-adapter {CHART} --namespace "$NAMESPACE" --values values.yaml
-    """)
-
-    assert "STATUS: deployed" in said
-    assert admin.api.get(RUNTIME, admin.namespace, NAME)["spec"] == before["spec"]

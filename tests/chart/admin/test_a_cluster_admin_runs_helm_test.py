@@ -9,7 +9,7 @@ import pytest
 
 from tests.chart.admin import operator, upstream
 from tests.chart.admin.admin import CHART, Admin
-from tests.chart.admin.api import MERGE, POD
+from tests.chart.admin.api import MERGE, NAMESPACE, POD
 from tests.fakes.triton import FakeTriton
 from tests.real.adapter import AdapterProcess
 from tests.real.mesh import Mesh
@@ -50,7 +50,19 @@ def test_without_a_pod_it_passes_and_says_that_there_is_none(admin: Admin) -> No
     said = admin.says(TEST)
 
     assert "Succeeded" in said
-    assert "has no address, so there is no pod: with scale to zero, pods come with the first model" in said
+    assert "the Deployment modelmesh-serving-triton-2.x is scaled to zero: pods come with the first model" in said
+
+
+def test_without_a_deployment_it_fails_after_a_minute_and_says_what_to_read(admin: Admin) -> None:
+    """As in a namespace that ModelMesh does not serve, or with a runtime that the controller cannot reconcile."""
+    labels = {"metadata": {"labels": {"modelmesh-enabled": None}}}
+    admin.api.ask("PATCH", NAMESPACE.path(name=admin.namespace), labels, MERGE)
+    install(admin, 9464)
+
+    refusal = admin.refusal(TEST)
+
+    assert f"no Deployment modelmesh-serving-triton-2.x in {admin.namespace} after 60 s" in refusal
+    assert "the controller cannot reconcile the runtime. Its log has the reason" in refusal
 
 
 async def test_with_pods_that_are_ready_it_passes_with_a_line_for_each(admin: Admin, tmp_path: Path) -> None:
@@ -98,7 +110,7 @@ def test_with_a_pod_that_gives_no_answer_it_fails_with_the_reason(admin: Admin) 
 def test_it_can_be_repeated(admin: Admin) -> None:
     install(admin, 9464)
 
-    assert admin.says(f"{TEST} > /dev/null; {TEST}").count("Succeeded") == 1
+    assert admin.says(f"{TEST} > /dev/null; {TEST}").count("is scaled to zero") == 1
 
 
 @pytest.mark.parametrize("kind", ["ClusterServingRuntime", "ServingRuntime"])
@@ -109,6 +121,5 @@ def test_it_changes_no_model_and_no_runtime(admin: Admin, kind: str) -> None:
 
     (pod,) = admin.api.all_of(POD, admin.namespace)
 
-    assert pod["spec"]["automountServiceAccountToken"] is False
     assert "9464" in str(pod["spec"]["containers"][0]["args"])
     assert "8085" not in str(pod["spec"]["containers"][0])

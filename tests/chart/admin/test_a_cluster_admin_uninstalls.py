@@ -12,7 +12,7 @@ pytestmark = pytest.mark.long
 
 PAGE = "uninstall.md"
 INSTALL = f'helm install triton-adapter {CHART} --namespace "$NAMESPACE" --set adapter.image.registry="$REGISTRY"'
-ENTRY = "storage.create=true --set storage.entries.s3.type=s3 --set-string storage.entries.s3.bucket=models"
+ENTRY = "storage.entries.s3.type=s3 --set-string storage.entries.s3.bucket=models"
 OURS = {"app.kubernetes.io/instance": "triton-adapter"}
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.chart.admin import operator
 from tests.chart.admin.admin import CHART, Admin
-from tests.chart.admin.api import INFERENCE_SERVICE, RUNTIME, Object
+from tests.chart.admin.api import RUNTIME, Object
 
 pytestmark = pytest.mark.long
 
@@ -84,30 +84,3 @@ def test_a_newer_triton_is_tried_beside_the_old_one_and_takes_its_place(admin: A
 
     after = operator.turn(admin.api, admin.namespace)
     assert {name: image(deployment, "triton").rpartition(":")[2] for name, deployment in after.items()} == {NAME: "25.08-py3"}
-
-
-def test_what_becomes_of_earlier_values_is_as_the_page_says(admin: Admin) -> None:
-    installed(admin)
-    kept = {}
-
-    for option in ("--reset-then-reuse-values", "--reuse-values", "--reset-values", ""):
-        admin.says(f"{UPGRADE} --values values.yaml")
-        admin.says(f"{UPGRADE} --set adapter.image.registry=registry.example.com {option}")
-        kept[option] = setting(admin, "LOADING_CONCURRENCY")
-
-    assert kept == {"--reset-then-reuse-values": "3", "--reuse-values": "3", "--reset-values": "2", "": "2"}
-
-    admin.says(f"{UPGRADE} --values values.yaml")
-    admin.says(UPGRADE)
-    assert setting(admin, "LOADING_CONCURRENCY") == "3"
-
-
-def test_no_upgrade_touches_an_inference_service(admin: Admin) -> None:
-    installed(admin)
-    admin.says('kubectl apply --namespace "$NAMESPACE" --filename deploy/samples/formats/onnx.yaml')
-    before = admin.api.all_of(INFERENCE_SERVICE, admin.namespace)
-
-    admin.says(f"{UPGRADE} --values values.yaml --set capacity.buffer=1Gi")
-    admin.says('helm rollback triton-adapter --namespace "$NAMESPACE"')
-
-    assert admin.api.all_of(INFERENCE_SERVICE, admin.namespace) == before

@@ -27,12 +27,3 @@ def test_every_command_of_the_page_is_run(page: str) -> None:
 
     assert found
     assert [(step.heading, step.script) for step in found if not is_run(step, sources)] == []
-
-
-def test_what_a_page_shows_is_compared_with_what_is_printed() -> None:
-    step = Step("page.md", "heading", "", "NAME AGE\n…\n…/x created\n")
-
-    assert step.said_by("NAME    AGE\nfurther\nsecret/x created\n")
-    assert step.said_by("before\nNAME AGE\nsecret/x created")
-    assert not step.said_by("NAME AGE\nsecret/y created\n")
-    assert not step.said_by("secret/x created\nNAME AGE\n")

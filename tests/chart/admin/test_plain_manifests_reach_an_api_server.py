@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from operator import itemgetter
 from pathlib import Path
 
 import pytest
+import yaml
 
-from tests.chart.admin.api import CLUSTER_RUNTIME, INFERENCE_SERVICE, RUNTIME
+from tests.chart.admin.api import INFERENCE_SERVICE, RUNTIME
 from tests.chart.admin.cluster import Cluster
-from tests.chart.manifests import FOLDERS, MANIFESTS
+from tests.chart.manifests import FOLDERS, MANIFESTS, Folder
 from tests.chart.render import NAMESPACE
 from tests.chart.samples import documents
 
@@ -62,13 +64,27 @@ def names(cluster: Cluster) -> tuple[bool, list[str]]:
 OURS = (False, ["nvcr.io/nvidia/tritonserver:25.06-py3", "registry.example.com/modelmesh-triton-adapter:0.1.0"])
 
 
+@pytest.mark.parametrize("each", FOLDERS, ids=lambda each: each.name)
+def test_kustomize_gives_the_objects_that_helm_renders(each: Folder, cluster: Cluster) -> None:
+    built = list(yaml.safe_load_all(cluster.kubectl("kustomize", str(MANIFESTS / each.name))))
+
+    assert sorted(built, key=itemgetter("kind")) == sorted(each.resources(), key=itemgetter("kind"))
+
+
 @pytest.mark.parametrize("name", [folder.name for folder in FOLDERS])
 def test_every_folder_is_taken_by_the_strict_api_server(name: str, cluster: Cluster) -> None:
     said = cluster.shell(f"kubectl apply --namespace {NAMESPACE} -k deploy/manifests/{name}")
     cluster.shell(f"kubectl delete --namespace {NAMESPACE} -k deploy/manifests/{name}")
 
     assert "unknown field" not in said
-    assert not cluster.api.all_of(CLUSTER_RUNTIME, "")
+
+
+def test_the_command_of_the_page_renders_other_values(cluster: Cluster, folder: Path) -> None:
+    cluster.shell(block("bash", "helm template"), folder=folder)
+
+    said = cluster.shell(f"kubectl apply --namespace {NAMESPACE} --dry-run=server --filename runtime.yaml", folder=folder)
+    for kind in ("clusterservingruntime", "podmonitor", "prometheusrule", "configmap", "networkpolicy", "service"):
+        assert kind in said
 
 
 def test_the_kustomization_of_the_page_makes_the_runtime(cluster: Cluster, folder: Path) -> None:

@@ -5,6 +5,12 @@ from __future__ import annotations
 from tests.chart.admin.api import Object
 
 NAME = "triton-2.x"
+PROBE = ["curl", "--fail", "--silent", "--show-error", "--max-time", "9", "http://localhost:8000/v2/health/live"]
+SCRIPT = (
+    "mkdir -p /models/_triton_models; chmod 777 /models/_triton_models; exec tritonserver "
+    '"--model-repository=/models/_triton_models" "--model-control-mode=explicit" "--strict-model-config=false" '
+    '"--strict-readiness=false" "--allow-http=true" "--allow-sagemaker=false" '
+)
 FORMATS = (("keras", "2"), ("onnx", "1"), ("pytorch", "1"), ("tensorflow", "1"), ("tensorflow", "2"), ("tensorrt", "7"))
 
 
@@ -15,7 +21,14 @@ def runtime(kind: str = "ServingRuntime", **further: object) -> Object:
     Source: kserve/modelmesh-serving, `config/runtimes/triton-2.x.yaml`.
     """
     resources = {"requests": {"cpu": "500m", "memory": "1Gi"}, "limits": {"cpu": "5", "memory": "1Gi"}}
-    container = {"name": "triton", "image": "nvcr.io/nvidia/tritonserver:23.04-py3", "command": ["/bin/sh"], "resources": resources}
+    container = {
+        "name": "triton",
+        "image": "nvcr.io/nvidia/tritonserver:23.04-py3",
+        "command": ["/bin/sh"],
+        "args": ["-c", SCRIPT],
+        "resources": resources,
+        "livenessProbe": {"exec": {"command": PROBE}, "initialDelaySeconds": 5, "periodSeconds": 30, "timeoutSeconds": 10},
+    }
     spec = {
         "supportedModelFormats": [{"name": name, "version": version, "autoSelect": True} for name, version in FORMATS],
         "multiModel": True,

@@ -34,7 +34,6 @@ from tests.real.children import Child, bare_environment
 from tests.real.install import CannotRunError
 
 RUNTIME = Path(__file__).with_name("runtime.py")
-NAMES = Path(__file__).with_name("names.py")
 TOOLS = ("unshare", "nsenter", "setpriv", "mount")
 START_SECONDS = 60
 TYPE_CONSTRAINTS = "tc-config"
@@ -42,7 +41,6 @@ TYPE_CONSTRAINTS = "tc-config"
 _USUAL_CAPABILITIES = (
     "chown,dac_override,fowner,fsetid,kill,setgid,setuid,setpcap,net_bind_service,net_raw,sys_chroot,mknod,audit_write,setfcap"
 )
-RESOLVER = "search models.svc.cluster.local svc.cluster.local cluster.local\nnameserver 127.0.0.1\noptions ndots:5 timeout:1\n"
 NONE: Mapping[str, Any] = MappingProxyType({})
 _SHM_BYTES = str(64 << 20)
 
@@ -67,7 +65,6 @@ class Pod:
         self._volumes = Volumes(folder / "volumes", self._secrets, self._maps, claims)
         self._open = ExitStack()
         self._sandbox: Child | None = None
-        self._name_server: Child | None = None
         self._children: dict[str, Child] = {}
         self._become: dict[str, list[str]] = {}
         self._env: dict[str, dict[str, str]] = {}
@@ -103,7 +100,6 @@ class Pod:
         if security.get("runAsNonRoot") and user == 0:
             raise CannotStartError(f"{name} must not run as root, and its image does")
         (self._folder / "hosts").write_text(f"127.0.0.1 localhost\n::1 localhost\n{ADDRESS} pod\n")
-        (self._folder / "resolv.conf").write_text(RESOLVER)
         root, script = self._folder / "roots" / name, self._folder / "programs" / image.program
         root.mkdir(parents=True, exist_ok=True)
         script.parent.mkdir(exist_ok=True)
@@ -113,7 +109,7 @@ class Pod:
         self._env[name] = env = usual | environment(container, self._spec, self._secrets, self._maps)
         self._become[name] = _become(user, group, security)
         shown = [(path, path, True) for path in image.paths]
-        shown += [(str(self._folder / each), f"/etc/{each}", True) for each in ("hosts", "resolv.conf")]
+        shown.append((str(self._folder / "hosts"), "/etc/hosts", True))
         shown += [(str(path), at, True) for at, path in image.files.items()]
         shown += [(str(script), f"{images.BIN}/{image.program}", True), (str(self._folder / "volumes" / ".shm"), "/dev/shm", False)]
         shown += [(str(self._volumes.source(each)), each["mountPath"], bool(each.get("readOnly"))) for each in container["volumeMounts"]]
@@ -175,14 +171,6 @@ class Pod:
         """SIGTERM to the container's first process; its exit code. Raises PartError when it outlives the pod's grace period."""
         os.kill(self._first_process(name), signal.SIGTERM)
         return self.wait(name, self._spec.get("terminationGracePeriodSeconds", 30))
-
-    def names(self, table: Mapping[str, Sequence[str] | None]) -> None:
-        """What the cluster's name server tells from now on (`names.py`). Before the first call there is none."""
-        path = self._folder / "names.json"
-        path.write_text(json.dumps(table))
-        if self._name_server is None:
-            self._name_server = server = self._child("names", [*self.network, sys.executable, "-I", "-S", str(NAMES), str(path)])
-            server.wait_until(lambda: "up" in server.log_text(), "up", START_SECONDS)
 
     def forward(self, port: int, address: str = "127.0.0.1") -> int:
         """As `kubectl port-forward`: a port of this machine that leads to one of the pod's; with the pod's address, as others reach it."""

@@ -14,12 +14,13 @@ import grpc
 import numpy as np
 import pytest
 
+from tests.chart.admin import upstream
 from tests.chart.controller import assemble
-from tests.chart.pod.env import CannotStartError, words
-from tests.chart.pod.pod import Done, Pod
+from tests.chart.pod.env import CannotStartError
+from tests.chart.pod.pod import Pod
 from tests.chart.pod.rig import KEY, Rig, running
 from tests.chart.pod.runtime import ADDRESS
-from tests.chart.render import of_kind, render, the_runtime
+from tests.chart.render import render, the_runtime
 from tests.chart.soundness import ADAPTER, TRITON
 from tests.integration.conftest import TEXT
 from tests.real.models import digits_classifier, text_statistics, write
@@ -33,47 +34,9 @@ USERS: Mapping[str, tuple[Mapping[str, object], int | None]] = {
     "Triton is root": (MIGHTY, 0),
 }
 """What the chart is told, and whose the bytecode is that Triton writes beside a python model; None: Triton may not write there."""
-UPSTREAM = {
-    "apiVersion": "serving.kserve.io/v1alpha1",
-    "kind": "ServingRuntime",
-    "metadata": {"name": "triton-2.x", "annotations": {"maxLoadingConcurrency": "2"}},
-    "spec": {
-        "supportedModelFormats": [{"name": "onnx", "version": "1", "autoSelect": True}],
-        "multiModel": True,
-        "grpcEndpoint": "port:8085",
-        "grpcDataEndpoint": "port:8001",
-        "containers": [
-            {
-                "name": "triton",
-                "image": "registry.example.com:5000/tritonserver:23.04-py3@sha256:0af1",
-                "command": ["/bin/sh"],
-                "args": [
-                    "-c",
-                    "mkdir -p /models/_triton_models; chmod 777 /models/_triton_models; exec tritonserver "
-                    '"--model-repository=/models/_triton_models" "--model-control-mode=explicit" "--strict-model-config=false" '
-                    '"--strict-readiness=false" "--allow-http=true" "--allow-sagemaker=false" ',
-                ],
-                "resources": {"requests": {"cpu": "500m", "memory": "1Gi"}, "limits": {"cpu": "5", "memory": "1Gi"}},
-                "livenessProbe": {
-                    "exec": {
-                        "command": ["curl", "--fail", "--silent", "--show-error", "--max-time", "9", "http://localhost:8000/v2/health/live"]
-                    },
-                    "initialDelaySeconds": 5,
-                    "periodSeconds": 30,
-                    "timeoutSeconds": 10,
-                },
-            }
-        ],
-        "builtInAdapter": {
-            "serverType": "triton",
-            "runtimeManagementPort": 8001,
-            "memBufferBytes": 134217728,
-            "modelLoadingTimeoutMillis": 90000,
-        },
-    },
-}
-"""What ModelMesh Serving's own runtime for Triton says to the controller, with an image whose reference makes an odd RUNTIME_VERSION."""
-SEARCHED = ("models.svc.cluster.local", "svc.cluster.local", "cluster.local")
+UPSTREAM = upstream.runtime()
+"""With an image whose reference makes an odd RUNTIME_VERSION."""
+UPSTREAM["spec"]["containers"][0]["image"] = "registry.example.com:5000/tritonserver:23.04-py3@sha256:0af1"
 WALLED = ("RepositoryIndex", "RepositoryModelLoad", "RepositoryModelUnload")
 
 
@@ -179,7 +142,7 @@ def test_metrics_can_be_reached_from_outside_and_nothing_else(tmp_path: Path) ->
 @pytest.mark.long
 def test_only_the_adapter_controls_a_triton_with_restricted_protocols(tmp_path: Path) -> None:
     """The value comes from one secret into both containers, spaces, quotes and dollars included."""
-    sets = {"triton.restrictedProtocols.enabled": True, "triton.restrictedProtocols.existingSecret": "triton-control"}
+    sets = {"triton.restrictedProtocols.existingSecret": "triton-control"}
     wall = "a $HOME 'b' \"c\" $(d) `e`"
     with running(pod_of(sets), tmp_path, secrets={"triton-control": {"value": wall}}) as rig:
         rig.load("texts", "python", text_statistics())
@@ -208,23 +171,9 @@ def test_a_pod_of_a_namespace_without_the_secret_starts(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_a_service_called_metrics_is_no_trouble(tmp_path: Path) -> None:
-    """The kubelet tells every container of a namespace's Services, under the names of our settings."""
-    links = {f"{name}_PORT": "tcp://10.96.3.7:9090" for name in ("METRICS", "ADAPTER", "RUNTIME")}
-    template = assemble(copy.deepcopy(UPSTREAM))
-    for container in template["spec"]["containers"]:
-        written = {entry["name"] for entry in container.get("env") or ()}
-        container["env"] = [
-            *({"name": name, "value": link} for name, link in links.items() if name not in written), *(container.get("env") or ()),
-        ]  # fmt: skip
-    with running(template, tmp_path) as rig:
-        assert get(rig.pod, 9464, "/readyz") == (200, "ready\n")
-
-
-@pytest.mark.long
 def test_a_volume_of_root_is_told_at_the_start(tmp_path: Path) -> None:
     """As a new claim is formatted by most drivers; the controller hands no fsGroup on to the pod."""
-    template = pod_of({"modelVolume.type": "ephemeral"})
+    template = pod_of({"modelVolume.spec": {"ephemeral": {"volumeClaimTemplate": {"spec": {"accessModes": ["ReadWriteOnce"]}}}}})
     with Pod(template, tmp_path / "pod") as pod:
         for name in (TRITON, ADAPTER):
             pod.start(name)
@@ -232,17 +181,6 @@ def test_a_volume_of_root_is_told_at_the_start(tmp_path: Path) -> None:
         assert "cannot create directory '/model-cache/_triton_models': Permission denied" in pod.log(TRITON)
         assert pod.wait(ADAPTER) != 0
         assert "cannot create the folder /model-cache/_triton_models: Permission denied" in pod.log(ADAPTER)
-
-
-@pytest.mark.long
-def test_the_file_that_is_no_puller_says_so(tmp_path: Path) -> None:
-    """The controller asks the image of the built-in adapter for a puller, too."""
-    with Pod(pod_of({"runtime.mode": "builtInAdapter"}), tmp_path, secrets={"storage-config": {}}) as pod:
-        pod.start(ADAPTER)
-        done = pod.exec(ADAPTER, ["/opt/app/puller"])
-    assert done.code == 1
-    assert done.text.startswith("puller: this image has Triton's adapter alone; ")
-    assert len(done.text.splitlines()) == 1
 
 
 @pytest.mark.long
@@ -260,28 +198,3 @@ def test_a_model_is_served_from_a_claim(mode: str, tmp_path: Path) -> None:
         unload(rig, "texts")
         check_log(rig.pod)
     assert list(claim.rglob("__pycache__")) == []
-
-
-def test_helm_test_tells_a_pod_from_none_and_from_a_broken_name_server(tmp_path: Path) -> None:
-    """By the words of the chart's own test, and with the resolver of the image's C library."""
-    rendered = render()
-    (test,), (service,) = of_kind(rendered, "Pod"), of_kind(rendered, "Service")
-    assert service["spec"]["clusterIP"] == "None"
-    assert service["spec"]["publishNotReadyAddresses"] is True
-    name = f"{service['metadata']['name']}.models.svc.cluster.local"
-    with running(pod_of({}), tmp_path) as rig:
-        command = words(test["spec"]["containers"][0], {}, ["modelmesh-triton-adapter"])
-        rig.pod.names({name: [ADDRESS]})
-        assert rig.pod.exec(ADAPTER, command) == Done(0, f"{ADDRESS}:9464: 200 ready\n")
-        without: list[dict[str, list[str]]] = [{}, {name: []}]
-        for nobody in without:
-            rig.pod.names(nobody)
-            none = rig.pod.exec(ADAPTER, command)
-            assert none.code == 0
-            assert "has no address, so there is no pod: with scale to zero, pods come with the first model" in none.text
-        rig.pod.names({name: [ADDRESS, "10.244.7.8"]})
-        assert rig.pod.exec(ADAPTER, command) == Done(1, f"{ADDRESS}:9464: 200 ready\n10.244.7.8:9464: no answer: network is unreachable\n")
-        rig.pod.names({name: None, **{f"{name}.{search}": None for search in SEARCHED}})
-        broken = rig.pod.exec(ADAPTER, [*command, "--timeout", "1"])
-        assert broken.code == 1
-        assert broken.text.endswith("cannot be looked up: temporary failure in name resolution\n")

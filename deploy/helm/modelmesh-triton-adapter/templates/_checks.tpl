@@ -1,11 +1,11 @@
 {{/*
-What the schema cannot say: rules between values, and the names and ports of ModelMesh Serving's controller.
-Each check writes one line for each mistake; all mistakes are told at once. No line shows a value of a secret.
+What the schema cannot say: rules between values, ports, and the storage secret. The adapter checks its own settings when it
+starts. Each check writes one line for each mistake; all mistakes are told at once. No line shows a value of a secret.
 */}}
 {{- define "mmta.checks" -}}
-{{- $names := list "names" "monitoring" "storage" "ports" "fronts" -}}
+{{- $names := list "storage" "ports" -}}
 {{- if .Values.runtime.create -}}
-{{- $names = concat $names (list "runtime" "formats" "resources" "capacity" "loading" "env" "args" "volumes" "mounts") -}}
+{{- $names = concat $names (list "runtime" "formats" "variables" "volumes") -}}
 {{- end -}}
 {{- $found := list -}}
 {{- range $names -}}
@@ -16,118 +16,9 @@ Each check writes one line for each mistake; all mistakes are told at once. No l
 {{- end -}}
 {{- end -}}
 
-{{- define "mmta.checks.names" -}}
-{{- $own := list "helm.sh/chart" }}
-{{- range $word := list "name" "instance" "version" "managed-by" "component" }}
-{{- $own = append $own (printf "app.kubernetes.io/%s" $word) }}
-{{- end }}
-{{- $labels := dict "commonLabels" .Values.commonLabels "podMonitor.labels" .Values.podMonitor.labels
-      "prometheusRule.labels" .Values.prometheusRule.labels "dashboard.labels" .Values.dashboard.labels }}
-{{- range $place, $given := $labels }}
-{{- range $name, $_ := $given }}
-{{- if has $name $own }}
-{{ $place }}: the chart itself sets {{ $name }}
-{{- end }}
-{{- end }}
-{{- end }}
-{{- if regexMatch "^[0-9]" (include "mmta.fullname" .) }}
-fullnameOverride: the Service {{ include "mmta.fullname" . }} must begin with a letter
-{{- end }}
-{{- if eq (include "mmta.fullname" .) .Values.controller.inferenceServiceName }}
-fullnameOverride: {{ include "mmta.fullname" . }} is the name of ModelMesh's own Service
-{{- end }}
-{{- $pods := list "name" "modelmesh-service" "app.kubernetes.io/name" "app.kubernetes.io/instance" "app.kubernetes.io/managed-by" }}
-{{- range $name, $_ := .Values.runtime.podLabels }}
-{{- if has $name $pods }}
-runtime.podLabels: ModelMesh's controller finds its pods by {{ $name }}: the runtime would never start
-{{- end }}
-{{- end }}
-{{- end -}}
-
-{{- define "mmta.checks.runtime" -}}
-{{- $runtime := .Values.runtime }}
-{{- $longest := int (sub 62 (len .Values.controller.inferenceServiceName)) }}
-{{- if gt (len $runtime.name) $longest }}
-runtime.name has {{ len $runtime.name }} characters, at most {{ $longest }} are possible: the pods' label {{ include "mmta.podName" . }} may have 63
-{{- end }}
-{{- $instead := dict
-      "maxLoadingConcurrency" "loading.concurrency"
-      "perModelConcurrencyLimit" "capacity.perModelConcurrency"
-      "serving.kserve.io/autoscalerClass" "autoscaling.enabled"
-      "serving.kserve.io/metrics" "autoscaling.metric"
-      "serving.kserve.io/targetUtilizationPercentage" "autoscaling.targetUtilizationPercentage"
-      "serving.kserve.io/min-scale" "autoscaling.minReplicas"
-      "serving.kserve.io/max-scale" "autoscaling.maxReplicas" }}
-{{- range $name, $_ := $runtime.annotations }}
-{{- with get $instead $name }}
-runtime.annotations: set {{ . }} instead of {{ $name }}
-{{- end }}
-{{- end }}
-{{- if dig "nodeAffinity" "requiredDuringSchedulingIgnoredDuringExecution" "" ($runtime.affinity | default dict) }}
-runtime.affinity: take runtime.nodeSelector for what a node must have: the controller adds the processor to required terms, of which one is enough
-{{- end }}
-{{- $scaling := .Values.autoscaling }}
-{{- if $scaling.enabled }}
-{{- if not (kindIs "invalid" $runtime.replicas) }}
-runtime.replicas and autoscaling.enabled exclude one another: ModelMesh's webhook refuses both together
-{{- end }}
-{{- if lt (int64 $scaling.maxReplicas) (int64 $scaling.minReplicas) }}
-autoscaling.maxReplicas is {{ int64 $scaling.maxReplicas }}, less than autoscaling.minReplicas {{ int64 $scaling.minReplicas }}
-{{- end }}
-{{- range $container := list "triton" "adapter" }}
-{{- $resources := (get $.Values $container).resources }}
-{{- if not (or (hasKey ($resources.requests | default dict) $scaling.metric) (hasKey ($resources.limits | default dict) $scaling.metric)) }}
-autoscaling.metric is {{ $scaling.metric }}, but {{ $container }}.resources.requests has no {{ $scaling.metric }}: its use could not be computed
-{{- end }}
-{{- end }}
-{{- end }}
-{{- if eq $runtime.mode "builtInAdapter" }}
-{{- range $name := list "extraEnvFrom" "extraVolumeMounts" }}
-{{- if get $.Values.adapter $name }}
-adapter.{{ $name }}: in mode builtInAdapter the controller makes the adapter's container, which cannot have it
-{{- end }}
-{{- end }}
-{{- end }}
-{{- if and .Values.triton.restrictedProtocols.enabled (not .Values.triton.restrictedProtocols.existingSecret) }}
-triton.restrictedProtocols.existingSecret is missing: the Secret with the key that Triton and the adapter share
-{{- end }}
-{{- end -}}
-
-{{- define "mmta.checks.formats" -}}
-{{- $version := include "mmta.tritonVersion" . }}
-{{- if and $version (lt (atoi $version) 2306) }}
-triton.image.tag is {{ .Values.triton.image.tag }}, but Triton older than 23.06 does not know the argument --metrics-address
-{{- end }}
-{{- $enabled := list }}
-{{- range $name, $format := .Values.formats }}
-{{- if $format.enabled }}
-{{- $enabled = append $enabled $name }}
-{{- end }}
-{{- end }}
-{{- if not $enabled }}
-formats: none is enabled, so the runtime would serve nothing
-{{- end }}
-{{- range $name := list "tensorflow" "keras" }}
-{{- if has $name $enabled }}
-{{- if not $version }}
-triton.version is missing: formats.{{ $name }} needs Triton 25.02 or older, and the tag {{ $.Values.triton.image.tag }} tells no version
-{{- else if gt (atoi $version) 2502 }}
-formats.{{ $name }}.enabled: Triton {{ substr 0 2 $version }}.{{ substr 2 4 $version }} has no TensorFlow backend, the last one that has it is 25.02
-{{- end }}
-{{- end }}
-{{- end }}
-{{- end -}}
-
-{{/* Who breaks this rule stops every runtime of the namespace: the controller reads all entries as texts */}}
+{{/* An entry that breaks this rule stops every runtime of the namespace: the controller reads all entries as texts */}}
 {{- define "mmta.checks.storage" -}}
-{{- $storage := .Values.storage }}
-{{- if and $storage.entries (not $storage.create) }}
-storage.entries is set, but storage.create is false: nothing would come of them
-{{- end }}
-{{- if and $storage.create (not $storage.entries) }}
-storage.create is true, but storage.entries is empty
-{{- end }}
-{{- range $key, $entry := $storage.entries }}
+{{- range $key, $entry := .Values.storage.entries }}
 {{- if not (kindIs "map" $entry) }}
 storage.entries.{{ $key }} is not a map of fields
 {{- else }}
@@ -140,45 +31,86 @@ storage.entries.{{ $key }}.{{ $field }} is not text: put it in quotes, else the 
 {{- end }}
 {{- end -}}
 
-{{- define "mmta.checks.monitoring" -}}
-{{- range $name, $kind := dict "podMonitor" "PodMonitor" "prometheusRule" "PrometheusRule" }}
-{{- $api := "monitoring.coreos.com/v1" }}
-{{- $has := or ($.Capabilities.APIVersions.Has $api) ($.Capabilities.APIVersions.Has (printf "%s/%s" $api $kind)) }}
-{{- if and (get $.Values $name).enabled (not $has) }}
-{{ $name }}.enabled: the cluster has no API monitoring.coreos.com/v1 (the Prometheus operator's; `helm template` is told by --api-versions)
+{{/* Some are declared by the controller's containers, some are only listened on: all containers share one network */}}
+{{- define "mmta.checks.ports" -}}
+{{- $taken := dict "8080" "LiteLinks" "8089" "ModelMesh's probes" "8090" "the preStop hook" "8033" "ModelMesh's gRPC"
+      "8008" "the REST proxy" "8086" "ModelMesh's puller" "2112" "ModelMesh's metrics" "8085" "the adapter's runtime interface"
+      "8000" "Triton's HTTP" "8001" "Triton's gRPC" }}
+{{- range $number := untilStep 11881 11900 1 }}{{ $_ := set $taken (toString $number) "ModelMesh" }}{{ end }}
+{{- $ports := dict "adapter.metricsPort" .Values.adapter.metricsPort "triton.metricsPort" .Values.triton.metricsPort }}
+{{- range $name, $port := include "mmta.fronts" . | fromYaml }}{{ $_ := set $ports (printf "fronts.%s.port" $name) $port }}{{ end }}
+{{- range $place, $port := $ports }}
+{{- with get $taken (int $port | toString) }}
+{{ $place }} is {{ int $port }}, which belongs to {{ . }}
 {{- end }}
+{{- $_ := set $taken (int $port | toString) $place }}
 {{- end }}
-{{- $monitor := .Values.podMonitor }}
-{{- if gt (include "mmta.milliseconds" $monitor.scrapeTimeout | int64) (include "mmta.milliseconds" $monitor.interval | int64) }}
-podMonitor.scrapeTimeout {{ $monitor.scrapeTimeout }} is longer than podMonitor.interval {{ $monitor.interval }}
+{{- if and .Values.fronts.from (not .Values.networkPolicy.enabled) }}
+fronts.from is set, but networkPolicy.enabled is false: nothing would restrict the clients
 {{- end }}
-{{- $alerts := list }}
-{{- range (.Files.Get "files/alerts.yaml" | fromYaml).groups }}
-{{- range .rules }}
-{{- $alerts = append $alerts .alert }}
+{{- end -}}
+
+{{- define "mmta.checks.runtime" -}}
+{{- $longest := int (sub 62 (len .Values.controller.inferenceServiceName)) }}
+{{- if gt (len .Values.runtime.name) $longest }}
+runtime.name has {{ len .Values.runtime.name }} characters, at most {{ $longest }} are possible: the pods' label {{ include "mmta.podName" . }} may have 63
 {{- end }}
+{{- if not (include "mmta.requestedMemory" .) }}
+triton.resources.requests.memory is missing: ModelMesh fills it with models, and the scheduler must know it
 {{- end }}
-{{- range .Values.prometheusRule.disabled }}
-{{- if not (has . $alerts) }}
-prometheusRule.disabled: no alert has the name {{ . }}
+{{- if ge (int64 .Values.loading.concurrency) (int64 .Values.triton.loadThreads) }}
+triton.loadThreads is {{ int64 .Values.triton.loadThreads }}, but must be more than loading.concurrency {{ int64 .Values.loading.concurrency }}: a load that never ends keeps a thread
 {{- end }}
+{{- end -}}
+
+{{- define "mmta.checks.formats" -}}
+{{- $version := regexFind "^[0-9]{2}\\.[0-9]{2}" .Values.triton.image.tag | replace "." "" | default "0" | atoi }}
+{{- if and $version (lt $version 2306) }}
+triton.image.tag is {{ .Values.triton.image.tag }}, but Triton older than 23.06 does not know the argument --metrics-address
 {{- end }}
-{{- if .Values.prometheusRule.enabled }}
-{{- range .Values.prometheusRule.disabled }}
-{{- $alerts = without $alerts . }}
+{{- if not (include "mmta.formats" . | trim) }}
+formats: none is enabled, so the runtime would serve nothing
 {{- end }}
-{{- if not $alerts }}
-prometheusRule.disabled leaves no alert: say prometheusRule.enabled: false
+{{- range $name := list "tensorflow" "keras" }}
+{{- if and (dig $name "enabled" false $.Values.formats) (gt $version 2502) }}
+formats.{{ $name }}.enabled: Triton {{ $.Values.triton.image.tag }} has no TensorFlow backend, the last one that has it is 25.02
 {{- end }}
 {{- end }}
 {{- end -}}
 
-{{- define "mmta.checks.fronts" -}}
-{{- if .Values.fronts.from }}
-{{- if not (include "mmta.fronts" . | trim) }}
-fronts.from is set, but no front is enabled
-{{- else if not .Values.networkPolicy.enabled }}
-fronts.from is set, but networkPolicy.enabled is false: nobody would be kept away
+{{- define "mmta.checks.variables" -}}
+{{- $own := dict "TRITON_CONTROL" "triton.restrictedProtocols" "TRITON_RESTRICTED_KEY" "triton.restrictedProtocols"
+      "TRITON_RESTRICTED_VALUE" "triton.restrictedProtocols" "CONTAINER_MEM_REQ_BYTES" "capacity.memory" "MEM_BUFFER_BYTES" "capacity.buffer"
+      "MODELSIZE_MULTIPLIER" "capacity.multiplier" "LOADTIME_TIMEOUT" "loading.timeoutSeconds" "LOADING_CONCURRENCY" "loading.concurrency"
+      "TRITON_LOAD_THREADS" "triton.loadThreads" "USE_EMBEDDED_PULLER" "runtime.mode" "ROOT_MODEL_DIR" "modelVolume.spec"
+      "CACHE_MAX_BYTES" "modelVolume.size" "METRICS_PORT" "adapter.metricsPort" "SAGEMAKER_PORT" "fronts.sagemaker.port"
+      "V2_REST_PORT" "fronts.v2.port" "LMI_PORT" "fronts.lmi.port" "ADAPTER_PORT" "nothing" "RUNTIME_PORT" "nothing" }}
+{{- range $container := list "triton" "adapter" }}
+{{- range (get $.Values $container).extraEnv }}
+{{- if hasKey $own .name }}
+{{ $container }}.extraEnv: set {{ get $own .name }} instead of {{ .name }}
 {{- end }}
+{{- end }}
+{{- end }}
+{{- $fixed := "^--(id|allow-(grpc|http)|(grpc|http|metrics)-(address|port)|grpc-use-ssl(-mutual)?|load-model|model-(control-mode|load-thread-count|repository|store)|strict-readiness)(=|$)" }}
+{{- range .Values.triton.extraArgs }}
+{{- if regexMatch $fixed . }}
+triton.extraArgs: the chart sets {{ regexFind "^--[a-z-]+" . }}, on which adapter, probe and ModelMesh rely
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{- define "mmta.checks.volumes" -}}
+{{- $mode := .Values.runtime.mode }}
+{{- range .Values.extraVolumes }}
+{{- if regexMatch "^(storage-config|etcd-config|tc-config|domain-socket|models-dir|(mm|triton-adapter)-.*)$" .name }}
+extraVolumes: the name {{ .name }} is reserved
+{{- end }}
+{{- end }}
+{{- if and .Values.modelVolume.spec (ne $mode "adapterPull") }}
+modelVolume.spec: in mode {{ $mode }} models are on the controller's volume, an emptyDir
+{{- end }}
+{{- if and .Values.adapter.extraVolumeMounts (eq $mode "builtInAdapter") }}
+adapter.extraVolumeMounts: in mode builtInAdapter the controller makes the adapter's container, which cannot have it
 {{- end }}
 {{- end -}}

@@ -1,87 +1,66 @@
 {{/* What follows from the values, each in one place */}}
 
-{{/* Triton's version as a number, `2506` for 25.06; empty where neither `triton.version` nor the tag tells it */}}
-{{- define "mmta.tritonVersion" -}}
-{{- $version := .Values.triton.version | default (regexFind "^[0-9]{2}\\.[0-9]{2}" (toString .Values.triton.image.tag)) -}}
-{{- $version | replace "." "" -}}
+{{/* Bytes of a quantity, as text; a broken one of bytes counts as a whole */}}
+{{- define "mmta.bytes" -}}
+{{- $units := dict "" 1 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "P" 1e15
+      "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 "Pi" 1125899906842624 -}}
+{{- $number := regexFind "^[0-9.]+" (toString .) -}}
+{{- $unit := get $units (trimPrefix $number (toString .)) -}}
+{{- if gt (mulf (float64 $number) $unit) 9e18 -}}
+{{- fail (printf "%q is more bytes than 64 bits can count" (toString .)) -}}
+{{- end -}}
+{{- if contains "." $number -}}
+{{- mulf (float64 $number) $unit | ceil | int64 -}}
+{{- else -}}
+{{- mul (int64 $number) (int64 $unit) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Resources of a container; an API server takes no number with a point: `cpu: 0.5` must be text */}}
+{{- define "mmta.resources" -}}
+{{- $made := dict -}}
+{{- range $kind, $amounts := . -}}
+{{- $texts := dict -}}
+{{- range $name, $amount := $amounts -}}
+{{- $broken := and (kindIs "float64" $amount) (ne (toString $amount) (int64 $amount | toString)) -}}
+{{- $_ := set $texts $name (ternary (toString $amount) $amount $broken) -}}
+{{- end -}}
+{{- $_ := set $made $kind $texts -}}
+{{- end -}}
+{{- toYaml $made -}}
 {{- end -}}
 
 {{/* Ports of the HTTP fronts that are on, by name */}}
 {{- define "mmta.fronts" -}}
 {{- range $name := list "sagemaker" "v2" "lmi" }}
-{{- with get $.Values.fronts $name }}
-{{- if .enabled }}
-{{ $name }}: {{ int .port }}
-{{- end }}
+{{- with (get $.Values.fronts $name).port }}
+{{ $name }}: {{ int . }}
 {{- end }}
 {{- end }}
 {{- end -}}
 
 {{/* Folder that Triton and the adapter share */}}
 {{- define "mmta.root" -}}
-{{- if eq .Values.runtime.mode "adapterPull" }}{{ .Values.modelVolume.mountPath }}{{ else }}/models{{ end -}}
+{{- if eq .Values.runtime.mode "adapterPull" }}/model-cache{{ else }}/models{{ end -}}
 {{- end -}}
 
-{{/* Resources of GPUs in Triton's limits, with commas between them */}}
-{{- define "mmta.gpuNames" -}}
-{{- $names := list -}}
-{{- range $name, $_ := .Values.triton.resources.limits -}}
-{{- if regexMatch "(/gpu(\\.shared)?$|^nvidia\\.com/mig-)" $name }}{{ $names = append $names $name }}{{ end -}}
-{{- end -}}
-{{- join ", " $names -}}
-{{- end -}}
-
-{{/* Memory that Triton's container requests, in bytes: Kubernetes takes the limit where there is no request */}}
+{{/* Memory that Triton's container requests: Kubernetes takes the limit where there is no request */}}
 {{- define "mmta.requestedMemory" -}}
-{{- $resources := .Values.triton.resources -}}
-{{- $memory := dig "requests" "memory" (dig "limits" "memory" "" $resources) $resources -}}
-{{- with $memory }}{{ include "mmta.bytes" . }}{{ end -}}
-{{- end -}}
-
-{{/* Memory of one GPU in bytes: the value, or what the name of a MIG profile says */}}
-{{- define "mmta.gpuMemory" -}}
-{{- $profile := regexFind "[0-9]+gb" (include "mmta.gpuNames" .) -}}
-{{- if .Values.capacity.gpuMemory -}}
-{{- include "mmta.bytes" .Values.capacity.gpuMemory -}}
-{{- else if $profile -}}
-{{- include "mmta.bytes" (printf "%sG" (trimSuffix "gb" $profile)) -}}
-{{- end -}}
-{{- end -}}
-
-{{/* What ModelMesh fills before the buffer is taken off, in bytes */}}
-{{- define "mmta.capacity" -}}
-{{- if eq .Values.capacity.source "memory" -}}
-{{- include "mmta.requestedMemory" . -}}
-{{- else if eq .Values.capacity.source "gpu" -}}
-{{- include "mmta.gpuMemory" . -}}
-{{- else -}}
-{{- with .Values.capacity.bytes }}{{ include "mmta.bytes" . }}{{ end -}}
-{{- end -}}
+{{- dig "requests" "memory" (dig "limits" "memory" "" .Values.triton.resources) .Values.triton.resources -}}
 {{- end -}}
 
 {{/*
-Limit of the volume with the models, in bytes; empty: none.
-The controller's volume has 1.5 times the memory limits of the runtime's own containers.
+CACHE_MAX_BYTES: 90 % of the volume with the models; 0 where ModelMesh's own puller pulls and nothing is kept; empty: the
+adapter's default. The controller's volume has 1.5 times the memory limits of the runtime's own containers.
 */}}
-{{- define "mmta.volumeLimit" -}}
-{{- if eq .Values.runtime.mode "adapterPull" -}}
-{{- include "mmta.bytes" .Values.modelVolume.size -}}
-{{- else -}}
-{{- $memory := 0 -}}
-{{- $containers := list .Values.triton -}}
-{{- if eq .Values.runtime.mode "storageHelper" }}{{ $containers = append $containers .Values.adapter }}{{ end -}}
-{{- range $containers -}}
-{{- with dig "limits" "memory" "" .resources }}{{ $memory = add $memory (include "mmta.bytes" . | int64) }}{{ end -}}
-{{- end -}}
-{{- if $memory }}{{ div (mul $memory 3) 2 }}{{ end -}}
-{{- end -}}
-{{- end -}}
-
-{{/* CACHE_MAX_BYTES: 90 % of the volume; 0 where ModelMesh's own puller pulls and nothing is kept; empty: the adapter's default */}}
 {{- define "mmta.cacheMaxBytes" -}}
-{{- if eq .Values.runtime.mode "storageHelper" -}}
+{{- if eq .Values.runtime.mode "adapterPull" -}}
+{{- div (mul (include "mmta.bytes" .Values.modelVolume.size | int64) 9) 10 -}}
+{{- else if eq .Values.runtime.mode "storageHelper" -}}
 0
 {{- else -}}
-{{- with include "mmta.volumeLimit" . }}{{ include "mmta.ninetyPercent" . }}{{ end -}}
+{{- with dig "limits" "memory" "" .Values.triton.resources -}}
+{{- div (mul (div (mul (include "mmta.bytes" . | int64) 3) 2) 9) 10 -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}

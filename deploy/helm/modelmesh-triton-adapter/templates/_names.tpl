@@ -1,7 +1,7 @@
 {{/* Names and labels */}}
 
 {{- define "mmta.name" -}}
-{{- .Values.nameOverride | default .Chart.Name | trunc 63 | trimSuffix "-" -}}
+{{- .Chart.Name | trunc 63 | trimSuffix "-" -}}
 {{- end -}}
 
 {{/* A Service's name too, which may have no dot, as a release's may */}}
@@ -42,6 +42,11 @@ modelmesh-service: {{ .Values.controller.inferenceServiceName | quote }}
 name: {{ include "mmta.podName" . | quote }}
 {{- end -}}
 
+{{/* The Pod of `helm test` and its rights */}}
+{{- define "mmta.testName" -}}
+{{- printf "%s-readyz" (include "mmta.fullname" . | trunc 56 | trimSuffix "-") -}}
+{{- end -}}
+
 {{/* Labels of the Pod of `helm test`, by which the NetworkPolicy admits it */}}
 {{- define "mmta.testSelector" -}}
 app.kubernetes.io/instance: {{ .Release.Name | quote }}
@@ -52,7 +57,6 @@ app.kubernetes.io/component: test
 {{- define "mmta.image" -}}
 {{- with .image.registry }}{{ . | trimSuffix "/" }}/{{ end -}}
 {{- .image.repository }}:{{ .image.tag | default .tag -}}
-{{- with .image.digest }}@{{ . }}{{ end -}}
 {{- end -}}
 
 {{- define "mmta.adapterImage" -}}

@@ -1,20 +1,11 @@
 {{/* The runtime around the containers */}}
 
 {{- define "mmta.runtimeAnnotations" -}}
-{{- $annotations := dict -}}
-{{- with .Values.autoscaling -}}
-{{- if .enabled -}}
-{{- $_ := set $annotations "serving.kserve.io/autoscalerClass" "hpa" -}}
-{{- $_ := set $annotations "serving.kserve.io/metrics" .metric -}}
-{{- $_ := set $annotations "serving.kserve.io/targetUtilizationPercentage" (int64 .targetUtilizationPercentage | toString) -}}
-{{- $_ := set $annotations "serving.kserve.io/min-scale" (int64 .minReplicas | toString) -}}
-{{- $_ := set $annotations "serving.kserve.io/max-scale" (int64 .maxReplicas | toString) -}}
-{{- end -}}
-{{- end -}}
+{{- $annotations := .Values.runtime.annotations | default dict -}}
 {{- if eq .Values.runtime.mode "builtInAdapter" -}}
-{{- $_ := set $annotations "maxLoadingConcurrency" (int64 .Values.loading.concurrency | toString) -}}
+{{- $annotations = merge (dict "maxLoadingConcurrency" (int64 .Values.loading.concurrency | toString)) $annotations -}}
 {{- end -}}
-{{- with merge $annotations (.Values.runtime.annotations | default dict) }}{{ toYaml . }}{{ end -}}
+{{- with $annotations }}{{ toYaml . }}{{ end -}}
 {{- end -}}
 
 {{- define "mmta.formats" -}}
@@ -32,20 +23,7 @@
 {{- $volume := .Values.modelVolume -}}
 {{- if eq .Values.runtime.mode "adapterPull" }}
 - name: triton-adapter-models
-  {{- if eq $volume.type "emptyDir" }}
-  emptyDir: {sizeLimit: {{ $volume.size | quote }}}
-  {{- else if eq $volume.type "ephemeral" }}
-  ephemeral:
-    volumeClaimTemplate:
-      spec:
-        accessModes: [ReadWriteOnce]
-        {{- with $volume.storageClassName }}
-        storageClassName: {{ . | quote }}
-        {{- end }}
-        resources: {requests: {storage: {{ $volume.size | quote }}}}
-  {{- else }}
-  hostPath: {path: {{ $volume.hostPath | quote }}, type: Directory}
-  {{- end }}
+  {{- toYaml ($volume.spec | default (dict "emptyDir" (dict "sizeLimit" $volume.size))) | nindent 2 }}
 - name: triton-adapter-secret
   secret: {secretName: {{ .Values.storage.secretName | quote }}, optional: true}
 {{- end }}

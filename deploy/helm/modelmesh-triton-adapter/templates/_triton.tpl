@@ -8,25 +8,23 @@ A claim's or a node's directory may belong to root alone: a Triton that is root 
 {{- $triton := .Values.triton -}}
 {{- $repository := printf "%s/_triton_models" (include "mmta.root" .) -}}
 mkdir -p {{ $repository }} || exit 1;
-chmod 777 {{ $repository }}{{ if ne .Values.modelVolume.type "emptyDir" }} {{ include "mmta.root" . }}{{ end }} 2>/dev/null;
+chmod 777 {{ $repository }}{{ if .Values.modelVolume.spec }} {{ include "mmta.root" . }}{{ end }} 2>/dev/null;
 exec tritonserver
 --id="triton-$(cat /proc/sys/kernel/random/uuid)"
 --model-repository={{ $repository }}
 --model-control-mode=explicit
 --strict-readiness=false
 --model-load-thread-count={{ int64 $triton.loadThreads }}
---exit-timeout-secs={{ int64 $triton.exitTimeoutSeconds }}
-{{- if $triton.daliReleaseAfterUnload }}
+--exit-timeout-secs=30
 --backend-config=dali,release_after_unload=true
-{{- end }}
 --allow-sagemaker=false
 --grpc-address=127.0.0.1
---grpc-port={{ int $triton.grpcPort }}
+--grpc-port=8001
 --http-address=127.0.0.1
---http-port={{ int $triton.httpPort }}
+--http-port=8000
 --metrics-address=0.0.0.0
 --metrics-port={{ int $triton.metricsPort }}
-{{- if $triton.restrictedProtocols.enabled }}
+{{- if $triton.restrictedProtocols.existingSecret }}
 --grpc-restricted-protocol=model-repository,shared-memory,trace,logging:adapter="$TRITON_CONTROL"
 --http-restricted-api=model-repository,shared-memory,trace,logging:adapter="$TRITON_CONTROL"
 {{- end }}
@@ -40,24 +38,16 @@ case "$answer" in
   *200) exit 0 ;;
   *503) echo "$answer"; exit 1 ;;
 esac
-exec curl --noproxy '*' --fail --silent --show-error --max-time 5 http://127.0.0.1:{{ int .Values.triton.httpPort }}/v2/health/live
+exec curl --noproxy '*' --fail --silent --show-error --max-time 5 http://127.0.0.1:8000/v2/health/live
 {{- end -}}
 
 {{/* Backends keep caches below HOME, and ask for a user's name that a uid of OpenShift does not have */}}
 {{- define "mmta.tritonEnv" -}}
-{{- $given := list -}}
-{{- range .Values.triton.extraEnv }}{{ $given = append $given .name }}{{ end -}}
-{{- range $name, $value := dict "HOME" "/tmp" "USER" "triton" -}}
-{{- if not (has $name $given) }}
-{{- include "mmta.variable" (list $name $value) }}
-{{- end }}
-{{- end }}
-{{- if .Values.triton.restrictedProtocols.enabled }}
+{{- $own := printf "%s%s" (include "mmta.variable" (list "HOME" "/tmp")) (include "mmta.variable" (list "USER" "triton")) -}}
+{{- include "mmta.env" (list $own .Values.triton.extraEnv) -}}
+{{- with .Values.triton.restrictedProtocols.existingSecret }}
 - name: TRITON_CONTROL
-  valueFrom: {secretKeyRef: {name: {{ .Values.triton.restrictedProtocols.existingSecret | quote }}, key: value}}
-{{- end }}
-{{- with .Values.triton.extraEnv }}
-{{ toYaml . }}
+  valueFrom: {secretKeyRef: {name: {{ . | quote }}, key: value}}
 {{- end }}
 {{- end -}}
 
@@ -65,7 +55,7 @@ exec curl --noproxy '*' --fail --silent --show-error --max-time 5 http://127.0.0
 {{- $triton := .Values.triton -}}
 - name: triton
   image: {{ include "mmta.tritonImage" . | quote }}
-  imagePullPolicy: {{ $triton.image.pullPolicy }}
+  imagePullPolicy: IfNotPresent
   command: [/bin/sh, -c]
   args:
     - >-
@@ -74,18 +64,13 @@ exec curl --noproxy '*' --fail --silent --show-error --max-time 5 http://127.0.0
     {{- range $triton.extraArgs }}
     - {{ . | quote }}
     {{- end }}
-  {{- with include "mmta.tritonEnv" . | trim }}
-  env: {{- . | nindent 4 }}
-  {{- end }}
-  {{- with $triton.extraEnvFrom }}
-  envFrom: {{- toYaml . | nindent 4 }}
-  {{- end }}
+  env: {{- include "mmta.tritonEnv" . | trim | nindent 4 }}
   ports:
     - {name: triton-metrics, containerPort: {{ int $triton.metricsPort }}}
   resources: {{- include "mmta.resources" $triton.resources | nindent 4 }}
   volumeMounts:
     {{- if eq .Values.runtime.mode "adapterPull" }}
-    - {name: triton-adapter-models, mountPath: {{ .Values.modelVolume.mountPath }}}
+    - {name: triton-adapter-models, mountPath: {{ include "mmta.root" . }}}
     {{- end }}
     - {name: triton-adapter-shm, mountPath: /dev/shm}
     - {name: triton-adapter-tmp, mountPath: /tmp}
@@ -99,7 +84,7 @@ exec curl --noproxy '*' --fail --silent --show-error --max-time 5 http://127.0.0
         - -c
         - |
           {{- include "mmta.tritonProbe" . | nindent 10 }}
-    {{- toYaml $triton.livenessProbe | nindent 4 }}
+    {{- include "mmta.probeTimes" . | nindent 4 }}
   {{- with $triton.securityContext }}
   securityContext: {{- toYaml . | nindent 4 }}
   {{- end }}
