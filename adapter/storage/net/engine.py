@@ -207,8 +207,9 @@ class Worker:
 
     def _turn(self) -> None:
         """Wait for something to do, and do it."""
-        milliseconds = [self._multi.timeout(), *([1000 * TICK_SECONDS] if self._running else [])]
-        for file, _ in self._epoll.poll(min((each / 1000 for each in milliseconds if each >= 0), default=None)):
+        milliseconds = self._multi.timeout()
+        seconds = TICK_SECONDS if self._running else None
+        for file, _ in self._epoll.poll(seconds if milliseconds < 0 else min(milliseconds / 1000, TICK_SECONDS)):
             if file == self._wake:
                 os.eventfd_read(file)
             else:
@@ -223,7 +224,8 @@ class Worker:
                 self._end(self._running[curl])
             for curl, code, text in failed:
                 transfer = self._running[curl]
-                transfer.failure = failure_of(curl, code, text, uses_proxy=bool(transfer.request.access.proxy))
+                uses_proxy = bool(transfer.request.access.proxy)
+                transfer.failure = transfer.failure or failure_of(curl, code, text, uses_proxy=uses_proxy)
                 self._end(transfer)
         if (now := time.monotonic()) >= self._tick:
             self._tick = now + TICK_SECONDS
@@ -242,14 +244,21 @@ class Worker:
     def _stop(self, *transfers: Transfer, error: BaseException | None = None) -> None:
         for transfer in transfers:
             if transfer.curl in self._running:
-                transfer.error = error or asyncio.CancelledError()
+                transfer.failure = error or asyncio.CancelledError()
                 self._end(transfer)
 
     def _end(self, transfer: Transfer) -> None:
         del self._running[transfer.curl]
         self._multi.remove_handle(transfer.curl)
-        if transfer.is_followed():
+        try:
+            is_followed = transfer.is_followed()
+        except BaseException as error:  # noqa: BLE001 - `fetch` raises it
+            transfer.close(error)
+            return
+        if is_followed:
             self._start(transfer)
+        else:
+            transfer.close()
 
     def _on_socket(self, what: int, file: int, multi: Any, is_known: object) -> None:
         if what == pycurl.POLL_REMOVE:
