@@ -34,6 +34,7 @@ NAME_THREADS = 8
 """The operating system's resolver blocks for as long as its name servers are silent, 5 to 30 s, and nothing wakes it."""
 KEPT_CONNECTIONS = 128
 """Of each thread."""
+_CLOSED = "the engine is closed"
 _EVENTS = {
     pycurl.POLL_IN: select.EPOLLIN,
     pycurl.POLL_OUT: select.EPOLLOUT,
@@ -172,8 +173,9 @@ class Worker:
     async def sent(self, transfer: Transfer) -> Head:
         """As `Engine.fetch`. Raises RuntimeError after `close`."""
         if not self._order(partial(self._start, transfer)):
-            raise RuntimeError("the engine is closed")
-        return await to_its_end(asyncio.wrap_future(transfer.told), lambda: self._order(partial(self._stop, transfer)))
+            raise RuntimeError(_CLOSED)
+        cancel = partial(self._stop, asyncio.CancelledError(), transfer)
+        return await to_its_end(asyncio.wrap_future(transfer.told), lambda: self._order(cancel))
 
     def close(self) -> None:
         """End the thread, with all transfers."""
@@ -196,11 +198,11 @@ class Worker:
                 self._turn()
             except pycurl.error as error:  # libcurl's own state is in doubt: what runs is tried again by its owners
                 _log.error("source.engine_failed", error=str(error))
-                self._stop(*self._running.values(), error=Unanswered("the transfer failed"))
+                self._stop(Unanswered("the transfer failed"), *self._running.values())
         self._end_thread()
 
     def _end_thread(self) -> None:
-        self._stop(*self._running.values())
+        self._stop(RuntimeError(_CLOSED), *self._running.values())
         self._multi.close()
         self._epoll.close()
         os.close(self._wake)
@@ -241,10 +243,10 @@ class Worker:
         else:
             self._running[curl] = transfer
 
-    def _stop(self, *transfers: Transfer, error: BaseException | None = None) -> None:
+    def _stop(self, error: BaseException, *transfers: Transfer) -> None:
         for transfer in transfers:
             if transfer.curl in self._running:
-                transfer.failure = error or asyncio.CancelledError()
+                transfer.failure = error
                 self._end(transfer)
 
     def _end(self, transfer: Transfer) -> None:
