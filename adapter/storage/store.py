@@ -120,8 +120,7 @@ class Store:
         await self._cache.ready()
         for key in await self._configs.keys():
             try:
-                config = await self._configs.resolve(ModelSpec(model_id="-", model_type="", path="-", storage_key=key))
-                self._check(config)
+                config = await self._config(ModelSpec(model_id="-", model_type="", path="-", storage_key=key))
                 if config.type in BUCKETS:
                     await self._clients.warm(config)
             except AdapterError as error:
@@ -184,14 +183,15 @@ class Store:
     async def _finder(self, search: Search) -> Callable[[], Coroutine[Any, Any, Found]]:
         """What finds the model in the store that the request's config names. Raises as `ModelStore.open`, as what it returns does."""
         with search.waits.on("the storage config to be read"):
-            config = await self._configs.resolve(search.spec)
-        self._check(config)
+            config = await self._config(search.spec)
         search.origin = origin_of(self._digests, config, BINDINGS.get(config.type, NOTHING), search.spec)
         return partial(self._finders[config.type], config, search)
 
-    def _check(self, config: StorageConfig) -> None:
+    async def _config(self, spec: ModelSpec) -> StorageConfig:
+        config = await self._configs.resolve(spec)
         if config.type not in self._finders:
             raise InvalidRequest(f"storage type {config.type!r} is not supported; supported: {', '.join(self._finders)}")
+        return config
 
     async def _find_in_bucket(self, config: StorageConfig, search: Search) -> Found:
         with search.waits.on(f"a client for {config.label}"):

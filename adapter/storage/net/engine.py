@@ -34,6 +34,7 @@ NAME_THREADS = 8
 """The operating system's resolver blocks for as long as its name servers are silent, 5 to 30 s, and nothing wakes it."""
 KEPT_CONNECTIONS = 128
 """Of each thread."""
+_CLOSED = "the engine is closed"
 _EVENTS = {
     pycurl.POLL_IN: select.EPOLLIN,
     pycurl.POLL_OUT: select.EPOLLOUT,
@@ -172,8 +173,9 @@ class Worker:
     async def sent(self, transfer: Transfer) -> Head:
         """As `Engine.fetch`. Raises RuntimeError after `close`."""
         if not self._order(partial(self._start, transfer)):
-            raise RuntimeError("the engine is closed")
-        return await to_its_end(asyncio.wrap_future(transfer.told), lambda: self._order(partial(self._stop, transfer)))
+            raise RuntimeError(_CLOSED)
+        cancel = partial(self._stop, asyncio.CancelledError(), transfer)
+        return await to_its_end(asyncio.wrap_future(transfer.told), lambda: self._order(cancel))
 
     def close(self) -> None:
         """End the thread, with all transfers."""
@@ -196,19 +198,20 @@ class Worker:
                 self._turn()
             except pycurl.error as error:  # libcurl's own state is in doubt: what runs is tried again by its owners
                 _log.error("source.engine_failed", error=str(error))
-                self._stop(*self._running.values(), error=Unanswered("the transfer failed"))
+                self._stop(Unanswered("the transfer failed"), *self._running.values())
         self._end_thread()
 
     def _end_thread(self) -> None:
-        self._stop(*self._running.values())
+        self._stop(RuntimeError(_CLOSED), *self._running.values())
         self._multi.close()
         self._epoll.close()
         os.close(self._wake)
 
     def _turn(self) -> None:
         """Wait for something to do, and do it."""
-        milliseconds = [self._multi.timeout(), *([1000 * TICK_SECONDS] if self._running else [])]
-        for file, _ in self._epoll.poll(min((each / 1000 for each in milliseconds if each >= 0), default=None)):
+        milliseconds = self._multi.timeout()
+        seconds = TICK_SECONDS if self._running else None
+        for file, _ in self._epoll.poll(seconds if milliseconds < 0 else min(milliseconds / 1000, TICK_SECONDS)):
             if file == self._wake:
                 os.eventfd_read(file)
             else:
@@ -223,7 +226,8 @@ class Worker:
                 self._end(self._running[curl])
             for curl, code, text in failed:
                 transfer = self._running[curl]
-                transfer.failure = failure_of(curl, code, text, uses_proxy=bool(transfer.request.access.proxy))
+                uses_proxy = bool(transfer.request.access.proxy)
+                transfer.failure = transfer.failure or failure_of(curl, code, text, uses_proxy=uses_proxy)
                 self._end(transfer)
         if (now := time.monotonic()) >= self._tick:
             self._tick = now + TICK_SECONDS
@@ -239,17 +243,24 @@ class Worker:
         else:
             self._running[curl] = transfer
 
-    def _stop(self, *transfers: Transfer, error: BaseException | None = None) -> None:
+    def _stop(self, error: BaseException, *transfers: Transfer) -> None:
         for transfer in transfers:
             if transfer.curl in self._running:
-                transfer.error = error or asyncio.CancelledError()
+                transfer.failure = error
                 self._end(transfer)
 
     def _end(self, transfer: Transfer) -> None:
         del self._running[transfer.curl]
         self._multi.remove_handle(transfer.curl)
-        if transfer.is_followed():
+        try:
+            is_followed = transfer.is_followed()
+        except BaseException as error:  # noqa: BLE001 - `fetch` raises it
+            transfer.close(error)
+            return
+        if is_followed:
             self._start(transfer)
+        else:
+            transfer.close()
 
     def _on_socket(self, what: int, file: int, multi: Any, is_known: object) -> None:
         if what == pycurl.POLL_REMOVE:

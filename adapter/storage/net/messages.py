@@ -21,11 +21,6 @@ ERROR_BYTES = 64 * 1024
 """Most of an answer that is neither 200 nor 206. The clouds' error documents have less than 8 KiB."""
 TOKEN_BYTES = 256 * 1024
 """Most that an answer with a token, or other credentials, may have: honest ones have 2 KiB."""
-_ANY: dict[IPv4Address | IPv6Address, IPv4Address | IPv6Address] = {
-    IPv4Address(0): IPv4Address("127.0.0.1"),
-    IPv6Address(0): IPv6Address("::1"),
-}
-"""Linux connects to itself for `0.0.0.0` and `::`."""
 _ENDING_IN_IPV4 = (IPv6Network("::/96"), IPv6Network("64:ff9b::/96"), IPv6Network("64:ff9b:1::/48"))
 """IPv4-compatible, and NAT64: RFC 6052, RFC 8215."""
 _ISATAP = (0x00005EFE, 0x02005EFE)
@@ -59,8 +54,8 @@ FREE = Guard()
 def _reached(address: IPv4Address | IPv6Address) -> Iterator[IPv4Address | IPv6Address]:
     """The address, and those that a packet to it may end at."""
     yield address
-    if address in _ANY:
-        yield _ANY[address]
+    if address.is_unspecified:  # Linux connects to itself
+        yield ip_address("127.0.0.1" if address.version == 4 else "::1")
     if isinstance(address, IPv4Address):
         return
     inner = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
