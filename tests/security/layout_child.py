@@ -201,7 +201,7 @@ async def _outcome(name: str, folder: Path) -> dict[str, object]:
 
     fetching.rules.plan = watched  # type: ignore[attr-defined, assignment]
     before = _forget_peak()
-    made = fetching.Fetching(mock.Mock(), mock.Mock(), mock.Mock(), 30.0)
+    made = fetching.Fetching(mock.Mock(), mock.Mock(), 30.0)
     try:
         layout = await made.planned(spec, await opened(rig.store, spec))
         told: dict[str, object] = {"words": "layout", "files": len(layout.files)}

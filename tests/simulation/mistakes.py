@@ -165,11 +165,11 @@ def _reservation_leaks() -> Any:
 def _two_operations() -> Any:
     """A load does not look whether something is under way."""
 
-    async def claimed(self: RuntimeLifecycle, spec: Any) -> Operation:
+    async def claimed(self: RuntimeLifecycle, spec: Any, *, is_new: bool) -> Operation:
         await self._takeover.passed()
         return self._worker.load(spec)
 
-    return mock.patch.object(RuntimeLifecycle, "_claim_load", claimed)
+    return mock.patch.object(RuntimeLifecycle, "_claimed", claimed)
 
 
 def _purge_forgets_one() -> Any:
