@@ -14,6 +14,7 @@ import shutil
 import signal
 import sys
 import textwrap
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -26,6 +27,8 @@ from adapter.units import Endpoint, parse_endpoint, parse_number
 
 PROGRAM = "modelmesh-triton-adapter"
 OK, FAILED, USAGE = 0, 1, 2
+CLEAR = "\033[2J\033[H"
+"""A terminal is empty then, with the cursor at its top."""
 _MIN_WIDTH = 60
 
 
@@ -104,6 +107,14 @@ def _parser() -> argparse.ArgumentParser:
     )
     models.add_argument("--drift", action="store_true", help="show only what disagrees")
     models.add_argument("--json", action="store_true", help="for programs")
+    models.add_argument(
+        "--watch",
+        type=_seconds,
+        nargs="?",
+        const=2.0,
+        metavar="SECONDS",
+        help="again and again, with this pause (default: 2), until Ctrl-C",
+    )
     models.set_defaults(run=_models)
     load = verbs.add_parser(
         "load",
@@ -225,12 +236,19 @@ def _models(chosen: argparse.Namespace) -> int:
     from adapter.verbs import models, models_text  # noqa: PLC0415 - brings gRPC
 
     logs.configure(TelemetrySettings(metrics_port=0, log_level="error", log_format="text"), sys.stderr)
-    seen = models.look(_ask_adapter, triton, volume)
-    if chosen.json:
-        _say(models_text.as_json(seen, drift_only=chosen.drift))
-    else:
-        _say(models_text.text(seen, columns=shutil.get_terminal_size().columns, drift_only=chosen.drift))
-    return OK if seen["agrees"] else FAILED
+    while True:
+        seen = models.look(_ask_adapter, triton, volume)
+        if chosen.json:
+            text = models_text.as_json(seen, drift_only=chosen.drift)
+        else:
+            text = models_text.text(seen, columns=shutil.get_terminal_size().columns, drift_only=chosen.drift)
+        _say(f"{CLEAR}{text}" if chosen.watch is not None and sys.stdout.isatty() else text)
+        if chosen.watch is None:
+            return OK if seen["agrees"] else FAILED
+        try:
+            time.sleep(chosen.watch)
+        except KeyboardInterrupt:
+            return OK
 
 
 def _load(chosen: argparse.Namespace) -> int:

@@ -64,6 +64,13 @@ class Waits:
         self._running: list[Wait] = []
         self._sharers: list[Waits] = []
         self._shared: Waits | None = None
+        self.bytes_of_pull: Callable[[], tuple[int, int]] | None = None
+        """Those that have come and those that are expected, while a pull runs. From any thread."""
+
+    def progress(self) -> tuple[int, int] | None:
+        """Bytes of the pull that runs now, also of a shared one: those that have come, and those that are expected."""
+        told = (self._shared or self).bytes_of_pull
+        return None if told is None else told()
 
     @property
     def until(self) -> float:

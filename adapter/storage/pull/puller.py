@@ -93,6 +93,7 @@ class Pull:
         self._means = means
         self._bucket = bucket
         self._files = files
+        self._waits = waits
         self._turn = partial(means.pulls.turn, bucket.endpoint, waits)
         self._parts: deque[Part] = deque()
         self._most = self._wanted = self._at_work = 0
@@ -109,6 +110,8 @@ class Pull:
             DiskFull: with the numbers; nothing that is idle is left to give way.
         """
         means, files = self._means, self._files
+        expected = sum(stored.size_bytes for stored in files.objects.values())
+        self._waits.bytes_of_pull = lambda: (files.moved_bytes, expected)
         try:
             self._parts = await means.files.run(partial(files.prepare, means.sizes))
             self._most = min(means.connections, len(self._parts))
@@ -122,6 +125,7 @@ class Pull:
                 raise failure.exceptions[0] from None
             raise
         finally:
+            self._waits.bytes_of_pull = None
             PULLED_BYTES.labels(self._bucket.kind).inc(files.moved_bytes)
         PULLED_FILES.labels(self._bucket.kind).inc(len(files.objects))
 
