@@ -13,7 +13,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-import yaml
 
 from adapter.layout.model_types import TYPES
 from adapter.model import ModelSpec
@@ -25,8 +24,7 @@ from adapter.storage.stores.azure import container_of
 from adapter.storage.stores.http import headers_of, url_of
 from adapter.storage.stores.table import BINDINGS, BUCKETS
 from tests.chart.predictors import predictor_of
-from tests.chart.samples import SAMPLES, SECRET, documents, secret
-from tests.chart.valid import problems
+from tests.chart.samples import SAMPLES, documents, secret
 
 STORES = {*BUCKETS, "pvc"}
 DOCUMENTS = documents()
@@ -64,15 +62,6 @@ def check_place(config: StorageConfig, spec: ModelSpec) -> None:
     else:
         assert config.required_bucket()
     assert spec.path or config.type == "http", "an empty path is the whole bucket"
-
-
-@each_sample
-def test_an_api_server_accepts_the_object(resource: dict[str, Any]) -> None:
-    assert problems(resource) == []
-
-
-def test_an_api_server_accepts_the_secret() -> None:
-    assert problems(yaml.safe_load(SECRET.read_text())) == []
 
 
 @each_sample
