@@ -90,5 +90,5 @@ def test_an_odd_value(server: Cluster, path: str, value: object) -> None:
     runtimes = [found for found in objects if found["kind"].endswith("ServingRuntime")]
     assert len(runtimes) == (0 if (path, value) == ("runtime.create", False) else 1)
     for runtime in runtimes:
-        pod = soundness.PodView(controller.assemble(runtime, claims=(matrix.CLAIM,)), {}, {})
+        pod = soundness.PodView(controller.assemble(runtime, claims=(matrix.CLAIM,)), {})
         assert (controller.validate(runtime), soundness.problems(pod)) == ([], [])
