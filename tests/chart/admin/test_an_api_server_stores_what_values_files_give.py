@@ -63,6 +63,14 @@ def is_restricted(server: Cluster, runtime: dict[str, Any]) -> bool:
     return True
 
 
+def test_its_validation_is_strict(server: Cluster) -> None:
+    runtime = matrix.case("default").runtime()
+    runtime["spec"]["hostIPC"] = True
+
+    with pytest.raises(CommandError, match="hostIPC"):
+        store(server, runtime)
+
+
 ODD: tuple[object, ...] = ("on", 0, 1.5, "a: b #c", "{{ .Values.x }}", "two\nlines", "", [1], {"a": 1}, "$(HOME) `id`", True, "9" * 30, -1)
 EACH = 1
 TEMPLATES = ("nil pointer", "error calling", "executing", "wrong type", "YAML", "JSON")
