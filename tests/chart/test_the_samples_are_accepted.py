@@ -108,13 +108,6 @@ def test_every_own_parameter_and_every_key_of_the_secret_is_used() -> None:
     assert {predictor.storage_key for predictor in predictors} - {None} == set(secret())
 
 
-def test_names_are_unique_so_that_all_samples_can_be_applied_at_once() -> None:
-    names = [resource["metadata"]["name"] for resource in DOCUMENTS.values()]
-
-    assert sorted(set(names)) == sorted(names)
-    assert all(re.fullmatch(r"[a-z0-9-]{1,63}", name) for name in names)
-
-
 def test_the_secret_holds_texts_only_and_no_credentials() -> None:
     """The controller reads every entry into a map of texts; one that does not fit stops all runtimes of the namespace."""
     for key, text in secret().items():
