@@ -59,7 +59,7 @@ class Case:
         """That of the runtime, with the secrets that are there."""
         there: Mapping[str, Mapping[str, str]] = dict.fromkeys(self.told("secrets"), SECRET)
         config = ControllerConfig(service_name=(self.told("service name") or [ControllerConfig.service_name])[0])
-        return PodView(assemble(self.runtime(), claims=(CLAIM,), config=config), there, {})
+        return PodView(assemble(self.runtime(), claims=(CLAIM,), config=config), there)
 
 
 @functools.cache

@@ -34,11 +34,10 @@ _OPTION = re.compile(r"--([a-z-]+)=(\S+)")
 
 @dataclass(frozen=True)
 class PodView:
-    """A pod template, and the Secrets and ConfigMaps of its namespace."""
+    """A pod template, and the Secrets of its namespace."""
 
     template: Mapping[str, Any]
     secrets: Objects
-    maps: Objects
 
     @cached_property
     def spec(self) -> Mapping[str, Any]:
@@ -57,7 +56,7 @@ class PodView:
 
     def env(self, name: str) -> dict[str, str]:
         """Of a container. Raises CannotStartError."""
-        return environment(self.containers[name], self.spec, self.secrets, self.maps)
+        return environment(self.containers[name], self.spec, self.secrets)
 
     def plain(self, name: str) -> dict[str, str]:
         """Those variables of a container that are written as they are."""

@@ -18,7 +18,7 @@ def said(change: Change, name: str = "default") -> list[str]:
     """`change` gets the containers by name and the pod."""
     template: Any = copy.deepcopy(matrix.case(name).pod().template)
     change({container["name"]: container for container in template["spec"]["containers"]}, template["spec"])
-    return soundness.problems(PodView(template, {}, {}))
+    return soundness.problems(PodView(template, {}))
 
 
 def env(container: dict[str, Any], **values: str) -> None:
@@ -53,7 +53,6 @@ def mount(container: dict[str, Any], path: str) -> Any:
         (lambda c, pod: env(c[ADAPTER], ROOT_MODELS_DIR="/x"), "the adapter has no setting ROOT_MODELS_DIR"),
         (lambda c, pod: env(c[ADAPTER], LOG_LEVEL="loud"), "the adapter does not start: LOG_LEVEL"),
         (lambda c, pod: c[ADAPTER]["env"][0]["valueFrom"]["resourceFieldRef"].update(containerName="x"), "a container cannot start: "),
-        (lambda c, pod: c[ADAPTER].update(envFrom=[{"secretRef": {"name": "gone"}}]), "a container cannot start: "),
         (lambda c, pod: script(c[TRITON], "--metrics-port=8002", "--metrics-port=8033"), f"mm and {TRITON} listen on 8033"),
         (lambda c, pod: script(c[TRITON], "--metrics-port=8002", ""), ""),
         (

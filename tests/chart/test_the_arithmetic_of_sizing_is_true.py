@@ -32,7 +32,7 @@ class Figures:
 
     @cached_property
     def pod(self) -> PodView:
-        return PodView(assemble(self.runtime), {}, {})
+        return PodView(assemble(self.runtime), {})
 
     @property
     def capacity(self) -> CapacitySettings:

@@ -13,7 +13,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-import yaml
 
 from adapter.layout.model_types import TYPES
 from adapter.model import ModelSpec
@@ -25,8 +24,7 @@ from adapter.storage.stores.azure import container_of
 from adapter.storage.stores.http import headers_of, url_of
 from adapter.storage.stores.table import BINDINGS, BUCKETS
 from tests.chart.predictors import predictor_of
-from tests.chart.samples import SAMPLES, SECRET, documents, secret
-from tests.chart.valid import problems
+from tests.chart.samples import SAMPLES, documents, secret
 
 STORES = {*BUCKETS, "pvc"}
 DOCUMENTS = documents()
@@ -64,15 +62,6 @@ def check_place(config: StorageConfig, spec: ModelSpec) -> None:
     else:
         assert config.required_bucket()
     assert spec.path or config.type == "http", "an empty path is the whole bucket"
-
-
-@each_sample
-def test_an_api_server_accepts_the_object(resource: dict[str, Any]) -> None:
-    assert problems(resource) == []
-
-
-def test_an_api_server_accepts_the_secret() -> None:
-    assert problems(yaml.safe_load(SECRET.read_text())) == []
 
 
 @each_sample
@@ -117,13 +106,6 @@ def test_every_own_parameter_and_every_key_of_the_secret_is_used() -> None:
 
     assert {parameter.name for parameter in PARAMETERS} <= used
     assert {predictor.storage_key for predictor in predictors} - {None} == set(secret())
-
-
-def test_names_are_unique_so_that_all_samples_can_be_applied_at_once() -> None:
-    names = [resource["metadata"]["name"] for resource in DOCUMENTS.values()]
-
-    assert sorted(set(names)) == sorted(names)
-    assert all(re.fullmatch(r"[a-z0-9-]{1,63}", name) for name in names)
 
 
 def test_the_secret_holds_texts_only_and_no_credentials() -> None:

@@ -39,7 +39,7 @@ def test_the_values_set_the_variables() -> None:
         if value.startswith("triton.resources"):
             sets["triton.resources.limits.memory"] = sets[value]
 
-    env = PodView(assemble(the_runtime(render(sets=sets))), {}, {}).env(ADAPTER)
+    env = PodView(assemble(the_runtime(render(sets=sets))), {}).env(ADAPTER)
 
     told = {variable: str(parse_bytes(env[variable])) if variable.endswith("_BYTES") else env[variable] for variable, _, _ in ROWS}
     assert told == {variable: OTHERS.get(variable, (12, "12"))[1] for variable, _, _ in ROWS}

@@ -83,21 +83,14 @@ class Cluster:
 
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
         """What kubectl writes. Raises CommandError with its complaint."""
-        return self._tool("kubectl", *arguments, stdin=stdin)
-
-    def helm(self, *arguments: str) -> str:
-        """What helm writes. Raises CommandError with its complaint."""
-        return self._tool("helm", *arguments, stdin=None)
+        done = self._run([str(self.folder / "bin" / "kubectl"), *arguments], TOP, {}, subprocess.PIPE, stdin)
+        if done.returncode != 0:
+            raise CommandError(f"kubectl {arguments[0]}: {done.stderr.strip()}")
+        return done.stdout
 
     def apply(self, *objects: Object) -> None:
         """As `kubectl apply`, with its strict look at fields."""
         self.kubectl("apply", "--filename=-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
-
-    def _tool(self, name: str, *arguments: str, stdin: str | None) -> str:
-        done = self._run([str(self.folder / "bin" / name), *arguments], TOP, {}, subprocess.PIPE, stdin)
-        if done.returncode != 0:
-            raise CommandError(f"{name} {arguments[0]}: {done.stderr.strip()}")
-        return done.stdout
 
     def _run(
         self, command: list[str], folder: Path, env: Mapping[str, str], stderr: int, stdin: str | None

@@ -14,7 +14,6 @@ PAGE = "upgrade.md"
 NAME = "triton-2.x"
 VALUES = "adapter: {image: {registry: registry.example.com}}\nloading: {concurrency: 3}\n"
 INSTALL = f'helm install triton-adapter {CHART} --namespace "$NAMESPACE" --values values.yaml'
-UPGRADE = f'helm upgrade triton-adapter {CHART} --namespace "$NAMESPACE"'
 
 
 def installed(admin: Admin) -> Object:

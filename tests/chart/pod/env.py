@@ -14,7 +14,7 @@ _SUFFIXES |= {f"{letter}i": Decimal(1024) ** power for power, letter in enumerat
 _SUFFIXES |= {letter: Decimal(1000) ** power for power, letter in enumerate("MGTP", 2)}
 
 Objects = Mapping[str, Mapping[str, str]]
-"""Secrets, or config maps: name → key → text."""
+"""Secrets: name → key → text."""
 
 
 class CannotStartError(Exception):
@@ -29,15 +29,11 @@ def quantity(text: str) -> Decimal:
     return Decimal(match[1]) * _SUFFIXES[match[2]]
 
 
-def environment(container: Mapping[str, Any], pod: Mapping[str, Any], secrets: Objects, maps: Objects) -> dict[str, str]:
-    """Of a container of the pod. `envFrom` goes before `env`; an entry sees those above it."""
+def environment(container: Mapping[str, Any], pod: Mapping[str, Any], secrets: Objects) -> dict[str, str]:
+    """Of a container of the pod; an entry sees those above it."""
     env: dict[str, str] = {}
-    for source in container.get("envFrom") or ():
-        kind, known = ("secretRef", secrets) if "secretRef" in source else ("configMapRef", maps)
-        found = _object(source[kind], known)
-        env |= {f"{source.get('prefix', '')}{key}": text for key, text in found.items()}
     for entry in container.get("env") or ():
-        text = _from(entry["valueFrom"], container, pod, secrets, maps) if "valueFrom" in entry else expand(entry.get("value", ""), env)
+        text = _from(entry["valueFrom"], container, pod, secrets) if "valueFrom" in entry else expand(entry.get("value", ""), env)
         if text is not None:
             env[entry["name"]] = text
     return env
@@ -53,7 +49,7 @@ def words(container: Mapping[str, Any], env: Mapping[str, str], entrypoint: Sequ
     return [expand(str(word), env) for word in [*(container.get("command") or entrypoint), *(container.get("args") or ())]]
 
 
-def _from(source: Mapping[str, Any], own: Mapping[str, Any], pod: Mapping[str, Any], secrets: Objects, maps: Objects) -> str | None:
+def _from(source: Mapping[str, Any], own: Mapping[str, Any], pod: Mapping[str, Any], secrets: Objects) -> str | None:
     if (field := source.get("resourceFieldRef")) is not None:
         name = field.get("containerName") or own["name"]
         container = next((each for each in pod["containers"] if each["name"] == name), None)
@@ -63,16 +59,11 @@ def _from(source: Mapping[str, Any], own: Mapping[str, Any], pod: Mapping[str, A
         resources = container.get("resources") or {}
         amount = resources.get(kind, {}).get(resource) or resources.get("limits", {}).get(resource) or "0"
         return str((quantity(amount) / quantity(field.get("divisor") or "1")).to_integral_value(ROUND_CEILING))
-    for kind, known in (("secretKeyRef", secrets), ("configMapKeyRef", maps)):
-        if (reference := source.get(kind)) is not None:
-            text = _object(reference, known).get(reference["key"])
-            if text is None and not reference.get("optional"):
-                raise CannotStartError(f"{reference['name']!r} has no key {reference['key']!r}")
-            return text
+    if (reference := source.get("secretKeyRef")) is not None:
+        if reference["name"] not in secrets and not reference.get("optional"):
+            raise CannotStartError(f"there is no {reference['name']!r}")
+        text = secrets.get(reference["name"], {}).get(reference["key"])
+        if text is None and not reference.get("optional"):
+            raise CannotStartError(f"{reference['name']!r} has no key {reference['key']!r}")
+        return text
     raise CannotStartError(f"nobody here knows {source}")
-
-
-def _object(reference: Mapping[str, Any], known: Objects) -> Mapping[str, str]:
-    if reference["name"] not in known and not reference.get("optional"):
-        raise CannotStartError(f"there is no {reference['name']!r}")
-    return known.get(reference["name"], {})

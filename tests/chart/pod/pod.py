@@ -36,8 +36,6 @@ from tests.real.install import CannotRunError
 RUNTIME = Path(__file__).with_name("runtime.py")
 TOOLS = ("unshare", "nsenter", "setpriv", "mount")
 START_SECONDS = 60
-TYPE_CONSTRAINTS = "tc-config"
-"""A config map of the controller's, for `mm`."""
 _USUAL_CAPABILITIES = (
     "chown,dac_override,fowner,fsetid,kill,setgid,setuid,setpcap,net_bind_service,net_raw,sys_chroot,mknod,audit_write,setfcap"
 )
@@ -54,15 +52,13 @@ class Done:
 
 
 class Pod:
-    """`template`: of the deployment. `secrets`, `maps`: of its namespace, beside the controller's own. `claims`: name → folder."""
+    """`template`: of the deployment. `secrets`: of its namespace, beside the controller's own. `claims`: name → folder."""
 
-    def __init__(
-        self, template: Mapping[str, Any], folder: Path, *, secrets: Objects = NONE, maps: Objects = NONE, claims: Mapping[str, Path] = NONE
-    ) -> None:
+    def __init__(self, template: Mapping[str, Any], folder: Path, *, secrets: Objects = NONE, claims: Mapping[str, Path] = NONE) -> None:
         self._spec = template["spec"]
         self._folder = folder
-        self._secrets, self._maps = {ControllerConfig().etcd_secret: {}, **secrets}, {TYPE_CONSTRAINTS: {}, **maps}
-        self._volumes = Volumes(folder / "volumes", self._secrets, self._maps, claims)
+        self._secrets = {ControllerConfig().etcd_secret: {}, **secrets}
+        self._volumes = Volumes(folder / "volumes", self._secrets, claims)
         self._open = ExitStack()
         self._sandbox: Child | None = None
         self._children: dict[str, Child] = {}
@@ -106,7 +102,7 @@ class Pod:
         script.write_text(image.script)
         script.chmod(0o755)
         usual = {"PATH": f"{images.BIN}:/usr/bin:/bin", "HOME": "/root" if user == 0 else "/", "HOSTNAME": "pod"}
-        self._env[name] = env = usual | environment(container, self._spec, self._secrets, self._maps)
+        self._env[name] = env = usual | environment(container, self._spec, self._secrets)
         self._become[name] = _become(user, group, security)
         shown = [(path, path, True) for path in image.paths]
         shown.append((str(self._folder / "hosts"), "/etc/hosts", True))

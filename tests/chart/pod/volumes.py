@@ -24,7 +24,6 @@ class Volumes:
 
     folder: Path
     secrets: Objects
-    maps: Objects
     claims: Mapping[str, Path]
     memory: dict[str, str] = field(default_factory=dict)
     """Folder → bytes, for those in memory."""
@@ -67,9 +66,7 @@ class Volumes:
         elif (secret := volume.get("secret")) is not None:
             _write(path, _found(secret["secretName"], self.secrets, is_optional=bool(secret.get("optional"))))
             self._of_secret.setdefault(secret["secretName"], []).append(path)
-        elif (of := volume.get("configMap")) is not None:
-            _write(path, _found(of["name"], self.maps, is_optional=bool(of.get("optional"))))
-        elif "ephemeral" not in volume:
+        elif not volume.keys() & {"ephemeral", "configMap"}:  # the controller's one is for ModelMesh alone
             raise CannotStartError(f"nobody here knows the volume {volume}")
         return path
 

@@ -82,13 +82,14 @@ formats.{{ $name }}.enabled: Triton {{ $.Values.triton.image.tag }} has no Tenso
 {{- $own := dict "TRITON_CONTROL" "triton.restrictedProtocols" "TRITON_RESTRICTED_KEY" "triton.restrictedProtocols"
       "TRITON_RESTRICTED_VALUE" "triton.restrictedProtocols" "CONTAINER_MEM_REQ_BYTES" "capacity.memory" "MEM_BUFFER_BYTES" "capacity.buffer"
       "MODELSIZE_MULTIPLIER" "capacity.multiplier" "LOADTIME_TIMEOUT" "loading.timeoutSeconds" "LOADING_CONCURRENCY" "loading.concurrency"
-      "TRITON_LOAD_THREADS" "triton.loadThreads" "USE_EMBEDDED_PULLER" "runtime.mode" "ROOT_MODEL_DIR" "modelVolume.spec"
+      "TRITON_LOAD_THREADS" "triton.loadThreads" "USE_EMBEDDED_PULLER" "runtime.mode" "ROOT_MODEL_DIR" "runtime.mode"
       "CACHE_MAX_BYTES" "modelVolume.size" "METRICS_PORT" "adapter.metricsPort" "SAGEMAKER_PORT" "fronts.sagemaker.port"
-      "V2_REST_PORT" "fronts.v2.port" "LMI_PORT" "fronts.lmi.port" "ADAPTER_PORT" "nothing" "RUNTIME_PORT" "nothing" }}
+      "V2_REST_PORT" "fronts.v2.port" "LMI_PORT" "fronts.lmi.port" "ADAPTER_PORT" "grpcEndpoint of the runtime" "ADAPTER_ENDPOINT" "grpcEndpoint of the runtime"
+      "RUNTIME_PORT" "Triton's arguments" "RUNTIME_ENDPOINT" "Triton's arguments" "STORAGE_CONFIG_DIR" "storage.secretName" }}
 {{- range $container := list "triton" "adapter" }}
 {{- range (get $.Values $container).extraEnv }}
 {{- if hasKey $own .name }}
-{{ $container }}.extraEnv: set {{ get $own .name }} instead of {{ .name }}
+{{ $container }}.extraEnv: {{ .name }} follows from {{ get $own .name }}
 {{- end }}
 {{- end }}
 {{- end }}
