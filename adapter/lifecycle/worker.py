@@ -98,7 +98,7 @@ class Worker:
     def _failure(self, operation: Operation, error: BaseException) -> AdapterError:
         """What the callers are told: why it was stopped, or what went wrong, or that it is a defect of ours."""
         told: AdapterError
-        if isinstance(error, asyncio.CancelledError):  # that nobody has asked for: the loop ends
+        if isinstance(error, asyncio.CancelledError):  # without a reason: the loop ends
             told = operation.stopped_by or Draining("the adapter is shutting down")
         elif isinstance(error, AdapterError):
             told = error

@@ -36,7 +36,7 @@ _TOKENS = ("bos_token", "eos_token", "unk_token", "pad_token")
 _MOST_REFUSED = 256
 NONE = f"the model has no chat template ({CHAT_TEMPLATE_FILE}, or chat_template in {TOKENIZER_FILE}): it answers /v1/completions only"
 FileOf = Callable[[KnownModel, str, int], Awaitable[bytes | None]]
-"""A file beside a model, by its path there, of at most so many bytes; None: it has none."""
+"""A file beside a model, by its path there, with a bound on its bytes; None: it has none."""
 
 
 class Chats:

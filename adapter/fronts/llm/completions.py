@@ -8,12 +8,13 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, aclosing, suppress
 from dataclasses import replace
+from http import HTTPStatus
 from typing import Any
 
 from aiohttp import web
 
 from adapter.errors import AdapterError
-from adapter.fronts.answers import NO_ROOM, HttpError, Stream, json_answer, status_of
+from adapter.fronts.answers import HttpError, Stream, json_answer, status_of
 from adapter.fronts.llm.backends import Token
 from adapter.fronts.llm.chats import Chats
 from adapter.fronts.llm.collecting import Collector
@@ -115,7 +116,7 @@ def told(error: HttpError | AdapterError, model: KnownModel, *, said: str) -> tu
     else:
         status = status_of(error)
         if isinstance(error, InferenceFailed) and is_out_of_memory(error.text, (model.name, model.model_id), is_load=False, said=said):
-            status = NO_ROOM
+            status = HTTPStatus.INSUFFICIENT_STORAGE
     return status, error_body(status, error.text, error.field if isinstance(error, BadField) else None)
 
 

@@ -21,7 +21,7 @@ from adapter.fronts.llm.collecting import Collector
 from adapter.fronts.llm.parameters import MOST_PROMPTS, BadParameter, Wishes, is_text, wishes_of
 
 DEFAULT_TOKENS = {False: 16, True: 512}
-"""`max_tokens`, of completions (OpenAI's own) and of chats, where OpenAI has the rest of the context, which nobody tells here."""
+"""`max_tokens`, of completions (OpenAI's own) and of chats, where OpenAI has the rest of the context, which is not known here."""
 _NAMES: Mapping[str, str] = {
     "max_tokens": "max_new_tokens", "max_completion_tokens": "max_new_tokens", "temperature": "temperature", "top_p": "top_p",
     "presence_penalty": "presence_penalty", "frequency_penalty": "frequency_penalty", "seed": "seed", "stop": "stop_sequences",
