@@ -17,6 +17,7 @@ exec tritonserver
 --model-load-thread-count={{ int64 $triton.loadThreads }}
 --exit-timeout-secs=30
 --backend-config=dali,release_after_unload=true
+--backend-config=triton-backend-memory-tracker=true
 --allow-sagemaker=false
 --grpc-address=127.0.0.1
 --grpc-port=8001
