@@ -81,10 +81,8 @@ class Volume:
             placed.unlink()
             doing = f"clear {self.cache_dir} of what an earlier adapter left"
             self.trash.clear()
-        except BaseException as error:
+        except OSError as error:
             self.close()
-            if not isinstance(error, OSError):
-                raise
             text = f"cannot {doing}: {error.strerror}"
             if isinstance(error, BlockingIOError):
                 text = f"another adapter already works on {self.cache_dir} (it holds {self._lock_path})"
@@ -173,15 +171,13 @@ class Volume:
         if self.cache_dir.is_symlink():  # it would lead what we write and delete elsewhere
             self.problem = f"the folder {self.cache_dir} was replaced by a link while the adapter was working; restart the adapter"
             raise AdapterError(self.problem)
-        try:
-            self._make(self.cache_dir)
-            self._take_lock()
-        except BlockingIOError:
-            self.problem = f"another adapter has taken over {self.cache_dir}, which was deleted (it holds {self._lock_path})"
-            raise AdapterError(self.problem) from None
-        except OSError as error:
-            what = f"the folder {self.cache_dir} was deleted, and cannot be made again: "
-            raise failure_in_words(error, self.cache_dir, 0, what) from error
+        with self.writing(0, f"the folder {self.cache_dir} was deleted, and cannot be made again: "):
+            try:
+                self._make(self.cache_dir)
+                self._take_lock()
+            except BlockingIOError:
+                self.problem = f"another adapter has taken over {self.cache_dir}, which was deleted (it holds {self._lock_path})"
+                raise AdapterError(self.problem) from None
         _log.warning("volume.lock_taken_again", path=str(self._lock_path))
 
     def _take_lock(self) -> None:
