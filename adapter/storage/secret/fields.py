@@ -28,8 +28,6 @@ _HOST = re.compile(r"[A-Za-z0-9._:-]+")
 _ODD = re.compile(r"[\x00-\x1f\x7f\\]")
 """Characters that libraries read differently: one takes for a part of the host what another one drops."""
 _DEFAULT_PORTS = {"http": 80, "https": 443}
-_PARTS = 5
-"""Of an endpoint; the last one is the path."""
 
 MAX_BYTES = 1024 * 1024
 """Of one file. A secret or config map of Kubernetes is no larger. Source: kubernetes `MaxSecretSize`."""
@@ -48,9 +46,6 @@ class Secret:
     def reveal(self) -> str:
         """The text, for the library that needs it."""
         return self._value
-
-    def __repr__(self) -> str:
-        return "<secret>"
 
 
 def text_of(value: object) -> str | None:
@@ -108,14 +103,6 @@ def checked_bucket(name: str, label: str) -> str:
     return name
 
 
-def check_all_or_none(label: str, values: Mapping[str, Secret | None]) -> None:
-    """The parts of one credential go together. Raises InvalidRequest, with the names of the missing parts."""
-    missing = [name for name, value in values.items() if value is None]
-    if missing and len(missing) < len(values):
-        given = [name for name in values if name not in missing]
-        raise InvalidRequest(f"{label} has {' and '.join(given)} but no {' and no '.join(missing)}; give all of them, or none")
-
-
 def read_small(path: Path) -> bytes:
     """
     The content of a small regular file; links are followed, since Kubernetes mounts links. Blocks.
@@ -150,12 +137,12 @@ def checked_endpoint(text: str, label: str, name: str = "endpoint_url", *, query
 
 def is_same_endpoint(one: object, other: object) -> bool:
     """Whether both name one server in one way, so that credentials of one may go to the other."""
-    return _are_same(one, other, _PARTS)
+    return _are_same(one, other, None)
 
 
 def is_same_origin(one: object, other: object) -> bool:
     """Whether scheme, host and port are the same: paths and queries of one web server are the request's to choose."""
-    return _are_same(one, other, _PARTS - 1)
+    return _are_same(one, other, -1)
 
 
 def origin(url: SplitResult) -> str:
@@ -163,12 +150,12 @@ def origin(url: SplitResult) -> str:
     return f"{url.scheme}://{url.netloc}"
 
 
-def _are_same(one: object, other: object, count: int) -> bool:
-    """Whether the first parts, this number of them, are the same."""
+def _are_same(one: object, other: object, end: int | None) -> bool:
+    """Whether the parts up to this one are the same; the last one is the path."""
     if not one or not other:
         return not one and not other
     try:
-        return _parts(one)[:count] == _parts(other)[:count]
+        return _parts(one)[:end] == _parts(other)[:end]
     except ValueError:
         return False
 

@@ -34,7 +34,7 @@ class Binding:
     credentials: tuple[str, ...] = ()
     """Fields that say who asks. A request that brings one of them replaces all stored ones, so that no two identities are mixed."""
     whole: tuple[tuple[str, ...], ...] = ()
-    """Sets of credentials: a request that brings credentials brings one of them, whole."""
+    """Sets of credentials: who has some of one has all of it, a request as well as a stored config."""
     collection: str = ""
     """The credential that has entries of its own (`headers`): at the stored place, entries of a request join the stored ones."""
     beside: tuple[str, ...] = ()
@@ -53,10 +53,12 @@ class Binding:
         is_new = any(text_of(stored.get(name)) != text_of(params.get(name)) for name in named - {self.collection})
         return frozenset(named if is_new else named & {self.collection})
 
-    def missing(self, own: frozenset[str]) -> list[str]:
-        """What these credentials need to be whole."""
-        begun = [each for each in self.whole if own.intersection(each)] or (self.whole[:1] if own else ())
-        return [name for each in begun for name in each if name not in own]
+    def check_whole(self, given: Collection[str], holder: str, needs: str) -> None:
+        """Raise InvalidRequest: of these credentials, in words the holder's, parts are missing; `needs` says what to do."""
+        begun = [each for each in self.whole if not set(each).isdisjoint(given)] or (self.whole[:1] if given else ())
+        if missing := [name for each in begun for name in each if name not in given]:
+            names = " and ".join(name for name in self.credentials if name in given)
+            raise InvalidRequest(f"{holder} has {names} but no {' and no '.join(missing)}; {needs}")
 
 
 def is_same_name(wanted: object, stored: object) -> bool:
@@ -80,11 +82,6 @@ class StorageConfig(Fields):
     """The request brings credentials."""
     requested: frozenset[str] = frozenset()
     """Names of the fields whose value only the request names: neither the stored config nor its `credential_endpoints` do."""
-
-    @property
-    def fields(self) -> Fields:
-        """Its values, to be read one by one."""
-        return self
 
     def required_bucket(self) -> str:
         """The bucket. Raises InvalidRequest when there is none, or its name is none."""
@@ -119,9 +116,7 @@ def merged(stored: Mapping[str, object], spec: ModelSpec, label: str, bindings: 
     leads_elsewhere = "*" not in also and any(not places[name](params[name], values.get(name)) for name in requested)
     is_elsewhere = is_other_type or leads_elsewhere
     own = binding.own({} if is_elsewhere else values, params)
-    if missing := binding.missing(own):
-        given = " and ".join(name for name in binding.credentials if name in own)
-        raise InvalidRequest(f"storage_params has {given} but no {' and no '.join(missing)}; what {label} has does not complete them")
+    binding.check_whole(own, "storage_params", f"what {label} has does not complete them")
     if is_elsewhere or own - {binding.collection}:
         for name in (*binding.credentials, *binding.beside, "anonymous"):
             values.pop(name, None)

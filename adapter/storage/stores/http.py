@@ -65,11 +65,10 @@ def connection(config: StorageConfig) -> Connection:
 
     Raises InvalidRequest, with the field's name.
     """
-    fields = config.fields
-    certificate, key = fields.text("client_certificate"), fields.secret("client_key")
+    certificate, key = config.text("client_certificate"), config.secret("client_key")
     if (certificate is None) != (key is None):
         raise InvalidRequest(f"{config.label}: client_certificate and client_key go together, but only one of them is there")
-    reached = fields_of(config, "url")
+    reached = fields_of(config, place="url")
     if certificate and key:
         client_pem = Secret(f"{certificate}\n{key.reveal()}\n")
         check_client_pem(client_pem.reveal(), config.label)
@@ -79,7 +78,7 @@ def connection(config: StorageConfig) -> Connection:
 
 def url_of(config: StorageConfig) -> SplitResult:
     """The URL that model paths are joined to; the query goes with every request, and may be a secret. Raises InvalidRequest."""
-    text = config.fields.text("url")
+    text = config.text("url")
     if text is None:
         raise InvalidRequest(f"no url: neither {config.label} nor storage_params has one, expected for instance url: https://host/models")
     url = urlsplit(checked_endpoint(text, config.label, "url", query=True))
