@@ -16,9 +16,14 @@ from dataclasses import dataclass, field
 
 from adapter.errors import InvalidRequest
 from adapter.model import ModelSpec
-from adapter.storage.secret.fields import Fields, checked_bucket, text_of
-from adapter.storage.secret.trust import ALSO_FOR, CERTIFICATE, STORED_ONLY, TRUST
+from adapter.storage.secret.fields import CERTIFICATE, Fields, checked_bucket, text_of
 
+ALSO_FOR = "credential_endpoints"
+_BUNDLES = ("ca_bundle", "cabundle_configmap")
+TRUST = (CERTIFICATE, "verify_ssl", *_BUNDLES)
+"""Which certificates are trusted: whom stored credentials are shown to is the operator's decision, and so are the pod's files."""
+STORED_ONLY = ("verify_ssl", *_BUNDLES, ALSO_FOR)
+"""Which no request may set; a certificate's text it may, beside its own credentials."""
 _OF_ALL_TYPES = ("bucket", "default_bucket", "unpack", *TRUST)
 """What a stored config keeps when a request changes its type: all else is bound to the stored type."""
 Same = Callable[[object, object], bool]
@@ -95,7 +100,7 @@ def merged(stored: Mapping[str, object], spec: ModelSpec, label: str, bindings: 
     The stored config with the request's bucket and parameters on top.
 
     Bucket, first that is given: `storage_params.bucket`, the modelKey's own `bucket`, the config's
-    `bucket`, its `default_bucket`. What a request may change is in `Binding` and in `trust`.
+    `bucket`, its `default_bucket`. What a request may change is in `Binding` and in `STORED_ONLY`.
 
     Raises:
         InvalidRequest: overrides that contradict each other or the config; overrides that no request may make; no storage type.

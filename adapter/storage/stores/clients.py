@@ -23,9 +23,8 @@ from adapter.errors import InvalidRequest
 from adapter.storage.bucket import Bucket
 from adapter.storage.net.engine import Engine
 from adapter.storage.net.messages import FREE, Guard, Trust
-from adapter.storage.secret.fields import Secret
+from adapter.storage.secret.fields import Secret, trusted_pem
 from adapter.storage.secret.merging import NOTHING, Binding, StorageConfig
-from adapter.storage.secret.trust import trusted_pem
 from adapter.workers import Workers
 
 KEPT_CLIENTS = 32

@@ -28,9 +28,8 @@ from adapter.storage.bucket import PAGE_OBJECTS, Page, Read, StoredObject
 from adapter.storage.checksums import Checksum, readable
 from adapter.storage.net.failures import DeniedAddress, Unanswered
 from adapter.storage.net.messages import Access, Collected, Head, Request, proxy_for
-from adapter.storage.secret.fields import Secret, checked_endpoint, is_same_endpoint, is_same_origin, origin
+from adapter.storage.secret.fields import Secret, check_client_pem, checked_endpoint, is_same_endpoint, is_same_origin, origin
 from adapter.storage.secret.merging import Binding, StorageConfig
-from adapter.storage.secret.trust import check_client_pem
 from adapter.storage.stores.answers import GONE, OK, PARTIAL, REDIRECTS, USER_AGENT, Body, Where, etag_of, length_of, span_of
 from adapter.storage.stores.clients import Client, Connection, Means, fields_of
 from adapter.storage.stores.cloud import PAGE_BYTES
