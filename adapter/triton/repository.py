@@ -333,8 +333,8 @@ class Repository:
         if not self.folder.is_dir():  # else an unload goes on, whatever else of the volume is lost
             self._volume.restore()
         self._discard([path])
-        with suppress(FileExistsError):  # another thread was first
-            self._space.insist(lambda: make_plain_directory(path))
+        with suppress(FileExistsError), self._space.reservation() as reserved:  # another thread was first
+            reserved.insist(lambda: make_plain_directory(path))
         return True
 
     def _clear(self, stop: Stop) -> dict[str, dict[str, str]]:

@@ -111,7 +111,7 @@ class Trash:
             _log.warning("volume.leftovers_kept", count=left, folder=str(self._volume.cache_dir))
 
     def _is_own(self, path: Path) -> bool:
-        """It lies in a folder of the adapter's own, where no name is given twice, and nobody but us looks."""
+        """It lies in a folder of the adapter's own, where no name is given twice."""
         return path.parent in self._volume.own_dirs
 
     def _is_deleted(self, path: Path, freed_bytes: int | None = None) -> bool:
