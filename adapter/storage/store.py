@@ -202,7 +202,7 @@ class Store:
 
         async with (self._means.asks if search.wanted is None else self._surveys).turn(bare.endpoint, search.waits):
             found = await find_model(bucket_for(search.waits), search, self._files)
-            is_packed = config.fields.flag("unpack", default=False) and found.single is not None and is_archive(found.listing.name)
+            is_packed = config.flag("unpack", default=False) and found.single is not None and is_archive(found.listing.name)
             make = partial(PackedModel if is_packed else RemoteModel, found, means=self._means, search=search, bucket_for=bucket_for)
             model = await self._files.run(lambda _: make()) if is_packed else make()
             if not isinstance(model, PackedModel) or model.is_known:

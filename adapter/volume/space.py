@@ -46,7 +46,7 @@ class Space:
         self.refuses = refuses
         self.give_way: Callable[[int], int] = lambda _: 0
         """Removes idle artifacts of at least these bytes, if there are; returns how many bytes went. The cache sets it."""
-        self._folder = folder
+        self.folder = folder
         self._trash = trash
         reservations = self._reservations = set[Reservation]()
         self._counters: dict[str, list[Callable[[], int]]] = {
@@ -54,7 +54,7 @@ class Space:
             "placed": [], "idle": [], "trash": [trash.size_bytes] if trash else [],
         }  # fmt: skip
         """Of bytes, by kind. Staging is what is reserved: written, or about to be."""
-        self._deciding = threading.Lock()
+        self.deciding = threading.Lock()
         """Held while bytes go for whom some are missing, and from the question whether something fits until it is reserved."""
 
     def counted_by(self, kind: str, counter: Callable[[], int]) -> None:
@@ -85,43 +85,12 @@ class Space:
         finally:
             self._reservations.remove(reserved)
 
-    def insist(self, action: Callable[[], T], missing_bytes: int = 1) -> T:
-        """As `Reservation.insist`, for a reservation that misses these bytes."""
-        try:
-            return action()
-        except OSError as error:
-            if error.errno not in FULL:
-                raise
-        with self._deciding:
-            while True:  # first again: another thread may have met the full volume, too
-                try:
-                    return action()
-                except OSError as error:
-                    if error.errno not in FULL or not self._gave_way(missing_bytes):
-                        raise
-
-    def reserve(self, reserved: Reservation, more_bytes: int, files: int) -> None:
-        """As `Reservation.grow`."""
-        with self._deciding:
-            while self.max_bytes and more_bytes and (missing := self._excess_bytes(more_bytes)) > 0:
-                if not self._gave_way(missing, least_bytes=missing if self.refuses else 0):
-                    if self.refuses:
-                        raise DiskFull(self._refusal(more_bytes))
-                    break
-            while (free := self._free_bytes()) < more_bytes:
-                if not self._gave_way(more_bytes - free, least_bytes=more_bytes - free):
-                    raise DiskFull(f"the volume has no room: the files need {show_bytes(more_bytes)}, free are {show_bytes(max(free, 0))}")
-            while (state := os.statvfs(self._folder)).f_files and files > state.f_favail:
-                if not self._gave_way(1):
-                    raise DiskFull(f"the volume has no room: {files} files are needed, free are {state.f_favail} inodes")
-            reserved.change(more_bytes)
-
-    def _gave_way(self, missing_bytes: int, least_bytes: int = 0) -> bool:
+    def gave_way(self, missing_bytes: int, least_bytes: int = 0) -> bool:
         """Whether bytes have gone: idle artifacts', unless fewer than the least are idle, or those that were being deleted."""
         went = self.counted_bytes("idle") >= least_bytes and self.give_way(max(missing_bytes, 1))
         return bool(went) or (self._trash is not None and self._trash.settled(SETTLE_SECONDS))
 
-    def _excess_bytes(self, more_bytes: int) -> int:
+    def excess_bytes(self, more_bytes: int) -> int:
         """
         How many bytes too many the volume would hold. Where no budget was set, only idle artifacts can be too many, and all files of
         the volume count, those of others too.
@@ -133,20 +102,20 @@ class Space:
             return excess
         if not self.counted_bytes("idle"):
             return 0
-        state = os.statvfs(self._folder)
-        return max(excess, more_bytes + state.f_blocks * state.f_frsize // SPARE_PART - self._free_bytes())
+        state = os.statvfs(self.folder)
+        return max(excess, more_bytes + state.f_blocks * state.f_frsize // SPARE_PART - self.free_bytes())
 
-    def _refusal(self, more_bytes: int) -> str:
-        """Without what is idle: that would give way."""
+    def refusal(self, more_bytes: int) -> str:
+        """In words; without what is idle: that would give way."""
         placed, pulls, trash = (self.counted_bytes(kind) for kind in ("placed", "staging", "trash"))
         held = f"placed models hold {show_bytes(placed)}{',' if trash else ' and'} running pulls {show_bytes(pulls)}"
         kept = f" and files that are not deleted yet {show_bytes(trash)}" if trash else ""
         needed, allowed = show_bytes(more_bytes), show_bytes(self.max_bytes)
         return f"CACHE_MAX_BYTES is reached: the files need {needed}, and of the {allowed} that it allows {held}{kept}"
 
-    def _free_bytes(self) -> int:
+    def free_bytes(self) -> int:
         """Of the file system, without what is reserved and has no place yet."""
-        state = os.statvfs(self._folder)
+        state = os.statvfs(self.folder)
         promised = sum(max(reserved.size_bytes - reserved.written_bytes, 0) for reserved in self._reservations.copy())
         return state.f_bavail * state.f_frsize - promised
 
@@ -172,7 +141,20 @@ class Reservation:
             DiskFull: it does not fit, though all that is idle has given way; with the arithmetic.
             OSError: the volume cannot be asked; see `Volume.writing`.
         """
-        self._space.reserve(self, more_bytes, files)
+        space = self._space
+        with space.deciding:
+            while space.max_bytes and more_bytes and (missing := space.excess_bytes(more_bytes)) > 0:
+                if not space.gave_way(missing, least_bytes=missing if space.refuses else 0):
+                    if space.refuses:
+                        raise DiskFull(space.refusal(more_bytes))
+                    break
+            while (free := space.free_bytes()) < more_bytes:
+                if not space.gave_way(more_bytes - free, least_bytes=more_bytes - free):
+                    raise DiskFull(f"the volume has no room: the files need {show_bytes(more_bytes)}, free are {show_bytes(max(free, 0))}")
+            while (state := os.statvfs(space.folder)).f_files and files > state.f_favail:
+                if not space.gave_way(1):
+                    raise DiskFull(f"the volume has no room: {files} files are needed, free are {state.f_favail} inodes")
+            self.change(more_bytes)
 
     def change(self, size_bytes: int) -> None:
         """Count more or less without asking: a file was deleted, or turned out smaller."""
@@ -191,7 +173,18 @@ class Reservation:
         Raises:
             OSError: nothing that is idle is left; see `Volume.writing`.
         """
-        return self._space.insist(action, self.size_bytes - self.written_bytes)
+        try:
+            return action()
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
+        with self._space.deciding:
+            while True:  # first again: another thread may have met the full volume, too
+                try:
+                    return action()
+                except OSError as error:
+                    if error.errno not in FULL or not self._space.gave_way(self.size_bytes - self.written_bytes):
+                        raise
 
     def write(self, file: int, content: bytes | memoryview, offset: int) -> None:
         """Write all of it at this place of an open file, as `insist`. Raises OSError."""

@@ -45,8 +45,8 @@ class Volume:
     def __init__(self, repository_dir: Path, cache_dir: Path) -> None:
         self.repository_dir = repository_dir
         self.cache_dir = cache_dir
-        self._own = [cache_dir / name for name in ("staging", "artifacts", "trash")]
-        self.staging_dir, self.artifacts_dir, self.trash_dir = self._own
+        self.own_dirs = [cache_dir / name for name in ("staging", "artifacts", "trash")]
+        self.staging_dir, self.artifacts_dir, self.trash_dir = self.own_dirs
         self._lock_path = cache_dir / "lock"
         self._lock: int | None = None
         """The lock file that we hold: the kernel lets go of it when the process ends, however it ends."""
@@ -69,7 +69,7 @@ class Volume:
         """
         doing = ""
         try:
-            for folder in (self.repository_dir, self.cache_dir, *self._own):
+            for folder in (self.repository_dir, self.cache_dir, *self.own_dirs):
                 doing = f"create the folder {folder}"
                 self._make(folder)
                 if folder == self.cache_dir:
@@ -80,13 +80,9 @@ class Volume:
             placed.hardlink_to(self._lock_path)
             placed.unlink()
             doing = f"clear {self.cache_dir} of what an earlier adapter left"
-            for entry in list(self.staging_dir.iterdir()):
-                self.discard(entry)
             self.trash.clear()
-        except BaseException as error:
+        except OSError as error:
             self.close()
-            if not isinstance(error, OSError):
-                raise
             text = f"cannot {doing}: {error.strerror}"
             if isinstance(error, BlockingIOError):
                 text = f"another adapter already works on {self.cache_dir} (it holds {self._lock_path})"
@@ -113,7 +109,7 @@ class Volume:
             if not self._holds_lock():
                 self._restore_lock()
             self.problem = None
-            for folder in (self.repository_dir, *self._own):
+            for folder in (self.repository_dir, *self.own_dirs):
                 with self.writing(0, f"the folder {folder} is gone and cannot be made again: "):
                     is_new = self._make(folder)
                 if is_new:
@@ -139,9 +135,7 @@ class Volume:
             OSError, AdapterError: see `writing`.
         """
         self.restore()
-        target = self.artifacts_dir / (name or secrets.token_hex(8))
-        self.trash.move_in(staged, target)
-        return target
+        return staged.rename(self.artifacts_dir / (name or secrets.token_hex(8)))
 
     def discard(self, path: Path) -> None:
         """As `Trash.discard`. Never raises."""
@@ -164,7 +158,7 @@ class Volume:
 
     def _make(self, folder: Path) -> bool:
         """With its parents. Returns whether it did not exist. Raises OSError."""
-        if folder in self._own:
+        if folder in self.own_dirs:
             _drop_link(folder)
         if folder.is_dir():
             return False
@@ -177,15 +171,13 @@ class Volume:
         if self.cache_dir.is_symlink():  # it would lead what we write and delete elsewhere
             self.problem = f"the folder {self.cache_dir} was replaced by a link while the adapter was working; restart the adapter"
             raise AdapterError(self.problem)
-        try:
-            self._make(self.cache_dir)
-            self._take_lock()
-        except BlockingIOError:
-            self.problem = f"another adapter has taken over {self.cache_dir}, which was deleted (it holds {self._lock_path})"
-            raise AdapterError(self.problem) from None
-        except OSError as error:
-            what = f"the folder {self.cache_dir} was deleted, and cannot be made again: "
-            raise failure_in_words(error, self.cache_dir, 0, what) from error
+        with self.writing(0, f"the folder {self.cache_dir} was deleted, and cannot be made again: "):
+            try:
+                self._make(self.cache_dir)
+                self._take_lock()
+            except BlockingIOError:
+                self.problem = f"another adapter has taken over {self.cache_dir}, which was deleted (it holds {self._lock_path})"
+                raise AdapterError(self.problem) from None
         _log.warning("volume.lock_taken_again", path=str(self._lock_path))
 
     def _take_lock(self) -> None:

@@ -14,7 +14,7 @@ from adapter.errors import InvalidRequest, SourceUnavailable
 from adapter.storage.mounted import local
 from adapter.storage.mounted.bounds import Bounds
 from adapter.storage.mounted.reads import VolumeReads
-from adapter.storage.secret import fields, trust
+from adapter.storage.secret import fields
 from adapter.storage.secret.config import StorageConfigs
 from adapter.storage.secret.merging import merged
 from adapter.storage.stores.table import BINDINGS, BUCKETS
@@ -61,7 +61,7 @@ def test_a_stored_bundle_is_a_small_regular_file(kind: str, tmp_path: Path, monk
     for path, words in odd_files(tmp_path):
         with pytest.raises(InvalidRequest, match=rf"ca_bundle: the file cannot be read \({words}\)"):
             BUCKETS[kind].connection(make_config(values | {"ca_bundle": str(path)}))
-        monkeypatch.setattr(trust, "MOUNTED_CA_BUNDLE", path)
+        monkeypatch.setattr(fields, "MOUNTED_CA_BUNDLE", path)
         with pytest.raises(InvalidRequest, match=rf"cabundle_configmap is 'x'.* cannot be read \({words}\)"):
             BUCKETS[kind].connection(make_config(values | {"cabundle_configmap": "x"}))
 

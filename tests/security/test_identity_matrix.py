@@ -15,8 +15,7 @@ from typing import Any
 import pytest
 
 from adapter.errors import InvalidRequest
-from adapter.storage.secret import trust
-from adapter.storage.secret.merging import StorageConfig, merged
+from adapter.storage.secret.merging import STORED_ONLY, TRUST, StorageConfig, merged
 from adapter.storage.stores.http import headers_of, url_of
 from adapter.storage.stores.table import BINDINGS, BUCKETS
 from tests.builders import a_spec
@@ -116,7 +115,7 @@ def pems() -> tuple[str, str]:
 
 @pytest.fixture(autouse=True)
 def _bundle_is_mounted(pems: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trust, "MOUNTED_CA_BUNDLE", tmp_path / "bundle.crt")
+    monkeypatch.setattr("adapter.storage.secret.fields.MOUNTED_CA_BUNDLE", tmp_path / "bundle.crt")
     (tmp_path / "bundle.crt").write_text(pems[0])
 
 
@@ -251,9 +250,7 @@ def test_no_field_is_forgotten(kind: str) -> None:
     """Whatever a type binds has a row."""
     binding = BINDINGS[kind]
     fields = {name.partition(".")[0] for name in itertools.chain(binding.places, binding.credentials, binding.fixed, binding.beside)}
-    assert fields | set(trust.TRUST) | set(trust.STORED_ONLY) <= {
-        name.partition(".")[0] for case in ALL if case.kind == kind for name in case.names
-    }
+    assert fields | set(TRUST) | set(STORED_ONLY) <= {name.partition(".")[0] for case in ALL if case.kind == kind for name in case.names}
 
 
 def test_the_words_are_the_documents_own() -> None:

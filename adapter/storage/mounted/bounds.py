@@ -50,13 +50,19 @@ def steps(path: Path) -> Iterator[tuple[str, list[str]]]:
             continue
         here = os.path.dirname(here) if name == ".." else os.path.join(here, name)  # noqa: PTH118, PTH120 - the hot path of many links
         yield here, ahead
-        target = _target(here)
-        if target is not None:
-            links += 1
-            if links > _MOST_LINKS:
-                raise LeadsAstray(CIRCLE)
-            here = "/" if target.startswith("/") else os.path.dirname(here)  # noqa: PTH120 - likewise
-            ahead += reversed(target.split("/"))
+        try:
+            target = os.readlink(here)  # noqa: PTH115 - likewise
+        except OSError as error:
+            if error.errno in _NOT_THERE:
+                raise LeadsAstray(NOWHERE) from error
+            if error.errno != errno.EINVAL:
+                raise
+            continue  # no link
+        links += 1
+        if links > _MOST_LINKS:
+            raise LeadsAstray(CIRCLE)
+        here = "/" if target.startswith("/") else os.path.dirname(here)  # noqa: PTH120 - likewise
+        ahead += reversed(target.split("/"))
     yield here, ahead
 
 
@@ -122,15 +128,3 @@ class Bounds:
 def is_in(path: str, folder: str) -> bool:
     """Whether a real path is the folder, or lies in it."""
     return folder in (path, "/") or path.startswith(f"{folder}/")
-
-
-def _target(path: str) -> str | None:
-    """Of a link; None for what is none. Raises LeadsAstray: nothing is there."""
-    try:
-        return os.readlink(path)  # noqa: PTH115 - the hot path of a listing with many links
-    except OSError as error:
-        if error.errno in _NOT_THERE:
-            raise LeadsAstray(NOWHERE) from error
-        if error.errno != errno.EINVAL:
-            raise
-        return None

@@ -1,7 +1,8 @@
 """
 How single fields of a storage config are read, what wraps a secret, and how small files are read that a config names, or is.
 
-Endpoints are checked here, and compared so that a doubt is a no.
+Endpoints are checked here, and compared so that a doubt is a no; so are certificates, which come from the config, from a file, or from
+the bundle that KServe mounts.
 
 An empty string is an absent field. A value never reaches an error text; names of fields do. Nothing but regular files is
 opened, and a bounded part is read: a path may lead to a device that has no end, or to one that does something when it is opened.
@@ -10,7 +11,9 @@ opened, and a bounded part is read: a path may lead to a device that has no end,
 from __future__ import annotations
 
 import json
+import os
 import re
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,8 +31,11 @@ _HOST = re.compile(r"[A-Za-z0-9._:-]+")
 _ODD = re.compile(r"[\x00-\x1f\x7f\\]")
 """Characters that libraries read differently: one takes for a part of the host what another one drops."""
 _DEFAULT_PORTS = {"http": 80, "https": 443}
-_PARTS = 5
-"""Of an endpoint; the last one is the path."""
+MOUNTED_CA_BUNDLE = Path("/etc/ssl/custom-certs/cabundle.crt")
+"""Where KServe mounts the bundle of `cabundle_configmap`. Source: kserve `constants.py`."""
+CERTIFICATE = "certificate"
+_PEM = re.compile(r"-----BEGIN (?:TRUSTED |X509 )?CERTIFICATE-----[^-]+-----END (?:TRUSTED |X509 )?CERTIFICATE-----")
+"""One certificate. Its text has no hyphen, so that no bundle takes more than one look at each byte."""
 
 MAX_BYTES = 1024 * 1024
 """Of one file. A secret or config map of Kubernetes is no larger. Source: kubernetes `MaxSecretSize`."""
@@ -48,9 +54,6 @@ class Secret:
     def reveal(self) -> str:
         """The text, for the library that needs it."""
         return self._value
-
-    def __repr__(self) -> str:
-        return "<secret>"
 
 
 def text_of(value: object) -> str | None:
@@ -108,14 +111,6 @@ def checked_bucket(name: str, label: str) -> str:
     return name
 
 
-def check_all_or_none(label: str, values: Mapping[str, Secret | None]) -> None:
-    """The parts of one credential go together. Raises InvalidRequest, with the names of the missing parts."""
-    missing = [name for name, value in values.items() if value is None]
-    if missing and len(missing) < len(values):
-        given = [name for name in values if name not in missing]
-        raise InvalidRequest(f"{label} has {' and '.join(given)} but no {' and no '.join(missing)}; give all of them, or none")
-
-
 def read_small(path: Path) -> bytes:
     """
     The content of a small regular file; links are followed, since Kubernetes mounts links. Blocks.
@@ -150,12 +145,12 @@ def checked_endpoint(text: str, label: str, name: str = "endpoint_url", *, query
 
 def is_same_endpoint(one: object, other: object) -> bool:
     """Whether both name one server in one way, so that credentials of one may go to the other."""
-    return _are_same(one, other, _PARTS)
+    return _are_same(one, other, None)
 
 
 def is_same_origin(one: object, other: object) -> bool:
     """Whether scheme, host and port are the same: paths and queries of one web server are the request's to choose."""
-    return _are_same(one, other, _PARTS - 1)
+    return _are_same(one, other, -1)
 
 
 def origin(url: SplitResult) -> str:
@@ -163,12 +158,12 @@ def origin(url: SplitResult) -> str:
     return f"{url.scheme}://{url.netloc}"
 
 
-def _are_same(one: object, other: object, count: int) -> bool:
-    """Whether the first parts, this number of them, are the same."""
+def _are_same(one: object, other: object, end: int | None) -> bool:
+    """Whether the parts up to this one are the same; the last one is the path."""
     if not one or not other:
         return not one and not other
     try:
-        return _parts(one)[:count] == _parts(other)[:count]
+        return _parts(one)[:end] == _parts(other)[:end]
     except ValueError:
         return False
 
@@ -180,3 +175,44 @@ def _parts(text: object) -> tuple[object, ...]:
 
 def _with_scheme(text: str) -> str:
     return text if "://" in text else f"https://{text}"
+
+
+def trusted_pem(fields: Fields) -> str | None:
+    """Certificates that are trusted instead of the usual ones, as PEM text; None: the usual ones. Blocks. Raises InvalidRequest."""
+    label = fields.label
+    if certificate := fields.text(CERTIFICATE):
+        return _checked_pem(certificate, f"{label}: certificate")
+    if bundle := fields.text("ca_bundle"):
+        return _checked_pem(bundle if "-----BEGIN" in bundle else Path(bundle), f"{label}: ca_bundle")
+    if name := fields.text("cabundle_configmap"):
+        what = f"{label}: cabundle_configmap is {name!r}, so its bundle must be mounted at {MOUNTED_CA_BUNDLE} in the adapter's container"
+        return _checked_pem(MOUNTED_CA_BUNDLE, what)
+    return None
+
+
+def _checked_pem(bundle: str | Path, what: str) -> str:
+    """The certificates alone, of a text or a file: OpenSSL refuses bundles whose comments are not ASCII."""
+    try:
+        text = bundle if isinstance(bundle, str) else read_small(bundle).decode(errors="replace")
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not a path"
+        raise InvalidRequest(f"{what}: the file cannot be read ({reason})") from error
+    if len(text) > MAX_BYTES:
+        raise InvalidRequest(f"{what}: more than {MAX_BYTES} characters")
+    pem = "\n".join(_PEM.findall(text))
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=pem)
+    except (ssl.SSLError, ValueError) as error:
+        raise InvalidRequest(f"{what}: no valid PEM certificate; expected the text of one or more certificates") from error
+    return pem + "\n"
+
+
+def check_client_pem(pem: str, label: str) -> None:
+    """Raise InvalidRequest: not a certificate with its key. Blocks."""
+    expected = "a PEM certificate and its PEM key without a password"
+    try:
+        with os.fdopen(os.memfd_create("pem", os.MFD_CLOEXEC), "wb", buffering=0) as file:
+            file.write(pem.encode())
+            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(f"/proc/self/fd/{file.fileno()}", password="")
+    except (ssl.SSLError, OSError, ValueError) as error:
+        raise InvalidRequest(f"{label}: client_certificate and client_key are not {expected}") from error

@@ -16,9 +16,14 @@ from dataclasses import dataclass, field
 
 from adapter.errors import InvalidRequest
 from adapter.model import ModelSpec
-from adapter.storage.secret.fields import Fields, checked_bucket, text_of
-from adapter.storage.secret.trust import ALSO_FOR, CERTIFICATE, STORED_ONLY, TRUST
+from adapter.storage.secret.fields import CERTIFICATE, Fields, checked_bucket, text_of
 
+ALSO_FOR = "credential_endpoints"
+_BUNDLES = ("ca_bundle", "cabundle_configmap")
+TRUST = (CERTIFICATE, "verify_ssl", *_BUNDLES)
+"""Which certificates are trusted: whom stored credentials are shown to is the operator's decision, and so are the pod's files."""
+STORED_ONLY = ("verify_ssl", *_BUNDLES, ALSO_FOR)
+"""Which no request may set; a certificate's text it may, beside its own credentials."""
 _OF_ALL_TYPES = ("bucket", "default_bucket", "unpack", *TRUST)
 """What a stored config keeps when a request changes its type: all else is bound to the stored type."""
 Same = Callable[[object, object], bool]
@@ -34,7 +39,7 @@ class Binding:
     credentials: tuple[str, ...] = ()
     """Fields that say who asks. A request that brings one of them replaces all stored ones, so that no two identities are mixed."""
     whole: tuple[tuple[str, ...], ...] = ()
-    """Sets of credentials: a request that brings credentials brings one of them, whole."""
+    """Sets of credentials: who has some of one has all of it, a request as well as a stored config."""
     collection: str = ""
     """The credential that has entries of its own (`headers`): at the stored place, entries of a request join the stored ones."""
     beside: tuple[str, ...] = ()
@@ -53,10 +58,12 @@ class Binding:
         is_new = any(text_of(stored.get(name)) != text_of(params.get(name)) for name in named - {self.collection})
         return frozenset(named if is_new else named & {self.collection})
 
-    def missing(self, own: frozenset[str]) -> list[str]:
-        """What these credentials need to be whole."""
-        begun = [each for each in self.whole if own.intersection(each)] or (self.whole[:1] if own else ())
-        return [name for each in begun for name in each if name not in own]
+    def check_whole(self, given: Collection[str], holder: str, needs: str) -> None:
+        """Raise InvalidRequest: of these credentials, in words the holder's, parts are missing; `needs` says what to do."""
+        begun = [each for each in self.whole if not set(each).isdisjoint(given)] or (self.whole[:1] if given else ())
+        if missing := [name for each in begun for name in each if name not in given]:
+            names = " and ".join(name for name in self.credentials if name in given)
+            raise InvalidRequest(f"{holder} has {names} but no {' and no '.join(missing)}; {needs}")
 
 
 def is_same_name(wanted: object, stored: object) -> bool:
@@ -81,11 +88,6 @@ class StorageConfig(Fields):
     requested: frozenset[str] = frozenset()
     """Names of the fields whose value only the request names: neither the stored config nor its `credential_endpoints` do."""
 
-    @property
-    def fields(self) -> Fields:
-        """Its values, to be read one by one."""
-        return self
-
     def required_bucket(self) -> str:
         """The bucket. Raises InvalidRequest when there is none, or its name is none."""
         if not self.bucket:
@@ -98,7 +100,7 @@ def merged(stored: Mapping[str, object], spec: ModelSpec, label: str, bindings: 
     The stored config with the request's bucket and parameters on top.
 
     Bucket, first that is given: `storage_params.bucket`, the modelKey's own `bucket`, the config's
-    `bucket`, its `default_bucket`. What a request may change is in `Binding` and in `trust`.
+    `bucket`, its `default_bucket`. What a request may change is in `Binding` and in `STORED_ONLY`.
 
     Raises:
         InvalidRequest: overrides that contradict each other or the config; overrides that no request may make; no storage type.
@@ -119,9 +121,7 @@ def merged(stored: Mapping[str, object], spec: ModelSpec, label: str, bindings: 
     leads_elsewhere = "*" not in also and any(not places[name](params[name], values.get(name)) for name in requested)
     is_elsewhere = is_other_type or leads_elsewhere
     own = binding.own({} if is_elsewhere else values, params)
-    if missing := binding.missing(own):
-        given = " and ".join(name for name in binding.credentials if name in own)
-        raise InvalidRequest(f"storage_params has {given} but no {' and no '.join(missing)}; what {label} has does not complete them")
+    binding.check_whole(own, "storage_params", f"what {label} has does not complete them")
     if is_elsewhere or own - {binding.collection}:
         for name in (*binding.credentials, *binding.beside, "anonymous"):
             values.pop(name, None)

@@ -26,7 +26,7 @@ import msgspec
 from adapter.errors import AdapterError, InvalidRequest, SourceDenied, SourceNotFound
 from adapter.storage.bucket import PAGE_OBJECTS, Page, Read, StoredObject
 from adapter.storage.checksums import Checksum, readable
-from adapter.storage.secret.fields import Secret, check_all_or_none, checked_bucket, is_same_endpoint
+from adapter.storage.secret.fields import Secret, checked_bucket, is_same_endpoint
 from adapter.storage.secret.merging import Binding, StorageConfig, is_same_name
 from adapter.storage.stores.answers import OK, parsed
 from adapter.storage.stores.clients import Client, Connection, Means, fields_of
@@ -75,11 +75,10 @@ def connection(config: StorageConfig) -> AzureConnection:
     Raises:
         InvalidRequest: a field has a wrong type or value, no account, or a part of a credential is missing.
     """
-    account, url = config.fields.text("account_name"), config.fields.endpoint("endpoint_url")
+    account, url = config.text("account_name"), config.endpoint("endpoint_url")
     place = "endpoint_url" if url else "account_name"
-    reached = fields_of(config, place, CREDENTIALS)
+    reached = fields_of(config, BINDING, place)
     given = dict(reached["keys"])
-    check_all_or_none(config.label, {name: given.get(name) for name in PRINCIPAL})
     if account and not (account.isascii() and account.replace("-", "").isalnum()):
         raise InvalidRequest(f"{config.label}: account_name is not the name of a storage account")
     if text := given.get("connection_string"):
@@ -98,7 +97,7 @@ def connection(config: StorageConfig) -> AzureConnection:
 
 def container_of(config: StorageConfig) -> str:
     """Azure's word for a bucket. Raises InvalidRequest: the config names no container, or one that cannot be."""
-    name = config.fields.text("container") or config.bucket
+    name = config.text("container") or config.bucket
     if not name:
         raise InvalidRequest(f"no container: neither {config.label} nor storage_params names one")
     return checked_bucket(name, config.label)
@@ -121,7 +120,7 @@ def _of_string(text: str, config: StorageConfig) -> AzureConnection:
     urls = [each if "://" in each else f"https://{each}" for each in (url, parts.get("BLOBSECONDARYENDPOINT") or url)]
     bare, _, query = urls[0].partition("?")
     given = {"account_key": key} if name and key else {"sas_token": signature.lstrip("?") or query}
-    reached = fields_of(config, "connection_string")
+    reached = fields_of(config, place="connection_string")
     reached["keys"] = tuple((field, Secret(text)) for field, text in given.items() if text)
     made = AzureConnection(url=bare.rstrip("/"), account=name or _account_in(bare), credentials="the connection string", **reached)
     if made.key("sas_token") or any("?" in each for each in urls):

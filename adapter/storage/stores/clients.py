@@ -23,9 +23,8 @@ from adapter.errors import InvalidRequest
 from adapter.storage.bucket import Bucket
 from adapter.storage.net.engine import Engine
 from adapter.storage.net.messages import FREE, Guard, Trust
-from adapter.storage.secret.fields import Secret
-from adapter.storage.secret.merging import Binding, StorageConfig
-from adapter.storage.secret.trust import trusted_pem
+from adapter.storage.secret.fields import Secret, trusted_pem
+from adapter.storage.secret.merging import NOTHING, Binding, StorageConfig
 from adapter.workers import Workers
 
 KEPT_CLIENTS = 32
@@ -85,22 +84,26 @@ class Connection:
         return False
 
 
-def fields_of(config: StorageConfig, place: str = "endpoint_url", secrets: Sequence[str] = ()) -> dict[str, Any]:
+def fields_of(
+    config: StorageConfig, binding: Binding = NOTHING, place: str = "endpoint_url", needs: str = "give all of them, or none"
+) -> dict[str, Any]:
     """
     The fields of `Connection` that all types read alike. Blocks: a CA bundle may be a file.
 
     Args:
         config: of the request.
+        binding: its credentials do not count where requests are anonymous.
         place: the field that names the place.
-        secrets: names of fields with credentials, which do not count where requests are anonymous.
+        needs: what to do where a part of the credentials is missing.
 
     Raises:
-        InvalidRequest: a field has a wrong type or value.
+        InvalidRequest: a field has a wrong type or value, or a part of the credentials is missing.
     """
-    fields, is_anonymous = config.fields, config.fields.flag("anonymous", default=False)
-    found = {name: fields.secret(name) for name in secrets}
+    is_anonymous = config.flag("anonymous", default=False)
+    found = {name: config.secret(name) for name in binding.credentials}
     keys = tuple((name, secret) for name, secret in found.items() if secret and not is_anonymous)
-    trust = Trust(verify=fields.flag("verify_ssl", default=True), ca_pem=trusted_pem(fields))
+    binding.check_whole(dict(keys), config.label, needs)
+    trust = Trust(verify=config.flag("verify_ssl", default=True), ca_pem=trusted_pem(config))
     return {"is_requested": place in config.requested, "is_anonymous": is_anonymous, "trust": trust, "keys": keys}
 
 

@@ -28,9 +28,8 @@ from adapter.storage.bucket import PAGE_OBJECTS, Page, Read, StoredObject
 from adapter.storage.checksums import Checksum, readable
 from adapter.storage.net.failures import DeniedAddress, Unanswered
 from adapter.storage.net.messages import Access, Collected, Head, Request, proxy_for
-from adapter.storage.secret.fields import Secret, checked_endpoint, is_same_endpoint, is_same_origin, origin
+from adapter.storage.secret.fields import Secret, check_client_pem, checked_endpoint, is_same_endpoint, is_same_origin, origin
 from adapter.storage.secret.merging import Binding, StorageConfig
-from adapter.storage.secret.trust import check_client_pem
 from adapter.storage.stores.answers import GONE, OK, PARTIAL, REDIRECTS, USER_AGENT, Body, Where, etag_of, length_of, span_of
 from adapter.storage.stores.clients import Client, Connection, Means, fields_of
 from adapter.storage.stores.cloud import PAGE_BYTES
@@ -65,11 +64,10 @@ def connection(config: StorageConfig) -> Connection:
 
     Raises InvalidRequest, with the field's name.
     """
-    fields = config.fields
-    certificate, key = fields.text("client_certificate"), fields.secret("client_key")
+    certificate, key = config.text("client_certificate"), config.secret("client_key")
     if (certificate is None) != (key is None):
         raise InvalidRequest(f"{config.label}: client_certificate and client_key go together, but only one of them is there")
-    reached = fields_of(config, "url")
+    reached = fields_of(config, place="url")
     if certificate and key:
         client_pem = Secret(f"{certificate}\n{key.reveal()}\n")
         check_client_pem(client_pem.reveal(), config.label)
@@ -79,7 +77,7 @@ def connection(config: StorageConfig) -> Connection:
 
 def url_of(config: StorageConfig) -> SplitResult:
     """The URL that model paths are joined to; the query goes with every request, and may be a secret. Raises InvalidRequest."""
-    text = config.fields.text("url")
+    text = config.text("url")
     if text is None:
         raise InvalidRequest(f"no url: neither {config.label} nor storage_params has one, expected for instance url: https://host/models")
     url = urlsplit(checked_endpoint(text, config.label, "url", query=True))

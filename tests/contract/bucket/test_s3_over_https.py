@@ -8,7 +8,7 @@ import time
 import pytest
 
 from adapter.errors import InvalidRequest, SourceUnavailable
-from adapter.storage.secret import trust
+from adapter.storage.secret import fields
 from adapter.workers import Stop, Stopped
 from tests.contract.bucket.conftest import bucket_of
 from tests.real.s3 import S3Server
@@ -53,14 +53,14 @@ def test_cabundle_configmap_is_the_mounted_bundle(tls_server, tmp_path, monkeypa
     mounted = tmp_path / "cabundle.crt"
     mounted.write_text(tls_server.ca_pem)
     config = tls_server.storage_config("b") | {"certificate": "", "cabundle_configmap": "my-bundle"}
-    monkeypatch.setattr(trust, "MOUNTED_CA_BUNDLE", mounted)
+    monkeypatch.setattr(fields, "MOUNTED_CA_BUNDLE", mounted)
     assert bucket_of(config).list_page("m/", Stop()).objects
 
 
 def test_cabundle_configmap_that_is_not_mounted_is_invalid(tls_server, tmp_path, monkeypatch):
     """The sentence says where it must be."""
     config = tls_server.storage_config("b") | {"certificate": "", "cabundle_configmap": "my-bundle"}
-    monkeypatch.setattr(trust, "MOUNTED_CA_BUNDLE", tmp_path / "absent.crt")
+    monkeypatch.setattr(fields, "MOUNTED_CA_BUNDLE", tmp_path / "absent.crt")
     with pytest.raises(InvalidRequest, match=r"'my-bundle', so its bundle must be mounted at .*absent.crt .*No such file"):
         bucket_of(config)
 

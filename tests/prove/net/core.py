@@ -181,8 +181,8 @@ MISTAKES = (
         "lock taken from another",
         "A lock that another adapter holds is taken for free when the folder was deleted.",
         "adapter/volume/volume.py",
-        "        except BlockingIOError:\n            self.problem",
-        "        except BlockingIOError:\n            return\n            self.problem",
+        "except BlockingIOError:\n                self.problem",
+        "except BlockingIOError:\n                return\n                self.problem",
         ("fault/test_volume_faults.py",),
     ),
     Mistake(

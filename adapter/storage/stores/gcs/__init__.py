@@ -18,7 +18,7 @@ from adapter.errors import InvalidRequest
 from adapter.storage.bucket import PAGE_OBJECTS, Page, Read, StoredObject
 from adapter.storage.checksums import Checksum, readable
 from adapter.storage.net.messages import Head
-from adapter.storage.secret.fields import check_all_or_none, is_same_endpoint
+from adapter.storage.secret.fields import is_same_endpoint
 from adapter.storage.secret.merging import Binding, StorageConfig
 from adapter.storage.stores.clients import Client, Connection, Means, fields_of
 from adapter.storage.stores.cloud import CloudBucket, Token, Tokens
@@ -42,10 +42,9 @@ class GcsConnection(Connection):
 
 def connection(config: StorageConfig) -> GcsConnection:
     """The connection fields of a storage config. Blocks: a CA bundle may be a file. Raises InvalidRequest, with the field's name."""
-    fields, reached = config.fields, fields_of(config, secrets=KEY)
-    check_all_or_none(config.label, {name: dict(reached["keys"]).get(name) for name in KEY})
-    giver = Connection(url=fields.endpoint("token_uri"), is_requested="token_uri" in config.requested)
-    made = GcsConnection(url=fields.endpoint("endpoint_url"), giver=giver, **reached)
+    reached = fields_of(config, BINDING)
+    giver = Connection(url=config.endpoint("token_uri"), is_requested="token_uri" in config.requested)
+    made = GcsConnection(url=config.endpoint("endpoint_url"), giver=giver, **reached)
     if made.keys:
         made.check_token("the bearer token of the private_key", f"{config.label}: endpoint_url")
         giver.check_token("the bearer token of the private_key", f"{config.label}: token_uri")

@@ -90,21 +90,15 @@ class Keys(NamedTuple):
 
 def connection(config: StorageConfig) -> S3Connection:
     """The connection fields of a storage config. Blocks: a CA bundle may be a file. Raises InvalidRequest, with the field's name."""
-    fields = config.fields
-    endpoint = fields.endpoint("endpoint_url")
+    endpoint = config.endpoint("endpoint_url")
     is_amazon = not endpoint or (urlsplit(endpoint).hostname or "").endswith((".amazonaws.com", ".amazonaws.com.cn"))
     if not is_amazon and _AMAZONS_BUCKET.fullmatch(config.bucket or ""):
         raise InvalidRequest(f"{config.label}: the bucket's name is of a form that Amazon alone has, and would lead away from endpoint_url")
-    style = (fields.text("addressing_style") or ("path" if endpoint else "auto")).lower()
+    style = (config.text("addressing_style") or ("path" if endpoint else "auto")).lower()
     if style not in ("path", "virtual", "auto"):
         raise InvalidRequest(f"{config.label}: addressing_style is unknown; expected path, virtual or auto")
-    reached = fields_of(config, secrets=KEYS)
-    given = [name for name, _ in reached["keys"]]
-    missing = [name for name in KEYS[:2] if name not in given]
-    if missing and given:
-        needs = "give both keys, or none to use the default credential chain"
-        raise InvalidRequest(f"{config.label} has {' and '.join(given)} but no {' and no '.join(missing)}; {needs}")
-    return S3Connection(url=endpoint, region=fields.text("region"), addressing_style=style, **reached)
+    reached = fields_of(config, BINDING, needs="give both keys, or none to use the default credential chain")
+    return S3Connection(url=endpoint, region=config.text("region"), addressing_style=style, **reached)
 
 
 def client(connection: S3Connection, means: Means) -> Client:
