@@ -121,9 +121,10 @@ class RemoteModel:
         return content
 
     async def _read_first(self, stored: StoredObject, length: int) -> bytes:
-        run = Run(Whole(stored, self._found.bucket.place), 0, stored.size_bytes)
-        await self._found.bucket.read((Read(stored, 0, length, run if length == stored.size_bytes else run.keep),))
-        return bytes(run.content)
+        is_whole = length == stored.size_bytes
+        read = Run(Whole(stored, self._found.bucket.place), 0, length) if is_whole else Read(stored, 0, length)
+        await self._found.bucket.read((read,))
+        return bytes(read.content)
 
 
 class PackedModel(RemoteModel):

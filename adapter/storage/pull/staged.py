@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from adapter.errors import SourceUnavailable
-from adapter.storage.bucket import FileSink, Read, StoredObject
+from adapter.storage.bucket import Read, StoredObject
 from adapter.storage.checksums import MOST_HASHED_BYTES, Checksum, Running, combined, running
 from adapter.storage.search import shown
 from adapter.units import MIB
@@ -82,46 +82,33 @@ class Whole:
             raise SourceUnavailable(text, can_pass=False)
 
 
-class Run(FileSink):
-    """Bytes of an object, in their order. Belongs to one thread. They are kept in memory; a subclass keeps them elsewhere."""
-
-    writes = False
+class Run(Read):
+    """Bytes of an object, compared with what its store says of it. Belongs to one thread at a time."""
 
     def __init__(self, whole: Whole, start: int, length: int) -> None:
+        super().__init__(whole.stored, start, length)
         self._whole = whole
-        self._start = start
-        self._length = length
-        self._came = 0
-        self.content = bytearray()
         self._running: Running | None = None
 
-    @property
-    def is_asking(self) -> bool:
-        """As `FileSink`: one request for each object that comes in several runs."""
-        is_first_of_many = self._start == 0 and self._length < self._whole.stored.size_bytes
+    def expect(self, told: Sequence[Checksum]) -> bool:
+        """As `Read`: one request for each object that comes in several runs. What has come before cannot be verified any more."""
+        if self._running is not None or not self.taken:
+            found = self._whole.heard(told, self.length)
+            self._running = self._running or found
+        is_first_of_many = self.start == 0 and self.length < self.wanted.size_bytes
         return self._running is not None and is_first_of_many and not self._whole.told
 
-    def expect(self, told: Sequence[Checksum]) -> None:
-        """As `FileSink`. Bytes that have passed by before cannot be verified any more."""
-        if self._running is not None or not self._came:
-            found = self._whole.heard(told, self._length)
-            self._running = self._running or found
-
-    def __call__(self, chunk: bytes | memoryview) -> None:
-        """As `FileSink`."""
+    def give(self, chunk: bytes | memoryview) -> None:
+        """As `Read`."""
         if self._running is not None:
             self._running.update(chunk)
-        self.keep(chunk)
-        self._came += len(chunk)
-
-    def keep(self, chunk: bytes | memoryview) -> None:
-        """Bytes that have come, behind `_came` others. Raises what `__call__` may."""
-        self.content += chunk
+        super().give(chunk)
 
     def end(self) -> None:
-        """As `FileSink`. Raises SourceUnavailable, as `Whole.ran`."""
+        """As `Read`. Raises SourceUnavailable, as `Whole.ran`."""
         if self._running is not None:
-            self._whole.ran(self._start, self._length, self._running.digest())
+            self._whole.ran(self.start, self.length, self._running.digest())
+        super().end()
 
 
 class Part(NamedTuple):
@@ -189,16 +176,15 @@ class StagedFiles:
 
     def read(self, part: Part) -> Read:
         """What is asked for, and where it goes."""
-        stored, whole = self.objects[part.path], self._cut.get(part.path)
-        sink = PartFile(self, part, whole or Whole(stored, self._place), is_new=whole is None)
-        return Read(stored, part.start, part.length, sink)
+        whole = self._cut.get(part.path)
+        return PartFile(self, part, whole or Whole(self.objects[part.path], self._place), is_new=whole is None)
 
     def writing(self) -> AbstractContextManager[None]:
         """As `Volume.writing`, of all these files."""
         return self._volume.writing(self._total_bytes)
 
     def close(self, _stop: Stop) -> None:
-        """Let go of what is open. No sink is used any more."""
+        """Let go of what is open. No read goes on any more."""
         for file in self.open:
             with suppress(OSError):  # what has failed before is the cause
                 os.close(file)
@@ -211,31 +197,30 @@ class PartFile(Run):
     Raises DiskFull and AdapterError when the volume takes none, and SourceUnavailable from `end`, as `Whole.ran`.
     """
 
-    writes = True
-
     def __init__(self, files: StagedFiles, part: Part, whole: Whole, *, is_new: bool) -> None:
         super().__init__(whole, part.start, part.length)
         self._files = files
         self._open = partial(open_file, f"{files.folder}/{part.path}", is_new=is_new)
         self._file = -1
+        self.written_bytes = part.length
 
     def keep(self, chunk: bytes | memoryview) -> None:
-        """As `Run`."""
+        """As `Read`."""
         files = self._files
         with files.writing():
             if self._file < 0:
                 self._file = files.reserved.insist(self._open)
                 files.open.add(self._file)
-            files.reserved.write(self._file, chunk, self._start + self._came)
+            files.reserved.write(self._file, chunk, self.next)
         files.moved_bytes += len(chunk)
 
     def end(self) -> None:
-        """As `FileSink`. A file system of a network may say only now that it is full."""
+        """As `Read`. A file system of a network may say only now that it is full."""
         files = self._files
         files.open.discard(self._file)
         with files.writing():
             os.close(self._file)
-        files.reserved.wrote(self._length)
+        files.reserved.wrote(self.length)
         files.ended += 1
         super().end()
 
