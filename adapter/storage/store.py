@@ -205,7 +205,7 @@ class Store:
             is_packed = config.fields.flag("unpack", default=False) and found.single is not None and is_archive(found.listing.name)
             make = partial(PackedModel if is_packed else RemoteModel, found, means=self._means, search=search, bucket_for=bucket_for)
             model = await self._files.run(lambda _: make()) if is_packed else make()
-            if not isinstance(model, PackedModel) or model.is_known:
+            if model.is_known:
                 await search.tell(model)
             return model
 

@@ -34,13 +34,11 @@ class Wanted:
     identity: Identity
     is_versioned: bool
     """False: two of them cannot be told apart, so it is made for this load alone."""
-    listing: Listing | None
-    """What the store has now; None: an archive, which tells when it is unpacked."""
     waits: Waits
     contents: Mapping[StoredObject, bytes]
     """What is in memory, and need not be read again."""
-    prove: Callable[[StoredObject], Awaitable[None]]
-    """Read one byte of this object, unless something of the model was read. Raises SourceError."""
+    read: Callable[[StoredObject, int], Awaitable[bytes]]
+    """The first bytes of this object. Raises SourceError."""
     fill: Callable[[Path, Mapping[str, StoredObject], Reservation, Waits], Awaitable[Listing]]
     """
     Bring what is missing (path below the staged directory → object; `archive`: unpacked into `files`), and return what

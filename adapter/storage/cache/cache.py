@@ -85,7 +85,7 @@ class Cache:
 
     async def take(self, wanted: Wanted) -> tuple[Artifact, Listing]:
         """
-        The artifact, found or made by the first caller, with one more user; and what its model has.
+        The artifact, found or made by the first caller, with one more user; and what its model had then.
 
         Raises:
             SourceError, DiskFull, InvalidModel: as `wanted`; the artifact may be there, but not for these credentials.
@@ -97,9 +97,9 @@ class Cache:
             while (entry := self._artifacts.find(key)) is not None:
                 some = next((stored for stored in wanted.identity.objects.values() if stored.size_bytes), None)
                 if some is not None and not entry.confirmed:
-                    await wanted.prove(some)
+                    await wanted.read(some, 1)
                 if (record := await self._held(entry, is_listed=True)) is not None:
-                    return _hit(entry, wanted), wanted.listing or record.listing
+                    return _hit(entry, wanted), record.listing
             return await self._pulled(key, wanted)
 
     async def content(self, origin: str, stored: StoredObject) -> bytes | None:
@@ -128,18 +128,19 @@ class Cache:
             await self._files.run_to_end(lambda _: self._artifacts.confirm(entries, 0.0))
             raise
 
-    async def stale(self, entry: Entry, cause: str, waits: Waits) -> StaleModel | None:
+    async def stale(self, entry: Entry, cause: str, waits: Waits) -> KeptModel | None:
         """The model of this artifact, and why its store is not asked; None: the artifact cannot be used."""
         record = await self._held(entry)
         if record is None:
             return None
-        await self._let_go(entry.folder)
         _log.warning("cache.stale", model=record.listing.origin, cause=cause)
-        return StaleModel(record.listing, self, entry, record, cause, waits)
+        CACHE_REQUESTS.labels("stale").inc()
+        CACHE_SAVED_BYTES.inc(sum(file.size_bytes for file in record.files))
+        return KeptModel(_artifact(entry), record.listing, self, waits, cause=cause, paths={file.path for file in record.files})
 
-    async def read(self, entry: Entry, path: str, size_bytes: int) -> bytes:
-        """A small file of this artifact. Raises OSError."""
-        return await self._files.run(lambda _: read_below(entry.folder, path, size_bytes))
+    async def read(self, artifact: Artifact, path: str, size_bytes: int) -> bytes:
+        """A small file of an artifact that is held. Raises OSError."""
+        return await self._files.run(lambda _: read_below(artifact.root.parent, path, size_bytes))
 
     async def reclaim(self, key: str) -> Artifact | None:
         """One more user of an artifact of a model that is placed since an earlier process, or whose store is away."""
@@ -205,7 +206,7 @@ class Cache:
             raise
         finally:
             pull.callers -= 1
-        return _artifact(entry) if is_own else _hit(entry, wanted), wanted.listing or listing
+        return _artifact(entry) if is_own else _hit(entry, wanted), listing
 
     async def _make(self, key: str, pull: _Pull, wanted: Wanted) -> tuple[Entry, Listing]:
         try:
@@ -241,44 +242,54 @@ def _artifact(entry: Entry) -> Artifact:
     return Artifact(root=entry.folder / FILES, is_ours=True, key=entry.key)
 
 
-@dataclass(frozen=True)
-class StaleModel:
+class KeptModel:
     """
-    A model whose store is away, as the artifact has it that this very reader was confirmed for last.
+    A model that lies in an artifact, which is held until it is fetched, or the model object goes: it was unpacked, or its store is
+    away. Then it is the one that this very reader was confirmed for last, and what the store would say now is not known.
 
-    Implements `StoredModel`. Only who has listed and read it with the same config gets it; what the store would say now
-    is not known.
+    Implements `StoredModel`.
     """
 
-    listing: Listing
-    _cache: Cache
-    _entry: Entry
-    _record: ArtifactRecord
-    _cause: str
-    _waits: Waits
+    def __init__(
+        self, artifact: Artifact, listing: Listing, cache: Cache, waits: Waits, *, cause: str = "", paths: set[str] | None = None
+    ) -> None:
+        """
+        Args:
+            artifact: with a user more.
+            listing: what the store had.
+            cache: whose artifact it is.
+            waits: of the load.
+            cause: why the store is not asked for what the artifact has not.
+            paths: in the artifact; None: it has all.
+        """
+        self.listing = listing
+        self._artifact, self._cache, self._waits, self._cause, self._paths = artifact, cache, waits, cause, paths
+        self._is_held = True
 
     async def read(self, file: SourceFile) -> bytes:
         """As `StoredModel`."""
         check_readable(file, self.listing.origin)
         path = SCHEMA if file == self.listing.schema else f"{FILES}/{file.path}"
         try:
-            return await self._cache.read(self._entry, path, file.size_bytes)
+            return await self._cache.read(self._artifact, path, file.size_bytes)
         except OSError as error:
-            raise SourceUnavailable(self._cause) from error
+            raise SourceUnavailable(self._cause or f"{file.path!r} cannot be read: {error.strerror}") from error
 
     async def fetch(self, files: tuple[SourceFile, ...]) -> Artifact:
         """As `StoredModel`."""
-        has_all = {file.path for file in self._record.files}.issuperset(f"{FILES}/{file.path}" for file in files)
-        artifact = await self._cache.reclaim(self._record.key) if has_all else None
-        if artifact is None:
+        if self._paths is not None and not self._paths.issuperset(f"{FILES}/{file.path}" for file in files):
             raise SourceUnavailable(self._cause)
-        CACHE_REQUESTS.labels("stale").inc()
-        CACHE_SAVED_BYTES.inc(sum(file.size_bytes for file in self._record.files))
-        return artifact
+        self._is_held = False
+        return self._artifact
 
     async def ends(self, artifact: Artifact, files: tuple[SourceFile, ...]) -> Mapping[SourceFile, Ends]:
         """As `StoredModel`."""
         return await self._cache.ends(artifact, files, self._waits)
+
+    def __del__(self) -> None:
+        """What was never fetched is let go."""
+        if self._is_held:
+            self._cache.abandon(self._artifact)
 
 
 async def found_soon(finding: Coroutine[Any, Any, Found], waits: Waits) -> tuple[str, Found | None]:
