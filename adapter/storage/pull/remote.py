@@ -1,5 +1,6 @@
 """
-A model in a bucket: listed, and ready to be read or pulled; what the cache has of it is neither read nor pulled again.
+A model in a bucket: listed, and ready to be read or pulled; what the cache has of it is neither read nor pulled again, and is
+given while the store is away.
 
 A model may be one archive (`unpack: "true"`): pulled, unpacked, and served as the files in it. What an archive holds is known
 only once it was here, so opening such a model pulls it, unless the cache has what was unpacked from this version. Knows no store.
@@ -7,26 +8,38 @@ only once it was here, so opening such a model pulls it, unless the cache has wh
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+import structlog
+
+from adapter.errors import SourceUnavailable
 from adapter.model import Artifact, Listing, SourceFile
 from adapter.ports import StoredModel
 from adapter.storage.bucket import Bucket, Read, StoredObject
-from adapter.storage.cache.build import Wanted as WantedArtifact
-from adapter.storage.cache.cache import KeptModel
+from adapter.storage.cache.artifacts import Entry
+from adapter.storage.cache.cache import Cache, Wanted, artifact_of
 from adapter.storage.cache.record import ARCHIVE, FILES, SCHEMA, Identity
 from adapter.storage.pull.archives import unpack
 from adapter.storage.pull.listing import FoundModel
 from adapter.storage.pull.puller import Means, Pull
 from adapter.storage.pull.staged import Run, StagedFiles, Whole
-from adapter.storage.search import Search, check_readable
+from adapter.storage.search import Found, Search, check_readable
+from adapter.telemetry.metrics import CACHE_REQUESTS, CACHE_SAVED_BYTES
 from adapter.volume.space import Reservation
 from adapter.volume.trees import Ends
 from adapter.waits import Waits
 from adapter.workers import Stop
+
+_STALE_SECONDS = 5.0
+"""Longest silence in a listing where the cache can stand in for a store that is away; never more than a third of the budget."""
+_TICK_SECONDS = 0.01
+
+_log = structlog.stdlib.get_logger(__name__)
 
 
 class RemoteModel:
@@ -99,7 +112,7 @@ class RemoteModel:
 
     async def _take(self, objects: Mapping[str, StoredObject]) -> tuple[Artifact, Listing]:
         """The artifact of these objects, with one more user, and what it was made of. Raises as `fetch`; InvalidModel: as `unpack`."""
-        wanted = WantedArtifact(
+        wanted = Wanted(
             identity=Identity(self._origin, objects), is_versioned=self._found.listing.is_versioned, waits=self._waits,
             contents=self.contents, read=self._read_in_turn, fill=self.fill,
         )  # fmt: skip
@@ -156,3 +169,89 @@ class PackedModel(RemoteModel):
         reserved.change(-packed.size_bytes)
         listed = tuple(SourceFile(path, files[path], packed.files[0].etag) for path in sorted(files))
         return dataclasses.replace(packed, files=listed, is_single_file=len(listed) == 1 and "/" not in listed[0].path)
+
+
+class KeptModel:
+    """
+    A model that lies in an artifact, which is held until it is fetched, or the model object goes: it was unpacked, or its store is
+    away. Then it is the one that this very reader was confirmed for last, and what the store would say now is not known.
+
+    Implements `StoredModel`.
+    """
+
+    def __init__(
+        self, artifact: Artifact, listing: Listing, cache: Cache, waits: Waits, *, cause: str = "", paths: set[str] | None = None
+    ) -> None:
+        """
+        Args:
+            artifact: with a user more.
+            listing: what the store had.
+            cache: whose artifact it is.
+            waits: of the load.
+            cause: why the store is not asked for what the artifact has not.
+            paths: in the artifact; None: it has all.
+        """
+        self.listing = listing
+        self._artifact, self._cache, self._waits, self._cause, self._paths = artifact, cache, waits, cause, paths
+        self._is_held = True
+
+    async def read(self, file: SourceFile) -> bytes:
+        """As `StoredModel`."""
+        check_readable(file, self.listing.origin)
+        path = SCHEMA if file == self.listing.schema else f"{FILES}/{file.path}"
+        try:
+            return await self._cache.read(self._artifact, path, file.size_bytes)
+        except OSError as error:
+            raise SourceUnavailable(self._cause or f"{file.path!r} cannot be read: {error.strerror}") from error
+
+    async def fetch(self, files: tuple[SourceFile, ...]) -> Artifact:
+        """As `StoredModel`."""
+        if self._paths is not None and not self._paths.issuperset(f"{FILES}/{file.path}" for file in files):
+            raise SourceUnavailable(self._cause)
+        self._is_held = False
+        return self._artifact
+
+    async def ends(self, artifact: Artifact, files: tuple[SourceFile, ...]) -> Mapping[SourceFile, Ends]:
+        """As `StoredModel`."""
+        return await self._cache.ends(artifact, files, self._waits)
+
+    def __del__(self) -> None:
+        """What was never fetched is let go."""
+        if self._is_held:
+            self._cache.abandon(self._artifact)
+
+
+async def stale(cache: Cache, entry: Entry, cause: str, waits: Waits) -> KeptModel | None:
+    """The model of this artifact, and why its store is not asked; None: the artifact cannot be used."""
+    record = await cache.held(entry)
+    if record is None:
+        return None
+    _log.warning("cache.stale", model=record.listing.origin, cause=cause)
+    CACHE_REQUESTS.labels("stale").inc()
+    CACHE_SAVED_BYTES.inc(sum(file.size_bytes for file in record.files))
+    return KeptModel(artifact_of(entry), record.listing, cache, waits, cause=cause, paths={file.path for file in record.files})
+
+
+async def found_soon(finding: Coroutine[Any, Any, Found], waits: Waits) -> tuple[str, Found | None]:
+    """
+    What the store has, if the store is not silent for long: something else can be given.
+
+    Returns:
+        Why it did not tell, and nothing; or what was found. Raises as `open`, where the store is not away.
+    """
+    seconds = max(min(_STALE_SECONDS, waits.left_seconds() / 3), 0.0)
+    task = asyncio.create_task(finding)
+    try:
+        while not task.done():
+            silent_seconds = waits.silent_seconds()  # a long listing has many answers
+            if silent_seconds >= seconds:
+                return f"storage has been silent for {seconds:.3g} s: {waits.words()}", None
+            await asyncio.wait({task}, timeout=max(seconds - silent_seconds, _TICK_SECONDS))
+        return "", task.result()
+    except SourceUnavailable as error:
+        if not error.can_pass:
+            raise
+        return error.text, None
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
