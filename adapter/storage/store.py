@@ -33,9 +33,8 @@ from adapter.storage.net.engine import Engine
 from adapter.storage.net.messages import Guard
 from adapter.storage.pull.archives import is_archive
 from adapter.storage.pull.listing import find_model
-from adapter.storage.pull.puller import EndpointQueues, Means
+from adapter.storage.pull.puller import PART_SIZES, EndpointQueues, Means, PartSizes
 from adapter.storage.pull.remote import PackedModel, RemoteModel, found_soon, stale
-from adapter.storage.pull.staged import PART_SIZES, PartSizes
 from adapter.storage.search import Found, Search
 from adapter.storage.secret.config import StorageConfigs
 from adapter.storage.secret.merging import NOTHING, StorageConfig

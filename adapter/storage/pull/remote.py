@@ -27,7 +27,7 @@ from adapter.storage.cache.record import ARCHIVE, FILES, SCHEMA, Identity
 from adapter.storage.pull.archives import unpack
 from adapter.storage.pull.listing import FoundModel
 from adapter.storage.pull.puller import Means, Pull
-from adapter.storage.pull.staged import Run, StagedFiles, Whole
+from adapter.storage.pull.staged import Run, Whole
 from adapter.storage.search import Found, Search, check_readable
 from adapter.telemetry.metrics import CACHE_REQUESTS, CACHE_SAVED_BYTES
 from adapter.volume.space import Reservation
@@ -106,8 +106,7 @@ class RemoteModel:
     async def fill(self, staged: Path, missing: Mapping[str, StoredObject], reserved: Reservation, waits: Waits) -> Listing:
         """As `Wanted`."""
         if missing:
-            files = StagedFiles(self._means.volume, staged, missing, reserved, self._found.bucket.place)
-            await Pull(self._means, self._bucket_for(waits), files, waits).run()
+            await Pull(self._means, self._bucket_for(waits), staged, missing, reserved=reserved, waits=waits).run()
         return self.listing
 
     async def _take(self, objects: Mapping[str, StoredObject]) -> tuple[Artifact, Listing]:

@@ -1,11 +1,9 @@
 """
-Where the bytes of objects go: memory, or the files of one pull on the volume, until the pull has ended. Blocks; runs in threads.
+Whether the bytes of objects are what their store says of them: checksums of the spans, made one when the last of them is there, and
+computed while the bytes are in memory anyway.
 
-Whether they are what their store says of them is verified here: checksums of the spans, made one when the last of them is there,
-and computed while the bytes are in memory anyway. A span that breaks off and goes on is one run of bytes, so nothing is counted
-twice. Objects of whom nothing is told, or nothing that can be computed, are as they came.
-
-What goes wrong is told in the words of the volume, and idle artifacts give way before a write fails on a full volume.
+A span that breaks off and goes on is one run of bytes, so nothing is counted twice. Objects of whom nothing is told, or nothing that
+can be computed, are as they came. Runs in threads.
 """
 
 from __future__ import annotations
@@ -14,22 +12,14 @@ import base64
 import os
 import stat
 import threading
-from collections import deque
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from adapter.errors import SourceUnavailable
 from adapter.storage.bucket import Read, StoredObject
 from adapter.storage.checksums import MOST_HASHED_BYTES, Checksum, Running, combined, running
 from adapter.storage.search import shown
-from adapter.units import MIB
-from adapter.volume.space import Reservation
-from adapter.volume.volume import FILE_MODE, Volume
-from adapter.workers import Stop
+from adapter.volume.volume import FILE_MODE
 
 
 class Whole:
@@ -108,120 +98,6 @@ class Run(Read):
         """As `Read`. Raises SourceUnavailable, as `Whole.ran`."""
         if self._running is not None:
             self._whole.ran(self.start, self.length, self._running.digest())
-        super().end()
-
-
-class Part(NamedTuple):
-    """Bytes of one object."""
-
-    path: str
-    start: int
-    length: int
-
-
-@dataclass(frozen=True)
-class PartSizes:
-    """How large files are cut."""
-
-    part_bytes: int = 16 * MIB
-    """Most that a request asks for."""
-    whole_bytes: int = 4 * MIB
-    """Files of at most these bytes come in one request."""
-
-
-PART_SIZES = PartSizes()
-FIRST_CONNECTIONS = 4
-"""Of a pull. A large file has as many parts at least: with fewer, a small model gets a small share beside a large one."""
-
-
-class StagedFiles:
-    """Files of a directory, whose folders are there."""
-
-    def __init__(self, volume: Volume, folder: Path, objects: Mapping[str, StoredObject], reserved: Reservation, place: str) -> None:
-        """`objects`: path in the folder → object; `reserved` grows by their bytes; `place`: where they are, for people."""
-        self.folder = folder
-        self.objects = objects
-        self.reserved = reserved
-        self.open: set[int] = set()
-        """Files that are being written."""
-        self.moved_bytes = 0
-        """Of all parts, on the volume."""
-        self.ended = 0
-        """Parts that have come."""
-        self._place = place
-        self._volume = volume
-        self._total_bytes = sum(stored.size_bytes for stored in objects.values())
-        self._cut: dict[str, Whole] = {}
-        """Files that come in parts."""
-
-    def prepare(self, sizes: PartSizes, stop: Stop) -> deque[Part]:
-        """
-        Make the files that are empty, or come in parts.
-
-        Returns what is asked for, the largest files first, so that none of them is the last one. Raises DiskFull, AdapterError.
-        """
-        parts: deque[Part] = deque()
-        with self.writing():
-            self.reserved.grow(self._total_bytes, len(self.objects))
-            for path, stored in sorted(self.objects.items(), key=lambda item: -item[1].size_bytes):
-                stop.check()
-                size, length = stored.size_bytes, stored.size_bytes
-                if size > sizes.whole_bytes and stored.is_divisible and stored.is_versioned:
-                    length = min(sizes.part_bytes, -(-size // FIRST_CONNECTIONS))
-                    self._cut[path] = Whole(stored, self._place)
-                if path in self._cut or not size:
-                    os.close(self.reserved.insist(partial(open_file, f"{self.folder}/{path}", is_new=True)))
-                parts += [Part(path, start, min(length, size - start)) for start in range(0, size, length or 1)]
-        return parts
-
-    def read(self, part: Part) -> Read:
-        """What is asked for, and where it goes."""
-        whole = self._cut.get(part.path)
-        return PartFile(self, part, whole or Whole(self.objects[part.path], self._place), is_new=whole is None)
-
-    def writing(self) -> AbstractContextManager[None]:
-        """As `Volume.writing`, of all these files."""
-        return self._volume.writing(self._total_bytes)
-
-    def close(self, _stop: Stop) -> None:
-        """Let go of what is open. No read goes on any more."""
-        for file in self.open:
-            with suppress(OSError):  # what has failed before is the cause
-                os.close(file)
-
-
-class PartFile(Run):
-    """
-    Writes what comes of a part to where it belongs. The file is opened when the first bytes come.
-
-    Raises DiskFull and AdapterError when the volume takes none, and SourceUnavailable from `end`, as `Whole.ran`.
-    """
-
-    def __init__(self, files: StagedFiles, part: Part, whole: Whole, *, is_new: bool) -> None:
-        super().__init__(whole, part.start, part.length)
-        self._files = files
-        self._open = partial(open_file, f"{files.folder}/{part.path}", is_new=is_new)
-        self._file = -1
-        self.written_bytes = part.length
-
-    def keep(self, chunk: bytes | memoryview) -> None:
-        """As `Read`."""
-        files = self._files
-        with files.writing():
-            if self._file < 0:
-                self._file = files.reserved.insist(self._open)
-                files.open.add(self._file)
-            files.reserved.write(self._file, chunk, self.next)
-        files.moved_bytes += len(chunk)
-
-    def end(self) -> None:
-        """As `Read`. A file system of a network may say only now that it is full."""
-        files = self._files
-        files.open.discard(self._file)
-        with files.writing():
-            os.close(self._file)
-        files.reserved.wrote(self.length)
-        files.ended += 1
         super().end()
 
 
