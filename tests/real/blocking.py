@@ -86,7 +86,8 @@ def engine() -> Engine:
 
 
 @functools.cache
-def _blocking() -> Workers:
+def blocking() -> Workers:
+    """For all tests of a process."""
     return Workers("blocking", 16)
 
 
@@ -94,7 +95,7 @@ class BlockingClients:
     """As `Clients`, for a test's own thread."""
 
     def __init__(self, stores: Mapping[str, Any] = BUCKETS, guard: Guard = FREE) -> None:
-        self._clients = Clients(stores, Means(engine=engine(), blocking=_blocking(), asking=_blocking(), guard=guard))
+        self._clients = Clients(stores, Means(engine=engine(), blocking=blocking(), asking=blocking(), guard=guard))
 
     def bucket(self, config: StorageConfig, stop: Stop | None = None) -> BlockingBucket:
         """The bucket of a config."""
