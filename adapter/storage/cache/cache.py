@@ -140,8 +140,6 @@ class Cache:
             yield
         except (SourceDenied, SourceNotFound):
             entries = self._artifacts.of_origin(origin)
-            for entry in entries:
-                entry.confirmed = 0.0
             await self._files.run_to_end(lambda _: self._artifacts.confirm(entries, 0.0))
             raise
 
