@@ -3,13 +3,13 @@ The one thing that every store of objects must be able to do for us: list pages 
 
 Contract, checked by one suite for every store (`tests/contract/bucket`):
 
-- Calls are coroutines of the event loop. Cancelled, they end when nothing can reach the sink any more.
+- Calls are coroutines of the event loop. Cancelled, they end when no more bytes can be given.
 - No call repeats anything: `stores.tries` does. Every failure is a `SourceError` (or
   InvalidRequest when repeating cannot help) with words for people; foreign exceptions stay inside.
 - A page holds keys in the store's order, zero-byte objects and folder markers included.
-- `read` gives each sink exactly the bytes of the listed version, in order, or raises. Bytes that reached a sink before it
+- `read` gives each `Read` exactly the bytes of the listed version, in order, or raises. Bytes that were given before it
   raised are right: the same reads, given again, go on after them.
-- A file's sink is told the checksums of the whole object before its bytes come, as far as the store tells them.
+- A `Read` is told the checksums of the whole object before its bytes come, as far as the store tells them.
 - An ETag is compared, never interpreted. Quotes and weak marks are gone. An answer without the version that was listed is refused.
 - An object without one has no version: it is read from its start to its end in one answer, and never resumed.
 
@@ -23,36 +23,6 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from adapter.storage.checksums import Checksum
-
-
-class FileSink:
-    """
-    A sink that is a place in a file. Its methods run in a thread of the engine.
-
-    It is told what the store says of the whole object, and compares that with the bytes that came.
-    """
-
-    writes = True
-    """Whether it may have to wait for a disk."""
-
-    @property
-    def is_asking(self) -> bool:
-        """Whether the value of a checksum that was told without it is worth a request."""
-        return False
-
-    def expect(self, told: Sequence[Checksum]) -> None:
-        """What an answer tells of the whole object, before its first byte is given. May be told again: answers can be cut."""
-
-    def __call__(self, chunk: bytes | memoryview) -> None:
-        """Take the next bytes. A view is the caller's again when this returns."""
-        raise NotImplementedError
-
-    def end(self) -> None:
-        """All that was asked for has come."""
-
-
-Sink = Callable[[bytes | memoryview], object] | FileSink
-"""Takes the next bytes of a read. What it raises goes through unchanged."""
 
 PAGE_OBJECTS = 1000
 """The most that S3 gives in one page."""
@@ -88,20 +58,25 @@ class Page:
     """Where the next page starts; None after the last one."""
 
 
-@dataclass(eq=False, slots=True)
 class Read:
-    """Bytes of an object that are wanted, and how far they have come."""
+    """
+    Bytes of an object that are wanted, in their order, and how far they have come. Its methods run in a thread of the engine.
 
-    wanted: StoredObject
-    start: int
-    length: int
-    sink: Sink
-    moved: Callable[[], None] = lambda: None
-    """Called when bytes have reached the sink, in any thread."""
-    taken: int = 0
-    """Bytes that have reached the sink."""
-    is_done: bool = False
-    """The sink has taken all, and verified it."""
+    They are kept in memory and believed; a subclass keeps them elsewhere, or compares them with what the store says of the whole object.
+    """
+
+    written_bytes = 0
+    """That go to a disk, which may have to be waited for."""
+
+    def __init__(self, wanted: StoredObject, start: int, length: int) -> None:
+        self.wanted, self.start, self.length = wanted, start, length
+        self.moved: Callable[[], None] = lambda: None
+        """Called when bytes have come, in any thread."""
+        self.content = bytearray()
+        self.taken = 0
+        """Bytes that have come."""
+        self.is_done = False
+        """All have come, and are verified."""
 
     @property
     def next(self) -> int:
@@ -123,21 +98,26 @@ class Read:
         """What is missing, as the value of `Range`."""
         return f"bytes={self.next}-{self.last}"
 
-    @property
-    def written_bytes(self) -> int:
-        """That go to a disk."""
-        return self.length if isinstance(self.sink, FileSink) and self.sink.writes else 0
+    def expect(self, told: Sequence[Checksum]) -> bool:
+        """
+        What an answer tells of the whole object, before its first byte is given. May be told again: answers can be cut.
+
+        Returns whether the value of a checksum that was told without it is worth a request.
+        """
+        return False
 
     def give(self, chunk: bytes | memoryview) -> None:
-        """The next bytes for the sink. Raises what it raises."""
-        self.sink(chunk)
+        """The next bytes; a view is the caller's again when this returns. What it raises goes through unchanged."""
+        self.keep(chunk)
         self.taken += len(chunk)
         self.moved()
 
+    def keep(self, chunk: bytes | memoryview) -> None:
+        """Bytes that have come, behind `taken` others. Raises what `give` may."""
+        self.content += chunk
+
     def end(self) -> None:
-        """All have come. Raises what the sink raises."""
-        if isinstance(self.sink, FileSink):
-            self.sink.end()
+        """All have come. What it raises goes through unchanged."""
         self.is_done = True
 
 
@@ -162,7 +142,7 @@ class Bucket(Protocol):
 
     async def read(self, reads: Sequence[Read]) -> None:
         """
-        Give the bytes of each read to its sink, one read after the other over one connection.
+        Give each read its bytes, one read after the other over one connection.
 
         Reads that are done are left out, and one that has begun goes on. The first that fails ends the call.
 

@@ -65,7 +65,7 @@ class Search:
         if self.wanted is None:
             return
         self.listing = found.listing
-        for file in self.wanted(found.listing) if found.listing else ():
+        for file in self.wanted(found.listing):
             with suppress(AdapterError):  # the listing tells enough without
                 content = await found.peek(file)
                 if content is not None:
@@ -76,8 +76,8 @@ class Found(Protocol):
     """A model where it lies."""
 
     @property
-    def listing(self) -> Listing | None:
-        """None: the model is an archive that was never unpacked."""
+    def listing(self) -> Listing:
+        """Of its files."""
 
     async def peek(self, file: SourceFile) -> bytes | None:
         """Content of a small file, for a survey. None: it is in an archive. Raises as `StoredModel.read`."""

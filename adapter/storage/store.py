@@ -26,16 +26,15 @@ from adapter.model import Artifact, ModelSpec, Survey
 from adapter.ports import StoredModel, Wanted, nothing
 from adapter.settings.storage import CACHE_DIR, PullSettings
 from adapter.storage.bucket import Bucket
-from adapter.storage.cache.cache import Cache, found_soon
+from adapter.storage.cache.cache import Cache
 from adapter.storage.cache.record import origin_of
 from adapter.storage.mounted.finders import Mounted
 from adapter.storage.net.engine import Engine
 from adapter.storage.net.messages import Guard
 from adapter.storage.pull.archives import is_archive
 from adapter.storage.pull.listing import find_model
-from adapter.storage.pull.puller import EndpointQueues, Means
-from adapter.storage.pull.remote import PackedModel, RemoteModel
-from adapter.storage.pull.staged import PART_SIZES, PartSizes
+from adapter.storage.pull.puller import PART_SIZES, EndpointQueues, Means, PartSizes
+from adapter.storage.pull.remote import PackedModel, RemoteModel, found_soon, stale
 from adapter.storage.search import Found, Search
 from adapter.storage.secret.config import StorageConfigs
 from adapter.storage.secret.merging import NOTHING, StorageConfig
@@ -138,8 +137,8 @@ class Store:
         if (candidate := self._cache.candidate(search.origin)) is not None:
             async with self._cache.heeding_refusals(search.origin):
                 cause, found = await found_soon(find(), waits)
-            if found is None and (stale := await self._cache.stale(candidate, cause, waits)) is not None:
-                return stale
+            if found is None and (kept := await stale(self._cache, candidate, cause, waits)) is not None:
+                return kept
         return await (found or await find()).open()
 
     async def survey(self, spec: ModelSpec, timeout_seconds: float, wanted: Wanted = nothing) -> Survey:
@@ -205,7 +204,7 @@ class Store:
             is_packed = config.flag("unpack", default=False) and found.single is not None and is_archive(found.listing.name)
             make = partial(PackedModel if is_packed else RemoteModel, found, means=self._means, search=search, bucket_for=bucket_for)
             model = await self._files.run(lambda _: make()) if is_packed else make()
-            if not isinstance(model, PackedModel) or model.is_known:
+            if model.is_known:
                 await search.tell(model)
             return model
 

@@ -17,7 +17,7 @@ from adapter.storage.pull.listing import find_model
 from adapter.workers import Stop
 from tests.fakes.hell import Hell, Peer, answering
 from tests.fuzz.fuzzing import SECRET, check_words, fuzzed, mutated, numbers, texts, trees, wire_texts
-from tests.real.blocking import BlockingClients, run
+from tests.real.blocking import BlockingClients, blocking, run
 from tests.unit.storage.rigs import make_config, make_search
 
 _XML = '<?xml version="1.0" encoding="UTF-8"?>'
@@ -163,7 +163,7 @@ pages = st.builds(
 def test_any_pages_are_a_listing_of_files_or_words(found: list[Page], path: str, schema: str | None) -> None:
     """Every path can lie below a model, once, and in order."""
     try:
-        model = run(find_model(Scripted(found), make_search(path, schema_path=schema)))
+        model = run(find_model(Scripted(found), make_search(path, schema_path=schema), blocking()))
     except AdapterError as error:
         event(error.reason)
         check_words(error)

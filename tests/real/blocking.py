@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import functools
 import threading
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import CancelledError
 from typing import Any, TypeVar
 
-from adapter.storage.bucket import PAGE_OBJECTS, Bucket, FileSink, Page, Read, Sink, StoredObject
+from adapter.storage.bucket import PAGE_OBJECTS, Bucket, Page, Read, StoredObject
 from adapter.storage.net.engine import Engine
 from adapter.storage.net.messages import FREE, Guard
 from adapter.storage.secret.merging import StorageConfig
@@ -18,6 +18,8 @@ from adapter.storage.stores.table import BUCKETS
 from adapter.workers import Stop, Workers
 
 T = TypeVar("T")
+Sink = Callable[[bytes | memoryview], object] | Read
+"""What takes the bytes of a read."""
 
 
 @functools.cache
@@ -62,13 +64,19 @@ class BlockingBucket:
 
     def read(self, wanted: StoredObject, start: int, length: int, sink: Sink, stop: Stop) -> None:
         """As `Bucket`."""
+        run(self.bucket.read((sink if isinstance(sink, Read) else _Given(wanted, start, length, sink, stop),)), stop)
 
-        def wanted_still(chunk: bytes | memoryview) -> None:
-            stop.check()
-            sink(chunk)
 
-        read = Read(wanted, start, length, sink if isinstance(sink, FileSink) else wanted_still)
-        run(self.bucket.read((read,)), stop)
+class _Given(Read):
+    """Goes to a function of a test, until the stop."""
+
+    def __init__(self, wanted: StoredObject, start: int, length: int, sink: Callable[[bytes | memoryview], object], stop: Stop) -> None:
+        super().__init__(wanted, start, length)
+        self._sink, self._stop = sink, stop
+
+    def keep(self, chunk: bytes | memoryview) -> None:
+        self._stop.check()
+        self._sink(chunk)
 
 
 @functools.cache
@@ -78,7 +86,8 @@ def engine() -> Engine:
 
 
 @functools.cache
-def _blocking() -> Workers:
+def blocking() -> Workers:
+    """For all tests of a process."""
     return Workers("blocking", 16)
 
 
@@ -86,7 +95,7 @@ class BlockingClients:
     """As `Clients`, for a test's own thread."""
 
     def __init__(self, stores: Mapping[str, Any] = BUCKETS, guard: Guard = FREE) -> None:
-        self._clients = Clients(stores, Means(engine=engine(), blocking=_blocking(), asking=_blocking(), guard=guard))
+        self._clients = Clients(stores, Means(engine=engine(), blocking=blocking(), asking=blocking(), guard=guard))
 
     def bucket(self, config: StorageConfig, stop: Stop | None = None) -> BlockingBucket:
         """The bucket of a config."""

@@ -59,8 +59,8 @@ class AsListed(MemoryBucket):
 
     async def read(self, reads: Sequence[Read]) -> None:
         for read in reads:
-            await super().read((Read(super().stored(read.wanted.key), read.start, read.length, read.sink),))
-            read.taken, read.is_done = read.length, True
+            read.wanted = super().stored(read.wanted.key)
+            await super().read((read,))
 
 
 VICTIMS, EVIL = b"of the victim" * 10, b"of the enemy!" * 10

@@ -11,7 +11,7 @@ from adapter.storage.bucket import StoredObject
 from adapter.storage.pull.listing import find_model
 from adapter.workers import Stop
 from tests.fakes.hell import Hell, answering, by_target, endless_body, honest, in_turn, redirecting
-from tests.real.blocking import BlockingClients, run
+from tests.real.blocking import BlockingClients, blocking, run
 from tests.security import unmeasured
 from tests.security.chosen import long_but
 from tests.unit.storage.rigs import make_config, make_search
@@ -192,7 +192,7 @@ def test_a_listing_that_turns_in_a_circle_ends():
     for behaviour in (xml(listing(row("m/1"), more="same")), circle):
         with Hell(behaviour) as server:
             with pytest.raises(SourceUnavailable, match="a listing of 'm' without an end"):
-                run(find_model(bucket_at(server).bucket, make_search("m")))
+                run(find_model(bucket_at(server).bucket, make_search("m"), blocking()))
             assert len(server.requests) <= 4
 
 
@@ -206,14 +206,14 @@ def test_empty_pages_without_end_end(monkeypatch):
 
     with Hell(answer) as server:
         with pytest.raises(SourceUnavailable, match="without an end"):
-            run(find_model(bucket_at(server).bucket, make_search("m")))
+            run(find_model(bucket_at(server).bucket, make_search("m"), blocking()))
         assert len(server.requests) == 21
 
 
 def test_a_key_that_is_listed_twice_is_no_model():
     """One of its two sizes would be wrong."""
     with Hell(xml(listing(row("m/a", 1), row("m/a", 2)))) as server, pytest.raises(SourceUnavailable, match="twice"):
-        run(find_model(bucket_at(server).bucket, make_search("m")))
+        run(find_model(bucket_at(server).bucket, make_search("m"), blocking()))
 
 
 def test_names_have_a_bound_together(monkeypatch):
@@ -221,7 +221,7 @@ def test_names_have_a_bound_together(monkeypatch):
     monkeypatch.setattr("adapter.storage.pull.listing.MAX_NAMES_BYTES", 100_000)
     rows = [row(f"m/\U0001f4a3{'k' * 200}{number}") for number in range(200)]
     with Hell(xml(listing(*rows))) as server, pytest.raises(InvalidRequest, match="is it really one model"):
-        run(find_model(bucket_at(server).bucket, make_search("m")))
+        run(find_model(bucket_at(server).bucket, make_search("m"), blocking()))
 
 
 def span(start, last, total=SIZE):

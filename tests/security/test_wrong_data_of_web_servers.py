@@ -12,7 +12,7 @@ from adapter.errors import InvalidRequest, SourceChanged, SourceUnavailable
 from adapter.settings.storage import PullSettings
 from adapter.storage.bucket import StoredObject
 from adapter.storage.net.messages import FREE, Guard
-from adapter.storage.pull.staged import PartSizes
+from adapter.storage.pull.puller import PartSizes
 from adapter.storage.store import Store
 from adapter.volume.volume import Volume
 from adapter.workers import Stop

@@ -15,7 +15,7 @@ from adapter.model import RESERVED_IDS
 from adapter.ports import Ports
 from adapter.settings.capacity import CapacitySettings
 from adapter.settings.storage import PullSettings
-from adapter.storage.pull.staged import PartSizes
+from adapter.storage.pull.puller import PartSizes
 from adapter.storage.store import Store
 from adapter.triton.repository import Repository
 from adapter.triton.server import TritonServer

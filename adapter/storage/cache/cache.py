@@ -14,35 +14,52 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import os
 import secrets
-from collections.abc import AsyncIterator, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
 
+import msgspec
 import structlog
 
-from adapter.errors import AdapterError, SourceDenied, SourceNotFound, SourceUnavailable
+from adapter.errors import AdapterError, SourceDenied, SourceNotFound
 from adapter.model import Artifact, Listing, SourceFile
+from adapter.paths import directories_of
 from adapter.storage.bucket import StoredObject
+from adapter.storage.cache import record as records
 from adapter.storage.cache.artifacts import Artifacts, Entry
-from adapter.storage.cache.build import Build, Wanted
-from adapter.storage.cache.record import FILES, SCHEMA, ArtifactRecord
-from adapter.storage.search import Found, check_readable
+from adapter.storage.cache.record import ARCHIVE, FILES, ArtifactRecord, Identity
 from adapter.telemetry.metrics import CACHE_REQUESTS, CACHE_SAVED_BYTES
-from adapter.volume.space import Space
+from adapter.volume.boot import boot_seconds
+from adapter.volume.space import Reservation, Space
 from adapter.volume.trees import Ends, read_below, read_ends
-from adapter.volume.volume import Volume
+from adapter.volume.volume import FILE_MODE, Volume, make_plain_directory
 from adapter.waits import Waits
 from adapter.workers import Stop, Workers
 
-_STALE_SECONDS = 5.0
-"""Longest silence in a listing where the cache can stand in for a store that is away; never more than a third of the budget."""
-_TICK_SECONDS = 0.01
-
 _log = structlog.stdlib.get_logger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What one load wants, and how it gets at the model's bytes, with credentials of its own."""
+
+    identity: Identity
+    is_versioned: bool
+    """False: two of them cannot be told apart, so it is made for this load alone."""
+    waits: Waits
+    contents: Mapping[StoredObject, bytes]
+    """What is in memory, and need not be read again."""
+    read: Callable[[StoredObject, int], Awaitable[bytes]]
+    """The first bytes of this object. Raises SourceError."""
+    fill: Callable[[Path, Mapping[str, StoredObject], Reservation, Waits], Awaitable[Listing]]
+    """
+    Bring what is missing (path below the staged directory → object; `archive`: unpacked into `files`), and return what
+    the model has. Raises SourceError, DiskFull, InvalidModel.
+    """
 
 
 @dataclass(eq=False)
@@ -85,7 +102,7 @@ class Cache:
 
     async def take(self, wanted: Wanted) -> tuple[Artifact, Listing]:
         """
-        The artifact, found or made by the first caller, with one more user; and what its model has.
+        The artifact, found or made by the first caller, with one more user; and what its model had then.
 
         Raises:
             SourceError, DiskFull, InvalidModel: as `wanted`; the artifact may be there, but not for these credentials.
@@ -96,10 +113,10 @@ class Cache:
                 key = await self._files.run_large(lambda: wanted.identity.key, len(wanted.identity.objects))
             while (entry := self._artifacts.find(key)) is not None:
                 some = next((stored for stored in wanted.identity.objects.values() if stored.size_bytes), None)
-                if some is not None and not entry.confirmed:
-                    await wanted.prove(some)
-                if (record := await self._held(entry, is_listed=True)) is not None:
-                    return _hit(entry, wanted), wanted.listing or record.listing
+                if some is not None and not entry.confirmed and not any(wanted.contents.values()):
+                    await wanted.read(some, 1)
+                if (record := await self.held(entry, is_listed=True)) is not None:
+                    return _hit(entry, wanted), record.listing
             return await self._pulled(key, wanted)
 
     async def content(self, origin: str, stored: StoredObject) -> bytes | None:
@@ -123,29 +140,18 @@ class Cache:
             yield
         except (SourceDenied, SourceNotFound):
             entries = self._artifacts.of_origin(origin)
-            for entry in entries:
-                entry.confirmed = 0.0
             await self._files.run_to_end(lambda _: self._artifacts.confirm(entries, 0.0))
             raise
 
-    async def stale(self, entry: Entry, cause: str, waits: Waits) -> StaleModel | None:
-        """The model of this artifact, and why its store is not asked; None: the artifact cannot be used."""
-        record = await self._held(entry)
-        if record is None:
-            return None
-        await self._let_go(entry.folder)
-        _log.warning("cache.stale", model=record.listing.origin, cause=cause)
-        return StaleModel(record.listing, self, entry, record, cause, waits)
-
-    async def read(self, entry: Entry, path: str, size_bytes: int) -> bytes:
-        """A small file of this artifact. Raises OSError."""
-        return await self._files.run(lambda _: read_below(entry.folder, path, size_bytes))
+    async def read(self, artifact: Artifact, path: str, size_bytes: int) -> bytes:
+        """A small file of an artifact that is held. Raises OSError."""
+        return await self._files.run(lambda _: read_below(artifact.root.parent, path, size_bytes))
 
     async def reclaim(self, key: str) -> Artifact | None:
         """One more user of an artifact of a model that is placed since an earlier process, or whose store is away."""
         await self.ready()
         entry = self._artifacts.find(key)
-        return None if entry is None or await self._held(entry) is None else _artifact(entry)
+        return None if entry is None or await self.held(entry) is None else artifact_of(entry)
 
     async def ends(self, artifact: Artifact, files: tuple[SourceFile, ...], waits: Waits) -> dict[SourceFile, Ends]:
         """Both ends of files of an artifact that is held. Raises as `read_ends`."""
@@ -164,7 +170,7 @@ class Cache:
         """As `release`, some time soon: for a finalizer."""
         self._files.start(lambda _: self._artifacts.let_go(artifact.root.parent))
 
-    async def _held(self, entry: Entry, *, is_listed: bool = False) -> ArtifactRecord | None:
+    async def held(self, entry: Entry, *, is_listed: bool = False) -> ArtifactRecord | None:
         """
         The record of an artifact that has one more user now. None: it is gone, or damaged; it is let go then.
 
@@ -205,27 +211,68 @@ class Cache:
             raise
         finally:
             pull.callers -= 1
-        return _artifact(entry) if is_own else _hit(entry, wanted), wanted.listing or listing
+        return artifact_of(entry) if is_own else _hit(entry, wanted), listing
 
     async def _make(self, key: str, pull: _Pull, wanted: Wanted) -> tuple[Entry, Listing]:
+        entry = Entry(wanted.identity.origin, users=1)
         try:
             with self._space.reservation() as reserved:
-                build = Build(self._artifacts, reserved, wanted, Entry(wanted.identity.origin, users=1))
                 try:
-                    missing = await self._files.run(build.begin)
-                    listing = await wanted.fill(build.entry.folder, missing, reserved, pull.waits)
-                    await self._files.run(partial(build.finish, listing))
+                    missing, linked_bytes = await self._files.run(partial(self._begin, wanted, entry, reserved))
+                    listing = await wanted.fill(entry.folder, missing, reserved, pull.waits)
+                    await self._files.run(partial(self._finish, wanted, entry, reserved, listing))
                 except BaseException:
-                    await self._let_go(build.entry.folder)
+                    await self._let_go(entry.folder)
                     raise
                 # from here on nothing is awaited: no caller comes or goes
-                self._artifacts.use(build.entry, pull.callers - 1)
+                self._artifacts.use(entry, pull.callers - 1)
         finally:
             if self._pulls.get(key) is pull:
                 del self._pulls[key]
         CACHE_REQUESTS.labels("miss").inc()
-        CACHE_SAVED_BYTES.inc(build.linked_bytes)
-        return build.entry, listing
+        CACHE_SAVED_BYTES.inc(linked_bytes)
+        return entry, listing
+
+    def _begin(self, wanted: Wanted, entry: Entry, reserved: Reservation, stop: Stop) -> tuple[dict[str, StoredObject], int]:
+        """
+        Everything of an artifact that needs no store.
+
+        Returns:
+            What is still missing, path in the artifact → object; and the bytes of the files that other artifacts have too.
+        """
+        artifacts, missing, linked = self._artifacts, dict(wanted.identity.objects), {}
+        with artifacts.volume.writing(sum(map(len, wanted.contents.values()))):
+            staged = reserved.insist(artifacts.volume.new_staging)
+            artifacts.put(entry, staged, {})
+            for directory in sorted(directories_of((*missing, f"{FILES}/"))):  # parents first
+                reserved.insist(partial(make_plain_directory, staged / directory))
+            if wanted.is_versioned and ARCHIVE not in missing:
+                linked = artifacts.link(staged, entry.origin, missing, stop)
+                artifacts.put(entry, staged, linked)
+            for path in [path for path, stored in missing.items() if stored in wanted.contents]:
+                content = wanted.contents[missing.pop(path)]
+                reserved.grow(len(content), 1)
+                _write(reserved, staged / path, content, FILE_MODE)
+        return missing, sum(linked.values())
+
+    def _finish(self, wanted: Wanted, entry: Entry, reserved: Reservation, listing: Listing, stop: Stop) -> None:
+        """Publish it; `listing` is what the store has."""
+        staged, confirmed, key, volume = entry.folder, boot_seconds(), None, self._artifacts.volume
+        with volume.writing(0):
+            record, inodes = records.recorded(staged, wanted.identity, listing)
+            content = msgspec.json.encode(record)
+            if wanted.is_versioned and len(content) > records.MAX_BYTES:
+                cause = "it has too many files: each load after an unload pulls all of it again"
+                _log.warning("cache.not_kept", model=listing.origin, files=len(record.files), cause=cause)
+            elif wanted.is_versioned:
+                key = record.key
+                reserved.change(len(content))
+                _write(reserved, staged / records.NAME, content, records.MODE)
+                records.confirm(staged, confirmed)
+                inodes[os.lstat(staged / records.NAME).st_ino] = len(content)
+            stop.check()
+            name = f"{key}.{secrets.token_hex(8)}" if key else None
+            self._artifacts.put(entry, reserved.insist(partial(volume.publish, staged, name)), inodes, key, confirmed)
 
     async def _let_go(self, folder: Path) -> None:
         await self._files.run_to_end(lambda _: self._artifacts.let_go(folder))
@@ -234,73 +281,20 @@ class Cache:
 def _hit(entry: Entry, wanted: Wanted) -> Artifact:
     CACHE_REQUESTS.labels("hit").inc()
     CACHE_SAVED_BYTES.inc(sum(stored.size_bytes for stored in wanted.identity.objects.values()))
-    return _artifact(entry)
+    return artifact_of(entry)
 
 
-def _artifact(entry: Entry) -> Artifact:
+def artifact_of(entry: Entry) -> Artifact:
+    """What the callers of the cache have of an artifact."""
     return Artifact(root=entry.folder / FILES, is_ours=True, key=entry.key)
 
 
-@dataclass(frozen=True)
-class StaleModel:
-    """
-    A model whose store is away, as the artifact has it that this very reader was confirmed for last.
+def _write(reserved: Reservation, path: Path, content: bytes, mode: int) -> None:
+    def write() -> None:
+        path.unlink(missing_ok=True)  # of an attempt that found the volume full
+        with path.open("xb") as opened:
+            os.fchmod(opened.fileno(), mode)
+            opened.write(content)
 
-    Implements `StoredModel`. Only who has listed and read it with the same config gets it; what the store would say now
-    is not known.
-    """
-
-    listing: Listing
-    _cache: Cache
-    _entry: Entry
-    _record: ArtifactRecord
-    _cause: str
-    _waits: Waits
-
-    async def read(self, file: SourceFile) -> bytes:
-        """As `StoredModel`."""
-        check_readable(file, self.listing.origin)
-        path = SCHEMA if file == self.listing.schema else f"{FILES}/{file.path}"
-        try:
-            return await self._cache.read(self._entry, path, file.size_bytes)
-        except OSError as error:
-            raise SourceUnavailable(self._cause) from error
-
-    async def fetch(self, files: tuple[SourceFile, ...]) -> Artifact:
-        """As `StoredModel`."""
-        has_all = {file.path for file in self._record.files}.issuperset(f"{FILES}/{file.path}" for file in files)
-        artifact = await self._cache.reclaim(self._record.key) if has_all else None
-        if artifact is None:
-            raise SourceUnavailable(self._cause)
-        CACHE_REQUESTS.labels("stale").inc()
-        CACHE_SAVED_BYTES.inc(sum(file.size_bytes for file in self._record.files))
-        return artifact
-
-    async def ends(self, artifact: Artifact, files: tuple[SourceFile, ...]) -> Mapping[SourceFile, Ends]:
-        """As `StoredModel`."""
-        return await self._cache.ends(artifact, files, self._waits)
-
-
-async def found_soon(finding: Coroutine[Any, Any, Found], waits: Waits) -> tuple[str, Found | None]:
-    """
-    What the store has, if the store is not silent for long: something else can be given.
-
-    Returns:
-        Why it did not tell, and nothing; or what was found. Raises as `open`, where the store is not away.
-    """
-    seconds = max(min(_STALE_SECONDS, waits.left_seconds() / 3), 0.0)
-    task = asyncio.create_task(finding)
-    try:
-        while not task.done():
-            silent_seconds = waits.silent_seconds()  # a long listing has many answers
-            if silent_seconds >= seconds:
-                return f"storage has been silent for {seconds:.3g} s: {waits.words()}", None
-            await asyncio.wait({task}, timeout=max(seconds - silent_seconds, _TICK_SECONDS))
-        return "", task.result()
-    except SourceUnavailable as error:
-        if not error.can_pass:
-            raise
-        return error.text, None
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+    reserved.insist(write)
+    reserved.wrote(len(content))

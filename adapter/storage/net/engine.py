@@ -2,7 +2,7 @@
 The download engine: threads that each run libcurl's multi interface over epoll.
 
 `Engine.fetch` belongs to the event loop; the bytes of a body are taken in the engine's thread. Requests that
-only ask (listings, tokens) have a thread that never writes to a disk. A `Bridge` is for libraries that block.
+only ask (listings, tokens) have a thread that never writes to a disk.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
@@ -26,9 +25,9 @@ import structlog
 
 from adapter.errors import StartError
 from adapter.storage.net.failures import CONNECT_SECONDS, DeniedAddress, Unanswered, UnknownName, failure_of, unresolved
-from adapter.storage.net.messages import FREE, SMALL_BYTES, TOKEN_BYTES, Access, Collected, Guard, Head, Request, Trust, proxy_for
+from adapter.storage.net.messages import SMALL_BYTES, Head, Request
 from adapter.storage.net.transfer import TICK_SECONDS, Transfer
-from adapter.workers import Stop, Workers, to_its_end
+from adapter.workers import Workers, to_its_end
 
 NAME_THREADS = 8
 """The operating system's resolver blocks for as long as its name servers are silent, 5 to 30 s, and nothing wakes it."""
@@ -271,35 +270,3 @@ class Worker:
         else:
             self._epoll.register(file, _EVENTS[what])
             multi.assign(file, True)
-
-
-@dataclass
-class Bridge:
-    """Requests of a vendor's library, which blocks in a thread of ours. Made on the event loop, used in threads."""
-
-    engine: Engine
-    trust: Trust
-    guard: Guard = FREE
-    _: KW_ONLY
-    asks: Callable[[str], None]
-    """Told host and port before each request."""
-    loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
-
-    def send(
-        self, method: str, url: str, headers: Mapping[str, str], body: bytes | None, stop: Stop, *, uses_proxies: bool = True
-    ) -> tuple[Head, bytes]:
-        """
-        The whole answer. Blocks, until the stop.
-
-        Raises:
-            Unanswered: none has come.
-            CancelledError: it is not wanted any more.
-        """
-        self.asks(urlsplit(url).netloc)
-        page = Collected()
-        access = Access(self.trust, self.guard, proxy_for(url) if uses_proxies else "")
-        request = Request(url, {"Accept-Encoding": "identity", **headers}, page, access, TOKEN_BYTES, method, body)
-        asked = asyncio.run_coroutine_threadsafe(self.engine.fetch(request), self.loop)
-        with stop.waking(asked.cancel):
-            head = asked.result()
-        return head, page.content or head.error

@@ -1,22 +1,33 @@
 """
 Archives made into plain files: `.tar`, `.tar.gz`, `.tgz`, `.zip`.
 
-What may come out, whatever the kind: `archive_tree`. How each kind is read: `archive_zip`, `archive_tar`. What is wrong
-with an archive is a fact about the model, in one line. Knows no store.
+What may come out, whatever the kind: `archive_tree`. How tar is read: `archive_tar`. What is wrong with an archive is a fact about
+the model, in one line. Knows no store.
+
+Zip archives have members that are stored or deflated, and are read by the standard library's `zipfile`. Invariants: the end mark is
+the only one whose comment ends where the file ends, and the directory is measured before `zipfile` parses it; a step of unpacking
+gives no more than 256 KiB; no two members share packed bytes, so that the archive's own length bounds what comes out. What stands in
+front of the archive (a program that unpacks itself) is passed over. Source: PKWARE APPNOTE.TXT 6.3.10.
 """
 
 from __future__ import annotations
 
 import gzip
+import io
+import os
+import re
+import stat
+import struct
 import tarfile
+import zipfile
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from adapter.errors import InvalidRequest
-from adapter.storage.pull import archive_zip
 from adapter.storage.pull.archive_tar import Tar
-from adapter.storage.pull.archive_tree import CHUNK_BYTES, FREE_BYTES, ArchiveTree, Damaged
+from adapter.storage.pull.archive_tree import CHUNK_BYTES, FREE_BYTES, ArchiveTree, Damaged, Entry, Kind
 from adapter.storage.search import shown
 from adapter.volume.space import Reservation
 from adapter.workers import Stop
@@ -28,11 +39,29 @@ _KINDS = {
     b"7z\xbc\xaf": "7z", b"Rar!": "rar",
 }  # fmt: skip
 """First bytes of what is taken for one another."""
-_BROKEN = (*archive_zip.BROKEN, tarfile.TarError, gzip.BadGzipFile)
-"""What the libraries raise on bytes that are no archive."""
 _STEP_BYTES = 16 * 1024
 _MAX_SINGLE_BYTES = 1024 * 1024
 """Of a name, or of padding, in a gzip file: `gzip` reads them one by one."""
+MAX_DIRECTORY_BYTES = 16 * 1024 * 1024
+"""`zipfile` holds it, and up to 1 KiB for each member; 100,000 members of names of 90 bytes take 16 MiB."""
+_MAX_NAMES_BYTES = 8 * 1024 * 1024
+"""One letter outside of the basic plane makes Python hold four bytes for each."""
+_MEMBER_BYTES, _LENGTHS_AT, _LENGTHS = 46, 28, struct.Struct("<3H")
+_END = struct.Struct("<4s4H2IH")
+_LOCAL = struct.Struct("<4s5H3I2H")
+_SHORT = 0xFFFF
+"""A field of this value is said by Zip64."""
+_UNICODE_NAME = 0x7075
+_UTF8 = 0x800
+_METHODS = {1: "shrink", 6: "implode", 9: "deflate64", 12: "bzip2", 14: "lzma", 93: "zstd", 95: "xz", 97: "wavpack", 98: "ppmd"}
+_ENCRYPTED = 0x1 | 0x40 | 0x2000
+_PATCH = 0x20
+_AES = 99
+_BROKEN = (
+    zipfile.BadZipFile, tarfile.TarError, gzip.BadGzipFile, zlib.error, struct.error, RuntimeError, EOFError, ValueError, OverflowError
+)  # fmt: skip
+"""What the libraries raise on bytes that are no archive."""
+_ZIP_KINDS: dict[int, Kind] = {0: "file", stat.S_IFREG: "file", stat.S_IFDIR: "directory", stat.S_IFLNK: "link"}
 
 
 def is_archive(name: str) -> bool:
@@ -76,7 +105,7 @@ def unpack(archive: Path, *, name: str, target: Path, reserved: Reservation, max
     try:
         with archive.open("rb") as file:
             content = cast("BinaryIO", gzip.GzipFile(fileobj=cast("Any", _Steps(file, stop))))
-            for entry in archive_zip.members(archive, tree, stop) if kind == "zip" else Tar(file if kind == "tar" else content, stop):
+            for entry in _members(archive, tree, stop) if kind == "zip" else Tar(file if kind == "tar" else content, stop):
                 tree.add(entry)
             if kind == "gzip" and all(content.read(CHUNK_BYTES) for _ in range(FREE_BYTES // CHUNK_BYTES)):  # to the checksum
                 raise Damaged("it goes on without end")
@@ -120,3 +149,134 @@ class _Steps:
         if self._single_bytes > _MAX_SINGLE_BYTES:
             raise Damaged("a name or the padding of gzip has no end")
         return self._file.read(min(size, _STEP_BYTES) if size >= 0 else _STEP_BYTES)
+
+
+def _members(archive: Path, tree: ArchiveTree, stop: Stop) -> Iterator[Entry]:
+    """
+    Every entry, after a look at all of them. The content of each is read before the next one.
+
+    Raises:
+        Damaged, one of `_BROKEN`: it is no zip archive, or not all of it.
+        InvalidModel: it holds what is not unpacked.
+        DiskFull, OSError: as `ArchiveTree.announce`.
+    """
+    with _Measured(io.FileIO(archive), tree) as file:
+        entries = _entries(file)
+        with zipfile.ZipFile(file) as opened:
+            if entries not in (_SHORT, len(opened.infolist()) & _SHORT):
+                raise Damaged("its directory has more or fewer entries than its end says")
+            tree.announce(_checked(opened, tree, stop), len(opened.infolist()))
+            for member in opened.infolist():
+                yield _entry(opened, member, file)
+
+
+class _Measured(io.BufferedReader):
+    """A file that gives no more at once than a directory may have, whichever directory is asked for."""
+
+    def __init__(self, file: io.FileIO, tree: ArchiveTree) -> None:
+        super().__init__(file)
+        self._tree = tree
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        if size is not None and size > MAX_DIRECTORY_BYTES:
+            raise Damaged(f"its directory has more than {MAX_DIRECTORY_BYTES} bytes")
+        data = super().read(size)
+        if len(data) > CHUNK_BYTES:
+            self._check(data)
+        return data
+
+    def _check(self, directory: bytes) -> None:
+        """Members and names that `zipfile` would hold. What is damaged, `zipfile` refuses."""
+        entries = names_bytes = at = 0
+        while at + _MEMBER_BYTES <= len(directory):
+            name_bytes, extra_bytes, comment_bytes = _LENGTHS.unpack_from(directory, at + _LENGTHS_AT)
+            if directory.find(b"\0", at + _MEMBER_BYTES, at + _MEMBER_BYTES + name_bytes) >= 0:
+                raise Damaged("a name has a NUL byte in it")
+            entries += 1
+            names_bytes += name_bytes
+            at += _MEMBER_BYTES + name_bytes + extra_bytes + comment_bytes
+        if names_bytes > _MAX_NAMES_BYTES:
+            raise Damaged(f"its directory has more than {_MAX_NAMES_BYTES} bytes of names")
+        self._tree.announce(0, entries)
+
+
+def _entries(file: io.BufferedReader) -> int:
+    """How many members the end mark says. Raises Damaged: there is none, or more than one could be meant."""
+    start = max(0, file.seek(0, os.SEEK_END) - _END.size - _SHORT)
+    file.seek(start)
+    tail = file.read()
+    marks = [mark.start() for mark in re.finditer(b"PK\5\6", tail)]
+    ends = [at for at in marks if at + _END.size + int.from_bytes(tail[at + 20 : at + 22], "little") == len(tail)]
+    if not ends or ends[-1] != marks[-1]:
+        raise Damaged("it has no end mark, or something follows it")
+    if len(ends) > 1:
+        raise Damaged("it has more than one end mark")
+    _, disk, first_disk, here, entries, *_ = _END.unpack_from(tail, ends[0])
+    if here != entries or (disk, first_disk) not in ((0, 0), (_SHORT, _SHORT)):
+        raise Damaged("it is a part of an archive")
+    return int(entries)
+
+
+def _checked(opened: zipfile.ZipFile, tree: ArchiveTree, stop: Stop) -> int:
+    """Look at every member before one is unpacked. Returns what they have together, in bytes."""
+    for member in opened.infolist():
+        stop.check()
+        if member.flag_bits & _ENCRYPTED or member.compress_type == _AES:
+            raise tree.refusal("is encrypted")
+        if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) or member.flag_bits & _PATCH:
+            method = _METHODS.get(member.compress_type, f"method {member.compress_type}") if not member.flag_bits & _PATCH else "patches"
+            raise tree.refusal(
+                f"holds {shown(member.orig_filename)}, which is packed with {method}; stored and deflate can be unpacked: pack it again, "
+                "for instance with `zip -r`"
+            )
+        if member.volume not in (0, _SHORT):
+            raise Damaged("it is a part of an archive")
+    ordered = sorted(opened.infolist(), key=lambda member: member.header_offset)
+    starts = [*(member.header_offset for member in ordered), opened.start_dir]
+    if starts[0] < 0 or any(_end_of(member) > after for member, after in zip(ordered, starts[1:], strict=True)):
+        raise Damaged("members overlap, or lie outside of the files")
+    return sum(member.file_size for member in ordered)
+
+
+def _end_of(member: zipfile.ZipInfo) -> int:
+    return member.header_offset + _LOCAL.size + member.compress_size
+
+
+def _entry(opened: zipfile.ZipFile, member: zipfile.ZipInfo, file: io.BufferedReader) -> Entry:
+    name, kind = _name(member), stat.S_IFMT(member.external_attr >> 16)
+    file.seek(member.header_offset)
+    method, *_, name_bytes, extra_bytes = _LOCAL.unpack(file.read(_LOCAL.size))[3:]
+    if method != member.compress_type or _end_of(member) + name_bytes + extra_bytes > opened.start_dir:
+        raise Damaged(f"the header of {shown(name)} contradicts the directory")
+    is_directory = not kind and name.endswith("/")
+    return Entry(name, "directory" if is_directory else _ZIP_KINDS.get(kind), member.file_size, _pieces(opened, member))
+
+
+def _pieces(opened: zipfile.ZipFile, member: zipfile.ZipInfo) -> Iterator[tuple[int, bytes]]:
+    """A member's content with its offsets. `zipfile` looks at its name and checksum. Raises Damaged."""
+    done = 0
+    with opened.open(member) as content:
+        while data := content.read(CHUNK_BYTES):
+            yield done, data
+            done += len(data)
+    if done != member.file_size:
+        raise Damaged(f"{shown(member.orig_filename)} is shorter than the archive says")
+
+
+def _name(member: zipfile.ZipInfo) -> str:
+    """
+    A member's name, with the letters that its packer meant.
+
+    `zipfile` reads names without the flag of UTF-8 in the alphabet of the first PCs; Info-ZIP and macOS write UTF-8 there all the same.
+    """
+    raw = member.orig_filename.encode("utf-8" if member.flag_bits & _UTF8 else "cp437")
+    extra = member.extra
+    while len(extra) >= 4:
+        kind, length = struct.unpack_from("<2H", extra)
+        if kind == _UNICODE_NAME and length > 5 and extra[4] == 1 and extra[5:9] == zlib.crc32(raw).to_bytes(4, "little"):
+            return extra[9 : 4 + length].decode()
+        extra = extra[4 + length :]
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return member.orig_filename

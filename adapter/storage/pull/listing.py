@@ -13,11 +13,9 @@ from __future__ import annotations
 
 import difflib
 import sys
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable
 from functools import partial
 from itertools import pairwise
-from typing import TypeVar
 
 from adapter.errors import InvalidRequest, SourceDenied, SourceNotFound, SourceUnavailable
 from adapter.model import Listing, SourceFile
@@ -25,8 +23,6 @@ from adapter.paths import TreeTooLarge, directories_of, path_problem
 from adapter.storage.bucket import Bucket, Page, StoredObject
 from adapter.storage.search import MAX_OBJECTS, Search, clean_path, shown
 from adapter.workers import Workers
-
-T = TypeVar("T")
 
 MAX_PAGES = 10_000
 """Of a listing, empty ones included: a hundred times what the largest model has in pages of 1,000."""
@@ -39,60 +35,23 @@ _FEW = 20
 """Rows that ascend, of a store that sorts; siblings that are remembered as hints."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class FoundModel:
-    """A listing, and where its files come from."""
-
-    bucket: Bucket
-    listing: Listing
-    prefix: str
-    """What a file's path is put behind to make its key."""
-    single: StoredObject | None
-    """Of a model that is one object."""
-    schema: StoredObject | None
-
-    def stored(self, file: SourceFile) -> StoredObject:
-        """The object of a listed file."""
-        if self.schema is not None and file == self.listing.schema:
-            return self.schema
-        return self.single or StoredObject(self.prefix + file.path, file.size_bytes, file.etag)
-
-
-async def find_model(bucket: Bucket, search: Search, threads: Workers | None = None) -> FoundModel:
+async def find_model(bucket: Bucket, search: Search, threads: Workers) -> FoundModel:
     """
     List the model that is searched for. The paths of the search are relative to the bucket's root; leading slashes mean nothing.
 
     Args:
         bucket: where the model is.
         search: what is searched for.
-        threads: that sort what was listed, where it is much; without them the event loop does.
+        threads: that sort what was listed, where it is much.
 
     Raises:
         InvalidRequest: the path, or a key below it, cannot be a file on disk.
         SourceNotFound: nothing is there.
         SourceError: as the bucket.
     """
-    key = clean_path(search.spec.path, "modelPath")
-    name = key.rpartition("/")[2]
-    tree = _Tree(bucket, key, search, threads)
-    await tree.find()
-    single, files, prefix = tree.single, tree.files, tree.prefix
-    if single is not None:
-        prefix = key[: len(key) - len(name)]
-        if problem := path_problem(name):
-            raise InvalidRequest(f"the key {shown(key)} cannot be a file on disk: it {problem}")
-        files = (SourceFile(name, single.size_bytes, single.etag),)
-        search.saw(files[0])
-    if not files:
-        raise await _nothing(bucket, key, "model", tree.beside)
-    schema = described = None
-    if search.spec.schema_path:
-        schema_key = clean_path(search.spec.schema_path, "schema_path")
-        listed = next((file for file in tree.files if prefix + file.path == schema_key), None)
-        schema = StoredObject(schema_key, listed.size_bytes, listed.etag) if listed else await _exact(bucket, schema_key, "schema")
-        described = SourceFile(schema.key.rpartition("/")[2], schema.size_bytes, schema.etag)
-    listing = Listing(origin=f"{bucket.place}/{key}", name=name, is_single_file=single is not None, files=files, schema=described)
-    return FoundModel(bucket=bucket, listing=listing, prefix=prefix, single=single, schema=schema)
+    found = FoundModel(bucket, search, threads)
+    await found.find()
+    return found
 
 
 def _ascends(page: Page) -> bool:
@@ -100,25 +59,56 @@ def _ascends(page: Page) -> bool:
     return len(keys) >= _FEW and all(one < other for one, other in pairwise(keys))
 
 
-class _Tree:
-    """What lies at a path: one object, or files below it, or neither."""
+class FoundModel:
+    """What lies at a path, one object or files below it, and where its files come from."""
 
-    def __init__(self, bucket: Bucket, key: str, search: Search, threads: Workers | None) -> None:
-        self.prefix = f"{key}/"
+    listing: Listing
+    """Set by `find`, as the objects are."""
+
+    def __init__(self, bucket: Bucket, search: Search, threads: Workers) -> None:
+        self.bucket = bucket
         self.single: StoredObject | None = None
-        self.files: tuple[SourceFile, ...] = ()
-        """Below the path, sorted; set by `find`."""
-        self.beside: list[str] = []
-        """The first keys that go on where the path ends, without a slash."""
-        self._key = key
-        self._bucket = bucket
+        """Of a model that is one object."""
+        self.schema: StoredObject | None = None
         self._search = search
         self._threads = threads
-        self._origin = f"{bucket.place}/{key}"
+        self._key = clean_path(search.spec.path, "modelPath")
+        self._prefix = f"{self._key}/"
+        """What a file's path is put behind to make its key."""
+        self._origin = f"{bucket.place}/{self._key}"
+        self._files: tuple[SourceFile, ...] = ()
+        """Sorted."""
+        self._beside: list[str] = []
+        """The first keys that go on where the path ends, without a slash."""
         self._seen: list[SourceFile] = []
         self._names_bytes = 0
 
+    def stored(self, file: SourceFile) -> StoredObject:
+        """The object of a listed file."""
+        if self.schema is not None and file == self.listing.schema:
+            return self.schema
+        return self.single or StoredObject(self._prefix + file.path, file.size_bytes, file.etag)
+
     async def find(self) -> None:
+        """As `find_model`."""
+        await self._find_files()
+        name, described, schema_path = self._key.rpartition("/")[2], None, self._search.spec.schema_path
+        if self.single is not None:
+            if problem := path_problem(name):
+                raise InvalidRequest(f"the key {shown(self._key)} cannot be a file on disk: it {problem}")
+            self._prefix = self._key.removesuffix(name)
+            self._files = (SourceFile(name, self.single.size_bytes, self.single.etag),)
+            self._search.saw(self._files[0])
+        if not self._files:
+            raise await _nothing(self.bucket, self._key, "model", self._beside)
+        if schema_path:
+            key = clean_path(schema_path, "schema_path")
+            listed = next((file for file in self._files if self._prefix + file.path == key), None)
+            self.schema = StoredObject(key, listed.size_bytes, listed.etag) if listed else await _exact(self.bucket, key, "schema")
+            described = SourceFile(key.rpartition("/")[2], self.schema.size_bytes, self.schema.etag)
+        self.listing = Listing(origin=self._origin, name=name, is_single_file=self.single is not None, files=self._files, schema=described)
+
+    async def _find_files(self) -> None:
         """
         From the pages of one listing, or of two.
 
@@ -135,13 +125,13 @@ class _Tree:
                 raise
             # leave may be for the folder alone, and S3's directory buckets take no prefix without a slash
             try:
-                await self._has_listed(self.prefix)
+                await self._has_listed(self._prefix)
             except SourceUnavailable as away:
                 raise refusal from away  # what was said last holds: a kept copy is for those who were not refused
-            if not self.files:
+            if not self._files:
                 raise
         else:
-            await self._has_listed(self.prefix)
+            await self._has_listed(self._prefix)
 
     async def _has_listed(self, prefix: str) -> bool:
         """
@@ -154,33 +144,30 @@ class _Tree:
         token: str | None = None
         seen: set[int] = set()
         while True:
-            page = await self._bucket.list_page(prefix, token=token)
+            page = await self.bucket.list_page(prefix, token=token)
             self.single = next((stored for stored in page.objects if stored.key == self._key), None)
             if self.single is not None:
                 return True
-            await self._done(partial(self._see, page), len(page.objects))
-            self.beside += [stored.key for stored in page.objects if not stored.key.startswith(self.prefix)][: _FEW - len(self.beside)]
+            await self._threads.run_large(partial(self._see, page), len(page.objects))
+            self._beside += [stored.key for stored in page.objects if not stored.key.startswith(self._prefix)][: _FEW - len(self._beside)]
             token = page.next_token
             if token is None:
                 break
-            if self.beside and prefix == self._key and _ascends(page):  # an object of the path's own name would have come first
+            if self._beside and prefix == self._key and _ascends(page):  # an object of the path's own name would have come first
                 return False
             if hash(token) in seen or len(seen) >= MAX_PAGES:
-                raise SourceUnavailable(f"{self._bucket.words} gave a listing of {shown(prefix)} without an end")
+                raise SourceUnavailable(f"{self.bucket.words} gave a listing of {shown(prefix)} without an end")
             seen.add(hash(token))
-        self.files = await self._done(self._sorted, len(self._seen))
+        self._files = await self._threads.run_large(self._sorted, len(self._seen))
         return True
-
-    async def _done(self, work: Callable[[], T], rows: int) -> T:
-        return work() if self._threads is None else await self._threads.run_large(work, rows)
 
     def _see(self, page: Page) -> None:
         for stored in page.objects:
-            if stored.key.endswith("/") or not stored.key.startswith(self.prefix):
+            if stored.key.endswith("/") or not stored.key.startswith(self._prefix):
                 continue
-            path = stored.key[len(self.prefix) :]
+            path = stored.key[len(self._prefix) :]
             if problem := path_problem(path):
-                where = f"the key {shown(stored.key)} in {self._bucket.place}"
+                where = f"the key {shown(stored.key)} in {self.bucket.place}"
                 raise InvalidRequest(f"{where} cannot be a file on disk: below the model it {problem}")
             file = SourceFile(path, stored.size_bytes, stored.etag)
             self._seen.append(file)
@@ -194,7 +181,7 @@ class _Tree:
     def _sorted(self) -> tuple[SourceFile, ...]:
         paths = {file.path for file in self._seen}
         if len(paths) != len(self._seen):
-            raise SourceUnavailable(f"{self._bucket.words} listed a key below {shown(self.prefix)} twice")
+            raise SourceUnavailable(f"{self.bucket.words} listed a key below {shown(self._prefix)} twice")
         try:
             folders = directories_of(paths)
         except TreeTooLarge as problem:

@@ -3,28 +3,36 @@ Bytes from a bucket into a directory on our volume.
 
 Invariants: when a pull has failed or was cancelled, nothing writes any more; memory is bounded by the connections, whatever the
 size. Each connection takes one part, or some small files, at a time and then queues again at its endpoint, so a big pull does not
-starve a small one. Knows no store.
+starve a small one. What goes wrong on the volume is told in its words, and idle artifacts give way before a write fails on a full
+one. Knows no store.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 from collections import deque
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
+from typing import NamedTuple
 from weakref import WeakValueDictionary
 
-from adapter.storage.bucket import Bucket
+from adapter.storage.bucket import Bucket, StoredObject
 from adapter.storage.cache.cache import Cache
 from adapter.storage.net.messages import SMALL_BYTES
-from adapter.storage.pull.staged import FIRST_CONNECTIONS, Part, PartSizes, StagedFiles
+from adapter.storage.pull.staged import Run, Whole, open_file
 from adapter.telemetry.metrics import PULLED_BYTES, PULLED_FILES
+from adapter.units import MIB
+from adapter.volume.space import Reservation
 from adapter.volume.volume import Volume
 from adapter.waits import Waits
-from adapter.workers import Workers
+from adapter.workers import Stop, Workers
 
+FIRST_CONNECTIONS = 4
+"""Of a pull. A large file has as many parts at least: with fewer, a small model gets a small share beside a large one."""
 LEAST_FILES = 4
 """For each connection: with fewer, it costs more than it brings."""
 MOST_FILES = 32
@@ -65,6 +73,19 @@ class EndpointQueues:
             yield
 
 
+@dataclass(frozen=True)
+class PartSizes:
+    """How large files are cut."""
+
+    part_bytes: int = 16 * MIB
+    """Most that a request asks for."""
+    whole_bytes: int = 4 * MIB
+    """Files of at most these bytes come in one request."""
+
+
+PART_SIZES = PartSizes()
+
+
 @dataclass(frozen=True, kw_only=True)
 class Means:
     """What models in buckets are read, pulled and unpacked with."""
@@ -85,17 +106,35 @@ class Means:
     """Of one model."""
 
 
-class Pull:
-    """One pull: its connections, as many as are of use, until nothing is left."""
+class Part(NamedTuple):
+    """Bytes of one object."""
 
-    def __init__(self, means: Means, bucket: Bucket, files: StagedFiles, waits: Waits) -> None:
-        """`files`: where to, from a checked listing; `waits`: of those who wait for it."""
+    path: str
+    start: int
+    length: int
+
+
+class Pull:
+    """One pull into a folder whose directories are there: its connections, as many as are of use, until nothing is left."""
+
+    def __init__(
+        self, means: Means, bucket: Bucket, folder: Path, objects: Mapping[str, StoredObject], *, reserved: Reservation, waits: Waits
+    ) -> None:
+        """`objects`: path in the folder → object, from a checked listing; `reserved` grows by their bytes; `waits`: of those who wait."""
+        self.folder, self.objects, self.reserved, self.place = folder, objects, reserved, bucket.place
+        self.cut: dict[str, Whole] = {}
+        """Files that come in parts."""
+        self.open: set[int] = set()
+        """Files that are being written."""
+        self.moved_bytes = self.ended = 0
+        """Bytes of all parts, on the volume; parts that have come."""
         self._means = means
         self._bucket = bucket
-        self._files = files
         self._waits = waits
         self._turn = partial(means.pulls.turn, bucket.endpoint, waits)
+        self._total_bytes = sum(stored.size_bytes for stored in objects.values())
         self._parts: deque[Part] = deque()
+        """That are left; the largest files come first, so that none of them is the last one."""
         self._most = self._wanted = self._at_work = 0
         """Connections; those that are too many end with their part."""
         self._has_first = False
@@ -109,25 +148,49 @@ class Pull:
             SourceError: the first one that any connection met; the others are stopped because of it.
             DiskFull: with the numbers; nothing that is idle is left to give way.
         """
-        means, files = self._means, self._files
-        expected = sum(stored.size_bytes for stored in files.objects.values())
-        self._waits.bytes_of_pull = lambda: (files.moved_bytes, expected)
+        files = self._means.files
+        self._waits.bytes_of_pull = lambda: (self.moved_bytes, self._total_bytes)
         try:
-            self._parts = await means.files.run(partial(files.prepare, means.sizes))
-            self._most = min(means.connections, len(self._parts))
+            await files.run(self._prepare)
+            self._most = min(self._means.connections, len(self._parts))
             async with asyncio.TaskGroup() as group:
                 self._grow_to(group, FIRST_CONNECTIONS)
                 if self._most > FIRST_CONNECTIONS:
                     group.create_task(self._watch(group))
         except BaseException as failure:
-            await means.files.run_to_end(files.close)
+            await files.run_to_end(self._close)
             if isinstance(failure, BaseExceptionGroup):
                 raise failure.exceptions[0] from None
             raise
         finally:
             self._waits.bytes_of_pull = None
-            PULLED_BYTES.labels(self._bucket.kind).inc(files.moved_bytes)
-        PULLED_FILES.labels(self._bucket.kind).inc(len(files.objects))
+            PULLED_BYTES.labels(self._bucket.kind).inc(self.moved_bytes)
+        PULLED_FILES.labels(self._bucket.kind).inc(len(self.objects))
+
+    def writing(self) -> AbstractContextManager[None]:
+        """As `Volume.writing`, of all these files."""
+        return self._means.volume.writing(self._total_bytes)
+
+    def _prepare(self, stop: Stop) -> None:
+        """Make the files that are empty, or come in parts. Raises DiskFull, AdapterError."""
+        sizes = self._means.sizes
+        with self.writing():
+            self.reserved.grow(self._total_bytes, len(self.objects))
+            for path, stored in sorted(self.objects.items(), key=lambda item: -item[1].size_bytes):
+                stop.check()
+                size, length = stored.size_bytes, stored.size_bytes
+                if size > sizes.whole_bytes and stored.is_divisible and stored.is_versioned:
+                    length = min(sizes.part_bytes, -(-size // FIRST_CONNECTIONS))
+                    self.cut[path] = Whole(stored, self.place)
+                if path in self.cut or not size:
+                    os.close(self.reserved.insist(partial(open_file, f"{self.folder}/{path}", is_new=True)))
+                self._parts += [Part(path, start, min(length, size - start)) for start in range(0, size, length or 1)]
+
+    def _close(self, _stop: Stop) -> None:
+        """Let go of what is open. No read goes on any more."""
+        for file in self.open:
+            with suppress(OSError):  # what has failed before is the cause
+                os.close(file)
 
     def _grow_to(self, group: asyncio.TaskGroup, count: int) -> None:
         self._wanted = max(self._wanted, min(count, self._most))
@@ -144,7 +207,7 @@ class Pull:
         before = rate_before = 0
         while self._at_work < self._most and self._parts:
             await asyncio.sleep(_WINDOW_SECONDS)
-            now = self._files.moved_bytes + self._files.ended * _FILE_WORTH_BYTES
+            now = self.moved_bytes + self.ended * _FILE_WORTH_BYTES
             rate, before = now - before, now
             if not rate:
                 continue
@@ -162,7 +225,7 @@ class Pull:
                 began, taken = clock(), self._taken()
                 if not taken:
                     return
-                await self._bucket.read([self._files.read(part) for part in taken])
+                await self._bucket.read([PartFile(self, part) for part in taken])
                 if not self._has_first and taken[0].length <= SMALL_BYTES:
                     self._grow_to(group, min(int((clock() - began) * FILES_A_SECOND), len(self._parts) // LEAST_FILES))
                 self._has_first = True
@@ -175,3 +238,39 @@ class Pull:
         while self._parts and (not taken or (len(taken) < count and taken[0].length <= SMALL_BYTES)):
             taken.append(self._parts.popleft())  # the largest come first
         return taken
+
+
+class PartFile(Run):
+    """
+    Writes what comes of a part to where it belongs. The file is opened when the first bytes come.
+
+    Raises DiskFull and AdapterError when the volume takes none, and SourceUnavailable from `end`, as `Whole.ran`.
+    """
+
+    def __init__(self, pull: Pull, part: Part) -> None:
+        whole = pull.cut.get(part.path)
+        super().__init__(whole or Whole(pull.objects[part.path], pull.place), part.start, part.length)
+        self.written_bytes = part.length
+        self._pull = pull
+        self._open = partial(open_file, f"{pull.folder}/{part.path}", is_new=whole is None)
+        self._file = -1
+
+    def keep(self, chunk: bytes | memoryview) -> None:
+        """As `Read`."""
+        pull = self._pull
+        with pull.writing():
+            if self._file < 0:
+                self._file = pull.reserved.insist(self._open)
+                pull.open.add(self._file)
+            pull.reserved.write(self._file, chunk, self.next)
+        pull.moved_bytes += len(chunk)
+
+    def end(self) -> None:
+        """As `Read`. A file system of a network may say only now that it is full."""
+        pull = self._pull
+        pull.open.discard(self._file)
+        with pull.writing():
+            os.close(self._file)
+        pull.reserved.wrote(self.length)
+        pull.ended += 1
+        super().end()

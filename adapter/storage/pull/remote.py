@@ -1,31 +1,45 @@
 """
-A model in a bucket: listed, and ready to be read or pulled; what the cache has of it is neither read nor pulled again.
+A model in a bucket: listed, and ready to be read or pulled; what the cache has of it is neither read nor pulled again, and is
+given while the store is away.
 
 A model may be one archive (`unpack: "true"`): pulled, unpacked, and served as the files in it. What an archive holds is known
-only once it was here, so opening such a model pulls it, unless the cache has what was unpacked from this version.
-What is held and never fetched is let go when the model object goes. Knows no store.
+only once it was here, so opening such a model pulls it, unless the cache has what was unpacked from this version. Knows no store.
 """
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+import structlog
+
+from adapter.errors import SourceUnavailable
 from adapter.model import Artifact, Listing, SourceFile
+from adapter.ports import StoredModel
 from adapter.storage.bucket import Bucket, Read, StoredObject
-from adapter.storage.cache.build import Wanted as WantedArtifact
+from adapter.storage.cache.artifacts import Entry
+from adapter.storage.cache.cache import Cache, Wanted, artifact_of
 from adapter.storage.cache.record import ARCHIVE, FILES, SCHEMA, Identity
 from adapter.storage.pull.archives import unpack
 from adapter.storage.pull.listing import FoundModel
 from adapter.storage.pull.puller import Means, Pull
-from adapter.storage.pull.staged import Run, StagedFiles, Whole
-from adapter.storage.search import Search, check_readable, readable
+from adapter.storage.pull.staged import Run, Whole
+from adapter.storage.search import Found, Search, check_readable
+from adapter.telemetry.metrics import CACHE_REQUESTS, CACHE_SAVED_BYTES
 from adapter.volume.space import Reservation
-from adapter.volume.trees import Ends, read_below
+from adapter.volume.trees import Ends
 from adapter.waits import Waits
 from adapter.workers import Stop
+
+_STALE_SECONDS = 5.0
+"""Longest silence in a listing where the cache can stand in for a store that is away; never more than a third of the budget."""
+_TICK_SECONDS = 0.01
+
+_log = structlog.stdlib.get_logger(__name__)
 
 
 class RemoteModel:
@@ -43,40 +57,38 @@ class RemoteModel:
         """As `StoredModel`."""
         self.contents: dict[StoredObject, bytes] = {}
         """As `Wanted`."""
-        self._has_read = False
+        self.is_known = True
+        """Whether `listing` is of the model's files."""
         self._found = found
         self._means = means
         self._waits = search.waits
         self._origin = search.origin
         self._bucket_for = bucket_for
         self._read: dict[str, SourceFile] = {}
-        schema = found.schema if found.listing.is_versioned else None
-        self._beside = {SCHEMA: schema} if schema is not None else {}
+        self._beside = {SCHEMA: found.schema} if found.schema is not None else {}
         """What the artifact has of the schema."""
 
-    async def open(self) -> RemoteModel:
+    async def open(self) -> StoredModel:
         """As `Found`."""
         return self
 
     async def read(self, file: SourceFile) -> bytes:
         """As `StoredModel`."""
         check_readable(file, self.listing.origin)
-        stored, content = self._found.stored(file), b""
-        if stored.size_bytes:
-            known = await self._means.cache.content(self._origin, stored) if stored.is_versioned else None
+        stored = self._found.stored(file)
+        content = await self._means.cache.content(self._origin, stored)
+        if content is None:
             async with self._means.cache.heeding_refusals(self._origin):
-                content = await self._read_in_turn(stored, stored.size_bytes) if known is None else known
-        if stored.is_versioned:
-            self.contents[stored] = content
-            if file != self.listing.schema:
-                self._read[file.path] = file
+                content = await self._read_in_turn(stored, stored.size_bytes)
+        self.contents[stored] = content
+        if file != self.listing.schema:
+            self._read[file.path] = file
         return content
 
     async def peek(self, file: SourceFile) -> bytes | None:
         """As `Found`."""
         check_readable(file, self.listing.origin)
-        stored = self._found.stored(file)
-        return await self._read_first(stored, stored.size_bytes) if stored.size_bytes else b""
+        return await self._read_first(self._found.stored(file), file.size_bytes)
 
     async def fetch(self, files: tuple[SourceFile, ...]) -> Artifact:
         """As `StoredModel`. What was read before belongs to the artifact too, so that an equal load reads nothing."""
@@ -85,7 +97,7 @@ class RemoteModel:
         def objects() -> dict[str, StoredObject]:
             return {f"{FILES}/{path}": self._found.stored(file) for path, file in wanted.items()} | self._beside
 
-        return (await self._take(await self._means.files.run_large(objects, len(wanted)), self.listing))[0]
+        return (await self._take(await self._means.files.run_large(objects, len(wanted))))[0]
 
     async def ends(self, artifact: Artifact, files: tuple[SourceFile, ...]) -> Mapping[SourceFile, Ends]:
         """As `StoredModel`."""
@@ -94,83 +106,46 @@ class RemoteModel:
     async def fill(self, staged: Path, missing: Mapping[str, StoredObject], reserved: Reservation, waits: Waits) -> Listing:
         """As `Wanted`."""
         if missing:
-            files = StagedFiles(self._means.volume, staged, missing, reserved, self._found.bucket.place)
-            await Pull(self._means, self._bucket_for(waits), files, waits).run()
+            await Pull(self._means, self._bucket_for(waits), staged, missing, reserved=reserved, waits=waits).run()
         return self.listing
 
-    async def _take(self, objects: Mapping[str, StoredObject], listing: Listing | None) -> tuple[Artifact, Listing]:
-        """The artifact of these objects, with one more user. Raises as `fetch`; InvalidModel: as `unpack`."""
-        found, schema = self._found.listing, self._found.listing.schema
-        if schema is not None and self._beside and self._beside[SCHEMA] not in self.contents:
-            await self.read(schema)
-        wanted = WantedArtifact(
-            identity=Identity(self._origin, objects), is_versioned=found.is_versioned, listing=listing, waits=self._waits,
-            contents=self.contents, prove=self._prove, fill=self.fill,
+    async def _take(self, objects: Mapping[str, StoredObject]) -> tuple[Artifact, Listing]:
+        """The artifact of these objects, with one more user, and what it was made of. Raises as `fetch`; InvalidModel: as `unpack`."""
+        wanted = Wanted(
+            identity=Identity(self._origin, objects), is_versioned=self._found.listing.is_versioned, waits=self._waits,
+            contents=self.contents, read=self._read_in_turn, fill=self.fill,
         )  # fmt: skip
         return await self._means.cache.take(wanted)
-
-    async def _prove(self, stored: StoredObject) -> None:
-        if not self._has_read:
-            await self._read_in_turn(stored, 1)
 
     async def _read_in_turn(self, stored: StoredObject, length: int) -> bytes:
         """With credentials of our own."""
         async with self._means.asks.turn(self._found.bucket.endpoint, self._waits):
-            content = await self._read_first(stored, length)
-        self._has_read = True
-        return content
+            return await self._read_first(stored, length)
 
     async def _read_first(self, stored: StoredObject, length: int) -> bytes:
-        run = Run(Whole(stored, self._found.bucket.place), 0, stored.size_bytes)
-        await self._found.bucket.read((Read(stored, 0, length, run if length == stored.size_bytes else run.keep),))
-        return bytes(run.content)
+        is_whole = length == stored.size_bytes
+        read = Run(Whole(stored, self._found.bucket.place), 0, length) if is_whole else Read(stored, 0, length)
+        if length:
+            await self._found.bucket.read((read,))
+        return bytes(read.content)
 
 
 class PackedModel(RemoteModel):
     """A model in an archive. Made in a thread."""
-
-    _artifact: Artifact | None = None
-    """Held, once there was need of it, until it is fetched or the model goes."""
 
     def __init__(self, found: FoundModel, *, means: Means, search: Search, bucket_for: Callable[[Waits], Bucket]) -> None:
         super().__init__(found, means=means, search=search, bucket_for=bucket_for)
         self._objects = {ARCHIVE: found.stored(found.listing.files[0])} | self._beside
         known = means.cache.listing(Identity(self._origin, self._objects).key) if found.listing.is_versioned else None
         self.is_known = known is not None
-        """Whether `listing` is of the files in the archive, and not of the archive."""
         self.listing = known or found.listing
 
-    async def open(self) -> PackedModel:
-        """As `Found`: unpacked, unless what this version of the archive holds is known."""
-        if not self.is_known:
-            await self._taken()
-        return self
+    async def open(self) -> StoredModel:
+        """As `Found`: unpacked."""
+        return KeptModel(*await self._take(self._objects), self._means.cache, self._waits)
 
     async def peek(self, file: SourceFile) -> bytes | None:
         """As `Found`: a survey holds no artifact."""
-
-    async def read(self, file: SourceFile) -> bytes:
-        """As `StoredModel`."""
-        if file == self.listing.schema:
-            return await super().read(file)
-        check_readable(file, self.listing.origin)
-        root = (await self._taken()).root
-
-        def work(_stop: Stop) -> bytes:
-            with readable(root / file.path):
-                return read_below(root, file.path, file.size_bytes)
-
-        return await self._means.files.run(work)
-
-    async def fetch(self, files: tuple[SourceFile, ...]) -> Artifact:
-        """All of the archive is there already; the caller has it now."""
-        artifact, self._artifact = await self._taken(), None
-        return artifact
-
-    def __del__(self) -> None:
-        """What was never fetched is let go."""
-        if self._artifact is not None:
-            self._means.cache.abandon(self._artifact)
 
     async def fill(self, staged: Path, missing: Mapping[str, StoredObject], reserved: Reservation, waits: Waits) -> Listing:
         """As `Wanted`."""
@@ -194,9 +169,88 @@ class PackedModel(RemoteModel):
         listed = tuple(SourceFile(path, files[path], packed.files[0].etag) for path in sorted(files))
         return dataclasses.replace(packed, files=listed, is_single_file=len(listed) == 1 and "/" not in listed[0].path)
 
-    async def _taken(self) -> Artifact:
-        if self._artifact is None:
-            self._artifact, listing = await self._take(self._objects, None)
-            if not self.is_known:
-                self.listing, self.is_known = listing, True
+
+class KeptModel:
+    """
+    A model that lies in an artifact, which is held until it is fetched, or the model object goes: it was unpacked, or its store is
+    away. Then it is the one that this very reader was confirmed for last, and what the store would say now is not known.
+
+    Implements `StoredModel`.
+    """
+
+    def __init__(
+        self, artifact: Artifact, listing: Listing, cache: Cache, waits: Waits, *, cause: str = "", paths: set[str] | None = None
+    ) -> None:
+        """
+        Args:
+            artifact: with a user more.
+            listing: what the store had.
+            cache: whose artifact it is.
+            waits: of the load.
+            cause: why the store is not asked for what the artifact has not.
+            paths: in the artifact; None: it has all.
+        """
+        self.listing = listing
+        self._artifact, self._cache, self._waits, self._cause, self._paths = artifact, cache, waits, cause, paths
+        self._is_held = True
+
+    async def read(self, file: SourceFile) -> bytes:
+        """As `StoredModel`."""
+        check_readable(file, self.listing.origin)
+        path = SCHEMA if file == self.listing.schema else f"{FILES}/{file.path}"
+        try:
+            return await self._cache.read(self._artifact, path, file.size_bytes)
+        except OSError as error:
+            raise SourceUnavailable(self._cause or f"{file.path!r} cannot be read: {error.strerror}") from error
+
+    async def fetch(self, files: tuple[SourceFile, ...]) -> Artifact:
+        """As `StoredModel`."""
+        if self._paths is not None and not self._paths.issuperset(f"{FILES}/{file.path}" for file in files):
+            raise SourceUnavailable(self._cause)
+        self._is_held = False
         return self._artifact
+
+    async def ends(self, artifact: Artifact, files: tuple[SourceFile, ...]) -> Mapping[SourceFile, Ends]:
+        """As `StoredModel`."""
+        return await self._cache.ends(artifact, files, self._waits)
+
+    def __del__(self) -> None:
+        """What was never fetched is let go."""
+        if self._is_held:
+            self._cache.abandon(self._artifact)
+
+
+async def stale(cache: Cache, entry: Entry, cause: str, waits: Waits) -> KeptModel | None:
+    """The model of this artifact, and why its store is not asked; None: the artifact cannot be used."""
+    record = await cache.held(entry)
+    if record is None:
+        return None
+    _log.warning("cache.stale", model=record.listing.origin, cause=cause)
+    CACHE_REQUESTS.labels("stale").inc()
+    CACHE_SAVED_BYTES.inc(sum(file.size_bytes for file in record.files))
+    return KeptModel(artifact_of(entry), record.listing, cache, waits, cause=cause, paths={file.path for file in record.files})
+
+
+async def found_soon(finding: Coroutine[Any, Any, Found], waits: Waits) -> tuple[str, Found | None]:
+    """
+    What the store has, if the store is not silent for long: something else can be given.
+
+    Returns:
+        Why it did not tell, and nothing; or what was found. Raises as `open`, where the store is not away.
+    """
+    seconds = max(min(_STALE_SECONDS, waits.left_seconds() / 3), 0.0)
+    task = asyncio.create_task(finding)
+    try:
+        while not task.done():
+            silent_seconds = waits.silent_seconds()  # a long listing has many answers
+            if silent_seconds >= seconds:
+                return f"storage has been silent for {seconds:.3g} s: {waits.words()}", None
+            await asyncio.wait({task}, timeout=max(seconds - silent_seconds, _TICK_SECONDS))
+        return "", task.result()
+    except SourceUnavailable as error:
+        if not error.can_pass:
+            raise
+        return error.text, None
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

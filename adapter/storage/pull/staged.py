@@ -1,11 +1,9 @@
 """
-Where the bytes of objects go: memory, or the files of one pull on the volume, until the pull has ended. Blocks; runs in threads.
+Whether the bytes of objects are what their store says of them: checksums of the spans, made one when the last of them is there, and
+computed while the bytes are in memory anyway.
 
-Whether they are what their store says of them is verified here: checksums of the spans, made one when the last of them is there,
-and computed while the bytes are in memory anyway. A span that breaks off and goes on is one run of bytes, so nothing is counted
-twice. Objects of whom nothing is told, or nothing that can be computed, are as they came.
-
-What goes wrong is told in the words of the volume, and idle artifacts give way before a write fails on a full volume.
+A span that breaks off and goes on is one run of bytes, so nothing is counted twice. Objects of whom nothing is told, or nothing that
+can be computed, are as they came. Runs in threads.
 """
 
 from __future__ import annotations
@@ -14,22 +12,14 @@ import base64
 import os
 import stat
 import threading
-from collections import deque
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from adapter.errors import SourceUnavailable
-from adapter.storage.bucket import FileSink, Read, StoredObject
+from adapter.storage.bucket import Read, StoredObject
 from adapter.storage.checksums import MOST_HASHED_BYTES, Checksum, Running, combined, running
 from adapter.storage.search import shown
-from adapter.units import MIB
-from adapter.volume.space import Reservation
-from adapter.volume.volume import FILE_MODE, Volume
-from adapter.workers import Stop
+from adapter.volume.volume import FILE_MODE
 
 
 class Whole:
@@ -82,161 +72,32 @@ class Whole:
             raise SourceUnavailable(text, can_pass=False)
 
 
-class Run(FileSink):
-    """Bytes of an object, in their order. Belongs to one thread. They are kept in memory; a subclass keeps them elsewhere."""
-
-    writes = False
+class Run(Read):
+    """Bytes of an object, compared with what its store says of it. Belongs to one thread at a time."""
 
     def __init__(self, whole: Whole, start: int, length: int) -> None:
+        super().__init__(whole.stored, start, length)
         self._whole = whole
-        self._start = start
-        self._length = length
-        self._came = 0
-        self.content = bytearray()
         self._running: Running | None = None
 
-    @property
-    def is_asking(self) -> bool:
-        """As `FileSink`: one request for each object that comes in several runs."""
-        is_first_of_many = self._start == 0 and self._length < self._whole.stored.size_bytes
+    def expect(self, told: Sequence[Checksum]) -> bool:
+        """As `Read`: one request for each object that comes in several runs. What has come before cannot be verified any more."""
+        if self._running is not None or not self.taken:
+            found = self._whole.heard(told, self.length)
+            self._running = self._running or found
+        is_first_of_many = self.start == 0 and self.length < self.wanted.size_bytes
         return self._running is not None and is_first_of_many and not self._whole.told
 
-    def expect(self, told: Sequence[Checksum]) -> None:
-        """As `FileSink`. Bytes that have passed by before cannot be verified any more."""
-        if self._running is not None or not self._came:
-            found = self._whole.heard(told, self._length)
-            self._running = self._running or found
-
-    def __call__(self, chunk: bytes | memoryview) -> None:
-        """As `FileSink`."""
+    def give(self, chunk: bytes | memoryview) -> None:
+        """As `Read`."""
         if self._running is not None:
             self._running.update(chunk)
-        self.keep(chunk)
-        self._came += len(chunk)
-
-    def keep(self, chunk: bytes | memoryview) -> None:
-        """Bytes that have come, behind `_came` others. Raises what `__call__` may."""
-        self.content += chunk
+        super().give(chunk)
 
     def end(self) -> None:
-        """As `FileSink`. Raises SourceUnavailable, as `Whole.ran`."""
+        """As `Read`. Raises SourceUnavailable, as `Whole.ran`."""
         if self._running is not None:
-            self._whole.ran(self._start, self._length, self._running.digest())
-
-
-class Part(NamedTuple):
-    """Bytes of one object."""
-
-    path: str
-    start: int
-    length: int
-
-
-@dataclass(frozen=True)
-class PartSizes:
-    """How large files are cut."""
-
-    part_bytes: int = 16 * MIB
-    """Most that a request asks for."""
-    whole_bytes: int = 4 * MIB
-    """Files of at most these bytes come in one request."""
-
-
-PART_SIZES = PartSizes()
-FIRST_CONNECTIONS = 4
-"""Of a pull. A large file has as many parts at least: with fewer, a small model gets a small share beside a large one."""
-
-
-class StagedFiles:
-    """Files of a directory, whose folders are there."""
-
-    def __init__(self, volume: Volume, folder: Path, objects: Mapping[str, StoredObject], reserved: Reservation, place: str) -> None:
-        """`objects`: path in the folder → object; `reserved` grows by their bytes; `place`: where they are, for people."""
-        self.folder = folder
-        self.objects = objects
-        self.reserved = reserved
-        self.open: set[int] = set()
-        """Files that are being written."""
-        self.moved_bytes = 0
-        """Of all parts, on the volume."""
-        self.ended = 0
-        """Parts that have come."""
-        self._place = place
-        self._volume = volume
-        self._total_bytes = sum(stored.size_bytes for stored in objects.values())
-        self._cut: dict[str, Whole] = {}
-        """Files that come in parts."""
-
-    def prepare(self, sizes: PartSizes, stop: Stop) -> deque[Part]:
-        """
-        Make the files that are empty, or come in parts.
-
-        Returns what is asked for, the largest files first, so that none of them is the last one. Raises DiskFull, AdapterError.
-        """
-        parts: deque[Part] = deque()
-        with self.writing():
-            self.reserved.grow(self._total_bytes, len(self.objects))
-            for path, stored in sorted(self.objects.items(), key=lambda item: -item[1].size_bytes):
-                stop.check()
-                size, length = stored.size_bytes, stored.size_bytes
-                if size > sizes.whole_bytes and stored.is_divisible and stored.is_versioned:
-                    length = min(sizes.part_bytes, -(-size // FIRST_CONNECTIONS))
-                    self._cut[path] = Whole(stored, self._place)
-                if path in self._cut or not size:
-                    os.close(self.reserved.insist(partial(open_file, f"{self.folder}/{path}", is_new=True)))
-                parts += [Part(path, start, min(length, size - start)) for start in range(0, size, length or 1)]
-        return parts
-
-    def read(self, part: Part) -> Read:
-        """What is asked for, and where it goes."""
-        stored, whole = self.objects[part.path], self._cut.get(part.path)
-        sink = PartFile(self, part, whole or Whole(stored, self._place), is_new=whole is None)
-        return Read(stored, part.start, part.length, sink)
-
-    def writing(self) -> AbstractContextManager[None]:
-        """As `Volume.writing`, of all these files."""
-        return self._volume.writing(self._total_bytes)
-
-    def close(self, _stop: Stop) -> None:
-        """Let go of what is open. No sink is used any more."""
-        for file in self.open:
-            with suppress(OSError):  # what has failed before is the cause
-                os.close(file)
-
-
-class PartFile(Run):
-    """
-    Writes what comes of a part to where it belongs. The file is opened when the first bytes come.
-
-    Raises DiskFull and AdapterError when the volume takes none, and SourceUnavailable from `end`, as `Whole.ran`.
-    """
-
-    writes = True
-
-    def __init__(self, files: StagedFiles, part: Part, whole: Whole, *, is_new: bool) -> None:
-        super().__init__(whole, part.start, part.length)
-        self._files = files
-        self._open = partial(open_file, f"{files.folder}/{part.path}", is_new=is_new)
-        self._file = -1
-
-    def keep(self, chunk: bytes | memoryview) -> None:
-        """As `Run`."""
-        files = self._files
-        with files.writing():
-            if self._file < 0:
-                self._file = files.reserved.insist(self._open)
-                files.open.add(self._file)
-            files.reserved.write(self._file, chunk, self._start + self._came)
-        files.moved_bytes += len(chunk)
-
-    def end(self) -> None:
-        """As `FileSink`. A file system of a network may say only now that it is full."""
-        files = self._files
-        files.open.discard(self._file)
-        with files.writing():
-            os.close(self._file)
-        files.reserved.wrote(self._length)
-        files.ended += 1
+            self._whole.ran(self.start, self.length, self._running.digest())
         super().end()
 
 

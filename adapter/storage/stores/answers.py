@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from xml.etree.ElementTree import Element, XMLParser, fromstring
 
 from adapter.errors import AdapterError, InvalidRequest, SourceChanged, SourceDenied, SourceNotFound, SourceUnavailable
-from adapter.storage.bucket import PAGE_OBJECTS, FileSink, Read
+from adapter.storage.bucket import PAGE_OBJECTS, Read
 from adapter.storage.checksums import Checksum
 from adapter.storage.net.failures import CUT, DeniedAddress, TooMuch, Unanswered
 from adapter.storage.net.messages import Head
@@ -149,7 +149,7 @@ class Body:
     """
     A sink of the engine, for a body on its way: only the bytes that were asked for, of the version that was listed.
 
-    Its own failures are SourceErrors; those of the sink behind it go through.
+    Its own failures are SourceErrors; those of the read go through.
 
     Raises (from its methods, and so from `Engine.fetch`):
         SourceChanged: another version, or another size.
@@ -187,8 +187,7 @@ class Body:
             if not is_plain or (first, last) != (read.next, read.last) or length not in (None, read.missing):
                 raise self._where.other_range(read.wanted.key)
         self._is_framed = length is not None and not framing
-        if isinstance(read.sink, FileSink):
-            read.sink.expect(self._checksums(headers))
+        read.expect(self._checksums(headers))
 
     def take(self, chunk: memoryview) -> None:
         """As `Sink`. Without a length the last bytes are held until the end shows that no others follow."""

@@ -30,7 +30,7 @@ from adapter.storage.secret.fields import Secret, checked_bucket, is_same_endpoi
 from adapter.storage.secret.merging import Binding, StorageConfig, is_same_name
 from adapter.storage.stores.answers import OK, parsed
 from adapter.storage.stores.clients import Client, Connection, Means, fields_of
-from adapter.storage.stores.cloud import Asking, CloudBucket, NoCredentialsError, Token, Tokens, TokensAwayError
+from adapter.storage.stores.cloud import CloudBucket, NoCredentialsError, Token, Tokens, TokensAwayError
 
 PRINCIPAL = ("tenant_id", "client_id", "client_secret")
 CREDENTIALS = ("connection_string", "account_key", "sas_token", *PRINCIPAL)
@@ -160,7 +160,7 @@ def client(connection: AzureConnection, means: Means) -> Client:
     return partial(AzureBucket, connection, means, tokens)
 
 
-def _asked(connection: AzureConnection, words: str, asking: Asking) -> Token:
+def _asked(connection: AzureConnection, words: str, asking: Tokens) -> Token:
     """The next token, of the service principal, or else of the workload identity. Blocks. Raises NoCredentialsError, TokensAwayError."""
     environ, failed = os.environ, f"{words} of {{label}} did not work"  # noqa: TID251 - names are Azure's
     if secret := connection.key("client_secret"):

@@ -17,9 +17,8 @@ from xml.etree.ElementTree import ParseError
 
 from adapter.errors import AdapterError, SourceDenied, SourceUnavailable
 from adapter.storage.bucket import PAGE_OBJECTS, Page, Read
-from adapter.storage.net.engine import Bridge
 from adapter.storage.net.failures import Unanswered
-from adapter.storage.net.messages import FREE, Access, Collected, Guard, Head, Request, Sink, Trust, proxy_for
+from adapter.storage.net.messages import FREE, TOKEN_BYTES, Access, Collected, Guard, Head, Request, Sink, Trust, proxy_for
 from adapter.storage.secret.merging import StorageConfig
 from adapter.storage.stores.answers import OK, PARTIAL, USER_AGENT, Body, Checksums, Where, code_in, etag_of, is_passing
 from adapter.storage.stores.clients import Connection, Means
@@ -70,53 +69,48 @@ class TokensAwayError(Exception):
     """Of an answer that refused."""
 
 
-class Asking:
-    """The requests for credentials of one call, which blocks in a thread."""
-
-    def __init__(self, bridge: Bridge, stop: Stop) -> None:
-        self._bridge = bridge
-        self.stop = stop
-        self.place = self.path = ""
-        """What was asked last; the place is host and port."""
-
-    def send(
-        self, method: str, url: str, headers: Mapping[str, str], body: str | bytes | None = None, *, uses_proxies: bool = True
-    ) -> tuple[Head, bytes]:
-        """The whole answer. Raises TokensAwayError: there is none, or one that can pass."""
-        _, self.place, self.path, *_ = urlsplit(url)
-        content = body.encode() if isinstance(body, str) else body
-        try:
-            head, answer = self._bridge.send(method, url, headers, content, self.stop, uses_proxies=uses_proxies)
-        except Unanswered as failure:
-            raise TokensAwayError(self.place, failure) from failure
-        if is_passing(head.status):
-            raise TokensAwayError(self.place, head)
-        return head, answer
-
-
 class Tokens:
-    """Those of one identity, for one event loop."""
+    """Those of one identity, for one event loop, and the requests for the next one."""
 
-    def __init__(self, ask: Callable[[Asking], Token], means: Means, trust: Trust, guard: Guard = FREE) -> None:
+    def __init__(self, ask: Callable[[Tokens], Token], means: Means, trust: Trust, guard: Guard = FREE) -> None:
         """
         Args:
-            ask: gets the next token, in a thread; what it raises, each caller gets.
+            ask: gets the next token by `send`, in a thread; what it raises, each caller gets.
             means: sends its requests.
             trust: of these.
             guard: of these.
         """
+        self.stop = Stop()
+        """Of the thread."""
+        self.place = self.path = ""
+        """What was asked last; the place is host and port."""
         self._ask, self._means, self._trust, self._guard = ask, means, trust, guard
         self._token: Token | None = None
         self._asking: asyncio.Task[Token] | None = None
         self._waiting = 0
-        self._giver = ""
-
-    def _asks(self, host: str) -> None:
-        self._giver = host
 
     def __str__(self) -> str:
         """What those that wait for a token wait for."""
-        return f"an answer of {self._giver}, which gives out credentials" if self._giver else "credentials"
+        return f"an answer of {self.place}, which gives out credentials" if self.place else "credentials"
+
+    def send(
+        self, method: str, url: str, headers: Mapping[str, str], body: str | bytes | None = None, *, uses_proxies: bool = True
+    ) -> tuple[Head, bytes]:
+        """The whole answer. Blocks, until the stop. Raises TokensAwayError: there is none, or one that can pass."""
+        _, self.place, self.path, *_ = urlsplit(url)
+        page, given = Collected(), {"Accept-Encoding": "identity", **headers}
+        access = Access(self._trust, self._guard, proxy_for(url) if uses_proxies else "")
+        content = body.encode() if isinstance(body, str) else body
+        request = Request(url, given, page, access, TOKEN_BYTES, method, content)
+        asked = asyncio.run_coroutine_threadsafe(self._means.engine.fetch(request), self._loop)
+        try:
+            with self.stop.waking(asked.cancel):
+                head = asked.result()
+        except Unanswered as failure:
+            raise TokensAwayError(self.place, failure) from failure
+        if is_passing(head.status):
+            raise TokensAwayError(self.place, head)
+        return head, page.content or head.error
 
     async def get(self) -> Token:
         """One that is valid for some minutes. Cancelled, it leaves the request for one to those that wait as well."""
@@ -133,9 +127,13 @@ class Tokens:
                 asking.cancel()
 
     async def _asked(self) -> Token:
-        bridge = Bridge(self._means.engine, self._trust, self._guard, asks=self._asks)
+        def ask(stop: Stop) -> Token:
+            self.stop = stop
+            return self._ask(self)
+
+        self._loop = asyncio.get_running_loop()
         try:
-            self._token = await self._means.asking.run(lambda stop: self._ask(Asking(bridge, stop)))
+            self._token = await self._means.asking.run(ask)
             return self._token
         finally:
             self._asking = None

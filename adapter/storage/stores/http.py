@@ -143,7 +143,7 @@ class HttpBucket:
             head = await self._sent(prefix, {"Range": "bytes=0-0"}, first, PAGE_BYTES)
         except _EnoughError:
             head = first.head
-        return Page(objects=() if head.status in GONE else (self._described(prefix, head, has_come=first.has_come),))
+        return Page(objects=() if head.status in GONE else (self._described(prefix, head, has_come=bool(first.content)),))
 
     async def read(self, reads: Sequence[Read]) -> None:
         """As the Protocol says. A server without ranges is read from its start on; what comes before is thrown away."""
@@ -236,8 +236,6 @@ class _EnoughError(Exception):
 class _FirstByte(Collected):
     """Takes one byte, or the head alone where the server knows no ranges."""
 
-    has_come = False
-
     def begin(self, head: Head) -> None:
         """As `Sink`. Raises `_EnoughError`: of the whole file the head is enough."""
         super().begin(head)
@@ -246,7 +244,7 @@ class _FirstByte(Collected):
 
     def take(self, chunk: memoryview) -> None:
         """As `Sink`. Raises `_EnoughError`: more would come than was asked for."""
-        self.has_come = True
+        super().take(chunk)
         if self.head.headers.get("content-length") != "1":
             raise _EnoughError
 

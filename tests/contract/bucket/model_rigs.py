@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from adapter.settings.storage import PullSettings
-from adapter.storage.pull.staged import PartSizes
+from adapter.storage.pull.puller import PartSizes
 from adapter.storage.store import Store
 from adapter.volume.space import Space
 from adapter.volume.volume import Volume

@@ -10,7 +10,7 @@ from adapter.errors import SourceNotFound
 from adapter.storage.bucket import PAGE_OBJECTS
 from adapter.storage.pull.listing import find_model
 from adapter.storage.stores.table import BUCKETS
-from tests.real.blocking import run
+from tests.real.blocking import blocking, run
 from tests.unit.storage.rigs import make_search
 
 PAGE = 25
@@ -77,7 +77,7 @@ def found(bucket, place, schema):
     """Paths of the model's files; None: there is none."""
     search = make_search(f"{place}/m", schema_path=schema and f"{place}/{schema}")
     try:
-        return [file.path for file in run(find_model(bucket, search)).listing.files]
+        return [file.path for file in run(find_model(bucket, search, blocking())).listing.files]
     except SourceNotFound:
         return None
 

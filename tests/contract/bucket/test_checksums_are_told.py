@@ -39,18 +39,19 @@ PROMISE = "<ChecksumAlgorithm>CRC32</ChecksumAlgorithm><ChecksumType>FULL_OBJECT
 class Told(Run):
     """A file that keeps what it was told."""
 
-    def __init__(self, start: int, length: int) -> None:
-        super().__init__(Whole(StoredObject(KEY, SIZE, ETAG), "there"), start, length)
+    def __init__(self, stored: StoredObject, start: int, length: int) -> None:
+        super().__init__(Whole(stored, "there"), start, length)
         self.told: list[Checksum] = []
+        self.written_bytes = length
 
     @property
     def sees_bytes(self) -> bool:
         return self._running is not None
 
-    def expect(self, told: Sequence[Checksum]) -> None:
+    def expect(self, told: Sequence[Checksum]) -> bool:
         assert not self.content
         self.told += told
-        super().expect(told)
+        return super().expect(told)
 
     def end(self) -> None:
         """The test says when."""
@@ -85,8 +86,9 @@ class Rig:
 
     def read(self, start: int = 0, length: int = SIZE) -> Told:
         """The listed object, or a part."""
-        sink = Told(start, length)
-        self.bucket.read(self.listed(), start, length, sink, Stop())
+        stored = self.listed()
+        sink = Told(stored, start, length)
+        self.bucket.read(stored, start, length, sink, Stop())
         assert len(sink.content) == length
         return sink
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from adapter.errors import AdapterError, InvalidRequest, SourceUnavailable
-from adapter.storage.bucket import Bucket, FileSink
+from adapter.storage.bucket import Bucket, Read, StoredObject
 from adapter.workers import Stop
 from tests.contract.bucket.conftest import bucket_of
 from tests.fakes.hell import Behaviour, Hell, Peer, answering, endless_headers, honest, redirecting, resetting
@@ -145,14 +145,16 @@ class Outcome:
     retry_after: object
 
 
-class Kept(FileSink):
+class Kept(Read):
     """A file."""
 
-    def __init__(self, file: int) -> None:
-        self.file, self.offset = file, 0
+    def __init__(self, stored: StoredObject, file: int) -> None:
+        super().__init__(stored, START, LENGTH)
+        self.file = file
+        self.written_bytes = LENGTH
 
-    def __call__(self, chunk: bytes | memoryview) -> None:
-        self.offset += os.pwrite(self.file, chunk, self.offset)
+    def keep(self, chunk: bytes | memoryview) -> None:
+        os.pwrite(self.file, chunk, self.taken)
 
 
 class Ways:
@@ -212,7 +214,7 @@ class Ways:
         self._reading = reading
         with (self._folder / "part").open("w+b") as file:
             try:
-                bucket.read(stored, START, LENGTH, Kept(file.fileno()) if is_file else got.extend, Stop())
+                bucket.read(stored, START, LENGTH, Kept(stored, file.fileno()) if is_file else got.extend, Stop())
             except AdapterError as caught:
                 error = caught
             content = file.read() if is_file else bytes(got)

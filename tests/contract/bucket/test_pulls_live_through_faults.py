@@ -13,7 +13,7 @@ import pytest
 
 from adapter.errors import DiskFull, InvalidRequest, SourceChanged, SourceDenied, SourceNotFound, SourceUnavailable
 from adapter.settings.storage import PullSettings
-from adapter.storage.pull.staged import PartSizes
+from adapter.storage.pull.puller import PartSizes
 from adapter.storage.store import Store
 from tests.builders import a_spec
 from tests.fakes.s3_proxy import Fault

@@ -16,7 +16,7 @@ from adapter.digests import Digests
 from adapter.model import ModelSpec
 from adapter.ports import StoredModel
 from adapter.settings.storage import PullSettings
-from adapter.storage.pull.staged import PART_SIZES, PartSizes
+from adapter.storage.pull.puller import PART_SIZES, PartSizes
 from adapter.storage.search import Search
 from adapter.storage.secret.merging import StorageConfig
 from adapter.storage.store import Store

@@ -21,7 +21,7 @@ from google.oauth2 import service_account
 
 from adapter.errors import InvalidRequest, SourceDenied
 from adapter.storage.net.failures import Unanswered
-from adapter.storage.stores.cloud import NO_ANSWER, Asking, NoCredentialsError, Token, TokensAwayError
+from adapter.storage.stores.cloud import NO_ANSWER, NoCredentialsError, Token, Tokens, TokensAwayError
 from adapter.storage.stores.gcs import GcsConnection
 
 _TOKEN_URI = "https://oauth2.googleapis.com/token"  # noqa: S105 - an address
@@ -42,7 +42,7 @@ class Identity:
         if connection.keys:
             self._words, self._found = "the service account key", _of_key(connection)
 
-    def asked(self, asking: Asking) -> Token:
+    def asked(self, asking: Tokens) -> Token:
         """
         A new one; an empty one: requests are anonymous. Blocks.
 
@@ -68,7 +68,7 @@ class Identity:
         return Token(str(self._found.token), self._words, expiry.timestamp() if expiry is not None else 0.0)
 
 
-def _sent(asking: Asking, url: str, method: str = "GET", body: Any = None, *, headers: Mapping[str, str] | None = None, **_: Any) -> Any:
+def _sent(asking: Tokens, url: str, method: str = "GET", body: Any = None, *, headers: Mapping[str, str] | None = None, **_: Any) -> Any:
     """As google-auth's transport. Raises TokensAwayError."""
     head, data = asking.send(method, url, headers or {}, body)
     return SimpleNamespace(status=head.status, headers=head.headers, data=data)
@@ -84,7 +84,7 @@ def _of_key(connection: GcsConnection) -> Any:
         raise InvalidRequest("private_key is not a PEM private key; expected the text from the service account's JSON file") from None
 
 
-def _default(asking: Asking) -> Any:
+def _default(asking: Tokens) -> Any:
     """
     The pod's own credentials; None when it has none.
 

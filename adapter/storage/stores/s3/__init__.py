@@ -21,7 +21,7 @@ from urllib.parse import quote, unquote_plus, urlsplit
 from xml.etree.ElementTree import Element
 
 from adapter.errors import AdapterError, InvalidRequest, SourceDenied, SourceNotFound, SourceUnavailable
-from adapter.storage.bucket import PAGE_OBJECTS, FileSink, Page, Read, StoredObject
+from adapter.storage.bucket import PAGE_OBJECTS, Page, Read, StoredObject
 from adapter.storage.checksums import ALGORITHMS, Checksum, readable
 from adapter.storage.net.messages import Collected, Head, Trust
 from adapter.storage.secret.fields import is_same_endpoint
@@ -161,10 +161,8 @@ class S3Bucket(CloudBucket):
         """As the Protocol says. An answer with a part of an object does not tell a checksum of all of it, so that is asked for."""
         for read in (read for read in reads if read.missing):
             algorithm = self._checksums.get(read.wanted.key)
-            if algorithm and isinstance(read.sink, FileSink) and read.length < read.wanted.size_bytes:
-                read.sink.expect((Checksum(algorithm),))
-                if read.sink.is_asking:
-                    read.sink.expect(await self._told(read.wanted))
+            if algorithm and read.length < read.wanted.size_bytes and read.expect((Checksum(algorithm),)):
+                read.expect(await self._told(read.wanted))
         await super().read(reads)
 
     async def _proof(self) -> Any:
@@ -181,7 +179,7 @@ class S3Bucket(CloudBucket):
 
         Raises SourceUnavailable: another try may be answered.
         """
-        whole = self.object(Read(wanted, 0, wanted.size_bytes, len))
+        whole = self.object(Read(wanted, 0, wanted.size_bytes))
         head = await self._answer(self._request(await self._proof(), whole, Collected(), method="HEAD"))
         if is_passing(head.status) and head.status != 501:
             raise self._where.refused(head, key=wanted.key)

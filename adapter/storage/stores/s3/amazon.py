@@ -34,7 +34,7 @@ from botocore.parsers import ResponseParserError
 from adapter.errors import InvalidRequest, SourceUnavailable
 from adapter.storage.net.failures import ANSWER_SECONDS, CONNECT_SECONDS, Unanswered
 from adapter.storage.net.messages import Head
-from adapter.storage.stores.cloud import NEVER, Asking, NoCredentialsError, Token, TokensAwayError
+from adapter.storage.stores.cloud import NEVER, NoCredentialsError, Token, Tokens, TokensAwayError
 from adapter.storage.stores.s3 import MEANINGS, Keys, S3Connection
 from adapter.workers import Stop
 
@@ -99,7 +99,7 @@ def place_of(connection: S3Connection, bucket: str, region: str) -> tuple[str, s
     return sent[0].url.partition("?")[0].rstrip("/"), scope[1]
 
 
-def asked(connection: S3Connection, asking: Asking) -> Token:
+def asked(connection: S3Connection, asking: Tokens) -> Token:
     """
     What the chain gives. Blocks.
 
@@ -142,7 +142,7 @@ def _meaning(error: Exception) -> Exception:
     return NoCredentialsError(f"{{label}} has no access_key_id and secret_access_key, and {failed}; {instead}")
 
 
-def _answered(asking: Asking, request: AWSPreparedRequest, *, is_optional: bool = False, uses_proxies: bool = True) -> AWSResponse:
+def _answered(asking: Tokens, request: AWSPreparedRequest, *, is_optional: bool = False, uses_proxies: bool = True) -> AWSResponse:
     """The whole answer. Raises TokensAwayError. `is_optional`: most pods have nothing there, which is no trouble."""
     headers = {name: value.decode() if isinstance(value, bytes) else str(value) for name, value in request.headers.items()}
     body = cast("str | bytes | None", request.body) if request.method != "GET" else None
@@ -158,7 +158,7 @@ def _answered(asking: Asking, request: AWSPreparedRequest, *, is_optional: bool 
     return AWSResponse(request.url, head.status, cast("Any", HeadersDict(head.headers)), cast("Any", raw))
 
 
-def _reach_through(resolver: Any, asking: Asking) -> None:
+def _reach_through(resolver: Any, asking: Tokens) -> None:
     role = resolver.get_provider("iam-role")._role_fetcher
     role._session, role._num_attempts = SimpleNamespace(send=partial(_answered, asking, is_optional=True)), 1
     task = resolver.get_provider("container-role")._fetcher

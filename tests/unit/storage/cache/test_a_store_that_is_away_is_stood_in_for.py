@@ -8,7 +8,7 @@ import time
 import pytest
 
 from adapter.errors import InvalidRequest, SourceDenied, SourceNotFound, SourceUnavailable
-from adapter.storage.cache import cache as cache_module
+from adapter.storage.pull import remote
 from adapter.waits import Waits
 from tests.builders import a_spec, zip_of
 from tests.unit.storage.cache.conftest import content_of, counted
@@ -111,7 +111,7 @@ async def test_what_storage_has_said_last_holds_while_it_is_away(cache, answer):
 
 async def test_a_long_listing_is_no_silence(cache, monkeypatch):
     """A model of many pages: as long as storage answers it is not away, and what it has is given, not what it had."""
-    monkeypatch.setattr(cache_module, "_STALE_SECONDS", 0.01)
+    monkeypatch.setattr(remote, "_STALE_SECONDS", 0.01)
     cache.put(MODEL)
     await cache.asked()
     cache.put(MODEL | {"m/1/model.onnx": b"changed"})
@@ -177,7 +177,7 @@ async def test_an_archive_and_a_schema_are_given_too(cache):
 
 async def test_the_whole_time_is_for_those_who_have_nothing_else(cache, monkeypatch):
     """A confirmed one waits five seconds at most, and never more than a third of its time."""
-    monkeypatch.setattr(cache_module, "_STALE_SECONDS", 0.2)
+    monkeypatch.setattr(remote, "_STALE_SECONDS", 0.2)
     cache.put(MODEL)
     await cache.asked()
     cache.bucket.hang("list")

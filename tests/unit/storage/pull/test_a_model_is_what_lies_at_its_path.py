@@ -14,12 +14,12 @@ from adapter.storage.pull import listing
 from adapter.storage.pull.listing import find_model
 from adapter.workers import Workers
 from tests.fakes.memory_bucket import MemoryBucket
-from tests.real.blocking import run
+from tests.real.blocking import blocking, run
 from tests.unit.storage.rigs import make_search
 
 
 def find(bucket, path, schema_path=None, search=None):
-    return run(find_model(bucket, search or make_search(path, schema_path=schema_path)))
+    return run(find_model(bucket, search or make_search(path, schema_path=schema_path), blocking()))
 
 
 def paths(found):
