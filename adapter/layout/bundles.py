@@ -59,7 +59,7 @@ def configs_to_read(tree: Tree) -> tuple[SourceFile, ...]:
     if FILE_NAME not in tree.file_names and any(name in _MODEL_FILES for name in tree.names):
         return ()
     natives = list(islice(_natives(tree), MOST_MODELS + 1))
-    configs = tuple(file for name in natives if (file := tree.find(f"{name}/{FILE_NAME}")))
+    configs = tuple(file for name in natives if (file := tree.files.get(f"{name}/{FILE_NAME}")))
     is_alone = FILE_NAME not in tree.file_names and len(natives) < 2
     return () if is_alone or len(natives) > MOST_MODELS else configs
 
@@ -84,7 +84,7 @@ def read(spec: ModelSpec, tree: Tree, config: ModelConfig | None, contents: Mapp
         InvalidModel: a config cannot be read.
     """
     if config is not None:
-        names = [name for name in _natives(tree) if tree.find(f"{name}/{FILE_NAME}")]
+        names = [name for name in _natives(tree) if tree.files.get(f"{name}/{FILE_NAME}")]
         return Bundle(_ITSELF, {_ITSELF: config} | {name: _config(tree, name, contents) for name in names}, tree)
     configs = {name: _config(tree, name, contents) for name in _natives(tree)}
     return Bundle(_top(spec, configs), configs, tree)
@@ -137,7 +137,7 @@ def _natives(tree: Tree) -> Iterator[str]:
 
 
 def _config(tree: Tree, name: str, contents: Mapping[SourceFile, bytes]) -> ModelConfig:
-    file = tree.find(f"{name}/{FILE_NAME}")
+    file = tree.files.get(f"{name}/{FILE_NAME}")
     return ModelConfig() if file is None else model_config.read(contents[file], f"{name}/{FILE_NAME}")
 
 
@@ -173,7 +173,7 @@ def _check_references(bundle: Bundle, names: Mapping[str, str]) -> None:
 def _own_tree(bundle: Bundle, directory: str) -> Tree:
     if directory != _ITSELF:
         return bundle.tree.below(directory)
-    return bundle.tree.without_directories(lambda name: name in bundle.configs)
+    return bundle.tree.without(*(f"{name}/" for name in bundle.configs))
 
 
 def _with_top(bundle: Bundle) -> set[str]:

@@ -35,9 +35,8 @@ def arranged(
     """
     served = _served(config, tree)
     kept = frozenset(served)
-    rest = tree.without_file(model_config.FILE_NAME).without_directories(
-        lambda name: _misleads(config, name) or (is_version(name) and name not in kept)
-    )
+    left = [name for name in tree.directory_names if _misleads(config, name) or (is_version(name) and name not in kept)]
+    rest = tree.without(model_config.FILE_NAME, *(f"{name}/" for name in left))
     backends.check(kind, name, config, rest, served)
     written = config.rewritten(schema, names)
     final = config if schema is None else model_config.read(written)

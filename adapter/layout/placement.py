@@ -50,13 +50,13 @@ def is_recognised(kind: ModelType, tree: Tree) -> bool:
     if kind.directory_name == "model.savedmodel" and any(name in tree.file_names for name in _SAVED_MODEL_FILES):
         return True
     if not kind.file_names and not kind.directory_name:
-        return bool(tree.visible().file_names)
+        return bool(tree.visible.file_names)
     return any(name in tree.file_names for name in kind.file_names) or _main_file(kind, tree) is not None
 
 
 def _one_file(kind: ModelType, tree: Tree, is_single_file: bool) -> Placed:
     """A model of one file with a fixed name, or one of several that tell its format; other files stay beside it."""
-    inner = tree if is_single_file else _entered(kind, tree).visible()
+    inner = tree if is_single_file else _entered(kind, tree).visible
     if kind.backend == "fil" and not any(name in inner.file_names for name in kind.file_names):
         _refuse_foreign_forests(kind, inner)
     chosen = _chosen_file(kind, inner)
@@ -70,7 +70,7 @@ def _with_the_rest(kind: ModelType, tree: Tree, is_single_file: bool) -> Placed:
     """A file of a fixed name with everything beside it, left as it is: modules, weights of a local model, adapters, templates."""
     if is_single_file:
         return _renamed(tree, tree.file_names[0], kind.file_name)
-    inner = _entered(kind, tree) if kind.name == "python" else _entered(kind, tree).visible()
+    inner = _entered(kind, tree) if kind.name == "python" else _entered(kind, tree).visible
     if kind.file_name not in inner.file_names:
         raise LayoutError(f"there is no {kind.file_name}{_MISSING[kind.name]}")
     return dict(inner.files)
@@ -80,18 +80,18 @@ def _onnx(kind: ModelType, tree: Tree, is_single_file: bool) -> Placed:
     """A single file, or a directory in which external data lies beside the model."""
     if is_single_file:
         return _one_file(kind, tree, is_single_file)
-    visible = tree.visible()
+    visible = tree.visible
     if len(visible.files) == 1 and visible.file_names:
         return _one_file(kind, visible, True)
     if kind.directory_name in visible.directory_names and len(visible.names) > 1:
         return dict(visible.files)
-    inner = _entered(kind, tree).visible()
+    inner = _entered(kind, tree).visible
     return Tree(_renamed(inner, _chosen_file(kind, inner), kind.file_name)).prefixed(kind.directory_name)
 
 
 def _tensorflow(kind: ModelType, tree: Tree, _is_single_file: bool) -> Placed:
     """A SavedModel, known by the name of its file, or a GraphDef."""
-    inner = _entered(kind, tree).visible()
+    inner = _entered(kind, tree).visible
     is_alone = len(inner.files) == 1 and bool(inner.file_names)
     if any(name in inner.file_names for name in _SAVED_MODEL_FILES):
         return inner.prefixed(kind.directory_name)
@@ -108,7 +108,7 @@ def _tensorflow(kind: ModelType, tree: Tree, _is_single_file: bool) -> Placed:
 
 def _openvino(kind: ModelType, tree: Tree, is_single_file: bool) -> Placed:
     """The graph and its weights, which OpenVINO finds by the graph's name."""
-    inner = tree if is_single_file else _entered(kind, tree).visible()
+    inner = tree if is_single_file else _entered(kind, tree).visible
     graph = _chosen_file(kind, inner)
     weights = f"{graph.rpartition('.')[0] or graph}.bin"
     if weights not in inner.file_names:
@@ -135,8 +135,8 @@ def _entered(kind: ModelType, tree: Tree) -> Tree:
     """Step into a directory that is the only entry; deeper ones only when a model is found there."""
     first: Tree | None = None
     inner = tree
-    while not is_recognised(kind, inner) and not inner.visible().file_names and len(inner.visible().directory_names) == 1:
-        inner = inner.below(inner.visible().directory_names[0])
+    while not is_recognised(kind, inner) and not inner.visible.file_names and len(inner.visible.directory_names) == 1:
+        inner = inner.below(inner.visible.directory_names[0])
         if is_recognised(kind, inner):
             return inner
         first = first or inner

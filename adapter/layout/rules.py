@@ -51,7 +51,7 @@ def wanted(listing: Listing, spec: ModelSpec | None = None) -> tuple[SourceFile,
         tree = _unwrapped(spec, _unchecked(listing))
         inner = bundles.configs_to_read(tree)
         bundles.check_size(inner)
-        configs = (tree.find(model_config.FILE_NAME), *inner)
+        configs = (tree.files.get(model_config.FILE_NAME), *inner)
     return tuple(file for file in (*configs, listing.schema) if file is not None)
 
 
@@ -65,7 +65,7 @@ def plan(spec: ModelSpec, listing: Listing, contents: dict[SourceFile, bytes]) -
     if spec.schema_path and listing.schema is None:
         raise InvalidModel(f"the schema {shortened(spec.schema_path)} was not found")
     tree = _unchecked(listing) if listing.is_single_file else _unwrapped(spec, _unchecked(listing))
-    config = None if listing.is_single_file else tree.find(model_config.FILE_NAME)
+    config = None if listing.is_single_file else tree.files.get(model_config.FILE_NAME)
     known = None if config is None else model_config.read(contents[config])
     schema_content = None if listing.schema is None else contents[listing.schema]
     is_bundle = not listing.is_single_file and bundles.looks_like(tree, known)
@@ -200,7 +200,7 @@ def _version(kind: ModelType, tree: Tree) -> tuple[str | None, Tree, Tree]:
 
     It is a version tree when every directory is a version, or another name of one; what tools leave behind is not counted.
     """
-    tree = tree.without_file(SCHEMA_FILE)
+    tree = tree.without(SCHEMA_FILE)
     repeats = _repeats(tree)
     names = [name for name in tree.directory_names if not (is_residue(name) or name in repeats)]
     versions = [name for name in names if is_version(name)]
@@ -210,7 +210,7 @@ def _version(kind: ModelType, tree: Tree) -> tuple[str | None, Tree, Tree]:
     if not odd:
         version = max(versions, key=int)
         beside = [name for name in tree.file_names if not (is_residue(name) or name in names)]
-        return version, tree.below(version).without_file(SCHEMA_FILE), Tree({name: tree.files[name] for name in beside})
+        return version, tree.below(version).without(SCHEMA_FILE), Tree({name: tree.files[name] for name in beside})
     if placement.is_recognised(kind, tree):
         return None, tree, Tree({})
     raise LayoutError(f"{' and '.join(map(shortened, odd[:5]))} cannot be a version directory: {RULE}")
@@ -256,7 +256,7 @@ def _unwrapped(spec: ModelSpec | None, tree: Tree) -> Tree:
     for _ in range(MOST_WRAPPERS if spec is not None and spec.folders else 0):
         if model_config.FILE_NAME in inner.file_names or any(map(is_version, inner.directory_names)) or bundles.configs_to_read(inner):
             return inner
-        visible = inner.visible().without_file(OPTIONS_FILE)
+        visible = inner.visible.without(OPTIONS_FILE)
         if visible.file_names or len(visible.directory_names) != 1:
             break
         inner = visible.below(visible.directory_names[0])
