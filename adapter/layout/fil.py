@@ -88,7 +88,7 @@ def written(path: str, directory: str, model_type: str, tensors: Schema, ends: E
         f"dynamic_batching {{ }}\n{_parameter('model_type', forest.model_type)}{_answer(forest, width)}"
     )
     config = model_config.new(text, Schema(inputs, outputs))
-    return Decision(f"{directory}/{FORMATS[forest.model_type]}", {model_config.FILE_NAME: config.rewritten(None)})
+    return Decision(f"{directory}/{FORMATS[forest.model_type]}", {model_config.FILE_NAME: config.text.encode()})
 
 
 def _answer(forest: Forest, width: int) -> str:

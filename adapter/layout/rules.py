@@ -150,7 +150,7 @@ def _arranged(spec: ModelSpec, tree: Tree, schema_content: bytes | None, *, is_s
         backends.check_positions([tensor.name for tensor in known.said.input])
     return Layout(
         links={**beside.files, **placed.files},
-        written={} if config is None else {FILE_NAME: config.rewritten(None)},
+        written={} if config is None else {FILE_NAME: config.text.encode()},
         directories=() if placed else (f"{directory}/{kind.directory_name}".rstrip("/"),),
         hint=backends.hint(kind, spec.model_id, ModelConfig() if config is None or schema_content is None else config, inside),
         warnings=backends.warnings(known),
