@@ -30,7 +30,6 @@ from adapter.errors import some
 from adapter.layout import backends, fil, model_config, schema
 from adapter.layout.model_config import FILE_NAME, ModelConfig
 from adapter.layout.model_types import TYPES, UNKNOWN, ModelType, model_type
-from adapter.layout.schema import Schema
 from adapter.layout.tree import RULE, LayoutError, Tree, is_odd, is_residue, is_version, shortened
 from adapter.model import MAX_ID_BYTES, Layout, ModelSpec, Question, SourceFile, inner_name
 from adapter.parameters import TOP_MODEL
@@ -209,8 +208,7 @@ def _native(
     left = [name for name in tree.directory_names if (is_sought and is_residue(name)) or (is_version(name) and name not in kept)]
     rest = tree.without(FILE_NAME, *(f"{name}/" for name in left))
     backends.check(kind, name, config, rest, served)
-    tensors = Schema() if schema_content is None else schema.read(schema_content, config.said.max_batch_size)
-    written = config.rewritten(tensors, names)
+    written = config.rewritten(schema.read(schema_content, config.said.max_batch_size), names)
     final = config if schema_content is None else model_config.read(written)
     return Layout(
         links=dict(rest.files),

@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 from adapter.errors import InvalidModel
 from adapter.layout.textproto import Edit, Field, Value, inner, position, quoted, removal, splice, unquoted
 from adapter.layout.tree import shortened
+from adapter.model import is_utf8
 
 DATATYPES = {
     "BOOL": "TYPE_BOOL",
@@ -97,7 +98,7 @@ def _tensor(value: Any, path: str, max_batch_size: int) -> Tensor:
     name = _typed(entry.get("name"), str, f"{path}.name")
     if not name:
         raise InvalidModel(f"the schema has an empty name at {path}.name")
-    if any("\ud800" <= letter <= "\udfff" for letter in name):
+    if not is_utf8(name):
         raise InvalidModel(f"the schema has half a surrogate pair in {path}.name")
     datatype = _typed(entry.get("datatype"), str, f"{path}.datatype")
     if datatype not in DATATYPES:
