@@ -44,8 +44,6 @@ MAX_BYTES = 1024 * 1024
 """Far above any real one; reading takes less than 5 s per MiB at worst."""
 BLS_KEY = "bls_model."
 _EDITED = frozenset({"name", "input", "output", "ensemble_scheduling", "parameters"})
-_UNSURE = re.compile(r"[\\\ud800-\udfff]")
-"""What a string has that may not be UTF-8."""
 _LONG = re.compile("-?[0-9]{20,}(?![.eEfF])")
 """A number of so many digits that Python does not read it."""
 _RANGES = {
@@ -186,33 +184,24 @@ def _judged(text: str, fields: tuple[Field, ...]) -> Any:
     def lines() -> Iterator[str]:  # one for each token, so that spaces and comments cost nothing
         for place in _known(text, fields, model_config_pb2.ModelConfig.DESCRIPTOR):
             places.append(place)
-            yield place.token
+            yield place[1]
 
     try:
         text_format.ParseLines(lines(), said)  # type: ignore[attr-defined] # the stubs leave it out
     except text_format.ParseError as error:
-        place = places[(error.GetLine() or 1) - 1]
-        raise _problem(text, place, place.offset + (error.GetColumn() or 1) - 1, str(error)) from error
+        offset, _, found, known = places[(error.GetLine() or 1) - 1]
+        raise _problem(text, offset + (error.GetColumn() or 1) - 1, found, known, str(error)) from error
     if said.max_batch_size < 0:
         (*_, value) = inner(fields, "max_batch_size")
         raise Problem(value.start, f"max_batch_size is {said.max_batch_size}, 0 or more is expected")
     return said
 
 
-class _Place(NamedTuple):
-    """A token that protobuf shall see."""
-
-    offset: int
-    token: str
-    found: Field
-    """The innermost that it belongs to."""
-    known: Any
-    """What protobuf knows of that field."""
-
-
-def _known(text: str, fields: Iterable[Field], message: Any) -> Iterator[_Place]:
+def _known(text: str, fields: Iterable[Field], message: Any) -> Iterator[tuple[int, str, Field, Any]]:
     """
-    What protobuf shall see: no fields that the message does not have, and numbers for new words of enums.
+    Each token that protobuf shall see, with its offset, its innermost field, and what protobuf knows of that.
+
+    There are no fields that the message does not have, and numbers for new words of enums.
 
     Raises:
         Problem: an extension, a word that no enum can have, or a string that is not UTF-8.
@@ -225,23 +214,23 @@ def _known(text: str, fields: Iterable[Field], message: Any) -> Iterator[_Place]
             continue
         at = found.start
         for value in found.values:
-            yield from (_Place(*token, found, known) for token in textproto.tokens(text, at, value.start))
+            yield from ((*token, found, known) for token in textproto.tokens(text, at, value.start))
             at = value.end
             if value.kind == "message":
-                yield _Place(value.start, text[value.start], found, known)
+                yield value.start, text[value.start], found, known
                 yield from _known(text, value.fields, known.message_type) if known.message_type is not None else ()
                 at -= 1
             else:
-                yield _Place(value.start, _scalar(text, found.name, value, known), found, known)
-        yield from (_Place(*token, found, known) for token in textproto.tokens(text, at, found.end))
+                yield value.start, _scalar(text, found.name, value, known), found, known
+        yield from ((*token, found, known) for token in textproto.tokens(text, at, found.end))
 
 
 def _scalar(text: str, name: str, value: Value, known: Any) -> str:
     """A value as Python's protobuf reads it; Triton's takes more. Raises Problem."""
     said = text[value.start : value.end]
     if known.enum_type is not None:
-        return "9" if _is_new(name, value, said, list(known.enum_type.values_by_name)) else said
-    if value.kind == "string" and _UNSURE.search(said):
+        return _enum(name, value, said, list(known.enum_type.values_by_name))
+    if value.kind == "string":
         try:
             textproto.unquoted(text, value)
         except UnicodeError as error:
@@ -250,14 +239,16 @@ def _scalar(text: str, name: str, value: Value, known: Any) -> str:
     return "".join(token for _, token in textproto.tokens(text, value.start, value.end)) if said.startswith("-") else said
 
 
-def _is_new(name: str, value: Value, said: str, words: list[str]) -> bool:
-    """Whether this word may be a value of the enum that is newer than these. Raises Problem."""
+def _enum(name: str, value: Value, said: str, words: list[str]) -> str:
+    """A value of an enum; a number for a word that may be newer than these. Raises Problem."""
     meant = said if said in words else _meant(said.strip("\"'"), words)
-    if value.kind != "word" and not (value.kind == "number" and _is_int32(said)):
-        raise Problem(value.start, f"{name} must be a word without quotes, for instance {meant or words[-1]}")
     if value.kind == "word" and meant not in (None, said):
         raise Problem(value.start, f"{name} cannot be {shortened(said)}; {meant} seems to be meant")
-    return value.kind == "word" and meant is None
+    if value.kind == "word":
+        return meant or "9"
+    if value.kind != "number" or not _is_int32(said):
+        raise Problem(value.start, f"{name} must be a word without quotes, for instance {meant or words[-1]}")
+    return said
 
 
 def _is_int32(said: str) -> bool:
@@ -267,9 +258,8 @@ def _is_int32(said: str) -> bool:
         return False
 
 
-def _problem(text: str, place: _Place, offset: int, said: str) -> Problem:
+def _problem(text: str, offset: int, found: Field, known: Any, said: str) -> Problem:
     """What protobuf does not take at this place, in words."""
-    found, known = place.found, place.known
     words = said.partition(" : ")[2]
     if words.startswith("Message type"):  # "... should not have multiple ... fields"
         return Problem(found.start, f"{found.name} is set twice")

@@ -189,7 +189,7 @@ def _forest(kind: ModelType, version: Tree, directory: str, schema_content: byte
     tensors = schema.read(schema_content, fil.MAX_BATCH_SIZE)
     fil.check_schema(tensors)
     path = version.files[name].path
-    return Question(f"{directory}/{name}", partial(fil.written, path, directory, fil.format_of(name), tensors))
+    return Question(f"{directory}/{name}", partial(fil.written, path, directory, name, tensors))
 
 
 def _version(kind: ModelType, tree: Tree) -> tuple[str | None, Tree, Tree]:
