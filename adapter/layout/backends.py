@@ -45,7 +45,7 @@ def check(kind: ModelType, name: str, config: ModelConfig, tree: Tree, versions:
     """
     file_name = _python_file(kind, name, config, tree)
     for version in versions:
-        if file_name is not None and tree.find(f"{version}/{file_name}") is None:
+        if file_name is not None and f"{version}/{file_name}" not in tree.files:
             raise LayoutError(f"{version}/{file_name} is missing, and Triton's python backend would wait for it for ever")
     if config.said.backend == "dali" and not _NO_SHELL.fullmatch(name):
         raise LayoutError(f"the model id {shortened(name)} has characters that the DALI backend would hand to a shell")

@@ -1,12 +1,15 @@
 """
-Bundles: one ModelMesh model whose directory holds several Triton models, an ensemble or a BLS pipeline.
+Models that bring a config.pbtxt: native repositories, laid out for Triton already, and bundles of them.
 
-A directory is a bundle in one of two forms. Beside a config.pbtxt that names other models (steps of an
-ensemble, or `bls_model.` parameters, see `references`) lie directories with a config.pbtxt of their
-own: the directory itself is the *top model*, and those directories are its *inner models*. Or it has no config and
-no model file, and at least two of its directories are native models (one with a config.pbtxt): then
-the top model is the one that names others and is named by none, or the one that
-the parameter `adapter.topModel` says.
+The entries of a native model keep their places; only the config is rewritten. Says which versions are pulled and what must be
+there before Triton may look.
+
+A *bundle* is one ModelMesh model whose directory holds several Triton models, an ensemble or a BLS pipeline, in one of two
+forms. Beside a config.pbtxt that names other models (steps of an ensemble, or `bls_model.` parameters, see `references`) lie
+directories with a config.pbtxt of their own: the directory itself is the *top model*, and those directories are its *inner
+models*. Or it has no config and no model file, and at least two of its directories are native models (one with a
+config.pbtxt): then the top model is the one that names others and is named by none, or the one that the parameter
+`adapter.topModel` says.
 
 The top model takes the model id, an inner one the name `<id>~inner~<directory>`. Ids with that infix are
 refused, so inner models of two bundles never meet, nor any other model. Every name of an inner model
@@ -19,20 +22,23 @@ Pure: knows a listing and the contents of its configs.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from itertools import islice
 
-from adapter.errors import InvalidModel, some
-from adapter.layout import model_config, native, schema
+from adapter.errors import some
+from adapter.layout import backends, fil, model_config, schema
 from adapter.layout.model_config import FILE_NAME, ModelConfig
-from adapter.layout.model_types import TYPES, UNKNOWN, model_type
-from adapter.layout.tree import LayoutError, Tree, is_odd, is_residue, is_version, shortened
-from adapter.model import MAX_ID_BYTES, Layout, ModelSpec, SourceFile, inner_name
+from adapter.layout.model_types import TYPES, UNKNOWN, ModelType, model_type
+from adapter.layout.tree import RULE, LayoutError, Tree, is_odd, is_residue, is_version, shortened
+from adapter.model import MAX_ID_BYTES, Layout, ModelSpec, Question, SourceFile, inner_name
 from adapter.parameters import TOP_MODEL
 from adapter.paths import path_problem
 
 EXPECTED = "one directory with config.pbtxt and 1/ for each model, and one model that names the others"
 EXAMPLE = ("pipeline/config.pbtxt", "first_step/config.pbtxt", "first_step/1/…", "second_step/config.pbtxt", "second_step/1/…")
+_FILES_ELSEWHERE = frozenset({"tensorrtllm"})
+"""Backends whose version directory may be empty: a parameter of the config says where the engine is."""
 MOST_MODELS = 100
 """Of one bundle; each has a config to be read before anything is pulled. What has more is not taken for a bundle."""
 
@@ -45,82 +51,72 @@ _ITSELF = ""
 _MODEL_FILES = frozenset(name for kind in TYPES.values() for name in (*kind.file_names, kind.directory_name) if name)
 
 
-@dataclass(frozen=True)
-class Bundle:
-    """Directory → config of each model; the bundle's own directory has the name ''."""
-
-    top: str
-    configs: Mapping[str, ModelConfig]
-    tree: Tree
-
-
 def configs_to_read(tree: Tree) -> tuple[SourceFile, ...]:
     """The configs of what may be inner models; none where the paths alone say that this is no bundle."""
     if FILE_NAME not in tree.file_names and any(name in _MODEL_FILES for name in tree.names):
         return ()
     natives = list(islice(_natives(tree), MOST_MODELS + 1))
-    configs = tuple(file for name in natives if (file := tree.find(f"{name}/{FILE_NAME}")))
+    configs = tuple(file for name in natives if (file := tree.files.get(f"{name}/{FILE_NAME}")))
     is_alone = FILE_NAME not in tree.file_names and len(natives) < 2
     return () if is_alone or len(natives) > MOST_MODELS else configs
 
 
-def check_size(configs: tuple[SourceFile, ...]) -> None:
-    """Make sure that the configs of the inner models can be held at once. Raises InvalidModel."""
-    if (total := sum(file.size_bytes for file in configs)) > MOST_CONFIG_BYTES:
-        raise InvalidModel(f"the {len(configs)} files {FILE_NAME} of this bundle have {total} bytes, more than {MOST_CONFIG_BYTES}")
-
-
-def looks_like(tree: Tree, config: ModelConfig | None) -> bool:
-    """Whether the files are a bundle, given the config at the top."""
-    return bool(configs_to_read(tree)) and (config is None or bool(config.references))
-
-
-def read(spec: ModelSpec, tree: Tree, config: ModelConfig | None, contents: Mapping[SourceFile, bytes]) -> Bundle:
+def read(tree: Tree, contents: Mapping[SourceFile, bytes]) -> Mapping[str, ModelConfig]:
     """
-    The bundle that the files are; `contents` has the configs of `configs_to_read`.
+    Directory → config of each model, '' for the directory itself: none, one, or those of a bundle.
 
     Raises:
-        LayoutError: the top model cannot be told.
         InvalidModel: a config cannot be read.
     """
-    if config is not None:
-        names = [name for name in _natives(tree) if tree.find(f"{name}/{FILE_NAME}")]
-        return Bundle(_ITSELF, {_ITSELF: config} | {name: _config(tree, name, contents) for name in names}, tree)
-    configs = {name: _config(tree, name, contents) for name in _natives(tree)}
-    return Bundle(_top(spec, configs), configs, tree)
+    own = tree.files.get(FILE_NAME)
+    configs = {} if own is None else {_ITSELF: model_config.read(contents[own])}
+    is_bundle = configs_to_read(tree) and (own is None or configs[_ITSELF].references)
+    for name in _natives(tree) if is_bundle else ():
+        file = tree.files.get(f"{name}/{FILE_NAME}")
+        if file is not None:
+            configs[name] = model_config.read(contents[file], f"{name}/{FILE_NAME}")
+        elif own is None:
+            configs[name] = ModelConfig()
+    return configs
 
 
-def arranged(spec: ModelSpec, bundle: Bundle, schema_content: bytes | None) -> Layout:
+def arranged(spec: ModelSpec, tree: Tree, configs: Mapping[str, ModelConfig], schema_content: bytes | None) -> Layout:
     """
-    The layout of the top model, with the layouts of the inner models in it.
+    The layout of the model, or of the top model with the layouts of the inner ones in it.
 
     Raises:
         LayoutError: a model of it could not be loaded, or names one that is not there.
         InvalidModel: the schema does not go with the top model's config.
     """
-    names = {name: inner_name(spec.model_id, name) for name in bundle.configs if name != bundle.top}
+    top = _ITSELF if _ITSELF in configs else _top(spec, configs)
+    names = {name: inner_name(spec.model_id, name) for name in configs if name != top}
     if long := [name for name, full in names.items() if len(full.encode("utf-8", "surrogatepass")) > MAX_ID_BYTES]:
         raise LayoutError(
             f"the model id and the directory name {shortened(long[0])} are too long together for a name of {MAX_ID_BYTES} bytes"
         )
-    _check_references(bundle, {**names, bundle.top: spec.model_id})
+    if names:
+        _check_references(top, configs)
     layouts = {}
-    for directory, config in bundle.configs.items():
-        is_top = directory == bundle.top
-        tensors = schema.read(schema_content, config.said.max_batch_size) if is_top and schema_content is not None else None
-        tree = _own_tree(bundle, directory)
-        kind = model_type(spec.model_type) if directory == _ITSELF else UNKNOWN
-        name = spec.model_id if is_top else names[directory]
+    for directory, config in configs.items():
+        content = schema_content if directory == top else None
+        own = tree.below(directory) if directory else tree.without(*(f"{name}/" for name in names))
+        kind = UNKNOWN if directory else model_type(spec.model_type)
         try:
-            layouts[directory] = native.arranged(kind, name, config, tensors, tree, names=names)
+            layouts[directory] = _native(kind, names.get(directory, spec.model_id), config, content, own, names=names)
         except LayoutError as error:
-            raise LayoutError(f"{shortened(directory)}: {error}" if directory else str(error)) from error
-    inner = {names[directory]: layout for directory, layout in layouts.items() if directory != bundle.top}
-    first = tuple(names[directory] for directory in _loaded_first(bundle))
-    told = sorted(_with_top(bundle))
-    warnings = tuple(_of(directory, warning) for directory in told for warning in layouts[directory].warnings)[:_MOST_HINTS]
+            raise LayoutError(_of(directory, str(error))) from error
+    if not names:
+        return layouts[top]
+    with_top = _with_top(top, configs)
+    warnings = [_of(directory, warning) for directory in sorted(with_top) for warning in layouts[directory].warnings]
     hints = [_of(directory, layout.hint) for directory, layout in layouts.items() if layout.hint]
-    return replace(layouts[bundle.top], inner=inner, loaded_first=first, hint="; ".join(hints[:_MOST_HINTS]), warnings=warnings)
+    return replace(
+        layouts[top],
+        inner={full: layouts[name] for name, full in names.items()},
+        loaded_first=tuple(names[name] for name in _callers_last(configs) if name not in with_top),
+        hint="; ".join(hints[:_MOST_HINTS]),
+        warnings=tuple(warnings[:_MOST_HINTS]),
+    )
 
 
 def _of(directory: str, words: str) -> str:
@@ -134,11 +130,6 @@ def _natives(tree: Tree) -> Iterator[str]:
             inner = tree.below(name)
             if FILE_NAME in inner.file_names or any(map(is_version, inner.directory_names)):
                 yield name
-
-
-def _config(tree: Tree, name: str, contents: Mapping[SourceFile, bytes]) -> ModelConfig:
-    file = tree.find(f"{name}/{FILE_NAME}")
-    return ModelConfig() if file is None else model_config.read(contents[file], f"{name}/{FILE_NAME}")
 
 
 def _top(spec: ModelSpec, configs: Mapping[str, ModelConfig]) -> str:
@@ -157,53 +148,110 @@ def _top(spec: ModelSpec, configs: Mapping[str, ModelConfig]) -> str:
     )
 
 
-def _check_references(bundle: Bundle, names: Mapping[str, str]) -> None:
-    for directory, config in bundle.configs.items():
+def _check_references(top: str, configs: Mapping[str, ModelConfig]) -> None:
+    for directory, config in configs.items():
         for reference in config.references:
-            if reference.name not in names or reference.name == _ITSELF:
-                where = f"{directory}/{FILE_NAME}" if directory else FILE_NAME
-                raise LayoutError(
-                    f"{reference.where} in {where} names {shortened(reference.name)}, "
-                    f"and the models here are {_listed(name for name in names if name)}"
-                )
-            if reference.name == bundle.top:
-                raise LayoutError(f"{reference.where} in {directory}/{FILE_NAME} names {bundle.top}, which is the top model of the bundle")
+            where = f"{reference.where} in {f'{directory}/{FILE_NAME}'.lstrip('/')}"
+            if reference.name not in configs or reference.name == _ITSELF:
+                raise LayoutError(f"{where} names {shortened(reference.name)}, and the models here are {_listed(filter(None, configs))}")
+            if reference.name == top:
+                raise LayoutError(f"{where} names {top}, which is the top model of the bundle")
 
 
-def _own_tree(bundle: Bundle, directory: str) -> Tree:
-    if directory != _ITSELF:
-        return bundle.tree.below(directory)
-    return bundle.tree.without_directories(lambda name: name in bundle.configs)
-
-
-def _with_top(bundle: Bundle) -> set[str]:
+def _with_top(top: str, configs: Mapping[str, ModelConfig]) -> set[str]:
     """The top model, and those that steps lead to from it: Triton loads them together, and one that is decoupled makes all of it so."""
-    with_top = {bundle.top}
-    pending = [bundle.top]
+    with_top: set[str] = set()
+    pending = {top}
     while pending:
-        steps = {reference.name for reference in bundle.configs[pending.pop()].references if reference.is_step}
-        pending += steps - with_top
-        with_top |= steps
+        with_top |= pending
+        pending = {reference.name for name in pending for reference in configs[name].references if reference.is_step} - with_top
     return with_top
 
 
-def _loaded_first(bundle: Bundle) -> list[str]:
-    """Inner models that no step leads to from the top model; a model that is called comes before its caller."""
-    with_top = _with_top(bundle)
-    ordered: list[str] = []
+def _callers_last(configs: Mapping[str, ModelConfig]) -> Iterable[str]:
+    """A model that is called comes before its caller."""
+    ordered: dict[str, None] = {}
     seen: set[str] = set()
 
     def visit(directory: str) -> None:
         if directory not in seen:
             seen.add(directory)
-            for reference in bundle.configs[directory].references:
+            for reference in configs[directory].references:
                 visit(reference.name)
-            ordered.append(directory)
+            ordered[directory] = None
 
-    for directory in bundle.configs:
+    for directory in configs:
         visit(directory)
-    return [directory for directory in ordered if directory not in with_top]
+    return ordered
 
 
 def _listed(names: Iterable[str]) -> str:
     return some([shortened(name) for name in sorted(names)], 10)
+
+
+def _native(
+    kind: ModelType, name: str, config: ModelConfig, schema_content: bytes | None, tree: Tree, *, names: Mapping[str, str]
+) -> Layout:
+    """
+    The tree without the versions that Triton will not serve, and with the config rewritten for this name.
+
+    `names` are new ones for other models.
+
+    Raises:
+        LayoutError: nothing that Triton could load, or something that would wedge it.
+        InvalidModel: the schema does not go with the config.
+    """
+    served = _served(config, tree)
+    kept = frozenset(served)
+    # Triton looks for the backend in the directory whose name sorts first: `.cache` has none, and ends in "failed to poll".
+    is_sought = not (config.says_backend or config.is_ensemble)
+    left = [name for name in tree.directory_names if (is_sought and is_residue(name)) or (is_version(name) and name not in kept)]
+    rest = tree.without(FILE_NAME, *(f"{name}/" for name in left))
+    backends.check(kind, name, config, rest, served)
+    written = config.rewritten(schema.read(schema_content, config.said.max_batch_size), names)
+    final = config if schema_content is None else model_config.read(written)
+    return Layout(
+        links=dict(rest.files),
+        written={FILE_NAME: written},
+        directories=() if served else (_empty_version(config),),
+        hint=backends.hint(kind, name, final, rest.below(served[0]) if served else Tree({})),
+        warnings=backends.warnings(config),
+        questions=_questions(final, rest, served) if config.said.backend == fil.BACKEND else (),
+    )
+
+
+def _questions(config: ModelConfig, tree: Tree, served: tuple[str, ...]) -> tuple[Question, ...]:
+    """Of forests: whether the config makes room for what they give; see `fil`."""
+    name = fil.file_of(config)
+    paths = [f"{version}/{name}" for version in served]
+    return tuple(Question(path, partial(fil.fits, config, path)) for path in paths if name and path in tree.files)
+
+
+def _served(config: ModelConfig, tree: Tree) -> tuple[str, ...]:
+    """The versions that Triton will load; none for an ensemble that brought no directory."""
+    if odd := [name for name in tree.directory_names if is_odd(name)]:
+        raise LayoutError(f"Triton would misread {_directories(odd)}: {RULE}")
+    versions = [name for name in tree.directory_names if is_version(name)]
+    if versions:
+        served = config.served(versions)
+        if not served:
+            raise LayoutError(f"version_policy asks for {config.policy}, and there is only {_directories(versions)}")
+        return served
+    if config.is_ensemble or config.said.backend in _FILES_ELSEWHERE:
+        return ()
+    if files := [name for name in tree.file_names if is_version(name)]:
+        raise LayoutError(f"{files[0]} is a file, a version directory is expected")
+    raise LayoutError("there is no version directory beside config.pbtxt")
+
+
+def _empty_version(config: ModelConfig) -> str:
+    """Name of the version directory to make; object stores keep no empty ones."""
+    wanted = [str(version) for version in config.said.version_policy.specific.versions or (1,) if is_version(str(version))]
+    if not wanted or not config.served(wanted):
+        raise LayoutError(f"version_policy asks for {config.policy}, and there is no version directory")
+    return wanted[0]
+
+
+def _directories(names: list[str]) -> str:
+    shown = ", ".join(map(shortened, names[:5])) + (", …" if len(names) > 5 else "")
+    return f"director{'y' if len(names) == 1 else 'ies'} {shown}"

@@ -18,9 +18,10 @@ required, releases from 25.09 on take it for `is_classifier`; `threshold` is req
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from math import prod
+from typing import Any
 
 from adapter.errors import InvalidModel
 from adapter.layout import forests, model_config
@@ -48,19 +49,22 @@ def check_schema(tensors: Schema) -> None:
     """
     if tensors.outputs and all(tensor.name != OUTPUT for tensor in tensors.outputs):
         raise InvalidModel(f"the schema has outputs and no {OUTPUT}, which the FIL backend always writes")
-    for sides, names in ((tensors.inputs, (INPUT,)), (tensors.outputs, (OUTPUT, SHAPLEY))):
-        for tensor in sides:
-            _check_tensor(tensor, names)
+    for side, names in ((tensors.inputs, (INPUT,)), (tensors.outputs, (OUTPUT, SHAPLEY))):
+        for tensor in side:
+            if tensor.name not in names:
+                raise InvalidModel(
+                    f"the schema has a tensor {shortened(tensor.name)}, and the FIL backend calls its own {' or '.join(names)}: "
+                    "name it so, or bring a config.pbtxt"
+                )
+            if tensor.data_type != "TYPE_FP32":
+                raise InvalidModel(f"the schema gives {tensor.name} another datatype than FP32, the only one of the FIL backend")
 
 
-def format_of(file_name: str) -> str:
-    """The backend's word for the format that a placed name stands for."""
-    return next(model_type for model_type, name in FORMATS.items() if name == file_name)
-
-
-def written(path: str, directory: str, model_type: str, tensors: Schema, ends: Ends) -> Decision:
+def written(path: str, directory: str, name: str, tensors: Schema, ends: Ends) -> Decision:
     """
-    The forest's place in the directory of its version, and the config that is written beside it; `path` is for error texts.
+    The forest's place in the directory of its version, and the config that is written beside it.
+
+    `path` is for error texts, and the usual name of its format is what the file is placed under until then.
 
     Without a schema a forest of several classes answers one probability for each.
 
@@ -68,7 +72,7 @@ def written(path: str, directory: str, model_type: str, tensors: Schema, ends: E
         InvalidModel: the counts cannot be told, or the schema says others.
     """
     try:
-        forest = forests.read(model_type, ends)
+        forest = forests.read(next(word for word, usual in FORMATS.items() if usual == name), ends)
     except Unreliable as reason:
         raise InvalidModel(
             f"{shortened(path)}: what the FIL backend must be told of this forest cannot be taken from the file: {reason}; "
@@ -88,7 +92,7 @@ def written(path: str, directory: str, model_type: str, tensors: Schema, ends: E
         f"dynamic_batching {{ }}\n{_parameter('model_type', forest.model_type)}{_answer(forest, width)}"
     )
     config = model_config.new(text, Schema(inputs, outputs))
-    return Decision(f"{directory}/{FORMATS[forest.model_type]}", {model_config.FILE_NAME: config.rewritten(None)})
+    return Decision(f"{directory}/{FORMATS[forest.model_type]}", {model_config.FILE_NAME: config.text.encode()})
 
 
 def _answer(forest: Forest, width: int) -> str:
@@ -131,21 +135,14 @@ def fits(config: ModelConfig, path: str, ends: Ends) -> Decision:
     Raises:
         InvalidModel: Triton's buffers would be too small, with both numbers.
     """
+    decision = Decision(path)
     try:
         forest = forests.read(_format(config), ends)
     except Unreliable:
-        return Decision(path)
-    if forest.model_type == _format(config):  # the backend says so otherwise
-        _check(config, path, forest)
-    return Decision(path)
-
-
-def _format(config: ModelConfig) -> str:
-    return _parameters(config).get("model_type", "xgboost")
-
-
-def _check(config: ModelConfig, path: str, forest: Forest) -> None:
-    given = _width(config, "output", OUTPUT)
+        return decision
+    if forest.model_type != _format(config):  # the backend says so
+        return decision
+    given = _width(config.said.output, OUTPUT)
     is_class, needed = _answered(config, forest)
     if given is not None and given < needed:
         raise InvalidModel(
@@ -157,17 +154,22 @@ def _check(config: ModelConfig, path: str, forest: Forest) -> None:
             f"config.pbtxt makes room for {_numbers(given)} in {OUTPUT}, and the FIL backend would read them from {forest.outputs}: "
             f"{shortened(path)} says {forest.shown}; give {OUTPUT} dims [ 1 ]"
         )
-    columns = _width(config, "input", INPUT)
+    columns = _width(config.said.input, INPUT)
     if columns is not None and columns < forest.features:
         raise InvalidModel(
             f"config.pbtxt gives {INPUT} {_numbers(columns)}, and the FIL backend would read {forest.features}: "
             f"{shortened(path)} says {forest.features} features"
         )
+    return decision
+
+
+def _format(config: ModelConfig) -> str:
+    return config.said.parameters["model_type"].string_value if "model_type" in config.said.parameters else "xgboost"
 
 
 def _answered(config: ModelConfig, forest: Forest) -> tuple[bool, int]:
     """Whether the answer is the class of several, out of a buffer of the backend's own; how many numbers are written for each row."""
-    parameters = {key: value.strip().lower() in _TRUE for key, value in _parameters(config).items()}
+    parameters = {key: value.string_value.strip().lower() in _TRUE for key, value in config.said.parameters.items()}
     answers_class = parameters.get("output_class", parameters.get("is_classifier", False))
     with_probabilities = parameters.get("predict_proba", False)
     if answers_class and not with_probabilities and forest.classes > 1:
@@ -177,24 +179,10 @@ def _answered(config: ModelConfig, forest: Forest) -> tuple[bool, int]:
     return False, 2 if with_probabilities and forest.outputs == 1 and not is_on_cpu else forest.outputs
 
 
-def _parameters(config: ModelConfig) -> Mapping[str, str]:
-    return {key: value.string_value for key, value in config.said.parameters.items()}
-
-
-def _width(config: ModelConfig, side: str, name: str) -> int | None:
+def _width(side: Iterable[Any], name: str) -> int | None:
     """Numbers for each row that the config makes room for; None where it does not say."""
-    dims = next((tensor.dims for tensor in getattr(config.said, side) if tensor.name == name), ())
+    dims = next((tensor.dims for tensor in side if tensor.name == name), ())
     return prod(dims) if dims and min(dims) > 0 else None
-
-
-def _check_tensor(tensor: Tensor, names: tuple[str, ...]) -> None:
-    if tensor.name not in names:
-        raise InvalidModel(
-            f"the schema has a tensor {shortened(tensor.name)}, and the FIL backend calls its own {' or '.join(names)}: "
-            "name it so, or bring a config.pbtxt"
-        )
-    if tensor.data_type != "TYPE_FP32":
-        raise InvalidModel(f"the schema gives {tensor.name} another datatype than FP32, the only one of the FIL backend")
 
 
 def _numbers(count: int) -> str:

@@ -4,14 +4,15 @@ What a file with a forest of trees says of itself: its format, its outputs, its 
 XGBoost has three formats: JSON, UBJSON, and the binary one that XGBoost 3.1 cannot write or read any more. The endings tell
 little: `.model` is UBJSON since XGBoost 2.1 and binary before, so the first bytes count. In JSON and UBJSON the keys are sorted,
 so `learner_model_param` and `objective` follow the trees and stand in the last kilobytes. The tail is read forwards from that
-key (a short JSON from its start): both objects around the key must end where the file ends. Nothing before the tail is looked at:
-who forges a file can end Triton in other ways too.
+key (a short JSON from its start; UBJSON cannot be read backwards): both objects around the key must end where the file ends.
+Nothing before the tail is looked at: who forges a file can end Triton in other ways too.
 
 LightGBM has a text format: `key=value` lines before the first tree. Treelite's checkpoints are binary, with the counts at fixed
 places of the head. Two layouts are known: that of 3.9, and that of 4. Both put whole numbers of the machine's (little-endian)
 order one after the other without padding, and an array's length as 8 bytes before its elements.
 
-Source: XGBoost `src/learner.cc`, `src/common/json.cc`, `doc/tutorials/saving_model.rst`; LightGBM `src/boosting/gbdt_model_text.cpp`;
+Source: the UBJSON specification, draft 12; XGBoost `src/learner.cc`, `src/common/json.cc` (`UBJWriter`: lengths as int64, arrays of one
+type in the packed form), `doc/tutorials/saving_model.rst`; LightGBM `src/boosting/gbdt_model_text.cpp`;
 treelite `src/model_loader/detail/xgboost_json/delegated_handler.cc` (classes and targets come from `learner_model_param` alone, the
 last of equal keys counts), `xgboost_legacy.cc`, `lightgbm.cc` (the last of equal keys before the first line `Tree=…` counts; several
 classes need the objective multiclass or multiclassova; early releases take the classes from `num_tree_per_iteration`), `src/serializer.cc`
@@ -25,7 +26,6 @@ import struct
 from dataclasses import dataclass
 from typing import Any, Final
 
-from adapter.layout import ubjson
 from adapter.volume.trees import Ends
 
 MOST_OUTPUTS = 65_536
@@ -41,6 +41,11 @@ FORMATS: Final = {
 """The backend's word for a format → the name under which it finds a file of it, in the order of how usual they are."""
 
 _KEY: Final = "learner_model_param"
+_UBJSON_KEYS: Final = tuple(length + _KEY.encode() for length in (b"L" + len(_KEY).to_bytes(8, "big"), b"i\x13", b"U\x13"))
+"""With the length before it, as XGBoost writes it or in one byte."""
+_NUMBERS: Final = {kind.encode(): struct.Struct(f">{form}") for kind, form in zip("iUIlLdDC", "bBhiqfdc", strict=True)}
+_WORDS: Final = {b"Z": None, b"T": True, b"F": False}
+_MOST_DEPTH = 64
 _PARAM: Final = struct.Struct("<fIiiiIII104x")
 """Of XGBoost's binary format: base score, features, classes, two flags, version (two numbers, 0 before 1.0), targets (0 before 1.6)."""
 _LENGTH: Final = struct.Struct("<Q")
@@ -115,22 +120,13 @@ def read(model_type: str, ends: Ends) -> Forest:
 
 
 def _xgboost_json(ends: Ends) -> Forest:
-    at = ends.tail.rfind(f'"{_KEY}"'.encode())
-    text = ends.tail if ends.size_bytes == len(ends.tail) else b'{"learner":{' + ends.tail[max(at, 0) :]
+    at = _place(ends, f'"{_KEY}"'.encode())
+    text = ends.tail if ends.size_bytes == len(ends.tail) else b'{"learner":{' + ends.tail[at:]
     try:
         tree = json.loads(text.decode(), object_pairs_hook=_unique)
     except (ValueError, RecursionError):
         tree = None
-    return _from_learner("xgboost_json", at, _mapping(tree).get("learner"))
-
-
-def _xgboost_ubjson(ends: Ends) -> Forest:
-    at = ubjson.value_of(ends.tail, _KEY.encode())
-    try:
-        learner = ubjson.rest(ends.tail, at, _KEY)
-    except ValueError:
-        learner = None
-    return _from_learner("xgboost_ubj", at, learner)
+    return _from_learner("xgboost_json", _mapping(tree).get("learner"))
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -140,9 +136,88 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _from_learner(model_type: str, at: int, learner: Any) -> Forest:
-    if at < 0:
+def _xgboost_ubjson(ends: Ends) -> Forest:
+    reader = _Ubjson(ends.tail, _place(ends, *_UBJSON_KEYS))
+    try:
+        learner = reader.members(0)
+        reader.members(0)
+    except (LookupError, TypeError, ValueError):
+        learner = None
+    return _from_learner("xgboost_ubj", learner if reader.at == len(ends.tail) else None)
+
+
+class _Ubjson:
+    """
+    Reads forwards from the place `at`, each method over what it returns; items of arrays are left out. Never makes more than it was given.
+
+    Raises LookupError, TypeError or ValueError: the bytes are something else.
+    """
+
+    def __init__(self, data: bytes, at: int) -> None:
+        self.data = data
+        self.at = at
+
+    def members(self, depth: int) -> dict[str, Any]:
+        """The rest of an object, up to its brace."""
+        found: dict[str, Any] = {}
+        while not self._accept(b"}"):
+            name = self._text()
+            if name in found:
+                raise ValueError
+            found[name] = self._value(depth)
+        return found
+
+    def _value(self, depth: int) -> Any:
+        if depth > _MOST_DEPTH:
+            raise ValueError
+        if self._accept(b"{"):
+            return self.members(depth + 1)
+        if self._accept(b"["):
+            return self._array(depth + 1)
+        if self._accept(b"S") or self._accept(b"H"):
+            return self._text()
+        is_word = self.data[self.at : self.at + 1] in _WORDS
+        return _WORDS[self._take(1)] if is_word else self._number()
+
+    def _array(self, depth: int) -> None:
+        if self._accept(b"$"):
+            size = _NUMBERS[self._take(1)].size
+            self._accept(b"#")
+            self._take(self._number() * size)
+        elif self._accept(b"#"):
+            for _ in range(self._number()):  # each takes a byte at least, so the end of the file is the latest end
+                self._value(depth)
+        else:
+            while not self._accept(b"]"):
+                self._value(depth)
+
+    def _text(self) -> str:
+        return self._take(self._number()).decode()
+
+    def _number(self) -> Any:
+        form = _NUMBERS[self._take(1)]
+        return form.unpack(self._take(form.size))[0]
+
+    def _accept(self, mark: bytes) -> bool:
+        is_there = self.data.startswith(mark, self.at)
+        self.at += is_there
+        return is_there
+
+    def _take(self, length: Any) -> bytes:
+        if not 0 <= length <= len(self.data) - self.at:
+            raise ValueError
+        self.at += length
+        return self.data[self.at - length : self.at]
+
+
+def _place(ends: Ends, *keys: bytes) -> int:
+    """Where the last of these stands in the tail. Raises Unreliable: none is there."""
+    if (at := max(map(ends.tail.rfind, keys))) < 0:
         raise Unreliable(f"it has no {_KEY} at its end, where XGBoost writes it")
+    return at
+
+
+def _from_learner(model_type: str, learner: Any) -> Forest:
     if learner is None:
         raise Unreliable("its end is not what follows the trees in XGBoost's format")
     parameters, objective = (_mapping(_mapping(learner).get(key)) for key in (_KEY, "objective"))

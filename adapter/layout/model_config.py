@@ -27,14 +27,14 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from google.protobuf import text_format
 from google.protobuf.descriptor import FieldDescriptor
 
 from adapter.errors import InvalidModel
-from adapter.layout import tensors, textproto
-from adapter.layout.schema import Schema
+from adapter.layout import textproto
+from adapter.layout.schema import Schema, schema_edits
 from adapter.layout.textproto import Edit, Field, Problem, Value, inner, position
 from adapter.layout.tree import shortened
 from adapter.stubs import model_config_pb2
@@ -44,9 +44,6 @@ MAX_BYTES = 1024 * 1024
 """Far above any real one; reading takes less than 5 s per MiB at worst."""
 BLS_KEY = "bls_model."
 _EDITED = frozenset({"name", "input", "output", "ensemble_scheduling", "parameters"})
-_CONFIG = model_config_pb2.ModelConfig.DESCRIPTOR
-_UNSURE = re.compile(r"[\\\ud800-\udfff]")
-"""What a string has that may not be UTF-8."""
 _LONG = re.compile("-?[0-9]{20,}(?![.eEfF])")
 """A number of so many digits that Python does not read it."""
 _RANGES = {
@@ -69,8 +66,7 @@ _SYNONYMS = {
 """What other frameworks call things that Triton has a word for."""
 
 
-@dataclass(frozen=True)
-class Reference:
+class Reference(NamedTuple):
     """One place where a config names another model."""
 
     name: str
@@ -78,8 +74,7 @@ class Reference:
     """For error texts."""
     is_step: bool
     """Triton loads it with the model that names it."""
-    start: int
-    end: int
+    at: Value
 
 
 @dataclass(frozen=True)
@@ -132,9 +127,16 @@ class ModelConfig:
     @cached_property
     def references(self) -> tuple[Reference, ...]:
         """Every other model that the config names, in the order of the text, steps first."""
-        return (*self._steps(), *self._bls_parameters())
+        steps = inner(self.fields, "ensemble_scheduling", "step", "model_name")
+        found = [Reference(textproto.unquoted(self.text, step), "an ensemble step", True, step) for step in steps]
+        for entry in inner(self.fields, "parameters"):
+            keys = [textproto.unquoted(self.text, key) for key in inner(entry.fields, "key")]
+            if len(keys) == 1 and keys[0].startswith(BLS_KEY):
+                names = inner(entry.fields, "value", "string_value")
+                found += [Reference(textproto.unquoted(self.text, name), f"the parameter {keys[0]}", False, name) for name in names]
+        return tuple(found)
 
-    def rewritten(self, schema: Schema | None, names: Mapping[str, str] | None = None) -> bytes:
+    def rewritten(self, schema: Schema, names: Mapping[str, str] | None = None) -> bytes:
         """
         The file as Triton shall read it: without `name`, with the schema's tensors, and with new names for other models.
 
@@ -142,23 +144,10 @@ class ModelConfig:
             InvalidModel: the config's own entries are in the way of the schema's.
         """
         edits = [textproto.removal(self.text, found) for found in self.fields if found.name == "name"]
-        if schema is not None:
-            edits += tensors.edits(self.text, self.fields, "input", schema.inputs)
-            edits += tensors.edits(self.text, self.fields, "output", schema.outputs)
-        if names:
-            edits += [Edit(found.start, found.end, textproto.quoted(names[found.name])) for found in self.references if found.name in names]
+        edits += schema_edits(self.text, self.fields, "input", schema.inputs)
+        edits += schema_edits(self.text, self.fields, "output", schema.outputs)
+        edits += [Edit(at.start, at.end, textproto.quoted(names[name])) for name, _, _, at in self.references if names and name in names]
         return textproto.splice(self.text, sorted(edits)).encode("utf-8", "surrogateescape")
-
-    def _steps(self) -> Iterator[Reference]:
-        for name in inner(self.fields, "ensemble_scheduling", "step", "model_name"):
-            yield Reference(textproto.unquoted(self.text, name), "an ensemble step", True, name.start, name.end)
-
-    def _bls_parameters(self) -> Iterator[Reference]:
-        for entry in inner(self.fields, "parameters"):
-            keys = [textproto.unquoted(self.text, key) for key in inner(entry.fields, "key")]
-            if len(keys) == 1 and keys[0].startswith(BLS_KEY):
-                for name in inner(entry.fields, "value", "string_value"):
-                    yield Reference(textproto.unquoted(self.text, name), f"the parameter {keys[0]}", False, name.start, name.end)
 
 
 def read(content: bytes, path: str = FILE_NAME) -> ModelConfig:
@@ -183,34 +172,36 @@ def read(content: bytes, path: str = FILE_NAME) -> ModelConfig:
 
 
 def new(text: str, schema: Schema) -> ModelConfig:
-    """A config for a model that brought none: some lines of ours, and the schema's tensors."""
+    """A config for a model that brought none, as it is written: some lines of ours, and the schema's tensors."""
     return read(read(text.encode()).rewritten(schema), f"the {FILE_NAME} that the schema makes")
 
 
 def _judged(text: str, fields: tuple[Field, ...]) -> Any:
     """The config as protobuf reads it. Raises Problem."""
     said = model_config_pb2.ModelConfig()
-    offsets = []
+    places = []
 
     def lines() -> Iterator[str]:  # one for each token, so that spaces and comments cost nothing
-        for offset, token in _known(text, fields, _CONFIG):
-            offsets.append(offset)
-            yield token
+        for place in _known(text, fields, model_config_pb2.ModelConfig.DESCRIPTOR):
+            places.append(place)
+            yield place[1]
 
     try:
         text_format.ParseLines(lines(), said)  # type: ignore[attr-defined] # the stubs leave it out
     except text_format.ParseError as error:
-        line, column = error.GetLine() or 1, error.GetColumn() or 1
-        raise _problem(text, fields, offsets[line - 1] + column - 1, str(error)) from error
+        offset, _, found, known = places[(error.GetLine() or 1) - 1]
+        raise _problem(text, offset + (error.GetColumn() or 1) - 1, found, known, str(error)) from error
     if said.max_batch_size < 0:
         (*_, value) = inner(fields, "max_batch_size")
         raise Problem(value.start, f"max_batch_size is {said.max_batch_size}, 0 or more is expected")
     return said
 
 
-def _known(text: str, fields: Iterable[Field], message: Any) -> Iterator[tuple[int, str]]:
+def _known(text: str, fields: Iterable[Field], message: Any) -> Iterator[tuple[int, str, Field, Any]]:
     """
-    What protobuf shall see, each token with its place: no fields that the message does not have, and numbers for new words of enums.
+    Each token that protobuf shall see, with its offset, its innermost field, and what protobuf knows of that.
+
+    There are no fields that the message does not have, and numbers for new words of enums.
 
     Raises:
         Problem: an extension, a word that no enum can have, or a string that is not UTF-8.
@@ -223,23 +214,23 @@ def _known(text: str, fields: Iterable[Field], message: Any) -> Iterator[tuple[i
             continue
         at = found.start
         for value in found.values:
-            yield from textproto.tokens(text, at, value.start)
+            yield from ((*token, found, known) for token in textproto.tokens(text, at, value.start))
             at = value.end
             if value.kind == "message":
-                yield value.start, text[value.start]
+                yield value.start, text[value.start], found, known
                 yield from _known(text, value.fields, known.message_type) if known.message_type is not None else ()
                 at -= 1
             else:
-                yield value.start, _scalar(text, found.name, value, known)
-        yield from textproto.tokens(text, at, found.end)
+                yield value.start, _scalar(text, found.name, value, known), found, known
+        yield from ((*token, found, known) for token in textproto.tokens(text, at, found.end))
 
 
 def _scalar(text: str, name: str, value: Value, known: Any) -> str:
     """A value as Python's protobuf reads it; Triton's takes more. Raises Problem."""
     said = text[value.start : value.end]
     if known.enum_type is not None:
-        return "9" if _is_new(name, value, said, list(known.enum_type.values_by_name)) else said
-    if value.kind == "string" and _UNSURE.search(said):
+        return _enum(name, value, said, list(known.enum_type.values_by_name))
+    if value.kind == "string":
         try:
             textproto.unquoted(text, value)
         except UnicodeError as error:
@@ -248,14 +239,16 @@ def _scalar(text: str, name: str, value: Value, known: Any) -> str:
     return "".join(token for _, token in textproto.tokens(text, value.start, value.end)) if said.startswith("-") else said
 
 
-def _is_new(name: str, value: Value, said: str, words: list[str]) -> bool:
-    """Whether this word may be a value of the enum that is newer than these. Raises Problem."""
+def _enum(name: str, value: Value, said: str, words: list[str]) -> str:
+    """A value of an enum; a number for a word that may be newer than these. Raises Problem."""
     meant = said if said in words else _meant(said.strip("\"'"), words)
-    if value.kind != "word" and not (value.kind == "number" and _is_int32(said)):
-        raise Problem(value.start, f"{name} must be a word without quotes, for instance {meant or words[-1]}")
     if value.kind == "word" and meant not in (None, said):
         raise Problem(value.start, f"{name} cannot be {shortened(said)}; {meant} seems to be meant")
-    return value.kind == "word" and meant is None
+    if value.kind == "word":
+        return meant or "9"
+    if value.kind != "number" or not _is_int32(said):
+        raise Problem(value.start, f"{name} must be a word without quotes, for instance {meant or words[-1]}")
+    return said
 
 
 def _is_int32(said: str) -> bool:
@@ -265,9 +258,8 @@ def _is_int32(said: str) -> bool:
         return False
 
 
-def _problem(text: str, fields: tuple[Field, ...], offset: int, said: str) -> Problem:
+def _problem(text: str, offset: int, found: Field, known: Any, said: str) -> Problem:
     """What protobuf does not take at this place, in words."""
-    found, known = _field_at(fields, _CONFIG, offset)
     words = said.partition(" : ")[2]
     if words.startswith("Message type"):  # "... should not have multiple ... fields"
         return Problem(found.start, f"{found.name} is set twice")
@@ -281,16 +273,6 @@ def _problem(text: str, fields: tuple[Field, ...], offset: int, said: str) -> Pr
     if known.type in _RANGES and ("out of range" in said or _LONG.match(text, offset)):
         return Problem(offset, "{} must be from {} to {}".format(found.name, *_RANGES[known.type]))
     return Problem(offset, f"{found.name} must be {_KINDS.get(known.type, 'a whole number')}")
-
-
-def _field_at(fields: Iterable[Field], message: Any, offset: int) -> tuple[Field, Any]:
-    """The innermost field at this place, with what protobuf knows of it."""
-    *_, found = (field for field in fields if field.name in message.fields_by_name and field.start <= offset)
-    known = message.fields_by_name[found.name]
-    for value in found.values:
-        if known.message_type is not None and any(deeper.start <= offset < deeper.end for deeper in value.fields):
-            return _field_at(value.fields, known.message_type, offset)
-    return found, known
 
 
 def _meant(said: str, words: list[str]) -> str | None:

@@ -42,6 +42,8 @@ def place(kind: ModelType, tree: Tree, *, is_single_file: bool) -> Placed:
     """
     if not kind.name:
         return dict(tree.files)
+    if kind.name in ("tensorrtllm", "ensemble"):
+        raise LayoutError(f"a model of type {kind.name} is described by its config.pbtxt, and there is no config.pbtxt")
     return _RULES.get(kind.name, _one_file)(kind, tree, is_single_file)
 
 
@@ -50,13 +52,13 @@ def is_recognised(kind: ModelType, tree: Tree) -> bool:
     if kind.directory_name == "model.savedmodel" and any(name in tree.file_names for name in _SAVED_MODEL_FILES):
         return True
     if not kind.file_names and not kind.directory_name:
-        return bool(tree.visible().file_names)
+        return bool(tree.visible.file_names)
     return any(name in tree.file_names for name in kind.file_names) or _main_file(kind, tree) is not None
 
 
-def _one_file(kind: ModelType, tree: Tree, is_single_file: bool) -> Placed:
+def _one_file(kind: ModelType, tree: Tree, _is_single_file: bool) -> Placed:
     """A model of one file with a fixed name, or one of several that tell its format; other files stay beside it."""
-    inner = tree if is_single_file else _entered(kind, tree).visible()
+    inner = _entered(kind, tree).visible
     if kind.backend == "fil" and not any(name in inner.file_names for name in kind.file_names):
         _refuse_foreign_forests(kind, inner)
     chosen = _chosen_file(kind, inner)
@@ -70,7 +72,7 @@ def _with_the_rest(kind: ModelType, tree: Tree, is_single_file: bool) -> Placed:
     """A file of a fixed name with everything beside it, left as it is: modules, weights of a local model, adapters, templates."""
     if is_single_file:
         return _renamed(tree, tree.file_names[0], kind.file_name)
-    inner = _entered(kind, tree) if kind.name == "python" else _entered(kind, tree).visible()
+    inner = _entered(kind, tree) if kind.name == "python" else _entered(kind, tree).visible
     if kind.file_name not in inner.file_names:
         raise LayoutError(f"there is no {kind.file_name}{_MISSING[kind.name]}")
     return dict(inner.files)
@@ -78,20 +80,18 @@ def _with_the_rest(kind: ModelType, tree: Tree, is_single_file: bool) -> Placed:
 
 def _onnx(kind: ModelType, tree: Tree, is_single_file: bool) -> Placed:
     """A single file, or a directory in which external data lies beside the model."""
-    if is_single_file:
-        return _one_file(kind, tree, is_single_file)
-    visible = tree.visible()
+    visible = tree.visible
     if len(visible.files) == 1 and visible.file_names:
-        return _one_file(kind, visible, True)
+        return _one_file(kind, visible, is_single_file)
     if kind.directory_name in visible.directory_names and len(visible.names) > 1:
         return dict(visible.files)
-    inner = _entered(kind, tree).visible()
+    inner = _entered(kind, tree).visible
     return Tree(_renamed(inner, _chosen_file(kind, inner), kind.file_name)).prefixed(kind.directory_name)
 
 
 def _tensorflow(kind: ModelType, tree: Tree, _is_single_file: bool) -> Placed:
     """A SavedModel, known by the name of its file, or a GraphDef."""
-    inner = _entered(kind, tree).visible()
+    inner = _entered(kind, tree).visible
     is_alone = len(inner.files) == 1 and bool(inner.file_names)
     if any(name in inner.file_names for name in _SAVED_MODEL_FILES):
         return inner.prefixed(kind.directory_name)
@@ -108,7 +108,7 @@ def _tensorflow(kind: ModelType, tree: Tree, _is_single_file: bool) -> Placed:
 
 def _openvino(kind: ModelType, tree: Tree, is_single_file: bool) -> Placed:
     """The graph and its weights, which OpenVINO finds by the graph's name."""
-    inner = tree if is_single_file else _entered(kind, tree).visible()
+    inner = _entered(kind, tree).visible
     graph = _chosen_file(kind, inner)
     weights = f"{graph.rpartition('.')[0] or graph}.bin"
     if weights not in inner.file_names:
@@ -117,16 +117,13 @@ def _openvino(kind: ModelType, tree: Tree, is_single_file: bool) -> Placed:
     return _renamed(Tree(_renamed(inner, graph, kind.file_name)), weights, "model.bin")
 
 
-def _described(kind: ModelType, _tree: Tree, _is_single_file: bool) -> Placed:
-    raise LayoutError(f"a model of type {kind.name} is described by its config.pbtxt, and there is no config.pbtxt")
-
-
 _RULES: dict[str, Callable[[ModelType, Tree, bool], Placed]] = {
-    **dict.fromkeys(("python", "vllm"), _with_the_rest),
+    "python": _with_the_rest,
+    "vllm": _with_the_rest,
     "onnx": _onnx,
-    **dict.fromkeys(("tensorflow", "keras"), _tensorflow),
+    "tensorflow": _tensorflow,
+    "keras": _tensorflow,
     "openvino": _openvino,
-    **dict.fromkeys(("tensorrtllm", "ensemble"), _described),
 }
 """The other types have a model of one file."""
 
@@ -135,12 +132,13 @@ def _entered(kind: ModelType, tree: Tree) -> Tree:
     """Step into a directory that is the only entry; deeper ones only when a model is found there."""
     first: Tree | None = None
     inner = tree
-    while not is_recognised(kind, inner) and not inner.visible().file_names and len(inner.visible().directory_names) == 1:
-        inner = inner.below(inner.visible().directory_names[0])
-        if is_recognised(kind, inner):
-            return inner
+    while not is_recognised(kind, inner):
+        visible = inner.visible
+        if visible.file_names or len(visible.directory_names) != 1:
+            return first or tree
+        inner = visible.below(visible.directory_names[0])
         first = first or inner
-    return first or tree
+    return inner
 
 
 def _chosen_file(kind: ModelType, tree: Tree) -> str:
@@ -152,7 +150,7 @@ def _chosen_file(kind: ModelType, tree: Tree) -> str:
         return named[0]
     main = _main_file(kind, tree) or (tree.file_names[0] if len(tree.files) == 1 and tree.file_names else None)
     if main is None:
-        several = named or [name for name in tree.file_names if name.lower().endswith(kind.suffixes)]
+        several = named or [name for name in tree.file_names if kind.is_own(name)]
         if several:
             advice = "leave one of them" if named else f"name one of them {' or '.join(kind.file_names)}"
             raise LayoutError(f"{' and '.join(map(shortened, several[:3]))} could each be the model; {advice}")
@@ -162,7 +160,7 @@ def _chosen_file(kind: ModelType, tree: Tree) -> str:
 
 def _main_file(kind: ModelType, tree: Tree) -> str | None:
     """The only file at the top with one of the type's endings."""
-    found = [name for name in tree.file_names if kind.suffixes and name.lower().endswith(kind.suffixes)]
+    found = [name for name in tree.file_names if kind.is_own(name)]
     return found[0] if len(found) == 1 else None
 
 
@@ -195,7 +193,7 @@ def _refuse_foreign_forests(kind: ModelType, tree: Tree) -> None:
             model = f"joblib.load('{_plain(name, 'model.joblib')}')"
             call = f"import joblib, treelite; treelite.sklearn.import_model({model}).serialize('checkpoint.tl')"
             raise LayoutError(f"{shortened(name)} is a pickle, which the FIL backend cannot read, {_conversion(call, 'opening')}")
-        if name.lower().endswith(".bst") and ".bst" not in kind.suffixes:
+        if name.lower().endswith(".bst") and ".bst" not in kind.by_suffix:
             raise LayoutError(
                 f"{shortened(name)} may be XGBoost's or LightGBM's; give the type xgboost or lightgbm, or name it as one of the formats"
             )

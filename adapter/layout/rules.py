@@ -20,8 +20,8 @@ from dataclasses import replace
 from functools import partial
 
 from adapter.errors import InvalidModel
-from adapter.layout import backends, bundles, fil, model_config, native, placement, schema, textproto
-from adapter.layout.model_config import ModelConfig
+from adapter.layout import backends, bundles, fil, model_config, placement, schema, textproto
+from adapter.layout.model_config import FILE_NAME, ModelConfig
 from adapter.layout.model_types import TYPES, UNKNOWN, ModelType, by_backend, model_type
 from adapter.layout.tree import RULE, Expectation, LayoutError, Tree, check, clash, is_odd, is_residue, is_version, shortened, shown
 from adapter.model import CHAT_TEMPLATE_FILE, OPTIONS_FILE, TOKENIZER_FILE, Layout, Listing, ModelSpec, Question, SourceFile
@@ -46,13 +46,16 @@ def wanted(listing: Listing, spec: ModelSpec | None = None) -> tuple[SourceFile,
     Raises:
         InvalidModel: the configs of a bundle are too long together.
     """
-    configs: tuple[SourceFile | None, ...] = ()
+    configs: tuple[SourceFile, ...] = ()
     if not listing.is_single_file:
-        tree = _unwrapped(spec, _unchecked(listing))
-        inner = bundles.configs_to_read(tree)
-        bundles.check_size(inner)
-        configs = (tree.find(model_config.FILE_NAME), *inner)
-    return tuple(file for file in (*configs, listing.schema) if file is not None)
+        tree = _tree(listing, spec)
+        configs = bundles.configs_to_read(tree)
+        if (total := sum(file.size_bytes for file in configs)) > bundles.MOST_CONFIG_BYTES:
+            raise InvalidModel(
+                f"the {len(configs)} files {FILE_NAME} of this bundle have {total} bytes, more than {bundles.MOST_CONFIG_BYTES}"
+            )
+        configs += tuple(file for path, file in tree.files.items() if path == FILE_NAME)
+    return configs if listing.schema is None else (*configs, listing.schema)
 
 
 def plan(spec: ModelSpec, listing: Listing, contents: dict[SourceFile, bytes]) -> Layout:
@@ -64,25 +67,20 @@ def plan(spec: ModelSpec, listing: Listing, contents: dict[SourceFile, bytes]) -
     """
     if spec.schema_path and listing.schema is None:
         raise InvalidModel(f"the schema {shortened(spec.schema_path)} was not found")
-    tree = _unchecked(listing) if listing.is_single_file else _unwrapped(spec, _unchecked(listing))
-    config = None if listing.is_single_file else tree.find(model_config.FILE_NAME)
-    known = None if config is None else model_config.read(contents[config])
+    tree = _tree(listing, spec)
+    configs = {} if listing.is_single_file else bundles.read(tree, contents)
     schema_content = None if listing.schema is None else contents[listing.schema]
-    is_bundle = not listing.is_single_file and bundles.looks_like(tree, known)
     try:
         check(listing)
-        if is_bundle:
-            layout = bundles.arranged(spec, bundles.read(spec, tree, known, contents), schema_content)
-        elif known is not None:
-            tensors = None if schema_content is None else schema.read(schema_content, known.said.max_batch_size)
-            layout = native.arranged(model_type(spec.model_type), spec.model_id, known, tensors, tree)
+        if configs:
+            layout = bundles.arranged(spec, tree, configs, schema_content)
         else:
             layout = _arranged(spec, tree, schema_content, is_single_file=listing.is_single_file)
         layout = _with_options(layout, listing)
         for part in (layout, *layout.inner.values()):
             _check_paths(part)
     except LayoutError as error:
-        error.expected = _BUNDLE if is_bundle else _expected(model_type(spec.model_type), known)
+        error.expected = _expected(model_type(spec.model_type), configs)
         found = shown(file.path for file in listing.files)
         raise InvalidModel(f"{error}; found {found}; Triton expects {error.expected.text}") from error
     return layout
@@ -136,7 +134,7 @@ def _arranged(spec: ModelSpec, tree: Tree, schema_content: bytes | None, *, is_s
     if kind.name == "vllm" and not spec.allow_decoupled:
         raise InvalidModel(f"a vLLM model is decoupled: {backends.DECOUPLED}; to load it all the same, {_ALLOWED}")
     directory = version or DEFAULT_VERSION
-    if is_single_file and model_config.FILE_NAME in tree.files:
+    if is_single_file and FILE_NAME in tree.files:
         raise LayoutError(
             "config.pbtxt describes a model, but there is no model file beside it; the model path must be the directory of both"
         )
@@ -152,7 +150,7 @@ def _arranged(spec: ModelSpec, tree: Tree, schema_content: bytes | None, *, is_s
         backends.check_positions([tensor.name for tensor in known.said.input])
     return Layout(
         links={**beside.files, **placed.files},
-        written={} if config is None else {model_config.FILE_NAME: config.rewritten(None)},
+        written={} if config is None else {FILE_NAME: config.text.encode()},
         directories=() if placed else (f"{directory}/{kind.directory_name}".rstrip("/"),),
         hint=backends.hint(kind, spec.model_id, ModelConfig() if config is None or schema_content is None else config, inside),
         warnings=backends.warnings(known),
@@ -191,7 +189,7 @@ def _forest(kind: ModelType, version: Tree, directory: str, schema_content: byte
     tensors = schema.read(schema_content, fil.MAX_BATCH_SIZE)
     fil.check_schema(tensors)
     path = version.files[name].path
-    return Question(f"{directory}/{name}", partial(fil.written, path, directory, fil.format_of(name), tensors))
+    return Question(f"{directory}/{name}", partial(fil.written, path, directory, name, tensors))
 
 
 def _version(kind: ModelType, tree: Tree) -> tuple[str | None, Tree, Tree]:
@@ -200,7 +198,7 @@ def _version(kind: ModelType, tree: Tree) -> tuple[str | None, Tree, Tree]:
 
     It is a version tree when every directory is a version, or another name of one; what tools leave behind is not counted.
     """
-    tree = tree.without_file(SCHEMA_FILE)
+    tree = tree.without(SCHEMA_FILE)
     repeats = _repeats(tree)
     names = [name for name in tree.directory_names if not (is_residue(name) or name in repeats)]
     versions = [name for name in names if is_version(name)]
@@ -210,7 +208,7 @@ def _version(kind: ModelType, tree: Tree) -> tuple[str | None, Tree, Tree]:
     if not odd:
         version = max(versions, key=int)
         beside = [name for name in tree.file_names if not (is_residue(name) or name in names)]
-        return version, tree.below(version).without_file(SCHEMA_FILE), Tree({name: tree.files[name] for name in beside})
+        return version, tree.below(version).without(SCHEMA_FILE), Tree({name: tree.files[name] for name in beside})
     if placement.is_recognised(kind, tree):
         return None, tree, Tree({})
     raise LayoutError(f"{' and '.join(map(shortened, odd[:5]))} cannot be a version directory: {RULE}")
@@ -233,38 +231,35 @@ def _proof(tree: Tree) -> frozenset[tuple[str, str, int]] | None:
     return content if all(etag for _, etag, _ in content) and any(size for *_, size in content) else None
 
 
-def _expected(kind: ModelType, config: ModelConfig | None) -> Expectation:
+def _expected(kind: ModelType, configs: Mapping[str, ModelConfig]) -> Expectation:
     """The tree that would work. What a config says of itself counts more than the model type."""
-    if config is None:
+    if not configs:
         return Expectation(f"for type {kind.name} {kind.expected}" if kind.name else kind.expected, kind.example)
+    if len(configs) > 1:
+        return Expectation(bundles.EXPECTED, bundles.EXAMPLE)
+    (config,) = configs.values()
     if config.is_ensemble:
         return Expectation(TYPES["ensemble"].expected, TYPES["ensemble"].example)
     kind = by_backend(config.said.backend) or kind
-    return Expectation(f"config.pbtxt and {kind.expected}", tuple(dict.fromkeys((model_config.FILE_NAME, *kind.example))))
+    return Expectation(f"config.pbtxt and {kind.expected}", tuple(dict.fromkeys((FILE_NAME, *kind.example))))
 
 
-_BUNDLE = Expectation(bundles.EXPECTED, bundles.EXAMPLE)
-
-
-def _unwrapped(spec: ModelSpec | None, tree: Tree) -> Tree:
+def _tree(listing: Listing, spec: ModelSpec | None) -> Tree:
     """
-    What is in directories that hold nothing else, where that is laid out for Triton: an archive of `my-model/` has such a one.
+    The files; of a model in somebody else's folder, what is in directories that hold nothing else, where that is laid out for Triton.
 
-    Of ModelMesh's models nothing is unwrapped: their layouts are those of the archived Go adapter.
+    An archive of `my-model/` has such a one. Of ModelMesh's models nothing is unwrapped: their layouts are those of the archived Go
+    adapter.
     """
-    inner = tree
-    for _ in range(MOST_WRAPPERS if spec is not None and spec.folders else 0):
-        if model_config.FILE_NAME in inner.file_names or any(map(is_version, inner.directory_names)) or bundles.configs_to_read(inner):
+    tree = inner = Tree({file.path: file for file in listing.files})
+    for _ in range(MOST_WRAPPERS if spec is not None and spec.folders and not listing.is_single_file else 0):
+        if FILE_NAME in inner.files or any(map(is_version, inner.directory_names)) or bundles.configs_to_read(inner):
             return inner
-        visible = inner.visible().without_file(OPTIONS_FILE)
+        visible = inner.visible.without(OPTIONS_FILE)
         if visible.file_names or len(visible.directory_names) != 1:
             break
         inner = visible.below(visible.directory_names[0])
     return tree
-
-
-def _unchecked(listing: Listing) -> Tree:
-    return Tree({file.path: file for file in listing.files})
 
 
 def _check_paths(layout: Layout) -> None:

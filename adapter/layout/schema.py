@@ -1,8 +1,12 @@
 """
 The model schema that `schema_path` names: KServe's JSON list of a model's tensors.
 
-Owns its reading, the V2 datatypes, and the batch rule. Unknown keys are ignored, wrong ones refused
-with their JSON path. Pure.
+Owns its reading, the V2 datatypes, the batch rule, and how it gets into a config. Unknown keys are ignored, wrong ones refused
+with their JSON path.
+
+The schema decides which tensors exist, in which order, their type and dims. A config entry of the
+same name keeps its other fields (reshape, format, labels) and its comments; entries of other names
+go. An empty list in the schema changes nothing. Pure.
 
 Source: kserve/modelmesh-runtime-adapter `internal/modelschema`; datatypes of the Open Inference
 Protocol; Triton core `ValidateIOShape` for what `dims` may hold.
@@ -11,12 +15,14 @@ Protocol; Triton core `ValidateIOShape` for what `dims` may hold.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from adapter.errors import InvalidModel
+from adapter.layout.textproto import Edit, Field, Value, inner, position, quoted, removal, splice, unquoted
 from adapter.layout.tree import shortened
+from adapter.model import is_utf8
 
 DATATYPES = {
     "BOOL": "TYPE_BOOL",
@@ -44,6 +50,11 @@ class Tensor:
     name: str
     data_type: str
     dims: tuple[int, ...]
+
+    @property
+    def dims_field(self) -> str:
+        """As a config has it."""
+        return f"dims: [ {', '.join(map(str, self.dims))} ]"
 
 
 @dataclass(frozen=True)
@@ -74,13 +85,12 @@ def read(content: bytes | None, max_batch_size: int = 0) -> Schema:
 
 
 def _tensors(value: Any, path: str, max_batch_size: int) -> tuple[Tensor, ...]:
-    tensors = tuple(_tensor(item, f"{path}[{index}]", max_batch_size) for index, item in enumerate(_array(value, path)))
-    seen = set()
-    for tensor in tensors:
-        if tensor.name in seen:
+    tensors: dict[str, Tensor] = {}
+    for index, item in enumerate(_array(value, path)):
+        tensor = _tensor(item, f"{path}[{index}]", max_batch_size)
+        if tensors.setdefault(tensor.name, tensor) is not tensor:
             raise InvalidModel(f"the schema names the tensor {shortened(tensor.name)} twice in {path}")
-        seen.add(tensor.name)
-    return tensors
+    return tuple(tensors.values())
 
 
 def _tensor(value: Any, path: str, max_batch_size: int) -> Tensor:
@@ -88,7 +98,7 @@ def _tensor(value: Any, path: str, max_batch_size: int) -> Tensor:
     name = _typed(entry.get("name"), str, f"{path}.name")
     if not name:
         raise InvalidModel(f"the schema has an empty name at {path}.name")
-    if any("\ud800" <= letter <= "\udfff" for letter in name):
+    if not is_utf8(name):
         raise InvalidModel(f"the schema has half a surrogate pair in {path}.name")
     datatype = _typed(entry.get("datatype"), str, f"{path}.datatype")
     if datatype not in DATATYPES:
@@ -133,3 +143,61 @@ def _typed(value: Any, kind: type[T], path: str) -> T:
         expected = _KINDS[kind] if kind is not int else "a whole number"
         raise InvalidModel(f"the schema has {_KINDS[type(value)]} at {path}, {expected} is expected")
     return value
+
+
+def schema_edits(text: str, config: Iterable[Field], side: str, tensors: tuple[Tensor, ...]) -> list[Edit]:
+    """
+    What to change in the config's text; the side is `input` or `output`.
+
+    Raises:
+        InvalidModel: the config has two entries of one name.
+    """
+    if not tensors:
+        return []
+    fields = [field for field in config if field.name == side]
+    entries = _entries(text, fields, side)
+    if list(entries) == [tensor.name for tensor in tensors] and len(entries) == sum(len(field.values) for field in fields):
+        return [edit for tensor in tensors for edit in _entry_edits(text, entries[tensor.name], tensor)]
+    block = "".join(_block(text, side, tensor, entries.get(tensor.name)) for tensor in tensors)
+    if not fields:
+        return [Edit(len(text), len(text), block if not text or text.endswith("\n") else "\n" + block)]
+    first, *others = fields
+    is_last_on_line = text[first.end : first.end + 1] in ("", "\n")
+    return [Edit(first.start, first.end, block.rstrip("\n") if is_last_on_line else block), *(removal(text, field) for field in others)]
+
+
+def _entries(text: str, fields: list[Field], side: str) -> dict[str, Value]:
+    """The config's entries that have a name, by name."""
+    found: dict[str, Value] = {}
+    for entry in inner(fields, side):
+        names = [unquoted(text, name) for name in inner(entry.fields, "name")]
+        if len(names) == 1 and names[0] in found:
+            place = position(text, entry.start)
+            raise InvalidModel(f"config.pbtxt cannot be used: {place}: the {side} {shortened(names[0])} is there twice")
+        if len(names) == 1:
+            found[names[0]] = entry
+    return found
+
+
+def _block(text: str, side: str, tensor: Tensor, entry: Value | None) -> str:
+    """One entry of its own, ending in a newline."""
+    if entry is None:
+        return f"{side} {{\n  name: {quoted(tensor.name)}\n  data_type: {tensor.data_type}\n  {tensor.dims_field}\n}}\n"
+    return f"{side} {splice(text, sorted(_entry_edits(text, entry, tensor)), entry.start, entry.end)}\n"
+
+
+def _entry_edits(text: str, entry: Value, tensor: Tensor) -> list[Edit]:
+    """Give an entry of the config the tensor's type and dims, unless it has them."""
+    changes: list[Edit] = []
+    missing = ""
+    for name, wanted, values in (
+        ("data_type", f"data_type: {tensor.data_type}", [tensor.data_type]),
+        ("dims", tensor.dims_field, list(map(str, tensor.dims))),
+    ):
+        fields = [field for field in entry.fields if field.name == name]
+        if not fields:
+            missing += f" {wanted} "
+        elif [text[value.start : value.end] for value in inner(fields, name)] != values:
+            changes.append(Edit(fields[0].start, fields[0].value_end, wanted))
+            changes += [removal(text, field) for field in fields[1:]]
+    return [Edit(entry.start + 1, entry.start + 1, missing), *changes] if missing else changes

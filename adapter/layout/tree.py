@@ -12,7 +12,7 @@ Source: Triton core `ModelLifeCycle::VersionsToLoad` and `GetSubdirs`' callers i
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -46,25 +46,13 @@ class LayoutError(Exception):
 
 
 class Tree:
-    """
-    Files by their path relative to one directory.
+    """Files by their path relative to one directory."""
 
-    A directory of it is a part of the same paths, grouped when somebody asks; no path is cut before somebody asks for the files.
-    """
-
-    def __init__(self, files: Mapping[str, SourceFile], prefix: str = "") -> None:
-        """`prefix`, of trees made here: the path of the directory, with which every path of the files begins."""
-        self._whole = files
-        self._prefix = prefix
+    def __init__(self, files: Mapping[str, SourceFile]) -> None:
+        self.files = files
 
     def __bool__(self) -> bool:
-        return bool(self._whole)
-
-    @cached_property
-    def files(self) -> Mapping[str, SourceFile]:
-        """The files by their paths."""
-        cut = len(self._prefix)
-        return {path[cut:]: file for path, file in self._whole.items()} if cut else self._whole
+        return bool(self.files)
 
     @property
     def file_names(self) -> list[str]:
@@ -81,25 +69,22 @@ class Tree:
         """Files and directories at the top."""
         return [*self.file_names, *self.directory_names]
 
-    def find(self, path: str) -> SourceFile | None:
-        """The file at this path, or None."""
-        return self._whole.get(self._prefix + path)
-
     def below(self, name: str) -> Tree:
         """The directory of this name."""
-        return Tree(self._top[1].get(name, {}), f"{self._prefix}{name}/")
+        return Tree(self._top[1].get(name, {}))
 
-    def without_directories(self, is_left_out: Callable[[str], bool]) -> Tree:
-        """What remains when some directories at the top are left out; asked with their names."""
-        return self._without({f"{name}/" for name in self.directory_names if is_left_out(name)})
+    def without(self, *entries: str) -> Tree:
+        """What remains when these entries at the top are left out; a directory has a slash behind its name."""
+        gone = frozenset(entries)
+        return Tree({path: file for path, file in self.files.items() if "".join(path.partition("/")[:2]) not in gone})
 
-    def without_file(self, name: str) -> Tree:
-        """What remains when a file at the top is left out."""
-        return self._without({name})
-
+    @cached_property
     def visible(self) -> Tree:
         """Without what tools leave behind at the top (`.cache`, `.gitattributes`, `__pycache__`), unless that is all."""
-        return self._visible
+        residue = list(filter(is_residue, self.names))
+        if not residue:
+            return self
+        return self.without(*residue, *(f"{name}/" for name in residue)) or self
 
     def prefixed(self, directory: str) -> dict[str, SourceFile]:
         """The files by their path as seen from above this directory."""
@@ -107,34 +92,16 @@ class Tree:
 
     @cached_property
     def _top(self) -> tuple[list[str], dict[str, dict[str, SourceFile]]]:
-        """Names of the files at the top, and the files in each directory."""
-        cut = len(self._prefix)
+        """Names of the files at the top, and the files in each directory by their paths below it."""
         names: list[str] = []
         directories: dict[str, dict[str, SourceFile]] = {}
-        for path, file in self._whole.items():
-            slash = path.find("/", cut)
-            if slash < 0:
-                names.append(path[cut:])
+        for path, file in self.files.items():
+            name, slash, rest = path.partition("/")
+            if slash:
+                directories.setdefault(name, {})[rest] = file
             else:
-                directories.setdefault(path[cut:slash], {})[path] = file
+                names.append(name)
         return sorted(names), directories
-
-    @cached_property
-    def _visible(self) -> Tree:
-        residue = {*filter(is_residue, self.file_names), *(f"{name}/" for name in self._top[1] if is_residue(name))}
-        return self._without(residue) or self
-
-    def _without(self, entries: Set[str]) -> Tree:
-        """Without these at the top, where a directory's name has a slash behind it."""
-        cut = len(self._prefix)
-        kept = {path: file for path, file in self._whole.items() if _entry(path, cut) not in entries} if entries else self._whole
-        return self if len(kept) == len(self._whole) else Tree(kept, self._prefix)
-
-
-def _entry(path: str, cut: int) -> str:
-    """The entry that a path leads to, a directory with its slash."""
-    slash = path.find("/", cut)
-    return path[cut:] if slash < 0 else path[cut : slash + 1]
 
 
 def check(listing: Listing) -> None:

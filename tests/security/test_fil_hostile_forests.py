@@ -120,6 +120,7 @@ UBJSON_LIARS = {
     "a long string": GOOD[:-1] + b"U\x01xSL" + LONG + b"}",
     "a packed object": GOOD[:-1] + b"U\x01x{$i#U\x01U\x01a\x01}",
     "a deep array": GOOD[:-1] + b"U\x01x" + b"[" * 100_000 + b"]" * 100_000 + b"}",
+    "a count that is no whole number": GOOD[:-1] + b"U\x01x[#d\x3f\x80\0\0Z}",
     "no type": GOOD[:-1] + b"U\x01x?}",
 }
 

@@ -41,8 +41,8 @@ MISTAKES = (
         "python without model.py",
         "A python model without model.py reaches Triton.",
         "adapter/layout/backends.py",
-        'if file_name is not None and tree.find(f"{version}/{file_name}") is None:',
-        'if file_name is not None and not file_name and tree.find(f"{version}/{file_name}") is None:',
+        'if file_name is not None and f"{version}/{file_name}" not in tree.files:',
+        'if file_name is not None and not file_name and f"{version}/{file_name}" not in tree.files:',
         ("verbs/test_layout_places_files.py", "verbs/test_layout_warns_and_explains.py", "integration/test_bad_models.py"),
     ),
     Mistake(

@@ -33,7 +33,7 @@ fields = st.fixed_dictionaries(
 
 
 def rewritten(text: str) -> str:
-    return model_config.read(text.encode()).rewritten(None).decode()
+    return model_config.read(text.encode()).rewritten(Schema()).decode()
 
 
 @given(
