@@ -163,8 +163,6 @@ def _made(info: ModelInfo, profile: Profile, asked: Asked, prompts: Sequence[str
     """What the model is asked, and what takes the answers of each row. Raises BadParameter."""
     question, wishes, options = asked.question(info), asked.wishes, asked.options
     level = profile.level(info)
-    if options.is_strict and question.has_details and wishes.has_details and level != "ids":
-        raise BadParameter("details", f"the model gives no token details: its backend is {profile.name}")
     try:
         inputs, parameters = profile.request(info, prompts, wishes, question)
     except BadParameter as bad:

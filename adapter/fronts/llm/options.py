@@ -15,7 +15,7 @@ from typing import Any
 from adapter.errors import InvalidModel
 from adapter.model import OPTIONS_FILE
 from adapter.serving import KnownModel
-from adapter.settings.fronts import DETAILS, OUTPUT_FORMATTERS, ROLLING_BATCHES, LlmSettings
+from adapter.settings.fronts import OUTPUT_FORMATTERS, ROLLING_BATCHES, LlmSettings
 
 MOST_BYTES = 64 * 1024
 Properties = Callable[[KnownModel], Awaitable[bytes | None]]
@@ -28,7 +28,6 @@ _OPTIONS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "option.output_formatter": ("output_formatter", {word: word for word in OUTPUT_FORMATTERS}),
     "option.enable_streaming": ("is_streaming", _FLAG),
     "option.rolling_batch": ("is_dynamic", {word: word == "disable" for word in ROLLING_BATCHES}),
-    "option.details": ("is_strict", {word: word == "strict" for word in DETAILS}),
     "option.text_output": ("text", {word: word for word in ("auto", "delta", "cumulative")}),
 }
 """Name → field of `Options`, and its values by their words."""
@@ -43,8 +42,6 @@ class Options:
     is_streaming: bool
     is_dynamic: bool
     """Every request has the schema of dynamic batches."""
-    is_strict: bool
-    """Token details that nobody can tell are an error."""
     text: str = "auto"
     """What an answer of the model holds: `delta`, `cumulative`, or whichever its backend is known for."""
 
@@ -66,7 +63,6 @@ def options_of(settings: LlmSettings, properties: bytes | None) -> Options:
         output_formatter=settings.output_formatter,
         is_streaming=settings.is_streaming,
         is_dynamic=settings.rolling_batch == "disable",
-        is_strict=settings.details == "strict",
     )
     changes: dict[str, Any] = {}
     for name, value in read(properties.decode("utf-8", "replace") if properties else ""):

@@ -37,8 +37,6 @@ class Wanted:
     version: str = ""
     name: str = ""
     """What its caller calls it, where that is another name."""
-    non_finite: str
-    """As V2_NON_FINITE."""
 
 
 Written = tuple[bytes, int | None]
@@ -89,7 +87,7 @@ async def _answered(inference: TritonInference, wanted: Wanted, asking: Asked) -
     await _check_classes(inference, asking.request)
     response = replace(await one(inference, asking.request), model=wanted.name or wanted.model)
     texts_bytes = sum(len(tensor.data) for tensor in response.outputs if not asking.is_binary(tensor.name))
-    return await off_loop_if_large(texts_bytes, lambda: written(response, asking, wanted.non_finite))
+    return await off_loop_if_large(texts_bytes, lambda: written(response, asking))
 
 
 async def _check_classes(inference: TritonInference, request: InferRequest) -> None:
@@ -102,9 +100,9 @@ async def _check_classes(inference: TritonInference, request: InferRequest) -> N
                 raise HttpError(400, f"output {output.name!r} has texts, which have no classification")
 
 
-def written(response: InferResponse, asked: Asked, non_finite: str) -> Written:
+def written(response: InferResponse, asked: Asked) -> Written:
     """
-    The answer in the form that was asked for; `non_finite` as V2_NON_FINITE.
+    The answer in the form that was asked for.
 
     Raises:
         HttpError: as `tensors.as_json`.
@@ -118,8 +116,7 @@ def written(response: InferResponse, asked: Asked, non_finite: str) -> Written:
             binary.append(tensor.data)
             parameters = {**parameters, "binary_data_size": len(tensor.data)}
         else:
-            is_base64 = tensor.name in asked.base64
-            text = as_json(f"output {tensor.name!r}", tensor.datatype, tensor.data, non_finite=non_finite, is_base64=is_base64)
+            text = as_json(f"output {tensor.name!r}", tensor.datatype, tensor.data, is_base64=tensor.name in asked.base64)
             entry["data"] = orjson.Fragment(text)
         outputs.append(entry | ({"parameters": parameters} if parameters else {}))
     value: dict[str, Any] = {"id": response.id} if response.id else {}

@@ -25,7 +25,6 @@ from adapter.fronts.v2.infer import PLACES, Wanted, inferred, place_of
 from adapter.fronts.v2.requests import BODY, HEADER_LENGTH, header_length
 from adapter.lifecycle.known import RepositoryCalls
 from adapter.model import Overrides, ServerModel
-from adapter.settings.fronts import V2Settings
 from adapter.triton.inference.client import TritonInference
 
 SERVED = ("classification", "sequence", "model_configuration", "binary_tensor_data", "parameters", "statistics")
@@ -35,16 +34,14 @@ CONFIG, FILE, DEPENDENTS = "config", "file:", "unload_dependents"
 _INDEX, _WITH_PARAMETERS = shaped(ready={"type": "boolean"}), shaped(parameters=OBJECT)
 
 
-def front(
-    settings: V2Settings, inference: TritonInference, triton: TritonInference, repository_api: RepositoryCalls | None = None
-) -> Front:
+def front(inference: TritonInference, triton: TritonInference, repository_api: RepositoryCalls | None = None) -> Front:
     """
     The front of V2 REST, before `inference`; whether the pod is well, its own `triton` says: ModelMesh has no such call.
 
     Without a `repository_api` those calls are refused.
     """
     served = SERVED if repository_api is None else (*SERVED, *EXTENSIONS)
-    handlers = _Handlers(inference, triton, served, settings.non_finite)
+    handlers = _Handlers(inference, triton, served)
     infer = operation("One inference", body=BODY, types=(JSON, BINARY))
     routes = [
         Route("GET", "/v2/health/live", handlers.live, "health", operation("Whether the server lives")),
@@ -60,7 +57,7 @@ def front(
             Route("GET", f"{place}/stats", handlers.statistics, "statistics", operation("Its statistics")),
             Route("POST", f"{place}/infer", handlers.infer, "inference", infer),
         ]
-    routes += [*generate.routes(inference, settings.non_finite), *_repository(repository_api)]
+    routes += [*generate.routes(inference), *_repository(repository_api)]
     return Front(name="v2", title="V2 inference protocol", routes=routes, fails=_fails)
 
 
@@ -73,7 +70,6 @@ class _Handlers:
     inference: TritonInference
     triton: TritonInference
     served: Collection[str]
-    non_finite: str
 
     async def live(self, request: web.Request) -> web.Response:
         return _health(request, "live", is_well=await self.triton.is_live())
@@ -111,7 +107,7 @@ class _Handlers:
         body = await body_of(request)
         length = header_length(request.headers.get(HEADER_LENGTH), len(body))
         take_for_parsing(request, body, length)
-        found, length = await inferred(self.inference, Wanted(model=model, version=version, non_finite=self.non_finite), body, length)
+        found, length = await inferred(self.inference, Wanted(model=model, version=version), body, length)
         answer = bytes_answer(found, JSON) if length is None else bytes_answer(found, BINARY, headers={HEADER_LENGTH: str(length)})
         return compressed(request, answer)
 
