@@ -233,7 +233,7 @@ async def _fronts(
 
     chats = llm.Chats(beside)
     stack.push_async_callback(chats.close)
-    answering = llm.Answering(settings.llm, inference, properties, llm.Completions(settings.llm, inference, properties, chats))
+    answering = llm.Answering(settings.llm, inference, properties, chats)
     listeners = Listeners()
     stack.push_async_callback(listeners.close)
     if settings.sagemaker.port:

@@ -125,6 +125,11 @@ def stream_headers(content_type: str) -> Mapping[str, str]:
     return {"Content-Type": content_type, "Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 
 
+def event(value: Any) -> bytes:
+    """One server-sent event."""
+    return b"data: " + orjson.dumps(value) + b"\n\n"
+
+
 class Stream:
     """
     An answer that is written piece by piece, each as soon as it is there. Its status is 200 from the first piece on.

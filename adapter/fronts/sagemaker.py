@@ -181,7 +181,7 @@ class _Handlers:
         inputs = value.get("inputs") if isinstance(value, dict) else None
         is_text = isinstance(inputs, str) or (isinstance(inputs, list) and inputs and all(isinstance(entry, str) for entry in inputs))
         if is_text or llm.is_openai(value):
-            return await self.answering.answer(request, model, partial(_as_it_is, value))
+            return await self.answering.answer(request, model, llm.as_it_is(value))
         if isinstance(value, dict) and "inputs" not in value and llm.PROMPT in value:
             return await self._generated(request, model, value, is_stream=value.get("stream") is True)
         return _written(*await inferred(self.inference, _wanted(model), body, None, value))
@@ -203,8 +203,7 @@ class _Handlers:
         if failed.failure is Failure.NOT_FOUND:
             return not_found(model.name)
         is_theirs = failed.failure in _THEIR_FAULT  # such a text quotes the caller, who may have named a tensor so
-        names, said = (model.name, model.model_id), body.decode("utf-8", "replace")
-        if not is_theirs and is_out_of_memory(failed.text, names, is_load=False, said=said):
+        if not is_theirs and is_out_of_memory(failed.text, (model.name, model.model_id), is_load=False, said=body):
             return NoCapacity(failed.text)
         return HttpError(400, failed.text) if is_theirs else failed
 
@@ -224,10 +223,6 @@ def _wanted(model: KnownModel) -> Wanted:
 
 def _written(body: bytes, length: int | None) -> web.Response:
     return bytes_answer(body, JSON if length is None else f"{BINARY};json-header-size={length}")
-
-
-async def _as_it_is(value: Any) -> Any:
-    return value
 
 
 def _is_json(content_type: str) -> bool:

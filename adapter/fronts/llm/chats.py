@@ -21,7 +21,7 @@ from typing import Any, cast
 from adapter.errors import InvalidModel
 from adapter.fronts.answers import HttpError
 from adapter.fronts.bodies import off_loop_if_large
-from adapter.fronts.llm.openai import BadField
+from adapter.fronts.llm.parameters import BadParameter
 from adapter.model import CHAT_TEMPLATE_FILE, TOKENIZER_FILE
 from adapter.serving import KnownModel
 
@@ -56,7 +56,7 @@ class Chats:
         The prompt, without the token of its beginning: the backend's tokenizer puts that.
 
         Raises:
-            BadField: the model has no template, or it refuses these messages.
+            BadParameter: the model has no template, or it refuses these messages.
             InvalidModel: the files beside the model cannot be used.
         """
         key = (model.model_id, model.placed)
@@ -66,7 +66,7 @@ class Chats:
                 del self._known[next(iter(self._known))]
         template, tokens = self._known[key]
         if template is None:
-            raise BadField("messages", NONE)
+            raise BadParameter("messages", NONE)
         context = {"messages": messages, "add_generation_prompt": True, "tools": None, **tokens}
         return (await self._rendered(template, context)).removeprefix(tokens.get("bos_token", "") or "\0")
 

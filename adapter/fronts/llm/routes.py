@@ -18,10 +18,10 @@ from adapter.fronts.answers import UNAVAILABLE, json_answer
 from adapter.fronts.asking import KNOWN_SECONDS, obstacle_of
 from adapter.fronts.bodies import parsed, read_by
 from adapter.fronts.edge import Front, Route, name_in
-from adapter.fronts.llm.answering import Answering, Shape
+from adapter.fronts.llm.answering import Answering, Shape, as_it_is
 from adapter.fronts.llm.backends import profile_of
-from adapter.fronts.llm.openai import BadField, error_body, wanted_of
-from adapter.fronts.llm.parameters import MOST_ENTRIES
+from adapter.fronts.llm.openai import error_body
+from adapter.fronts.llm.parameters import MOST_ENTRIES, is_text
 from adapter.fronts.llm.schemas import tgi_body
 from adapter.fronts.openapi import OBJECT, TEXT, operation, shaped
 from adapter.inference import Failure, InferenceFailed
@@ -53,13 +53,13 @@ def front(settings: LlmSettings, models: Models, inference: TritonInference, ans
         ("/generate_stream", Shape.TGI_STREAM, "TGI: a stream"),
     ):
         routes.append(Route("POST", path, handlers.default(shape), "inference", operation(summary, body=_BODY)))
-    for path, is_chat, summary in (
-        ("/v1/completions", False, "OpenAI: completions"),
-        ("/v1/chat/completions", True, "OpenAI: chat completions"),
-    ):
-        routes.append(Route("POST", path, handlers.openai(is_chat=is_chat), "inference", operation(summary, body=_OPENAI_BODY)))
-    routes.append(Route("GET", "/v1/models", handlers.listing, "metadata", operation("OpenAI: the models that serve")))
-    routes.append(Route("GET", "/v1/models/{name}", handlers.listed, "metadata", operation("OpenAI: one model")))
+    completion, chat = handlers.openai(Shape.COMPLETION), handlers.openai(Shape.CHAT)
+    routes += [
+        Route("POST", "/v1/completions", completion, "inference", operation("OpenAI: completions", body=_OPENAI_BODY)),
+        Route("POST", "/v1/chat/completions", chat, "inference", operation("OpenAI: chat completions", body=_OPENAI_BODY)),
+        Route("GET", "/v1/models", handlers.listing, "metadata", operation("OpenAI: the models that serve")),
+        Route("GET", "/v1/models/{name}", handlers.listed, "metadata", operation("OpenAI: one model")),
+    ]
     return Front(name="lmi", title="Language models: LMI, TGI and OpenAI", routes=routes, fails=_fails)
 
 
@@ -131,18 +131,19 @@ class _Handlers:
         except ModelNotLoaded as error:
             return json_answer(error_body(404, error.text, "model", "model_not_found"), 404)
 
-    def openai(self, *, is_chat: bool) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    def openai(self, shape: Shape) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
         """The handler of one of OpenAI's paths; the body names the model."""
 
         async def handler(request: web.Request) -> web.StreamResponse:
             value = await read_by(request, parsed)
+            name = value.get("model") if isinstance(value, dict) else None
+            if not is_text(name) or not name:
+                return json_answer(error_body(400, "model: must be the name of a model", "model"), 400)
             try:
-                model = await self._serving(wanted_of(value, is_chat=is_chat).model)
-            except BadField as bad:
-                return json_answer(error_body(400, bad.text, bad.field), 400)
+                model = await self._serving(name)
             except ModelNotLoaded as error:
                 return json_answer(error_body(404, error.text, "model", "model_not_found"), 404)
-            return await self.answering.completions.answer(request, model, value, is_chat=is_chat)
+            return await self.answering.answer(request, model, as_it_is(value), shape)
 
         return handler
 

@@ -21,7 +21,7 @@ from typing import Any
 import orjson
 from aiohttp import web
 
-from adapter.fronts.answers import JSON, HttpError, Stream, bytes_answer, compressed, status_of, stream_headers
+from adapter.fronts.answers import JSON, HttpError, Stream, bytes_answer, compressed, event, status_of, stream_headers
 from adapter.fronts.asking import begun, informed, look_up, only
 from adapter.fronts.bodies import off_loop_if_large, parsed, read_by
 from adapter.fronts.edge import Route
@@ -63,7 +63,7 @@ def routes(inference: TritonInference) -> Sequence[Route]:
             if failed.failure is not Failure.INTERNAL:
                 raise
             note(error=failed.text, reason=failed.reason)  # the model's own first answer
-            return web.Response(body=_error(failed.text), status=status_of(failed), headers=stream_headers(EVENTS))
+            return web.Response(body=event({"error": failed.text}), status=status_of(failed), headers=stream_headers(EVENTS))
 
     one, all_of_them = operation("One answer, as a flat object", body=_BODY), operation("All answers, as events", body=_BODY)
     return [
@@ -102,18 +102,18 @@ async def streamed(inference: TritonInference, wanted: Wanted, value: Any, reque
         inference, wanted.model, wanted.version, lambda info: begun(inference.stream(requested(info, wanted.version, value)))
     )
     async with aclosing(answers):
-        event = b"" if first is None else _event(wanted, first)  # one that cannot be written is an ordinary error
+        piece = b"" if first is None else _event(wanted, first)  # one that cannot be written is an ordinary error
         stream = Stream(request, EVENTS)
         while True:
-            await stream.write(event)
+            await stream.write(piece)
             try:
                 response = await anext(answers, None)
                 if response is None:
                     return stream.response
-                event = _event(wanted, response)
+                piece = _event(wanted, response)
             except (InferenceFailed, HttpError) as failed:
                 note(error=failed.text)
-                await stream.write(_error(failed.text))
+                await stream.write(event({"error": failed.text}))
                 return stream.response
 
 
@@ -126,10 +126,6 @@ def _event(wanted: Wanted, response: InferResponse) -> bytes:
 
 def _text(wanted: Wanted, response: InferResponse) -> bytes:
     return generated(replace(response, model=wanted.name or wanted.model))
-
-
-def _error(text: str) -> bytes:
-    return b"data: %s\n\n" % orjson.dumps({"error": text})
 
 
 def requested(info: ModelInfo, version: str, value: Any) -> InferRequest:
