@@ -21,7 +21,7 @@ from adapter.inference import Failure, InferenceFailed
 from adapter.serving import AlreadyLoaded
 from adapter.telemetry.logs import note
 
-JSON = "application/json"
+JSON, BINARY = "application/json", "application/octet-stream"
 UNAVAILABLE, NO_ROOM = 503, 507
 COMPRESSED_FROM_BYTES = 1024
 WRITE_SECONDS = 60.0

@@ -31,8 +31,6 @@ from adapter.fronts.asking import obstacle_of
 from adapter.fronts.bodies import body_of, off_loop_if_large, parsed, read_by, take_for_parsing
 from adapter.fronts.edge import REPOSITORY, Front, Route, name_in
 from adapter.fronts.memory import is_out_of_memory
-from adapter.fronts.openapi import BINARY as BYTES
-from adapter.fronts.openapi import OBJECT, TEXT, operation, shaped
 from adapter.fronts.v2 import generate
 from adapter.fronts.v2.infer import Wanted, inferred
 from adapter.fronts.v2.requests import header_length
@@ -61,26 +59,23 @@ _TYPES = {
 MOST = 100
 """Of a page."""
 _PLAIN = re.compile(r"[0-9A-Za-z._~-]{1,200}")
-_PAGE = {"limit": {"type": "integer", "minimum": 1, "maximum": 100}, "next_page_token": TEXT}
-_LOAD = shaped("model_name", "url", model_name=TEXT, url=TEXT)
-_INVOKE = operation("Ask a model", body=OBJECT, types=(JSON, BYTES))
 
 
 def front(settings: SageMakerSettings, models: Models, inference: TritonInference, answering: llm.Answering) -> Front:
     """The front of SageMaker's multi-model contract; `answering` is for language models."""
     handlers = _Handlers(settings, models, inference, answering)
     routes = [
-        Route("GET", "/ping", handlers.ping, "health", operation("Whether models can be loaded and asked")),
-        Route("GET", "/models", handlers.list, REPOSITORY, operation("The models that serve", query=_PAGE)),
-        Route("POST", "/models", handlers.load, REPOSITORY, operation("Load a model", body=_LOAD)),
-        Route("GET", "/models/{name}", handlers.get, REPOSITORY, operation("One model")),
-        Route("DELETE", "/models/{name}", handlers.unload, REPOSITORY, operation("Unload a model")),
-        Route("POST", "/models/{name}/invoke", handlers.invoke, "inference", _INVOKE),
-        Route("POST", "/invocations", handlers.invocations, "inference", _INVOKE),
+        Route("GET", "/ping", handlers.ping, "health"),
+        Route("GET", "/models", handlers.list, REPOSITORY),
+        Route("POST", "/models", handlers.load, REPOSITORY),
+        Route("GET", "/models/{name}", handlers.get, REPOSITORY),
+        Route("DELETE", "/models/{name}", handlers.unload, REPOSITORY),
+        Route("POST", "/models/{name}/invoke", handlers.invoke, "inference"),
+        Route("POST", "/invocations", handlers.invocations, "inference"),
     ]
     if settings.has_local_endpoints:
-        routes.append(Route("POST", "/endpoints/{endpoint}/invocations", handlers.invocations, "inference", _INVOKE))
-    return Front(name="sagemaker", title="SageMaker's multi-model contract", routes=routes, fails=_fails, echoed=(ATTRIBUTES,))
+        routes.append(Route("POST", "/endpoints/{endpoint}/invocations", handlers.invocations, "inference"))
+    return Front(name="sagemaker", routes=routes, fails=_fails, echoed=(ATTRIBUTES,))
 
 
 @dataclass(frozen=True)

@@ -71,11 +71,12 @@ class Chats:
         template, tokens = self._known[key]
         if template is None:
             raise BadParameter("messages", NONE)
-        if sum(len(name) + len(text) for message in messages for name, text in message.items()) > MOST_BYTES:
+        size = sum(len(name) + len(text) for message in messages for name, text in message.items())
+        if size > MOST_BYTES:
             raise BadParameter("messages", f"have more than {MOST_BYTES} characters")
-        context = {"messages": messages, "add_generation_prompt": True, "tools": None, **tokens}
-        line = json.dumps({"template": template, "context": context}).encode() + b"\n"
-        async with self._turn:
+        asked = {"template": template, "context": {"messages": messages, "add_generation_prompt": True, "tools": None, **tokens}}
+        async with self._turn:  # also around the line: those that wait have none in memory
+            line = await off_loop_if_large(size, lambda: json.dumps(asked).encode() + b"\n")
             answer = await self._rendered(template, line)
         if "error" in answer:
             raise HttpError(400, f"the model's chat template refuses these messages: {answer['error']}")

@@ -23,7 +23,6 @@ from adapter.fronts.llm.backends import profile_of
 from adapter.fronts.llm.openai import error_body
 from adapter.fronts.llm.parameters import MOST_ENTRIES, is_text
 from adapter.fronts.llm.schemas import tgi_body
-from adapter.fronts.openapi import OBJECT, TEXT, operation, shaped
 from adapter.inference import Failure, InferenceFailed
 from adapter.model import is_utf8
 from adapter.serving import KnownModel, Models
@@ -32,35 +31,26 @@ from adapter.triton.inference.client import TritonInference
 
 TARGET = "X-Amzn-SageMaker-Target-Model"
 _TGI_PATHS = frozenset({"/", "/generate", "/generate_stream", "/info", "/health"})
-_OPENAI_BODY = shaped("model", model=TEXT, stream={"type": "boolean"})
-_BODY = shaped("inputs", inputs={"type": ["string", "array"], "items": TEXT}, parameters=OBJECT, stream={"type": "boolean"})
 
 
 def front(settings: LlmSettings, models: Models, inference: TritonInference, answering: Answering) -> Front:
     """The front of language models; `answering` is the one that any other front has."""
     handlers = _Handlers(settings.model, models, inference, answering)
-    is_well = operation("Whether text can be generated")
     routes = [
-        Route("GET", "/health", handlers.health, "health", is_well),
-        Route("GET", "/ping", handlers.health, "health", is_well),
-        Route("GET", "/info", handlers.info, "metadata", operation("The model")),
-        Route("POST", "/predictions/{name}", handlers.prediction, "inference", operation("One model, LMI", body=_BODY)),
+        Route("GET", "/health", handlers.health, "health"),
+        Route("GET", "/ping", handlers.health, "health"),
+        Route("GET", "/info", handlers.info, "metadata"),
+        Route("POST", "/predictions/{name}", handlers.prediction, "inference"),
+        Route("POST", "/invocations", handlers.default(Shape.BY_OPTIONS), "inference"),
+        Route("POST", "/", handlers.default(Shape.TGI), "inference"),
+        Route("POST", "/generate", handlers.default(Shape.TGI_OBJECT), "inference"),
+        Route("POST", "/generate_stream", handlers.default(Shape.TGI_STREAM), "inference"),
+        Route("POST", "/v1/completions", handlers.openai(Shape.COMPLETION), "inference"),
+        Route("POST", "/v1/chat/completions", handlers.openai(Shape.CHAT), "inference"),
+        Route("GET", "/v1/models", handlers.listing, "metadata"),
+        Route("GET", "/v1/models/{name}", handlers.listed, "metadata"),
     ]
-    for path, shape, summary in (
-        ("/invocations", Shape.BY_OPTIONS, "LMI, or TGI by OPTION_TGI_COMPAT"),
-        ("/", Shape.TGI, "TGI: a list of one, or a stream"),
-        ("/generate", Shape.TGI_OBJECT, "TGI: a whole answer"),
-        ("/generate_stream", Shape.TGI_STREAM, "TGI: a stream"),
-    ):
-        routes.append(Route("POST", path, handlers.default(shape), "inference", operation(summary, body=_BODY)))
-    completion, chat = handlers.openai(Shape.COMPLETION), handlers.openai(Shape.CHAT)
-    routes += [
-        Route("POST", "/v1/completions", completion, "inference", operation("OpenAI: completions", body=_OPENAI_BODY)),
-        Route("POST", "/v1/chat/completions", chat, "inference", operation("OpenAI: chat completions", body=_OPENAI_BODY)),
-        Route("GET", "/v1/models", handlers.listing, "metadata", operation("OpenAI: the models that serve")),
-        Route("GET", "/v1/models/{name}", handlers.listed, "metadata", operation("OpenAI: one model")),
-    ]
-    return Front(name="lmi", title="Language models: LMI, TGI and OpenAI", routes=routes, fails=_fails)
+    return Front(name="lmi", routes=routes, fails=_fails)
 
 
 def target_of(request: web.Request) -> str | None:

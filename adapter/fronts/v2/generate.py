@@ -25,7 +25,6 @@ from adapter.fronts.answers import JSON, HttpError, Stream, bytes_answer, compre
 from adapter.fronts.asking import begun, informed, look_up, only
 from adapter.fronts.bodies import off_loop_if_large, parsed, read_by
 from adapter.fronts.edge import Route
-from adapter.fronts.openapi import OBJECT, TEXT, operation, shaped
 from adapter.fronts.tensors import as_json, packed
 from adapter.fronts.v2.infer import PLACES, Wanted, place_of
 from adapter.fronts.v2.requests import check_whole, filled, id_of
@@ -38,10 +37,6 @@ PARAMETERS = "parameters"
 _ID = "id"
 _KINDS = {"BYTES": (str, "attempt to access JSON non-string as string"), "BOOL": (bool, "attempt to access JSON non-boolean as boolean")}
 _NOT_ONE = "generate expects model to produce exactly 1 response, use generate_stream for a model that produces any other number"
-_BODY = {
-    **shaped(id=TEXT, text_input=TEXT, parameters=OBJECT),
-    "additionalProperties": {"type": ["string", "number", "boolean", "array"]},
-}
 
 
 def routes(inference: TritonInference) -> Sequence[Route]:
@@ -65,10 +60,9 @@ def routes(inference: TritonInference) -> Sequence[Route]:
             note(error=failed.text, reason=failed.reason)  # the model's own first answer
             return web.Response(body=event({"error": failed.text}), status=status_of(failed), headers=stream_headers(EVENTS))
 
-    one, all_of_them = operation("One answer, as a flat object", body=_BODY), operation("All answers, as events", body=_BODY)
     return [
-        *(Route("POST", f"{place}/generate", generate, "inference", one) for place in PLACES),
-        *(Route("POST", f"{place}/generate_stream", generate_stream, "inference", all_of_them) for place in PLACES),
+        *(Route("POST", f"{place}/generate", generate, "inference") for place in PLACES),
+        *(Route("POST", f"{place}/generate_stream", generate_stream, "inference") for place in PLACES),
     ]
 
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from adapter.fronts.answers import HttpError
-from adapter.fronts.openapi import TEXT, Schema, listed, shaped
 from adapter.fronts.tensors import BASE64, element_bytes, packed
 from adapter.inference import DATATYPES, InferRequest, ModelInfo, Parameter, Tensor
 
@@ -21,11 +20,6 @@ SHARED_MEMORY = "shared_memory_region"
 """Of an input or an output. Source: Triton's shared memory extension, whose other calls are no part of the fronts either."""
 MOST_ELEMENTS = 2**40
 _LONGEST_NUMBER = 18
-_PARAMETERS: Schema = {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}}
-_SHAPE, _DATATYPE = listed({"type": "integer", "minimum": 0}), {"enum": sorted(DATATYPES)}
-_INPUT = shaped("name", "shape", "datatype", name=TEXT, shape=_SHAPE, datatype=_DATATYPE, parameters=_PARAMETERS, data=listed({}))
-_OUTPUT = shaped("name", name=TEXT, parameters=_PARAMETERS)
-BODY = shaped("inputs", id=TEXT, parameters=_PARAMETERS, inputs=listed(_INPUT), outputs=listed(_OUTPUT))
 
 
 @dataclass(frozen=True, kw_only=True)
