@@ -32,8 +32,7 @@ from adapter.fronts.bodies import body_of, off_loop_if_large, parsed, read_by, t
 from adapter.fronts.edge import REPOSITORY, Front, Route, name_in
 from adapter.fronts.memory import is_out_of_memory
 from adapter.fronts.v2 import generate
-from adapter.fronts.v2.infer import Wanted, inferred
-from adapter.fronts.v2.requests import header_length
+from adapter.fronts.v2.infer import Wanted, header_length, inferred
 from adapter.inference import Failure, InferenceFailed
 from adapter.model import ModelSpec, Named, id_problem
 from adapter.serving import KnownModel, Models

@@ -26,8 +26,7 @@ from adapter.fronts.asking import begun, informed, look_up, only
 from adapter.fronts.bodies import off_loop_if_large, parsed, read_by
 from adapter.fronts.edge import Route
 from adapter.fronts.tensors import as_json, packed
-from adapter.fronts.v2.infer import PLACES, Wanted, place_of
-from adapter.fronts.v2.requests import check_whole, filled, id_of
+from adapter.fronts.v2.infer import PLACES, Wanted, check_whole, filled, id_of, place_of
 from adapter.inference import DATATYPES, Failure, InferenceFailed, InferRequest, InferResponse, ModelInfo, Parameter, Tensor, TensorInfo
 from adapter.telemetry.logs import note
 from adapter.triton.inference.client import TritonInference
@@ -96,19 +95,17 @@ async def streamed(inference: TritonInference, wanted: Wanted, value: Any, reque
         inference, wanted.model, wanted.version, lambda info: begun(inference.stream(requested(info, wanted.version, value)))
     )
     async with aclosing(answers):
-        piece = b"" if first is None else _event(wanted, first)  # one that cannot be written is an ordinary error
         stream = Stream(request, EVENTS)
-        while True:
-            await stream.write(piece)
-            try:
-                response = await anext(answers, None)
-                if response is None:
-                    return stream.response
-                piece = _event(wanted, response)
-            except (InferenceFailed, HttpError) as failed:
-                note(error=failed.text)
-                await stream.write(event({"error": failed.text}))
-                return stream.response
+        try:
+            await stream.write(b"" if first is None else _event(wanted, first))
+            async for response in answers:
+                await stream.write(_event(wanted, response))
+        except (InferenceFailed, HttpError) as failed:
+            if not stream.response.prepared:  # the first answer cannot be written
+                raise
+            note(error=failed.text)
+            await stream.write(event({"error": failed.text}))
+    return stream.response
 
 
 def _event(wanted: Wanted, response: InferResponse) -> bytes:

@@ -20,8 +20,7 @@ from adapter.fronts.asking import look_up
 from adapter.fronts.bodies import body_of, parsed, read_by, take_for_parsing
 from adapter.fronts.edge import REPOSITORY, Front, Route, name_in
 from adapter.fronts.v2 import generate
-from adapter.fronts.v2.infer import PLACES, Wanted, inferred, place_of
-from adapter.fronts.v2.requests import HEADER_LENGTH, header_length
+from adapter.fronts.v2.infer import HEADER_LENGTH, PLACES, Wanted, header_length, inferred, place_of
 from adapter.lifecycle.known import RepositoryCalls
 from adapter.model import Overrides, ServerModel
 from adapter.triton.inference.client import TritonInference
