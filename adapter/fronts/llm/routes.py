@@ -30,6 +30,7 @@ from adapter.settings.fronts import LlmSettings
 from adapter.triton.inference.client import TritonInference
 
 TARGET = "X-Amzn-SageMaker-Target-Model"
+NOT_FOUND = "Model not found: "
 _TGI_PATHS = frozenset({"/", "/generate", "/generate_stream", "/info", "/health"})
 
 
@@ -63,7 +64,8 @@ def target_of(request: web.Request) -> str | None:
 
 def _fails(request: web.BaseRequest, status: int, text: str) -> web.Response:
     if request.path.startswith("/v1/"):
-        return json_answer(error_body(status, text), status)
+        about = ("model", "model_not_found") if text.startswith(NOT_FOUND) else ()
+        return json_answer(error_body(status, text, *about), status)
     return json_answer(tgi_body(status, text) if request.path in _TGI_PATHS else {"error": text, "code": status}, status)
 
 
@@ -116,10 +118,7 @@ class _Handlers:
 
     async def listed(self, request: web.Request) -> web.Response:
         """GET /v1/models/{name}."""
-        try:
-            return json_answer(_model((await self._serving(name_in(request))).name))
-        except ModelNotLoaded as error:
-            return json_answer(error_body(404, error.text, "model", "model_not_found"), 404)
+        return json_answer(_model((await self._serving(name_in(request))).name))
 
     def openai(self, shape: Shape) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
         """The handler of one of OpenAI's paths; the body names the model."""
@@ -127,13 +126,9 @@ class _Handlers:
         async def handler(request: web.Request) -> web.StreamResponse:
             value = await read_by(request, parsed)
             name = value.get("model") if isinstance(value, dict) else None
-            if not is_text(name) or not name:
+            if not is_text(name) or not name or "\0" in name:  # at which Triton would cut it
                 return json_answer(error_body(400, "model: must be the name of a model", "model"), 400)
-            try:
-                model = await self._serving(name)
-            except ModelNotLoaded as error:
-                return json_answer(error_body(404, error.text, "model", "model_not_found"), 404)
-            return await self.answering.answer(request, model, as_it_is(value), shape)
+            return await self.answering.answer(request, await self._serving(name), as_it_is(value), shape)
 
         return handler
 
@@ -160,7 +155,7 @@ class _Handlers:
         if model is not None and model.is_coming:
             raise ServerUnavailable(f"the model {name!r} is being loaded")
         if model is None or not model.is_serving:
-            raise ModelNotLoaded(f"Model not found: {name}")
+            raise ModelNotLoaded(f"{NOT_FOUND}{name}")
         return model
 
     async def _find(self, name: str) -> KnownModel | None:
