@@ -170,20 +170,19 @@ class _Handlers:
     async def _of_json(self, request: web.Request, model: KnownModel, body: bytes) -> web.StreamResponse:
         take_for_parsing(request, body)
         value = await off_loop_if_large(len(body), partial(parsed, body))
-        if self.settings.schema != "infer":
-            return await self._generated(request, model, value, is_stream=self.settings.schema == "generate_stream")
-        inputs = value.get("inputs") if isinstance(value, dict) else None
-        is_text = isinstance(inputs, str) or (isinstance(inputs, list) and inputs and all(isinstance(entry, str) for entry in inputs))
-        if is_text or llm.is_openai(value):
-            return await self.answering.answer(request, model, llm.as_it_is(value))
-        if isinstance(value, dict) and "inputs" not in value and llm.PROMPT in value:
-            return await self._generated(request, model, value, is_stream=value.get("stream") is True)
-        return _written(*await inferred(self.inference, _wanted(model), body, None, value))
-
-    async def _generated(self, request: web.Request, model: KnownModel, value: Any, *, is_stream: bool) -> web.StreamResponse:
-        if is_stream:
-            return await generate.streamed(self.inference, _wanted(model), value, request)
-        return await generate.whole(self.inference, _wanted(model), value)
+        schema = self.settings.schema
+        if schema == "infer" and isinstance(value, dict):
+            inputs = value.get("inputs")
+            is_text = isinstance(inputs, str) or (isinstance(inputs, list) and inputs and all(isinstance(entry, str) for entry in inputs))
+            if is_text or llm.is_openai(value):
+                return await self.answering.answer(request, model, llm.as_it_is(value))
+            if "inputs" not in value and llm.PROMPT in value:
+                schema = "generate_stream" if value.get("stream") is True else "generate"
+        if schema == "infer":
+            return _written(*await inferred(self.inference, _wanted(model), body, None, value))
+        if schema == "generate":
+            return await generate.whole(self.inference, _wanted(model), value)
+        return await generate.streamed(self.inference, _wanted(model), value, request)
 
     def _serving(self, name: str) -> KnownModel:
         model = self.models.find(name)
@@ -233,7 +232,9 @@ def page(models: Sequence[KnownModel], limit: str | None, token: str | None) -> 
     Raises:
         HttpError: 400: a limit or a token that is none.
     """
-    most = _limit(limit)
+    most = MOST if limit is None else int(limit) if limit.isascii() and limit.isdigit() and len(limit) <= len(str(MOST)) else 0
+    if not 1 <= most <= MOST:
+        raise HttpError(400, f"limit must be a number from 1 to {MOST}")
     try:
         last = bytes.fromhex(token or "").decode()
     except ValueError:
@@ -241,14 +242,6 @@ def page(models: Sequence[KnownModel], limit: str | None, token: str | None) -> 
     start = bisect_right([model.name for model in models], last)
     found = models[start : start + most]
     return found, found[-1].name.encode().hex() if start + most < len(models) else None
-
-
-def _limit(text: str | None) -> int:
-    if text is None:
-        return MOST
-    if not (text.isascii() and text.isdigit() and len(text) <= len(str(MOST)) and 1 <= int(text) <= MOST):
-        raise HttpError(400, f"limit must be a number from 1 to {MOST}")
-    return int(text)
 
 
 def model_id_of(name: str) -> str:

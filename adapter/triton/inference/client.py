@@ -176,15 +176,13 @@ class TritonInference:
 
     async def _is_well(self, method: Any, request: Any, field: str) -> bool:
         try:
-            return bool(getattr(await self._call(method, request, HEALTH_SECONDS, self._headers), field))
+            return bool(getattr(await _answer_of(method(request, timeout=HEALTH_SECONDS, metadata=self._headers)), field))
         except InferenceFailed:
             return False
 
     async def _ask(self, method: Any, request: Any, model: str = "") -> Any:
-        return await self._call(method, request, self._question_seconds, self._about(model) if model else self._headers)
-
-    async def _call(self, method: Any, request: Any, timeout_seconds: float | None, metadata: Metadata) -> Any:
-        return await _answer_of(method(request, timeout=timeout_seconds, metadata=metadata))
+        metadata = self._about(model) if model else self._headers
+        return await _answer_of(method(request, timeout=self._question_seconds, metadata=metadata))
 
 
 class MeshInference(TritonInference):
@@ -199,8 +197,9 @@ class MeshInference(TritonInference):
 
     async def is_live(self) -> bool:
         """Whether it answers at all: it refuses the call, having no model for it."""
+        call = self._stub.ServerLive(service_pb2.ServerLiveRequest(), timeout=HEALTH_SECONDS, metadata=self._headers)
         try:
-            return bool((await self._call(self._stub.ServerLive, service_pb2.ServerLiveRequest(), HEALTH_SECONDS, self._headers)).live)
+            return bool((await _answer_of(call)).live)
         except InferenceFailed as failed:
             return failed.failure not in _AWAY
 

@@ -12,7 +12,7 @@ from adapter.errors import InvalidModel
 from adapter.fronts.llm.options import Options, options_of, read
 from tests.unit.fronts.llm.rigs import settings
 
-PLAIN = Options(is_tgi_compatible=False, output_formatter="auto", is_streaming=False, is_dynamic=False)
+PLAIN = Options(**vars(settings()))
 
 
 @pytest.mark.parametrize(
@@ -40,8 +40,8 @@ def test_the_form(text: str, pairs: list[tuple[str, str]]) -> None:
         ("option.tgi_compat=true", {"is_tgi_compatible": True}),
         ("option.output_formatter=SSE", {"output_formatter": "sse"}),
         ("option.enable_streaming=True", {"is_streaming": True}),
-        ("option.rolling_batch=disable", {"is_dynamic": True}),
-        ("option.rolling_batch=vllm", {}),
+        ("option.rolling_batch=disable", {"rolling_batch": "disable"}),
+        ("option.rolling_batch=vllm", {"rolling_batch": "vllm"}),
         ("option.text_output=cumulative", {"text": "cumulative"}),
         ("option.tensor_parallel_degree=4\nengine=MPI", {}),
         ("option.tgi_compat=false\noption.tgi_compat=true", {"is_tgi_compatible": True}),
@@ -75,7 +75,7 @@ option.rolling_batch=auto
 
 def test_a_models_own_file_beats_the_settings() -> None:
     for properties in (None, b"", b"#"):
-        assert options_of(ALL_ON, properties) == Options(is_tgi_compatible=True, output_formatter="sse", is_streaming=True, is_dynamic=True)
+        assert options_of(ALL_ON, properties) == Options(**vars(ALL_ON))
     assert options_of(ALL_ON, ALL_OFF) == PLAIN
 
 
